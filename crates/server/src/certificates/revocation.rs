@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use sealion_tls::{ClientAuth, RevocationListFacts};
@@ -21,8 +21,10 @@ pub(super) struct WatchedLists {
 
 #[derive(Debug)]
 struct Seen {
-    /// Of the files when they were last read.
+    /// Of the files whose lists are in use.
     stamps: Vec<Option<Stamp>>,
+    /// Of those that could not be read at last, which was reported.
+    failed: Option<Vec<Option<Stamp>>>,
     /// The lists whose end was reported.
     ended: HashSet<(PathBuf, Option<SystemTime>)>,
 }
@@ -31,13 +33,13 @@ impl WatchedLists {
     /// `None`: the site has no lists.
     pub(super) fn new(site: &str, auth: &ClientAuth, expired: ExpiredListsKind) -> Option<Self> {
         // Without stamps: the files may have changed since they were read, so that the first poll reads them again.
-        let seen = Mutex::new(Seen { stamps: Vec::new(), ended: HashSet::new() });
+        let seen = Mutex::new(Seen { stamps: Vec::new(), failed: None, ended: HashSet::new() });
         (!auth.revocation_files().is_empty()).then(|| Self { site: site.to_owned(), auth: auth.clone(), expired, seen })
     }
 
     /// Warnings about the lists, each list's end once.
     pub(super) fn notes(&self, now: SystemTime) -> Vec<String> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen();
         let mut ended = |list: &RevocationListFacts| {
             let at = list.next_update.filter(|at| *at <= now)?;
             let is_new = seen.ended.insert((list.file.clone(), list.next_update));
@@ -71,16 +73,21 @@ impl WatchedLists {
         self.auth.root_subjects().filter(has_none).map(warn).collect()
     }
 
-    /// Reads changed files. Lists that cannot be read leave those before in use.
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads changed files. Lists that cannot be read leave those before in use, and are tried again at each poll: what was wrong may not be the files,
+    /// as with too many open ones.
     pub(super) fn poll(&self) {
         let now = stamps(&self.auth);
-        let is_same = {
-            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut seen.stamps, now.clone()) == now
-        };
+        let is_same = self.seen().stamps == now;
         if !is_same {
             match self.auth.reload_revocation_lists() {
                 Ok(()) => {
+                    let mut seen = self.seen();
+                    (seen.stamps, seen.failed) = (now, None);
+                    drop(seen);
                     for list in self.auth.revocation_lists() {
                         let (file, revoked) = (list.file.display(), list.revoked);
                         let until =
@@ -93,7 +100,9 @@ impl WatchedLists {
                     self.gaps().iter().for_each(|gap| tracing::warn!("{gap}"));
                 }
                 Err(error) => {
-                    tracing::error!("{error}. The revocation lists before stay in use until the files are valid")
+                    if self.seen().failed.replace(now.clone()).is_none_or(|before| before != now) {
+                        tracing::error!("{error}. The revocation lists before stay in use until the files can be read");
+                    }
                 }
             }
         }

@@ -142,7 +142,8 @@ impl Question {
             CertStatus::Revoked(_) => return Err(Unusable::Revoked(time(one.this_update))),
             CertStatus::Unknown(_) => return Err("the responder does not know the certificate".to_owned().into()),
         }
-        let (since, until) = (time(one.this_update), one.next_update.map_or(now + WITHOUT_END, time));
+        let since = time(one.this_update);
+        let until = one.next_update.map_or(since + WITHOUT_END, time);
         if since > now + SKEW || until <= now {
             return Err("the response is not valid now: is the clock right?".to_owned().into());
         }
