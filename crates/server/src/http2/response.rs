@@ -119,6 +119,13 @@ impl Sending {
         begins
     }
 
+    /// Tells the source what of its content is not sent.
+    pub(super) fn take_back(&self) {
+        if let Some(source) = &self.content.source {
+            source.source.take_back(self.content.given.saturating_sub(self.body));
+        }
+    }
+
     /// When the client has to have opened a window.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.stall.map(|stall| stall.deadline)
@@ -146,9 +153,10 @@ impl Sending {
         upcoming: &mut u64,
         heads: &mut Vec<u8>,
     ) -> Poll<Error> {
-        while let Some(source) = &mut self.content.source
-            && self.content.behind.len() < MOST_READY
-        {
+        loop {
+            let waiting = self.content.waiting();
+            let source = self.content.source.as_mut().filter(|source| waiting < source.source.ahead());
+            let Some(source) = source else { return Poll::Pending };
             let Poll::Ready(piece) = source.source.as_mut().poll_piece(cx) else { return Poll::Pending };
             let announced = source.length;
             match piece {
@@ -180,14 +188,15 @@ impl Sending {
                 }
             }
         }
-        Poll::Pending
     }
 }
 
-/// Pieces of a source that wait behind the first, after which it is asked for no more.
-const MOST_READY: usize = 3;
-
 impl Pieces {
+    /// Pieces that are not sent to their end.
+    fn waiting(&self) -> usize {
+        self.behind.len() + usize::from(self.front.is_some())
+    }
+
     fn of(body: Body) -> Self {
         let mut pieces = Pieces { front: None, behind: VecDeque::new(), source: None, given: 0 };
         match body {

@@ -89,7 +89,8 @@ impl ClientBuckets {
     }
 }
 
-/// The buckets that a response takes its bytes from.
+/// The buckets that a response takes its bytes from, one behind the other: of the second only what the first lets through by then. A client whose own
+/// bandwidth is used up would keep that of the site from the others otherwise.
 #[derive(Debug, Clone)]
 pub(crate) struct Pace {
     first: Arc<Bucket>,
@@ -97,7 +98,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// `None`: there are no buckets.
+    /// In this order. `None`: there are no buckets.
     pub(super) fn of(buckets: [Option<Arc<Bucket>>; 2]) -> Option<Self> {
         let mut buckets = buckets.into_iter().flatten();
         Some(Pace { first: buckets.next()?, second: buckets.next() })
@@ -107,14 +108,14 @@ impl Pace {
         std::iter::once(&*self.first).chain(self.second.as_deref())
     }
 
-    /// Takes tokens for `bytes`. Returns when they may be sent.
-    pub(crate) fn take(&self, bytes: u64, now: Instant) -> Instant {
-        self.buckets().map(|bucket| bucket.take(bytes, now)).fold(now, Instant::max)
+    /// Takes tokens for `bytes` of the next bucket, behind those that `taken` counts. Returns when the bytes get past it; `None`: there is no other bucket.
+    pub(crate) fn take_next(&self, taken: usize, bytes: u64, now: Instant) -> Option<Instant> {
+        self.buckets().nth(taken).map(|bucket| bucket.take(bytes, now))
     }
 
-    /// Gives back tokens for `bytes` whose time has not come. A client that asks often and leaves would stop all others otherwise.
-    pub(crate) fn give_back(&self, bytes: u64) {
-        self.buckets().for_each(|bucket| bucket.give_back(bytes));
+    /// Gives back tokens for `bytes` that are not sent, of the first `taken` buckets. A client that asks often and leaves would stop all others otherwise.
+    pub(crate) fn give_back(&self, taken: usize, bytes: u64) {
+        self.buckets().take(taken).for_each(|bucket| bucket.give_back(bytes));
     }
 
     /// Most bytes to take at a time: an eighth of a second, so that responses take turns.
@@ -159,20 +160,24 @@ mod tests {
         let pace = Pace::of([Some(Arc::clone(&bucket)), None]).unwrap();
         let now = bucket.began + Duration::from_secs(10);
         for _ in 0..100 {
-            pace.take(125, now);
-            pace.give_back(125);
+            pace.take_next(0, 125, now);
+            pace.give_back(1, 125);
         }
-        assert_eq!(pace.take(125, now), now);
+        assert!(pace.take_next(0, 125, now).unwrap() <= now);
+        assert_eq!(pace.take_next(1, 125, now), None);
     }
 
     #[test]
-    fn the_slower_bucket_decides() {
+    fn a_client_without_bandwidth_takes_none_of_the_site() {
         let [site, client] = [8_000_000, 80_000].map(|rate| Arc::new(Bucket::new(rate)));
-        let pace = Pace::of([Some(Arc::clone(&site)), Some(client)]).unwrap();
+        let pace = Pace::of([Some(client), Some(Arc::clone(&site))]).unwrap();
         assert_eq!(pace.most(), 10_000);
         let now = site.began + Duration::from_secs(1);
-        let last = (1..100).fold(pace.take(8000, now), |_, _| pace.take(8000, now));
+        let last = (0..100).filter_map(|_| pace.take_next(0, 8000, now)).last().unwrap();
         assert_eq!(between(now, last), 99 * 100 - 250);
+        assert!(site.is_full(now));
+        assert!(pace.take_next(1, 8000, last).unwrap() <= last);
+        assert!(!site.is_full(last - CREDIT));
         assert!(Pace::of([None, None]).is_none());
         assert_eq!(Pace::of([Some(site), None]).unwrap().most(), 256 << 10);
     }

@@ -137,7 +137,7 @@ impl SiteLimits {
     /// bandwidth.
     pub(crate) fn pace(&self, client: Option<IpAddr>) -> Option<Pace> {
         let of_client = self.client_bandwidth.as_ref().and_then(|clients| Some(clients.of(client?)));
-        Pace::of([self.site_bandwidth.clone(), of_client])
+        Pace::of([of_client, self.site_bandwidth.clone()])
     }
 }
 

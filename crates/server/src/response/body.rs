@@ -65,6 +65,14 @@ pub(crate) trait Source: Send + Sync {
         None
     }
 
+    /// Pieces that it may be asked for before they are sent.
+    fn ahead(&self) -> usize {
+        4
+    }
+
+    /// `unsent` bytes of the pieces that it gave will not be sent.
+    fn take_back(&self, _unsent: u64) {}
+
     /// The file of the last piece cannot be read.
     fn note_unreadable(&self) {}
 }

@@ -21,11 +21,19 @@ struct Paced {
     /// What is here, of a body or of `source`.
     here: VecDeque<Piece>,
     source: Option<BodyStream>,
-    /// The piece whose time has not come.
-    next: Option<Piece>,
+    next: Option<Next>,
     sleep: Pin<Box<Sleep>>,
     /// The file of the last piece.
     last: Option<Arc<SiteFile>>,
+}
+
+/// The piece whose time has not come.
+struct Next {
+    piece: Piece,
+    /// Buckets that its tokens were taken from.
+    taken: usize,
+    /// Whether it waits for the last of them.
+    waits: bool,
 }
 
 impl Body {
@@ -95,33 +103,31 @@ impl Paced {
 
 impl Drop for Paced {
     fn drop(&mut self) {
-        if let Some(unsent) = &self.next {
-            self.pace.give_back(unsent.len());
+        if let Some(Next { piece, taken, .. }) = &self.next {
+            self.pace.give_back(*taken, piece.len());
         }
     }
 }
 
 impl Source for Paced {
     fn poll_piece(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Piece>>> {
-        if self.next.is_some() {
-            ready!(self.sleep.as_mut().poll(cx));
-        }
-        if let Some(piece) = self.next.take() {
-            return self.pass(piece);
-        }
         loop {
-            if let Some(piece) = self.take() {
+            if let Some(Next { piece, taken, waits }) = self.next.take() {
+                if waits && self.sleep.as_mut().poll(cx).is_pending() {
+                    self.next = Some(Next { piece, taken, waits });
+                    return Poll::Pending;
+                }
                 let now = Instant::now();
-                let at = self.pace.take(piece.len(), now);
-                if at <= now {
-                    return self.pass(piece);
+                let Some(at) = self.pace.take_next(taken, piece.len(), now) else { return self.pass(piece) };
+                if at > now {
+                    self.sleep.as_mut().reset(at.into());
                 }
-                self.sleep.as_mut().reset(at.into());
-                if self.sleep.as_mut().poll(cx).is_ready() {
-                    return self.pass(piece);
-                }
-                self.next = Some(piece);
-                return Poll::Pending;
+                self.next = Some(Next { piece, taken: taken + 1, waits: at > now });
+                continue;
+            }
+            if let Some(piece) = self.take() {
+                self.next = Some(Next { piece, taken: 0, waits: false });
+                continue;
             }
             let Some(stream) = &mut self.source else { return Poll::Ready(None) };
             match ready!(stream.source.as_mut().poll_piece(cx)) {
@@ -133,6 +139,15 @@ impl Source for Paced {
 
     fn trailers(mut self: Pin<&mut Self>) -> Option<Box<ExtraFields>> {
         self.source.as_mut()?.source.as_mut().trailers()
+    }
+
+    /// A piece has its tokens when it is given: none is taken before it can be sent.
+    fn ahead(&self) -> usize {
+        1
+    }
+
+    fn take_back(&self, unsent: u64) {
+        self.pace.give_back(usize::MAX, unsent);
     }
 
     fn note_unreadable(&self) {

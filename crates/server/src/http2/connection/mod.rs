@@ -276,6 +276,7 @@ impl<'a> Http2<'a> {
     fn finish(&mut self, sending: Sending, stream: &TlsStream, aborted: Option<&dyn Display>) {
         self.streamed.retain(|streamed| streamed.stream != sending.stream);
         self.protocol.release(sending.stream);
+        sending.take_back();
         let Sending { stream: id, answered, body, wire, .. } = sending;
         let delivery = Delivery { stream: id, body, wire, path: stream.path(), choice: &mut self.path, aborted };
         answered.finish(&self.context, stream.info(), delivery);
