@@ -141,6 +141,7 @@ mod tests {
             "limits.request_timeout",
             "limits.idle_timeout",
             "limits.stall_timeout",
+            "limits.min_receive_rate",
             "limits.min_send_rate",
             "limits.min_send_rate_window",
             "limits.linger_timeout",
@@ -151,6 +152,7 @@ mod tests {
             "limits.max_fields",
             "limits.max_body",
             "limits.max_buffered",
+            "limits.max_buffered_per_address",
             "limits.max_ranges",
             "limits.max_records_per_key",
         ];

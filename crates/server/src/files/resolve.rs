@@ -85,6 +85,8 @@ pub(crate) struct SiteFile {
     read_at: [u64; 2],
     /// Whether a response with it was cut short, because it could not be read.
     is_unreadable: AtomicBool,
+    /// Dropped when nobody sends the content any more.
+    _until_closed: Option<Arc<dyn fmt::Debug + Send + Sync>>,
 }
 
 /// The content of a file.
@@ -258,6 +260,7 @@ impl Root {
             state,
             read_at,
             is_unreadable: AtomicBool::new(false),
+            _until_closed: None,
         })))
     }
 
@@ -332,7 +335,20 @@ impl Root {
 impl SiteFile {
     /// Content beneath no root, of `len` bytes: that of a stored response, whose fields are kept with it.
     pub(crate) fn of_content(content: Content, len: u64) -> Arc<Self> {
-        Arc::new(SiteFile {
+        Arc::new(Self::beneath_no_root(content, len))
+    }
+
+    /// The same, with something that is dropped when nobody sends the content any more.
+    pub(crate) fn of_content_until_closed(
+        content: Content,
+        len: u64,
+        until_closed: Arc<dyn fmt::Debug + Send + Sync>,
+    ) -> Arc<Self> {
+        Arc::new(SiteFile { _until_closed: Some(until_closed), ..Self::beneath_no_root(content, len) })
+    }
+
+    fn beneath_no_root(content: Content, len: u64) -> Self {
+        SiteFile {
             content,
             len,
             modified: None,
@@ -344,7 +360,8 @@ impl SiteFile {
             state: State([0; 7]),
             read_at: [0; 2],
             is_unreadable: AtomicBool::new(false),
-        })
+            _until_closed: None,
+        }
     }
 
     /// A response with it was cut short, because it could not be read.
@@ -424,6 +441,7 @@ impl SiteFile {
             state: self.state,
             read_at: self.read_at,
             is_unreadable: AtomicBool::new(false),
+            _until_closed: None,
         })
     }
 }
@@ -456,6 +474,7 @@ impl SiteFile {
             state,
             read_at: file_system_time(),
             is_unreadable: AtomicBool::new(false),
+            _until_closed: None,
         })
     }
 }

@@ -44,6 +44,11 @@ pub(crate) struct LimitsConfig {
     #[arg(long, value_name = "TIME", env = "SEALION_STALL_TIMEOUT", default_value_t = Self::default().stall_timeout)]
     pub stall_timeout: Timeout,
 
+    /// Least bytes per second that a client sends of a content that waits here until it is whole (`buffer_request` and contents for scripts),
+    /// averaged over each `request_timeout`. Slower requests are answered 408. 0: no minimum.
+    #[arg(long, value_name = "BYTES", env = "SEALION_MIN_RECEIVE_RATE", default_value_t = Self::default().min_receive_rate)]
+    pub min_receive_rate: Bounded<0, 1_048_576>,
+
     /// Least bytes per second that a client reads while data waits for it, averaged over `min_send_rate_window`. Slower connections are
     /// closed. Time in which the server has nothing to send does not count. 0: no minimum.
     #[arg(long, value_name = "BYTES", env = "SEALION_MIN_SEND_RATE", default_value_t = Self::default().min_send_rate)]
@@ -86,6 +91,11 @@ pub(crate) struct LimitsConfig {
     #[arg(long, value_name = "SIZE", env = "SEALION_MAX_BUFFERED", default_value_t = Self::default().max_buffered)]
     pub max_buffered: Size,
 
+    /// What the contents of one client, an IPv4 address or an IPv6 /64, may take of `max_buffered` [default: a quarter of max_buffered, at least
+    /// 1MiB; unlimited for loopback addresses]
+    #[arg(long, value_name = "SIZE", env = "SEALION_MAX_BUFFERED_PER_ADDRESS")]
+    pub max_buffered_per_address: Option<Size>,
+
     /// Ranges in one request; a request with more gets the whole file.
     #[arg(long, value_name = "N", env = "SEALION_MAX_RANGES", default_value_t = Self::default().max_ranges)]
     pub max_ranges: Bounded<0, 1000>,
@@ -113,6 +123,8 @@ impl Default for LimitsConfig {
             // INHERITED: nginx' keepalive_timeout as distributions ship it.
             idle_timeout: Timeout::seconds(65),
             stall_timeout: Timeout::seconds(tls.stall.as_secs()),
+            // GUESS: as in the other direction.
+            min_receive_rate: within(240),
             // INHERITED: IIS' minBytesPerSecond. GPRS at its slowest carries four times as much. Over five minutes that is 72 kB, which a phone that
             // loses its signal again and again, each time for less than the stall timeout, takes in one of them.
             min_send_rate: within(240),
@@ -128,6 +140,7 @@ impl Default for LimitsConfig {
             max_body: Size(64 << 10),
             // 256 contents of the length that a rule keeps by default.
             max_buffered: Size(256 << 20),
+            max_buffered_per_address: None,
             // PDF viewers and download managers request up to this many at once.
             max_ranges: within(16),
             max_records_per_key: None,
@@ -142,6 +155,7 @@ overridable!(LimitsConfig {
     request_timeout,
     idle_timeout,
     stall_timeout,
+    min_receive_rate,
     min_send_rate,
     min_send_rate_window,
     linger_timeout,
@@ -152,6 +166,7 @@ overridable!(LimitsConfig {
     max_fields,
     max_body,
     max_buffered,
+    max_buffered_per_address,
     max_ranges,
     max_records_per_key,
 });
@@ -167,6 +182,17 @@ impl LimitsConfig {
             Some(most) => Some(most.get() as u32),
             None if address.is_loopback() => None,
             None => Some(u32::try_from(max_connections / 4).unwrap_or(u32::MAX).max(64)),
+        }
+    }
+
+    /// What the contents of one client may take of `max_buffered`. `None`: all of it.
+    ///
+    /// By default four clients at least are needed to take it all, and each has room for one content of the length that a rule keeps.
+    pub(crate) fn buffered_per_address(&self, address: IpAddr) -> Option<Size> {
+        match self.max_buffered_per_address {
+            Some(most) => Some(most),
+            None if address.to_canonical().is_loopback() => None,
+            None => Some(Size((self.max_buffered.0 / 4).max(1 << 20))),
         }
     }
 

@@ -3,3 +3,6 @@
 pub(crate) mod access_log;
 pub(crate) mod messages;
 pub(crate) mod metrics;
+mod warnings;
+
+pub(crate) use warnings::Warnings;

@@ -58,7 +58,7 @@ pub(crate) fn build(
         before.map(|before| before.upstreams.clone()).unwrap_or_default(),
         &mut problems,
     )
-    .with_memory(config.limits.max_buffered);
+    .with_limits(&config.limits);
     let store = Store::build(
         &CacheConfig { memory: Size(memory.responses), ..config.cache.clone() },
         store_files(config),

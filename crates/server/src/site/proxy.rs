@@ -4,12 +4,15 @@
 //! sent as the client wrote it.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::future::{pending, poll_fn};
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Instant;
 
 use http::Uri;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -20,13 +23,14 @@ use sealion_http::{Request, Status};
 use super::fastcgi::{Found, Scripts};
 use super::pattern::{Guarded, Prefix};
 use super::proxy_redirects::Rewriter;
+use crate::observe::Warnings;
 use crate::observe::access_log::UpstreamTrace;
 use crate::response::{Body, BodyStream, Response};
 use crate::store::{CacheRule, Store};
 use crate::upstream::{
-    Buffered, Failure, Forwarded, Inbound, Reply, Rest, Script, Spooling, Upgrade, Upstream, Upstreams, WEBSOCKET,
-    WebSocketKey, add_trace_context, collect, forward, is_loop, is_same_by_cgi, request_fields, response_fields,
-    takes_trailers,
+    Buffered, Failure, Forwarded, Inbound, NotCollected, Reply, Rest, Script, Spooling, Upgrade, Upstream, Upstreams,
+    WEBSOCKET, WebSocketKey, add_trace_context, collect, forward, is_loop, is_same_by_cgi, request_fields,
+    response_fields, takes_trailers,
 };
 use crate::values::{At, Problems};
 
@@ -72,6 +76,8 @@ pub(crate) struct Rule {
     cache: Option<CacheRule>,
     /// Fields that trailers of requests cannot have, since the rule sets or removes them.
     guarded: Arc<[HeaderName]>,
+    /// Of requests that are refused before a server is asked.
+    warnings: Warnings,
 }
 
 #[derive(Debug)]
@@ -124,9 +130,6 @@ impl Proxies {
         self.interim.include(request)
     }
 }
-
-const NO_ROOM_FOR_SCRIPT: &str = "contents that wait take all of limits.max_buffered, or the disk of buffer_request is full or fails: set buffer_request = { disk = \"1GiB\", directory = \"/var/tmp\" } in the rule, or raise max_buffered";
-const TOO_LONG_FOR_SCRIPT: &str = "the content for a script has no room while it is waited for: set buffer_request = { disk = \"1GiB\", directory = \"/var/tmp\" } in the rule";
 
 /// The path with one slash at its beginning: readers of URLs take `//x/y` for the path `/y` of the host `x`, and rules count slashes in a row as one.
 fn with_one_slash(path: &str) -> Cow<'_, str> {
@@ -208,28 +211,29 @@ impl Rule {
                 None => pending().await,
             }
         };
+        let client = inbound.bounded_client();
         let answer = async {
             if let Some(buffer) = &self.buffer_request
                 && !inbound.upgrade
                 && let Some(content) = inbound.content.take()
             {
                 let rest = if self.scripts.is_some() { Rest::Refused } else { Rest::Passed };
-                match Box::pin(collect(content, buffer, rest)).await {
+                match Box::pin(collect(content, buffer, client, rest)).await {
                     Ok(content) => inbound.content = Some(content),
-                    Err(incomplete) => {
-                        let cause = match incomplete.status {
-                            Status::CONTENT_TOO_LARGE if self.scripts.is_some() => Some(TOO_LONG_FOR_SCRIPT),
-                            Status::SERVICE_UNAVAILABLE => Some(NO_ROOM_FOR_SCRIPT),
-                            _ => None,
+                    Err(error) => {
+                        let cause = match error {
+                            // A client that breaks off is no fault of the configuration.
+                            NotCollected::Client(_) => None,
+                            _ => rationed(self.warnings.take(Instant::now()), &error),
                         };
-                        return Response::plain(incomplete.status).because(cause.map(io::Error::other));
+                        return Response::plain(error.status()).because(cause);
                     }
                 }
             }
             match &self.cache {
                 Some(cache) => Box::pin(self.forward_cached(cache, request, path, rewritten, inbound)).await,
                 None => match self.request(request, path, rewritten, inbound) {
-                    Some(forwarded) => self.pass(forwarded, request).await,
+                    Some(forwarded) => self.pass(forwarded, request, client).await,
                     None => Response::plain(Status::BAD_REQUEST),
                 },
             }
@@ -282,11 +286,11 @@ impl Rule {
         }));
     }
 
-    /// The answer of the upstream.
-    async fn pass(&self, forwarded: Forwarded, request: &Request<'_>) -> Response {
+    /// The answer of the upstream. `client`: see [`Inbound::bounded_client`].
+    async fn pass(&self, forwarded: Forwarded, request: &Request<'_>, client: Option<IpAddr>) -> Response {
         let (trace, result) = forward(&self.upstream, forwarded).await;
         let mut response = match result {
-            Ok(reply) => self.response(reply, request),
+            Ok(reply) => self.response(reply, request, client),
             Err(failure) => return failed(&failure, Some(trace), &self.upstream),
         };
         response.upstream = Some(Box::new(trace));
@@ -386,13 +390,13 @@ impl Rule {
         Some(response)
     }
 
-    fn response(&self, mut reply: Reply, request: &Request<'_>) -> Response {
+    fn response(&self, mut reply: Reply, request: &Request<'_>, client: Option<IpAddr>) -> Response {
         if let Some(rewriter) = &self.rewriter {
             rewriter.rewrite(&mut reply.fields, request.authority);
         }
         apply(&self.response, &mut reply.fields);
         if let Some(buffer) = self.buffer.as_ref().filter(|_| reply.status != Status::SWITCHING_PROTOCOLS) {
-            reply.body = Buffered::new(reply.body.into(), buffer).into();
+            reply.body = Buffered::new(reply.body.into(), buffer, client).into();
         }
         of_reply(reply)
     }
@@ -415,13 +419,7 @@ pub(super) fn of_reply(reply: Reply) -> Response {
 /// The response to a request that no server answered.
 pub(super) fn failed(failure: &Failure, trace: Option<UpstreamTrace>, upstream: &Upstream) -> Response {
     let server = trace.as_ref().map_or("", |trace| &trace.server);
-    let cause = || {
-        let text = match upstream.warns_of(server)? {
-            0 => format!("{server}: {failure}"),
-            others => format!("{server}: {failure}; {others} more requests failed since the last such line"),
-        };
-        Some(io::Error::other(text))
-    };
+    let cause = || rationed(upstream.warns_of(server), format_args!("{server}: {failure}"));
     let mut response = match failure {
         Failure::Unreachable(_) | Failure::Broken(_) => Response::plain(Status::BAD_GATEWAY).because(cause()),
         Failure::Busy(_) => Response::plain(Status::SERVICE_UNAVAILABLE).because(cause()),
@@ -431,6 +429,14 @@ pub(super) fn failed(failure: &Failure, trace: Option<UpstreamTrace>, upstream: 
     };
     response.upstream = trace.map(Box::new);
     response
+}
+
+/// The line about a request that failed. `others`: those that failed since the last line and have none; `None`: neither has this one.
+fn rationed(others: Option<u64>, what: impl fmt::Display) -> Option<io::Error> {
+    Some(io::Error::other(match others? {
+        0 => what.to_string(),
+        others => format!("{what}; {others} more requests failed since the last such line"),
+    }))
 }
 
 /// The path and query as they are sent. What clients send unencoded, and no URI has (RFC 3986 §2), is encoded.

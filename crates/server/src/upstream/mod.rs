@@ -7,6 +7,7 @@
 //! ```
 
 mod balance;
+mod collect;
 mod config;
 mod connect;
 mod content;
@@ -25,7 +26,7 @@ mod reply;
 mod spool;
 mod tls;
 mod tunnel;
-mod warnings;
+mod waiting;
 mod websocket;
 
 use std::net::IpAddr;
@@ -35,8 +36,11 @@ use std::time::{Duration, Instant};
 use http::{HeaderName, HeaderValue};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use crate::values::{At, Problems, Size};
+use crate::limits::LimitsConfig;
+use crate::observe::Warnings;
+use crate::values::{At, Problems};
 
+pub(crate) use collect::{NotCollected, collect};
 pub(crate) use config::{ServerConfig, ServerUrl, UpstreamConfig};
 pub(crate) use content::{ContentWriter, RequestContent, Room, pipe};
 pub(crate) use counts::{CLASSES, FailureKind};
@@ -51,7 +55,8 @@ pub(crate) use interim::{Interim, InterimReceiver, InterimSender, interim_respon
 
 pub(crate) use proxy_header::Endpoints;
 pub(crate) use reply::{Patience, Reply};
-pub(crate) use spool::{BufferConfig, Buffered, Rest, Spooling, Waiting, collect};
+pub(crate) use spool::{BufferConfig, Buffered, Rest, Spooling};
+pub(crate) use waiting::Waiting;
 pub(crate) use websocket::{Key as WebSocketKey, WEBSOCKET};
 
 use balance::{Balancer, FailureRule};
@@ -62,7 +67,6 @@ use gate::{Budget, Gate};
 use health::Health;
 use names::Names;
 use pool::Pool;
-use warnings::Warnings;
 
 /// What the driver of a protocol knows of a request that may be forwarded.
 #[derive(Debug, Default)]
@@ -100,6 +104,11 @@ pub(crate) struct Inbound {
 }
 
 impl Inbound {
+    /// The client whose contents are bounded together. `None`: it is not known, or the address is that of a proxy, which has many clients.
+    pub(crate) fn bounded_client(&self) -> Option<IpAddr> {
+        self.client.filter(|client| !(self.is_trusted && self.remote == Some(*client)))
+    }
+
     /// What a server learns of the connection. `host`: that was asked for.
     pub(crate) fn hop<'a>(&self, host: Option<&'a str>) -> Hop<'a> {
         let Inbound { remote, is_trusted, takes_x_forwarded, client, scheme, .. } = *self;
@@ -263,9 +272,9 @@ pub(crate) struct Upstreams {
 }
 
 impl Upstreams {
-    /// Bounds the memory of all contents that wait for a slow side.
-    pub(crate) fn with_memory(self, octets: Size) -> Self {
-        Upstreams { waiting: Arc::new(Waiting::new(octets)), ..self }
+    /// Bounds all contents that wait for a slow side.
+    pub(crate) fn with_limits(self, limits: &LimitsConfig) -> Self {
+        Upstreams { waiting: Arc::new(Waiting::new(limits)), ..self }
     }
 
     /// Builds all upstreams. Errors are in `problems`. `before`: the upstreams in use.

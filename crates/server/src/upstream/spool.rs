@@ -2,33 +2,31 @@
 //!
 //! ```text
 //! server ─► a task that reads ─► Queue (memory, file) ─► Buffered, the response's body ─► client
-//! client ─► collect ─► Queue (memory, file) ─► a task that writes ─► RequestContent ─► server
 //! ```
 
 use std::collections::VecDeque;
 use std::fs::File;
 use std::future::poll_fn;
 use std::io;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use http::HeaderMap;
-use http_body::Body;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use schemars::JsonSchema;
-use sealion_http::{ExtraFields, FieldSection, Status};
+use sealion_http::ExtraFields;
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::content::{ContentWriter, Incomplete, RequestContent, Room, pipe};
 use super::pieces::Pieces;
+use super::waiting::{Memory, NoRoom, Waiting};
 use crate::files::resolve::{Content, SiteFile};
 use crate::response::{Piece, Source};
 use crate::values::{At, Problems, Size};
@@ -52,45 +50,13 @@ fn memory() -> Size {
     Size(1 << 20)
 }
 
-/// The memory of all contents that wait. Each configuration has its own: while requests from before a reload end, theirs counts there.
-#[derive(Debug)]
-pub(crate) struct Waiting {
-    most: usize,
-    used: AtomicUsize,
-}
-
-impl Default for Waiting {
-    fn default() -> Self {
-        Waiting { most: usize::MAX, used: AtomicUsize::new(0) }
-    }
-}
-
-impl Waiting {
-    pub(super) fn new(most: Size) -> Self {
-        Waiting { most: usize::try_from(most.0).unwrap_or(usize::MAX), ..Waiting::default() }
-    }
-
-    /// Whether there is room. Threads that ask at the same time may each get the last piece of it.
-    fn has_room(&self, octets: usize) -> bool {
-        self.used.load(Ordering::Relaxed).saturating_add(octets) <= self.most
-    }
-
-    fn add(&self, octets: usize) {
-        self.used.fetch_add(octets, Ordering::Relaxed);
-    }
-
-    fn remove(&self, octets: usize) {
-        self.used.fetch_sub(octets, Ordering::Relaxed);
-    }
-}
-
 /// The bounds of what waits.
 #[derive(Debug)]
 pub(crate) struct Spooling {
-    memory: usize,
+    pub(super) memory: usize,
     /// Bounds the memory of all rules together.
-    waiting: Arc<Waiting>,
-    disk: u64,
+    pub(super) waiting: Arc<Waiting>,
+    pub(super) disk: u64,
     directory: PathBuf,
     /// Octets in files.
     used: AtomicU64,
@@ -172,42 +138,47 @@ impl Spooling {
 
 /// A share of the bound of a rule's files, given back when it is dropped.
 #[derive(Debug)]
-struct Share {
-    octets: u64,
+pub(super) struct Share {
+    octets: AtomicU64,
     spooling: Arc<Spooling>,
 }
 
 impl Share {
     fn of(spooling: &Arc<Spooling>, octets: u64) -> Option<Self> {
-        spooling.reserve(octets).then(|| Share { octets, spooling: Arc::clone(spooling) })
+        spooling.reserve(octets).then(|| Share { octets: octets.into(), spooling: Arc::clone(spooling) })
     }
 
-    fn add(&mut self, mut other: Share) {
-        self.octets += std::mem::take(&mut other.octets);
+    fn add(&self, mut other: Share) {
+        self.octets.fetch_add(std::mem::take(other.octets.get_mut()), Ordering::Relaxed);
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.spooling.used.fetch_sub(self.octets, Ordering::Relaxed);
+        self.spooling.used.fetch_sub(*self.octets.get_mut(), Ordering::Relaxed);
     }
 }
 
-/// A file, and its share of the bound.
+/// A file, and its share of the bound: both end when nobody sends from the file any more.
+#[derive(Debug)]
+pub(super) struct SpoolFile {
+    pub(super) file: Arc<File>,
+    share: Share,
+}
+
+/// The file that is being written to.
 #[derive(Debug)]
 struct Spool {
-    file: Arc<File>,
+    file: Arc<SpoolFile>,
     written: u64,
-    share: Share,
 }
 
 /// What waits, in order.
 #[derive(Debug)]
-struct Queue {
+pub(super) struct Queue {
     spooling: Arc<Spooling>,
     parts: VecDeque<Part>,
-    /// Octets in memory.
-    in_memory: usize,
+    memory: Memory,
     /// Parts in the file.
     in_file: usize,
     spool: Option<Spool>,
@@ -220,20 +191,20 @@ struct Queue {
 #[derive(Debug)]
 enum Part {
     Memory(Pieces),
-    File { file: Arc<File>, range: Range<u64> },
+    File { file: Arc<SpoolFile>, range: Range<u64> },
 }
 
 /// What comes next.
-enum Taken {
+pub(super) enum Taken {
     Memory(Bytes),
-    File { file: Arc<File>, range: Range<u64> },
+    File { file: Arc<SpoolFile>, range: Range<u64> },
 }
 
 /// Where a content goes.
-enum Place {
+pub(super) enum Place {
     Memory,
     File {
-        file: Option<Arc<File>>,
+        file: Option<Arc<SpoolFile>>,
         at: u64,
         share: Share,
     },
@@ -241,12 +212,21 @@ enum Place {
     Nowhere,
 }
 
+/// What becomes of a content for which there is no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// Its end is passed on as it comes, behind what waits.
+    Passed,
+    /// The request is refused.
+    Refused,
+}
+
 impl Queue {
-    fn new(spooling: &Arc<Spooling>) -> Self {
+    pub(super) fn new(spooling: &Arc<Spooling>, client: Option<IpAddr>) -> Self {
         Queue {
             spooling: Arc::clone(spooling),
             parts: VecDeque::new(),
-            in_memory: 0,
+            memory: Memory::of(&spooling.waiting, client),
             in_file: 0,
             spool: None,
             is_writing: false,
@@ -256,11 +236,16 @@ impl Queue {
 
     /// Whether so many octets more fit into memory.
     fn has_memory(&self, octets: usize) -> bool {
-        self.in_memory + octets <= self.spooling.memory && self.spooling.waiting.has_room(octets)
+        self.memory.octets() + octets <= self.spooling.memory && self.memory.room(octets).is_ok()
+    }
+
+    /// Whether it is the client's other contents that leave no memory for so many octets more.
+    pub(super) fn is_clients_share_taken(&self, octets: usize) -> bool {
+        self.memory.room(octets) == Err(NoRoom::Client)
     }
 
     /// The place for so many octets. An empty queue takes any number, so that each content goes on, unless it is refused.
-    fn place(&mut self, octets: usize, rest: Rest) -> Place {
+    pub(super) fn place(&mut self, octets: usize, rest: Rest) -> Place {
         if self.has_memory(octets) || (self.parts.is_empty() && rest == Rest::Passed) {
             return Place::Memory;
         }
@@ -273,9 +258,8 @@ impl Queue {
         }
     }
 
-    fn push(&mut self, content: Bytes) {
-        self.in_memory += content.len();
-        self.spooling.waiting.add(content.len());
+    pub(super) fn push(&mut self, content: Bytes) {
+        self.memory.add(content.len());
         match self.parts.back_mut() {
             Some(Part::Memory(pieces)) => pieces.push(content),
             _ => {
@@ -287,30 +271,30 @@ impl Queue {
     }
 
     /// Takes note of what was written to the file.
-    fn wrote(&mut self, file: Arc<File>, range: Range<u64>, share: Share) {
+    pub(super) fn wrote(&mut self, file: Written, range: Range<u64>, share: Share) {
         self.in_file += 1;
         self.is_writing = false;
-        match &mut self.spool {
-            Some(spool) => {
-                spool.written = range.end;
-                spool.share.add(share);
+        let file = match file {
+            Written::More(file) => {
+                file.share.add(share);
+                file
             }
-            None => self.spool = Some(Spool { file: Arc::clone(&file), written: range.end, share }),
-        }
+            Written::New(file) => Arc::new(SpoolFile { file: Arc::new(file), share }),
+        };
+        self.spool = Some(Spool { file: Arc::clone(&file), written: range.end });
         self.parts.push_back(Part::File { file, range });
     }
 
-    fn failed(&mut self, error: &io::Error) {
+    pub(super) fn failed(&mut self, error: &io::Error) {
         self.is_writing = false;
         self.spooling.warn(error);
         self.has_failed = true;
     }
 
-    fn pop(&mut self) -> Option<Taken> {
+    pub(super) fn pop(&mut self) -> Option<Taken> {
         if let Part::Memory(pieces) = self.parts.front_mut()? {
             let content = pieces.pop()?;
-            self.in_memory -= content.len();
-            self.spooling.waiting.remove(content.len());
+            self.memory.remove(content.len());
             if pieces.is_empty() {
                 self.parts.pop_front();
             }
@@ -326,27 +310,29 @@ impl Queue {
     }
 }
 
-impl Drop for Queue {
-    fn drop(&mut self) {
-        self.spooling.waiting.remove(self.in_memory);
-    }
+/// What was written to.
+pub(super) enum Written {
+    New(File),
+    More(Arc<SpoolFile>),
 }
 
 /// Writes to the file, or to a new one.
-async fn write(
+pub(super) async fn write(
     spooling: &Arc<Spooling>,
-    file: Option<Arc<File>>,
+    file: Option<Arc<SpoolFile>>,
     at: u64,
     content: Bytes,
-) -> io::Result<(Arc<File>, Range<u64>)> {
+) -> io::Result<(Written, Range<u64>)> {
     let directory = file.is_none().then(|| spooling.directory.clone());
     let written = spawn_blocking(move || {
-        let file = match (file, directory) {
-            (Some(file), _) => file,
-            (None, directory) => Arc::new(create(&directory.unwrap_or_default())?),
-        };
+        let range = at..at + content.len() as u64;
+        if let Some(spool) = file {
+            spool.file.write_all_at(&content, at)?;
+            return Ok((Written::More(spool), range));
+        }
+        let file = create(&directory.unwrap_or_default())?;
         file.write_all_at(&content, at)?;
-        Ok((file, at..at + content.len() as u64))
+        Ok((Written::New(file), range))
     });
     written.await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
@@ -372,8 +358,9 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
 }
 
 impl Buffered {
-    pub(crate) fn new(source: Pin<Box<dyn Source>>, spooling: &Arc<Spooling>) -> Self {
-        let queue = Queue::new(spooling);
+    /// `client`: see [`Memory::of`].
+    pub(crate) fn new(source: Pin<Box<dyn Source>>, spooling: &Arc<Spooling>, client: Option<IpAddr>) -> Self {
+        let queue = Queue::new(spooling, client);
         let shared = Shared { queue, end: None, trailers: None, reader: None, writer: None };
         let shared = Arc::new(Mutex::new(shared));
         let reading = tokio::spawn(read(source, Arc::clone(&shared), Arc::clone(spooling)));
@@ -451,7 +438,8 @@ impl Source for Buffered {
             return Poll::Ready(Some(Ok(match taken {
                 Taken::Memory(content) => Piece::Bytes(content),
                 Taken::File { file, range } => {
-                    Piece::File { file: SiteFile::of_content(Content::File(file), range.end), range }
+                    let content = Content::File(Arc::clone(&file.file));
+                    Piece::File { file: SiteFile::of_content_until_closed(content, range.end, file), range }
                 }
             })));
         }
@@ -473,133 +461,39 @@ impl Source for Buffered {
     }
 }
 
-/// What becomes of a content's end for which there is no room.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rest {
-    /// It is passed on as it comes, behind what waits.
-    Passed,
-    /// The request is answered 413.
-    Refused,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Takes the content of a request, whole if there is room for it.
-///
-/// # Errors
-/// The client did not send all of it, or it is refused.
-pub(crate) async fn collect(
-    mut content: RequestContent,
-    spooling: &Arc<Spooling>,
-    rest: Rest,
-) -> Result<RequestContent, Incomplete> {
-    let announced = content.length();
-    let mut queue = Queue::new(spooling);
-    let (mut length, mut trailers) = (0, None);
-    let refused = || Incomplete { status: Status::CONTENT_TOO_LARGE };
-    if rest == Rest::Refused && announced.is_some_and(|length| length > spooling.memory as u64 + spooling.disk) {
-        return Err(refused());
-    }
-    // Which of them the server gets is decided when they are sent.
-    content.pass_trailers(&Arc::from([]));
-    let rest = 'all: loop {
-        let Some(frame) = poll_fn(|cx| Pin::new(&mut content).poll_frame(cx)).await else { break None };
-        let data = match frame?.into_data() {
-            Ok(data) => data,
-            Err(frame) => {
-                // Scripts learn none, and need the length.
-                trailers = frame.into_trailers().ok().filter(|_| rest == Rest::Passed);
-                continue;
-            }
+    #[test]
+    fn a_file_counts_until_nobody_sends_from_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = BufferConfig {
+            memory: Size(0),
+            disk: Some(Size(100)),
+            directory: Some(directory.path().to_owned().into()),
         };
-        length += data.len() as u64;
-        loop {
-            match queue.place(data.len(), rest) {
-                Place::Nowhere if rest == Rest::Refused => {
-                    // The disk may be full or fail, and other contents may take the room.
-                    let fits = length <= spooling.memory as u64 + spooling.disk;
-                    // Waiting for others, each of many contents could hold a part of the memory, and none would be whole.
-                    return Err(if fits { Incomplete { status: Status::SERVICE_UNAVAILABLE } } else { refused() });
-                }
-                Place::Memory => queue.push(data),
-                Place::Nowhere => {
-                    queue.push(data);
-                    break 'all Some(content);
-                }
-                Place::File { file, at, share } => match write(spooling, file, at, data.clone()).await {
-                    Ok((file, range)) => queue.wrote(file, range, share),
-                    Err(error) => {
-                        queue.failed(&error);
-                        continue;
-                    }
-                },
-            }
-            break;
-        }
-    };
-    // Trailers follow chunks alone.
-    let known = if rest.is_none() && trailers.is_none() { Some(length) } else { announced };
-    let (writer, collected) = pipe(known);
-    tokio::spawn(feed(writer, queue, rest, trailers));
-    Ok(collected)
-}
-
-/// Octets of a file that are read at a time.
-const READ: u64 = 64 << 10;
-
-/// Writes what waits, and then the rest as it comes.
-async fn feed(
-    mut writer: ContentWriter,
-    mut queue: Queue,
-    rest: Option<RequestContent>,
-    mut trailers: Option<HeaderMap>,
-) {
-    while let Some(taken) = queue.pop() {
-        match taken {
-            Taken::Memory(content) => {
-                if poll_fn(|cx| writer.poll_room(cx)).await == Room::Closed {
-                    return;
-                }
-                writer.write(content);
-            }
-            Taken::File { file, mut range } => {
-                while range.start < range.end {
-                    if poll_fn(|cx| writer.poll_room(cx)).await == Room::Closed {
-                        return;
-                    }
-                    let (file, at) = (Arc::clone(&file), range.start);
-                    let length = (range.end - at).min(READ);
-                    let read = spawn_blocking(move || {
-                        let mut octets = vec![0; length as usize];
-                        file.read_exact_at(&mut octets, at).map(|()| octets)
-                    });
-                    // Dropped, the writer makes the content incomplete.
-                    let Ok(Ok(octets)) = read.await else { return };
-                    writer.write(octets.into());
-                    range.start += length;
-                }
-            }
-        }
+        let spooling = config.build(&Arc::default(), "buffer", &mut Problems::of_arguments()).unwrap();
+        let used = || spooling.used.load(Ordering::Relaxed);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let mut queue = Queue::new(&spooling, None);
+        let put = |queue: &mut Queue| {
+            let Place::File { file, at, share } = queue.place(30, Rest::Refused) else { panic!("there is room") };
+            let (file, range) = runtime.block_on(write(&spooling, file, at, Bytes::from_static(&[7; 30]))).unwrap();
+            queue.wrote(file, range, share);
+        };
+        put(&mut queue);
+        put(&mut queue);
+        assert_eq!(used(), 60);
+        let taken = [queue.pop().unwrap(), queue.pop().unwrap()];
+        assert_eq!(used(), 60, "it is being sent");
+        // The next content begins another file.
+        put(&mut queue);
+        assert_eq!(used(), 90);
+        assert!(matches!(queue.place(30, Rest::Refused), Place::Nowhere));
+        drop(taken);
+        assert_eq!(used(), 30);
+        drop(queue);
+        assert_eq!(used(), 0);
     }
-    if let Some(mut rest) = rest {
-        loop {
-            if poll_fn(|cx| writer.poll_room(cx)).await == Room::Closed {
-                return;
-            }
-            match poll_fn(|cx| Pin::new(&mut rest).poll_frame(cx)).await {
-                None => break,
-                Some(Err(incomplete)) => return writer.fail(incomplete.status),
-                Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) => writer.write(data),
-                    Err(frame) => trailers = frame.into_trailers().ok(),
-                },
-            }
-        }
-    }
-    let mut lines = Vec::new();
-    for (name, value) in trailers.iter().flatten() {
-        lines.extend_from_slice(name.as_str().as_bytes());
-        lines.extend_from_slice(b": ");
-        lines.extend_from_slice(value.as_bytes());
-        lines.extend_from_slice(b"\r\n");
-    }
-    writer.finish_with(FieldSection::from_lines(&lines));
 }

@@ -228,6 +228,7 @@ fn help_names_every_limit_with_its_default() {
         ("--request-timeout <TIME>", "[default: 10s]"),
         ("--idle-timeout <TIME>", "[default: 65s]"),
         ("--stall-timeout <TIME>", "[default: 60s]"),
+        ("--min-receive-rate <BYTES>", "[default: 240]"),
         ("--min-send-rate <BYTES>", "[default: 240]"),
         ("--min-send-rate-window <TIME>", "[default: 300s]"),
         ("--linger-timeout <TIME>", "[default: 5s]"),
@@ -237,6 +238,11 @@ fn help_names_every_limit_with_its_default() {
         ("--max-head <BYTES>", "[default: 32768]"),
         ("--max-fields <N>", "[default: 100]"),
         ("--max-body <SIZE>", "[default: 64KiB]"),
+        ("--max-buffered <SIZE>", "[default: 256MiB]"),
+        (
+            "--max-buffered-per-address <SIZE>",
+            "[default: a quarter of max_buffered, at least 1MiB; unlimited for loopback addresses]",
+        ),
         ("--max-ranges <N>", "[default: 16]"),
         ("--max-records-per-key <N>", "[default: what the suite allows]"),
     ] {

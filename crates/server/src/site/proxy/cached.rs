@@ -42,7 +42,7 @@ impl Rule {
         let kept = cache.query(query);
         let query = kept.as_deref().or(query).filter(|query| kept.is_none() || !query.is_empty());
         let target = Targeted { path: raw, query, upstream: &self.upstream.name };
-        let is_trusted = inbound.is_trusted;
+        let (is_trusted, client) = (inbound.is_trusted, inbound.bounded_client());
         let question = Question { request, scheme: inbound.scheme, is_trusted, target };
         if request.method.as_str() == "PURGE" && cache.has_purge() {
             return purge(cache, question, &inbound).await;
@@ -71,7 +71,7 @@ impl Rule {
                     return *response;
                 }
                 Answered::Reply(reply, upstream, trace) => {
-                    let mut response = self.response(reply, request);
+                    let mut response = self.response(reply, request, client);
                     cache.add_status(&mut response, &trace);
                     return Response { upstream: Some(Box::new(upstream)), cache: Some(trace), ..response };
                 }
@@ -88,7 +88,7 @@ impl Rule {
         let mut response = match result {
             Ok(reply) => {
                 cache.invalidate(question, reply.status, &reply.fields).await;
-                self.response(reply, request)
+                self.response(reply, request, client)
             }
             Err(failure) => return Response { cache: Some(trace), ..failed(&failure, Some(upstream), &self.upstream) },
         };

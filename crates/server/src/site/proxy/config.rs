@@ -12,6 +12,7 @@ use sealion_http::path::SitePath;
 use serde::{Deserialize, Serialize};
 
 use super::{Host, Rule, apply, uri};
+use crate::observe::Warnings;
 use crate::site::early_hints::is_navigation;
 use crate::site::fastcgi::{FastcgiConfig, Scripts};
 use crate::site::pattern::Guarded;
@@ -256,6 +257,7 @@ impl ProxyConfig {
             buffer,
             buffer_request,
             scripts,
+            warnings: Warnings::default(),
             max_body: self.max_body.map(|most| most.0),
         })
     }

@@ -1,5 +1,8 @@
 //! Contents that wait here for the slower side.
 
+use std::thread;
+use std::time::Duration;
+
 use sealion_testkit::http;
 
 use super::{is_orderly, post};
@@ -155,6 +158,34 @@ fn a_request_that_does_not_fit_is_passed_on_as_it_comes() {
     }
     chunked.extend_from_slice(b"0\r\n\r\n");
     assert!(post(&mut client, "/", &[("Transfer-Encoding", "chunked")], &chunked).body == body);
+}
+
+/// Each piece comes within `request_timeout`.
+#[test]
+fn a_content_that_drips_is_answered_408_while_it_is_collected() {
+    let site = Site::new();
+    let upstream = Upstream::echo();
+    let rule = format!("proxy = [{{ upstream = '{}', buffer_request = {{}} }}]", upstream.url());
+    let limits = "[limits]\nrequest_timeout = '1s'\nmin_receive_rate = 1000\n";
+    let server = site.config(&rule).table(limits).serve_from_user_space();
+    let mut client = site.connect(&server);
+    client.send(http::head("POST", "/", &[("Content-Length", "100000")]).as_bytes()).expect("it leaves");
+    let is_refused = || server.lines().iter().any(|line| line.text.contains("status=408"));
+    wait_until("it is refused", || {
+        let _ = client.send(b"x");
+        is_refused()
+    });
+    assert_eq!(http::read_response(&mut client, "POST").expect("a response").status, 408);
+    assert_eq!(upstream.connections(), 0);
+    // One that is fast enough is not, however long it takes.
+    let mut client = site.connect(&server);
+    let body = content(20_000);
+    client.send(http::head("POST", "/", &[("Content-Length", "20000")]).as_bytes()).expect("it leaves");
+    for part in body.chunks(1000) {
+        client.send(part).expect("it leaves");
+        thread::sleep(Duration::from_millis(100));
+    }
+    assert!(http::read_response(&mut client, "POST").expect("a response").body == body);
 }
 
 #[test]

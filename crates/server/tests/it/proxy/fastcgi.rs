@@ -8,7 +8,7 @@ use sealion_testkit::{Client, http};
 use super::{is_orderly, post};
 use crate::support::fastcgi::{Asked, PhpFpm, end, of_type, read_request, stderr, stdout};
 use crate::support::upstream::{Accepted, Upstream};
-use crate::support::{Site, access_line, exchange, get, read_until_cut, wait_for_message, wait_until};
+use crate::support::{Site, access_line, exchange, get, messages, read_until_cut, wait_for_message, wait_until};
 
 /// A site whose scripts lie beneath its root.
 fn serve(site: &Site, url: &str, rules: &str, keys: &str) -> Server {
@@ -609,4 +609,52 @@ fn a_content_for_which_all_memory_is_taken_is_refused_and_later_has_its_place() 
     assert_eq!(http::read_response(&mut slow, "POST").expect("a response").body, b"250000");
     let response = send(&body[..100_000]);
     assert_eq!((response.status, &response.body[..]), (200, &b"100000"[..]));
+}
+
+/// A client that holds its share of the memory by contents that never end.
+#[test]
+fn one_client_leaves_memory_for_the_contents_of_others() {
+    let site = Site::new();
+    site.add("x.php", "");
+    let (upstream, _) = answering(|accepted, request| {
+        let answer = format!("Content-Type: text/plain\r\n\r\n{}", request.content.len());
+        accepted.write(&[stdout(answer), end()].concat());
+    });
+    let php =
+        format!("[[upstream]]\nname = 'php'\nprotocol = 'fastcgi'\nservers = [{{ url = '{}' }}]\n", url(&upstream));
+    let server = site
+        .config("proxy = [{ upstream = 'php', fastcgi = {} }]")
+        .listen("address = '127.0.0.1:0'\ntrusted_proxies = ['127.0.0.0/8']\nclient_address = 'x-forwarded-for'")
+        .table(&php)
+        .table("[limits]\nmax_buffered = '512KiB'\nmax_buffered_per_address = '256KiB'\n")
+        .serve_from_user_space();
+    let ask = |address: &str, length: usize| {
+        let fields = [("Content-Length", &*length.to_string()), ("X-Forwarded-For", address)];
+        post(&mut site.connect(&server), "/x.php", &fields, &vec![7; length]).status
+    };
+    let mut slow = site.connect(&server);
+    let head = http::head("POST", "/x.php", &[("Content-Length", "250000"), ("X-Forwarded-For", "192.0.2.1")]);
+    slow.send(&[head.as_bytes(), &[7; 200_000]].concat()).expect("it leaves");
+    wait_until("its share is taken", || ask("192.0.2.1", 100_000) == 503);
+    wait_for_message(&server, "limits.max_buffered_per_address");
+    assert_eq!(ask("192.0.2.2", 200_000), 200);
+    slow.send(&[7; 50_000]).expect("it leaves");
+    assert_eq!(http::read_response(&mut slow, "POST").expect("a response").body, b"250000");
+    assert_eq!(ask("192.0.2.1", 100_000), 200);
+}
+
+#[test]
+fn contents_that_are_too_long_have_a_line_a_second() {
+    let site = Site::new();
+    site.add("index.php", "");
+    let (upstream, _) = answering(|_, _| {});
+    let server = serve(&site, &url(&upstream), FILES_FIRST, "");
+    let refuse = || post(&mut site.connect(&server), "/", &[("Content-Length", "1048577")], b"").status;
+    for _ in 0..50 {
+        assert_eq!(refuse(), 413);
+    }
+    wait_until("those without a line are counted", || {
+        assert_eq!(refuse(), 413);
+        messages(&server, " more requests failed since the last such line") > 0
+    });
 }

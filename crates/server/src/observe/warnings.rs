@@ -1,4 +1,4 @@
-//! How often the failures of a server are logged: one line a second says what thousands would.
+//! How often failures of one kind are logged: one line a second says what thousands would.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 /// Time between two lines.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The lines about a server.
+/// The lines about failures of one kind, for instance those of one server.
 #[derive(Debug, Default)]
-pub(super) struct Warnings(Mutex<Lines>);
+pub(crate) struct Warnings(Mutex<Lines>);
 
 #[derive(Debug, Default)]
 struct Lines {
@@ -19,7 +19,7 @@ struct Lines {
 
 impl Warnings {
     /// Whether a failure has a line: with the failures since the last one that had none.
-    pub(super) fn take(&self, now: Instant) -> Option<u64> {
+    pub(crate) fn take(&self, now: Instant) -> Option<u64> {
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if lines.last.is_some_and(|last| now.saturating_duration_since(last) < PAUSE) {
             lines.kept_back += 1;

@@ -1,0 +1,230 @@
+//! The content of a request that is taken whole, before a server is asked.
+//!
+//! ```text
+//! client ─► collect ─► Queue (memory, file) ─► a task that writes ─► RequestContent ─► server
+//! ```
+
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::os::unix::fs::FileExt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame};
+use sealion_http::{FieldSection, Status};
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout_at};
+
+use super::content::{ContentWriter, Incomplete, RequestContent, Room, pipe};
+use super::spool::{Place, Queue, Rest, Spooling, Taken, write};
+use crate::observe::metrics;
+
+/// Why a content was not collected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotCollected {
+    /// The client did not send all of it.
+    #[error(transparent)]
+    Client(#[from] Incomplete),
+    #[error(
+        "the content for a script has no room while it is waited for: set buffer_request = {{ disk = \"1GiB\", directory = \"/var/tmp\" }} in the rule"
+    )]
+    TooLong,
+    #[error(
+        "other contents of the client take all that it may have of limits.max_buffered: set buffer_request = {{ disk = \"1GiB\", directory = \"/var/tmp\" }} in the rule, or raise limits.max_buffered_per_address"
+    )]
+    NoRoomForClient,
+    #[error(
+        "contents that wait take all of limits.max_buffered, or the disk of buffer_request is full or fails: set buffer_request = {{ disk = \"1GiB\", directory = \"/var/tmp\" }} in the rule, or raise max_buffered"
+    )]
+    NoRoom,
+}
+
+impl NotCollected {
+    /// The answer to the request.
+    pub(crate) fn status(self) -> Status {
+        match self {
+            NotCollected::Client(incomplete) => incomplete.status,
+            NotCollected::TooLong => Status::CONTENT_TOO_LARGE,
+            NotCollected::NoRoomForClient | NotCollected::NoRoom => Status::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
+/// The least rate at which a client has to send.
+struct LeastRate {
+    /// Octets in each window, and the window's length. `None`: there is none.
+    least: Option<(u64, Duration)>,
+    /// Octets that came in this window.
+    came: u64,
+    /// The end of the window.
+    due: Instant,
+}
+
+impl LeastRate {
+    fn new(least: Option<(u64, Duration)>) -> Self {
+        LeastRate { least, came: 0, due: Instant::now() + least.map_or(Duration::ZERO, |(_, window)| window) }
+    }
+
+    /// The next frame of `content`.
+    async fn next(&mut self, content: &mut RequestContent) -> Option<Result<Frame<Bytes>, Incomplete>> {
+        let mut next = poll_fn(|cx| Pin::new(&mut *content).poll_frame(cx));
+        let Some((least, window)) = self.least else { return next.await };
+        loop {
+            match timeout_at(self.due, &mut next).await {
+                Ok(frame) => {
+                    if let Some(data) = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref()) {
+                        self.came += data.len() as u64;
+                    }
+                    return frame;
+                }
+                Err(_) if self.came < least => {
+                    metrics::timed_out(metrics::Deadline::Request);
+                    return Some(Err(Incomplete { status: Status::REQUEST_TIMEOUT }));
+                }
+                Err(_) => (self.came, self.due) = (0, Instant::now() + window),
+            }
+        }
+    }
+
+    /// Time in which the client was not read.
+    fn pause(&mut self, time: Duration) {
+        self.due += time;
+    }
+}
+
+/// Takes the content of a request, whole if there is room for it.
+///
+/// `client`: whose contents are bounded together; `None`: nobody's.
+///
+/// # Errors
+/// The client did not send all of it, or was too slow, or it is refused.
+pub(crate) async fn collect(
+    mut content: RequestContent,
+    spooling: &Arc<Spooling>,
+    client: Option<IpAddr>,
+    rest: Rest,
+) -> Result<RequestContent, NotCollected> {
+    let announced = content.length();
+    let mut queue = Queue::new(spooling, client);
+    let (mut length, mut trailers) = (0, None);
+    let most = spooling.memory as u64 + spooling.disk;
+    if rest == Rest::Refused && announced.is_some_and(|length| length > most) {
+        return Err(NotCollected::TooLong);
+    }
+    let mut rate = LeastRate::new(spooling.waiting.least());
+    // Which of them the server gets is decided when they are sent.
+    content.pass_trailers(&Arc::from([]));
+    let rest = 'all: loop {
+        let Some(frame) = rate.next(&mut content).await else { break None };
+        let data = match frame?.into_data() {
+            Ok(data) => data,
+            Err(frame) => {
+                // Scripts learn none, and need the length.
+                trailers = frame.into_trailers().ok().filter(|_| rest == Rest::Passed);
+                continue;
+            }
+        };
+        length += data.len() as u64;
+        loop {
+            match queue.place(data.len(), rest) {
+                Place::Nowhere if rest == Rest::Refused => {
+                    // Waiting for others, each of many contents could hold a part of the memory, and none would be whole.
+                    return Err(match () {
+                        () if length > most => NotCollected::TooLong,
+                        () if queue.is_clients_share_taken(data.len()) => NotCollected::NoRoomForClient,
+                        // Or the disk may be full or fail.
+                        () => NotCollected::NoRoom,
+                    });
+                }
+                Place::Memory => queue.push(data),
+                Place::Nowhere => {
+                    queue.push(data);
+                    break 'all Some(content);
+                }
+                Place::File { file, at, share } => {
+                    let begun = Instant::now();
+                    let written = write(spooling, file, at, data.clone()).await;
+                    rate.pause(begun.elapsed());
+                    match written {
+                        Ok((file, range)) => queue.wrote(file, range, share),
+                        Err(error) => {
+                            queue.failed(&error);
+                            continue;
+                        }
+                    }
+                }
+            }
+            break;
+        }
+    };
+    // Trailers follow chunks alone.
+    let known = if rest.is_none() && trailers.is_none() { Some(length) } else { announced };
+    let (writer, collected) = pipe(known);
+    tokio::spawn(feed(writer, queue, rest, trailers));
+    Ok(collected)
+}
+
+/// Octets of a file that are read at a time.
+const READ: u64 = 64 << 10;
+
+/// Writes what waits, and then the rest as it comes.
+async fn feed(
+    mut writer: ContentWriter,
+    mut queue: Queue,
+    rest: Option<RequestContent>,
+    mut trailers: Option<HeaderMap>,
+) {
+    while let Some(taken) = queue.pop() {
+        match taken {
+            Taken::Memory(content) => {
+                if poll_fn(|cx| writer.poll_room(cx)).await == Room::Closed {
+                    return;
+                }
+                writer.write(content);
+            }
+            Taken::File { file, mut range } => {
+                while range.start < range.end {
+                    if poll_fn(|cx| writer.poll_room(cx)).await == Room::Closed {
+                        return;
+                    }
+                    let (file, at) = (Arc::clone(&file.file), range.start);
+                    let length = (range.end - at).min(READ);
+                    let read = spawn_blocking(move || {
+                        let mut octets = vec![0; length as usize];
+                        file.read_exact_at(&mut octets, at).map(|()| octets)
+                    });
+                    // Dropped, the writer makes the content incomplete.
+                    let Ok(Ok(octets)) = read.await else { return };
+                    writer.write(octets.into());
+                    range.start += length;
+                }
+            }
+        }
+    }
+    if let Some(mut rest) = rest {
+        loop {
+            if poll_fn(|cx| writer.poll_room(cx)).await == Room::Closed {
+                return;
+            }
+            match poll_fn(|cx| Pin::new(&mut rest).poll_frame(cx)).await {
+                None => break,
+                Some(Err(incomplete)) => return writer.fail(incomplete.status),
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => writer.write(data),
+                    Err(frame) => trailers = frame.into_trailers().ok(),
+                },
+            }
+        }
+    }
+    let mut lines = Vec::new();
+    for (name, value) in trailers.iter().flatten() {
+        lines.extend_from_slice(name.as_str().as_bytes());
+        lines.extend_from_slice(b": ");
+        lines.extend_from_slice(value.as_bytes());
+        lines.extend_from_slice(b"\r\n");
+    }
+    writer.finish_with(FieldSection::from_lines(&lines));
+}
