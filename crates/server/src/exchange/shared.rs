@@ -9,6 +9,7 @@ use tokio_util::task::TaskTracker;
 use super::{Generations, PathPolicy};
 use crate::certificates::TlsProcess;
 use crate::limits::{Addresses, IdleConnections};
+use crate::observe::Warnings;
 use crate::observe::access_log::AccessLogs;
 use crate::observe::metrics::Metrics;
 use crate::path::costs::Costs;
@@ -40,6 +41,8 @@ pub(crate) struct Shared {
     pub phase: watch::Receiver<Phase>,
     /// Connections closed because the PROXY header was missing, or came from an untrusted peer.
     pub proxies_refused: AtomicU64,
+    /// Handshakes that failed because of the client's certificate.
+    pub certificates_refused: Warnings,
     /// Connections closed because they outlasted the grace time.
     pub cut: AtomicUsize,
     /// The workers, until the connections of each have ended.

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use super::{ListenConfig, proxy_protocol};
 use crate::exchange::{Current, End, Error, Listener, Shared};
 use crate::limits::Admitted;
+use crate::observe::Warnings;
 use crate::observe::metrics::{self, Deadline, HandshakeFailure};
 use crate::{http1, http2};
 
@@ -111,7 +112,7 @@ async fn establish(
         }
         return Some((stream, protocol, admitted));
     }
-    let mut stream = handshake(io, *peer, listen.http2(), &current).await?;
+    let mut stream = handshake(io, *peer, listen.http2(), &current, &shared.certificates_refused).await?;
     drop((current, handshaking));
     let info = stream.info()?;
     if let Some(worker) = counted {
@@ -207,7 +208,13 @@ fn admit(peer: SocketAddr, entrance: &Entrance, current: &Current, shared: &Shar
 }
 
 /// `None`: the handshake failed; the failure is counted and logged.
-async fn handshake(io: Socket, peer: SocketAddr, http2: bool, current: &Current) -> Option<TlsStream> {
+async fn handshake(
+    io: Socket,
+    peer: SocketAddr,
+    http2: bool,
+    current: &Current,
+    refused: &Warnings,
+) -> Option<TlsStream> {
     let deadline = current.limits.handshake_timeout.duration();
     let Some(config) = current.tls.of(http2) else {
         // A reload cannot take the certificates of a listener with TLS away.
@@ -223,7 +230,13 @@ async fn handshake(io: Socket, peer: SocketAddr, http2: bool, current: &Current)
         // Its owner asks why, and no response has a line.
         Ok(Err(error @ HandshakeError::ClientCertificate(_))) => {
             failed(HandshakeFailure::of(&error));
-            tracing::info!("{peer}: {error}");
+            match refused.take(Instant::now()) {
+                None => tracing::debug!("{peer}: {error}"),
+                Some(0) => tracing::info!("{peer}: {error}"),
+                Some(others) => {
+                    tracing::info!("{peer}: {error}; {others} more were refused since the last such line");
+                }
+            }
         }
         Ok(Err(error)) => {
             failed(HandshakeFailure::of(&error));

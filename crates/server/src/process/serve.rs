@@ -27,6 +27,7 @@ use crate::config::{Config, ServeArgs};
 use crate::exchange::{Generations, Shared};
 use crate::limits::IdleConnections;
 use crate::listen::{Inherited, Listeners, close_idle, worker};
+use crate::observe::Warnings;
 use crate::observe::access_log::{AccessLogs, Writers};
 use crate::observe::messages;
 use crate::path::policy::KtlsMode;
@@ -154,6 +155,7 @@ impl<'a> Server<'a> {
             most_connections: max_connections,
             phase: phase.subscribe(),
             proxies_refused: AtomicU64::new(0),
+            certificates_refused: Warnings::default(),
             cut: AtomicUsize::new(0),
             busy: TaskTracker::new(),
         });

@@ -9,7 +9,7 @@ use sealion_testkit::server::{Server, Signal};
 use sealion_testkit::{Client, Connector, Suite, http};
 
 use crate::support::sites::Sites;
-use crate::support::{messages, wait_for_message};
+use crate::support::{messages, wait_for_message, wait_until};
 
 /// The status and body of `/name` for this host.
 fn get(client: &mut Client, host: &str) -> (u16, String) {
@@ -213,10 +213,24 @@ fn a_site_lets_in_clients_with_certificates_of_its_roots() {
             assert!(refused, "{suite}, {name}");
         }
     }
-    // The connection has no response, and hence no line: the message tells why.
-    wait_for_message(&server, "client certificate refused: peer sent no certificates");
-    let line = wait_for_message(&server, "client certificate refused: invalid peer certificate: UnknownIssuer");
-    assert!(line.contains("INFO") && line.contains("127.0.0.1:"), "{line}");
+    // The connection has no response, and hence no line: the message tells why. One a second has a line.
+    let connector = |own| Connector::trusting(&[&pki], Suite::TLS13, own, false).name("closed.test");
+    for (own, why) in [(None, "peer sent no certificates"), (Some(&eve), "invalid peer certificate: UnknownIssuer")] {
+        let words = format!("client certificate refused: {why}");
+        wait_until(why, || {
+            assert!(!is_let_in(&server, &connector(own)));
+            messages(&server, &words) > 0
+        });
+        let line = wait_for_message(&server, &words);
+        assert!(line.contains("INFO") && line.contains("127.0.0.1:"), "{line}");
+    }
+    for _ in 0..50 {
+        assert!(!is_let_in(&server, &connector(None)));
+    }
+    wait_until("those without a line are counted", || {
+        assert!(!is_let_in(&server, &connector(None)));
+        messages(&server, " more were refused since the last such line") > 0
+    });
 }
 
 /// Whether a client gets an answer.
