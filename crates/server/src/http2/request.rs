@@ -166,7 +166,14 @@ impl<'a> Context<'a> {
                 (Some(request), Some(site)) => {
                     let client = Client { refusal, ..peer.client() };
                     let mut response = site::answer(site, request, client, now(), inbound).await;
-                    let is_tunnel = decoded.protocol.is_some() && as_of_connect(&mut response);
+                    let is_connect = decoded.protocol.is_some();
+                    let is_tunnel = is_connect && opens_tunnel(&mut response);
+                    // The client would take it for a tunnel.
+                    if is_connect && !is_tunnel && (200..300).contains(&response.status.code()) {
+                        let refused = Box::pin(exchange.refuse(peer, Status::NOT_IMPLEMENTED)).await;
+                        let Response { user, upstream, cache, .. } = response;
+                        response = Response { user, upstream, cache, ..refused };
+                    }
                     exchange.answered(request, peer, &mut response);
                     let framing = framing(request.method, &response);
                     (response, framing, is_tunnel)
@@ -288,19 +295,14 @@ fn as_seen<'a>(decoded: &RequestHead<'a>) -> Option<Request<'a>> {
     Some(request)
 }
 
-/// Makes the answer to a GET that of CONNECT with a protocol. Whether a tunnel is open: 101 says so to GET, any 2xx to CONNECT.
-fn as_of_connect(response: &mut Response) -> bool {
-    if response.status == Status::SWITCHING_PROTOCOLS {
+/// Whether a tunnel is open: 101 says so to GET, and becomes the 2xx that says so to CONNECT with a protocol.
+fn opens_tunnel(response: &mut Response) -> bool {
+    let is_open = response.status == Status::SWITCHING_PROTOCOLS;
+    if is_open {
         response.status = Status::OK;
         response.fields.extra.remove("Upgrade");
-        return true;
     }
-    if (200..300).contains(&response.status.code()) {
-        let refused = Response::plain(Status::NOT_IMPLEMENTED);
-        let (user, upstream, cache) = (response.user.take(), response.upstream.take(), response.cache.take());
-        *response = Response { user, upstream, cache, ..refused };
-    }
-    false
+    is_open
 }
 
 fn block_of_hints(links: &[String]) -> HeaderBlock {

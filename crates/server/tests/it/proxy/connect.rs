@@ -153,6 +153,7 @@ fn each_side_ends_a_tunnel_for_the_other() {
 fn what_is_no_tunnel_is_refused_on_its_stream_alone() {
     let site = Site::new();
     site.add("f", "a file");
+    site.add("501.html", "the page of 501");
     let upstream = Upstream::answering(|request| match request.line() {
         "GET /app/plain" => ok(b"no tunnel"),
         "GET /app/wrong" => switch(request).replace("Accept: ", "Accept: x").into_bytes(),
@@ -161,7 +162,7 @@ fn what_is_no_tunnel_is_refused_on_its_stream_alone() {
     });
     let url = upstream.url();
     let keys = format!(
-        "access = [{{ path = '/app/denied', deny = ['127.0.0.1'] }}]\nredirects = [{{ path = '/old', to = '/new' }}]\n\
+        "error_pages = {{ 501 = '/501.html' }}\naccess = [{{ path = '/app/denied', deny = ['127.0.0.1'] }}]\nredirects = [{{ path = '/old', to = '/new' }}]\n\
          proxy = [{{ path = '/app/none', upstream = '{url}', upgrade = [] }}, {{ path = '/app/post', upstream = '{url}', methods = ['POST'] }},\n\
          {{ path = '/app/', upstream = '{url}', files_first = true }}]"
     );
@@ -186,6 +187,7 @@ fn what_is_no_tunnel_is_refused_on_its_stream_alone() {
         let got = http.response(stream);
         assert_eq!((got.status, got.ended), (status, Some(Ended::Whole)), "{path}");
         assert!(!got.body.windows(9).any(|octets| octets == b"no tunnel"), "{path}");
+        assert_eq!(got.body == b"the page of 501", status == 501, "{path}");
         assert_eq!(upstream.requests().len() - before, asked, "{path}");
     }
     let none = upstream.requests().into_iter().find(|request| request.line() == "GET /app/none").expect("it came");
