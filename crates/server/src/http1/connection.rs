@@ -227,6 +227,15 @@ impl Http1<'_> {
                 }
                 match cached {
                     Some(response) => response,
+                    // It would be done, and its answer refused all the same.
+                    None if head.version == Version::Http10
+                        && !is_safe(head.request.method)
+                        && !shows_cuts(stream)
+                        && site.may_forward(&head.request) =>
+                    {
+                        close = true;
+                        Box::pin(until_close(&exchange, asking)).await
+                    }
                     None if forwards || site.may_forward(&head.request) => {
                         let patience = current.limits.request_timeout.duration();
                         let (here, gone) = oneshot::channel();
@@ -264,9 +273,9 @@ impl Http1<'_> {
         };
         let mut framing = framing_of(&response);
         if framing == ResponseFraming::UntilClose && !shows_cuts(stream) {
-            let cause = io::Error::other(UNTIL_CLOSE);
-            let refused = Response::plain(Status::HTTP_VERSION_NOT_SUPPORTED).because(Some(cause));
-            response = Response { upstream: response.upstream.take(), cache: response.cache, ..refused };
+            let refused = Box::pin(until_close(&exchange, client)).await;
+            let Response { user, upstream, cache, .. } = response;
+            response = Response { user, upstream, cache, ..refused };
             framing = framing_of(&response);
             close = true;
         }
@@ -351,6 +360,16 @@ impl Http1<'_> {
 fn shows_cuts(stream: &TlsStream) -> bool {
     let is_unix = |socket: socket2::SockRef<'_>| socket.local_addr().is_ok_and(|local| local.is_unix());
     stream.info().is_some() || !is_unix(socket2::SockRef::from(stream.socket()))
+}
+
+/// The refusal of a request whose answer may have no length, or has none.
+async fn until_close(exchange: &Exchange<'_>, client: Peer) -> Response {
+    exchange.refuse(client, Status::HTTP_VERSION_NOT_SUPPORTED).await.because(Some(io::Error::other(UNTIL_CLOSE)))
+}
+
+/// Whether a request asks for nothing to be done (RFC 9110 §9.2.1).
+fn is_safe(method: Method<'_>) -> bool {
+    matches!(method.as_str(), "GET" | "HEAD" | "OPTIONS")
 }
 
 const UNTIL_CLOSE: &str = "an answer without a length, over a Unix socket and to HTTP/1.0, could not be told from one that is cut: have the proxy in front use HTTP/1.1 (nginx: proxy_http_version 1.1)";

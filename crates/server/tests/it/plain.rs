@@ -429,7 +429,7 @@ fn over_a_unix_socket_no_response_to_http_1_0_lacks_a_length() {
     let path = site.outside().join("plain.sock");
     let unix = PLAIN.replace("127.0.0.1:0", &format!("unix:{}", path.display()));
     let table = format!("[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]", upstream.url());
-    let rule = "proxy = [{ path = '/app/', upstream = 'app' }]";
+    let rule = "proxy = [{ path = '/app/', upstream = 'app' }]\nheaders = [{ set = { X-Site = 'a' } }]";
     let server = config(&site, "", rule).listen(&unix).table(&table).serve();
     for (target, version, status, end) in
         [("/app/", "1.0", "505", "\n"), ("/app/", "1.1", "200", "0\r\n\r\n"), ("/f", "1.0", "200", "content")]
@@ -445,6 +445,18 @@ fn over_a_unix_socket_no_response_to_http_1_0_lacks_a_length() {
         );
     }
     wait_for_message(&server, "proxy_http_version 1.1");
+    // What does something is refused before it does.
+    let before = upstream.requests().len();
+    for (version, status) in [("1.0", "505"), ("1.1", "200")] {
+        let mut client = UnixStream::connect(&path).expect("it listens");
+        let fields = "Host: localhost\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx";
+        write!(client, "POST /app/ HTTP/{version}\r\n{fields}").expect("it leaves");
+        let mut response = String::new();
+        client.read_to_string(&mut response).expect("an end");
+        assert!(response.contains(&format!(" {status} ")), "{version}: {response:?}");
+        assert!(response.contains("X-Site: a"), "{version}: {response:?}");
+    }
+    assert_eq!(upstream.requests().len(), before + 1);
 }
 
 #[test]
