@@ -1,5 +1,6 @@
 //! The answer of an application: the head as CGI has it (RFC 3875 §6), then the content.
 
+use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
@@ -32,8 +33,8 @@ pub(super) enum Broken {
     /// The client did not send all of its request.
     Client(Incomplete),
     Server(String),
-    /// The server has no process for the request.
-    Busy,
+    /// The server did not take the request.
+    Refused(Ended),
 }
 
 impl From<Broken> for io::Error {
@@ -41,7 +42,7 @@ impl From<Broken> for io::Error {
         match broken {
             Broken::Client(incomplete) => io::Error::other(incomplete),
             Broken::Server(what) => io::Error::other(what),
-            Broken::Busy => io::Error::other("the server ended the request"),
+            Broken::Refused(ended) => io::Error::other(ended),
         }
     }
 }
@@ -99,11 +100,14 @@ impl Answer {
                         return Err(Broken::Server(format!("its head has more than {MOST_HEAD} octets")));
                     }
                 }
-                Event::Stderr(text) => self.log(&text),
-                Event::End(Ended::Refused) => return Err(Broken::Busy),
-                Event::End(Ended::Complete) => {
+                Event::Stderr(text) => self.log_stderr(&text),
+                Event::End(Ended::Complete(0)) => {
                     return Err(Broken::Server("it ends before its head does".to_owned()));
                 }
+                Event::End(ended @ Ended::Complete(_)) => {
+                    return Err(Broken::Server(format!("it ends before its head does: {ended}")));
+                }
+                Event::End(refused) => return Err(Broken::Refused(refused)),
             }
         }
     }
@@ -141,17 +145,20 @@ impl Answer {
     }
 
     /// Logs what the application wrote to its standard error.
-    fn log(&self, text: &[u8]) {
-        let server = &self.in_progress.upstream.servers[self.in_progress.server];
-        let Some(others) = server.warnings.take(Instant::now()) else { return };
+    fn log_stderr(&self, text: &[u8]) {
         let text = String::from_utf8_lossy(&text[..text.len().min(MOST_MESSAGE)]);
-        let text = text.trim_end().escape_debug();
-        match others {
-            0 => tracing::warn!("{}: the application says: {text}", server.name),
-            _ => tracing::warn!(
-                "{}: the application says: {text}; {others} more lines about this server were left out",
-                server.name
-            ),
+        self.log(format_args!("the application says: {}", text.trim_end().escape_debug()));
+    }
+
+    fn log(&self, what: impl fmt::Display) {
+        let server = &self.in_progress.upstream.servers[self.in_progress.server];
+        let name = &server.name;
+        match server.warnings.take(Instant::now()) {
+            None => {}
+            Some(0) => tracing::warn!("{name}: {what}"),
+            Some(others) => {
+                tracing::warn!("{name}: {what}; {others} more lines about this server were left out");
+            }
         }
     }
 
@@ -181,9 +188,14 @@ impl Source for Answer {
                     this.patience.moved();
                     return Poll::Ready(Some(Ok(Piece::Bytes(content))));
                 }
-                Poll::Ready(Ok(Event::Stderr(text))) => this.log(&text),
-                Poll::Ready(Ok(Event::End(Ended::Complete))) => return Poll::Ready(None),
-                Poll::Ready(Ok(Event::End(Ended::Refused))) => return Poll::Ready(this.broken(Broken::Busy)),
+                Poll::Ready(Ok(Event::Stderr(text))) => this.log_stderr(&text),
+                Poll::Ready(Ok(Event::End(Ended::Complete(0)))) => return Poll::Ready(None),
+                Poll::Ready(Ok(Event::End(ended @ Ended::Complete(_)))) => {
+                    // The answer is whole all the same: nginx does not look at the status.
+                    this.log(ended);
+                    return Poll::Ready(None);
+                }
+                Poll::Ready(Ok(Event::End(refused))) => return Poll::Ready(this.broken(Broken::Refused(refused))),
                 Poll::Ready(Err(broken)) => return Poll::Ready(this.broken(broken)),
                 Poll::Pending => {
                     return this.patience.poll(cx).map(|limit| {

@@ -53,8 +53,9 @@ pub(super) async fn ask(in_progress: InProgress, request: &mut Forwarded) -> Res
             Ok(Reply { status, fields, body, ends_with_stream: has_content })
         }
         Ok(Err(Broken::Client(incomplete))) => Err(failed(Failure::Client(incomplete), false)),
-        Ok(Err(Broken::Busy)) => {
-            let failure = Failure::Busy("the server has no process for the request".to_owned());
+        Ok(Err(Broken::Refused(ended))) if !ended.is_busy() => Err(failed(Failure::Broken(ended.to_string()), true)),
+        Ok(Err(Broken::Refused(ended))) => {
+            let failure = Failure::Busy(ended.to_string());
             Err(FailedTry { failure, may_repeat: is_repeatable, is_servers_fault: false })
         }
         Ok(Err(Broken::Server(what))) => Err(failed(Failure::Broken(what), true)),

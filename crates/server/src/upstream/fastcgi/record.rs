@@ -63,12 +63,39 @@ pub(super) enum Event {
     End(Ended),
 }
 
-/// How a request ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How a request ended (§5.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Ended {
-    Complete,
-    /// The server has no process, or takes no second request on a connection.
-    Refused,
+    /// FCGI_REQUEST_COMPLETE, with the status of the application: that of a program's exit in CGI.
+    #[error("the application ended with status {0}")]
+    Complete(u32),
+    #[error("the server takes one request at a time on a connection (FCGI_CANT_MPX_CONN)")]
+    CannotMultiplex,
+    #[error("the server has no process for the request (FCGI_OVERLOADED)")]
+    Overloaded,
+    #[error("the server is no responder (FCGI_UNKNOWN_ROLE): name the port or socket of one that runs scripts")]
+    UnknownRole,
+    #[error("the server ended the request with protocol status {0}, which FastCGI has not")]
+    Unknown(u8),
+}
+
+impl Ended {
+    /// Of the content of END_REQUEST.
+    fn of(content: &[u8; HEAD]) -> Self {
+        let [a, b, c, d, protocol, ..] = *content;
+        match protocol {
+            0 => Ended::Complete(u32::from_be_bytes([a, b, c, d])),
+            1 => Ended::CannotMultiplex,
+            2 => Ended::Overloaded,
+            3 => Ended::UnknownRole,
+            other => Ended::Unknown(other),
+        }
+    }
+
+    /// Whether the server may take the same request later.
+    pub(super) fn is_busy(self) -> bool {
+        matches!(self, Ended::CannotMultiplex | Ended::Overloaded)
+    }
 }
 
 /// What is no record of an answer.
@@ -112,10 +139,8 @@ impl Records {
                 }
             }
             if self.kind == END_REQUEST {
-                if buffer.len() < HEAD {
-                    return Ok(None);
-                }
-                let ended = if buffer[4] == 0 { Ended::Complete } else { Ended::Refused };
+                let Some(content) = buffer.first_chunk() else { return Ok(None) };
+                let ended = Ended::of(content);
                 buffer.advance(HEAD);
                 self.left = 0;
                 return Ok(Some(Event::End(ended)));
@@ -175,7 +200,7 @@ mod tests {
                 let (kind, content) = match event {
                     Event::Stdout(content) => (STDOUT, content.to_vec()),
                     Event::Stderr(content) => (STDERR, content.to_vec()),
-                    Event::End(ended) => (END_REQUEST, vec![u8::from(ended == Ended::Complete)]),
+                    Event::End(ended) => (END_REQUEST, format!("{ended:?}").into_bytes()),
                 };
                 assert!(!content.is_empty());
                 match events.last_mut().filter(|(last, _)| *last == kind) {
@@ -202,13 +227,21 @@ mod tests {
             (STDOUT, b"Status: 200\r\n\r\n".to_vec()),
             (STDERR, b"oh".to_vec()),
             (STDOUT, long.clone()),
-            (END_REQUEST, vec![1]),
+            (END_REQUEST, b"Complete(1)".to_vec()),
         ];
         for at_a_time in [1, 7, 8, 9, 4096, octets.len()] {
             assert_eq!(read(&octets, at_a_time), Ok(expected.clone()), "{at_a_time}");
         }
-        let refused = record(END_REQUEST, &[0, 0, 0, 0, 2, 0, 0, 0], 0);
-        assert_eq!(read(&refused, 3), Ok(vec![(END_REQUEST, vec![0])]));
+        for (content, expected) in [
+            ([0, 0, 1, 0, 0, 0, 0, 0], "Complete(256)"),
+            ([0, 0, 0, 0, 1, 0, 0, 0], "CannotMultiplex"),
+            ([0, 0, 0, 9, 2, 0, 0, 0], "Overloaded"),
+            ([0, 0, 0, 0, 3, 7, 7, 7], "UnknownRole"),
+            ([0, 0, 0, 0, 4, 0, 0, 0], "Unknown(4)"),
+        ] {
+            let record = record(END_REQUEST, &content, 0);
+            assert_eq!(read(&record, 3), Ok(vec![(END_REQUEST, expected.as_bytes().to_vec())]));
+        }
     }
 
     #[test]

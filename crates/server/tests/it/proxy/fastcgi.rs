@@ -385,7 +385,7 @@ fn a_script_gets_the_query_and_the_host_as_the_key_has_them() {
 #[test]
 fn each_fault_has_its_status_and_nothing_incomplete_looks_complete() {
     type Fault = fn(&mut Accepted);
-    let before: [(&str, Fault, u16); 11] = [
+    let before: [(&str, Fault, u16); 15] = [
         ("/closes", |_| {}, 502),
         ("/resets", |accepted| accepted.reset(), 502),
         ("/silent", |accepted| drop(accepted.read_to_end()), 504),
@@ -397,8 +397,15 @@ fn each_fault_has_its_status_and_nothing_incomplete_looks_complete() {
         ("/no-cgi", |accepted| accepted.write(&[stdout("hello\r\n\r\n"), end()].concat()), 502),
         ("/long-head", |accepted| accepted.write(&stdout(format!("X-A: {}\r\n", "x".repeat(100)).repeat(1000))), 502),
         ("/busy", |accepted| accepted.write(&of_type(3, &[0, 0, 0, 0, 2, 0, 0, 0])), 503),
+        ("/one-at-a-time", |accepted| accepted.write(&of_type(3, &[0, 0, 0, 0, 1, 0, 0, 0])), 503),
+        ("/no-responder", |accepted| accepted.write(&of_type(3, &[0, 0, 0, 0, 3, 0, 0, 0])), 502),
+        ("/unknown-end", |accepted| accepted.write(&of_type(3, &[0, 0, 0, 0, 9, 0, 0, 0])), 502),
+        ("/exits", |accepted| accepted.write(&of_type(3, &[0, 0, 0, 255, 0, 0, 0, 0])), 502),
     ];
-    let within: [(&str, Fault); 5] = [
+    let within: [(&str, Fault); 6] = [
+        ("/refused-late", |accepted| {
+            accepted.write(&[stdout("X-A: 1\r\n\r\nabc"), of_type(3, &[0, 0, 0, 0, 2, 0, 0, 0])].concat());
+        }),
         ("/no-end", |accepted| accepted.write(&stdout("X-A: 1\r\n\r\nabc"))),
         ("/short", |accepted| accepted.write(&[stdout("Content-Length: 10\r\n\r\nabc"), end()].concat())),
         ("/bad", |accepted| accepted.write(&[stdout("X-A: 1\r\n\r\nabc"), b"HTTP/1.1 200".to_vec()].concat())),
@@ -436,6 +443,27 @@ fn each_fault_has_its_status_and_nothing_incomplete_looks_complete() {
             Ok(ending) => assert!(!ending.data.ends_with(b"0\r\n\r\n") && !is_orderly(&ending), "{target}"),
             Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof),
         }
+    }
+}
+
+#[test]
+fn an_application_that_ends_otherwise_than_with_status_0_has_a_line_with_the_cause() {
+    for (end, status, cause) in [
+        ([0, 0, 1, 2, 0, 0, 0, 0], 200, "the application ended with status 258"),
+        ([0, 0, 0, 0, 1, 0, 0, 0], 503, "FCGI_CANT_MPX_CONN"),
+        ([0, 0, 0, 0, 2, 0, 0, 0], 503, "FCGI_OVERLOADED"),
+        ([0, 0, 0, 0, 3, 0, 0, 0], 502, "FCGI_UNKNOWN_ROLE"),
+    ] {
+        let site = Site::new();
+        site.add("index.php", "");
+        let (upstream, _) = answering(move |accepted, _| {
+            let answer = if status == 200 { stdout("X-A: 1\r\n\r\nwhole") } else { Vec::new() };
+            accepted.write(&[answer, of_type(3, &end)].concat());
+        });
+        let server = serve(&site, &url(&upstream), FILES_FIRST, "tries = 1");
+        let (found, text) = body(&mut site.connect(&server), "/");
+        assert!(found == status && (found != 200 || text == "whole"), "{end:?}: {found} {text}");
+        wait_for_message(&server, cause);
     }
 }
 
