@@ -69,6 +69,8 @@ pub(crate) struct Listener {
     pub(crate) forwarding: Option<Forwarding>,
     /// Whether its connections have TLS.
     pub(crate) is_tls: bool,
+    /// Whether the PROXY protocol names the clients of its connections.
+    pub(crate) has_proxy_protocol: bool,
     /// The scheme of requests without TLS of which no trusted proxy says another: TLS may end at one that says nothing.
     pub(crate) scheme: Scheme,
 }
@@ -98,6 +100,12 @@ impl Listener {
     /// Whether the other end of a connection is a trusted proxy.
     pub(crate) fn trusts(&self, remote: SocketAddr) -> bool {
         self.forwarding.as_ref().is_some_and(|forwarding| forwarding.trusts(remote.ip()))
+    }
+
+    /// Whether a client connected to this address itself, and not to a proxy in front.
+    pub(crate) fn is_direct(&self, remote: SocketAddr) -> bool {
+        let ends_tls = self.is_tls || matches!(self.scheme, Scheme::Http);
+        ends_tls && !self.has_proxy_protocol && !self.trusts(remote)
     }
 
     /// The client and the proxies behind it, as a trusted proxy at the other end of a connection names them. `None`: it names none.

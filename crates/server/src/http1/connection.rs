@@ -323,6 +323,7 @@ impl Http1<'_> {
         Inbound {
             remote: address(remote),
             is_trusted: self.listener.trusts(remote),
+            is_direct: self.listener.is_direct(remote),
             takes_x_forwarded: self.listener.takes_x_forwarded(remote),
             chain: self.listener.chain(remote, request.fields),
             client: address(client.address),

@@ -203,6 +203,7 @@ impl<'a> Context<'a> {
             is_connect: false,
             remote: address(self.remote),
             is_trusted: self.listener.trusts(self.remote),
+            is_direct: self.listener.is_direct(self.remote),
             takes_x_forwarded: self.listener.takes_x_forwarded(self.remote),
             chain: self.listener.chain(self.remote, request.fields),
             client: address(peer.address),

@@ -204,7 +204,8 @@ impl ListenConfig {
             most: self.max_proxies.as_ref().map(|most| most.usize()),
         });
         let scheme = self.scheme.as_ref().map_or(Scheme::Http, |scheme| **scheme);
-        Listener { name: self.address.name.as_str().into(), forwarding, is_tls: *self.tls, scheme }
+        let (name, has_proxy_protocol) = (self.address.name.as_str().into(), *self.proxy_protocol);
+        Listener { name, forwarding, is_tls: *self.tls, has_proxy_protocol, scheme }
     }
 
     /// Its first TCP port.

@@ -280,6 +280,12 @@ impl Rule {
             scheme: inbound.scheme,
             protocol: if inbound.takes_trailers { "HTTP/2.0" } else { "HTTP/1.1" },
             authority: request.authority.unwrap_or_default().to_ascii_lowercase(),
+            // That of a proxy in front is not known, and no key of a stored response has it.
+            port: inbound
+                .endpoints
+                .as_deref()
+                .map(|ends| ends.local.port())
+                .filter(|_| inbound.is_direct && self.cache.is_none()),
             client: inbound.client,
             ends: ends.map(|ends| (ends.client.port(), ends.local)),
             params: Arc::clone(&scripts.params),

@@ -81,6 +81,8 @@ pub(crate) struct Inbound {
     pub(crate) remote: Option<IpAddr>,
     /// Whether that is a trusted proxy.
     pub(crate) is_trusted: bool,
+    /// Whether the client connected to this server, and not to a proxy in front.
+    pub(crate) is_direct: bool,
     /// Whether its X-Forwarded-Proto and X-Forwarded-Host are passed on.
     pub(crate) takes_x_forwarded: bool,
     /// The client and the proxies behind it, if a trusted proxy names them.

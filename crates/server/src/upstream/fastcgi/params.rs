@@ -26,6 +26,8 @@ pub(crate) struct Script {
     pub(crate) protocol: &'static str,
     /// The host that was asked for, with its port.
     pub(crate) authority: String,
+    /// The port that the client connected to. `None`: it is not known, and that of the host counts.
+    pub(crate) port: Option<u16>,
     pub(crate) client: Option<IpAddr>,
     /// The client's port, and where it connected to.
     pub(crate) ends: Option<(u16, SocketAddr)>,
@@ -68,7 +70,9 @@ impl Script {
         set("CONTENT_LENGTH", length.as_deref().unwrap_or_default().as_bytes());
         let (host, port) = self.server();
         set("SERVER_NAME", host.as_bytes());
-        set("SERVER_PORT", port.as_bytes());
+        // RFC 3875 §4.1.15: where the request came in.
+        let own = self.port.map(|port| port.to_string());
+        set("SERVER_PORT", own.as_deref().unwrap_or(port).as_bytes());
         if let Some(client) = self.client {
             set("REMOTE_ADDR", client.to_canonical().to_string().as_bytes());
         }

@@ -3,28 +3,32 @@
 use std::sync::{Arc, Mutex};
 
 use sealion_testkit::server::Server;
-use sealion_testkit::{Client, http};
+use sealion_testkit::{Client, Suite, http};
 
 use super::{is_orderly, post};
 use crate::support::fastcgi::{Asked, PhpFpm, end, of_type, read_request, stderr, stdout};
+use crate::support::port::free_port;
 use crate::support::upstream::{Accepted, Upstream};
-use crate::support::{Site, access_line, exchange, get, messages, read_until_cut, wait_for_message, wait_until};
+use crate::support::{Site, access_line, exchange, get, read_until_cut, wait_for_message, wait_until};
 
 /// A site whose scripts lie beneath its root.
-fn serve(site: &Site, url: &str, rules: &str, keys: &str) -> Server {
+pub(super) fn serve(site: &Site, url: &str, rules: &str, keys: &str) -> Server {
     let upstream =
         format!("[[upstream]]\nname = 'php'\nprotocol = 'fastcgi'\nservers = [{{ url = '{url}' }}]\n{keys}\n");
     site.config(rules).table(&upstream).serve_from_user_space()
 }
 
-const FILES_FIRST: &str = "proxy = [{ upstream = 'php', files_first = true, fastcgi = { front = '/index.php' } }]";
+pub(super) const FILES_FIRST: &str =
+    "proxy = [{ upstream = 'php', files_first = true, fastcgi = { front = '/index.php' } }]";
 
-fn url(upstream: &Upstream) -> String {
+pub(super) fn url(upstream: &Upstream) -> String {
     upstream.url().replace("http://", "fastcgi://")
 }
 
 /// A server that answers every request alike, and keeps what was asked.
-fn answering(answer: impl Fn(&mut Accepted, &Asked) + Send + Sync + 'static) -> (Upstream, Arc<Mutex<Vec<Asked>>>) {
+pub(super) fn answering(
+    answer: impl Fn(&mut Accepted, &Asked) + Send + Sync + 'static,
+) -> (Upstream, Arc<Mutex<Vec<Asked>>>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let all = Arc::clone(&asked);
     let upstream = Upstream::start(move |accepted| {
@@ -77,7 +81,7 @@ fn a_script_learns_the_request_as_cgi_has_it() {
         ("CONTENT_LENGTH", "3"),
         ("SERVER_PROTOCOL", "HTTP/1.1"),
         ("SERVER_NAME", "localhost"),
-        ("SERVER_PORT", "443"),
+        ("SERVER_PORT", &server.address().port().to_string()),
         ("SERVER_ADDR", "127.0.0.1"),
         ("REMOTE_ADDR", "127.0.0.1"),
         ("HTTPS", "on"),
@@ -93,6 +97,38 @@ fn a_script_learns_the_request_as_cgi_has_it() {
     assert_eq!(asked.content, b"abc");
     let line = access_line(&server, 1);
     assert_eq!((line.get("upstream"), line.get("upstream_status")), (&*url(&upstream), "200"));
+}
+
+/// A client could name any port in Host.
+#[test]
+fn the_port_that_a_script_learns_is_that_of_the_connection_unless_a_proxy_stands_in_front() {
+    let site = Site::new();
+    site.add("index.php", "");
+    let (upstream, asked) = answering(|accepted, _| accepted.write(&[stdout("X-A: 1\r\n\r\nran"), end()].concat()));
+    let [direct, behind] = [free_port(), free_port()];
+    let php =
+        format!("[[upstream]]\nname = 'php'\nprotocol = 'fastcgi'\nservers = [{{ url = '{}' }}]\n", url(&upstream));
+    let listen = |port| format!("address = '127.0.0.1:{port}'");
+    let trusting = "trusted_proxies = ['127.0.0.0/8']\nclient_address = 'x-forwarded-for'";
+    let _server = site
+        .config(FILES_FIRST)
+        .listen(&listen(direct))
+        .listen(&format!("{}\n{trusting}", listen(behind)))
+        .table(&php)
+        .serve_from_user_space();
+    let own = direct.to_string();
+    for (port, host, expected) in [
+        (direct, "localhost", &*own),
+        (direct, "localhost:81", &own),
+        (behind, "localhost", "443"),
+        (behind, "localhost:81", "81"),
+    ] {
+        let mut client = site.connector(Suite::TLS13).connect(([127, 0, 0, 1], port).into());
+        assert_eq!(http::request(&mut client, "GET", "/", &[("Host", host)]).expect("a response").status, 200);
+        let asked = asked.lock().expect("no panic").pop().expect("a request");
+        let found = [asked.param("SERVER_PORT"), asked.param("SERVER_NAME"), asked.param("HTTP_HOST")];
+        assert_eq!(found, [expected, "localhost", host], "{port}");
+    }
 }
 
 /// Each of these ran a file that nobody meant to run, somewhere.
@@ -591,98 +627,4 @@ fn what_cannot_be_run_is_refused_at_start() {
         let problems = config.problems();
         assert!(problems.contains(words), "{rule}: {words:?} is not in {problems}");
     }
-}
-
-/// Waiting for others, each of many contents could hold a part of the memory, and none would be whole.
-#[test]
-fn a_content_for_which_all_memory_is_taken_is_refused_and_later_has_its_place() {
-    let site = Site::new();
-    site.add("x.php", "");
-    site.add("large/x.php", "");
-    let (upstream, _) = answering(|accepted, request| {
-        let answer = format!("Content-Type: text/plain\r\n\r\n{}", request.content.len());
-        accepted.write(&[stdout(answer), end()].concat());
-    });
-    let php =
-        format!("[[upstream]]\nname = 'php'\nprotocol = 'fastcgi'\nservers = [{{ url = '{}' }}]\n", url(&upstream));
-    let server = site
-        .config(&format!(
-            "proxy = [{{ path = '/large/', upstream = 'php', fastcgi = {{}}, buffer_request = {{ disk = '1MiB', directory = '{}' }} }}, {{ upstream = 'php', fastcgi = {{}} }}]",
-            site.outside().display()
-        ))
-        .table(&php)
-        .table("[limits]\nmax_buffered = '256KiB'\n")
-        .serve_from_user_space();
-    let send = |body: &[u8]| post(&mut site.connect(&server), "/x.php", &[("Content-Length", "100000")], body);
-    let body = vec![7; 250_000];
-    let mut slow = site.connect(&server);
-    let head = http::head("POST", "/x.php", &[("Content-Length", "250000")]);
-    slow.send(&[head.as_bytes(), &body[..200_000]].concat()).expect("it leaves");
-    let port = format!(":{:04X}", server.address().port());
-    // Established connections of the server, with octets in their queues.
-    let is_read = |line: &str| {
-        let fields: Vec<_> = line.split_whitespace().take(5).collect();
-        !matches!(fields[..], [_, local, _, "01", queues] if local.ends_with(&port) && !queues.ends_with(":00000000"))
-    };
-    let table = || std::fs::read_to_string("/proc/net/tcp").expect("a table of sockets");
-    wait_until("the server has read it", || table().lines().all(is_read));
-    wait_until("the memory is taken", || send(&body[..100_000]).status == 503);
-    wait_for_message(&server, "limits.max_buffered");
-    // Where there is a disk, it takes what has no memory.
-    assert_eq!(
-        post(&mut site.connect(&server), "/large/x.php", &[("Content-Length", "100000")], &body[..100_000]).status,
-        200
-    );
-    slow.send(&body[200_000..]).expect("it leaves");
-    assert_eq!(http::read_response(&mut slow, "POST").expect("a response").body, b"250000");
-    let response = send(&body[..100_000]);
-    assert_eq!((response.status, &response.body[..]), (200, &b"100000"[..]));
-}
-
-/// A client that holds its share of the memory by contents that never end.
-#[test]
-fn one_client_leaves_memory_for_the_contents_of_others() {
-    let site = Site::new();
-    site.add("x.php", "");
-    let (upstream, _) = answering(|accepted, request| {
-        let answer = format!("Content-Type: text/plain\r\n\r\n{}", request.content.len());
-        accepted.write(&[stdout(answer), end()].concat());
-    });
-    let php =
-        format!("[[upstream]]\nname = 'php'\nprotocol = 'fastcgi'\nservers = [{{ url = '{}' }}]\n", url(&upstream));
-    let server = site
-        .config("proxy = [{ upstream = 'php', fastcgi = {} }]")
-        .listen("address = '127.0.0.1:0'\ntrusted_proxies = ['127.0.0.0/8']\nclient_address = 'x-forwarded-for'")
-        .table(&php)
-        .table("[limits]\nmax_buffered = '512KiB'\nmax_buffered_per_address = '256KiB'\n")
-        .serve_from_user_space();
-    let ask = |address: &str, length: usize| {
-        let fields = [("Content-Length", &*length.to_string()), ("X-Forwarded-For", address)];
-        post(&mut site.connect(&server), "/x.php", &fields, &vec![7; length]).status
-    };
-    let mut slow = site.connect(&server);
-    let head = http::head("POST", "/x.php", &[("Content-Length", "250000"), ("X-Forwarded-For", "192.0.2.1")]);
-    slow.send(&[head.as_bytes(), &[7; 200_000]].concat()).expect("it leaves");
-    wait_until("its share is taken", || ask("192.0.2.1", 100_000) == 503);
-    wait_for_message(&server, "limits.max_buffered_per_address");
-    assert_eq!(ask("192.0.2.2", 200_000), 200);
-    slow.send(&[7; 50_000]).expect("it leaves");
-    assert_eq!(http::read_response(&mut slow, "POST").expect("a response").body, b"250000");
-    assert_eq!(ask("192.0.2.1", 100_000), 200);
-}
-
-#[test]
-fn contents_that_are_too_long_have_a_line_a_second() {
-    let site = Site::new();
-    site.add("index.php", "");
-    let (upstream, _) = answering(|_, _| {});
-    let server = serve(&site, &url(&upstream), FILES_FIRST, "");
-    let refuse = || post(&mut site.connect(&server), "/", &[("Content-Length", "1048577")], b"").status;
-    for _ in 0..50 {
-        assert_eq!(refuse(), 413);
-    }
-    wait_until("those without a line are counted", || {
-        assert_eq!(refuse(), 413);
-        messages(&server, " more requests failed since the last such line") > 0
-    });
 }

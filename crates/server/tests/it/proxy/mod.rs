@@ -6,6 +6,7 @@ mod buffers;
 mod connect;
 mod content;
 mod fastcgi;
+mod fastcgi_contents;
 mod faults;
 mod forwarded;
 mod grpc;

@@ -1,0 +1,102 @@
+//! The memory of contents that are collected for scripts.
+
+use sealion_testkit::http;
+
+use super::fastcgi::{FILES_FIRST, answering, serve, url};
+use super::post;
+use crate::support::fastcgi::{end, stdout};
+use crate::support::{Site, messages, wait_for_message, wait_until};
+
+/// Waiting for others, each of many contents could hold a part of the memory, and none would be whole.
+#[test]
+fn a_content_for_which_all_memory_is_taken_is_refused_and_later_has_its_place() {
+    let site = Site::new();
+    site.add("x.php", "");
+    site.add("large/x.php", "");
+    let (upstream, _) = answering(|accepted, request| {
+        let answer = format!("Content-Type: text/plain\r\n\r\n{}", request.content.len());
+        accepted.write(&[stdout(answer), end()].concat());
+    });
+    let php =
+        format!("[[upstream]]\nname = 'php'\nprotocol = 'fastcgi'\nservers = [{{ url = '{}' }}]\n", url(&upstream));
+    let server = site
+        .config(&format!(
+            "proxy = [{{ path = '/large/', upstream = 'php', fastcgi = {{}}, buffer_request = {{ disk = '1MiB', directory = '{}' }} }}, {{ upstream = 'php', fastcgi = {{}} }}]",
+            site.outside().display()
+        ))
+        .table(&php)
+        .table("[limits]\nmax_buffered = '256KiB'\n")
+        .serve_from_user_space();
+    let send = |body: &[u8]| post(&mut site.connect(&server), "/x.php", &[("Content-Length", "100000")], body);
+    let body = vec![7; 250_000];
+    let mut slow = site.connect(&server);
+    let head = http::head("POST", "/x.php", &[("Content-Length", "250000")]);
+    slow.send(&[head.as_bytes(), &body[..200_000]].concat()).expect("it leaves");
+    let port = format!(":{:04X}", server.address().port());
+    // Established connections of the server, with octets in their queues.
+    let is_read = |line: &str| {
+        let fields: Vec<_> = line.split_whitespace().take(5).collect();
+        !matches!(fields[..], [_, local, _, "01", queues] if local.ends_with(&port) && !queues.ends_with(":00000000"))
+    };
+    let table = || std::fs::read_to_string("/proc/net/tcp").expect("a table of sockets");
+    wait_until("the server has read it", || table().lines().all(is_read));
+    wait_until("the memory is taken", || send(&body[..100_000]).status == 503);
+    wait_for_message(&server, "limits.max_buffered");
+    // Where there is a disk, it takes what has no memory.
+    assert_eq!(
+        post(&mut site.connect(&server), "/large/x.php", &[("Content-Length", "100000")], &body[..100_000]).status,
+        200
+    );
+    slow.send(&body[200_000..]).expect("it leaves");
+    assert_eq!(http::read_response(&mut slow, "POST").expect("a response").body, b"250000");
+    let response = send(&body[..100_000]);
+    assert_eq!((response.status, &response.body[..]), (200, &b"100000"[..]));
+}
+
+/// A client that holds its share of the memory by contents that never end.
+#[test]
+fn one_client_leaves_memory_for_the_contents_of_others() {
+    let site = Site::new();
+    site.add("x.php", "");
+    let (upstream, _) = answering(|accepted, request| {
+        let answer = format!("Content-Type: text/plain\r\n\r\n{}", request.content.len());
+        accepted.write(&[stdout(answer), end()].concat());
+    });
+    let php =
+        format!("[[upstream]]\nname = 'php'\nprotocol = 'fastcgi'\nservers = [{{ url = '{}' }}]\n", url(&upstream));
+    let server = site
+        .config("proxy = [{ upstream = 'php', fastcgi = {} }]")
+        .listen("address = '127.0.0.1:0'\ntrusted_proxies = ['127.0.0.0/8']\nclient_address = 'x-forwarded-for'")
+        .table(&php)
+        .table("[limits]\nmax_buffered = '512KiB'\nmax_buffered_per_address = '256KiB'\n")
+        .serve_from_user_space();
+    let ask = |address: &str, length: usize| {
+        let fields = [("Content-Length", &*length.to_string()), ("X-Forwarded-For", address)];
+        post(&mut site.connect(&server), "/x.php", &fields, &vec![7; length]).status
+    };
+    let mut slow = site.connect(&server);
+    let head = http::head("POST", "/x.php", &[("Content-Length", "250000"), ("X-Forwarded-For", "192.0.2.1")]);
+    slow.send(&[head.as_bytes(), &[7; 200_000]].concat()).expect("it leaves");
+    wait_until("its share is taken", || ask("192.0.2.1", 100_000) == 503);
+    wait_for_message(&server, "limits.max_buffered_per_address");
+    assert_eq!(ask("192.0.2.2", 200_000), 200);
+    slow.send(&[7; 50_000]).expect("it leaves");
+    assert_eq!(http::read_response(&mut slow, "POST").expect("a response").body, b"250000");
+    assert_eq!(ask("192.0.2.1", 100_000), 200);
+}
+
+#[test]
+fn contents_that_are_too_long_have_a_line_a_second() {
+    let site = Site::new();
+    site.add("index.php", "");
+    let (upstream, _) = answering(|_, _| {});
+    let server = serve(&site, &url(&upstream), FILES_FIRST, "");
+    let refuse = || post(&mut site.connect(&server), "/", &[("Content-Length", "1048577")], b"").status;
+    for _ in 0..50 {
+        assert_eq!(refuse(), 413);
+    }
+    wait_until("those without a line are counted", || {
+        assert_eq!(refuse(), 413);
+        messages(&server, " more requests failed since the last such line") > 0
+    });
+}
