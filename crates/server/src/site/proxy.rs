@@ -69,6 +69,8 @@ pub(crate) struct Rule {
     hidden: Arc<[HeaderName]>,
     trace_context: bool,
     upgrade: Vec<String>,
+    /// Whether a client that asks for WebSocket gets an ordinary answer because of the upstream's protocol.
+    misses_websocket: bool,
     max_body: Option<u64>,
     buffer: Option<Arc<Spooling>>,
     buffer_request: Option<Arc<Spooling>>,
@@ -341,6 +343,10 @@ impl Rule {
             true => Some(WEBSOCKET.as_bytes()),
             false => inbound.upgrade.then(|| request.fields.singleton("upgrade").value()).flatten(),
         };
+        if self.misses_websocket && upgrade.is_some_and(|protocol| protocol.eq_ignore_ascii_case(WEBSOCKET.as_bytes()))
+        {
+            self.warn_of_websocket();
+        }
         let upgrade = upgrade.filter(|protocol| permits(&self.upgrade, protocol));
         let key = match inbound.is_connect && upgrade.is_some() {
             true => Some(WebSocketKey::random()?),
@@ -381,6 +387,17 @@ impl Rule {
             address: inbound.client.map_or_else(Vec::new, |address| address.to_string().into_bytes()),
             script: inbound.script,
         })
+    }
+
+    /// Says why a WebSocket fails, which the server gets as an ordinary request.
+    fn warn_of_websocket(&self) {
+        if self.warnings.take(Instant::now()).is_some() {
+            tracing::warn!(
+                "upstream {}: a client asks for WebSocket, which servers are not asked for over HTTP/2 or FastCGI: name an [[upstream]] \
+                 with protocol = \"http1\" in the rule, or set upgrade = [] there",
+                self.upstream.name
+            );
+        }
     }
 
     /// The refusal of a request whose method the rule does not forward.

@@ -374,6 +374,34 @@ impl UpstreamConfig {
     }
 }
 
+impl UpstreamConfig {
+    /// Keys that differ from their defaults for nothing, and why.
+    pub(super) fn without_effect(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let not_kept = match self.protocol {
+            Protocol::Fastcgi => Some("each request to a script has a connection of its own"),
+            _ if self.proxy_protocol.is_some() => Some("connections with proxy_protocol are not kept"),
+            _ => None,
+        };
+        let shared =
+            Some("a worker has one connection of HTTP/2 to each server").filter(|_| self.protocol == Protocol::Http2);
+        let no_tunnel = Some("only servers of protocol = \"http1\" can have tunnels");
+        let no_tls = Some("no server has a URL with https://");
+        let has_tls =
+            |server: &ServerConfig| matches!(server.url.value, ServerUrl::Tcp { scheme: UrlScheme::Https, .. });
+        [
+            ("max_idle", not_kept.or(shared).filter(|_| self.max_idle != max_idle())),
+            ("idle_timeout", not_kept.filter(|_| self.idle_timeout != idle_timeout())),
+            (
+                "tunnel_timeout",
+                no_tunnel.filter(|_| self.protocol != Protocol::Http1 && self.tunnel_timeout != tunnel_timeout()),
+            ),
+            ("tls", no_tls.filter(|_| self.tls != UpstreamTlsConfig::default() && !self.servers.iter().any(has_tls))),
+        ]
+        .into_iter()
+        .filter_map(|(name, why)| Some((name, why?)))
+    }
+}
+
 const fn within<const MIN: u64, const MAX: u64>(number: u64) -> Bounded<MIN, MAX> {
     match Bounded::new(number) {
         Some(bounded) => bounded,

@@ -213,10 +213,6 @@ async fn ask(mut in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
         // The end of a kept connection may have come with this request: its task notices first.
         yield_now().await;
     }
-    if server.protocol == Protocol::Http2 && request.upgrade.take().is_some() {
-        // HTTP/2 has no Upgrade (RFC 9113 §8.6).
-        request.content = None;
-    }
     loop {
         let (connected, is_kept) = match server.protocol {
             Protocol::Http1 | Protocol::Fastcgi => match server.pool.take() {

@@ -241,6 +241,11 @@ impl Upstream {
         self.config.proxy_protocol.is_some() || self.speaks_fastcgi()
     }
 
+    /// Whether its servers are asked over HTTP/1.1: the others can have neither Upgrade nor interim responses.
+    pub(crate) fn speaks_http1(&self) -> bool {
+        self.config.protocol == Protocol::Http1
+    }
+
     /// Whether its servers run scripts.
     pub(crate) fn speaks_fastcgi(&self) -> bool {
         self.config.protocol == Protocol::Fastcgi
@@ -362,6 +367,9 @@ impl UpstreamConfig {
         if let (Protocol::Fastcgi, Some(health)) = (self.protocol, &self.health) {
             let what = "asks over HTTP, which servers of FastCGI do not speak: remove it";
             problems.add(&health.path.span, &format!("{key}.health"), what);
+        }
+        for (name, why) in self.without_effect() {
+            problems.add(&self.name.span, &format!("{key}.{name}"), format_args!("has no effect: {why}: remove it"));
         }
         let mut connector = tls::Connectors::new(&self.tls, self.protocol, key);
         let max_idle = self.max_idle.usize();

@@ -163,6 +163,9 @@ fn of_block(context: &mut Context, table: &mut Table, block: &Directive, scheme:
                 ),
             },
             "random" => balance = Some("two-choices"),
+            "keepalive" | "keepalive_timeout" if scheme == "fastcgi" => {
+                context.report_with(inner, "each request to a script has a connection of its own");
+            }
             "keepalive" => match first.parse::<i64>() {
                 Ok(number @ 0..=10_000) => table.set("max_idle", number),
                 _ => context.report_with(inner, "set max_idle of the [[upstream]] to 10000 at most"),

@@ -18,7 +18,7 @@ use crate::site::fastcgi::{FastcgiConfig, Scripts};
 use crate::site::pattern::Guarded;
 use crate::site::proxy_redirects::{Redirects, Rewriter};
 use crate::store::{CacheRuleConfig, Store};
-use crate::upstream::{BufferConfig, Spooling, Upstream, Upstreams, is_hop_by_hop, response_fields};
+use crate::upstream::{BufferConfig, Spooling, Upstream, Upstreams, WEBSOCKET, is_hop_by_hop, response_fields};
 use crate::values::{At, Problems, Size};
 
 /// A rule that forwards requests. The first rule that covers a path is taken.
@@ -52,12 +52,12 @@ pub(crate) struct ProxyConfig {
     /// `strip_prefix` leaves out.
     pub redirects: Redirects,
     /// Requests to which interim responses of the server (1xx: 103 Early Hints, 102 Processing) are passed on.
-    pub interim: InterimRequests,
+    pub interim: At<InterimRequests>,
     /// Whether requests carry W3C Trace Context: a valid `traceparent` of the client, or a new one.
     pub trace_context: bool,
     /// Protocols to which a connection may change by Upgrade (RFC 9110 §7.8). Of the others the server gets an ordinary request: by `h2c`, for
-    /// instance, clients could send it requests that no rule has seen.
-    pub upgrade: At<Vec<String>>,
+    /// instance, clients could send it requests that no rule has seen. Servers of HTTP/2 and FastCGI can have none [default: `["websocket"]`]
+    pub upgrade: Option<At<Vec<String>>>,
     /// Most bytes of a request's content; longer content is answered 413 [default: unlimited]
     pub max_body: Option<Size>,
     /// What waits of each answer while the client takes it: the server is read at its own speed, and is free as soon as it has answered. `{}` for
@@ -87,9 +87,9 @@ impl Default for ProxyConfig {
             intercept_errors: false,
             methods: At::default(),
             redirects: Redirects::default(),
-            interim: InterimRequests::default(),
+            interim: At::default(),
             trace_context: false,
-            upgrade: vec!["websocket".to_owned()].into(),
+            upgrade: None,
             max_body: None,
             buffer: None,
             buffer_request: None,
@@ -196,11 +196,15 @@ impl ProxyConfig {
             // A script runs with what there is when its input ends: it must not begin before that.
             buffer_request.get_or_insert_with(|| Spooling::in_memory(MOST_FOR_SCRIPT, &upstreams.waiting));
         }
-        if let Some(wrong) =
-            self.upgrade.iter().find(|protocol| !is_name(protocol) || protocol.eq_ignore_ascii_case("h2c"))
+        if let Some(upgrade) = &self.upgrade
+            && let Some(wrong) =
+                upgrade.iter().find(|protocol| !is_name(protocol) || protocol.eq_ignore_ascii_case("h2c"))
         {
             let what = format_args!("{wrong:?} cannot be a tunnel: write for instance websocket, or [] for none");
-            problems.add(&self.upgrade.span, &format!("{key}.upgrade"), what);
+            problems.add(&upgrade.span, &format!("{key}.upgrade"), what);
+        }
+        if let Some(upstream) = upstream.as_deref().filter(|upstream| !upstream.speaks_http1()) {
+            self.refuse_what_needs_http1(upstream, key, problems);
         }
         if let Some(wrong) =
             self.methods.iter().find(|method| !is_name(method) || matches!(&***method, "TRACE" | "CONNECT"))
@@ -212,6 +216,7 @@ impl ProxyConfig {
             return None;
         }
         let (paths, upstream) = (paths?, upstream?);
+        let upstream_speaks_http1 = upstream.speaks_http1();
         let rewriter = (self.redirects == Redirects::Rewrite).then(|| {
             let prefix = match (&paths, *self.strip_prefix) {
                 (Guarded::Beneath(prefix), true) => percent_encode(prefix.as_bytes(), PATH).to_string(),
@@ -242,7 +247,7 @@ impl ProxyConfig {
             upstream,
             methods: self.methods.value.clone(),
             hidden: response.iter().map(|(name, _)| name).chain(rewritten).cloned().collect(),
-            interim: self.interim,
+            interim: *self.interim,
             rewriter,
             trace_context: self.trace_context,
             strip_prefix: *self.strip_prefix,
@@ -253,7 +258,12 @@ impl ProxyConfig {
             request,
             response,
             intercept_errors: self.intercept_errors,
-            upgrade: if scripts.is_some() { Vec::new() } else { self.upgrade.value.clone() },
+            upgrade: match &self.upgrade {
+                _ if !upstream_speaks_http1 => Vec::new(),
+                Some(upgrade) => upgrade.value.clone(),
+                None => vec![WEBSOCKET.to_owned()],
+            },
+            misses_websocket: !upstream_speaks_http1 && self.upgrade.is_none(),
             buffer,
             buffer_request,
             scripts,
@@ -264,6 +274,23 @@ impl ProxyConfig {
 }
 
 impl ProxyConfig {
+    /// Refuses keys that would have no effect.
+    fn refuse_what_needs_http1(&self, upstream: &Upstream, key: &str, problems: &mut Problems) {
+        let protocol = if upstream.speaks_fastcgi() { "fastcgi" } else { "http2" };
+        let no_effect = |value: &str| {
+            format!(
+                "has no effect: servers of the upstream are asked with protocol = {protocol:?}; write {value}, or name \
+                 an [[upstream]] with \"http1\""
+            )
+        };
+        if let Some(upgrade) = self.upgrade.as_ref().filter(|upgrade| !upgrade.is_empty()) {
+            problems.add(&upgrade.span, &format!("{key}.upgrade"), no_effect("[]"));
+        }
+        if *self.interim == InterimRequests::All {
+            problems.add(&self.interim.span, &format!("{key}.interim"), no_effect("\"none\""));
+        }
+    }
+
     /// The scripts of a rule whose servers run some.
     fn scripts(
         &self,

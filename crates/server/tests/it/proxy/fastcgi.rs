@@ -602,6 +602,8 @@ fn what_cannot_be_run_is_refused_at_start() {
         ("", php, "add fastcgi = {}"),
         (", fastcgi = {}", app, "does not speak FastCGI"),
         (", fastcgi = {}, path = '/a', strip_prefix = true", php, "found by the whole path"),
+        (", fastcgi = {}, upgrade = ['websocket']", php, "upgrade: has no effect"),
+        (", fastcgi = {}, interim = 'all'", php, "interim: has no effect"),
         (", fastcgi = { index = 'index.html' }", php, "is no script"),
         (", fastcgi = { index = 'a/index.php' }", php, "is no script"),
         (", fastcgi = { front = '/../x.php' }", php, "is no script"),
@@ -621,6 +623,10 @@ fn what_cannot_be_run_is_refused_at_start() {
             "protocol = \"fastcgi\"",
         ),
         (", fastcgi = {}", &format!("{php}proxy_protocol = 'v1'\n"), "remove it"),
+        (", fastcgi = {}", &format!("{php}max_idle = 1\n"), "max_idle: has no effect"),
+        (", fastcgi = {}", &format!("{php}idle_timeout = '1s'\n"), "idle_timeout: has no effect"),
+        (", fastcgi = {}", &format!("{php}tunnel_timeout = '1s'\n"), "tunnel_timeout: has no effect"),
+        (", fastcgi = {}", &format!("{php}tls = {{ server_name = 'a' }}\n"), "tls: has no effect"),
         (", fastcgi = {}", &format!("{php}health = {{ path = '/' }}\n"), "over HTTP"),
     ] {
         let config = site.config(&format!("proxy = [{{ upstream = 'php'{rule} }}]")).table(upstream);

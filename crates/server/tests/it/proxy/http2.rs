@@ -14,7 +14,7 @@ use super::{is_orderly, post, serve_config, serve_to};
 use crate::support::http2::{self, HEADERS, frame, headers, settings_frame};
 use crate::support::http2_upstream::{Http2Upstream, answer, read, write};
 use crate::support::upstream::{Accepted, Upstream};
-use crate::support::{Site, access_line, access_lines, curl, wait_for_message, wait_until};
+use crate::support::{Site, access_line, access_lines, curl, messages, wait_for_message, wait_until};
 
 const HTTP2: &str = "protocol = 'http2'";
 
@@ -285,4 +285,40 @@ fn health_is_asked_by_the_protocol_of_the_upstream() {
     let server = serve_to(&site, &[&upstream.url()], keys);
     wait_for_message(&server, "is left out until its health check succeeds: /healthz is answered with 500");
     assert_eq!(http::get(&mut site.connect(&server), "/").expect("a response").status, 200);
+}
+
+#[test]
+fn what_servers_of_http2_cannot_do_is_refused_at_start_and_a_client_that_asks_for_it_has_a_line() {
+    let site = Site::new();
+    let app = "[[upstream]]\nname = 'app'\nservers = [{ url = 'http://127.0.0.1:1' }]\nprotocol = 'http2'\n";
+    for (rule, keys, words) in [
+        (", upgrade = ['websocket']", "", "upgrade: has no effect"),
+        (", interim = 'all'", "", "interim: has no effect"),
+        ("", "max_idle = 1", "max_idle: has no effect"),
+        ("", "tunnel_timeout = '1s'", "tunnel_timeout: has no effect"),
+        ("", "tls = { server_name = 'a' }", "tls: has no effect"),
+    ] {
+        let config = site.config(&format!("proxy = [{{ upstream = 'app'{rule} }}]")).table(&format!("{app}{keys}"));
+        let problems = config.problems();
+        assert!(problems.contains(words), "{rule} {keys}: {problems}");
+    }
+    let upstream = Http2Upstream::start(|_, mut respond| {
+        Box::pin(async move {
+            let mut body = respond.send_response(::http::Response::new(()), false)?;
+            body.send_data("page".into(), true)
+        })
+    });
+    for (upgrade, expected) in [(", upgrade = []", 0), ("", 1)] {
+        let rule = format!("proxy = [{{ upstream = 'app'{upgrade} }}]");
+        let table = format!("[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]\n{HTTP2}\n", upstream.url());
+        let server = site.config(&rule).table(&table).serve_from_user_space();
+        let fields = [("Connection", "Upgrade"), ("Upgrade", "websocket")];
+        let answer = http::request(&mut site.connect(&server), "GET", "/", &fields).expect("an answer");
+        assert_eq!((answer.status, answer.body.as_slice()), (200, &b"page"[..]));
+        access_line(&server, 1);
+        if expected > 0 {
+            wait_for_message(&server, "a client asks for WebSocket");
+        }
+        assert_eq!(messages(&server, "a client asks for WebSocket"), expected, "{upgrade}");
+    }
 }

@@ -143,7 +143,7 @@ fn interim_responses_of_a_server_of_http2_are_dropped() {
     let site = Site::new();
     let table =
         format!("[[upstream]]\nname = 'app'\nprotocol = 'http2'\nservers = [{{ url = '{}' }}]\n", upstream.url());
-    let rule = "proxy = [{ upstream = 'app', interim = 'all' }]";
+    let rule = "proxy = [{ upstream = 'app' }]";
     let server = site.config(rule).table(&table).serve_from_user_space();
     assert_eq!(statuses(&mut site.connect(&server), &[NAVIGATE]), [200]);
 }
