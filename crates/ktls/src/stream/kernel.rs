@@ -33,6 +33,8 @@ pub(super) struct Kernel {
     next: Option<CryptoInfo>,
     /// A KeyUpdate is to be sent.
     owed: bool,
+    /// Why one could not be: for the reader, behind the data that has come.
+    unanswered: Option<io::Error>,
     /// The kernel or the protocol renews no key.
     keeps_key: bool,
     /// Records sealed under the present key, at most.
@@ -86,6 +88,7 @@ impl Kernel {
             updated: None,
             next: None,
             owed: false,
+            unanswered: None,
             keeps_key: version == Version::Tls12,
             sealed: sequence,
             fruitless: 0,
@@ -114,6 +117,10 @@ impl Kernel {
 
     /// Reads what has come. Nothing read into a buffer with room is close_notify.
     fn try_read(&mut self, socket: &TcpStream, into: &mut ReadBuf<'_>) -> io::Result<()> {
+        self.try_read_data(socket, into).map_err(|end| self.unanswered.take().unwrap_or(end))
+    }
+
+    fn try_read_data(&mut self, socket: &TcpStream, into: &mut ReadBuf<'_>) -> io::Result<()> {
         if into.remaining() == 0 {
             return Ok(());
         }
@@ -121,9 +128,12 @@ impl Kernel {
             if self.take_early(into) {
                 return Ok(());
             }
-            // An answer that the socket has no room for goes before the next data.
-            if self.owed {
-                self.try_renew(socket)?;
+            // An answer that the socket has no room for goes before the next data. A peer that is gone gets none, and what it sent before
+            // may still be in the socket.
+            if self.owed
+                && let Err(error) = self.try_renew(socket)
+            {
+                self.unanswered = Some(error);
             }
             // The kernel is asked for 2 bytes at least, so that an alert fits.
             let mut pair = [0; 2];

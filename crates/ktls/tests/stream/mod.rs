@@ -282,6 +282,46 @@ fn a_storm_of_key_updates_ends() {
     });
 }
 
+/// What a peer sent around a request to renew the key is read, though it does not wait for the answer.
+#[test]
+fn data_comes_before_the_error_of_an_answer_to_a_peer_that_is_gone() {
+    for (version, cipher) in suites().filter(|&(version, _)| updates(version)) {
+        let tls = Tls::new(version, cipher);
+        for orderly in [true, false] {
+            run(async {
+                let (near, far) = pair().await;
+                // A reset drops what waits for an acknowledgement.
+                far.set_nodelay(true).expect("TCP_NODELAY");
+                rustix::net::sockopt::set_socket_linger(&far, Some(Duration::ZERO)).expect("SO_LINGER");
+                let client = blocking_client(&tls, far, move |stream| {
+                    stream.write_all(b"before").expect("written");
+                    for _ in 0..2 {
+                        stream.conn.refresh_traffic_keys().expect("TLS 1.3");
+                        stream.write_all(&pattern(20_000)).expect("written");
+                    }
+                    if orderly {
+                        stream.conn.send_close_notify();
+                        stream.flush().expect("written");
+                    }
+                });
+                let mut near = KtlsStream::accept(near, Arc::clone(&tls.server)).await.expect("accept");
+                let mut buffer = [0; 6];
+                near.read_exact(&mut buffer).await.expect("read");
+                client.join().expect("the client");
+                reset(&near).await;
+                let mut heard = Vec::new();
+                let end = near.read_to_end(&mut heard).await;
+                assert!(
+                    heard == [pattern(20_000), pattern(20_000)].concat(),
+                    "{version} {cipher}: {}, {end:?}",
+                    heard.len()
+                );
+                assert_eq!(end.is_ok(), orderly, "{version} {cipher}: {end:?}");
+            });
+        }
+    }
+}
+
 /// A worn key is renewed before the next write; where it cannot be, writing ends in time.
 #[test]
 fn a_key_is_renewed_before_it_wears_out() {
