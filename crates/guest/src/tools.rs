@@ -192,13 +192,17 @@ pub fn musl_headers_for_arm64() -> Result<PathBuf> {
 /// Where musl-dev for arm64 has its headers.
 const MUSL_HEADERS: &str = "usr/include/aarch64-linux-musl";
 
+/// Versions that `crates/server/tests/support/program.rs` looks for.
+const WS: &str = "ws@8.18.3";
+const GRPCIO: &str = "grpcio==1.76.0";
+
 /// Packages of other languages that the server's tests use: WebSocket for Node, and gRPC for Python.
 ///
 /// # Errors
 /// One of them cannot be downloaded.
 pub fn packages() -> Result<()> {
-    npm_package("ws@8.18.3")?;
-    python_package("grpcio==1.76.0").map(drop)
+    npm_package(WS)?;
+    python_package(GRPCIO).map(drop)
 }
 
 /// Debian 12's nginx with its libraries, unpacked in the cache and never installed, so that no server starts here.
@@ -271,4 +275,17 @@ fn find(program: &str) -> Option<PathBuf> {
         .chain(["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from))
         .map(|directory| directory.join(program))
         .find(|candidate| candidate.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_of_the_server_look_for_the_packages_that_are_downloaded() {
+        let program = include_str!("../../server/tests/support/program.rs");
+        for directory in [format!("\"npm/{WS}/"), format!("\"python/{GRPCIO}\"")] {
+            assert!(program.contains(&directory), "program.rs lacks {directory}");
+        }
+    }
 }

@@ -472,9 +472,10 @@ impl<'a> Answering<'a> {
                 return answer;
             }
         }
-        if let Some(refusal) = self.guard_read_elsewhere(path, user).await {
-            return refusal.into();
-        }
+        let elsewhere = match self.guard_read_elsewhere(path, user).await {
+            Ok(elsewhere) => elsewhere,
+            Err(refusal) => return (*refusal).into(),
+        };
         let mut inbound = match self.auth {
             Some(auth) => Inbound { fields: auth.fields(), ..inbound },
             None => inbound,
@@ -490,15 +491,16 @@ impl<'a> Answering<'a> {
                 if let Some(refusal) = self.guard_in_all_readings(&name, user).await {
                     return refusal.into();
                 }
-                if let Some(refusal) = self.guard_path_info(rule, path, user).await {
+                if let Some(refusal) = self.guard_path_info(rule, path, elsewhere.as_ref(), user).await {
                     return refusal.into();
                 }
                 // REQUEST_URI is the path that was asked for, whatever it was rewritten to.
                 if rewritten.is_some() {
-                    if let Some(refusal) = self.guard_read_elsewhere(asked, user).await {
-                        return refusal.into();
-                    }
-                    if let Some(refusal) = self.guard_path_info(rule, asked, user).await {
+                    let elsewhere = match self.guard_read_elsewhere(asked, user).await {
+                        Ok(elsewhere) => elsewhere,
+                        Err(refusal) => return (*refusal).into(),
+                    };
+                    if let Some(refusal) = self.guard_path_info(rule, asked, elsewhere.as_ref(), user).await {
                         return refusal.into();
                     }
                 }
@@ -512,28 +514,33 @@ impl<'a> Answering<'a> {
         response.into()
     }
 
-    /// The refusal if the path that an application may read instead of `path` is not permitted: [`proxy::Rule::as_read_elsewhere`].
-    async fn guard_read_elsewhere(&self, path: &SitePath<'_>, user: &mut Option<Box<str>>) -> Option<Response> {
-        match proxy::Rule::as_read_elsewhere(path) {
-            Err(status) => Some(Response::plain(status)),
-            Ok(Some(other)) => self.guard_forwarded(&other, user).await,
-            Ok(None) => None,
+    /// The path that an application may read instead of `path`, if there is one and it is permitted too: [`proxy::Rule::as_read_elsewhere`]. An
+    /// error is the refusal.
+    async fn guard_read_elsewhere(
+        &self,
+        path: &SitePath<'_>,
+        user: &mut Option<Box<str>>,
+    ) -> Result<Option<SitePath<'static>>, Box<Response>> {
+        let elsewhere = proxy::Rule::as_read_elsewhere(path).map_err(|status| Box::new(Response::plain(status)))?;
+        match &elsewhere {
+            None => Ok(None),
+            Some(other) => match self.guard_forwarded(other, user).await {
+                None => Ok(elsewhere),
+                Some(refusal) => Err(Box::new(refusal)),
+            },
         }
     }
 
     /// The refusal if a path is not permitted that the application of a script may take from `path`: what stands behind the script's name, alone and
-    /// beneath the script's directory.
+    /// beneath the script's directory. `elsewhere`: see [`Self::guard_read_elsewhere`].
     async fn guard_path_info(
         &self,
         rule: &proxy::Rule,
         path: &SitePath<'_>,
+        elsewhere: Option<&SitePath<'_>>,
         user: &mut Option<Box<str>>,
     ) -> Option<Response> {
-        let elsewhere = match proxy::Rule::as_read_elsewhere(path) {
-            Err(status) => return Some(Response::plain(status)),
-            Ok(elsewhere) => elsewhere,
-        };
-        let readings = [Some(path), elsewhere.as_ref()].into_iter().flatten();
+        let readings = [Some(path), elsewhere].into_iter().flatten();
         for meant in readings.flat_map(|reading| rule.behind_script(reading)).collect::<Vec<_>>() {
             let Ok(meant) = SitePath::of_octets(&meant) else { return Some(Response::plain(Status::NOT_FOUND)) };
             if let Some(refusal) = self.guard_in_all_readings(&meant, user).await {
@@ -545,7 +552,7 @@ impl<'a> Answering<'a> {
 
     async fn guard_in_all_readings(&self, path: &SitePath<'_>, user: &mut Option<Box<str>>) -> Option<Response> {
         match self.guard_forwarded(path, user).await {
-            None => self.guard_read_elsewhere(path, user).await,
+            None => self.guard_read_elsewhere(path, user).await.err().map(|refusal| *refusal),
             refusal => refusal,
         }
     }

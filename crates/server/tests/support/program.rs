@@ -13,7 +13,7 @@ use super::cached;
 /// The directory of the programs.
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/proxy/programs");
 
-/// Packages of other languages. `cargo xtask test` downloads the same.
+/// Packages of other languages. `cargo xtask test` downloads the same: a test of sealion-guest compares them.
 const WS: &str = "npm/ws@8.18.3/node_modules";
 const GRPCIO: &str = "python/grpcio==1.76.0";
 
