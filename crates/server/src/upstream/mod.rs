@@ -45,6 +45,8 @@ pub(crate) use config::{ServerConfig, ServerUrl, UpstreamConfig};
 pub(crate) use content::{ContentWriter, RequestContent, Room, pipe};
 pub(crate) use counts::{CLASSES, FailureKind};
 pub(crate) use fastcgi::Script;
+#[cfg(fuzzing)]
+pub(crate) use fastcgi::fuzz as fastcgi_fuzz;
 pub(crate) use forward::{Failure, Forwarded, Upgrade, forward};
 pub(crate) use head::{
     Hop, MadeHere, add_trace_context, is_hop_by_hop, is_loop, is_same_by_cgi, made_here, request_fields,

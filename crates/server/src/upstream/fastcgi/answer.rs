@@ -1,4 +1,4 @@
-//! The answer of an application: the head as CGI has it (RFC 3875 §6), then the content.
+//! The answer of an application, as its records come.
 
 use std::fmt;
 use std::io;
@@ -8,16 +8,17 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use bytes::BytesMut;
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::HeaderMap;
 use sealion_http::Status;
 use tokio::io::{AsyncRead, ReadBuf, ReadHalf};
 use tokio::time::{Sleep, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::head::Head;
 use super::record::{Ended, Event, Records};
 use crate::response::{Piece, Source};
 use crate::upstream::InProgress;
-use crate::upstream::connect::{Io, MOST_HEAD};
+use crate::upstream::connect::Io;
 use crate::upstream::content::Incomplete;
 use crate::upstream::reply::Patience;
 
@@ -85,19 +86,13 @@ impl Answer {
 
     /// Reads the head.
     pub(super) async fn head(&mut self) -> Result<(Status, HeaderMap), Broken> {
-        let mut head = BytesMut::new();
+        let mut head = Head::default();
         loop {
             match std::future::poll_fn(|cx| self.poll_event(cx)).await? {
                 Event::Stdout(part) => {
-                    // The end may lie across two parts.
-                    let from = head.len().saturating_sub(2);
-                    head.extend_from_slice(&part);
-                    if let Some(end) = end_of_head(&head, from) {
-                        self.first = head.split_off(end);
-                        return parse(&head).map_err(Broken::Server);
-                    }
-                    if head.len() > MOST_HEAD {
-                        return Err(Broken::Server(format!("its head has more than {MOST_HEAD} octets")));
+                    if let Some(whole) = head.add(&part).map_err(Broken::Server)? {
+                        self.first = whole.content;
+                        return Ok((whole.status, whole.fields));
                     }
                 }
                 Event::Stderr(text) => self.log_stderr(&text),
@@ -215,95 +210,5 @@ pub(super) struct Nothing;
 impl Source for Nothing {
     fn poll_piece(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<io::Result<Piece>>> {
         Poll::Ready(None)
-    }
-}
-
-/// Where the content begins: behind an empty line, which may end as in Unix. It does not begin before `from`.
-fn end_of_head(head: &[u8], from: usize) -> Option<usize> {
-    // A head without a field.
-    if let [b'\n', ..] | [b'\r', b'\n', ..] = head {
-        return Some(if head[0] == b'\n' { 1 } else { 2 });
-    }
-    let mut lines = memchr::memchr_iter(b'\n', &head[from..]).map(|at| from + at);
-    lines.find_map(|at| match &head[at + 1..] {
-        [b'\n', ..] => Some(at + 2),
-        [b'\r', b'\n', ..] => Some(at + 3),
-        _ => None,
-    })
-}
-
-/// Status and fields of a head.
-fn parse(head: &[u8]) -> Result<(Status, HeaderMap), String> {
-    let mut parsed = [httparse::EMPTY_HEADER; MOST_FIELDS];
-    let fields = match httparse::parse_headers(head, &mut parsed) {
-        Ok(httparse::Status::Complete((_, fields))) => fields,
-        Ok(httparse::Status::Partial) => return Err("its head has no end".to_owned()),
-        Err(error) => return Err(format!("its head is none of CGI: {error}")),
-    };
-    let mut found = HeaderMap::with_capacity(fields.len());
-    let mut status = None;
-    for field in fields {
-        if field.name.eq_ignore_ascii_case("status") {
-            let text = String::from_utf8_lossy(field.value).into_owned();
-            let code = text.split(' ').next().and_then(|code| code.parse().ok()).filter(|code| *code >= 200);
-            let given = code.and_then(Status::new).ok_or_else(|| format!("{text:?} is no status of an answer"))?;
-            status.get_or_insert(given);
-            continue;
-        }
-        let name = HeaderName::from_bytes(field.name.as_bytes()).map_err(|error| error.to_string())?;
-        let value = HeaderValue::from_bytes(field.value).map_err(|error| format!("{name}: {error}"))?;
-        found.append(name, value);
-    }
-    let lengths: Vec<_> = found.get_all(header::CONTENT_LENGTH).iter().collect();
-    let is_length = |value: &HeaderValue| {
-        let text = value.as_bytes();
-        !text.is_empty() && text.len() < 19 && text.iter().all(u8::is_ascii_digit)
-    };
-    if lengths.len() > 1 || !lengths.iter().all(|length| is_length(length)) {
-        return Err("its Content-Length is no single number".to_owned());
-    }
-    let of_location = if found.contains_key(header::LOCATION) { Status::FOUND } else { Status::OK };
-    Ok((status.unwrap_or(of_location), found))
-}
-
-/// Fields of an answer.
-const MOST_FIELDS: usize = 256;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_head_of_cgi_tells_status_and_fields() {
-        for (head, expected) in [
-            ("Content-Type: text/html\r\n\r\n", Ok((200, "content-type"))),
-            ("Content-Type: text/html\n\n", Ok((200, "content-type"))),
-            ("Status: 404 Not Found\r\nX-A: 1\r\n\r\n", Ok((404, "x-a"))),
-            ("Location: /x\r\n\r\n", Ok((302, "location"))),
-            ("Status: 201\r\nLocation: /x\r\n\r\n", Ok((201, "location"))),
-            ("Status: 101 Switching\r\n\r\n", Err("no status of an answer")),
-            ("Status: 999\r\n\r\n", Err("no status of an answer")),
-            ("Status: x\r\n\r\n", Err("no status of an answer")),
-            ("no field\r\n\r\n", Err("none of CGI")),
-            ("Content-Length: 1\r\nContent-Length: 2\r\n\r\n", Err("no single number")),
-            ("Content-Length: -1\r\n\r\n", Err("no single number")),
-        ] {
-            assert_eq!(end_of_head(head.as_bytes(), 0), Some(head.len()), "{head:?}");
-            match (parse(head.as_bytes()), expected) {
-                (Ok((status, fields)), Ok((code, name))) => {
-                    assert_eq!(status.code(), code, "{head:?}");
-                    assert_eq!(fields.keys().map(HeaderName::as_str).collect::<Vec<_>>(), [name], "{head:?}");
-                }
-                (Err(error), Err(expected)) => assert!(error.contains(expected), "{head:?}: {error}"),
-                (found, expected) => panic!("{head:?}: {found:?}, expected {expected:?}"),
-            }
-        }
-        for head in [&b"\r\nline\n\nrest"[..], b"\nline\n\nrest"] {
-            let end = end_of_head(head, 0).unwrap();
-            assert_eq!(&head[end..], b"line\n\nrest");
-            assert!(parse(&head[..end]).unwrap().1.is_empty());
-        }
-        assert_eq!(end_of_head(b"A: b\r\n", 0), None);
-        assert_eq!(end_of_head(b"A: b\n\nx", 3), Some(6));
     }
 }

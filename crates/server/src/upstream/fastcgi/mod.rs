@@ -4,6 +4,9 @@
 //! The specification is that of Open Market, 1996 (<https://fastcgi-archives.github.io/FastCGI_Specification.html>).
 
 mod answer;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
+mod head;
 mod params;
 mod record;
 
