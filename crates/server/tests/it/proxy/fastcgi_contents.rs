@@ -1,11 +1,25 @@
 //! The memory of contents that are collected for scripts.
 
 use sealion_testkit::http;
+use sealion_testkit::server::Server;
 
 use super::fastcgi::{FILES_FIRST, answering, serve, url};
 use super::post;
 use crate::support::fastcgi::{end, stdout};
 use crate::support::{Site, messages, wait_for_message, wait_until};
+
+/// Waits until the server has read what its clients sent.
+#[track_caller]
+fn wait_until_read(server: &Server) {
+    let port = format!(":{:04X}", server.address().port());
+    // Established connections of the server, with octets in their queues.
+    let is_read = |line: &str| {
+        let fields: Vec<_> = line.split_whitespace().take(5).collect();
+        !matches!(fields[..], [_, local, _, "01", queues] if local.ends_with(&port) && !queues.ends_with(":00000000"))
+    };
+    let table = || std::fs::read_to_string("/proc/net/tcp").expect("a table of sockets");
+    wait_until("the server has read it", || table().lines().all(is_read));
+}
 
 /// Waiting for others, each of many contents could hold a part of the memory, and none would be whole.
 #[test]
@@ -32,14 +46,7 @@ fn a_content_for_which_all_memory_is_taken_is_refused_and_later_has_its_place() 
     let mut slow = site.connect(&server);
     let head = http::head("POST", "/x.php", &[("Content-Length", "250000")]);
     slow.send(&[head.as_bytes(), &body[..200_000]].concat()).expect("it leaves");
-    let port = format!(":{:04X}", server.address().port());
-    // Established connections of the server, with octets in their queues.
-    let is_read = |line: &str| {
-        let fields: Vec<_> = line.split_whitespace().take(5).collect();
-        !matches!(fields[..], [_, local, _, "01", queues] if local.ends_with(&port) && !queues.ends_with(":00000000"))
-    };
-    let table = || std::fs::read_to_string("/proc/net/tcp").expect("a table of sockets");
-    wait_until("the server has read it", || table().lines().all(is_read));
+    wait_until_read(&server);
     wait_until("the memory is taken", || send(&body[..100_000]).status == 503);
     wait_for_message(&server, "limits.max_buffered");
     // Where there is a disk, it takes what has no memory.
@@ -77,6 +84,7 @@ fn one_client_leaves_memory_for_the_contents_of_others() {
     let mut slow = site.connect(&server);
     let head = http::head("POST", "/x.php", &[("Content-Length", "250000"), ("X-Forwarded-For", "192.0.2.1")]);
     slow.send(&[head.as_bytes(), &[7; 200_000]].concat()).expect("it leaves");
+    wait_until_read(&server);
     wait_until("its share is taken", || ask("192.0.2.1", 100_000) == 503);
     wait_for_message(&server, "limits.max_buffered_per_address");
     assert_eq!(ask("192.0.2.2", 200_000), 200);
