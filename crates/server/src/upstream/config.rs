@@ -92,6 +92,11 @@ pub(crate) struct UpstreamConfig {
     #[serde(default = "idle_timeout")]
     pub idle_timeout: Timeout,
 
+    /// Time after which a connection gets no further request, however busy it is: the next one goes to an address that the server's name has
+    /// now.
+    #[serde(default = "connection_age")]
+    pub connection_age: Timeout,
+
     /// TLS to servers with `https://`.
     #[serde(default)]
     pub tls: UpstreamTlsConfig,
@@ -369,6 +374,7 @@ impl UpstreamConfig {
             queue: None,
             max_idle: max_idle(),
             idle_timeout: idle_timeout(),
+            connection_age: connection_age(),
             tls: UpstreamTlsConfig::default(),
         }
     }
@@ -390,6 +396,7 @@ impl UpstreamConfig {
             |server: &ServerConfig| matches!(server.url.value, ServerUrl::Tcp { scheme: UrlScheme::Https, .. });
         [
             ("max_idle", not_kept.or(shared).filter(|_| self.max_idle != max_idle())),
+            ("connection_age", not_kept.filter(|_| self.connection_age != connection_age())),
             ("idle_timeout", not_kept.filter(|_| self.idle_timeout != idle_timeout())),
             (
                 "tunnel_timeout",
@@ -465,6 +472,11 @@ fn max_idle() -> Bounded<0, 10_000> {
 
 fn idle_timeout() -> Timeout {
     Timeout::seconds(30)
+}
+
+// INHERITED: nginx' keepalive_time.
+fn connection_age() -> Timeout {
+    Timeout::seconds(3600)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -93,6 +93,10 @@ pub(super) struct Whole {
 }
 
 impl Whole {
+    pub(super) fn age(&self) -> Duration {
+        self.uses.since.elapsed()
+    }
+
     /// Marks the connection as idle: it is closed after the upstream's `idle_timeout`.
     pub(super) fn rest(&self) {
         self.uses.end();
@@ -140,6 +144,10 @@ impl Shared {
     pub(super) fn is_closed(&self) -> bool {
         self.sender.is_closed()
     }
+
+    pub(super) fn age(&self) -> Duration {
+        self.uses.since.elapsed()
+    }
 }
 
 /// One of the requests of a connection of HTTP/2.
@@ -156,8 +164,10 @@ impl Drop for Lease {
 }
 
 /// How often a connection was taken for a request, and how often it was given back.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Uses {
+    /// When the connection was opened.
+    since: Instant,
     begun: AtomicU64,
     ended: AtomicU64,
     /// Requests that a server of HTTP/2 answers at once; 0: not known yet.
@@ -165,6 +175,11 @@ struct Uses {
 }
 
 impl Uses {
+    fn new() -> Self {
+        let [begun, ended, streams] = [(); 3].map(|()| AtomicU64::new(0));
+        Uses { since: Instant::now(), begun, ended, streams }
+    }
+
     fn begin(&self) {
         self.begun.fetch_add(1, Ordering::Relaxed);
     }
@@ -232,7 +247,7 @@ pub(super) async fn connect_http1(
         let mut builder = http1::Builder::new();
         builder.max_buf_size(MOST_HEAD);
         let (sender, connection) = builder.handshake(TokioIo::new(io)).await.map_err(ConnectError::Http)?;
-        let uses = Arc::new(Uses::default());
+        let uses = Arc::new(Uses::new());
         uses.begin();
         let watched = Arc::clone(&uses);
         tokio::spawn(async move { watched.drive(connection.with_upgrades(), idle_timeout).await });
@@ -270,7 +285,7 @@ pub(super) async fn connect_http2(
             .max_send_buf_size(MOST_BUFFERED)
             .keep_alive_interval(PING_AFTER);
         let (sender, connection) = builder.handshake(TokioIo::new(io)).await.map_err(ConnectError::Http)?;
-        let uses = Arc::new(Uses::default());
+        let uses = Arc::new(Uses::new());
         let watched = Arc::clone(&uses);
         tokio::spawn(async move {
             let mut connection = std::pin::pin!(connection);

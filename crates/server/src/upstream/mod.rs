@@ -393,7 +393,7 @@ impl UpstreamConfig {
                 proxy_protocol: self.proxy_protocol.as_ref().map(|version| version.value),
                 tls,
                 names: Names::default(),
-                pool: Pool::new(max_idle),
+                pool: Pool::new(max_idle, self.connection_age.duration()),
                 counts: Counts::default(),
                 gate: self.max_connections.map(|most| Gate::new(most.usize(), queue)),
                 warnings: Warnings::default(),

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Duration;
 
 use thread_local::ThreadLocal;
 use tokio::sync::OnceCell;
@@ -12,6 +13,8 @@ use super::connect::{ConnectError, Connected, Shared, Whole};
 pub(super) struct Pool {
     /// Most idle connections of HTTP/1.1 that a worker keeps.
     most: usize,
+    /// Age at which a connection gets no further request.
+    age: Duration,
     workers: ThreadLocal<RefCell<Worker>>,
 }
 
@@ -28,14 +31,14 @@ struct Worker {
 pub(super) type Opening = OnceCell<Result<Shared, ConnectError>>;
 
 impl Pool {
-    pub(super) fn new(most: usize) -> Self {
-        Pool { most, workers: ThreadLocal::new() }
+    pub(super) fn new(most: usize, age: Duration) -> Self {
+        Pool { most, age, workers: ThreadLocal::new() }
     }
 
     /// The connection that was kept last and can be used; closed ones are dropped.
     pub(super) fn take(&self) -> Option<Connected> {
         let kept = &mut self.workers.get()?.borrow_mut().kept;
-        kept.retain(|whole| !whole.is_closed());
+        kept.retain(|whole| !whole.is_closed() && whole.age() < self.age);
         // One whose answer has just ended may not be ready yet.
         let usable = kept.iter().rposition(Whole::take)?;
         Some(Connected::Http1(kept.remove(usable)))
@@ -45,7 +48,8 @@ impl Pool {
     pub(super) fn share(&self) -> Result<Connected, Arc<Opening>> {
         let shared = &mut self.workers.get_or_default().borrow_mut().shared;
         shared.retain(|opening| match opening.get() {
-            Some(Ok(shared)) => !shared.is_closed(),
+            // Requests in progress keep it open.
+            Some(Ok(shared)) => !shared.is_closed() && shared.age() < self.age,
             Some(Err(_)) => false,
             None => true,
         });
@@ -64,7 +68,7 @@ impl Pool {
     pub(super) fn keep(&self, connected: Connected) {
         let Connected::Http1(whole) = connected else { return };
         let kept = &mut self.workers.get_or_default().borrow_mut().kept;
-        if !whole.is_closed() && kept.len() < self.most {
+        if !whole.is_closed() && whole.age() < self.age && kept.len() < self.most {
             whole.rest();
             kept.push(whole);
         }

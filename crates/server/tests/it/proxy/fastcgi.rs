@@ -624,6 +624,7 @@ fn what_cannot_be_run_is_refused_at_start() {
         ),
         (", fastcgi = {}", &format!("{php}proxy_protocol = 'v1'\n"), "remove it"),
         (", fastcgi = {}", &format!("{php}max_idle = 1\n"), "max_idle: has no effect"),
+        (", fastcgi = {}", &format!("{php}connection_age = '1s'\n"), "connection_age: has no effect"),
         (", fastcgi = {}", &format!("{php}idle_timeout = '1s'\n"), "idle_timeout: has no effect"),
         (", fastcgi = {}", &format!("{php}tunnel_timeout = '1s'\n"), "tunnel_timeout: has no effect"),
         (", fastcgi = {}", &format!("{php}tls = {{ server_name = 'a' }}\n"), "tls: has no effect"),

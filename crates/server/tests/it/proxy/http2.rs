@@ -134,6 +134,24 @@ fn an_idle_connection_of_http2_is_closed() {
     }
 }
 
+/// However busy it is, it would stay with an address that the server's name had once.
+#[test]
+fn an_old_connection_gets_no_further_request() {
+    let site = Site::new();
+    let (http1, http2) = (Upstream::echo(), echo());
+    for (keys, expected) in [("", 1), ("connection_age = '1us'", 3)] {
+        let before = (http1.connections(), http2.connections());
+        for (url, protocol) in [(http1.url(), ""), (http2.url(), HTTP2)] {
+            let server = serve_to(&site, &[&url], &format!("{protocol}\n{keys}"));
+            let mut client = site.connect(&server);
+            for _ in 0..3 {
+                assert_eq!(http::get(&mut client, "/").expect("a response").status, 200);
+            }
+        }
+        assert_eq!((http1.connections() - before.0, http2.connections() - before.1), (expected, expected), "{keys}");
+    }
+}
+
 /// Reads up to HEADERS of a request, and acknowledges nothing. Returns its stream.
 fn head_of_request(accepted: &mut Accepted) -> Option<u32> {
     loop {
