@@ -226,7 +226,7 @@ impl Rule {
                         let cause = match error {
                             // A client that breaks off is no fault of the configuration.
                             NotCollected::Client(_) => None,
-                            _ => rationed(self.warnings.take(Instant::now()), &error),
+                            _ => rationed(self.warnings.take(Instant::now()), error),
                         };
                         return Response::plain(error.status()).because(cause);
                     }
