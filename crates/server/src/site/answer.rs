@@ -522,13 +522,16 @@ impl<'a> Answering<'a> {
         user: &mut Option<Box<str>>,
     ) -> Result<Option<SitePath<'static>>, Box<Response>> {
         let elsewhere = proxy::Rule::as_read_elsewhere(path).map_err(|status| Box::new(Response::plain(status)))?;
-        match &elsewhere {
-            None => Ok(None),
-            Some(other) => match self.guard_forwarded(other, user).await {
-                None => Ok(elsewhere),
-                Some(refusal) => Err(Box::new(refusal)),
-            },
+        let Some(other) = &elsewhere else { return Ok(None) };
+        if let Some(refusal) = self.guard_forwarded(other, user).await {
+            return Err(Box::new(refusal));
         }
+        if let Some(begin) = proxy::Rule::before_query(other).map_err(|status| Box::new(Response::plain(status)))?
+            && let Some(refusal) = self.guard_forwarded(&begin, user).await
+        {
+            return Err(Box::new(refusal));
+        }
+        Ok(elsewhere)
     }
 
     /// The refusal if a path is not permitted that the application of a script may take from `path`: what stands behind the script's name, alone and

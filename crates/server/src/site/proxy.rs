@@ -170,7 +170,7 @@ impl Rule {
     /// have to permit it too. `Ok(None)`: it is `path`. An error is a path that would leave its directory then.
     pub(super) fn as_read_elsewhere(path: &SitePath<'_>) -> Result<Option<SitePath<'static>>, Status> {
         let octets = path.as_bytes();
-        if !octets.iter().any(|octet| matches!(octet, b'%' | b'\\' | b';')) {
+        if !octets.iter().any(|octet| matches!(octet, b'%' | b'\\' | b';' | b'?' | b'#')) {
             return Ok(None);
         }
         let mut folded = Vec::with_capacity(octets.len());
@@ -187,6 +187,14 @@ impl Rule {
             }
         }
         SitePath::of_octets(&folded).map(Some).map_err(|_| Status::BAD_REQUEST)
+    }
+
+    /// The part that an application takes for the whole if it decodes the path before it looks for the query. `None`: there is no such part.
+    /// An error is one that would leave its directory then.
+    pub(super) fn before_query(path: &SitePath<'_>) -> Result<Option<SitePath<'static>>, Status> {
+        let octets = path.full();
+        let end = octets.iter().position(|octet| matches!(octet, b'?' | b'#'));
+        end.map(|end| SitePath::of_octets(&octets[..end]).map_err(|_| Status::BAD_REQUEST)).transpose()
     }
 
     /// Forwards a request. `path`: as the rule was found by. `rewritten`: the path by the site's rewrites, encoded, if one applied.
