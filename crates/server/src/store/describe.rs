@@ -78,6 +78,7 @@ impl Store {
         let what = match &target {
             Target::Everything => "everything".to_owned(),
             Target::Url(url) | Target::Invalidated(url) => url.clone(),
+            Target::InvalidatedHash(_) | Target::InvalidatedSlot(_) => "what a request invalidated".to_owned(),
             Target::Prefix(url) => format!("all beneath {url}"),
             Target::Host(name) => format!("all of {name}"),
             Target::Tag(tag) => format!("all with the tag {tag}"),
@@ -109,7 +110,7 @@ impl Store {
                     count => format!("{count} responses"),
                 })
             }
-            Target::Invalidated(_) | Target::Prefix(_) | Target::Host(_) | Target::Tag(_) | Target::Group(..) => None,
+            _ => None,
         }
     }
 
