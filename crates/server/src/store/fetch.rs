@@ -196,6 +196,9 @@ impl Fetch {
             let tells = matches!(status, 200 | 206 | 404 | 410 | 416);
             let what = if tells {
                 self.rules.store.slices_changed(&self.key, sliced).await;
+                if sliced.has_validator_of(reply) {
+                    self.rules.store.has_no_slices(&self.key);
+                }
                 "the response has changed since its other slices were fetched".to_owned()
             } else {
                 format!("it is {status} instead of a slice")

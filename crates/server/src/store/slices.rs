@@ -25,7 +25,7 @@ use tokio::task::spawn_blocking;
 use super::fetch::{Asked, Fetch};
 use super::fill::{End, Fill, Phase};
 use super::format::{Kind, Metadata};
-use super::key::{Key, add_slice, without_slice};
+use super::key::{Key, add_slice, without_slice, without_variant};
 use super::object::{Head, Object, Stored};
 use super::purge::Verdict;
 use super::rule::Rules;
@@ -170,6 +170,11 @@ impl Sliced {
         head.sliced.as_deref().is_some_and(|other| other.index == index && self.is_of_same(other))
     }
 
+    /// Whether an answer is of the same representation.
+    pub(super) fn has_validator_of(&self, reply: &Reply) -> bool {
+        sealion_cache::strong_validator(&reply.fields) == Some(&self.validator)
+    }
+
     /// Whether another slice is of the same representation.
     pub(super) fn is_of_same(&self, other: &Sliced) -> bool {
         (self.size, self.complete, &self.validator) == (other.size, other.complete, &other.validator)
@@ -221,7 +226,7 @@ pub(super) struct Slices {
 }
 
 impl Slices {
-    /// Whether all slices that a request asks for seem to be stored.
+    /// Whether all slices that a request asks for seem to be stored: the first of them are looked for. A worker does nothing else meanwhile.
     pub(super) fn has_all(&self, request: &Request<'_>) -> bool {
         if request.method == Method::Head {
             return true;
@@ -233,8 +238,8 @@ impl Slices {
             _ => 0..complete,
         };
         let store = &self.rules.store;
-        let mut wanted = range.start / size..range.end.div_ceil(size);
-        wanted.all(|index| {
+        let wanted = range.start / size..range.end.div_ceil(size);
+        wanted.take(MOST_LOOKED_FOR).all(|index| {
             if index == own && self.first.is_some() {
                 return true;
             }
@@ -366,6 +371,17 @@ impl Store {
         }
     }
 
+    /// The origin answered the request for a slice with the same representation in another form: for a while nobody asks it for slices, so that the
+    /// next request gets the response. `key`: of the slice.
+    pub(super) fn has_no_slices(&self, key: &[u8]) {
+        let of_whole = without_slice(key);
+        for id in [of_whole, without_variant(of_whole).unwrap_or(of_whole)].map(|key| self.hash(key)) {
+            for names_user in [false, true] {
+                self.is_not_shared(id, NO_SLICES, names_user);
+            }
+        }
+    }
+
     /// A slice that was asked for is not there any more: removes the others, and the one that tells of them unless it was replaced. `key`: of the
     /// slice.
     pub(super) async fn slices_changed(self: &Arc<Self>, key: &[u8], sliced: &Arc<Sliced>) {
@@ -384,6 +400,12 @@ impl Store {
         let _ = removed.await;
     }
 }
+
+/// Slices that are looked for before a response begins.
+const MOST_LOOKED_FOR: usize = 64;
+
+/// In the log, why a response was not stored.
+const NO_SLICES: &str = "no-slices";
 
 /// Reads a range of a response that is stored in slices.
 pub(super) struct Reader {

@@ -356,6 +356,23 @@ fn a_response_that_changes_between_its_slices_ends_as_an_incomplete_one() {
     }
 }
 
+/// It heeds no `If-Range`, for example: the first slice is one, and the next is the whole.
+#[test]
+fn an_origin_that_sends_no_further_slice_is_asked_for_the_whole() {
+    let origin = Upstream::answering(|request| match request.all("if-range")[..] {
+        [] => of_version(request, 0, FRESH),
+        _ => answer(200, &format!("{FRESH}ETag: \"0\"\r\n"), &body(0)),
+    });
+    let cached = Cached::with(origin, "", RULE);
+    let mut client = cached.site.connect(cached.server());
+    assert!(http::get(&mut client, "/a").is_err());
+    has_all(&cached, "/a", 0);
+    has_all(&cached, "/a", 0);
+    assert_eq!(ranges(&cached), ["0-65535", "65536-131071", ""]);
+    let lines = access_lines(cached.server(), 3);
+    assert_eq!((lines[1].get("cache"), lines[2].get("cache")), ("miss", "hit"));
+}
+
 #[test]
 fn a_stale_response_is_validated_once_for_all_its_slices() {
     let (origin, version) = versions("Cache-Control: no-cache\r\n");
