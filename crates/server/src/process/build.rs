@@ -76,7 +76,7 @@ pub(crate) fn build(
             &mut problems,
         ) {
             built.log = site.log(&logs, &mut problems);
-            built.https_only = site.https_only.then(|| listen::https_port(&config.listen));
+            built.https_only = (*site.https_only).then(|| listen::https_port(&config.listen));
             sites.push((site, built));
         }
     }
@@ -136,10 +136,7 @@ fn check_plain(config: &Config, problems: &mut Problems) -> Vec<String> {
         problems.add(&listen.plain.span, "listen.http2", what);
     }
     for site in &config.site {
-        let named = |listen: &&ListenConfig| {
-            let names = site.listen.as_ref();
-            names.is_none_or(|names| names.iter().any(|name| listen.address.name == name.value))
-        };
+        let named = |listen: &&ListenConfig| site.answers_on(&listen.address.name);
         if let (Some(auth), Some(listen)) = (&site.client_auth, plain().find(named)) {
             let what = format_args!(
                 "the site answers on {} too, which has no TLS and hence no certificates of clients: name its listeners with TLS in site.listen",
@@ -147,8 +144,16 @@ fn check_plain(config: &Config, problems: &mut Problems) -> Vec<String> {
             );
             problems.add(&auth.roots.span, "site.client_auth", what);
         }
+        // Names belong to one site each, so that none answers elsewhere.
+        if *site.https_only
+            && !config.listen.is_empty()
+            && !config.listen.iter().filter(named).any(ListenConfig::may_be_https)
+        {
+            let what = "no listener of the site has HTTPS, so every request would be redirected and none served: add a listener with tls = true, let the proxy at which TLS ends name the scheme (client_address and trusted_proxies), or remove https_only";
+            problems.add(&site.https_only.span, "site.https_only", what);
+        }
         if !site.basic_auth.is_empty()
-            && !site.https_only
+            && !*site.https_only
             && let Some(listen) = plain().filter(named).find(|listen| listen.is_exposed())
         {
             notes.push(format!(

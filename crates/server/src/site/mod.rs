@@ -96,7 +96,7 @@ pub(crate) struct SiteConfig {
     pub http2: bool,
     /// Whether requests by `http`, at listeners with `plain = "serve"`, are redirected to the same address over HTTPS, with status 308 and the port of the
     /// first listener with TLS.
-    pub https_only: bool,
+    pub https_only: At<bool>,
     /// Directory to serve. Nothing outside it is reachable.
     pub root: Option<At<PathBuf>>,
     /// Whether responses of this site are written to the access log.
@@ -184,7 +184,7 @@ impl Default for SiteConfig {
             default: false,
             listen: None,
             http2: true,
-            https_only: false,
+            https_only: false.into(),
             root: None,
             access_log: true,
             log: None,
@@ -301,6 +301,11 @@ impl SiteConfig {
     /// Whether requests for it name different hosts.
     pub(crate) fn has_hosts(&self) -> bool {
         self.default || self.names.len() != 1 || self.names.iter().any(|name| name.starts_with('*'))
+    }
+
+    /// Whether it answers on the listener of this name.
+    pub(crate) fn answers_on(&self, listener: &str) -> bool {
+        self.listen.as_ref().is_none_or(|names| names.iter().any(|name| name.value == listener))
     }
 
     /// The site as certificates see it.

@@ -318,9 +318,35 @@ fn a_site_of_https_redirects_beside_one_that_is_served() {
     drop(server);
 
     // One that would need another name in the redirect has none.
-    let server = config(&site, "", "https_only = true").serve();
+    let server = config(&site, trusting, "https_only = true").serve();
     let answer = exchange(server.address(), b"GET /page HTTP/1.0\r\n\r\n").expect("FIN");
     assert!(answer.starts_with(b"HTTP/1.1 400"), "{}", String::from_utf8_lossy(&answer));
+}
+
+#[test]
+fn a_site_of_https_without_a_way_to_https_is_refused() {
+    let site = Site::new();
+    let problems = config(&site, "", "https_only = true").problems();
+    assert!(problems.contains("site.https_only: no listener of the site has HTTPS"), "{problems}");
+
+    // Beside a listener with TLS on which another site answers, and with that one too.
+    let [tls, plain] = [(); 2].map(|()| format!("127.0.0.1:{}", free_port()));
+    let answering_on = |listeners: &[&str]| {
+        Config::within(site.outside())
+            .listen(&format!("address = '{tls}'"))
+            .listen(&format!("address = '{plain}'\ntls = false\nplain = 'serve'"))
+            .site(site.root(), &[&site.pki], "names = ['a.example']")
+            .site(
+                site.root(),
+                &[&site.pki],
+                &format!("names = ['b.example']\nhttps_only = true\nlisten = {listeners:?}"),
+            )
+            .check()
+    };
+    let refused = answering_on(&[&plain]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("site.https_only"), "{refused:?}");
+    let checked = answering_on(&[&plain, &tls]);
+    assert!(checked.status.success(), "{checked:?}");
 }
 
 #[test]
