@@ -56,7 +56,7 @@ impl Answering<'_> {
         opened.map_err(NotOpened::unresolved)?;
         let archives = archives.ok_or(Refused::NotOffered)?;
         let format = Format::of_name(format)?;
-        let permit = archives.begin()?;
+        let permit = archives.begin(self.client.address)?;
         let indexes = [files.index().to_owned()].into_iter().chain(features.more_indexes.iter().cloned()).collect();
         let mut walk = archives.walk(root, beneath.as_bytes(), indexes, self.site.options.show_dotfiles);
         while let Some(task) = walk.next() {

@@ -11,6 +11,7 @@ mod source;
 mod tar;
 mod walk;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use percent_encoding::percent_encode;
@@ -22,6 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 
 use crate::files::resolve::{Root, Unresolved};
+use crate::limits::{Addresses, Admitted};
 use crate::response::{Body, BodyStream, Response};
 use crate::values::{At, Bounded, Problems, Size};
 
@@ -36,7 +38,8 @@ pub(crate) struct ArchiveConfig {
     pub max: At<Size>,
     /// Most files and directories in an archive. A directory with more is answered 403. Each takes about 150 bytes while the archive is sent.
     pub files: Bounded<1, 1_000_000>,
-    /// Archives that are made at a time; further requests are answered 503. A compressed one keeps a processor busy.
+    /// Archives that are made at a time; further requests are answered 503. A client, an IPv4 address or an IPv6 /64, may have half of them, and
+    /// one at least. A compressed one keeps a processor busy.
     pub concurrent: Bounded<1, 64>,
 }
 
@@ -56,6 +59,16 @@ pub(crate) struct Archives {
     max: u64,
     files: usize,
     permits: Arc<Semaphore>,
+    /// Archives that one client may have at a time.
+    of_client: u32,
+    clients: Arc<Addresses>,
+}
+
+/// The permit to make an archive, until dropped.
+#[derive(Debug)]
+pub(super) struct Permit {
+    _archive: OwnedSemaphorePermit,
+    _client: Option<Admitted>,
 }
 
 /// The format of an archive.
@@ -73,7 +86,7 @@ pub(super) enum Refused {
     Format,
     /// The site makes none of this directory.
     NotOffered,
-    /// As many as the site permits are being made.
+    /// As many as the site permits, in all or for one client, are being made.
     Busy,
     /// The directory has more than so many files and directories.
     TooMany(usize),
@@ -110,14 +123,19 @@ impl ArchiveConfig {
             max: self.max.0,
             files: self.files.usize(),
             permits: Arc::new(Semaphore::new(self.concurrent.usize())),
+            of_client: self.concurrent.usize().div_ceil(2) as u32,
+            clients: Arc::default(),
         }
     }
 }
 
 impl Archives {
-    /// The permit to make an archive. It lasts until the archive is sent.
-    pub(super) fn begin(&self) -> Result<OwnedSemaphorePermit, Refused> {
-        Arc::clone(&self.permits).try_acquire_owned().map_err(|_| Refused::Busy)
+    /// The permit to make an archive. It lasts until the archive is sent. `client`: `None` over a Unix socket, where clients have no address and
+    /// share the permits of the site alone.
+    pub(super) fn begin(&self, client: Option<IpAddr>) -> Result<Permit, Refused> {
+        let archive = Arc::clone(&self.permits).try_acquire_owned().map_err(|_| Refused::Busy)?;
+        let of_client = client.map(|client| self.clients.admit(client, self.of_client).ok_or(Refused::Busy));
+        Ok(Permit { _archive: archive, _client: of_client.transpose()? })
     }
 
     /// A walk through the directory `name` beneath `root`.
@@ -189,12 +207,7 @@ impl Refused {
 ///
 /// # Errors
 /// The task that sorts the members panicked.
-pub(super) async fn response(
-    walk: Walk,
-    name: &[u8],
-    format: Format,
-    permit: OwnedSemaphorePermit,
-) -> Result<Response, Unresolved> {
+pub(super) async fn response(walk: Walk, name: &[u8], format: Format, permit: Permit) -> Result<Response, Unresolved> {
     let mut fields = Fields { content_type: Some(ContentType::Plain(format.media_type())), ..Fields::default() };
     fields.extra.add("Content-Disposition", &disposition(name, format));
     fields.extra.add("X-Content-Type-Options", "nosniff");
@@ -267,12 +280,23 @@ mod tests {
     }
 
     #[test]
-    fn one_permit_for_each_archive() {
-        let archives = toml::from_str::<ArchiveConfig>("concurrent = 1").unwrap();
-        let archives = archives.build("", &mut Problems::of_arguments());
-        let first = archives.begin().unwrap();
-        assert_eq!(archives.begin().unwrap_err(), Refused::Busy);
+    fn permits_are_bounded_in_all_and_for_each_client() {
+        let archives = |keys| toml::from_str::<ArchiveConfig>(keys).unwrap().build("", &mut Problems::of_arguments());
+        let [a, b] = ["192.0.2.1", "192.0.2.2"].map(|address| Some(address.parse().unwrap()));
+        let one = archives("concurrent = 1");
+        let first = one.begin(a).unwrap();
+        for client in [a, b, None] {
+            assert_eq!(one.begin(client).unwrap_err(), Refused::Busy);
+        }
         drop(first);
-        drop(archives.begin().unwrap());
+        drop(one.begin(b).unwrap());
+
+        let four = archives("concurrent = 4");
+        let of_a: Vec<Permit> = (0..2).map(|_| four.begin(a).unwrap()).collect();
+        assert_eq!(four.begin(a).unwrap_err(), Refused::Busy, "half of them are for others");
+        let of_others = (four.begin(b).unwrap(), four.begin(None).unwrap());
+        drop(of_a);
+        drop((four.begin(a).unwrap(), four.begin(a).unwrap()));
+        drop(of_others);
     }
 }

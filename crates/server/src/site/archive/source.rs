@@ -14,9 +14,10 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use sealion_http::Coding;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
+use super::Permit;
 use super::tar::{self, padded};
 use super::walk::{Member, Walk};
 use crate::files::coding::encoder::{Effort, Encoder};
@@ -27,7 +28,7 @@ use crate::response::{Piece, Source};
 pub(super) struct ArchiveSource {
     state: State,
     /// Held until the archive is sent: a file that is a piece of its own is sent when its thread has ended.
-    _permit: OwnedSemaphorePermit,
+    _permit: Permit,
 }
 
 enum State {
@@ -56,7 +57,7 @@ pub(super) struct Job {
 
 impl ArchiveSource {
     /// `prefix`: the path of the directory in the archive, with a slash at its end.
-    pub(super) fn new(walk: Walk, prefix: Vec<u8>, coding: Option<Coding>, permit: OwnedSemaphorePermit) -> Self {
+    pub(super) fn new(walk: Walk, prefix: Vec<u8>, coding: Option<Coding>, permit: Permit) -> Self {
         let Walk { root, top, mut members, .. } = walk;
         // By name, so that directories come before what they hold, and the archive of one state is always the same.
         members.sort_unstable_by(|a, b| a.name.cmp(&b.name));
