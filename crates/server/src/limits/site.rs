@@ -31,7 +31,8 @@ pub(crate) struct SiteLimitsConfig {
     pub bandwidth: Option<At<Size>>,
     /// Bytes of content per second to one client, an IPv4 address or an IPv6 /64, on all its connections together [default: unlimited]
     pub client_bandwidth: Option<At<Size>>,
-    /// Bytes of content per second to all clients together, who share them evenly by response [default: unlimited]
+    /// Bytes of content per second to all clients together. They are shared evenly by response: a client with ten downloads gets ten shares, up to its
+    /// `client_bandwidth` [default: unlimited]
     pub site_bandwidth: Option<At<Size>>,
 }
 
