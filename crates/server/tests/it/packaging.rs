@@ -1,4 +1,4 @@
-//! The scripts of the Debian package, with stand-ins for systemd.
+//! The scripts of the Debian package, with stand-ins for systemd, and the descriptions of container images.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -101,4 +101,21 @@ fn an_upgrade_restarts_only_a_server_that_takes_no_orders() {
     let systemd = Systemd::new(&config.clone().table("[limits]\ngrace = 'long'").write(), server.pid());
     let (error, restarted) = systemd.upgrade();
     assert!(!restarted && error.contains("the old version goes on serving"), "{error}");
+}
+
+/// The image of the packaged programs and the one that is built from the tree differ only in where their files come from.
+#[test]
+fn both_images_of_the_server_are_set_up_alike() {
+    let last_stage = |file: &str| -> Vec<String> {
+        let path = format!("{}/../../packaging/container/{file}", env!("CARGO_MANIFEST_DIR"));
+        let text = fs::read_to_string(path).expect("the description of an image");
+        let (_, stage) = text.rsplit_once("\nFROM scratch\n").expect("the server's stage");
+        // An instruction may continue on further lines.
+        let instructions = stage.replace("\\\n", "");
+        let lines = instructions.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        lines.filter(|line| !line.starts_with("COPY ")).map(str::to_owned).collect()
+    };
+    let (packaged, built) = (last_stage("Containerfile"), last_stage("source/Containerfile"));
+    assert!(packaged.iter().any(|line| line.starts_with("HEALTHCHECK ")), "{packaged:#?}");
+    assert_eq!(packaged, built);
 }
