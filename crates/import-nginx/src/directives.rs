@@ -60,11 +60,13 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     (
         "listen",
         Converted(&["listen.address", "listen.tls", "listen.proxy_protocol", "site.default", "site.listen"]),
-        "a site is restricted to the listeners of its server, where servers differ; one site is the default; `quic` is reported, `http2` not needed: HTTP/2 is offered on every listener",
+        "a site is restricted to the listeners of its server, where servers differ; one site is the default; `quic` is reported, `http2` needed without TLS only, where it becomes `listen.http2`",
     ),
     (
         "http2 http2_max_concurrent_streams http2_chunk_size",
-        NotNeeded("HTTP/2 is offered on every listener; its settings are in `[http2]`"),
+        NotNeeded(
+            "HTTP/2 is offered on every listener with TLS, and on those without where `http2` says so; its settings are in `[http2]`",
+        ),
         "",
     ),
     ("http3 quic_retry", Unsupported("HTTP/3 is not built; clients fall back to HTTP/2 automatically"), ""),
@@ -513,7 +515,31 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
         "",
     ),
     (
-        "uwsgi_pass scgi_pass grpc_pass memcached_pass",
+        "grpc_pass",
+        Converted(&["upstream.protocol", "site.proxy.upstream"]),
+        "an upstream with `protocol = \"http2\"`, by TLS with `grpcs://`; the directives of `grpc_` are handled as those of `proxy_`; the server's clients need HTTP/2, which is on without TLS only where `http2` of nginx says so",
+    ),
+    ("grpc_set_header", Converted(&["site.proxy.host", "site.proxy.request_headers"]), ""),
+    ("grpc_hide_header", Converted(&["site.proxy.response_headers"]), ""),
+    ("grpc_intercept_errors", Converted(&["site.proxy.intercept_errors"]), ""),
+    (
+        "grpc_connect_timeout grpc_read_timeout",
+        Converted(&["upstream.connect_timeout", "upstream.answer_timeout", "upstream.stall_timeout"]),
+        "",
+    ),
+    ("grpc_next_upstream grpc_next_upstream_tries", Converted(&["upstream.tries"]), ""),
+    (
+        "grpc_ssl_trusted_certificate grpc_ssl_name grpc_ssl_certificate grpc_ssl_certificate_key",
+        Converted(&["upstream.tls.roots", "upstream.tls.server_name", "upstream.tls.cert", "upstream.tls.key"]),
+        "",
+    ),
+    (
+        "grpc_ssl_verify grpc_ssl_server_name grpc_ssl_protocols grpc_ssl_ciphers grpc_ssl_session_reuse grpc_ssl_verify_depth grpc_send_timeout grpc_buffer_size grpc_socket_keepalive grpc_pass_header",
+        NotNeeded("as those of `proxy_`"),
+        "",
+    ),
+    (
+        "uwsgi_pass scgi_pass memcached_pass",
         Unsupported(
             "requests are forwarded over HTTP and FastCGI only: let the program listen for HTTP, or keep nginx for this path",
         ),

@@ -36,6 +36,8 @@ pub(super) struct Listeners {
 struct Listener {
     address: String,
     tls: bool,
+    /// Whether its clients may use HTTP/2, which is always so with TLS.
+    http2: bool,
     proxy_protocol: bool,
     /// Networks whose PROXY headers are trusted.
     trusted: Vec<Value>,
@@ -123,6 +125,8 @@ impl Listeners {
         let all_tls = is_all_tls(server);
         let proxies = || server.children().iter().chain(shared.iter().copied()).filter(|inner| is_proxy(inner));
         let trusted = trusted(proxies());
+        let switches = || server.children().iter().rev().chain(shared.iter().copied());
+        let http2_on = switches().find(|inner| inner.name == "http2").is_some_and(|inner| inner.first() == "on");
         let names_a_proxy = proxies().any(|proxy| guards::network(proxy.first()).is_none());
         let mut directives: Vec<&Directive> = server.children().iter().filter(|inner| inner.name == "listen").collect();
         // nginx's default address.
@@ -158,8 +162,12 @@ impl Listeners {
                 listens.plain = true
             }
             let proxy_protocol = has("proxy_protocol");
+            let http2 = tls || http2_on || has("http2");
             match self.all.iter_mut().find(|known| known.address == address) {
-                Some(known) => known.proxy_protocol |= proxy_protocol,
+                Some(known) => {
+                    known.proxy_protocol |= proxy_protocol;
+                    known.http2 |= http2;
+                }
                 None => {
                     let trusted = match (proxy_protocol, trusted.is_empty()) {
                         (false, _) => Vec::new(),
@@ -170,6 +178,7 @@ impl Listeners {
                     self.all.push(Listener {
                         address,
                         tls,
+                        http2,
                         proxy_protocol,
                         trusted,
                         client_address: None,
@@ -325,6 +334,9 @@ impl Listeners {
             if self.served.contains(&listener.address) {
                 table.comment("Without TLS, as in nginx: for a proxy in front at which TLS ends.");
                 table.set("plain", "serve");
+                if listener.http2 {
+                    table.set("http2", true);
+                }
             }
             if listener.proxy_protocol {
                 table.set("proxy_protocol", true);

@@ -24,7 +24,9 @@ impl<'a> Contents<'a> {
                 "return" | "rewrite" if inner.arguments.iter().any(|argument| argument.starts_with("https://")) => {
                     self.leads_to_https = true
                 }
-                "root" | "proxy_pass" | "fastcgi_pass" | "alias" | "uwsgi_pass" => self.content.push(inner),
+                "root" | "proxy_pass" | "fastcgi_pass" | "grpc_pass" | "alias" | "uwsgi_pass" => {
+                    self.content.push(inner)
+                }
                 // Of clients that reached the proxy in front without TLS.
                 "if" if inner.arguments.iter().any(|argument| argument.contains("http_x_forwarded_proto")) => {}
                 _ => self.add(inner.children()),

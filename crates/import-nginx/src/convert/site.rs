@@ -33,6 +33,19 @@ const INHERITED: &[&str] = &[
     "fastcgi_param",
     "fastcgi_read_timeout",
     "fastcgi_split_path_info",
+    "grpc_connect_timeout",
+    "grpc_hide_header",
+    "grpc_intercept_errors",
+    "grpc_next_upstream",
+    "grpc_next_upstream_tries",
+    "grpc_read_timeout",
+    "grpc_send_timeout",
+    "grpc_set_header",
+    "grpc_ssl_certificate",
+    "grpc_ssl_certificate_key",
+    "grpc_ssl_name",
+    "grpc_ssl_trusted_certificate",
+    "grpc_ssl_verify",
     "gzip",
     "gzip_min_length",
     "gzip_static",
@@ -96,7 +109,8 @@ pub(super) fn inherits(name: &str) -> bool {
 
 /// Whether a directive concerns only requests that are forwarded.
 pub(super) fn is_of_proxies(name: &str) -> bool {
-    inherits(name) && (name.starts_with("proxy_") || name.starts_with("fastcgi_") || name == "client_max_body_size")
+    let has_start = || ["proxy_", "fastcgi_", "grpc_"].iter().any(|start| name.starts_with(start));
+    inherits(name) && (has_start() || name == "client_max_body_size")
 }
 
 /// The effective directives of a server: its own, and those inherited from `http`.
@@ -133,9 +147,9 @@ impl<'a> Settings<'a> {
         self.last(name).is_some_and(|directive| matches!(directive.first(), "on" | "always"))
     }
 
-    /// Whether any of its locations passes requests to a server over HTTP.
+    /// Whether any of its locations passes requests to a server.
     pub(super) fn forwards(&self) -> bool {
-        let is_pass = |inner: &Directive| matches!(inner.name.as_str(), "proxy_pass" | "fastcgi_pass");
+        let is_pass = |inner: &Directive| matches!(inner.name.as_str(), "proxy_pass" | "fastcgi_pass" | "grpc_pass");
         self.all("location").into_iter().any(|location| location.children().iter().any(is_pass))
     }
 

@@ -66,7 +66,7 @@ impl Kind {
 
 /// The location that passes the requests of a location: itself, or the named one of its `try_files`; with the directive that says so.
 fn passes<'a>(settings: &Settings<'a>, location: &'a Directive) -> Option<(&'a Directive, &'a Directive)> {
-    let is_pass = |inner: &&Directive| matches!(inner.name.as_str(), "proxy_pass" | "fastcgi_pass");
+    let is_pass = |inner: &&Directive| matches!(inner.name.as_str(), "proxy_pass" | "fastcgi_pass" | "grpc_pass");
     let own = location.children().iter().find(is_pass);
     if let Some(pass) = own {
         return Some((location, pass));
@@ -80,7 +80,12 @@ fn passes<'a>(settings: &Settings<'a>, location: &'a Directive) -> Option<(&'a D
         return Some(found);
     }
     let named = named(settings, try_files)?;
-    Some((named, named.children().iter().find(|inner| inner.name == "proxy_pass")?))
+    Some((named, named.children().iter().find(is_http_pass)?))
+}
+
+/// Whether a directive passes requests to a server over HTTP, HTTP/1.1 or, for gRPC, HTTP/2.
+fn is_http_pass(directive: &&Directive) -> bool {
+    matches!(directive.name.as_str(), "proxy_pass" | "grpc_pass")
 }
 
 /// The named location at the end of a `try_files`.
@@ -98,7 +103,7 @@ pub(super) fn convert(
     location: &Directive,
 ) -> bool {
     if location.first().starts_with('@') {
-        let Some(pass) = location.children().iter().find(|inner| inner.name == "proxy_pass") else { return false };
+        let Some(pass) = location.children().iter().find(is_http_pass) else { return false };
         // Converted with the location that leads there.
         let try_files = settings.all("location").into_iter().flat_map(Directive::children);
         let mut try_files = try_files.chain(settings.all("try_files")).filter(|inner| inner.name == "try_files");
@@ -249,7 +254,8 @@ fn draft(
     if pass.name == "fastcgi_pass" {
         return scripts::draft(context, site, settings, kind, scope, location, block, pass);
     }
-    let url = Url::of(pass.first())?;
+    let is_grpc = pass.name == "grpc_pass";
+    let url = if is_grpc { Url::of_grpc(pass.first())? } else { Url::of(pass.first())? };
     let files_first = files_first(context, location);
     let by_rewrite = rewritten(location, block, scope)?;
     let (strips, to_prefix) = match (&url.path, by_rewrite) {
@@ -259,11 +265,17 @@ fn draft(
         (Some(path), false) => replaces(path, kind, scope)?,
     };
     let all = |name: &str| {
+        // The directives of both modules have the same names but for their start.
+        let of_grpc = name.strip_prefix("proxy_").filter(|_| is_grpc).map(|rest| format!("grpc_{rest}"));
+        let name = of_grpc.as_deref().unwrap_or(name);
         let own: Vec<_> = block.children().iter().filter(|inner| inner.name == name).collect();
         if own.is_empty() { settings.all(name) } else { own }
     };
     let last = |name: &str| all(name).pop();
-    let options = options(context, url.tls, &all)?;
+    let mut options = options(context, url.tls, &all)?;
+    if is_grpc {
+        options.keys.insert(0, ("protocol", "http2".into()));
+    }
     let verifies = last("proxy_ssl_verify").is_some_and(|verify| verify.first() == "on");
     if url.tls && !verifies {
         let remedy =
@@ -291,7 +303,7 @@ fn draft(
         host: &host,
         constants,
     };
-    if redirects::of_rule(context, pass, &forwarding, &all) {
+    if !is_grpc && redirects::of_rule(context, pass, &forwarding, &all) {
         keys.push(("redirects", "rewrite".into()));
     }
     keys.extend(to_prefix.map(|path| ("to_prefix", path.into())));
@@ -403,6 +415,7 @@ fn others(
         match inner.name.as_str() {
             name if scripts::is_about(name) => {}
             "proxy_pass"
+            | "grpc_pass"
             | "allow"
             | "deny"
             | "auth_basic"

@@ -1,5 +1,6 @@
 use super::*;
 
+mod grpc;
 mod redirects;
 mod scripts;
 

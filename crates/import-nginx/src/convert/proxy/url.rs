@@ -1,4 +1,4 @@
-//! The URL of a `proxy_pass`, and what it and a rewrite make of the location's path.
+//! The URL of a `proxy_pass` or `grpc_pass`, and what it and a rewrite make of the location's path.
 
 use super::Kind;
 use super::upstreams::{self, Options};
@@ -37,6 +37,19 @@ impl Url {
             }
         };
         Ok(Url { tls, authority, path: (!path.is_empty()).then(|| path.to_owned()) })
+    }
+
+    /// That of a `grpc_pass`, which has no path, and may do without a scheme.
+    pub(super) fn of_grpc(text: &str) -> Result<Self, String> {
+        if text.contains('$') {
+            return Err("its URL has variables: name an [[upstream]], or write the URL".to_owned());
+        }
+        let (tls, authority) = match (text.strip_prefix("grpc://"), text.strip_prefix("grpcs://")) {
+            (Some(rest), _) => (false, rest),
+            (_, Some(rest)) => (true, rest),
+            _ => (false, text),
+        };
+        Ok(Url { tls, authority: authority.to_owned(), path: None })
     }
 }
 

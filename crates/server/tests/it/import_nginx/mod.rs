@@ -369,7 +369,7 @@ fn what_a_program_answered_is_not_sent_as_files() {
         ("location ~ [^/]\\.php(/|$) { fastcgi_pass 127.0.0.1:9000; }", "/index.php"),
         ("location /app/ { uwsgi_pass 127.0.0.1:9000; }", "/app/"),
         ("location ^~ /app/ { scgi_pass 127.0.0.1:9000; }", "/app/"),
-        ("location = /app { grpc_pass grpc://127.0.0.1:9000; }", "/app"),
+        ("location = /app { grpc_pass grpc://$app; }", "/app"),
         ("location /app/ { proxy_pass http://$app; }", "/app/"),
         ("location /app/ { content_by_lua_block { x } }", "/app/"),
         ("location /app/ { js_content x; }", "/app/"),
