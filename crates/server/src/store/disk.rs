@@ -386,9 +386,11 @@ impl Disk {
     pub(super) fn open_object(&self, hash: u128, key: &[u8], wait: Wait) -> Result<Option<Opened>, Waits> {
         match self.directory.find(hash, wait) {
             Ok(Some(opened)) if opened.metadata.key == key => {
-                if self.index.peek(hash).is_none() {
-                    self.add(hash, opened.length);
+                // A file that was removed may be there still.
+                if self.index.peek(hash).is_none() && self.is_removed(hash) {
+                    return Ok(None);
                 }
+                self.add_found(hash, opened.length);
                 Ok(Some(opened))
             }
             // Another key has the same hash.
@@ -545,11 +547,16 @@ impl Disk {
 
     /// Removes an object.
     pub(super) fn remove(&self, hash: u128) {
-        if !self.is_loaded.load(Ordering::Acquire) {
-            self.removals().while_loading.insert(hash);
-        }
+        let is_new = self.is_loaded.load(Ordering::Acquire) || self.removals().while_loading.insert(hash);
         self.index.remove(hash);
-        self.remove_later(vec![hash]);
+        if is_new {
+            self.remove_later(vec![hash]);
+        }
+    }
+
+    /// Whether an object was removed while the index is being loaded, and not stored again.
+    fn is_removed(&self, hash: u128) -> bool {
+        !self.is_loaded.load(Ordering::Acquire) && self.removals().while_loading.contains(&hash)
     }
 
     fn remove_later(&self, hashes: Vec<u128>) {

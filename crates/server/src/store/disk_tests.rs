@@ -84,6 +84,31 @@ fn ten_million_objects_take_at_most_80_octets_each_and_come_back_with_the_snapsh
 }
 
 #[test]
+fn what_is_removed_while_the_index_is_loaded_stays_removed() {
+    let scratch = tempfile::tempdir().unwrap();
+    let key = b"https://example.org/";
+    let metadata = Metadata { key: key.to_vec(), kind: Kind::Variants { names: Vec::new(), hashes: Vec::new() } };
+    let disk = open(scratch.path(), 10);
+    disk.start(|| ()).unwrap();
+    wait_until_loaded(&disk, || ());
+    disk.write(b"body", &metadata, 1, ONCE).unwrap();
+    disk.close(true);
+    drop(disk);
+    // Nothing is loaded or unlinked before it is started.
+    let disk = open(scratch.path(), 10);
+    let is_found = || disk.open_object(1, key, Wait::Yes).unwrap().is_some();
+    assert!(is_found());
+    for _ in 0..3 {
+        disk.remove(1);
+        assert!(!is_found());
+    }
+    assert_eq!(disk.removals().hashes, [1]);
+    // It is stored again.
+    disk.add(1, 4096);
+    assert!(is_found());
+}
+
+#[test]
 fn without_a_whole_snapshot_the_directory_is_read() {
     for damage in [|bytes: &mut Vec<u8>| bytes[3] ^= 1, |bytes| bytes.truncate(bytes.len() - 1), |bytes| bytes.clear()]
         as [fn(&mut Vec<u8>); 3]
