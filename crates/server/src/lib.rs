@@ -1,11 +1,11 @@
-//! An HTTPS file server that lets the kernel seal TLS records where that is cheaper.
+//! An HTTPS server for files, applications and cached responses that lets the kernel seal TLS records where that is cheaper.
 //!
 //! The modules, from top to bottom; each uses only those below it:
 //!
 //! ```text
-//! commands ─► process ─► monitor ─► config ─► listen ─► http1, http2 ─► exchange ─► site ─► upstream ─► response ─► files
-//!                                                                                                              │
-//!                                                                          limits, certificates, path, observe ◄┘ ─► values
+//! commands ─► process ─► monitor ─► config ─► listen ─► http1, http2 ─► exchange ─► site ─► store ─► upstream ─► response ─► files
+//!                                                                                                                       │
+//!                                                                                   limits, certificates, path, observe ◄┘ ─► values
 //! ```
 //!
 //! ARCHITECTURE.md follows a request through them, file by file.

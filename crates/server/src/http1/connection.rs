@@ -3,10 +3,12 @@
 //! ```text
 //!   ┌────────────────────────────── persists ─────────────────────────────────────┐
 //!   ▼                                                                             │
-//! Idle ─first byte─► Head ─complete─► Answering ─► Body ─drained─► Response ──────┴─► end of the connection
-//!   │ idle timeout,    │ request                     │ request       stall timeout
-//!   │ draining: end    │ timeout: 408                │ timeout: 408
+//! Idle ─first byte─► Head ─complete─► Body ─drained─► Answering ─► Response ──────┴─► end of the connection
+//!   │ idle timeout,    │ request        │ request                     stall timeout
+//!   │ draining: end    │ timeout: 408   │ timeout: 408
 //! ```
+//!
+//! A body that is forwarded is read while the request is answered.
 
 use std::fmt::Display;
 use std::future::poll_fn;

@@ -1,4 +1,4 @@
-//! A connection without TLS: one request, answered with a redirect to HTTPS.
+//! A connection of a listener that redirects to HTTPS: one request, answered with the redirect.
 
 use std::time::Duration;
 

@@ -73,7 +73,7 @@ pub(crate) async fn answer(
     Answering { site, request, client, now, auth: auth.as_ref() }.answer(inbound).await
 }
 
-/// Answers with a cached file, without waiting. `None`: [`answer`] has to, in a box: every request would pay for the memory of its future.
+/// Answers with a cached file, or a stored response of a server, without waiting. `None`: [`answer`] has to, in a box: every request would pay for the memory of its future.
 pub(crate) fn answer_from_cache(site: &Site, request: &Request<'_>, client: Client, now: HttpTime) -> Option<Response> {
     Answering { site, request, client, now, auth: None }.answer_from_cache()
 }
@@ -163,7 +163,7 @@ impl<'a> Answering<'a> {
         SitePath::parse_forwarded(path).ok().filter(|path| proxies.find(path).is_some())
     }
 
-    /// The response with a cached file. `None`: [`Self::answer`] makes the response, because a step before the file may wait, the
+    /// The response with a cached file, or with a stored response where a rule forwards. `None`: [`Self::answer`] makes the response, because a step before the file may wait, the
     /// file is not in the cache, or there is another answer than a file.
     fn answer_from_cache(&self) -> Option<Response> {
         let features = &self.site.features;
@@ -193,10 +193,7 @@ impl<'a> Answering<'a> {
 
     /// The response of an upstream that is stored. `None`: [`Self::answer`] makes the response.
     fn answer_from_store(&self, proxies: &Proxies, path: &SitePath<'_>) -> Option<Response> {
-        let features = &self.site.features;
-        let asks_first =
-            features.basic_auth.is_some() || features.forward_auth.is_some() || features.rewrites.is_some();
-        if asks_first || self.refuse_or_redirect(path).is_some() {
+        if self.site.features.need_steps_before_forwarding() || self.refuse_or_redirect(path).is_some() {
             return None;
         }
         let rule = proxies.find(path)?;

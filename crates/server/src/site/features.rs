@@ -133,9 +133,21 @@ impl Features {
         self.has_guards() || self.headers.is_some() || self.cors.is_some()
     }
 
-    /// Whether a password, a rewrite, a mount or a proxy comes between a request and its file: a step of `Answering::respond`. A feature that adds a
-    /// step there and is left out here would never take it.
+    /// Whether a password, a rewrite, a mount or a proxy comes between a request and its file.
     pub(super) fn need_steps_before_files(&self) -> bool {
+        let [before_all, before_files] = self.steps();
+        before_all || before_files
+    }
+
+    /// Whether a password or a rewrite comes between a request and the server that it is forwarded to, or what is stored of that.
+    pub(super) fn need_steps_before_forwarding(&self) -> bool {
+        let [before_all, _] = self.steps();
+        before_all
+    }
+
+    /// Whether there are steps of `Answering::respond` before any response, and before files alone. A feature that adds a step there and is left out
+    /// here would not take it where a response is cached.
+    fn steps(&self) -> [bool; 2] {
         // Every feature is named, so that a new one is decided upon here.
         let Features {
             anonymous: _,
@@ -163,7 +175,7 @@ impl Features {
             error_pages: _,
             headers: _,
         } = self;
-        let asks = basic_auth.is_some() || forward_auth.is_some();
-        asks || rewrites.is_some() || mounts.is_some() || proxies.is_some()
+        let before_all = basic_auth.is_some() || forward_auth.is_some() || rewrites.is_some();
+        [before_all, mounts.is_some() || proxies.is_some()]
     }
 }
