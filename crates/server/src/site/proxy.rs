@@ -29,8 +29,8 @@ use crate::response::{Body, BodyStream, Response};
 use crate::store::{CacheRule, Store};
 use crate::upstream::{
     Buffered, Failure, Forwarded, Inbound, NotCollected, Reply, Rest, Script, Spooling, Upgrade, Upstream, Upstreams,
-    WEBSOCKET, WebSocketKey, add_trace_context, collect, forward, is_loop, is_same_by_cgi, request_fields,
-    response_fields, takes_trailers,
+    WEBSOCKET, WebSocketKey, add_trace_context, collect, content_length, forward, is_loop, is_same_by_cgi,
+    request_fields, response_fields, takes_trailers,
 };
 use crate::values::{At, Problems};
 
@@ -273,13 +273,13 @@ impl Rule {
 
     /// Gives the request the script that answers it.
     pub(super) fn add_script(&self, found: Found, request: &Request<'_>, inbound: &mut Inbound) {
-        let (Some(scripts), sealion_http::Target::Path { path, query }) = (&self.scripts, request.target) else {
+        let (Some(scripts), sealion_http::Target::Path { path, .. }) = (&self.scripts, request.target) else {
             return;
         };
         let ends = inbound.endpoints.as_deref().filter(|ends| Some(ends.client.ip()) == inbound.client);
         // What is no part of the key of a stored response must not make it.
-        let kept = self.cache.as_ref().filter(|_| is_read(request)).and_then(|cache| cache.query(query));
-        let query = kept.as_deref().or(query).filter(|query| kept.is_none() || !query.is_empty());
+        let query = self.query_sent(request);
+        let query = query.as_deref();
         let separator = if query.is_some() { "?" } else { "" };
         inbound.script = Some(Box::new(Script {
             root: Arc::clone(&scripts.root_path),
@@ -302,6 +302,15 @@ impl Rule {
         }));
     }
 
+    /// The query as the server gets it.
+    fn query_sent<'a>(&self, request: &Request<'a>) -> Option<Cow<'a, str>> {
+        let sealion_http::Target::Path { query, .. } = request.target else { return None };
+        match &self.cache {
+            Some(cache) if is_read(request) => cache.query_in_key(query),
+            _ => query.map(Cow::Borrowed),
+        }
+    }
+
     /// The answer of the upstream. `client`: see [`Inbound::bounded_client`].
     async fn pass(&self, forwarded: Forwarded, request: &Request<'_>, client: Option<IpAddr>) -> Response {
         let (trace, result) = forward(&self.upstream, forwarded).await;
@@ -320,7 +329,7 @@ impl Rule {
         rewritten: Option<&str>,
         mut inbound: Inbound,
     ) -> Option<Forwarded> {
-        let sealion_http::Target::Path { path: raw, query } = request.target else { return None };
+        let sealion_http::Target::Path { path: raw, .. } = request.target else { return None };
         let raw = rewritten.unwrap_or(raw);
         let raw = match (&self.paths, self.strip_prefix) {
             (Guarded::Beneath(prefix), true) => strip(raw, prefix, path)?,
@@ -328,10 +337,9 @@ impl Rule {
         };
         let target = if self.to_prefix.is_empty() { raw.into_owned() } else { format!("{}{raw}", self.to_prefix) };
         let mut target = with_one_slash(&target).into_owned();
-        let kept = self.cache.as_ref().filter(|_| is_read(request)).and_then(|cache| cache.query(query));
-        if let Some(query) = kept.as_deref().or(query).filter(|query| kept.is_none() || !query.is_empty()) {
+        if let Some(query) = self.query_sent(request) {
             target.push('?');
-            target.push_str(query);
+            target.push_str(&query);
         }
         let mut fields = request_fields(request, &inbound.hop(request.authority));
         apply(&inbound.fields, &mut fields);
@@ -436,7 +444,7 @@ impl Rule {
 /// The response that a server gave.
 pub(super) fn of_reply(reply: Reply) -> Response {
     let Reply { status, fields, body, .. } = reply;
-    let length = length(&fields);
+    let length = content_length(&fields);
     let mut ours = response_fields(&fields);
     if status == Status::SWITCHING_PROTOCOLS {
         if let Some(protocol) = fields.get(header::UPGRADE) {
@@ -480,11 +488,6 @@ fn uri(target: &str) -> Option<Uri> {
 /// Whether a request reads: only then is it one for the cache.
 fn is_read(request: &Request<'_>) -> bool {
     matches!(request.method, sealion_http::Method::Get | sealion_http::Method::Head)
-}
-
-/// The length that the answer announced.
-fn length(fields: &HeaderMap) -> Option<u64> {
-    fields.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// `raw` without its first segments, those of `prefix`. `None`: an encoded slash hides where they end.

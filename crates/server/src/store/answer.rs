@@ -23,7 +23,7 @@ use super::key::{Key, add_variant, is_slice, without_variant};
 use super::object::{Head, Object, Stored};
 use super::purge::{Purge, Target, Verdict};
 use super::respond::{Origin, Reuse};
-use super::rule::{CacheRule, Rules, Targeted, hides_fields};
+use super::rule::{CacheRule, Rules, Targeted};
 use super::slices::{Part, Sliced, Slices, Wanted};
 use super::{Store, now_ms, now_s};
 use crate::files::resolve::Wait;
@@ -80,10 +80,7 @@ impl CacheRule {
         let Question { request, scheme, is_trusted, target } = question;
         // One look at the fields for what few requests have. Upgrade counts only where Connection names it (RFC 9110 §7.8).
         let [connection, directives @ ..] = request.fields.first_of(["connection", "cache-control", "pragma"]);
-        let is_plain = matches!(request.method, Method::Get | Method::Head)
-            && !self.is_bypassed(request)
-            && (connection.is_none() || !hides_fields(request.fields.all("connection")));
-        if !is_plain || self.query(target.query).is_some() {
+        if self.bypass(request, connection.is_some()).is_some() || self.query(target.query).is_some() {
             return None;
         }
         let store = &self.rules.store;
@@ -114,14 +111,8 @@ impl CacheRule {
         upstream: &Arc<Upstream>,
     ) -> Answered {
         let Question { request, scheme, is_trusted, target } = question;
-        if !matches!(request.method, Method::Get | Method::Head) {
-            return Answered::Pass(forwarded, CacheTrace::bypass("method"));
-        }
-        if self.is_bypassed(request) {
-            return Answered::Pass(forwarded, CacheTrace::bypass("cookie"));
-        }
-        if hides_fields(request.fields.all("connection")) {
-            return Answered::Pass(forwarded, CacheTrace::bypass("connection"));
+        if let Some(reason) = self.bypass(request, true) {
+            return Answered::Pass(forwarded, CacheTrace::bypass(reason));
         }
         let mut key = Key::default();
         self.key(key.begin(self.rules.number), request, scheme, is_trusted, target);

@@ -1,5 +1,6 @@
 //! What a proxy rule stores, and under which key.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::Range;
@@ -10,7 +11,7 @@ use http::header::CONTENT_RANGE;
 use http::{HeaderMap, HeaderName};
 use ipnet::IpNet;
 use sealion_cache::{CacheStatus, Forward, Lifetime, Policy};
-use sealion_http::{ExtraFields, Request, Status};
+use sealion_http::{ExtraFields, Method, Request, Status};
 
 use super::Store;
 use super::config::{CacheRuleConfig, Query};
@@ -88,9 +89,7 @@ impl Rules {
         fields.remove("content-md5");
         (self.lines)(&fields, authority_of(key))
     }
-}
 
-impl Rules {
     /// The request fields of clients that select among the responses of a URL. `None`: Vary has `*` or a field that identifies the client, so that
     /// no other request matches.
     pub(super) fn vary(&self, fields: &HeaderMap) -> Option<Vec<HeaderName>> {
@@ -105,7 +104,7 @@ impl Rules {
 }
 
 /// Whether Connection of a request names fields: the server does not get them, and the key and Vary would count them.
-pub(super) fn hides_fields<'a>(mut connection: impl Iterator<Item = &'a [u8]>) -> bool {
+fn hides_fields<'a>(mut connection: impl Iterator<Item = &'a [u8]>) -> bool {
     let is_harmless = |member: &[u8]| {
         let member = member.trim_ascii();
         member.is_empty() || [&b"close"[..], b"keep-alive"].iter().any(|usual| member.eq_ignore_ascii_case(usual))
@@ -185,8 +184,16 @@ impl CacheRule {
         !self.purge_from.is_empty()
     }
 
-    /// The query as it belongs to the key, and as the server gets it. `None`: as the client wrote it.
-    pub(crate) fn query(&self, query: Option<&str>) -> Option<String> {
+    /// The query as keys have it. The server gets the same, so that what is no part of a key does not make the response stored under it.
+    pub(crate) fn query_in_key<'q>(&self, query: Option<&'q str>) -> Option<Cow<'q, str>> {
+        match self.query(query) {
+            None => query.map(Cow::Borrowed),
+            Some(kept) => Some(kept).filter(|kept| !kept.is_empty()).map(Cow::Owned),
+        }
+    }
+
+    /// What is kept of the query. `None`: all of it, as the client wrote it.
+    pub(super) fn query(&self, query: Option<&str>) -> Option<String> {
         let query = query.filter(|_| self.query != Query::Whole || !self.drop_parameters.is_empty())?;
         if self.query == Query::None {
             return Some(String::new());
@@ -205,9 +212,8 @@ impl CacheRule {
     /// Path and query as keys have them.
     pub(super) fn as_in_key(&self, target: String) -> String {
         let Some((path, query)) = target.split_once('?') else { return target };
-        match self.query(Some(query)).as_deref() {
-            None => target,
-            Some("") => path.to_owned(),
+        match self.query_in_key(Some(query)) {
+            None => path.to_owned(),
             Some(query) => format!("{path}?{query}"),
         }
     }
@@ -266,6 +272,16 @@ impl CacheRule {
     /// Whether fields or cookies belong to keys.
     pub(super) fn has_parts(&self) -> bool {
         !self.key_headers.is_empty() || !self.key_cookies.is_empty()
+    }
+
+    /// Why a request can neither have a stored response nor make one. `has_connection`: whether it has the field Connection.
+    pub(super) fn bypass(&self, request: &Request<'_>, has_connection: bool) -> Option<&'static str> {
+        match () {
+            () if !matches!(request.method, Method::Get | Method::Head) => Some("method"),
+            () if self.is_bypassed(request) => Some("cookie"),
+            () if has_connection && hides_fields(request.fields.all("connection")) => Some("connection"),
+            () => None,
+        }
     }
 
     /// Whether a cookie of the request has it bypass the cache.

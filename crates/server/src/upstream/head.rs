@@ -343,6 +343,11 @@ fn is_traceparent(value: &[u8]) -> bool {
     }
 }
 
+/// The length of the content that an answer announces.
+pub(crate) fn content_length(fields: &HeaderMap) -> Option<u64> {
+    fields.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
 /// The fields of an answer as the client gets them.
 pub(crate) fn response_fields(answer: &HeaderMap) -> Fields {
     let named = named_by_connection(answer.get_all(header::CONNECTION).iter().map(HeaderValue::as_bytes));

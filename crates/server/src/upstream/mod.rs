@@ -49,8 +49,8 @@ pub(crate) use fastcgi::Script;
 pub(crate) use fastcgi::fuzz as fastcgi_fuzz;
 pub(crate) use forward::{Failure, Forwarded, Upgrade, forward};
 pub(crate) use head::{
-    Hop, MadeHere, add_trace_context, is_hop_by_hop, is_loop, is_same_by_cgi, made_here, request_fields,
-    response_fields, takes_trailers,
+    Hop, MadeHere, add_trace_context, content_length, is_hop_by_hop, is_loop, is_same_by_cgi, made_here,
+    request_fields, response_fields, takes_trailers,
 };
 pub(crate) use health::check_health;
 pub(crate) use interim::{Interim, InterimReceiver, InterimSender, interim_responses};

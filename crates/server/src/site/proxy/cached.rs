@@ -39,9 +39,8 @@ impl Rule {
         let lower = lower.map(str::to_ascii_lowercase);
         let lowered = lower.as_deref().map(|host| Request { authority: Some(host), ..request.clone() });
         let request = lowered.as_ref().unwrap_or(request);
-        let kept = cache.query(query);
-        let query = kept.as_deref().or(query).filter(|query| kept.is_none() || !query.is_empty());
-        let target = Targeted { path: raw, query, upstream: &self.upstream.name };
+        let query = cache.query_in_key(query);
+        let target = Targeted { path: raw, query: query.as_deref(), upstream: &self.upstream.name };
         let (is_trusted, client) = (inbound.is_trusted, inbound.bounded_client());
         let question = Question { request, scheme: inbound.scheme, is_trusted, target };
         if request.method.as_str() == "PURGE" && cache.has_purge() {
