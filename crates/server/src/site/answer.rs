@@ -73,7 +73,7 @@ pub(crate) async fn answer(
     Answering { site, request, client, now, auth: auth.as_ref() }.answer(inbound).await
 }
 
-/// Answers with a cached file, or a stored response of a server, without waiting. `None`: [`answer`] has to, in a box: every request would pay for the memory of its future.
+/// Answers with a cached file or, where a proxy rule has a cache, with a stored response of this worker; without waiting. `None`: [`answer`] has to, in a box: every request would pay for the memory of its future.
 pub(crate) fn answer_from_cache(site: &Site, request: &Request<'_>, client: Client, now: HttpTime) -> Option<Response> {
     Answering { site, request, client, now, auth: None }.answer_from_cache()
 }
@@ -89,10 +89,7 @@ pub(crate) fn early_hints<'a>(
     let answering = Answering { site, request, client, now, auth: None };
     let path = answering.path().ok()?;
     let links = hints.find(request, &path)?;
-    let features = &site.features;
-    let is_guarded = features.basic_auth.as_ref().is_some_and(|auth| auth.needs_more(&path, None))
-        || features.forward_auth.as_ref().is_some_and(|auth| auth.needs_more(&path, None));
-    (!is_guarded && answering.refuse_or_redirect(&path).is_none()).then_some(links)
+    (!site.features.guard(&path) && answering.refuse_or_redirect(&path).is_none()).then_some(links)
 }
 
 /// The response to a request for `site` that could not be parsed, or whose content could not be read.
@@ -163,8 +160,8 @@ impl<'a> Answering<'a> {
         SitePath::parse_forwarded(path).ok().filter(|path| proxies.find(path).is_some())
     }
 
-    /// The response with a cached file, or with a stored response where a rule forwards. `None`: [`Self::answer`] makes the response, because a step before the file may wait, the
-    /// file is not in the cache, or there is another answer than a file.
+    /// The response with a cached file, or with a stored response ([`Self::answer_from_store`]). `None`: [`Self::answer`] makes the response,
+    /// because a step before it may wait, neither is in the cache, or there is another answer.
     fn answer_from_cache(&self) -> Option<Response> {
         let features = &self.site.features;
         let path = self.path().ok()?;
@@ -193,7 +190,7 @@ impl<'a> Answering<'a> {
 
     /// The response of an upstream that is stored. `None`: [`Self::answer`] makes the response.
     fn answer_from_store(&self, proxies: &Proxies, path: &SitePath<'_>) -> Option<Response> {
-        if self.site.features.need_steps_before_forwarding() || self.refuse_or_redirect(path).is_some() {
+        if self.site.features.need_steps_before_proxies() || self.refuse_or_redirect(path).is_some() {
             return None;
         }
         let rule = proxies.find(path)?;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use sealion_http::path::SitePath;
+
 use super::SiteConfig;
 use super::access::Access;
 use super::basic_auth::BasicAuth;
@@ -135,19 +137,26 @@ impl Features {
 
     /// Whether a password, a rewrite, a mount or a proxy comes between a request and its file.
     pub(super) fn need_steps_before_files(&self) -> bool {
-        let [before_all, before_files] = self.steps();
-        before_all || before_files
+        let Steps { basic_auth, forward_auth, rewrites, mounts, proxies } = self.steps();
+        let is_guarded = basic_auth.is_some() || forward_auth.is_some();
+        is_guarded || rewrites.is_some() || mounts.is_some() || proxies.is_some()
     }
 
-    /// Whether a password or a rewrite comes between a request and the server that it is forwarded to, or what is stored of that.
-    pub(super) fn need_steps_before_forwarding(&self) -> bool {
-        let [before_all, _] = self.steps();
-        before_all
+    /// Whether a password or a rewrite comes between a request and the proxy rule of its path.
+    pub(super) fn need_steps_before_proxies(&self) -> bool {
+        let Steps { basic_auth, forward_auth, rewrites, mounts: _, proxies: _ } = self.steps();
+        basic_auth.is_some() || forward_auth.is_some() || rewrites.is_some()
     }
 
-    /// Whether there are steps of `Answering::respond` before any response, and before files alone. A feature that adds a step there and is left out
-    /// here would not take it where a response is cached.
-    fn steps(&self) -> [bool; 2] {
+    /// Whether a guard of `path` asks for more than the path to decide: a password, or another server.
+    pub(super) fn guard(&self, path: &SitePath<'_>) -> bool {
+        let Steps { basic_auth, forward_auth, rewrites: _, mounts: _, proxies: _ } = self.steps();
+        basic_auth.is_some_and(|auth| auth.needs_more(path, None))
+            || forward_auth.is_some_and(|auth| auth.needs_more(path, None))
+    }
+
+    /// The features with a step of their own in `Answering::respond`. A feature that adds a step there and is left out here would never take it.
+    fn steps(&self) -> Steps<'_> {
         // Every feature is named, so that a new one is decided upon here.
         let Features {
             anonymous: _,
@@ -175,7 +184,21 @@ impl Features {
             error_pages: _,
             headers: _,
         } = self;
-        let before_all = basic_auth.is_some() || forward_auth.is_some() || rewrites.is_some();
-        [before_all, mounts.is_some() || proxies.is_some()]
+        Steps {
+            basic_auth: basic_auth.as_ref(),
+            forward_auth: forward_auth.as_ref(),
+            rewrites: rewrites.as_ref(),
+            mounts: mounts.as_ref(),
+            proxies: proxies.as_ref(),
+        }
     }
+}
+
+/// The features between a request and its file. Each shortcut past them names every one, so that the compiler asks at all of them for a new one.
+struct Steps<'a> {
+    basic_auth: Option<&'a BasicAuth>,
+    forward_auth: Option<&'a ForwardAuth>,
+    rewrites: Option<&'a Rewrites>,
+    mounts: Option<&'a Mounts>,
+    proxies: Option<&'a Proxies>,
 }
