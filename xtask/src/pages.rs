@@ -1,5 +1,6 @@
-//! Pages that name files and tests of the code: what they name must exist.
+//! Pages that name files, tests and items of the code: what they name must exist.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
@@ -13,8 +14,11 @@ const PAGES: [(&str, &[&str]); 3] = [
     ("docs/security.md", &["", "crates/server"]),
 ];
 
-/// The pages whose tables name tests.
-const TESTS: [&str; 2] = ["docs/security.md", "docs/kernel.md"];
+/// Pages whose tables name tests in the second column.
+const TESTS: [&str; 2] = ["docs/kernel.md", "docs/security.md"];
+
+/// The page whose prose and tables name items of the code.
+const ITEMS: &str = "ARCHITECTURE.md";
 
 /// Checks every page.
 ///
@@ -40,6 +44,11 @@ pub(crate) fn check() -> Result<()> {
         let names = rows.filter_map(|row| row.split('|').nth(2)).flat_map(quoted).filter(|name| is_identifier(name));
         missing.extend(names.filter(|name| !is_test(name)).map(|name| format!("{page}: the test {name}")));
     }
+    let words: HashSet<&str> = sources.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+    let text = read(ITEMS)?;
+    let names = quoted(&text).filter(|name| is_item(name));
+    let is_missing = |name: &&str| name.split("::").any(|segment| !words.contains(segment));
+    missing.extend(names.filter(is_missing).map(|name| format!("{ITEMS}: {name}")));
     ensure!(missing.is_empty(), "these pages name what does not exist:\n{}", missing.join("\n"));
     Ok(())
 }
@@ -65,6 +74,12 @@ fn is_identifier(name: &str) -> bool {
     name.contains('_') && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
 }
 
+/// An identifier of more than one word, or a path of identifiers (`Type::function`).
+fn is_item(name: &str) -> bool {
+    let is_word = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    is_identifier(name) || (name.contains("::") && name.split("::").all(is_word))
+}
+
 fn read_sources(directory: &Path, into: &mut String) -> Result<()> {
     for entry in std::fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))? {
         let path: PathBuf = entry?.path();
@@ -86,5 +101,13 @@ mod tests {
         let text = "see `a/b.rs`, `NAME/x.rs`, `c.rs`\n```text\n`d/e.rs`\n```\n| x | `a_test`, `other` | `f/` |";
         assert_eq!(quoted(text).filter(|name| is_path(name)).collect::<Vec<_>>(), ["a/b.rs"]);
         assert_eq!(quoted(text).filter(|name| is_identifier(name)).collect::<Vec<_>>(), ["a_test"]);
+    }
+
+    #[test]
+    fn items_are_identifiers_of_several_words_and_paths() {
+        let items = ["poll_send", "Exchange::begin", "a::B::c_d"];
+        let others = ["send", "a/b.rs", "a::", "shared.idle.register()", "SIGUSR2", "--file-cache-age"];
+        assert!(items.iter().all(|name| is_item(name)));
+        assert!(!others.iter().any(|name| is_item(name)));
     }
 }

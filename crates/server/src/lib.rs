@@ -1,4 +1,4 @@
-//! An HTTPS server for files, applications and cached responses that lets the kernel seal TLS records where that is cheaper.
+//! An HTTPS server of files and a caching reverse proxy, which lets the kernel seal TLS records where that is cheaper.
 //!
 //! The modules, from top to bottom; each uses only those below it:
 //!

@@ -4,11 +4,11 @@
 //!   ┌────────────────────────────── persists ─────────────────────────────────────┐
 //!   ▼                                                                             │
 //! Idle ─first byte─► Head ─complete─► Body ─drained─► Answering ─► Response ──────┴─► end of the connection
-//!   │ idle timeout,    │ request        │ request                     stall timeout
+//!   │ idle timeout,    │ request        │ request                    stall timeout
 //!   │ draining: end    │ timeout: 408   │ timeout: 408
 //! ```
 //!
-//! A body that is forwarded is read while the request is answered.
+//! Content that is forwarded is read while Answering.
 
 use std::fmt::Display;
 use std::future::poll_fn;

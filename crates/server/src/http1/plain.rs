@@ -1,4 +1,4 @@
-//! A connection of a listener that redirects to HTTPS: one request, answered with the redirect.
+//! A connection of a listener that redirects to HTTPS: one request without TLS, answered with a redirect.
 
 use std::time::Duration;
 
