@@ -17,7 +17,62 @@ use crate::status::Status;
 /// # Errors
 /// [`Reject`]: the request cannot be served.
 pub fn find(buf: &[u8], limits: &HeadLimits) -> Result<Option<HeadSpan>, Reject> {
-    find_lines(buf, limits)
+    // Octets are examined in order, and each decision is made at the first octet that allows it. httparse alone would also accept
+    // a bare LF as line end.
+    let mut start = 0;
+    // A server should ignore at least one empty line before the request line (RFC 9112 §2.2).
+    while buf[start..].starts_with(b"\r\n") {
+        start += 2;
+        if start > 2 * MOST_LEADING_EMPTY_LINES {
+            return Err(bad("too many empty lines before the request line"));
+        }
+    }
+    let mut request_line_end = None;
+    let mut fields = 0;
+    let mut at = start;
+    loop {
+        let line = &buf[at..];
+        match (line.first(), request_line_end) {
+            (None, _) => return Ok(None),
+            // Fails at once for TLS within TLS and other binary protocols.
+            (Some(octet), None) if !is_token(*octet) && !matches!(octet, b'\r' | b'\n') => {
+                return Err(bad("not an HTTP request"));
+            }
+            (Some(b' ' | b'\t'), Some(_)) => return Err(bad("a field line begins with whitespace")),
+            _ => {}
+        }
+        let room = limits.head.saturating_sub(at - start);
+        let (longest, too_long) = match request_line_end {
+            None if limits.request_line < room => (limits.request_line, REQUEST_LINE_TOO_LONG),
+            _ => (room, HEAD_TOO_LONG),
+        };
+        let length = memchr2(b'\r', b'\n', line).unwrap_or(line.len());
+        if length > longest {
+            return Err(too_long);
+        }
+        match line[length..] {
+            [] | [b'\r'] => return Ok(None),
+            [b'\r', b'\n', ..] => {}
+            [b'\r', ..] => return Err(bad("CR without LF")),
+            _ => return Err(bad("LF without CR")),
+        }
+        at += length + 2;
+        if at - start > limits.head {
+            return Err(HEAD_TOO_LONG);
+        }
+        match request_line_end {
+            None => request_line_end = Some(at),
+            Some(request_line_end) if length == 0 => {
+                return Ok(Some(HeadSpan { start, request_line_end, end: at }));
+            }
+            Some(_) => {
+                fields += 1;
+                if fields > limits.fields.min(HeadLimits::MOST_FIELDS) {
+                    return Err(Reject { status: Status::REQUEST_HEADER_FIELDS_TOO_LARGE, why: "too many fields" });
+                }
+            }
+        }
+    }
 }
 
 /// The fields of a head that [`RequestHead::parse`] refused. `None`: one of the field lines is malformed itself, so that another
@@ -60,9 +115,7 @@ impl<'a> RequestHead<'a> {
         // The final empty line is not a field line.
         interpret(&head, FieldSection::from_lines(&buf[span.request_line_end..span.end - 2]))
     }
-}
 
-impl<'a> RequestHead<'a> {
     /// Parses a head whose version is not one of httparse's. A later minor version of HTTP/1 is handled as HTTP/1.1, the highest that is
     /// implemented (RFC 9110 §2.5 and §6.2); another well-formed version gets 505, as does the preface of HTTP/2 (RFC 9113 §3.4).
     #[cold]
@@ -181,67 +234,6 @@ impl Default for HeadLimits {
     /// 8k); Apache httpd allows 100 fields (LimitRequestFields).
     fn default() -> Self {
         HeadLimits { request_line: 8 * 1024, head: 32 * 1024, fields: 100 }
-    }
-}
-
-/// Finds the end of the head. `None`: incomplete.
-///
-/// Octets are examined in order, and each decision is made at the first octet that allows it. httparse alone would also accept
-/// a bare LF as line end.
-fn find_lines(buf: &[u8], limits: &HeadLimits) -> Result<Option<HeadSpan>, Reject> {
-    let mut start = 0;
-    // A server should ignore at least one empty line before the request line (RFC 9112 §2.2).
-    while buf[start..].starts_with(b"\r\n") {
-        start += 2;
-        if start > 2 * MOST_LEADING_EMPTY_LINES {
-            return Err(bad("too many empty lines before the request line"));
-        }
-    }
-    let mut request_line_end = None;
-    let mut fields = 0;
-    let mut at = start;
-    loop {
-        let line = &buf[at..];
-        match (line.first(), request_line_end) {
-            (None, _) => return Ok(None),
-            // Fails at once for TLS within TLS and other binary protocols.
-            (Some(octet), None) if !is_token(*octet) && !matches!(octet, b'\r' | b'\n') => {
-                return Err(bad("not an HTTP request"));
-            }
-            (Some(b' ' | b'\t'), Some(_)) => return Err(bad("a field line begins with whitespace")),
-            _ => {}
-        }
-        let room = limits.head.saturating_sub(at - start);
-        let (longest, too_long) = match request_line_end {
-            None if limits.request_line < room => (limits.request_line, REQUEST_LINE_TOO_LONG),
-            _ => (room, HEAD_TOO_LONG),
-        };
-        let length = memchr2(b'\r', b'\n', line).unwrap_or(line.len());
-        if length > longest {
-            return Err(too_long);
-        }
-        match line[length..] {
-            [] | [b'\r'] => return Ok(None),
-            [b'\r', b'\n', ..] => {}
-            [b'\r', ..] => return Err(bad("CR without LF")),
-            _ => return Err(bad("LF without CR")),
-        }
-        at += length + 2;
-        if at - start > limits.head {
-            return Err(HEAD_TOO_LONG);
-        }
-        match request_line_end {
-            None => request_line_end = Some(at),
-            Some(request_line_end) if length == 0 => {
-                return Ok(Some(HeadSpan { start, request_line_end, end: at }));
-            }
-            Some(_) => {
-                fields += 1;
-                if fields > limits.fields.min(HeadLimits::MOST_FIELDS) {
-                    return Err(Reject { status: Status::REQUEST_HEADER_FIELDS_TOO_LARGE, why: "too many fields" });
-                }
-            }
-        }
     }
 }
 

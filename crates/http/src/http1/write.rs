@@ -30,6 +30,24 @@ pub fn write_head(
     connection: Connection,
     date: &HttpTime,
 ) {
+    // Every member is named, so that a new one is written here too.
+    let Fields {
+        content_type,
+        content_encoding,
+        varies,
+        last_modified,
+        etag,
+        accept_ranges,
+        content_range,
+        location,
+        allow,
+        retry_after,
+        // By `needs_server` and `needs_date`.
+        anonymous: _,
+        forwarded: _,
+        dated: _,
+        extra,
+    } = fields;
     status.write_line(out);
     if fields.needs_server() {
         out.extend_from_slice(b"Server: sealion\r\n");
@@ -39,13 +57,13 @@ pub fn write_head(
         out.extend_from_slice(date.as_bytes());
         out.extend_from_slice(b"\r\n");
     }
-    if let Some(content_type) = &fields.content_type {
+    if let Some(content_type) = content_type {
         field(out, "Content-Type", |out| content_type.write(out));
     }
-    if let Some(coding) = fields.content_encoding {
+    if let Some(coding) = content_encoding {
         field(out, "Content-Encoding", |out| out.extend_from_slice(coding.token().as_bytes()));
     }
-    if fields.varies {
+    if *varies {
         out.extend_from_slice(b"Vary: Accept-Encoding\r\n");
     }
     match framing {
@@ -60,28 +78,28 @@ pub fn write_head(
         | ResponseFraming::UntilCloseOnly
         | ResponseFraming::Tunnel => {}
     }
-    if let Some(modified) = fields.last_modified {
+    if let Some(modified) = last_modified {
         field(out, "Last-Modified", |out| out.extend_from_slice(modified.as_bytes()));
     }
-    if let Some(etag) = &fields.etag {
+    if let Some(etag) = etag {
         field(out, "ETag", |out| out.extend_from_slice(etag.as_bytes()));
     }
-    if fields.accept_ranges {
+    if *accept_ranges {
         out.extend_from_slice(b"Accept-Ranges: bytes\r\n");
     }
-    if let Some(range) = &fields.content_range {
+    if let Some(range) = content_range {
         field(out, "Content-Range", |out| range.write(out));
     }
-    if let Some(location) = &fields.location {
+    if let Some(location) = location {
         field(out, "Location", |out| out.extend_from_slice(location.as_bytes()));
     }
-    if let Some(methods) = fields.allow {
+    if let Some(methods) = allow {
         field(out, "Allow", |out| out.extend_from_slice(methods.as_bytes()));
     }
-    if let Some(seconds) = fields.retry_after {
-        field(out, "Retry-After", |out| write_decimal(out, seconds.into()));
+    if let Some(seconds) = retry_after {
+        field(out, "Retry-After", |out| write_decimal(out, (*seconds).into()));
     }
-    out.extend_from_slice(fields.extra.lines());
+    out.extend_from_slice(extra.lines());
     match connection {
         Connection::KeepAlive => {}
         Connection::KeepAlive10 => out.extend_from_slice(b"Connection: keep-alive\r\n"),
