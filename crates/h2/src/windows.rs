@@ -1,7 +1,5 @@
 //! Flow-control windows (RFC 9113 §5.2 and §6.9).
 
-use crate::frame::MAX_WINDOW;
-
 /// What the peer lets us send. A change of its settings can make it negative (RFC 9113 §6.9.2).
 ///
 /// A window that was used up is taken for closed until it has opened by a worthwhile amount: a client that opens it octet by octet would otherwise
@@ -137,6 +135,9 @@ impl BandwidthDelay {
         (carried > target / 2).then(|| target.saturating_mul(2).max(carried.saturating_mul(2)).min(largest))
     }
 }
+
+/// Largest window, and largest increment (RFC 9113 §6.9.1).
+pub(crate) const MAX_WINDOW: u32 = (1 << 31) - 1;
 
 #[cfg(test)]
 mod tests {

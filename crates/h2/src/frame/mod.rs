@@ -11,6 +11,7 @@ pub(crate) use write::{
 };
 
 use crate::stream::StreamId;
+pub(crate) use crate::windows::MAX_WINDOW;
 
 /// Length of a frame header.
 pub const HEADER_LEN: usize = 9;
@@ -23,9 +24,6 @@ pub(crate) const DEFAULT_MAX_FRAME_SIZE: usize = 16_384;
 
 /// The connection preface of a client (RFC 9113 §3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-/// Largest window, and largest increment (RFC 9113 §6.9.1).
-pub(crate) const MAX_WINDOW: u32 = (1 << 31) - 1;
 
 /// Frame types (RFC 9113 §6, RFC 9218 §7.1).
 pub(crate) mod kind {
