@@ -71,7 +71,7 @@ pub(crate) struct Listener {
     pub(crate) is_tls: bool,
     /// Whether the PROXY protocol names the clients of its connections.
     pub(crate) has_proxy_protocol: bool,
-    /// The scheme of requests without TLS of which no trusted proxy says another: TLS may end at one that says nothing.
+    /// The scheme of requests without TLS, unless a trusted proxy names another: TLS may end at a proxy that names none.
     pub(crate) scheme: Scheme,
 }
 
@@ -93,7 +93,7 @@ impl Scheme {
     }
 }
 
-/// The scheme of requests that anybody on the way could read.
+/// The scheme of requests without TLS on their whole way.
 const HTTP: &str = "http";
 
 impl Listener {
@@ -119,7 +119,7 @@ impl Listener {
         self.trusts(remote) && self.forwarding.as_ref().is_some_and(|forwarding| !forwarding.is_forwarded())
     }
 
-    /// The scheme of requests of which nobody says another.
+    /// The scheme of requests for which no trusted proxy names one.
     pub(crate) fn own_scheme(&self) -> &'static str {
         if self.is_tls { Scheme::Https.as_str() } else { self.scheme.as_str() }
     }
@@ -140,7 +140,7 @@ impl Listener {
     }
 }
 
-/// The client of a request.
+/// What the connection says of the client of a request.
 #[derive(Clone, Copy)]
 pub(crate) struct Peer {
     /// The client's address; unspecified over a Unix socket.
@@ -154,8 +154,8 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// As the site sees it, which exceeds no limit and is not answered at once by the cache.
-    pub(crate) fn client(&self) -> site::Client {
+    /// The client as the site sees it, with `refusal` and `arrival` unset: the driver sets them.
+    pub(crate) fn to_site_client(&self) -> site::Client {
         site::Client { address: address(self.address), refusal: None, arrival: None, is_plain: self.scheme == HTTP }
     }
 
@@ -265,7 +265,7 @@ impl<'a> Exchange<'a> {
         Exchange { shared, generation, site, worker_metrics: metrics::worker(), started }
     }
 
-    /// When the head of the request was complete, if anybody wants to know.
+    /// When the head of the request was complete. `None`: neither the log nor the metrics need it.
     pub(crate) fn started(&self) -> Option<Instant> {
         self.started
     }

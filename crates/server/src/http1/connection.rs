@@ -187,7 +187,7 @@ impl Http1<'_> {
         let scheme = self.listener.scheme(remote, head.request.fields);
         let client = Peer { address: *peer, auth: client_auth(stream), http2: false, scheme };
         let site = exchange.route(client);
-        // Of most requests it is asked once the caches have no answer.
+        // For requests without content, `may_forward` is computed only after the caches have no answer (below).
         let needs_to_know = head.framing != Framing::None || head.expect_continue;
         let forwards = needs_to_know && site.is_some_and(|site| site.may_forward(&head.request));
         let wants_close = !head.keep_alive || (head.expect_continue && !forwards);
@@ -219,7 +219,7 @@ impl Http1<'_> {
                 let is_plain = site.has_proxies() && head.framing == Framing::None;
                 let arrival = is_plain.then(|| Arrival { scheme, is_trusted: self.listener.trusts(remote) });
                 let asking = client;
-                let client = Client { refusal, arrival, ..asking.client() };
+                let client = Client { refusal, arrival, ..asking.to_site_client() };
                 let cached = site::answer_from_cache(site, &head.request, client, date);
                 if cached.is_none()
                     && let Some(hints) = early_hints(site, &head, client, date)
@@ -458,7 +458,7 @@ async fn answer_meanwhile(
                     // The content is complete.
                     Some(Poll::Ready(Ok(Step::Done))) | None => match stream.poll_peer_gone(cx) {
                         Poll::Pending => return Poll::Pending,
-                        // Nobody closes one direction alone while a response is awaited.
+                        // A half-close before the head of the response counts as gone: status 499.
                         Poll::Ready(gone) => {
                             Some(gone.map_or_else(Error::from, |()| sealion_tls::Error::Truncated.into()))
                         }

@@ -195,7 +195,7 @@ impl Sending<'_> {
             }
             if is_here && let Poll::Ready(gone) = stream.poll_peer_gone(cx) {
                 match gone {
-                    // It closed its own direction, and may still read.
+                    // A half-close after the head of the response is tolerated: the client may still read.
                     Ok(()) | Err(sealion_tls::Error::Truncated) => is_here = false,
                     Err(error) => return Poll::Ready(Err(error.into())),
                 }

@@ -112,7 +112,7 @@ impl<'a> Context<'a> {
             Some(site) => {
                 let is_trusted = self.listener.trusts(self.remote);
                 let arrival = content.is_none().then_some(Arrival { scheme: peer.scheme, is_trusted });
-                site::answer_from_cache(site, &request, Client { refusal, arrival, ..peer.client() }, now())
+                site::answer_from_cache(site, &request, Client { refusal, arrival, ..peer.to_site_client() }, now())
             }
         };
         let started = exchange.started();
@@ -124,7 +124,7 @@ impl<'a> Context<'a> {
                 Answer::Now(Box::new(Answered { head, current, started, client, response, framing, is_tunnel: false }))
             }
             None => {
-                let client = Client { refusal, ..peer.client() };
+                let client = Client { refusal, ..peer.to_site_client() };
                 let hints =
                     site.filter(|_| !is_tunnel).and_then(|site| site::early_hints(site, &request, client, now()));
                 let hints = hints.map(block_of_hints);
@@ -164,7 +164,7 @@ impl<'a> Context<'a> {
             let exchange = Exchange::resume(self.shared, &current, self.listener, request.as_ref(), started);
             match (&request, exchange.route(peer)) {
                 (Some(request), Some(site)) => {
-                    let client = Client { refusal, ..peer.client() };
+                    let client = Client { refusal, ..peer.to_site_client() };
                     let mut response = site::answer(site, request, client, now(), inbound).await;
                     let is_connect = decoded.protocol.is_some();
                     let is_tunnel = is_connect && opens_tunnel(&mut response);

@@ -105,9 +105,9 @@ impl Sending {
         self.wire -= (frame.header.len() + frame.length) as u64;
     }
 
-    /// A window holds the content back, of which `progress` octets are sent; `None`: none does. `deadline`: of a stall that begins now. Returns whether
-    /// one does.
-    pub(super) fn stalled(&mut self, progress: Option<u64>, deadline: Instant) -> bool {
+    /// Notes whether a window holds the content back. `progress`: octets that are sent; `None`: no window does. `deadline`: of a stall that begins now.
+    /// Returns true if one begins now, and false while it lasts.
+    pub(super) fn note_window(&mut self, progress: Option<u64>, deadline: Instant) -> bool {
         let Some(progress) = progress else {
             self.stall = None;
             return false;

@@ -27,7 +27,7 @@ pub(crate) struct Summary {
     pub moves: u64,
     /// Responses by the first digit of their status.
     pub statuses: [u64; 5],
-    /// By [`super::bound`].
+    /// By bucket; the bounds are those of [`bound`](crate::observe::metrics::bound).
     pub latency: Vec<u64>,
     pub errors: u64,
     pub log_written: u64,

@@ -37,7 +37,7 @@ use crate::limits::Refusal;
 use crate::response::{Body, Response, of_file};
 use crate::upstream::Inbound;
 
-/// The client that sent a request.
+/// What a site's rules ask of the client that sent a request.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Client {
     /// The client's address; `None` over a Unix socket.

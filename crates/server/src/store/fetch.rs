@@ -302,9 +302,10 @@ impl Fetch {
             Ok(decision) => decision,
             Err(why) => {
                 let names_user = self.request.names_user();
-                // What is beyond the end of the response says nothing of the rest.
+                // A slice beyond the end of the response says nothing of the other slices.
                 let is_beyond = reply.status == Status::RANGE_NOT_SATISFIABLE && !matches!(self.part, Part::Whole);
-                // Who names no user is told from those who do, and only those have it for a reason of theirs.
+                // Anonymous and authenticated requests are remembered apart: a reason that lies in Authorization or a cookie says
+                // nothing of anonymous requests.
                 if !is_beyond && (!why.is_of_request() || (names_user && why.is_of_user())) {
                     rules.store.is_not_shared(self.id, why.as_str(), names_user);
                 }
@@ -364,7 +365,7 @@ impl Fetch {
         let lifetime =
             sealion_cache::may_store(policy, &self.request.to_store(), code, &reply.fields, requested, received);
         let lifetime = lifetime.map_err(Unstored::ByRule)?;
-        // What nobody says is to be stored may be for one user, if the request names that user.
+        // Without an explicit lifetime, the response to a request with a cookie may be for its user alone.
         if self.request.has_cookie && !sealion_cache::has_lifetime(policy, code, &reply.fields) {
             return Err(Unstored::Cookie);
         }

@@ -29,7 +29,7 @@ pub(crate) struct Footer {
     pub(super) stored: u64,
     /// The hash of the key, which is the name of the file.
     pub(super) hash: u128,
-    /// The boot of the machine at which the body was written ([`super::directory::boot`]).
+    /// The boot of the machine at which the body was written (`boot` in `directory.rs`).
     pub(super) boot: u32,
     /// CRC-32C of the body.
     pub(super) body_checksum: u32,

@@ -94,9 +94,32 @@ struct Opened {
 struct Passed {
     /// Requests for a response that waits for `min_uses`.
     uses: u64,
-    /// When its response could not be shared, and why: until some time after, nobody waits for another request's. First for requests that name
-    /// nobody, then for those that name a user: a response may be private to users only.
-    not_shared: [Option<(Instant, &'static str)>; 2],
+    /// When its response could not be shared, and why: until [`NOT_SHARED_FOR`] after, requests do not wait for each other's fetch.
+    not_shared: NotShared,
+}
+
+/// By kind of request: a response may be private to users only.
+#[derive(Debug, Clone, Copy, Default)]
+struct NotShared {
+    /// For requests that name no user.
+    anonymous: Option<(Instant, &'static str)>,
+    /// For requests that name a user.
+    of_user: Option<(Instant, &'static str)>,
+}
+
+impl NotShared {
+    fn of(self, names_user: bool) -> Option<(Instant, &'static str)> {
+        if names_user { self.of_user } else { self.anonymous }
+    }
+
+    fn note(&mut self, why: &'static str, names_user: bool) {
+        let kind = if names_user { &mut self.of_user } else { &mut self.anonymous };
+        *kind = Some((Instant::now(), why));
+    }
+
+    fn latest(self) -> Option<(Instant, &'static str)> {
+        self.anonymous.max(self.of_user)
+    }
 }
 
 impl Store {
@@ -281,7 +304,7 @@ impl Store {
 
     /// Whether the response to a key was for one request only, a moment ago.
     fn is_passed(&self, id: u128, names_user: bool) -> bool {
-        let passed = self.passed().peek(&id).and_then(|passed| passed.not_shared[usize::from(names_user)]);
+        let passed = self.passed().peek(&id).and_then(|passed| passed.not_shared.of(names_user));
         passed.is_some_and(|(at, _)| at.elapsed() < NOT_SHARED_FOR)
     }
 
@@ -333,7 +356,7 @@ impl Store {
     fn is_not_shared(&self, id: u128, why: &'static str, names_user: bool) {
         let mut passed = self.passed();
         let entry = passed.get_or_insert_mut(id, Passed::default);
-        entry.not_shared[usize::from(names_user)] = Some((Instant::now(), why));
+        entry.not_shared.note(why, names_user);
     }
 
     /// Counts a request for a response that is not stored. Returns how many there were, this one included.

@@ -96,7 +96,7 @@ impl Http2<'_> {
         for sending in &mut self.sending {
             let progress =
                 stalled.binary_search_by_key(&sending.stream, |(id, _)| *id).ok().map(|index| stalled[index].1);
-            let begins = sending.stalled(progress, deadline);
+            let begins = sending.note_window(progress, deadline);
             if begins && let Some(worker) = metrics::worker() {
                 worker.http2.stalls.add(1);
             }
