@@ -433,6 +433,6 @@ mod tests {
 
     #[test]
     fn limits_are_by_crate() {
-        assert_eq!((LIMITS.of("crates/server"), LIMITS.of("crates/new")), (3, 2));
+        assert_eq!((LIMITS.of("crates/http"), LIMITS.of("crates/new")), (2, 1));
     }
 }
