@@ -155,7 +155,7 @@ pub(crate) struct Peer {
 
 impl Peer {
     /// The client as the site sees it, with `refusal` and `arrival` unset: the driver sets them.
-    pub(crate) fn to_site_client(&self) -> site::Client {
+    pub(crate) fn to_site_client(self) -> site::Client {
         site::Client { address: address(self.address), refusal: None, arrival: None, is_plain: self.scheme == HTTP }
     }
 
