@@ -60,7 +60,7 @@ const SOURCES: [Source; 4] = [
         result: "throughput +35 / +64 / +50 %, mean latency −22 / −42 / −32 % at 10M / 1M / 512k",
         apart: "the source's containers had limits on processors and memory that are not known here; the lab pins each server \
                 to one core. By its own figures 81 × 10 MB, 825 × 1 MB and 1,484 × 0.5 MB a second are all 740 to 825 MB/s: \
-                bytes were the limit there. Quick runs, as all in guests are, have a tenth of the workers.",
+                bytes were the limit there. Runs in guests have a tenth of the workers.",
     },
 ];
 
