@@ -130,11 +130,7 @@ impl Kernel {
             }
             // An answer that the socket has no room for goes before the next data. A peer that is gone gets none, and what it sent before
             // may still be in the socket.
-            if self.owed
-                && let Err(error) = self.try_renew(socket)
-            {
-                self.unanswered = Some(error);
-            }
+            self.unanswered = if self.owed { self.try_renew(socket).err() } else { None };
             // The kernel is asked for 2 bytes at least, so that an alert fits.
             let mut pair = [0; 2];
             let direct = into.remaining() >= pair.len();
