@@ -45,7 +45,7 @@ pub(crate) struct LimitsConfig {
     pub stall_timeout: Timeout,
 
     /// Least bytes per second that a client sends of a content that waits here until it is whole (`buffer_request` and contents for scripts),
-    /// averaged over each `request_timeout`. Slower requests are answered 408. 0: no minimum.
+    /// averaged over `min_send_rate_window`. Slower requests are answered 408. 0: no minimum.
     #[arg(long, value_name = "BYTES", env = "SEALION_MIN_RECEIVE_RATE", default_value_t = Self::default().min_receive_rate)]
     pub min_receive_rate: Bounded<0, 1_048_576>,
 
@@ -54,7 +54,7 @@ pub(crate) struct LimitsConfig {
     #[arg(long, value_name = "BYTES", env = "SEALION_MIN_SEND_RATE", default_value_t = Self::default().min_send_rate)]
     pub min_send_rate: Bounded<0, MOST_LEAST_RATE>,
 
-    /// Time over which `min_send_rate` is averaged. It should outlast a mobile client's loss of signal.
+    /// Time over which `min_send_rate` and `min_receive_rate` are averaged. It should outlast a mobile client's loss of signal.
     #[arg(long, value_name = "TIME", env = "SEALION_MIN_SEND_RATE_WINDOW", default_value_t = Self::default().min_send_rate_window)]
     pub min_send_rate_window: Timeout,
 

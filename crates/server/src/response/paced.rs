@@ -94,9 +94,11 @@ impl Paced {
     }
 
     fn pass(&mut self, piece: Piece) -> Poll<Option<io::Result<Piece>>> {
-        if let Piece::File { file, .. } = &piece {
-            self.last = Some(Arc::clone(file));
-        }
+        self.last = match &piece {
+            Piece::File { file, .. } => Some(Arc::clone(file)),
+            // What is not needed any more may count against a bound.
+            Piece::Bytes(_) => None,
+        };
         Poll::Ready(Some(Ok(piece)))
     }
 }

@@ -520,10 +520,10 @@ impl<'a> Answering<'a> {
         if let Some(refusal) = self.guard_forwarded(other, user).await {
             return Err(Box::new(refusal));
         }
-        if let Some(begin) = proxy::Rule::before_query(other).map_err(|status| Box::new(Response::plain(status)))?
-            && let Some(refusal) = self.guard_forwarded(&begin, user).await
-        {
-            return Err(Box::new(refusal));
+        for part in proxy::Rule::before_query(path).map_err(|status| Box::new(Response::plain(status)))? {
+            if let Some(refusal) = self.guard_forwarded(&part, user).await {
+                return Err(Box::new(refusal));
+            }
         }
         Ok(elsewhere)
     }

@@ -133,6 +133,24 @@ impl Proxies {
     }
 }
 
+/// The path of decoded octets, with backslashes as slashes and without parameters behind `;`.
+fn folded(octets: &[u8]) -> Result<SitePath<'static>, Status> {
+    let mut folded = Vec::with_capacity(octets.len());
+    let mut is_parameter = false;
+    for octet in octets.iter().copied() {
+        match octet {
+            b'/' | b'\\' => {
+                is_parameter = false;
+                folded.push(b'/');
+            }
+            b';' => is_parameter = true,
+            _ if is_parameter => {}
+            _ => folded.push(octet),
+        }
+    }
+    SitePath::of_octets(&folded).map_err(|_| Status::BAD_REQUEST)
+}
+
 /// The path with one slash at its beginning: readers of URLs take `//x/y` for the path `/y` of the host `x`, and rules count slashes in a row as one.
 fn with_one_slash(path: &str) -> Cow<'_, str> {
     let rest = path.trim_start_matches(['/', '\\']);
@@ -173,28 +191,21 @@ impl Rule {
         if !octets.iter().any(|octet| matches!(octet, b'%' | b'\\' | b';' | b'?' | b'#')) {
             return Ok(None);
         }
-        let mut folded = Vec::with_capacity(octets.len());
-        let mut is_parameter = false;
-        for octet in percent_encoding::percent_decode(&path.full()) {
-            match octet {
-                b'/' | b'\\' => {
-                    is_parameter = false;
-                    folded.push(b'/');
-                }
-                b';' => is_parameter = true,
-                _ if is_parameter => {}
-                _ => folded.push(octet),
-            }
-        }
-        SitePath::of_octets(&folded).map(Some).map_err(|_| Status::BAD_REQUEST)
+        let decoded: Vec<u8> = percent_encoding::percent_decode(&path.full()).collect();
+        folded(&decoded).map(Some)
     }
 
-    /// The part that an application takes for the whole if it decodes the path before it looks for the query. `None`: there is no such part.
-    /// An error is one that would leave its directory then.
-    pub(super) fn before_query(path: &SitePath<'_>) -> Result<Option<SitePath<'static>>, Status> {
-        let octets = path.full();
-        let end = octets.iter().position(|octet| matches!(octet, b'?' | b'#'));
-        end.map(|end| SitePath::of_octets(&octets[..end]).map_err(|_| Status::BAD_REQUEST)).transpose()
+    /// The parts that an application takes for the whole if it looks for the query after it has decoded the path, once or twice; otherwise read as
+    /// by [`Self::as_read_elsewhere`]. An error is one that would leave its directory then.
+    pub(super) fn before_query(path: &SitePath<'_>) -> Result<Vec<SitePath<'static>>, Status> {
+        let once = path.full();
+        let twice: Vec<u8> = percent_encoding::percent_decode(&once).collect();
+        let cut = |octets: &[u8]| {
+            let end = octets.iter().position(|octet| matches!(octet, b'?' | b'#'))?;
+            Some(octets[..end].to_vec())
+        };
+        let decoded = cut(&once).map(|part| percent_encoding::percent_decode(&part).collect());
+        [decoded, cut(&twice)].into_iter().flatten().map(|part| folded(&part)).collect()
     }
 
     /// Forwards a request. `path`: as the rule was found by. `rewritten`: the path by the site's rewrites, encoded, if one applied.

@@ -110,7 +110,7 @@ pub(crate) async fn collect(
     let announced = content.length();
     let mut queue = Queue::new(spooling, client);
     let (mut length, mut trailers) = (0, None);
-    let most = spooling.memory as u64 + spooling.disk;
+    let most = (spooling.memory as u64).min(spooling.waiting.most(client)) + spooling.disk;
     if rest == Rest::Refused && announced.is_some_and(|length| length > most) {
         return Err(NotCollected::TooLong);
     }

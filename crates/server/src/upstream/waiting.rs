@@ -22,9 +22,16 @@ impl Waiting {
         Waiting { limits: limits.clone(), ..Waiting::default() }
     }
 
+    /// Octets that a single content may take.
+    pub(super) fn most(&self, client: Option<IpAddr>) -> u64 {
+        let of_client = client.and_then(|address| self.limits.buffered_per_address(address));
+        of_client.map_or(self.limits.max_buffered.0, |share| share.0.min(self.limits.max_buffered.0))
+    }
+
     /// Octets that a client has to send in each of these times while its content is collected. `None`: any number.
     pub(super) fn least(&self) -> Option<(u64, Duration)> {
-        let window = self.limits.request_timeout.duration();
+        // As in the other direction: a phone may have no signal for a while.
+        let window = self.limits.min_send_rate_window.duration().max(self.limits.request_timeout.duration());
         let octets = u128::from(self.limits.min_receive_rate.get()) * window.as_millis() / 1000;
         (octets > 0).then_some((u64::try_from(octets).unwrap_or(u64::MAX), window))
     }
@@ -106,8 +113,9 @@ impl Drop for Memory {
         self.remove(self.octets);
         let Some(OfClient { network, used, .. }) = self.client.take() else { return };
         let mut clients = self.waiting.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        // This one and that of the table: new ones are made under the lock.
-        if Arc::strong_count(&used) == 2 {
+        // All are made and dropped under the lock: that of the table may be the last.
+        drop(used);
+        if clients.get(&network).is_some_and(|last| Arc::strong_count(last) == 1) {
             clients.remove(&network);
         }
     }

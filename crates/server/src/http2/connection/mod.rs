@@ -60,6 +60,7 @@ pub(crate) async fn serve(
             return Ok(end);
         }
         connection.protocol.shrink();
+        stream.set_responding(false);
         match wait_for_frame(stream, &mut connection.idle).await? {
             Waited::Octets => {}
             Waited::Gone => return Ok(End::Usual),

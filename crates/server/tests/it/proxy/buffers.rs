@@ -166,7 +166,7 @@ fn a_content_that_drips_is_answered_408_while_it_is_collected() {
     let site = Site::new();
     let upstream = Upstream::echo();
     let rule = format!("proxy = [{{ upstream = '{}', buffer_request = {{}} }}]", upstream.url());
-    let limits = "[limits]\nrequest_timeout = '1s'\nmin_receive_rate = 1000\n";
+    let limits = "[limits]\nrequest_timeout = '1s'\nmin_receive_rate = 1000\nmin_send_rate_window = '1s'\n";
     let server = site.config(&rule).table(limits).serve_from_user_space();
     let mut client = site.connect(&server);
     client.send(http::head("POST", "/", &[("Content-Length", "100000")]).as_bytes()).expect("it leaves");

@@ -48,6 +48,9 @@ fn no_spelling_of_a_guarded_path_reaches_the_server() {
         "/%61dmin%253Fx",
         "/a.key%3F.txt",
         "/x/..%3F",
+        "/a.key;%3F/x",
+        "/a.key;b%2523/x",
+        "/admin;%3F",
     ] {
         let response = http::get(&mut client, target);
         let status = response.map(|response| {
