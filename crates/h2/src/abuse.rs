@@ -137,13 +137,10 @@ impl Abuse {
         self.small_updates.spend(Flood::WindowUpdates)
     }
 
-    /// A DATA frame was sent, which the client may answer by an update for the stream and one for the connection. `cut`: windows made it shorter than
-    /// its content. A short one that was cut is the result of a small update, and excuses no others.
-    pub(crate) fn sent_data(&mut self, octets: u32, cut: bool) {
+    /// A DATA frame was sent, which the client may answer by an update for the stream and one for the connection. A client may read octet by octet.
+    pub(crate) fn sent_data(&mut self, octets: u32) {
         self.payload += u64::from(octets);
-        if !cut || octets >= SMALL_UPDATE {
-            self.small_updates.refill(2);
-        }
+        self.small_updates.refill(2);
     }
 
     /// PRIORITY_UPDATE, or the deprecated PRIORITY, arrived.
@@ -208,12 +205,8 @@ mod tests {
         (0..100).for_each(|_| abuse.completed());
         assert_eq!(count(|| abuse.reset()), 10);
         count(|| abuse.window_update(1));
-        abuse.sent_data(1, false);
+        abuse.sent_data(1);
         assert_eq!(count(|| abuse.window_update(1)), 2);
-        abuse.sent_data(SMALL_UPDATE, true);
-        assert_eq!(count(|| abuse.window_update(1)), 2);
-        abuse.sent_data(SMALL_UPDATE - 1, true);
-        assert_eq!(count(|| abuse.window_update(1)), 0);
     }
 
     #[test]

@@ -100,7 +100,7 @@ impl Connection {
         stream.send_window.take(pick.length);
         stream.sent += u64::from(pick.length);
         self.send_window.take(pick.length);
-        self.abuse.sent_data(pick.length, u64::from(pick.length) < offered);
+        self.abuse.sent_data(pick.length);
         let (length, flags) = (pick.length as usize, if pick.end { flag::END_STREAM } else { 0 });
         let header = FrameHead { length, kind: kind::DATA, flags, stream: id }.encode();
         Some(DataFrame { stream: StreamId(id), header, length, end: pick.end })
