@@ -6,6 +6,7 @@ use sealion_testkit::server::Server;
 use super::fastcgi::{FILES_FIRST, answering, serve, url};
 use super::post;
 use crate::support::fastcgi::{end, stdout};
+use crate::support::upstream::Upstream;
 use crate::support::{Site, messages, wait_for_message, wait_until};
 
 /// Waits until the server has read what its clients sent.
@@ -21,18 +22,24 @@ fn wait_until_read(server: &Server) {
     wait_until("the server has read it", || table().lines().all(is_read));
 }
 
+/// A server that answers with the length of the content that it got, and the table of its upstream `php`.
+fn counting() -> (Upstream, String) {
+    let (upstream, _) = answering(|accepted, request| {
+        let answer = format!("Content-Type: text/plain\r\n\r\n{}", request.content.len());
+        accepted.write(&[stdout(answer), end()].concat());
+    });
+    let table =
+        format!("[[upstream]]\nname = 'php'\nprotocol = 'fastcgi'\nservers = [{{ url = '{}' }}]\n", url(&upstream));
+    (upstream, table)
+}
+
 /// Waiting for others, each of many contents could hold a part of the memory, and none would be whole.
 #[test]
 fn a_content_for_which_all_memory_is_taken_is_refused_and_later_has_its_place() {
     let site = Site::new();
     site.add("x.php", "");
     site.add("large/x.php", "");
-    let (upstream, _) = answering(|accepted, request| {
-        let answer = format!("Content-Type: text/plain\r\n\r\n{}", request.content.len());
-        accepted.write(&[stdout(answer), end()].concat());
-    });
-    let php =
-        format!("[[upstream]]\nname = 'php'\nprotocol = 'fastcgi'\nservers = [{{ url = '{}' }}]\n", url(&upstream));
+    let (_upstream, php) = counting();
     let server = site
         .config(&format!(
             "proxy = [{{ path = '/large/', upstream = 'php', fastcgi = {{}}, buffer_request = {{ disk = '1MiB', directory = '{}' }} }}, {{ upstream = 'php', fastcgi = {{}} }}]",
@@ -65,12 +72,7 @@ fn a_content_for_which_all_memory_is_taken_is_refused_and_later_has_its_place() 
 fn one_client_leaves_memory_for_the_contents_of_others() {
     let site = Site::new();
     site.add("x.php", "");
-    let (upstream, _) = answering(|accepted, request| {
-        let answer = format!("Content-Type: text/plain\r\n\r\n{}", request.content.len());
-        accepted.write(&[stdout(answer), end()].concat());
-    });
-    let php =
-        format!("[[upstream]]\nname = 'php'\nprotocol = 'fastcgi'\nservers = [{{ url = '{}' }}]\n", url(&upstream));
+    let (_upstream, php) = counting();
     let server = site
         .config("proxy = [{ upstream = 'php', fastcgi = {} }]")
         .listen("address = '127.0.0.1:0'\ntrusted_proxies = ['127.0.0.0/8']\nclient_address = 'x-forwarded-for'")
