@@ -293,8 +293,11 @@ fn data_comes_before_the_error_of_an_answer_to_a_peer_that_is_gone() {
                 // A reset drops what waits for an acknowledgement.
                 far.set_nodelay(true).expect("TCP_NODELAY");
                 rustix::net::sockopt::set_socket_linger(&far, Some(Duration::ZERO)).expect("SO_LINGER");
+                let (accepted, is_accepted) = std::sync::mpsc::channel();
                 let client = blocking_client(&tls, far, move |stream| {
                     stream.write_all(b"before").expect("written");
+                    // A reset would end the handshake, which is not over when the client may send.
+                    is_accepted.recv().expect("the server accepts");
                     for _ in 0..2 {
                         stream.conn.refresh_traffic_keys().expect("TLS 1.3");
                         stream.write_all(&pattern(20_000)).expect("written");
@@ -307,6 +310,7 @@ fn data_comes_before_the_error_of_an_answer_to_a_peer_that_is_gone() {
                 let mut near = KtlsStream::accept(near, Arc::clone(&tls.server)).await.expect("accept");
                 let mut buffer = [0; 6];
                 near.read_exact(&mut buffer).await.expect("read");
+                accepted.send(()).expect("the client waits");
                 client.join().expect("the client");
                 reset(&near).await;
                 let mut heard = Vec::new();
