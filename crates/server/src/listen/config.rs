@@ -277,9 +277,9 @@ pub(crate) fn check_names(all: &[ListenConfig], names: &[At<String>], key: &str,
     }
 }
 
-/// The default port of redirects to HTTPS: that of the first listener with TLS.
-pub(crate) fn https_port(listen: &[ListenConfig]) -> u16 {
-    listen.iter().filter(|listen| *listen.tls).find_map(ListenConfig::port).unwrap_or(443)
+/// The default port of redirects to HTTPS: that of the first of these listeners with TLS.
+pub(crate) fn https_port<'a>(listen: impl IntoIterator<Item = &'a ListenConfig>) -> u16 {
+    listen.into_iter().filter(|listen| *listen.tls).find_map(ListenConfig::port).unwrap_or(443)
 }
 
 /// Request fields with another meaning, in which a client would choose its address or have none: the fields of RFC 9110 to 9112, of the Fetch

@@ -76,7 +76,8 @@ pub(crate) fn build(
             &mut problems,
         ) {
             built.log = site.log(&logs, &mut problems);
-            built.https_only = (*site.https_only).then(|| listen::https_port(&config.listen));
+            let own = config.listen.iter().filter(|listen| site.answers_on(&listen.address.name));
+            built.https_only = (*site.https_only).then(|| listen::https_port(own));
             sites.push((site, built));
         }
     }

@@ -277,6 +277,25 @@ fn the_scheme_is_the_one_that_a_trusted_proxy_names() {
     }
 }
 
+/// The first listener with TLS is that of other sites.
+#[test]
+fn a_site_of_https_redirects_to_a_listener_of_its_own() {
+    let site = Site::new();
+    site.add("page", "page");
+    let [other, own, plain] = [(); 3].map(|()| free_port());
+    let listeners = [plain, own].map(|port| format!("127.0.0.1:{port}"));
+    let _server = Config::within(site.outside())
+        .listen(&format!("address = '127.0.0.1:{other}'"))
+        .listen(&format!("address = '127.0.0.1:{own}'"))
+        .listen(&PLAIN.replace(":0", &format!(":{plain}")))
+        .site(site.root(), &[&site.pki], "names = ['a.example']")
+        .site(site.root(), &[&site.pki], &format!("names = ['b.example']\nhttps_only = true\nlisten = {listeners:?}"))
+        .serve();
+    let address = SocketAddr::from(([127, 0, 0, 1], plain));
+    let response = curl::get_plain(&site.pki, address, "/page", &["-H", "Host: b.example"]);
+    assert_eq!(response.field("location"), Some(&*format!("https://b.example:{own}/page")));
+}
+
 #[test]
 fn a_site_of_https_redirects_beside_one_that_is_served() {
     let site = Site::new();
