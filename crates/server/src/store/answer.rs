@@ -437,7 +437,8 @@ impl CacheRule {
         let (store, upstream) = (Arc::clone(&self.rules.store), target.upstream.to_owned());
         let has_parts = question.is_trusted || self.has_parts();
         let invalidated = spawn_blocking(move || {
-            // What is not stored needs no line on the disk: clients could make very many, and it is written at the end. But a worker may keep it still, or it may be on its way.
+            // What is not stored needs no line on the disk at once: clients could make very many. But a worker may keep it still, or it may be on
+            // its way.
             let is_stored = |target: &Target| match target {
                 Target::Invalidated(url) => has_parts || store.may_have(url, &upstream),
                 _ => true,
@@ -446,7 +447,7 @@ impl CacheRule {
                 true => store.invalidate(target, &upstream),
                 false => {
                     store.purge_here(&Purge { target, soft: false, at: now_ms() });
-                    // It may be stored under another spelling.
+                    // It may be stored under another spelling: its line is written at the end.
                     store.purges().leave_out_line();
                     Ok(())
                 }

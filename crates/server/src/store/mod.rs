@@ -20,6 +20,7 @@ mod fill;
 mod format;
 mod front;
 mod index;
+mod invalidated;
 mod key;
 mod object;
 mod purge;

@@ -2,15 +2,13 @@
 //! is written down, so that a restart does not bring back what was purged.
 
 use std::collections::HashMap;
-use std::hash::Hasher;
 use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use lru::LruCache;
 use serde::{Deserialize, Serialize};
-use siphasher::sip::SipHasher13;
 
 use super::directory::Directory;
+use super::invalidated::{Invalidated, hash};
 use super::key;
 
 /// What a purge names.
@@ -141,71 +139,6 @@ struct Table {
     /// Octets of all names.
     octets: usize,
     invalidated: Invalidated,
-}
-
-/// The times of [`Target::Invalidated`], in bounded memory. None is lost: the oldest are kept by a part of their hash, so that they invalidate some
-/// responses of other URLs too, which are fetched again.
-#[derive(Debug)]
-struct Invalidated {
-    /// By the hashes of URLs.
-    latest: LruCache<u64, u64>,
-    /// By the ends of the hashes. Empty: there are no older ones.
-    older: Vec<u64>,
-}
-
-impl Default for Invalidated {
-    fn default() -> Self {
-        Invalidated { latest: LruCache::unbounded(), older: Vec::new() }
-    }
-}
-
-impl Invalidated {
-    fn add(&mut self, hash: u64, at: u64) {
-        match self.latest.get_mut(&hash) {
-            Some(time) => *time = at.max(*time),
-            None => drop(self.latest.put(hash, at)),
-        }
-        while self.latest.len() > MOST_INVALIDATED
-            && let Some((hash, at)) = self.latest.pop_lru()
-        {
-            self.add_older(slot(hash), at);
-        }
-    }
-
-    fn add_older(&mut self, slot: u32, at: u64) {
-        if self.older.is_empty() {
-            self.older = vec![0; SLOTS];
-        }
-        let time = &mut self.older[slot as usize % SLOTS];
-        *time = at.max(*time);
-    }
-
-    fn is_empty(&self) -> bool {
-        self.latest.is_empty() && self.older.is_empty()
-    }
-
-    /// When a response of this URL was invalidated last; 0: never.
-    fn of(&self, hash: u64) -> u64 {
-        let latest = self.latest.peek(&hash).copied().unwrap_or_default();
-        latest.max(self.older.get(slot(hash) as usize).copied().unwrap_or_default())
-    }
-
-    fn targets(&self) -> impl Iterator<Item = (Target, u64)> {
-        let latest = self.latest.iter().map(|(hash, at)| (Target::InvalidatedHash(*hash), *at));
-        let older = self.older.iter().enumerate().filter(|(_, at)| **at > 0);
-        latest.chain(older.map(|(slot, at)| (Target::InvalidatedSlot(slot as u32), *at)))
-    }
-}
-
-fn hash(url: &str) -> u64 {
-    // Whoever finds another URL of the same hash can invalidate that one by its own name too.
-    let mut hasher = SipHasher13::new();
-    hasher.write(url.as_bytes());
-    hasher.finish()
-}
-
-fn slot(hash: u64) -> u32 {
-    (hash % SLOTS as u64) as u32
 }
 
 /// When something was purged last; 0: never.
@@ -365,7 +298,9 @@ impl Purges {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let prefixes = table.prefixes.iter().map(|(prefix, times)| (Target::Prefix(prefix.clone()), *times));
         let named = table.named.iter().map(|(target, times)| (target.clone(), *times));
-        let invalidated = table.invalidated.targets().map(|(target, at)| (target, Times { hard: at, soft: 0 }));
+        let invalidated = table.invalidated.latest().map(|(hash, at)| (Target::InvalidatedHash(hash), at));
+        let older = table.invalidated.older().map(|(slot, at)| (Target::InvalidatedSlot(slot), at));
+        let invalidated = invalidated.chain(older).map(|(target, at)| (target, Times { hard: at, soft: 0 }));
         let named = named.chain(invalidated);
         let mut lines = Vec::new();
         for (target, Times { hard, soft }) in named.chain(prefixes).chain([(Target::Everything, table.everything)]) {
@@ -524,12 +459,6 @@ fn host(url: &str) -> &str {
     }
 }
 
-/// URLs that requests with unsafe methods invalidated, of which the whole hash is kept: 16 MiB at some 80 octets each (GUESS).
-const MOST_INVALIDATED: usize = 200_000;
-
-/// Parts of hashes of older ones, 8 octets each: of 10,000 older ones, a response of another URL meets one with 4 % probability.
-const SLOTS: usize = 1 << 18;
-
 const FILE: &str = "purges";
 /// Octets of names: some 300,000 URLs of usual length.
 const MOST_OCTETS: usize = 64 << 20;
@@ -540,6 +469,7 @@ const MOST_PREFIXES: usize = 1000;
 
 #[cfg(test)]
 mod tests {
+    use super::super::invalidated::MOST_INVALIDATED;
     use super::*;
 
     fn purge(target: Target, soft: bool, at: u64) -> Purge {
