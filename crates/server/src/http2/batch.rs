@@ -144,17 +144,18 @@ impl Batch {
             .collect();
         let (mut left, mut dropped, mut begun) = (Vec::new(), Vec::new(), 0);
         for (octets, frame) in frames.into_iter().filter(|(octets, _)| octets.end > sent) {
-            let is_begun = octets.start < sent || matches!(frame, Frame::Begun);
-            if is_begun && has_file(unsent(&octets)) {
-                return None;
-            }
-            if is_begun {
-                begun = unsent(&octets).len();
-            }
+            let octets_left = unsent(&octets);
             match frame {
-                Frame::Data(frame) if !is_begun && broken.contains(&frame.stream) => dropped.push(frame),
-                Frame::End(stream) if !is_begun && broken.contains(&stream) => {}
-                _ => left.extend(self.slice(unsent(&octets))),
+                _ if octets.start < sent || matches!(frame, Frame::Begun) => {
+                    if has_file(octets_left.clone()) {
+                        return None;
+                    }
+                    begun = octets_left.len();
+                    left.extend(self.slice(octets_left));
+                }
+                Frame::Data(frame) if broken.contains(&frame.stream) => dropped.push(frame),
+                Frame::End(stream) if broken.contains(&stream) => {}
+                _ => left.extend(self.slice(octets_left)),
             }
         }
         self.begun = begun;

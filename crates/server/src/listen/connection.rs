@@ -230,12 +230,9 @@ async fn handshake(
         // Its owner asks why, and no response has a line.
         Ok(Err(error @ HandshakeError::ClientCertificate(_))) => {
             failed(HandshakeFailure::of(&error));
-            match refused.take(Instant::now()) {
+            match refused.line(format_args!("{peer}: {error}"), "more were refused since the last such line") {
                 None => tracing::debug!("{peer}: {error}"),
-                Some(0) => tracing::info!("{peer}: {error}"),
-                Some(others) => {
-                    tracing::info!("{peer}: {error}; {others} more were refused since the last such line");
-                }
+                Some(line) => tracing::info!("{line}"),
             }
         }
         Ok(Err(error)) => {

@@ -1,5 +1,6 @@
 //! How often failures of one kind are logged: one line a second says what thousands would.
 
+use std::fmt::Display;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,14 @@ impl Warnings {
         }
         lines.last = Some(now);
         Some(std::mem::take(&mut lines.kept_back))
+    }
+
+    /// The line about a failure, if it has one now. `others`: what is said of those before it that had none, behind their number.
+    pub(crate) fn line(&self, what: impl Display, others: &str) -> Option<String> {
+        Some(match self.take(Instant::now())? {
+            0 => what.to_string(),
+            number => format!("{what}; {number} {others}"),
+        })
     }
 }
 

@@ -4,7 +4,6 @@
 //! sent as the client wrote it.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::future::{pending, poll_fn};
 use std::io;
 use std::net::IpAddr;
@@ -28,9 +27,9 @@ use crate::observe::access_log::UpstreamTrace;
 use crate::response::{Body, BodyStream, Response};
 use crate::store::{CacheRule, Store};
 use crate::upstream::{
-    Buffered, Failure, Forwarded, Inbound, NotCollected, Reply, Rest, Script, Spooling, Upgrade, Upstream, Upstreams,
-    WEBSOCKET, WebSocketKey, add_trace_context, collect, content_length, forward, is_loop, is_same_by_cgi,
-    request_fields, response_fields, takes_trailers,
+    Buffered, Failure, Forwarded, Inbound, NotCollected, OTHER_REQUESTS, Reply, Rest, Script, Spooling, Upgrade,
+    Upstream, Upstreams, WEBSOCKET, WebSocketKey, add_trace_context, collect, content_length, forward, is_loop,
+    is_same_by_cgi, request_fields, response_fields, takes_trailers,
 };
 use crate::values::{At, Problems};
 
@@ -245,7 +244,7 @@ impl Rule {
                         let cause = match error {
                             // A client that breaks off is no fault of the configuration.
                             NotCollected::Client(_) => None,
-                            _ => rationed(self.warnings.take(Instant::now()), error),
+                            _ => self.warnings.line(error, OTHER_REQUESTS).map(io::Error::other),
                         };
                         return Response::plain(error.status()).because(cause);
                     }
@@ -469,7 +468,7 @@ pub(super) fn of_reply(reply: Reply) -> Response {
 /// The response to a request that no server answered.
 pub(super) fn failed(failure: &Failure, trace: Option<UpstreamTrace>, upstream: &Upstream) -> Response {
     let server = trace.as_ref().map_or("", |trace| &trace.server);
-    let cause = || rationed(upstream.warns_of(server), format_args!("{server}: {failure}"));
+    let cause = || upstream.line_about(server, format_args!("{server}: {failure}")).map(io::Error::other);
     let mut response = match failure {
         Failure::Unreachable(_) | Failure::Broken(_) => Response::plain(Status::BAD_GATEWAY).because(cause()),
         Failure::Busy(_) => Response::plain(Status::SERVICE_UNAVAILABLE).because(cause()),
@@ -479,14 +478,6 @@ pub(super) fn failed(failure: &Failure, trace: Option<UpstreamTrace>, upstream: 
     };
     response.upstream = trace.map(Box::new);
     response
-}
-
-/// The line about a request that failed. `others`: those that failed since the last line and have none; `None`: neither has this one.
-fn rationed(others: Option<u64>, what: impl fmt::Display) -> Option<io::Error> {
-    Some(io::Error::other(match others? {
-        0 => what.to_string(),
-        others => format!("{what}; {others} more requests failed since the last such line"),
-    }))
 }
 
 /// The path and query as they are sent. What clients send unencoded, and no URI has (RFC 3986 §2), is encoded.

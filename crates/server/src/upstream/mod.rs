@@ -29,6 +29,7 @@ mod tunnel;
 mod waiting;
 mod websocket;
 
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -204,6 +205,9 @@ impl Drop for InProgress {
     }
 }
 
+/// In the line about a request that failed, those before it that had none.
+pub(crate) const OTHER_REQUESTS: &str = "more requests failed since the last such line";
+
 impl Upstream {
     fn succeeded(&self, server: usize) {
         if self.balancer.succeeded(server) {
@@ -253,10 +257,12 @@ impl Upstream {
         self.config.protocol == Protocol::Fastcgi
     }
 
-    /// Whether a failure of the server of this name has a line in the log: with the failures since the last one that had none.
-    pub(crate) fn warns_of(&self, name: &str) -> Option<u64> {
-        let server = self.servers.iter().find(|server| *server.name == *name);
-        server.map_or(Some(0), |server| server.warnings.take(Instant::now()))
+    /// The line about a request that failed at the server of this name, if it has one now. That of no server always has one.
+    pub(crate) fn line_about(&self, name: &str, what: impl Display) -> Option<String> {
+        match self.servers.iter().find(|server| *server.name == *name) {
+            Some(server) => server.warnings.line(what, OTHER_REQUESTS),
+            None => Some(what.to_string()),
+        }
     }
 
     /// Hosts with ports, as answers may name its servers.

@@ -5,7 +5,6 @@ use std::io;
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
 
 use bytes::BytesMut;
 use http::HeaderMap;
@@ -147,13 +146,9 @@ impl Answer {
 
     fn log(&self, what: impl fmt::Display) {
         let server = &self.in_progress.upstream.servers[self.in_progress.server];
-        let name = &server.name;
-        match server.warnings.take(Instant::now()) {
-            None => {}
-            Some(0) => tracing::warn!("{name}: {what}"),
-            Some(others) => {
-                tracing::warn!("{name}: {what}; {others} more lines about this server were left out");
-            }
+        let what = format_args!("{}: {what}", server.name);
+        if let Some(line) = server.warnings.line(what, "more lines about this server were left out") {
+            tracing::warn!("{line}");
         }
     }
 
