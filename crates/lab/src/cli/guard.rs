@@ -5,8 +5,10 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use crate::arm::{Arm, Ktls, LogFormat};
+use crate::instructions::guard::{Finding, Recorded};
 use crate::instructions::{self, Client, Counted, Plan, guard};
 use crate::run_info::{Guest, RunInfo};
+use crate::study::Cell;
 use anyhow::{Context, Result};
 use clap::Args;
 use sealion_guest::Series;
@@ -66,13 +68,31 @@ pub(crate) fn main(args: &GuardArgs) -> Result<ExitCode> {
     }
     let mut passed = true;
     for (kernel, recorded) in counted.iter().zip(&baselines) {
-        for finding in guard::findings(recorded, &kernel.rows) {
-            println!("kernel {}: {finding}", kernel.series.name());
+        let name = kernel.series.name();
+        let first = guard::findings(recorded, &kernel.rows);
+        if first.is_empty() {
+            continue;
+        }
+        for finding in &first {
+            println!("kernel {name}: {finding}; it is counted again");
+        }
+        for finding in repeated(&plan, kernel.series, recorded, &first)? {
+            println!("kernel {name}: {finding}");
             passed = false;
         }
     }
     println!("{}", if passed { "nothing above its baseline" } else { "the guard fails" });
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Counts the cells of `first` once more, and returns what is found again: more instructions in the server are there in each run.
+/// MEASURED: can one count be off by more than the margin? Yes: 16 kB by the policy took 84.6k instructions in one run and 89.6k to 91.7k in
+/// six others (kernel 7.2, 2026-11-23).
+fn repeated(plan: &Plan, series: Series, recorded: &[Recorded], first: &[Finding]) -> Result<Vec<Finding>> {
+    let is_found = |cell: &&Cell| first.iter().any(|finding| finding.cell() == instructions::label(cell));
+    let again = Plan { cells: plan.cells.iter().filter(is_found).cloned().collect(), ..plan.clone() };
+    let counted = instructions::run(&again, &[series])?;
+    Ok(counted.iter().flat_map(|kernel| guard::findings(recorded, &kernel.rows)).collect())
 }
 
 fn record(directory: &Path, counted: &[Counted]) -> Result<ExitCode> {

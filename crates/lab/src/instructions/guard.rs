@@ -66,6 +66,16 @@ pub(crate) struct Of {
     pub(crate) cell: String,
 }
 
+impl Finding {
+    /// The cell that it was found in, by its label.
+    pub(crate) fn cell(&self) -> &str {
+        match self {
+            Self::Void { of, .. } | Self::Above { of, .. } | Self::Unknown { of } => &of.cell,
+            Self::Slower { cell, .. } | Self::Far { cell, .. } => cell,
+        }
+    }
+}
+
 /// The cells that are guarded.
 pub(crate) fn cells() -> Vec<Cell> {
     let sizes = [1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];

@@ -26,5 +26,5 @@ mod wrk;
 
 pub(crate) use guest::{Counted, run};
 pub(crate) use inside::measure;
-pub(crate) use plan::{Client, Plan, cell};
+pub(crate) use plan::{Client, Plan, cell, label};
 pub(crate) use table::tables;

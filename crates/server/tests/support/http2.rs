@@ -219,6 +219,18 @@ impl Http2 {
         &self.streams[&stream]
     }
 
+    /// Reads until the stream has ended, or the connection before it, and says how the connection ended.
+    #[track_caller]
+    pub(crate) fn response_or_end(&mut self, stream: u32) -> Option<String> {
+        while self.streams.get(&stream).is_none_or(|got| got.ended.is_none()) {
+            if let Err(error) = self.read() {
+                assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{error}; GOAWAY {:?}", self.go_aways);
+                return Some(error.to_string());
+            }
+        }
+        None
+    }
+
     /// A GET of `path` and its whole response.
     #[track_caller]
     pub(crate) fn fetch(&mut self, path: &str) -> (u16, Vec<u8>) {
