@@ -462,6 +462,11 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     ),
     ("proxy_cache_min_uses", Converted(&["site.proxy.cache.min_uses"]), ""),
     (
+        "slice",
+        Converted(&["site.proxy.cache.slice"]),
+        "with `$slice_range` in the key and as `Range`; slices have 64 kB or more; without a cache, responses are passed on whole",
+    ),
+    (
         "proxy_ignore_headers",
         Converted(&["site.proxy.cache.ignore"]),
         "Set-Cookie is removed from what is stored; X-Accel-… but X-Accel-Expires have no meaning in any case",
@@ -548,7 +553,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     // Beyond files.
     ("stub_status", Unsupported("use [metrics], which has a listener of its own"), ""),
     (
-        "dav_methods create_full_put_path mp4 flv slice sub_filter ssi addition_types image_filter xslt_stylesheet",
+        "dav_methods create_full_put_path mp4 flv sub_filter ssi addition_types image_filter xslt_stylesheet",
         Unsupported("files are sent unmodified"),
         "",
     ),

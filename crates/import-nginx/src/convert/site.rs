@@ -89,6 +89,7 @@ const INHERITED: &[&str] = &[
     "proxy_ssl_trusted_certificate",
     "proxy_ssl_verify",
     "root",
+    "slice",
     "ssl_certificate",
     "ssl_certificate_key",
     "ssl_client_certificate",
@@ -110,7 +111,7 @@ pub(super) fn inherits(name: &str) -> bool {
 /// Whether a directive concerns only requests that are forwarded.
 pub(super) fn is_of_proxies(name: &str) -> bool {
     let has_start = || ["proxy_", "fastcgi_", "grpc_"].iter().any(|start| name.starts_with(start));
-    inherits(name) && (has_start() || name == "client_max_body_size")
+    inherits(name) && (has_start() || matches!(name, "client_max_body_size" | "slice"))
 }
 
 /// The effective directives of a server: its own, and those inherited from `http`.

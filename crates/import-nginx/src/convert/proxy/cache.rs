@@ -80,6 +80,13 @@ fn rule<'a>(
             _ => context.report_with(uses, "set min_uses of the rule's cache from 1 to 100"),
         }
     }
+    if let Some(slice) = last("slice") {
+        match values::size(slice.first()) {
+            Some(values::Size(0)) => {}
+            Some(size) => set("slice", values::Size(size.0.clamp(LEAST_SLICE, MOST_SLICE)).to_string().into()),
+            None => context.report_with(slice, "set slice of the rule's cache"),
+        }
+    }
     if let Some(methods) = last("proxy_cache_methods")
         && methods.arguments.iter().any(|method| !matches!(method.as_str(), "GET" | "HEAD"))
     {
@@ -116,7 +123,8 @@ impl Key {
                 "request_uri" | "request" | "args" | "query_string" => has_query = true,
                 "scheme" | "https" | "proxy_host" | "proxy_port" | "host" | "http_host" | "hostname"
                 | "server_name" | "server_port" | "ssl_server_name" | "request_method" | "uri" | "document_uri"
-                | "is_args" => {}
+                // Slices have keys of their own.
+                | "is_args" | "slice_range" => {}
                 "remote_user" => add(&mut self.headers, "authorization".to_owned()),
                 other => match (other.strip_prefix("http_"), other.strip_prefix("cookie_")) {
                     (Some(name), _) => add(&mut self.headers, name.replace('_', "-")),
@@ -320,6 +328,12 @@ fn add(list: &mut Vec<String>, name: String) {
 /// Time for which stale responses are sent. nginx has no bound but `inactive`, which begins again with each request.
 const STALE: &str = "24h";
 
+/// The smallest slice of sealion.toml.
+const LEAST_SLICE: u64 = 64 << 10;
+
+/// Below `max_object`, which is 10 GiB.
+const MOST_SLICE: u64 = 1 << 30;
+
 /// The longest time of sealion.toml.
 const LONGEST: std::time::Duration = std::time::Duration::from_secs(10 * 365 * 86_400);
 
@@ -403,6 +417,15 @@ mod tests {
             ("proxy_ignore_headers Set-Cookie; proxy_hide_header Set-Cookie;", "ignore", Some(r#"["set-cookie"]"#), 0),
             ("proxy_cache_methods GET HEAD POST;", "min_uses", None, 1),
             ("proxy_cache_use_stale updating;", "stale_while_revalidate", None, 0),
+            (
+                "slice 1m; proxy_cache_key $host$request_uri$slice_range; proxy_set_header Range $slice_range;",
+                "slice",
+                Some(r#""1MiB""#),
+                0,
+            ),
+            ("slice 4k;", "slice", Some(r#""64KiB""#), 0),
+            ("slice 0;", "slice", None, 0),
+            ("slice wide;", "slice", None, 1),
             ("proxy_cache_use_stale http_404;", "stale_if_error", None, 1),
             ("add_header X-Cache-Status $upstream_cache_status;", "status_header", None, 1),
         ] {

@@ -82,6 +82,10 @@ pub(super) fn of_requests(
             context.report_with(directive, format!("{name:?} is no name of a field"));
             continue;
         }
+        // A rule with slices asks for them.
+        if lower == "range" && plain == "$slice_range" {
+            continue;
+        }
         // The field as the client sent it.
         if plain == format!("$http_{}", lower.replace('-', "_")) {
             continue;
