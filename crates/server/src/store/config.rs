@@ -58,7 +58,7 @@ pub(crate) struct CacheRuleConfig {
     /// Largest body that is stored.
     pub max_object: Size,
     /// Size of slices in which larger responses are fetched and stored, each with a Range request: what clients ask for of a large response is fetched alone.
-    /// `max_object` bounds the whole. [default: responses are fetched and stored whole]
+    /// `max_object` bounds the whole [default: responses are fetched and stored whole]
     pub slice: Option<At<Size>>,
     /// Which part of the query belongs to the key.
     pub query: Query,
