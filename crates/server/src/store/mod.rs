@@ -234,17 +234,23 @@ impl Store {
     /// Leaves the directories to the next process. `is_clean`: all of it is to reach the disks first. A disk that hangs is waited for until `deadline`; its
     /// directory stays with this process until that ends.
     pub(crate) fn close(self: &Arc<Self>, is_clean: bool, deadline: Instant) {
-        let store = Arc::clone(self);
-        let missing = move || {
-            let directories: Vec<_> = store.disks().iter().map(|disk| &disk.directory).collect();
-            if let Err(error) = store.purges().write_missing(&directories) {
-                tracing::warn!("cache: cannot write down what was purged: {error}; a start will not know of it");
+        if let Some(lines) = self.purges().missing() {
+            let lines: Arc<[u8]> = lines.into();
+            let write = |disk: &Arc<Disk>| {
+                let (disk, lines) = (Arc::clone(disk), Arc::clone(&lines));
+                move || {
+                    if let Err(error) = Purges::write_missing(&lines, &disk.directory) {
+                        let path = disk.directory.path.display();
+                        tracing::warn!("cache {path}: cannot write down what was purged: {error}");
+                    }
+                }
+            };
+            // A start reads the purges of all disks: one that can be written is enough.
+            let half = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;
+            for n in finish_until(half, self.disks().iter().map(write)) {
+                let path = self.disks()[n].directory.path.display();
+                tracing::warn!("cache {path}: the disk hangs: purges may not be written there");
             }
-        };
-        // A disk that hangs has the others closed all the same.
-        let half = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;
-        if !finish_until(half, [missing]).is_empty() {
-            tracing::warn!("cache: a disk hangs, and purges may not be written down: a start may not know of them");
         }
         let closing = self.disks().iter().cloned().map(|disk| move || disk.close(is_clean));
         for n in finish_until(deadline, closing) {
@@ -562,6 +568,8 @@ const NOT_SHARED_FOR: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
     use super::*;
 
     fn opened(directories: &[PathBuf]) -> Arc<Store> {
@@ -587,6 +595,31 @@ mod tests {
         assert_eq!(finish_until(Instant::now() + Duration::from_secs(2), works), [1]);
         drop(release);
         assert!(finish_until(Instant::now() + Duration::from_secs(60), [|| (), || ()]).is_empty());
+    }
+
+    /// A pipe that nobody reads stands for a disk that hangs.
+    #[test]
+    fn a_disk_that_hangs_keeps_no_purge_from_the_others() {
+        let scratch = tempfile::tempdir().unwrap();
+        let store = opened(&["a", "b"].map(|name| scratch.path().join(name)));
+        let [hanging, healthy] = store.disks() else { panic!("two disks") };
+        assert!([hanging, healthy].iter().all(|disk| disk.directory.try_own().unwrap()));
+        let pipe = scratch.path().join("pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        std::fs::hard_link(&pipe, hanging.directory.path.join("purges")).unwrap();
+        let purging = {
+            let store = Arc::clone(&store);
+            std::thread::spawn(move || store.purge(Target::Tag("news".to_owned()), false))
+        };
+        let is_gone = |purges: &Purges| purges.verdict(b"k", &["news".into()], &[], 1) == Verdict::Gone;
+        while !is_gone(store.purges()) || store.purges().missing().is_none() {
+            std::thread::yield_now();
+        }
+        store.close(true, Instant::now() + Duration::from_secs(60));
+        assert!(is_gone(&Purges::load([&*healthy.directory].into_iter())));
+        let _reader = std::fs::File::open(pipe).unwrap();
+        // A pipe has no disk that its lines could reach.
+        purging.join().unwrap().unwrap_err();
     }
 
     #[test]
