@@ -209,6 +209,7 @@ fn download(native: bool, guests: bool, cache: bool, kernels: &[Series]) -> Vec<
         results.push(("php-fpm", sealion_guest::tools::ensure_php_fpm()));
         // For the tests of ACME by dynamic updates.
         results.push(("bind", sealion_guest::tools::ensure(&[("named", "bind9"), ("dig", "bind9-dnsutils")])));
+        results.push(("go", sealion_guest::tools::ensure(&[("go", "golang-go")])));
         results.push(("pebble", sealion_guest::tools::pebble().map(drop)));
         results.push(("h2spec", sealion_guest::tools::h2spec().map(drop)));
         results.push(("packages of Node and Python", sealion_guest::tools::packages()));
