@@ -234,22 +234,28 @@ impl Store {
     /// Leaves the directories to the next process. `is_clean`: all of it is to reach the disks first. A disk that hangs is waited for until `deadline`; its
     /// directory stays with this process until that ends.
     pub(crate) fn close(self: &Arc<Self>, is_clean: bool, deadline: Instant) {
-        if let Some(lines) = self.purges().missing() {
-            let lines: Arc<[u8]> = lines.into();
-            let write = |disk: &Arc<Disk>| {
-                let (disk, lines) = (Arc::clone(disk), Arc::clone(&lines));
+        let store = Arc::clone(self);
+        let missing = move || {
+            let directories: Vec<_> = store.disks().iter().map(|disk| &disk.directory).collect();
+            if let Err(error) = store.purges().write_missing(&directories) {
+                tracing::warn!("cache: cannot write down what was purged: {error}; a start will not know of it");
+            }
+        };
+        let part = deadline.saturating_duration_since(Instant::now()) / 4;
+        if !finish_until(Instant::now() + part, [missing]).is_empty() {
+            // A start reads the purges of all disks: one that can be written is enough.
+            let beside = self.disks().iter().cloned().map(|disk| {
+                let store = Arc::clone(self);
                 move || {
-                    if let Err(error) = Purges::write_missing(&lines, &disk.directory) {
+                    if let Err(error) = store.purges().write_beside(&disk.directory) {
                         let path = disk.directory.path.display();
                         tracing::warn!("cache {path}: cannot write down what was purged: {error}");
                     }
                 }
-            };
-            // A start reads the purges of all disks: one that can be written is enough.
-            let half = Instant::now() + deadline.saturating_duration_since(Instant::now()) / 2;
-            for n in finish_until(half, self.disks().iter().map(write)) {
+            });
+            for n in finish_until(Instant::now() + part, beside) {
                 let path = self.disks()[n].directory.path.display();
-                tracing::warn!("cache {path}: the disk hangs: purges may not be written there");
+                tracing::warn!("cache {path}: the disk hangs: what was purged is not written there");
             }
         }
         let closing = self.disks().iter().cloned().map(|disk| move || disk.close(is_clean));
@@ -612,10 +618,11 @@ mod tests {
             std::thread::spawn(move || store.purge(Target::Tag("news".to_owned()), false))
         };
         let is_gone = |purges: &Purges| purges.verdict(b"k", &["news".into()], &[], 1) == Verdict::Gone;
-        while !is_gone(store.purges()) || store.purges().missing().is_none() {
+        while !is_gone(store.purges()) || !store.purges().is_writing() {
             std::thread::yield_now();
         }
-        store.close(true, Instant::now() + Duration::from_secs(60));
+        // A quarter of the time is for the lock, which the purge holds.
+        store.close(true, Instant::now() + Duration::from_secs(20));
         assert!(is_gone(&Purges::load([&*healthy.directory].into_iter())));
         let _reader = std::fs::File::open(pipe).unwrap();
         // A pipe has no disk that its lines could reach.

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use serde::{Deserialize, Serialize};
 
@@ -270,20 +270,23 @@ impl Purges {
         self.write(&mut self.files(), directories)
     }
 
-    /// All purges as [`Self::write_missing`] writes them, if one was not written everywhere. A write that is under way now may be to a disk that hangs, and
-    /// others may wait behind it.
-    pub(super) fn missing(&self) -> Option<Vec<u8>> {
-        let is_missing = match self.files.try_lock() {
-            Ok(files) => files.is_damaged || files.lacks_lines,
-            Err(TryLockError::Poisoned(_) | TryLockError::WouldBlock) => true,
-        };
-        is_missing.then(|| self.to_lines())
+    /// Writes all purges again, if one could not be written. The last chance before the process ends.
+    pub(super) fn write_missing(&self, directories: &[&Arc<Directory>]) -> std::io::Result<()> {
+        let mut files = self.files();
+        // After another process has taken over, the files are that one's.
+        let is_owner = directories.iter().all(|directory| directory.is_owner());
+        if (files.is_damaged || files.lacks_lines) && is_owner { self.write(&mut files, directories) } else { Ok(()) }
     }
 
-    /// Writes all purges to a directory again. The last chance before the process ends.
-    pub(super) fn write_missing(lines: &[u8], directory: &Directory) -> std::io::Result<()> {
-        // After another process has taken over, the file is that one's.
-        if directory.is_owner() { directory.write_file(FILE, lines) } else { Ok(()) }
+    /// Writes all purges to one directory, though a write to another one hangs and keeps the rest from being written: [`Self::write_missing`] would wait
+    /// behind it.
+    pub(super) fn write_beside(&self, directory: &Directory) -> std::io::Result<()> {
+        if directory.is_owner() { directory.write_file(FILE, &self.to_lines()) } else { Ok(()) }
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_writing(&self) -> bool {
+        self.files.try_lock().is_err()
     }
 
     fn write(&self, files: &mut Files, directories: &[&Arc<Directory>]) -> std::io::Result<()> {
@@ -509,7 +512,7 @@ mod tests {
         let directory = Arc::new(Directory::open(scratch.path()).unwrap());
         assert!(directory.try_own().unwrap());
         purges.leave_out_line();
-        Purges::write_missing(&purges.missing().unwrap(), &directory).unwrap();
+        purges.write_missing(&[&directory]).unwrap();
         let again = Purges::load([&*directory].into_iter());
         for purges in [purges, again] {
             let is_gone = |n: usize| purges.verdict(url(n).as_bytes(), &[], &[], 5) == Verdict::Gone;
@@ -622,8 +625,7 @@ mod tests {
         assert!(purges.order(&tag, &all, Durable::Yes).is_err());
         std::fs::remove_dir(scratch.path().join("a").join(FILE)).unwrap();
         assert_eq!(load().verdict(b"k", &boxes(&["news"]), &[], 1000), Verdict::Gone);
-        let lines = purges.missing().unwrap();
-        all.iter().for_each(|directory| Purges::write_missing(&lines, directory).unwrap());
+        purges.write_missing(&all).unwrap();
         let first = Purges::load([&*directories[0]].into_iter());
         assert_eq!(first.verdict(b"k", &boxes(&["news"]), &[], 1000), Verdict::Gone);
         // Another process writes to one of them alone.
