@@ -11,7 +11,7 @@ use crate::awkward::kernel_rekeys;
 use crate::support::http2::{
     Ended, Http2, INITIAL_WINDOW_SIZE, INTERNAL_ERROR, NO_ERROR, block, headers, window_update,
 };
-use crate::support::{LARGE, SMALL_WINDOW, Site, access_line, access_lines, content};
+use crate::support::{LARGE, SMALL_WINDOW, Site, access_lines, content};
 
 const MIB: u64 = 1 << 20;
 
