@@ -9,7 +9,7 @@ use sealion_guest::Series;
 use crate::binaries;
 use crate::workspace;
 
-/// Compare instruction counts per request with the baselines in bench/guard; fails at 3 % above one
+/// Compare instruction counts per request with the baselines in bench/guard; fails at 3 % above one, twice
 ///
 /// Counts in emulated guests repeat, and other load on this machine does not change them. `--record` rewrites the
 /// baselines; the commit should say why they moved.

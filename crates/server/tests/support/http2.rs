@@ -214,21 +214,12 @@ impl Http2 {
     /// Reads until the stream has ended.
     #[track_caller]
     pub(crate) fn response(&mut self, stream: u32) -> &Got {
-        let is_ended = |http: &Self| http.streams.get(&stream).is_some_and(|got| got.ended.is_some());
-        self.read_until(&format!("stream {stream}"), is_ended);
+        self.read_until(&format!("stream {stream}"), |http| http.has_ended(stream));
         &self.streams[&stream]
     }
 
-    /// Reads until the stream has ended, or the connection before it, and says how the connection ended.
-    #[track_caller]
-    pub(crate) fn response_or_end(&mut self, stream: u32) -> Option<String> {
-        while self.streams.get(&stream).is_none_or(|got| got.ended.is_none()) {
-            if let Err(error) = self.read() {
-                assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{error}; GOAWAY {:?}", self.go_aways);
-                return Some(error.to_string());
-            }
-        }
-        None
+    pub(crate) fn has_ended(&self, stream: u32) -> bool {
+        self.streams.get(&stream).is_some_and(|got| got.ended.is_some())
     }
 
     /// A GET of `path` and its whole response.
@@ -250,12 +241,19 @@ impl Http2 {
     /// Reads until the connection ends, and says how: `Alert(close_notify)`, say.
     #[track_caller]
     pub(crate) fn read_to_end(&mut self) -> String {
-        loop {
+        self.end_before(|_| false).expect("nothing else ends the reading")
+    }
+
+    /// Reads until `done`, and says how the connection ended if it did before.
+    #[track_caller]
+    pub(crate) fn end_before(&mut self, done: impl Fn(&Self) -> bool) -> Option<String> {
+        while !done(self) {
             if let Err(error) = self.read() {
                 assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{error}; GOAWAY {:?}", self.go_aways);
-                return error.to_string();
+                return Some(error.to_string());
             }
         }
+        None
     }
 
     /// Reads until the connection ends with close_notify. Returns the code of the last GOAWAY.
