@@ -260,7 +260,7 @@ impl Client {
             takes_trailers: false,
             interim: None,
             endpoints: None,
-            address: Vec::new(),
+            address: None,
             script: None,
         };
         Ok((server, forwarded))

@@ -196,7 +196,7 @@ impl Rule {
             takes_trailers: false,
             interim: None,
             endpoints: hop.endpoints.map(Box::new),
-            address: Vec::new(),
+            address: None,
             script: None,
         };
         let (trace, result) = Box::pin(forward(&self.upstream, forwarded)).await;

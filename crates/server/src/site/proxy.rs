@@ -410,7 +410,7 @@ impl Rule {
                 .filter(|_| self.interim.include(request))
                 .map(|sender| Box::new(sender.hiding(&self.hidden))),
             endpoints: inbound.endpoints,
-            address: inbound.client.map_or_else(Vec::new, |address| address.to_string().into_bytes()),
+            address: inbound.client,
             script: inbound.script,
         })
     }

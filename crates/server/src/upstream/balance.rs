@@ -6,10 +6,12 @@
 //!           ◄──── slow start ─── asked again ─────────
 //! ```
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::config::Balance;
+use crate::values::write_address;
 
 /// A server as the choice sees it.
 #[derive(Debug)]
@@ -68,7 +70,7 @@ pub(super) struct Balancer {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Key<'a> {
     /// The client's address.
-    pub(super) address: &'a [u8],
+    pub(super) address: Option<IpAddr>,
     /// Path and query.
     pub(super) uri: &'a [u8],
 }
@@ -173,7 +175,11 @@ impl Balancer {
                 let two = [weighted(random as usize), weighted((random >> 32) as usize)];
                 two.into_iter().flatten().min_by(|a, b| self.busier(*a, *b))
             }
-            Balance::HashAddress => self.by_hash(key.address, usable),
+            Balance::HashAddress => {
+                let mut text = Vec::new();
+                key.address.inspect(|address| write_address(&mut text, *address));
+                self.by_hash(&text, usable)
+            }
             Balance::HashUri => self.by_hash(key.uri, usable),
         }
     }
@@ -288,7 +294,7 @@ mod tests {
     }
 
     fn key(uri: &str) -> Key<'_> {
-        Key { address: uri.as_bytes(), uri: uri.as_bytes() }
+        Key { address: None, uri: uri.as_bytes() }
     }
 
     fn counts(balancer: &Balancer, requests: usize) -> Vec<usize> {

@@ -1,31 +1,29 @@
 //! One request to an upstream: choose a server, connect or take a connection, send, wait for the head of the answer, and try again where that
 //! is safe.
 
-use std::error::Error as _;
 use std::future::Future;
-use std::io::ErrorKind;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::uri::{Authority, Scheme};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header};
-use http_body::Body;
-use hyper::body::Incoming;
+use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use sealion_http::Status;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout, timeout_at};
 
+use super::asked::{AnswerHead, Asked, NoAnswer, Upgrade};
 use super::balance::Key;
 use super::config::Protocol;
-use super::connect::{ConnectError, Connected, Content, connect_http1, connect_http2};
+use super::connect::ConnectError;
 use super::content::{ContentProgress, Incomplete, RequestContent};
 use super::fastcgi;
+use super::http2::Shared;
 use super::interim::InterimSender;
+use super::protocol::{AnswerContent, Connected};
 use super::proxy_header::{Endpoints, OnBehalf};
-use super::reply::{Ends, Reply, ReplyBody};
+use super::reply::{Reply, ReplyBody};
 use super::tunnel;
-use super::websocket;
 use super::{InProgress, Server, Upstream};
 use crate::observe::access_log::UpstreamTrace;
 
@@ -50,18 +48,9 @@ pub(crate) struct Forwarded {
     /// The ends of the client's connection, for the PROXY protocol.
     pub(crate) endpoints: Option<Box<Endpoints>>,
     /// The client's address, for [`super::config::Balance::HashAddress`].
-    pub(crate) address: Vec<u8>,
+    pub(crate) address: Option<IpAddr>,
     /// What FastCGI has instead of a target.
     pub(crate) script: Option<Box<fastcgi::Script>>,
-}
-
-/// Another protocol that is asked for (RFC 9110 §7.8).
-#[derive(Debug, Clone)]
-pub(crate) struct Upgrade {
-    /// The value of Upgrade.
-    pub(crate) protocol: HeaderValue,
-    /// The key of WebSocket's handshake, where the client's own protocol has none.
-    pub(crate) key: Option<websocket::Key>,
 }
 
 impl Forwarded {
@@ -78,7 +67,7 @@ impl Forwarded {
             takes_trailers: false,
             interim: None,
             endpoints: self.endpoints.clone(),
-            address: self.address.clone(),
+            address: self.address,
             script: self.script.clone(),
         }
     }
@@ -117,7 +106,7 @@ pub(crate) async fn forward(
     let mut tried = Vec::new();
     loop {
         let target = request.target.path_and_query().map_or("", |target| target.as_str());
-        let key = Key { address: &request.address, uri: target.as_bytes() };
+        let key = Key { address: request.address, uri: target.as_bytes() };
         let index = upstream.balancer.choose(key, &tried);
         let in_progress = InProgress { upstream: Arc::clone(upstream), server: index, place: None, deadline };
         tried.push(index);
@@ -216,21 +205,21 @@ async fn ask(mut in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
     loop {
         let (connected, is_kept) = match server.protocol {
             Protocol::Http1 | Protocol::Fastcgi => match server.pool.take() {
-                Some(connected) => (connected, true),
+                Some(connection) => (Connected::Http1(connection), true),
                 None => {
                     let client = OnBehalf::Client(request.endpoints.as_deref());
-                    let connected = server.connect(patience, upstream.idle_timeout, client).await;
-                    (connected.map_err(|error| unreachable_server(&error))?, false)
+                    let connected = Connected::new(server, patience, upstream.idle_timeout, client);
+                    (Box::pin(connected).await.map_err(|error| unreachable_server(&error))?, false)
                 }
             },
             Protocol::Http2 => share(&upstream, server, patience).await?,
         };
         let sent = send(connected, server, request, upstream.answer_timeout).await;
         match sent {
-            Ok((connected, response)) => return reply(in_progress, connected, response, request).await,
+            Ok((head, content)) => return reply(in_progress, head, content, request),
             Err(Unanswered::NotSent(_)) if is_kept => {}
             Err(Unanswered::NotSent(error)) => {
-                let failure = Failure::Broken(describe(&error));
+                let failure = Failure::Broken(error);
                 return Err(FailedTry { failure, may_repeat: true, is_servers_fault: true });
             }
             Err(Unanswered::Failed(failure)) => {
@@ -253,10 +242,10 @@ async fn ask(mut in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
 async fn share(upstream: &Upstream, server: &Server, patience: Duration) -> Result<(Connected, bool), FailedTry> {
     loop {
         let opening = match server.pool.share() {
-            Ok(connected) => return Ok((connected, true)),
+            Ok(lease) => return Ok((Connected::Http2(lease), true)),
             Err(opening) => opening,
         };
-        let connect = || connect_http2(server, patience, upstream.idle_timeout);
+        let connect = || Shared::connect(server, patience, upstream.idle_timeout);
         match Box::pin(opening.get_or_init(connect)).await {
             Err(error) => return Err(unreachable_server(error)),
             Ok(shared) if shared.is_closed() => {
@@ -272,29 +261,6 @@ async fn share(upstream: &Upstream, server: &Server, patience: Duration) -> Resu
     }
 }
 
-impl Server {
-    /// A new connection, for one request.
-    pub(super) async fn connect(
-        &self,
-        connect: Duration,
-        idle: Duration,
-        on_behalf: OnBehalf<'_>,
-    ) -> Result<Connected, ConnectError> {
-        match self.protocol {
-            Protocol::Http1 | Protocol::Fastcgi => {
-                connect_http1(self, connect, idle, on_behalf).await.map(Connected::Http1)
-            }
-            Protocol::Http2 => {
-                let shared = connect_http2(self, connect, idle).await?;
-                shared
-                    .lease()
-                    .map(Connected::Http2)
-                    .ok_or_else(|| ConnectError::Refused(ErrorKind::ConnectionReset.into()))
-            }
-        }
-    }
-}
-
 pub(super) fn unreachable_server(error: &ConnectError) -> FailedTry {
     let failure = match error {
         ConnectError::Timeout(_) => Failure::Timeout(error.to_string()),
@@ -305,7 +271,7 @@ pub(super) fn unreachable_server(error: &ConnectError) -> FailedTry {
 
 enum Unanswered {
     /// Nothing of the request left.
-    NotSent(hyper::Error),
+    NotSent(String),
     Failed(Failure),
     /// The server has not begun with it (RFC 9113 §8.7). With whether the request has content.
     Refused(Failure, bool),
@@ -315,115 +281,72 @@ enum Unanswered {
 
 /// Sends the request and waits for the head of the answer. A request that was not sent has its content again.
 async fn send(
-    mut connected: Connected,
+    connected: Connected,
     server: &Server,
     request: &mut Forwarded,
     patience: Duration,
-) -> Result<(Connected, http::Response<Incoming>), Unanswered> {
+) -> Result<(AnswerHead, AnswerContent), Unanswered> {
     let content = match request.upgrade {
         // What follows is of another protocol.
         Some(_) => None,
         None => request.content.take(),
     };
     let progress = content.as_ref().map(RequestContent::progress);
-    let body = content.map_or(Content::Nothing, Content::OfClient);
-    let mut message = Request::new(body);
-    *message.method_mut() = request.method.clone();
-    *message.uri_mut() = request.target.clone();
-    *message.headers_mut() = request.fields.clone();
-    if let Err(error) = address(&mut message, server, request.host.as_ref()) {
-        tracing::debug!("the request's host cannot be sent: {error}");
-        return Err(Unanswered::Failed(Failure::Client(Incomplete { status: Status::BAD_REQUEST })));
-    }
-    if server.protocol == Protocol::Http1 && message.body().size_hint().exact().is_none() {
-        // Without it, the library sends content of a GET as none at all.
-        message.headers_mut().insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-    }
-    if request.te {
-        message.headers_mut().insert(header::TE, HeaderValue::from_static("trailers"));
-        if server.protocol == Protocol::Http1 {
-            message.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("te"));
+    let own_host;
+    let host = match request.host.as_ref().filter(|host| !host.is_empty()) {
+        Some(host) => host,
+        None => {
+            own_host = server.host()?;
+            &own_host
         }
-    }
-    if let Some(Upgrade { protocol, key }) = &request.upgrade {
-        message.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-        message.headers_mut().insert(UPGRADE, protocol.clone());
-        if let Some(key) = key {
-            key.add_to(message.headers_mut());
+    };
+    let asked = Asked {
+        method: &request.method,
+        target: &request.target,
+        host,
+        fields: &request.fields,
+        te: request.te,
+        upgrade: request.upgrade.as_ref(),
+        interim: request.interim.as_deref(),
+    };
+    let broken = match wait(connected.ask(asked, content), progress.as_ref(), patience).await {
+        Ok(Ok(answered)) => return Ok(answered),
+        Ok(Err(NoAnswer::NotSent(error, content))) => {
+            if content.is_some() {
+                request.content = content;
+            }
+            return Err(Unanswered::NotSent(error));
         }
-    }
-    // Over HTTP/2 the library does not give them.
-    if let (Protocol::Http1, Some(interim)) = (server.protocol, &request.interim) {
-        let interim = interim.clone();
-        hyper::ext::on_informational(&mut message, move |response| {
-            interim.pass(response.status().as_u16(), response.headers());
-        });
-    }
-    let answered = wait(connected.ask(message), progress.as_ref(), patience).await;
-    match answered {
+        Ok(Err(NoAnswer::Refused(error))) => {
+            return Err(Unanswered::Refused(Failure::Broken(error), progress.is_some()));
+        }
+        Ok(Err(NoAnswer::Client(incomplete))) => return Err(Unanswered::Failed(Failure::Client(incomplete))),
+        Ok(Err(NoAnswer::Broken(error))) => Failure::Broken(error),
         Err(InVain::ClientOwes) => {
-            Err(Unanswered::Failed(Failure::Client(Incomplete { status: Status::REQUEST_TIMEOUT })))
+            let incomplete = Incomplete { status: Status::REQUEST_TIMEOUT };
+            return Err(Unanswered::Failed(Failure::Client(incomplete)));
         }
         Err(InVain::ServerIsSilent) => {
             let waited = format!("no answer within {} s", patience.as_secs_f32());
-            Err(Unanswered::Failed(Failure::Timeout(waited)))
+            return Err(Unanswered::Failed(Failure::Timeout(waited)));
         }
-        Ok(Ok(response)) => Ok((connected, response)),
-        Ok(Err(mut unsent)) => match unsent.take_message() {
-            Some(message) => {
-                if let Content::OfClient(content) = message.into_body() {
-                    request.content = Some(content);
-                }
-                Err(Unanswered::NotSent(unsent.into_error()))
-            }
-            None => {
-                let error = unsent.into_error();
-                if is_refusal(&error) {
-                    return Err(Unanswered::Refused(Failure::Broken(describe(&error)), progress.is_some()));
-                }
-                if let Some(incomplete) = progress.as_ref().and_then(ContentProgress::incomplete) {
-                    return Err(Unanswered::Failed(Failure::Client(incomplete)));
-                }
-                match error.source().and_then(|source| source.downcast_ref::<Incomplete>()) {
-                    Some(incomplete) => Err(Unanswered::Failed(Failure::Client(*incomplete))),
-                    None if progress.is_some_and(|progress| progress.is_owed()) => {
-                        Err(Unanswered::Impatient(Failure::Broken(describe(&error))))
-                    }
-                    None => Err(Unanswered::Failed(Failure::Broken(describe(&error)))),
-                }
-            }
-        },
-    }
-}
-
-/// Sets whom a request is for: Host, or what HTTP/2 has instead. `host`: if it is not the server's own.
-pub(super) fn address(
-    message: &mut Request<Content>,
-    server: &Server,
-    host: Option<&HeaderValue>,
-) -> Result<(), http::Error> {
-    let own = || HeaderValue::try_from(server.url.authority());
-    let host = match host.filter(|host| !host.is_empty()) {
-        Some(host) => host.clone(),
-        None => own()?,
     };
-    if server.protocol == Protocol::Http1 {
-        message.headers_mut().insert(header::HOST, host);
-        return Ok(());
+    match progress {
+        Some(progress) => match progress.incomplete() {
+            Some(incomplete) => Err(Unanswered::Failed(Failure::Client(incomplete))),
+            None if progress.is_owed() => Err(Unanswered::Impatient(broken)),
+            None => Err(Unanswered::Failed(broken)),
+        },
+        None => Err(Unanswered::Failed(broken)),
     }
-    let mut parts = std::mem::take(message.uri_mut()).into_parts();
-    parts.scheme = Some(if server.tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP });
-    parts.authority = Some(Authority::try_from(host.as_bytes())?);
-    *message.uri_mut() = Uri::from_parts(parts)?;
-    Ok(())
 }
 
-/// Whether the server has not begun with a request: it refused the stream, or its GOAWAY names an earlier one as the last (RFC 9113 §8.7).
-fn is_refusal(error: &hyper::Error) -> bool {
-    let error = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
-    error.is_some_and(|error| {
-        error.is_remote() && (error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM))
-    })
+impl Server {
+    /// The Host of requests that have none of their own.
+    fn host(&self) -> Result<HeaderValue, Unanswered> {
+        HeaderValue::try_from(self.url.authority())
+            .map_err(|error| Unanswered::Failed(Failure::Broken(format!("its URL is no value of Host: {error}"))))
+    }
 }
 
 /// Who held an answer up. A client cannot have a server left out.
@@ -458,68 +381,44 @@ pub(super) async fn wait<F: Future>(
     }
 }
 
-async fn reply(
+fn reply(
     in_progress: InProgress,
-    connected: Connected,
-    response: http::Response<Incoming>,
+    head: AnswerHead,
+    content: AnswerContent,
     request: &mut Forwarded,
 ) -> Result<Reply, FailedTry> {
     let refuse =
         |what: &str| FailedTry { failure: Failure::Broken(what.to_owned()), may_repeat: false, is_servers_fault: true };
-    let Some(status) = Status::new(response.status().as_u16()) else {
-        return Err(refuse(&format!("{} is no status of HTTP", response.status().as_str())));
-    };
-    let codings = response.headers().get_all(header::TRANSFER_ENCODING);
-    if codings.iter().any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked")) {
-        return Err(refuse("it has a transfer coding other than chunked"));
-    }
+    let AnswerHead { status, mut fields } = head;
     if status != Status::SWITCHING_PROTOCOLS {
-        let (mut head, body) = response.into_parts();
-        if head.headers.contains_key(header::TRANSFER_ENCODING) {
-            // RFC 9112 §6.3: it counts alone.
-            head.headers.remove(header::CONTENT_LENGTH);
-        }
-        let ends = if head.version == Version::HTTP_2 { Ends::WithStream } else { Ends::AsFramed };
         let has_content = request.method != Method::HEAD && !status.has_no_content();
-        if has_content && body.is_end_stream() {
+        if has_content && content.has_ended() {
             // Over HTTP/2 nothing else says so before the end of the stream.
-            head.headers.entry(header::CONTENT_LENGTH).or_insert(const { HeaderValue::from_static("0") });
+            fields.entry(header::CONTENT_LENGTH).or_insert(const { HeaderValue::from_static("0") });
         }
+        let ends_with_stream = content.ends_with_stream();
         // What a server sends behind the head of an answer to HEAD would be taken for its next answer.
-        let kept = Some(connected).filter(|_| request.method != Method::HEAD);
-        let body = ReplyBody::new(in_progress, kept, body, ends, request.takes_trailers);
-        let ends_with_stream = ends == Ends::WithStream;
-        return Ok(Reply { status, fields: head.headers, body: body.into(), ends_with_stream });
+        let may_be_kept = request.method != Method::HEAD;
+        let body = ReplyBody::new(in_progress, content, may_be_kept, request.takes_trailers);
+        return Ok(Reply { status, fields, body: body.into(), ends_with_stream });
     }
     let asked = request.upgrade.as_ref();
-    let Some(asked) = asked.filter(|asked| names_protocol(response.headers(), &asked.protocol)) else {
+    let Some(asked) = asked.filter(|asked| names_protocol(&fields, &asked.protocol)) else {
         return Err(refuse("it switches to a protocol that was not asked for"));
     };
-    let mut fields = response.headers().clone();
     if asked.key.as_ref().is_some_and(|key| !key.take_reply(&mut fields)) {
         return Err(refuse("its Sec-WebSocket-Accept does not fit the key that it was sent"));
     }
-    let content =
-        request.content.take().ok_or_else(|| refuse(&format!("nothing can be sent by {:?}", asked.protocol)))?;
-    let upgraded = hyper::upgrade::on(response).await.map_err(|error| refuse(&describe(&error)))?;
-    let body = tunnel::open(upgraded, content, in_progress);
+    let sent = request.content.take().ok_or_else(|| refuse(&format!("nothing can be sent by {:?}", asked.protocol)))?;
+    let (io, first) = content.upgrade().ok_or_else(|| refuse("its connection cannot become a tunnel"))?;
+    let body = tunnel::open(io, first, sent, in_progress);
     Ok(Reply { status, fields, body: body.into(), ends_with_stream: false })
 }
 
 /// Whether Upgrade of the answer names one of the protocols in `asked` (RFC 9110 §7.8).
 fn names_protocol(fields: &HeaderMap, asked: &HeaderValue) -> bool {
-    let (Some(Ok(chosen)), Ok(asked)) = (fields.get(UPGRADE).map(HeaderValue::to_str), asked.to_str()) else {
+    let (Some(Ok(chosen)), Ok(asked)) = (fields.get(header::UPGRADE).map(HeaderValue::to_str), asked.to_str()) else {
         return false;
     };
     asked.split(',').any(|protocol| protocol.trim().eq_ignore_ascii_case(chosen.trim()))
-}
-
-const UPGRADE: HeaderName = header::UPGRADE;
-
-/// An error of HTTP with its cause.
-fn describe(error: &hyper::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    }
 }

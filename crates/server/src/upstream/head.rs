@@ -11,6 +11,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use sealion_http::{ExtraFields, Fields, HOP_BY_HOP, Request};
 
 use super::proxy_header::Endpoints;
+use crate::values::write_address;
 
 /// What the server learns of the connection that a request came by.
 #[derive(Debug, Clone)]
@@ -210,69 +211,68 @@ impl Values {
 
 impl Hop<'_> {
     fn add(&self, request: &Request<'_>, values: &mut Values) {
-        let remote = self.remote.map(|address| address.to_canonical().to_string());
         // The last member of a list is the nearest proxy's. What goes before may be the client's word.
         let given = |name: &str, is_taken: bool| {
-            let line = request.fields.all(name).last().filter(|_| is_taken)?;
+            let line = is_taken.then(|| request.fields.all(name).last()).flatten()?;
             let member = std::str::from_utf8(line).ok()?.rsplit(',').next()?.trim_ascii();
             Some(member).filter(|member| !member.is_empty())
-        };
-        let mut set = |name: HeaderName, given: &str, own: &[&str]| {
-            values.make(name, |text| {
-                text.extend_from_slice(given.as_bytes());
-                own.iter().for_each(|own| text.extend_from_slice(own.as_bytes()));
-            });
         };
         let proto = given("x-forwarded-proto", self.takes_x_forwarded);
         let proto =
             ["https", "http"].into_iter().find(|own| proto.is_some_and(|given| given.eq_ignore_ascii_case(own)));
-        set(X_FORWARDED_PROTO, proto.unwrap_or(self.scheme), &[]);
-        let host = given("x-forwarded-host", self.takes_x_forwarded);
-        set(X_FORWARDED_HOST, host.or(self.host).unwrap_or_default(), &[]);
-        match self.client {
-            client if client == self.remote => set(X_REAL_IP, remote.as_deref().unwrap_or_default(), &[]),
-            client => {
-                let client = client.map(|client| client.to_canonical().to_string());
-                set(X_REAL_IP, client.as_deref().unwrap_or_default(), &[]);
+        values.add(X_FORWARDED_PROTO, proto.unwrap_or(self.scheme).as_bytes());
+        if let Some(host) = given("x-forwarded-host", self.takes_x_forwarded).or(self.host) {
+            values.make(X_FORWARDED_HOST, |text| text.extend_from_slice(host.as_bytes()));
+        }
+        if let Some(client) = self.client {
+            values.make(X_REAL_IP, |text| write_address(text, client.to_canonical()));
+        }
+        // Both lists are written again, since trusted proxies pass on what clients sent of either field.
+        let chain = self.chain.as_deref().unwrap_or_default();
+        values.make(X_FORWARDED_FOR, |text| {
+            for (n, address) in chain.iter().chain(&self.remote).enumerate() {
+                text.extend_from_slice(if n > 0 { b", " } else { b"" });
+                write_address(text, address.to_canonical());
             }
-        }
-        let separator = |given: &str| if given.is_empty() { "" } else { ", " };
-        let (chain, elements) = self.chain_as_lists();
-        if let Some(remote) = &remote {
-            set(X_FORWARDED_FOR, &chain, &[separator(&chain), remote]);
-        } else {
-            set(X_FORWARDED_FOR, &chain, &[]);
-        }
-        let node = self.remote.map_or_else(|| "unknown".to_owned(), node);
-        let host = self.host.filter(|host| !host.contains(['"', '\\']));
-        let (host_begin, host_end) = if host.is_some() { (";host=\"", "\"") } else { ("", "") };
-        let host = host.unwrap_or_default();
+        });
         // RFC 7239 §4.
-        let element = [separator(&elements), "for=", &node, host_begin, host, host_end, ";proto=", self.scheme];
-        set(header::FORWARDED, &elements, &element);
-        let before: Vec<_> = request.fields.all("cdn-loop").map(String::from_utf8_lossy).collect();
-        let before = before.join(", ");
-        set(CDN_LOOP, &before, &[separator(&before), &LOOP_ID]);
+        values.make(header::FORWARDED, |text| {
+            for address in chain {
+                write_node(text, Some(*address));
+                text.extend_from_slice(b", ");
+            }
+            write_node(text, self.remote);
+            if let Some(host) = self.host.filter(|host| !host.contains(['"', '\\'])) {
+                [";host=\"", host, "\""].iter().for_each(|part| text.extend_from_slice(part.as_bytes()));
+            }
+            text.extend_from_slice(b";proto=");
+            text.extend_from_slice(self.scheme.as_bytes());
+        });
+        values.make(CDN_LOOP, |text| {
+            for before in request.fields.all("cdn-loop") {
+                text.extend_from_slice(String::from_utf8_lossy(before).as_bytes());
+                text.extend_from_slice(b", ");
+            }
+            text.extend_from_slice(LOOP_ID.as_bytes());
+        });
         match given("x-request-id", self.is_trusted).filter(|id| is_request_id(id)) {
-            Some(id) => set(X_REQUEST_ID, id, &[]),
+            Some(id) => values.add(X_REQUEST_ID, id.as_bytes()),
             None => values.make(X_REQUEST_ID, |text| text.extend_from_slice(request_id().as_bytes())),
         }
     }
-
-    /// The chain as the lists of X-Forwarded-For and Forwarded. It is written again, since trusted proxies pass on what clients sent of either field.
-    fn chain_as_lists(&self) -> (String, String) {
-        let chain = self.chain.as_deref().unwrap_or_default();
-        let addresses: Vec<_> = chain.iter().map(|address| address.to_canonical().to_string()).collect();
-        let elements: Vec<_> = chain.iter().map(|address| format!("for={}", node(*address))).collect();
-        (addresses.join(", "), elements.join(", "))
-    }
 }
 
-/// An address as a node of Forwarded (RFC 7239 §6).
-fn node(address: IpAddr) -> String {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => format!("\"[{address}]\""),
+/// Appends `for=` and an address as a node of Forwarded (RFC 7239 §6).
+fn write_node(text: &mut Vec<u8>, address: Option<IpAddr>) {
+    text.extend_from_slice(b"for=");
+    match address.map(|address| address.to_canonical()) {
+        None => text.extend_from_slice(b"unknown"),
+        Some(address @ IpAddr::V4(_)) => write_address(text, address),
+        Some(address @ IpAddr::V6(_)) => {
+            text.extend_from_slice(b"\"[");
+            write_address(text, address);
+            text.extend_from_slice(b"]\"");
+        }
     }
 }
 
@@ -341,6 +341,20 @@ fn is_traceparent(value: &[u8]) -> bool {
         }
         _ => false,
     }
+}
+
+/// Where the content begins: behind an empty line, which may end as in Unix. It does not begin before `from`.
+pub(super) fn end_of_head(head: &[u8], from: usize) -> Option<usize> {
+    // A head without a field.
+    if let [b'\n', ..] | [b'\r', b'\n', ..] = head {
+        return Some(if head[0] == b'\n' { 1 } else { 2 });
+    }
+    let mut lines = memchr::memchr_iter(b'\n', &head[from..]).map(|at| from + at);
+    lines.find_map(|at| match &head[at + 1..] {
+        [b'\n', ..] => Some(at + 2),
+        [b'\r', b'\n', ..] => Some(at + 3),
+        _ => None,
+    })
 }
 
 /// The length of the content that an answer announces.

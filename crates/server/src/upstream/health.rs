@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use http::{HeaderValue, Request, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use tokio::time::{sleep, timeout};
 
 use super::Upstream;
+use super::asked::{Asked, NoAnswer};
 use super::config::HealthConfig;
-use super::connect::Content;
-use super::forward::address;
+use super::protocol::Connected;
 use super::proxy_header::OnBehalf;
 use crate::values::Problems;
 
@@ -119,15 +119,24 @@ async fn check(upstream: Arc<Upstream>, index: usize) {
 
 async fn ask(upstream: &Upstream, index: usize, health: &Health) -> Result<(), String> {
     let server = &upstream.servers[index];
-    let mut connected =
-        server.connect(health.timeout, health.timeout, OnBehalf::Own).await.map_err(|error| error.to_string())?;
-    let mut request = Request::new(Content::Nothing);
-    *request.uri_mut() = health.target.clone();
-    request.headers_mut().insert(header::USER_AGENT, HeaderValue::from_static("sealion-health"));
-    address(&mut request, server, health.host.as_ref()).map_err(|error| error.to_string())?;
-    let answer = connected.ask(request).await.map_err(|unsent| unsent.into_error().to_string())?;
-    match answer.status() {
-        status if status.as_u16() < 400 => Ok(()),
-        status => Err(format!("{} is answered with {}", health.target, status.as_str())),
+    let connected = Connected::new(server, health.timeout, health.timeout, OnBehalf::Own);
+    let connected = connected.await.map_err(|error| error.to_string())?;
+    let own_host;
+    let host = match &health.host {
+        Some(host) => host,
+        None => {
+            own_host = HeaderValue::try_from(server.url.authority()).map_err(|error| error.to_string())?;
+            &own_host
+        }
+    };
+    let agent = HeaderValue::from_static("sealion-health");
+    let fields = HeaderMap::from_iter([(header::USER_AGENT, agent)]);
+    let (method, target) = (&Method::GET, &health.target);
+    let asked = Asked { method, target, host, fields: &fields, te: false, upgrade: None, interim: None };
+    match connected.ask(asked, None).await {
+        Ok((head, _)) if head.status.code() < 400 => Ok(()),
+        Ok((head, _)) => Err(format!("{} is answered with {}", health.target, head.status)),
+        Err(NoAnswer::NotSent(error, _) | NoAnswer::Refused(error) | NoAnswer::Broken(error)) => Err(error),
+        Err(NoAnswer::Client(incomplete)) => Err(incomplete.to_string()),
     }
 }

@@ -1,11 +1,12 @@
 //! Upstreams: servers that requests are forwarded to.
 //!
 //! ```text
-//! site/proxy.rs ─► head.rs (fields) ─► forward.rs ─► balance.rs, pool.rs, connect.rs ─► hyper ─► server
+//! site/proxy.rs ─► head.rs (fields) ─► forward.rs ─► balance.rs, pool.rs, connect.rs ─► http1/, http2.rs, fastcgi/ ─► server
 //!                                          │
-//! driver ◄─ response ◄─ reply.rs, tunnel.rs ◄┘            driver ─► content.rs ─► hyper (content of the request)
+//! driver ◄─ response ◄─ reply.rs, tunnel.rs ◄┘            driver ─► content.rs ─► the same (content of the request)
 //! ```
 
+mod asked;
 mod balance;
 mod collect;
 mod config;
@@ -17,10 +18,13 @@ mod forward;
 mod gate;
 mod head;
 mod health;
+mod http1;
+mod http2;
 mod interim;
 mod names;
 mod pieces;
 mod pool;
+mod protocol;
 mod proxy_header;
 mod reply;
 mod spool;
@@ -41,6 +45,7 @@ use crate::limits::LimitsConfig;
 use crate::observe::Warnings;
 use crate::values::{At, Problems};
 
+pub(crate) use asked::Upgrade;
 pub(crate) use collect::{NotCollected, collect};
 pub(crate) use config::{ServerConfig, ServerUrl, UpstreamConfig};
 pub(crate) use content::{ContentWriter, RequestContent, Room, pipe};
@@ -48,7 +53,7 @@ pub(crate) use counts::{CLASSES, FailureKind};
 pub(crate) use fastcgi::Script;
 #[cfg(fuzzing)]
 pub(crate) use fastcgi::fuzz as fastcgi_fuzz;
-pub(crate) use forward::{Failure, Forwarded, Upgrade, forward};
+pub(crate) use forward::{Failure, Forwarded, forward};
 pub(crate) use head::{
     Hop, MadeHere, add_trace_context, content_length, is_hop_by_hop, is_loop, is_same_by_cgi, made_here,
     request_fields, response_fields, takes_trailers,
@@ -64,9 +69,10 @@ pub(crate) use websocket::{Key as WebSocketKey, WEBSOCKET};
 
 use balance::{Balancer, FailureRule};
 use config::{Protocol, ProxyProtocol};
-use connect::{Connected, Tls};
+use connect::Tls;
 use counts::Counts;
 use gate::{Budget, Gate};
+use head::end_of_head;
 use health::Health;
 use names::Names;
 use pool::Pool;
@@ -190,11 +196,11 @@ impl InProgress {
     }
 
     /// Keeps a connection whose request has been answered.
-    fn keep(&self, connected: Connected) {
+    fn keep(&self, connection: http1::Connection) {
         let server = &self.upstream.servers[self.server];
         // One that names a client is for that client alone.
         if server.proxy_protocol.is_none() {
-            server.pool.keep(connected);
+            server.pool.keep(connection, self.upstream.idle_timeout);
         }
     }
 }

@@ -1,13 +1,20 @@
 //! Connections to a server, of each worker its own: a connection belongs to the runtime of the worker that opened it.
 
 use std::cell::RefCell;
-use std::sync::Arc;
-use std::time::Duration;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use thread_local::ThreadLocal;
+use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
+use tokio::time::sleep_until;
 
-use super::connect::{ConnectError, Connected, Shared, Whole};
+use super::connect::ConnectError;
+use super::http1;
+use super::http2::{Lease, Shared};
 
 #[derive(Debug)]
 pub(super) struct Pool {
@@ -15,16 +22,30 @@ pub(super) struct Pool {
     most: usize,
     /// Age at which a connection gets no further request.
     age: Duration,
-    workers: ThreadLocal<RefCell<Worker>>,
+    workers: ThreadLocal<Worker>,
 }
 
 /// The connections of a worker.
 #[derive(Debug, Default)]
 struct Worker {
-    /// Idle ones of HTTP/1.1.
-    kept: Vec<Whole>,
+    /// Of HTTP/1.1.
+    kept: Arc<Mutex<Kept>>,
     /// All of HTTP/2.
-    shared: Vec<Arc<Opening>>,
+    shared: RefCell<Vec<Arc<Opening>>>,
+}
+
+/// Idle connections of HTTP/1.1.
+#[derive(Debug, Default)]
+struct Kept {
+    idle: Vec<Idle>,
+    /// Wakes the task that closes them, if it runs.
+    closer: Option<Waker>,
+}
+
+#[derive(Debug)]
+struct Idle {
+    connection: http1::Connection,
+    since: Instant,
 }
 
 /// A connection of HTTP/2. Requests that come while it is being opened wait for it.
@@ -35,18 +56,22 @@ impl Pool {
         Pool { most, age, workers: ThreadLocal::new() }
     }
 
-    /// The connection that was kept last and can be used; closed ones are dropped.
-    pub(super) fn take(&self) -> Option<Connected> {
-        let kept = &mut self.workers.get()?.borrow_mut().kept;
-        kept.retain(|whole| !whole.is_closed() && whole.age() < self.age);
-        // One whose answer has just ended may not be ready yet.
-        let usable = kept.iter().rposition(Whole::take)?;
-        Some(Connected::Http1(kept.remove(usable)))
+    /// The connection that was kept last, unless it was closed. The server may close it at the same moment: this race is inherent, and the request
+    /// then fails.
+    pub(super) fn take(&self) -> Option<http1::Connection> {
+        let mut kept = lock(&self.workers.get()?.kept);
+        let mut noop = Context::from_waker(Waker::noop());
+        while let Some(Idle { mut connection, .. }) = kept.idle.pop() {
+            if connection.age() < self.age && connection.is_quiet(&mut noop) {
+                return Some(connection);
+            }
+        }
+        None
     }
 
     /// A share of a connection of HTTP/2, or one that has to be opened.
-    pub(super) fn share(&self) -> Result<Connected, Arc<Opening>> {
-        let shared = &mut self.workers.get_or_default().borrow_mut().shared;
+    pub(super) fn share(&self) -> Result<Lease, Arc<Opening>> {
+        let shared = &mut self.workers.get_or_default().shared.borrow_mut();
         shared.retain(|opening| match opening.get() {
             // Requests in progress keep it open.
             Some(Ok(shared)) => !shared.is_closed() && shared.age() < self.age,
@@ -54,7 +79,7 @@ impl Pool {
             None => true,
         });
         if let Some(lease) = shared.iter().find_map(|opening| opening.get()?.as_ref().ok()?.lease()) {
-            return Ok(Connected::Http2(lease));
+            return Ok(lease);
         }
         let opening = shared.iter().find(|opening| opening.get().is_none()).cloned();
         Err(opening.unwrap_or_else(|| {
@@ -64,13 +89,51 @@ impl Pool {
         }))
     }
 
-    /// Keeps a connection whose request has been answered, unless there are enough. Those of HTTP/2 are here already.
-    pub(super) fn keep(&self, connected: Connected) {
-        let Connected::Http1(whole) = connected else { return };
-        let kept = &mut self.workers.get_or_default().borrow_mut().kept;
-        if !whole.is_closed() && whole.age() < self.age && kept.len() < self.most {
-            whole.rest();
-            kept.push(whole);
+    /// Keeps a connection whose request has been answered, unless there are enough, until it has been idle for `idle_timeout` or the server closes
+    /// it.
+    pub(super) fn keep(&self, mut connection: http1::Connection, idle_timeout: Duration) {
+        let worker = self.workers.get_or_default();
+        let mut kept = lock(&worker.kept);
+        if connection.age() >= self.age || kept.idle.len() >= self.most {
+            return;
         }
+        match &kept.closer {
+            Some(closer) if !connection.is_quiet(&mut Context::from_waker(closer)) => return,
+            Some(_) => {}
+            None => {
+                // Outside of a runtime the process ends.
+                let Ok(runtime) = Handle::try_current() else { return };
+                kept.closer = Some(Waker::noop().clone());
+                runtime.spawn(close(Arc::downgrade(&worker.kept), idle_timeout));
+            }
+        }
+        kept.idle.push(Idle { connection, since: Instant::now() });
     }
+}
+
+fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Closes connections that have been idle for `idle_timeout`, or that their server closes, until there is none.
+async fn close(kept: Weak<Mutex<Kept>>, idle_timeout: Duration) {
+    let mut timer = pin!(sleep_until((Instant::now() + idle_timeout).into()));
+    poll_fn(|cx| {
+        let Some(kept) = kept.upgrade() else { return Poll::Ready(()) };
+        let mut kept = lock(&kept);
+        loop {
+            let now = Instant::now();
+            kept.idle.retain_mut(|idle| now - idle.since < idle_timeout && idle.connection.is_quiet(cx));
+            let Some(oldest) = kept.idle.iter().map(|idle| idle.since).min() else {
+                kept.closer = None;
+                return Poll::Ready(());
+            };
+            timer.as_mut().reset((oldest + idle_timeout).into());
+            if timer.as_mut().poll(cx).is_pending() {
+                kept.closer = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+        }
+    })
+    .await;
 }

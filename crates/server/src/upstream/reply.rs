@@ -7,14 +7,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::HeaderMap;
-use http_body::Body;
-use hyper::body::Incoming;
 use sealion_http::{ExtraFields, Status};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::InProgress;
-use super::connect::Connected;
+use super::asked::Part;
 use super::head::trailers_of_answer;
+use super::protocol::AnswerContent;
 use crate::response::{Piece, Source};
 
 /// The answer of a server, of which the content may still come.
@@ -50,105 +49,77 @@ impl fmt::Debug for Reply {
 /// The content of an answer. When its end has come, its connection is kept for the next request; dropped before, it is closed.
 pub(super) struct ReplyBody {
     in_progress: InProgress,
-    connected: Option<Connected>,
-    body: Incoming,
+    /// `None`: it broke off.
+    content: Option<AnswerContent>,
+    /// Whether its connection may have another request.
+    may_be_kept: bool,
     patience: Patience,
     /// Goes off when the answer must have ended.
     deadline: Option<Pin<Box<Sleep>>>,
-    ends: Ends,
-    /// Whether its end has come. Of an answer without a length, the library does not say so beforehand.
-    has_ended: bool,
     /// Whether the client takes trailers.
     takes_trailers: bool,
     trailers: Option<Box<ExtraFields>>,
 }
 
 impl ReplyBody {
-    /// `connected`: its connection, if it may be kept. `takes_trailers`: whether the client does.
+    /// `takes_trailers`: whether the client does.
     pub(super) fn new(
         in_progress: InProgress,
-        connected: Option<Connected>,
-        body: Incoming,
-        ends: Ends,
+        content: AnswerContent,
+        may_be_kept: bool,
         takes_trailers: bool,
     ) -> Self {
         let patience = Patience::new(in_progress.upstream.stall_timeout);
         let deadline = in_progress.deadline.map(|deadline| Box::pin(sleep_until(deadline.into())));
-        ReplyBody {
-            in_progress,
-            connected,
-            body,
-            patience,
-            deadline,
-            ends,
-            has_ended: false,
-            takes_trailers,
-            trailers: None,
-        }
+        let content = Some(content);
+        ReplyBody { in_progress, content, may_be_kept, patience, deadline, takes_trailers, trailers: None }
     }
-}
 
-/// What says that an answer is whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ends {
-    /// The library: its length, the last chunk, or the end of the connection.
-    AsFramed,
-    /// END_STREAM of HTTP/2.
-    WithStream,
-}
-
-impl Source for ReplyBody {
-    fn poll_piece(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Piece>>> {
-        let this = self.get_mut();
-        if let Some(deadline) = &mut this.deadline
+    fn poll_content(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Piece>>> {
+        let server = || self.in_progress.name();
+        if let Some(deadline) = &mut self.deadline
             && deadline.as_mut().poll(cx).is_ready()
         {
-            this.connected = None;
-            let limit = this.in_progress.upstream.timeout.unwrap_or_default();
-            let late =
-                format!("the answer of {} did not end within {} s", this.in_progress.name(), limit.as_secs_f32());
+            let limit = self.in_progress.upstream.timeout.unwrap_or_default();
+            let late = format!("the answer of {} did not end within {} s", server(), limit.as_secs_f32());
             return Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::TimedOut, late))));
         }
+        let Some(content) = &mut self.content else { return Poll::Ready(None) };
         loop {
-            match Pin::new(&mut this.body).poll_frame(cx) {
-                Poll::Ready(Some(Ok(frame))) => {
-                    this.patience.moved();
-                    match frame.into_data() {
-                        Ok(content) => return Poll::Ready(Some(Ok(Piece::Bytes(content)))),
-                        Err(frame) if this.takes_trailers => {
-                            this.trailers = frame.trailers_ref().and_then(trailers_of_answer);
-                        }
-                        // As RFC 9110 §6.5.1 allows.
-                        Err(_) => {}
-                    }
+            match content.poll_part(cx) {
+                Poll::Ready(Some(Ok(Part::Content(octets)))) => {
+                    self.patience.moved();
+                    return Poll::Ready(Some(Ok(Piece::Bytes(octets))));
                 }
+                // Others are dropped, as RFC 9110 §6.5.1 allows.
+                Poll::Ready(Some(Ok(Part::Trailers(fields)))) if self.takes_trailers => {
+                    self.trailers = trailers_of_answer(&fields);
+                }
+                Poll::Ready(Some(Ok(Part::Trailers(_)))) => {}
                 Poll::Ready(Some(Err(error))) => {
-                    this.connected = None;
-                    let error =
-                        io::Error::other(format!("the answer of {} broke off: {error}", this.in_progress.name()));
+                    let error = io::Error::other(format!("the answer of {} broke off: {error}", server()));
                     return Poll::Ready(Some(Err(error)));
                 }
-                // The library takes a reset without an error for the end (RST_STREAM, GOAWAY).
-                Poll::Ready(None) if this.ends == Ends::WithStream && !this.body.is_end_stream() => {
-                    this.connected = None;
-                    let server = this.in_progress.name();
-                    let error = format!("the answer of {server} broke off: its stream was reset before its end");
-                    return Poll::Ready(Some(Err(io::Error::other(error))));
-                }
-                Poll::Ready(None) => {
-                    this.has_ended = true;
-                    return Poll::Ready(None);
-                }
+                Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Pending => {
-                    return this.patience.poll(cx).map(|limit| {
-                        this.connected = None;
-                        let server = this.in_progress.name();
-                        let stalled = format!("{server} sent nothing of its answer for {} s", limit.as_secs_f32());
+                    return self.patience.poll(cx).map(|limit| {
+                        let stalled = format!("{} sent nothing of its answer for {} s", server(), limit.as_secs_f32());
                         Some(Err(io::Error::new(io::ErrorKind::TimedOut, stalled)))
                     });
                 }
             }
         }
+    }
+}
+
+impl Source for ReplyBody {
+    fn poll_piece(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Piece>>> {
+        let this = self.get_mut();
+        let piece = this.poll_content(cx);
+        if let Poll::Ready(Some(Err(_))) = piece {
+            this.content = None;
+        }
+        piece
     }
 
     fn trailers(self: Pin<&mut Self>) -> Option<Box<ExtraFields>> {
@@ -158,10 +129,11 @@ impl Source for ReplyBody {
 
 impl Drop for ReplyBody {
     fn drop(&mut self) {
-        if let Some(connected) = self.connected.take()
-            && (self.has_ended || self.body.is_end_stream())
+        if let Some(AnswerContent::Http1(body)) = self.content.take()
+            && self.may_be_kept
+            && let Some(connection) = body.into_connection()
         {
-            self.in_progress.keep(connected);
+            self.in_progress.keep(connection);
         }
     }
 }

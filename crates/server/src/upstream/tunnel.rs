@@ -7,19 +7,18 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::Body;
-use hyper::upgrade::Upgraded;
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
 use tokio::time::timeout;
 
 use super::InProgress;
+use super::connect::Io;
 use super::content::RequestContent;
 use super::reply::Patience;
 use crate::response::{Piece, Source};
@@ -30,26 +29,27 @@ const READ: usize = 16 << 10;
 /// What comes from the server. An idle tunnel has no buffer.
 pub(super) struct Tunnel {
     in_progress: InProgress,
-    /// Never locked: it makes the type `Sync`.
-    from: Mutex<ReadHalf<TokioIo<Upgraded>>>,
+    from: ReadHalf<Box<dyn Io>>,
+    /// What came with the head.
+    first: Bytes,
     /// The other direction has moved.
     has_sent: Arc<AtomicBool>,
     patience: Patience,
 }
 
-/// Opens a tunnel: `content` is what the client sends from now on.
-pub(super) fn open(upgraded: Upgraded, content: RequestContent, in_progress: InProgress) -> Tunnel {
-    let (from, to) = tokio::io::split(TokioIo::new(upgraded));
+/// Opens a tunnel. `first`: what the server has sent already. `content`: what the client sends from now on.
+pub(super) fn open(io: Box<dyn Io>, first: Bytes, content: RequestContent, in_progress: InProgress) -> Tunnel {
+    let (from, to) = tokio::io::split(io);
     let has_sent = Arc::new(AtomicBool::new(false));
     tokio::spawn(write(content, to, in_progress.upstream.stall_timeout, Arc::clone(&has_sent)));
     let patience = Patience::new(in_progress.upstream.tunnel_timeout);
-    Tunnel { in_progress, from: Mutex::new(from), has_sent, patience }
+    Tunnel { in_progress, from, first, has_sent, patience }
 }
 
 /// Writes what the client sends, until it ends or either side is lost, or the server takes nothing for `patience`.
 async fn write(
     mut content: RequestContent,
-    mut to: WriteHalf<TokioIo<Upgraded>>,
+    mut to: WriteHalf<Box<dyn Io>>,
     patience: Duration,
     has_sent: Arc<AtomicBool>,
 ) {
@@ -71,10 +71,12 @@ async fn write(
 impl Source for Tunnel {
     fn poll_piece(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Piece>>> {
         let this = self.get_mut();
+        if !this.first.is_empty() {
+            return Poll::Ready(Some(Ok(Piece::Bytes(std::mem::take(&mut this.first)))));
+        }
         let mut space = [0; READ];
         let mut buffer = ReadBuf::new(&mut space);
-        let from = this.from.get_mut().unwrap_or_else(PoisonError::into_inner);
-        match Pin::new(from).poll_read(cx, &mut buffer) {
+        match Pin::new(&mut this.from).poll_read(cx, &mut buffer) {
             Poll::Ready(Ok(())) => {
                 this.patience.moved();
                 let read = buffer.filled();

@@ -3,7 +3,7 @@
 use aws_lc_rs::{digest, rand};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::header::{HeaderMap, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY};
+use http::header::{HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY};
 
 /// The name of the protocol, for `:protocol` and Upgrade.
 pub(crate) const WEBSOCKET: &str = "websocket";
@@ -20,9 +20,9 @@ impl Key {
         HeaderValue::try_from(STANDARD.encode(nonce)).ok().map(Key)
     }
 
-    /// Adds the key to a request.
-    pub(super) fn add_to(&self, fields: &mut HeaderMap) {
-        fields.insert(SEC_WEBSOCKET_KEY, self.0.clone());
+    /// The field that a request has it in.
+    pub(super) fn field(&self) -> (HeaderName, &HeaderValue) {
+        (SEC_WEBSOCKET_KEY, &self.0)
     }
 
     /// Takes the reply to the key out of an answer. `false`: it does not fit.

@@ -1,5 +1,6 @@
 //! Types that several tables of the configuration use, and the phase of the process.
 
+mod address;
 mod arguments;
 pub(crate) mod features;
 mod labels;
@@ -8,6 +9,7 @@ mod phase;
 mod problems;
 mod units;
 
+pub(crate) use address::write_address;
 pub(crate) use arguments::Given;
 pub(crate) use arguments::overridable;
 pub(crate) use labels::labels;

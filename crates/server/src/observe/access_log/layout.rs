@@ -11,7 +11,8 @@ use super::entry::{Entry, Requested};
 use super::escape;
 use super::field::{Field, Line, Naming, Shown};
 use super::stamp::Stamp;
-use super::value::{Value, write_address};
+use super::value::Value;
+use crate::values::write_address;
 
 /// The format of a line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]

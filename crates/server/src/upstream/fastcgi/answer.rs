@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
@@ -50,8 +49,7 @@ impl From<Broken> for io::Error {
 /// An answer that is being read.
 pub(super) struct Answer {
     in_progress: InProgress,
-    /// Never locked: it makes the type `Sync`.
-    from: Mutex<ReadHalf<Box<dyn Io>>>,
+    from: ReadHalf<Box<dyn Io>>,
     /// Writes the request meanwhile. `None`: it has ended.
     writer: Option<AbortOnDropHandle<Result<(), Incomplete>>>,
     records: Records,
@@ -73,7 +71,7 @@ impl Answer {
         let deadline = in_progress.deadline.map(|deadline| Box::pin(sleep_until(deadline.into())));
         Answer {
             in_progress,
-            from: Mutex::new(from),
+            from,
             writer: Some(writer),
             records: Records::default(),
             buffer: BytesMut::new(),
@@ -114,11 +112,10 @@ impl Answer {
                 Ok(None) => {}
                 Err(bad) => return Poll::Ready(Err(Broken::Server(bad.to_string()))),
             }
-            let from = self.from.get_mut().unwrap_or_else(PoisonError::into_inner);
             // An idle answer has no buffer.
             let mut space = [0; READ];
             let mut read = ReadBuf::new(&mut space);
-            match Pin::new(from).poll_read(cx, &mut read) {
+            match Pin::new(&mut self.from).poll_read(cx, &mut read) {
                 Poll::Ready(Ok(())) if read.filled().is_empty() => {
                     return Poll::Ready(Err(Broken::Server("the connection was closed before its end".to_owned())));
                 }

@@ -5,6 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use sealion_http::Status;
 
 use crate::upstream::connect::MOST_HEAD;
+use crate::upstream::end_of_head;
 
 /// A head whose parts come one after the other.
 #[derive(Debug, Default)]
@@ -33,20 +34,6 @@ impl Head {
         let (status, fields) = parse(&self.0)?;
         Ok(Some(Whole { status, fields, content }))
     }
-}
-
-/// Where the content begins: behind an empty line, which may end as in Unix. It does not begin before `from`.
-fn end_of_head(head: &[u8], from: usize) -> Option<usize> {
-    // A head without a field.
-    if let [b'\n', ..] | [b'\r', b'\n', ..] = head {
-        return Some(if head[0] == b'\n' { 1 } else { 2 });
-    }
-    let mut lines = memchr::memchr_iter(b'\n', &head[from..]).map(|at| from + at);
-    lines.find_map(|at| match &head[at + 1..] {
-        [b'\n', ..] => Some(at + 2),
-        [b'\r', b'\n', ..] => Some(at + 3),
-        _ => None,
-    })
 }
 
 /// Status and fields of a head.

@@ -19,9 +19,10 @@ use tokio::io::{AsyncWriteExt, WriteHalf};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::InProgress;
-use super::connect::{Io, connect_fastcgi};
+use super::connect::{Io, connect};
 use super::content::{Incomplete, RequestContent};
 use super::forward::{FailedTry, Failure, Forwarded, InVain, unreachable_server, wait};
+use super::proxy_header::OnBehalf;
 use super::reply::Reply;
 use answer::{Answer, Broken};
 use record::{STDIN, record_head};
@@ -41,7 +42,8 @@ pub(super) async fn ask(in_progress: InProgress, request: &mut Forwarded) -> Res
     let Some(script) = &request.script else {
         return Err(failed(Failure::Broken("the request names no script".to_owned()), false));
     };
-    let io = connect_fastcgi(server, upstream.connect_timeout).await.map_err(|error| unreachable_server(&error))?;
+    let io =
+        connect(server, upstream.connect_timeout, OnBehalf::Own).await.map_err(|error| unreachable_server(&error))?;
     let content = request.content.take();
     let head = script.head(request, content.as_ref().and_then(RequestContent::length));
     let progress = content.as_ref().map(RequestContent::progress);

@@ -1,0 +1,63 @@
+//! A request to a server, and what can become of it, in any protocol.
+
+use bytes::Bytes;
+use http::header::{HeaderMap, HeaderValue};
+use http::{Method, Uri};
+use sealion_http::Status;
+
+use super::content::{Incomplete, RequestContent};
+use super::interim::InterimSender;
+use super::websocket;
+
+/// A request as a server gets it, but for its content.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) method: &'a Method,
+    /// Path and query.
+    pub(super) target: &'a Uri,
+    pub(super) host: &'a HeaderValue,
+    /// Without those of the connection and of framing.
+    pub(super) fields: &'a HeaderMap,
+    /// Whether trailers of the answer are taken (RFC 9110 §10.1.4).
+    pub(super) te: bool,
+    /// Another protocol, if one is asked for.
+    pub(super) upgrade: Option<&'a Upgrade>,
+    /// Takes interim responses.
+    pub(super) interim: Option<&'a InterimSender>,
+}
+
+/// Another protocol that is asked for (RFC 9110 §7.8).
+#[derive(Debug, Clone)]
+pub(crate) struct Upgrade {
+    /// The value of Upgrade.
+    pub(crate) protocol: HeaderValue,
+    /// The key of WebSocket's handshake, where the client's own protocol has none.
+    pub(crate) key: Option<websocket::Key>,
+}
+
+/// An answer, but for its content.
+#[derive(Debug)]
+pub(super) struct AnswerHead {
+    pub(super) status: Status,
+    pub(super) fields: HeaderMap,
+}
+
+/// A part of an answer behind its head.
+#[derive(Debug)]
+pub(super) enum Part {
+    Content(Bytes),
+    Trailers(HeaderMap),
+}
+
+/// Why a request has no answer.
+#[derive(Debug)]
+pub(super) enum NoAnswer {
+    /// Nothing of the request left. With its content.
+    NotSent(String, Option<RequestContent>),
+    /// The server has not begun with it (RFC 9113 §8.7).
+    Refused(String),
+    /// The client did not send all of it, or what nobody can send on.
+    Client(Incomplete),
+    /// The server closed the connection, or what it sent is no HTTP.
+    Broken(String),
+}

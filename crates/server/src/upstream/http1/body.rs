@@ -1,0 +1,157 @@
+//! The content of an answer (RFC 9112 §6.3, §7.1).
+
+use std::io;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use sealion_http::FieldSection;
+use sealion_http::http1::body::{BodyDrain, Drained};
+use sealion_http::http1::head;
+
+use super::answer::{Framing, Head};
+use super::connection::{Broken, Connection, Exchange};
+use crate::upstream::asked::Part;
+use crate::upstream::connect::{Io, MOST_HEAD};
+
+/// Octets for which room is made to read content.
+const ROOM: usize = 64 << 10;
+
+/// Room to read content whose length is not known.
+const UNKNOWN_ROOM: usize = 16 << 10;
+
+/// The content of an answer that is being read.
+pub(in crate::upstream) struct AnswerBody {
+    exchange: Exchange,
+    left: Left,
+    persists: bool,
+}
+
+enum Left {
+    Nothing,
+    Length(u64),
+    Chunked(Box<Chunks>),
+    Trailers(HeaderMap),
+    UntilClose,
+}
+
+struct Chunks {
+    decoder: BodyDrain,
+    /// Octets of sizes, extensions and trailers since the last content.
+    overhead: usize,
+    /// The lines of the trailers.
+    trailers: Vec<u8>,
+}
+
+impl AnswerBody {
+    pub(super) fn new(exchange: Exchange, head: &Head) -> Self {
+        let left = match head.framing {
+            Framing::Nothing => Left::Nothing,
+            Framing::Length(length) => Left::Length(length),
+            Framing::Chunked => Left::Chunked(Box::new(Chunks {
+                decoder: BodyDrain::new(head::Framing::Chunked, u64::MAX),
+                overhead: 0,
+                trailers: Vec::new(),
+            })),
+            Framing::UntilClose => Left::UntilClose,
+        };
+        AnswerBody { exchange, left, persists: head.persists && !matches!(head.framing, Framing::UntilClose) }
+    }
+
+    /// Whether the end has come.
+    pub(in crate::upstream) fn has_ended(&self) -> bool {
+        matches!(self.left, Left::Nothing | Left::Length(0))
+    }
+
+    /// The next part; `None`: the answer is whole.
+    ///
+    /// # Errors
+    /// The answer is not whole.
+    pub(in crate::upstream) fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Part>>> {
+        loop {
+            let input = &mut self.exchange.input;
+            let room = match &mut self.left {
+                Left::Nothing | Left::Length(0) => return Poll::Ready(None),
+                Left::Trailers(trailers) => {
+                    let trailers = std::mem::take(trailers);
+                    self.left = Left::Nothing;
+                    return Poll::Ready(Some(Ok(Part::Trailers(trailers))));
+                }
+                Left::Length(left) if !input.is_empty() => {
+                    let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
+                    *left -= taken as u64;
+                    return Poll::Ready(Some(Ok(Part::Content(input.split_to(taken).freeze()))));
+                }
+                Left::UntilClose if !input.is_empty() => {
+                    return Poll::Ready(Some(Ok(Part::Content(input.split().freeze()))));
+                }
+                Left::Chunked(chunks) if !input.is_empty() => match chunks.decode(input) {
+                    Ok((content, has_ended)) => {
+                        if has_ended {
+                            self.left = chunks.trailers().map_or(Left::Nothing, Left::Trailers);
+                        }
+                        if !content.is_empty() {
+                            return Poll::Ready(Some(Ok(Part::Content(content.freeze()))));
+                        }
+                        continue;
+                    }
+                    Err(broken) => return Poll::Ready(Some(Err(io::Error::other(broken)))),
+                },
+                Left::Length(left) => usize::try_from(*left).unwrap_or(ROOM).min(ROOM),
+                Left::UntilClose | Left::Chunked(_) => UNKNOWN_ROOM,
+            };
+            match ready!(self.exchange.poll_fill(cx, room)) {
+                Ok(0) if matches!(self.left, Left::UntilClose) => self.left = Left::Nothing,
+                Ok(0) => return Poll::Ready(Some(Err(io::Error::other("the connection was closed before its end")))),
+                Ok(_) => {}
+                Err(Broken::Client(incomplete)) => return Poll::Ready(Some(Err(io::Error::other(incomplete)))),
+                Err(Broken::Server(error)) => return Poll::Ready(Some(Err(error))),
+            }
+        }
+    }
+
+    /// The connection, for another request. `None`: it cannot have one.
+    pub(in crate::upstream) fn into_connection(self) -> Option<Connection> {
+        if self.has_ended() && self.persists { self.exchange.end() } else { None }
+    }
+
+    /// The connection, for another protocol, with what has come of it.
+    pub(in crate::upstream) fn upgrade(self) -> Option<(Box<dyn Io>, Bytes)> {
+        self.exchange.upgrade()
+    }
+}
+
+impl Chunks {
+    /// The content in `input`, which is used up as far as it belongs to the answer, and whether the end has come.
+    fn decode(&mut self, input: &mut BytesMut) -> Result<(BytesMut, bool), String> {
+        let mut content = BytesMut::with_capacity(input.len());
+        let trailers = &mut self.trailers;
+        let drained = self.decoder.decode_with_trailers(
+            input,
+            |octets| content.extend_from_slice(octets),
+            |octet| trailers.push(octet),
+        );
+        let (consumed, has_ended) = match drained {
+            Drained::NeedMore => (input.len(), false),
+            Drained::Done { consumed } => (consumed, true),
+            Drained::TooLong => return Err("its chunks are too long".to_owned()),
+            Drained::Broken(reject) => return Err(reject.why.to_owned()),
+        };
+        input.advance(consumed);
+        self.overhead = if content.is_empty() { self.overhead + consumed } else { 0 };
+        if self.overhead > MOST_HEAD || self.trailers.len() > MOST_HEAD {
+            return Err(format!("it has more than {MOST_HEAD} octets between or behind its content"));
+        }
+        Ok((content, has_ended))
+    }
+
+    /// The fields behind the content. `None`: there are none.
+    fn trailers(&self) -> Option<HeaderMap> {
+        let fields = FieldSection::from_lines(&self.trailers);
+        let fields = fields.iter().filter_map(|(name, value)| {
+            Some((HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(value).ok()?))
+        });
+        let fields: HeaderMap = fields.collect();
+        (!fields.is_empty()).then_some(fields)
+    }
+}

@@ -1,0 +1,188 @@
+//! A connection, and one request on it.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
+use tokio_util::io::poll_read_buf;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::answer::Head;
+use super::body::AnswerBody;
+use super::content::{Unwritten, Written, write};
+use super::request::head_octets;
+use crate::upstream::asked::{AnswerHead, Asked, NoAnswer};
+use crate::upstream::connect::Io;
+use crate::upstream::content::{Incomplete, RequestContent};
+
+/// Octets for which room is made to read a head. Most answers fit whole.
+const HEAD_ROOM: usize = 8 << 10;
+
+/// A connection on which no request is in progress.
+pub(in crate::upstream) struct Connection {
+    io: Box<dyn Io>,
+    since: Instant,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("since", &self.since).finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    pub(in crate::upstream) fn new(io: Box<dyn Io>) -> Self {
+        Connection { io, since: Instant::now() }
+    }
+
+    pub(in crate::upstream) fn age(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// Whether the server has neither closed the connection nor sent anything. Wakes `cx` when it does.
+    pub(in crate::upstream) fn is_quiet(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut space = [0; 1];
+        Pin::new(&mut self.io).poll_read(cx, &mut ReadBuf::new(&mut space)).is_pending()
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    pub(in crate::upstream) async fn ask(
+        self,
+        asked: Asked<'_>,
+        content: Option<RequestContent>,
+    ) -> Result<(AnswerHead, AnswerBody), NoAnswer> {
+        let Connection { mut io, since } = self;
+        let octets = head_octets(&asked, content.as_ref());
+        let mut sent = 0;
+        while sent < octets.len() {
+            match io.write(&octets[sent..]).await {
+                Ok(0) => return Err(NoAnswer::Broken("it takes no request".to_owned())),
+                Ok(written) => sent += written,
+                Err(error) if sent == 0 => return Err(NoAnswer::NotSent(error.to_string(), content)),
+                Err(error) => return Err(NoAnswer::Broken(error.to_string())),
+            }
+        }
+        io.flush().await.map_err(|error| NoAnswer::Broken(error.to_string()))?;
+        let ends = match content {
+            None => Ends::Both(io),
+            Some(content) => {
+                let (from, to) = tokio::io::split(io);
+                Ends::Apart { from, writer: Writer::Writing(AbortOnDropHandle::new(tokio::spawn(write(content, to)))) }
+            }
+        };
+        let mut exchange = Exchange { ends, input: BytesMut::new(), since };
+        let mut searched = 0;
+        loop {
+            match Head::take(&mut exchange.input, &mut searched, asked.method).map_err(NoAnswer::Broken)? {
+                Some(answer) if answer.status.is_interim() && answer.status.code() != 101 => {
+                    if let Some(interim) = asked.interim {
+                        interim.pass(answer.status.code(), &answer.fields);
+                    }
+                }
+                Some(answer) => {
+                    let body = AnswerBody::new(exchange, &answer);
+                    return Ok((AnswerHead { status: answer.status, fields: answer.fields }, body));
+                }
+                None => match poll_fn(|cx| exchange.poll_fill(cx, HEAD_ROOM)).await {
+                    Ok(0) => return Err(NoAnswer::Broken("the connection was closed before an answer".to_owned())),
+                    Ok(_) => {}
+                    Err(Broken::Client(incomplete)) => return Err(NoAnswer::Client(incomplete)),
+                    Err(Broken::Server(error)) => return Err(NoAnswer::Broken(error.to_string())),
+                },
+            }
+        }
+    }
+}
+
+/// A connection whose answer is being read.
+pub(super) struct Exchange {
+    ends: Ends,
+    /// What was read and not used yet.
+    pub(super) input: BytesMut,
+    since: Instant,
+}
+
+enum Ends {
+    Both(Box<dyn Io>),
+    /// A task writes the content of the request.
+    Apart {
+        from: ReadHalf<Box<dyn Io>>,
+        writer: Writer,
+    },
+}
+
+enum Writer {
+    Writing(AbortOnDropHandle<Written>),
+    /// All of the content was written; or the server takes no more, and may answer all the same.
+    Ended(Option<WriteHalf<Box<dyn Io>>>),
+}
+
+/// Why nothing more can be read.
+#[derive(Debug)]
+pub(super) enum Broken {
+    Client(Incomplete),
+    Server(io::Error),
+}
+
+impl Exchange {
+    /// Reads what has come, at most `room` octets. 0: the server has closed the connection.
+    pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>, room: usize) -> Poll<Result<usize, Broken>> {
+        self.input.reserve(room);
+        match &mut self.ends {
+            Ends::Both(io) => poll_read_buf(Pin::new(io), cx, &mut self.input).map_err(Broken::Server),
+            Ends::Apart { from, writer } => {
+                if let Poll::Ready(read) = poll_read_buf(Pin::new(from), cx, &mut self.input) {
+                    return Poll::Ready(read.map_err(Broken::Server));
+                }
+                if let Err(incomplete) = ready!(writer.poll_end(cx)) {
+                    return Poll::Ready(Err(Broken::Client(incomplete)));
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    /// The connection, for another request. `None`: it cannot have one, since not all of this one was written, or octets follow the answer.
+    pub(super) fn end(self) -> Option<Connection> {
+        let Exchange { ends, input, since } = self;
+        if !input.is_empty() {
+            return None;
+        }
+        let io = match ends {
+            Ends::Both(io) => io,
+            Ends::Apart { from, mut writer } => {
+                let _ = writer.poll_end(&mut Context::from_waker(Waker::noop()));
+                let Writer::Ended(Some(to)) = writer else { return None };
+                from.unsplit(to)
+            }
+        };
+        Some(Connection { io, since })
+    }
+
+    /// The connection, for another protocol, with what has been read of it. `None`: a content is being written.
+    pub(super) fn upgrade(self) -> Option<(Box<dyn Io>, Bytes)> {
+        match self.ends {
+            Ends::Both(io) => Some((io, self.input.freeze())),
+            Ends::Apart { .. } => None,
+        }
+    }
+}
+
+impl Writer {
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Incomplete>> {
+        let Writer::Writing(task) = self else { return Poll::Ready(Ok(())) };
+        let written = ready!(Pin::new(task).poll(cx));
+        let (to, result) = match written {
+            Ok(Ok(to)) => (Some(to), Ok(())),
+            Ok(Err(Unwritten::Client(incomplete))) => (None, Err(incomplete)),
+            Ok(Err(Unwritten::Server)) | Err(_) => (None, Ok(())),
+        };
+        *self = Writer::Ended(to);
+        Poll::Ready(result)
+    }
+}

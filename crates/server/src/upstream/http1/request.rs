@@ -1,0 +1,53 @@
+//! The head of a request as it is sent.
+
+use http::header::{self, HeaderName};
+
+use crate::upstream::asked::Asked;
+use crate::upstream::content::RequestContent;
+
+/// The head of a request (RFC 9112 §3, §5), with the fields of framing and of the connection.
+pub(super) fn head_octets(asked: &Asked<'_>, content: Option<&RequestContent>) -> Vec<u8> {
+    let fields = asked.fields.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum::<usize>();
+    let target = asked.target.path_and_query().map_or("/", |target| target.as_str());
+    let mut head = Vec::with_capacity(fields + target.len() + asked.host.len() + 160);
+    for part in [asked.method.as_str(), " ", target, " HTTP/1.1\r\n"] {
+        head.extend_from_slice(part.as_bytes());
+    }
+    let mut add = |name: &HeaderName, value: &[u8]| {
+        for part in [name.as_str().as_bytes(), b": ", value, b"\r\n"] {
+            head.extend_from_slice(part);
+        }
+    };
+    add(&header::HOST, asked.host.as_bytes());
+    let key = asked.upgrade.and_then(|upgrade| upgrade.key.as_ref());
+    for (name, value) in asked.fields {
+        let is_made_here = [header::HOST, header::CONNECTION, header::TRANSFER_ENCODING].contains(name)
+            || (*name == header::CONTENT_LENGTH && content.is_some())
+            || (*name == header::SEC_WEBSOCKET_KEY && key.is_some());
+        if !is_made_here {
+            add(name, value.as_bytes());
+        }
+    }
+    match (content, content.and_then(RequestContent::length)) {
+        (None, _) => {}
+        (Some(_), Some(length)) => add(&header::CONTENT_LENGTH, length.to_string().as_bytes()),
+        (Some(_), None) => add(&header::TRANSFER_ENCODING, b"chunked"),
+    }
+    match asked.upgrade {
+        Some(upgrade) => {
+            add(&header::CONNECTION, b"upgrade");
+            add(&header::UPGRADE, upgrade.protocol.as_bytes());
+            if let Some(key) = key {
+                let (name, value) = key.field();
+                add(&name, value.as_bytes());
+            }
+        }
+        None if asked.te => {
+            add(&header::CONNECTION, b"te");
+            add(&header::TE, b"trailers");
+        }
+        None => {}
+    }
+    head.extend_from_slice(b"\r\n");
+    head
+}

@@ -1,0 +1,302 @@
+//! HTTP/2 with a server (RFC 9113), by the library hyper: a connection answers many requests at once.
+
+use std::error::Error as _;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::uri::{Authority, Scheme};
+use http::{HeaderValue, Request, Uri, header};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use sealion_http::Status;
+use tokio::time::timeout;
+
+use super::Server;
+use super::asked::{AnswerHead, Asked, NoAnswer, Part};
+use super::connect::{ConnectError, MOST_HEAD, connect};
+use super::content::{Incomplete, RequestContent};
+use super::proxy_header::OnBehalf;
+
+/// What a request carries.
+#[derive(Debug)]
+enum Content {
+    Nothing,
+    OfClient(RequestContent),
+}
+
+impl Body for Content {
+    type Data = Bytes;
+    type Error = Incomplete;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Incomplete>>> {
+        match self.get_mut() {
+            Content::Nothing => Poll::Ready(None),
+            Content::OfClient(content) => Pin::new(content).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Content::Nothing => true,
+            Content::OfClient(content) => content.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Content::Nothing => SizeHint::with_exact(0),
+            Content::OfClient(content) => content.size_hint(),
+        }
+    }
+}
+
+/// A connection of HTTP/2, which answers many requests at once.
+#[derive(Debug)]
+pub(super) struct Shared {
+    sender: http2::SendRequest<Content>,
+    uses: Arc<Uses>,
+    is_tls: bool,
+}
+
+/// Requests on a connection of HTTP/2 at once, of which a server may allow fewer. The next one opens another connection.
+const MOST_STREAMS: u64 = 100;
+
+impl Shared {
+    /// `None`: the connection is closed, or has enough to do.
+    pub(super) fn lease(&self) -> Option<Lease> {
+        let most = match self.uses.streams.load(Ordering::Relaxed) {
+            0 => MOST_STREAMS,
+            streams => streams.min(MOST_STREAMS),
+        };
+        let is_free = !self.sender.is_closed() && self.uses.active() < most;
+        is_free.then(|| {
+            self.uses.begin();
+            Lease { sender: self.sender.clone(), uses: Arc::clone(&self.uses), is_tls: self.is_tls }
+        })
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    pub(super) fn age(&self) -> Duration {
+        self.uses.since.elapsed()
+    }
+}
+
+/// One of the requests of a connection of HTTP/2.
+#[derive(Debug)]
+pub(super) struct Lease {
+    sender: http2::SendRequest<Content>,
+    uses: Arc<Uses>,
+    is_tls: bool,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.uses.end();
+    }
+}
+
+/// How often a connection was taken for a request, and how often it was given back.
+#[derive(Debug)]
+struct Uses {
+    /// When the connection was opened.
+    since: Instant,
+    begun: AtomicU64,
+    ended: AtomicU64,
+    /// Requests that a server of HTTP/2 answers at once; 0: not known yet.
+    streams: AtomicU64,
+}
+
+impl Uses {
+    fn new() -> Self {
+        let [begun, ended, streams] = [(); 3].map(|()| AtomicU64::new(0));
+        Uses { since: Instant::now(), begun, ended, streams }
+    }
+
+    fn begin(&self) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn end(&self) {
+        self.ended.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn active(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed).saturating_sub(self.ended.load(Ordering::Relaxed))
+    }
+
+    /// Drives a connection until it ends, or has been idle for `idle_timeout`.
+    async fn drive(&self, connection: impl Future, idle_timeout: Duration) {
+        let mut connection = std::pin::pin!(connection);
+        // Looks once in each `idle_timeout`, so that a request need not set a timer.
+        let mut last = 0;
+        while timeout(idle_timeout, connection.as_mut()).await.is_err() {
+            let begun = self.begun.load(Ordering::Relaxed);
+            if begun == last && self.active() == 0 {
+                break;
+            }
+            last = begun;
+        }
+    }
+}
+
+/// Octets of an answer over HTTP/2 that a server may send before they are taken.
+const STREAM_WINDOW: u32 = 128 << 10;
+
+/// Time without an octet, after which a connection of HTTP/2 with requests in progress is asked whether it still is one.
+const PING_AFTER: Duration = Duration::from_secs(20);
+
+impl Shared {
+    /// Connects to a server. The connection closes after it has been idle for `idle_timeout`.
+    pub(super) async fn connect(
+        server: &Server,
+        connect_timeout: Duration,
+        idle_timeout: Duration,
+    ) -> Result<Shared, ConnectError> {
+        // Without a header of the PROXY protocol: its requests are those of many clients.
+        let io = connect(server, connect_timeout, OnBehalf::Own).await?;
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(STREAM_WINDOW)
+            // Answers that nobody takes leave room for all others.
+            .initial_connection_window_size(STREAM_WINDOW * MOST_STREAMS as u32)
+            .max_header_list_size(MOST_HEAD as u32)
+            .max_send_buf_size(MOST_BUFFERED)
+            .keep_alive_interval(PING_AFTER);
+        let (sender, connection) = builder.handshake(TokioIo::new(io)).await.map_err(ConnectError::Http)?;
+        let uses = Arc::new(Uses::new());
+        let watched = Arc::clone(&uses);
+        tokio::spawn(async move {
+            let mut connection = std::pin::pin!(connection);
+            let polled = poll_fn(|cx| {
+                let polled = connection.as_mut().poll(cx);
+                let streams = connection.current_max_send_streams();
+                watched.streams.store(streams as u64, Ordering::Relaxed);
+                polled
+            });
+            watched.drive(polled, idle_timeout).await;
+        });
+        Ok(Shared { sender, uses, is_tls: server.tls.is_some() })
+    }
+}
+
+/// Octets of a request's content that the library of HTTP/2 keeps for a stream.
+const MOST_BUFFERED: usize = 64 << 10;
+
+impl Lease {
+    /// Sends a request and waits for the head of its answer. Interim responses do not come through the library.
+    pub(super) async fn ask(
+        mut self,
+        asked: Asked<'_>,
+        content: Option<RequestContent>,
+    ) -> Result<(AnswerHead, AnswerBody), NoAnswer> {
+        let mut message = Request::new(content.map_or(Content::Nothing, Content::OfClient));
+        *message.method_mut() = asked.method.clone();
+        *message.headers_mut() = asked.fields.clone();
+        *message.uri_mut() = match self.uri(&asked) {
+            Ok(uri) => uri,
+            Err(error) => {
+                tracing::debug!("the request's host cannot be sent: {error}");
+                return Err(NoAnswer::Client(Incomplete { status: Status::BAD_REQUEST }));
+            }
+        };
+        if asked.te {
+            message.headers_mut().insert(header::TE, HeaderValue::from_static("trailers"));
+        }
+        let mut unsent = match self.sender.try_send_request(message).await {
+            Ok(answer) => {
+                let (head, body) = answer.into_parts();
+                let code = head.status.as_u16();
+                let status =
+                    Status::new(code).ok_or_else(|| NoAnswer::Broken(format!("{code} is no status of HTTP")))?;
+                return Ok((AnswerHead { status, fields: head.headers }, AnswerBody { body, _lease: self }));
+            }
+            Err(unsent) => unsent,
+        };
+        let message = unsent.take_message();
+        let error = unsent.into_error();
+        match message.map(Request::into_body) {
+            Some(Content::OfClient(content)) => Err(NoAnswer::NotSent(describe(&error), Some(content))),
+            Some(Content::Nothing) => Err(NoAnswer::NotSent(describe(&error), None)),
+            None if is_refusal(&error) => Err(NoAnswer::Refused(describe(&error))),
+            None => match error.source().and_then(|source| source.downcast_ref::<Incomplete>()) {
+                Some(incomplete) => Err(NoAnswer::Client(*incomplete)),
+                None => Err(NoAnswer::Broken(describe(&error))),
+            },
+        }
+    }
+
+    /// Target and host as HTTP/2 has them (RFC 9113 §8.3.1).
+    fn uri(&self, asked: &Asked<'_>) -> Result<Uri, http::Error> {
+        let mut parts = asked.target.clone().into_parts();
+        parts.scheme = Some(if self.is_tls { Scheme::HTTPS } else { Scheme::HTTP });
+        parts.authority = Some(Authority::try_from(asked.host.as_bytes())?);
+        Ok(Uri::from_parts(parts)?)
+    }
+}
+
+/// Whether the server has not begun with a request: it refused the stream, or its GOAWAY names an earlier one as the last (RFC 9113 §8.7).
+fn is_refusal(error: &hyper::Error) -> bool {
+    let error = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
+    error.is_some_and(|error| {
+        error.is_remote() && (error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM))
+    })
+}
+
+/// An error of HTTP with its cause.
+fn describe(error: &hyper::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+/// The content of an answer.
+pub(super) struct AnswerBody {
+    body: Incoming,
+    /// The stream counts until its end.
+    _lease: Lease,
+}
+
+impl AnswerBody {
+    /// Whether the end has come.
+    pub(super) fn has_ended(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    /// The next part; `None`: the answer is whole.
+    ///
+    /// # Errors
+    /// The answer is not whole.
+    pub(super) fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Part>>> {
+        loop {
+            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(content) => return Poll::Ready(Some(Ok(Part::Content(content)))),
+                    Err(frame) => {
+                        if let Ok(trailers) = frame.into_trailers() {
+                            return Poll::Ready(Some(Ok(Part::Trailers(trailers))));
+                        }
+                    }
+                },
+                Some(Err(error)) => return Poll::Ready(Some(Err(io::Error::other(error)))),
+                // The library takes a reset without an error for the end (RST_STREAM, GOAWAY).
+                None if !self.body.is_end_stream() => {
+                    return Poll::Ready(Some(Err(io::Error::other("its stream was reset before its end"))));
+                }
+                None => return Poll::Ready(None),
+            }
+        }
+    }
+}

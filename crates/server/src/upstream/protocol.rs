@@ -1,0 +1,103 @@
+//! The protocols of HTTP that servers speak.
+
+use std::io;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+use super::asked::{AnswerHead, Asked, NoAnswer, Part};
+use super::config::Protocol;
+use super::connect::{ConnectError, Io, connect};
+use super::content::RequestContent;
+use super::proxy_header::OnBehalf;
+use super::{Server, http1, http2};
+use std::time::Duration;
+
+/// A connection, for one request.
+#[derive(Debug)]
+pub(super) enum Connected {
+    /// All of a connection.
+    Http1(http1::Connection),
+    /// A share of a connection.
+    Http2(http2::Lease),
+}
+
+impl Connected {
+    /// A new connection.
+    pub(super) async fn new(
+        server: &Server,
+        connect_timeout: Duration,
+        idle_timeout: Duration,
+        on_behalf: OnBehalf<'_>,
+    ) -> Result<Self, ConnectError> {
+        match server.protocol {
+            Protocol::Http1 | Protocol::Fastcgi => {
+                let io = connect(server, connect_timeout, on_behalf).await?;
+                Ok(Connected::Http1(http1::Connection::new(io)))
+            }
+            Protocol::Http2 => {
+                let shared = http2::Shared::connect(server, connect_timeout, idle_timeout).await?;
+                let closed = || ConnectError::Refused(io::ErrorKind::ConnectionReset.into());
+                shared.lease().map(Connected::Http2).ok_or_else(closed)
+            }
+        }
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    pub(super) async fn ask(
+        self,
+        asked: Asked<'_>,
+        content: Option<RequestContent>,
+    ) -> Result<(AnswerHead, AnswerContent), NoAnswer> {
+        match self {
+            Connected::Http1(connection) => {
+                let (head, body) = connection.ask(asked, content).await?;
+                Ok((head, AnswerContent::Http1(body)))
+            }
+            Connected::Http2(lease) => {
+                let (head, body) = lease.ask(asked, content).await?;
+                Ok((head, AnswerContent::Http2(body)))
+            }
+        }
+    }
+}
+
+/// The content of an answer. Dropped before its end, it ends the request at the server.
+pub(super) enum AnswerContent {
+    Http1(http1::AnswerBody),
+    Http2(http2::AnswerBody),
+}
+
+impl AnswerContent {
+    /// The next part; `None`: the answer is whole.
+    ///
+    /// # Errors
+    /// The answer is not whole.
+    pub(super) fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Part>>> {
+        match self {
+            AnswerContent::Http1(body) => body.poll_part(cx),
+            AnswerContent::Http2(body) => body.poll_part(cx),
+        }
+    }
+
+    /// Whether the end is known to have come.
+    pub(super) fn has_ended(&self) -> bool {
+        match self {
+            AnswerContent::Http1(body) => body.has_ended(),
+            AnswerContent::Http2(body) => body.has_ended(),
+        }
+    }
+
+    /// Whether the protocol tells the end, whatever the fields say.
+    pub(super) fn ends_with_stream(&self) -> bool {
+        matches!(self, AnswerContent::Http2(_))
+    }
+
+    /// The connection behind 101, with what has come of it already. `None`: it carries other requests, or content.
+    pub(super) fn upgrade(self) -> Option<(Box<dyn Io>, Bytes)> {
+        match self {
+            AnswerContent::Http1(body) => body.upgrade(),
+            AnswerContent::Http2(_) => None,
+        }
+    }
+}
