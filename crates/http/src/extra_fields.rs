@@ -33,6 +33,13 @@ impl ExtraFields {
         self.lines.extend_from_slice(b"\r\n");
     }
 
+    /// [`Self::add_octets`] with the name in lower case, as HTTP/2 has it.
+    pub fn add_in_lower_case(&mut self, name: &str, value: &[u8]) {
+        let start = self.lines.len();
+        self.add_octets(name, value);
+        self.lines[start..start + name.len()].make_ascii_lowercase();
+    }
+
     /// Appends a field whose value `write` appends. The value must have no CR, LF and NUL.
     pub fn add_with(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) {
         debug_assert!(is_name(name), "{name}");
@@ -119,11 +126,11 @@ mod tests {
         fields.add("X-A", "1: 2");
         let mut others = ExtraFields::default();
         others.add("X-B", "");
-        others.add_octets("x-c", b"caf\xe9");
+        others.add_in_lower_case("X-C", b"Caf\xe9");
         fields.extend(&others);
-        assert_eq!(fields.lines(), b"X-A: 1: 2\r\nX-B: \r\nx-c: caf\xe9\r\n");
+        assert_eq!(fields.lines(), b"X-A: 1: 2\r\nX-B: \r\nx-c: Caf\xe9\r\n");
         let all: Vec<_> = fields.iter().collect();
-        assert_eq!(all, [("X-A", &b"1: 2"[..]), ("X-B", b""), ("x-c", b"caf\xe9")]);
+        assert_eq!(all, [("X-A", &b"1: 2"[..]), ("X-B", b""), ("x-c", b"Caf\xe9")]);
         assert!(fields.has("x-a") && !fields.has("x"));
     }
 

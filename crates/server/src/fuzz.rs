@@ -13,7 +13,7 @@ use crate::files::resolve::SiteFile;
 use crate::process;
 use crate::response::{Body, Response};
 use crate::site::{Client, Site, answer, answer_from_cache};
-use crate::upstream::{Inbound, Upstreams, fastcgi_fuzz};
+use crate::upstream::{Inbound, Upstreams, fastcgi_fuzz, http1_fuzz};
 
 /// A configuration file: it is refused with a message, or printed it says the same again, and its times can be added to the clock.
 ///
@@ -62,6 +62,11 @@ pub fn converted(text: &str) {
 /// What a server of FastCGI sends, in pieces of `at_a_time` octets.
 pub fn fastcgi(octets: &[u8], at_a_time: usize) {
     fastcgi_fuzz::answer(octets, at_a_time);
+}
+
+/// What a server of HTTP/1.1 answers, in pieces of `at_a_time` octets.
+pub fn http1_answer(octets: &[u8], at_a_time: usize) {
+    http1_fuzz::answer(octets, at_a_time);
 }
 
 /// Serves by a configuration file until the process ends.

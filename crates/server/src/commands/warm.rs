@@ -252,7 +252,7 @@ impl Client {
         let forwarded = Forwarded {
             method: Method::GET,
             target: target.into(),
-            fields: self.fields.clone(),
+            fields: self.fields.clone().into(),
             host: Some(host),
             content: None,
             upgrade: None,
@@ -290,10 +290,10 @@ impl Client {
 /// Sends a request and reads the answer to its end, giving each piece to `take`.
 async fn ask(
     server: &Arc<Upstream>,
-    request: Forwarded,
+    mut request: Forwarded,
     mut take: impl FnMut(&[u8]) -> Result<(), String>,
 ) -> Result<(Status, HeaderMap), String> {
-    let (_, result) = forward(server, request).await;
+    let (_, result) = forward(server, &mut request).await;
     let reply = result.map_err(|failure| failure.to_string())?;
     let mut body: Pin<Box<dyn Source>> = reply.body.into();
     while let Some(piece) = poll_fn(|cx| body.as_mut().poll_piece(cx)).await {
@@ -301,7 +301,7 @@ async fn ask(
             take(&piece)?;
         }
     }
-    Ok((reply.status, reply.fields))
+    Ok((reply.status, reply.fields.into_map()))
 }
 
 /// What the last member of Cache-Status says, which is that of the server that was asked.

@@ -67,10 +67,10 @@ pub(crate) async fn answer(
     request: &Request<'_>,
     client: Client,
     now: HttpTime,
-    inbound: Inbound,
+    mut inbound: Inbound,
 ) -> Response {
     let auth = site.features.forward_auth.as_ref().map(|auth| Asking::new(auth, request, &inbound));
-    Answering { site, request, client, now, auth: auth.as_ref() }.answer(inbound).await
+    Answering { site, request, client, now, auth: auth.as_ref() }.answer(&mut inbound).await
 }
 
 /// Answers with a cached file or, where a proxy rule has a cache, with a stored response of this worker; without waiting. `None`: [`answer`] has to, in a box: every request would pay for the memory of its future.
@@ -207,12 +207,12 @@ impl<'a> Answering<'a> {
     }
 
     /// Takes all steps, in order.
-    async fn answer(&self, inbound: Inbound) -> Response {
+    async fn answer(&self, inbound: &mut Inbound) -> Response {
         let path = match self.path() {
             Ok(path) => path,
             Err(status) => {
                 let response = self.refuse_client().unwrap_or_else(|| Response::plain(status));
-                return self.finish(response, b"").await;
+                return Box::pin(self.finish(response, b"")).await;
             }
         };
         let Answer { response, name } = match self.refuse_or_redirect(&path) {
@@ -254,7 +254,7 @@ impl<'a> Answering<'a> {
     }
 
     /// Takes the steps before files: password, rewrite, mount. Then answers with the file.
-    async fn respond(&self, path: &SitePath<'_>, inbound: Inbound) -> Answer {
+    async fn respond(&self, path: &SitePath<'_>, inbound: &mut Inbound) -> Answer {
         let features = &self.site.features;
         let mut user = None;
         if features.basic_auth.is_some()
@@ -270,20 +270,28 @@ impl<'a> Answering<'a> {
         let rewritten = features.rewrites.as_ref().and_then(|rewrites| rewrites.apply(path));
         let mut answer = match &rewritten {
             None => self.serve_or_forward(path, path, None, &mut user, inbound).await,
-            Some(rewritten) => match SitePath::parse(rewritten, self.site.options.show_dotfiles) {
-                Ok(target) => match self.guard(&target, &mut user).await {
-                    Some(refusal) => refusal.into(),
-                    None => {
-                        let mut answer =
-                            self.serve_or_forward(&target, path, Some(rewritten), &mut user, inbound).await;
-                        answer.name.get_or_insert_with(|| target.as_bytes().to_vec());
-                        answer
-                    }
-                },
-                Err(_) => Response::plain(Status::NOT_FOUND).into(),
-            },
+            Some(rewritten) => Box::pin(self.respond_rewritten(path, rewritten, &mut user, inbound)).await,
         };
         answer.response.user = user;
+        answer
+    }
+
+    /// Goes on with the path `rewritten` that a rule made of `path`.
+    async fn respond_rewritten(
+        &self,
+        path: &SitePath<'_>,
+        rewritten: &str,
+        user: &mut Option<Box<str>>,
+        inbound: &mut Inbound,
+    ) -> Answer {
+        let Ok(target) = SitePath::parse(rewritten, self.site.options.show_dotfiles) else {
+            return Response::plain(Status::NOT_FOUND).into();
+        };
+        if let Some(refusal) = self.guard(&target, user).await {
+            return refusal.into();
+        }
+        let mut answer = self.serve_or_forward(&target, path, Some(rewritten), user, inbound).await;
+        answer.name.get_or_insert_with(|| target.as_bytes().to_vec());
         answer
     }
 
@@ -451,7 +459,7 @@ impl<'a> Answering<'a> {
         asked: &SitePath<'_>,
         rewritten: Option<&str>,
         user: &mut Option<Box<str>>,
-        inbound: Inbound,
+        inbound: &mut Inbound,
     ) -> Answer {
         let rule = self.site.features.proxies.as_ref().and_then(|proxies| proxies.find(path));
         let Some(rule) = rule else { return self.serve(path, asked, user).await };
@@ -461,51 +469,68 @@ impl<'a> Answering<'a> {
         let takes_file = matches!(self.request.method, Method::Get | Method::Head) && !inbound.upgrade;
         let takes_file = takes_file && rule.files_first && self.may_be_file(rewritten);
         if takes_file && !Box::pin(self.index_is_script(rule, path)).await {
-            let answer = self.serve(path, asked, user).await;
+            let answer = Box::pin(self.serve(path, asked, user)).await;
             if answer.response.status != Status::NOT_FOUND {
                 return answer;
             }
         }
-        let elsewhere = match self.guard_read_elsewhere(path, user).await {
-            Ok(elsewhere) => elsewhere,
-            Err(refusal) => return (*refusal).into(),
+        let elsewhere = match proxy::Rule::as_read_elsewhere(path) {
+            Ok(None) => None,
+            _ => match Box::pin(self.guard_read_elsewhere(path, user)).await {
+                Ok(elsewhere) => elsewhere,
+                Err(refusal) => return (*refusal).into(),
+            },
         };
-        let mut inbound = match self.auth {
-            Some(auth) => Inbound { fields: auth.fields(), ..inbound },
-            None => inbound,
-        };
-        match Box::pin(rule.script(path)).await {
-            None => {}
-            Some(Err(status)) => return Response::plain(status).into(),
-            Some(Ok(script)) => {
-                // What is run must be permitted under its own name too.
-                let Ok(name) = SitePath::of_octets(&script.name) else {
-                    return Response::plain(Status::NOT_FOUND).into();
-                };
-                if let Some(refusal) = self.guard_in_all_readings(&name, user).await {
-                    return refusal.into();
-                }
-                if let Some(refusal) = self.guard_path_info(rule, path, elsewhere.as_ref(), user).await {
-                    return refusal.into();
-                }
-                // REQUEST_URI is the path that was asked for, whatever it was rewritten to.
-                if rewritten.is_some() {
-                    let elsewhere = match self.guard_read_elsewhere(asked, user).await {
-                        Ok(elsewhere) => elsewhere,
-                        Err(refusal) => return (*refusal).into(),
-                    };
-                    if let Some(refusal) = self.guard_path_info(rule, asked, elsewhere.as_ref(), user).await {
-                        return refusal.into();
-                    }
-                }
-                rule.add_script(script, self.request, &mut inbound);
+        if let Some(auth) = self.auth {
+            inbound.fields = auth.fields();
+        }
+        if rule.runs_scripts() {
+            let elsewhere = elsewhere.as_ref();
+            let asked = rewritten.map(|_| asked);
+            if let Err(refusal) = Box::pin(self.add_script(rule, path, elsewhere, asked, user, inbound)).await {
+                return (*refusal).into();
             }
         }
+        let inbound = std::mem::take(inbound);
         let mut response = Box::pin(rule.forward(self.request, path, rewritten, inbound)).await;
         if rule.intercept_errors && self.site.error_page(response.status).is_some() {
             response = Response { upstream: response.upstream, ..Response::plain(response.status) };
         }
         response.into()
+    }
+
+    /// Finds the script that answers, if it is permitted. `asked`: the path before it was rewritten. An error is the refusal.
+    async fn add_script(
+        &self,
+        rule: &proxy::Rule,
+        path: &SitePath<'_>,
+        elsewhere: Option<&SitePath<'_>>,
+        asked: Option<&SitePath<'_>>,
+        user: &mut Option<Box<str>>,
+        inbound: &mut Inbound,
+    ) -> Result<(), Box<Response>> {
+        let plain = |status| Box::new(Response::plain(status));
+        let script = match rule.script(path).await {
+            None => return Ok(()),
+            Some(found) => found.map_err(plain)?,
+        };
+        // What is run must be permitted under its own name too.
+        let name = SitePath::of_octets(&script.name).map_err(|_| plain(Status::NOT_FOUND))?;
+        if let Some(refusal) = self.guard_in_all_readings(&name, user).await {
+            return Err(Box::new(refusal));
+        }
+        if let Some(refusal) = self.guard_path_info(rule, path, elsewhere, user).await {
+            return Err(Box::new(refusal));
+        }
+        // REQUEST_URI is the path that was asked for, whatever it was rewritten to.
+        if let Some(asked) = asked {
+            let elsewhere = self.guard_read_elsewhere(asked, user).await?;
+            if let Some(refusal) = self.guard_path_info(rule, asked, elsewhere.as_ref(), user).await {
+                return Err(Box::new(refusal));
+            }
+        }
+        rule.add_script(script, self.request, inbound);
+        Ok(())
     }
 
     /// The path that an application may read instead of `path`, if there is one and it is permitted too: [`proxy::Rule::as_read_elsewhere`]. An

@@ -185,7 +185,7 @@ impl Rule {
             (ORIGINAL_URL, Some(url)),
         ];
         apply(&about, &mut fields);
-        let forwarded = Forwarded {
+        let mut forwarded = Forwarded {
             method: Method::GET,
             target: self.target.clone(),
             fields,
@@ -199,7 +199,7 @@ impl Rule {
             address: None,
             script: None,
         };
-        let (trace, result) = Box::pin(forward(&self.upstream, forwarded)).await;
+        let (trace, result) = Box::pin(forward(&self.upstream, &mut forwarded)).await;
         match result {
             Err(failure) => Err(Box::new(failed(&failure, Some(trace), &self.upstream))),
             Ok(reply) if (200..300).contains(&reply.status.code()) => {

@@ -28,8 +28,8 @@ use crate::response::{Body, BodyStream, Response};
 use crate::store::{CacheRule, Store};
 use crate::upstream::{
     Buffered, Failure, Forwarded, Inbound, NotCollected, OTHER_REQUESTS, Reply, Rest, Script, Spooling, Upgrade,
-    Upstream, Upstreams, WEBSOCKET, WebSocketKey, add_trace_context, collect, content_length, forward, is_loop,
-    is_same_by_cgi, request_fields, response_fields, takes_trailers,
+    Upstream, Upstreams, WEBSOCKET, WebSocketKey, add_trace_context, collect, forward, is_loop, is_same_by_cgi,
+    request_fields, takes_trailers,
 };
 use crate::values::{At, Problems};
 
@@ -253,7 +253,7 @@ impl Rule {
             match &self.cache {
                 Some(cache) => Box::pin(self.forward_cached(cache, request, path, rewritten, inbound)).await,
                 None => match self.request(request, path, rewritten, inbound) {
-                    Some(forwarded) => self.pass(forwarded, request, client).await,
+                    Some(mut forwarded) => self.pass(&mut forwarded, request, client).await,
                     None => Response::plain(Status::BAD_REQUEST),
                 },
             }
@@ -264,6 +264,11 @@ impl Rule {
             Poll::Pending => answer.as_mut().poll(cx),
         })
         .await
+    }
+
+    /// Whether the servers run scripts.
+    pub(super) fn runs_scripts(&self) -> bool {
+        self.scripts.is_some()
     }
 
     /// The script that is the index of a directory; `None`: the servers run none.
@@ -322,7 +327,7 @@ impl Rule {
     }
 
     /// The answer of the upstream. `client`: see [`Inbound::bounded_client`].
-    async fn pass(&self, forwarded: Forwarded, request: &Request<'_>, client: Option<IpAddr>) -> Response {
+    async fn pass(&self, forwarded: &mut Forwarded, request: &Request<'_>, client: Option<IpAddr>) -> Response {
         let (trace, result) = forward(&self.upstream, forwarded).await;
         let mut response = match result {
             Ok(reply) => self.response(reply, request, client),
@@ -352,11 +357,15 @@ impl Rule {
             target.push_str(&query);
         }
         let mut fields = request_fields(request, &inbound.hop(request.authority));
-        apply(&inbound.fields, &mut fields);
+        if !inbound.fields.is_empty() {
+            apply(&inbound.fields, &mut fields);
+        }
         if self.trace_context {
             add_trace_context(&mut fields);
         }
-        apply(&self.request, &mut fields);
+        if !self.request.is_empty() {
+            apply(&self.request, &mut fields);
+        }
         let host = match &self.host {
             Host::OfClient => HeaderValue::try_from(request.authority.unwrap_or_default()).ok(),
             Host::Fixed(host) => Some(host.clone()),
@@ -387,7 +396,7 @@ impl Rule {
                     content.pass_trailers(&self.guarded.iter().chain(others).cloned().collect());
                 }
             }
-            // The library sends none that are not announced.
+            // Some servers drop those that are not announced.
             let announced = request.fields.first("trailer").filter(|_| !content.has_length());
             if let Some(names) = announced.and_then(|names| HeaderValue::from_bytes(names).ok()) {
                 fields.insert(header::TRAILER, names);
@@ -443,7 +452,9 @@ impl Rule {
         if let Some(rewriter) = &self.rewriter {
             rewriter.rewrite(&mut reply.fields, request.authority);
         }
-        apply(&self.response, &mut reply.fields);
+        if !self.response.is_empty() {
+            apply(&self.response, &mut reply.fields);
+        }
         if let Some(buffer) = self.buffer.as_ref().filter(|_| reply.status != Status::SWITCHING_PROTOCOLS) {
             reply.body = Buffered::new(reply.body.into(), buffer, client).into();
         }
@@ -454,15 +465,16 @@ impl Rule {
 /// The response that a server gave.
 pub(super) fn of_reply(reply: Reply) -> Response {
     let Reply { status, fields, body, .. } = reply;
-    let length = content_length(&fields);
-    let mut ours = response_fields(&fields);
     if status == Status::SWITCHING_PROTOCOLS {
-        if let Some(protocol) = fields.get(header::UPGRADE) {
+        let protocol = fields.get(header::UPGRADE).cloned();
+        let mut ours = fields.into_passed_on();
+        if let Some(protocol) = protocol {
             ours.extra.add_octets("Upgrade", protocol.as_bytes());
         }
         return Response::new(status, ours, Body::Stream(BodyStream { length: None, source: body.into() }));
     }
-    Response::new(status, ours, Body::Stream(BodyStream { length, source: body.into() }))
+    let length = fields.content_length();
+    Response::new(status, fields.into_passed_on(), Body::Stream(BodyStream { length, source: body.into() }))
 }
 
 /// The response to a request that no server answered.

@@ -29,7 +29,7 @@ use super::{KEPT_IN_MEMORY, now_ms, now_s};
 use crate::files::resolve::{Content, SiteFile};
 use crate::observe::access_log::UpstreamTrace;
 use crate::response::{Piece, Source};
-use crate::upstream::{Failure, Forwarded, Reply, Upstream, content_length, forward, is_hop_by_hop};
+use crate::upstream::{Failure, Forwarded, Reply, Upstream, forward, is_hop_by_hop};
 
 /// A response to be fetched.
 pub(super) struct Fetch {
@@ -161,8 +161,8 @@ impl Fetch {
             (Arc::clone(&stale.object), unconditional)
         });
         let requested = Requested { at: now_ms(), second: now_s() };
-        let (mut trace, mut result) = forward(&self.upstream, forwarded).await;
-        if let Some((stale, unconditional)) = validation
+        let (mut trace, mut result) = forward(&self.upstream, &mut forwarded).await;
+        if let Some((stale, mut unconditional)) = validation
             && let Ok(reply) = &result
             && reply.status == Status::NOT_MODIFIED
         {
@@ -172,9 +172,9 @@ impl Fetch {
                 return None;
             }
             // It is valid for another response than the stored one.
-            (trace, result) = forward(&self.upstream, unconditional).await;
+            (trace, result) = forward(&self.upstream, &mut unconditional).await;
         }
-        if let (Part::First(wanted), Ok(reply), Some(whole)) = (&self.part, &mut result, of_whole)
+        if let (Part::First(wanted), Ok(reply), Some(mut whole)) = (&self.part, &mut result, of_whole)
             && match wanted.judge(reply, self.rules.max_object) {
                 // The response has become shorter than the slice that is validated begins.
                 Judgement::AsItIs => self.stale.is_some() && reply.status == Status::RANGE_NOT_SATISFIABLE,
@@ -186,7 +186,7 @@ impl Fetch {
             }
         {
             self.part = Part::Whole;
-            (trace, result) = forward(&self.upstream, whole).await;
+            (trace, result) = forward(&self.upstream, &mut whole).await;
         }
         if let (Part::Of(sliced, index), Ok(reply)) = (&self.part, &result)
             && !sliced.is_answered_by(*index, reply)
@@ -316,7 +316,7 @@ impl Fetch {
         let Reply { status, fields, body, .. } = reply;
         let length = match sealion_cache::content_range(&fields) {
             Some((range, _)) if status == Status::PARTIAL_CONTENT => Some(range.end - range.start),
-            _ => content_length(&fields),
+            _ => fields.content_length(),
         };
         let times = Times { made: made(requested.at, &fields), asked: requested.at };
         let mut key = self.key.clone();
@@ -370,7 +370,7 @@ impl Fetch {
             return Err(Unstored::Cookie);
         }
         let names = self.rules.vary(&reply.fields).ok_or(Unstored::ByRule(NotStored::VaryAny))?;
-        let length = content_length(&reply.fields);
+        let length = reply.fields.content_length();
         // An answer that ends with its connection may be cut, and nobody would know.
         let is_delimited = length.is_some()
             || reply.ends_with_stream

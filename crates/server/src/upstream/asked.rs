@@ -5,7 +5,9 @@ use http::header::{HeaderMap, HeaderValue};
 use http::{Method, Uri};
 use sealion_http::Status;
 
+use super::answer_fields::AnswerFields;
 use super::content::{Incomplete, RequestContent};
+use super::head::RequestFields;
 use super::interim::InterimSender;
 use super::websocket;
 
@@ -17,7 +19,7 @@ pub(super) struct Asked<'a> {
     pub(super) target: &'a Uri,
     pub(super) host: &'a HeaderValue,
     /// Without those of the connection and of framing.
-    pub(super) fields: &'a HeaderMap,
+    pub(super) fields: &'a RequestFields,
     /// Whether trailers of the answer are taken (RFC 9110 §10.1.4).
     pub(super) te: bool,
     /// Another protocol, if one is asked for.
@@ -39,7 +41,7 @@ pub(crate) struct Upgrade {
 #[derive(Debug)]
 pub(super) struct AnswerHead {
     pub(super) status: Status,
-    pub(super) fields: HeaderMap,
+    pub(super) fields: AnswerFields,
 }
 
 /// A part of an answer behind its head.

@@ -1,16 +1,17 @@
 //! One request to an upstream: choose a server, connect or take a connection, send, wait for the head of the answer, and try again where that
 //! is safe.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::net::IpAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use sealion_http::Status;
 use tokio::task::yield_now;
-use tokio::time::{sleep, timeout, timeout_at};
+use tokio::time::{sleep, timeout_at};
 
 use super::asked::{AnswerHead, Asked, NoAnswer, Upgrade};
 use super::balance::Key;
@@ -18,6 +19,7 @@ use super::config::Protocol;
 use super::connect::ConnectError;
 use super::content::{ContentProgress, Incomplete, RequestContent};
 use super::fastcgi;
+use super::head::RequestFields;
 use super::http2::Shared;
 use super::interim::InterimSender;
 use super::protocol::{AnswerContent, Connected};
@@ -33,7 +35,7 @@ pub(crate) struct Forwarded {
     pub(crate) method: Method,
     /// Path and query.
     pub(crate) target: Uri,
-    pub(crate) fields: HeaderMap,
+    pub(crate) fields: RequestFields,
     /// Host, unless it is the server's own.
     pub(crate) host: Option<HeaderValue>,
     pub(crate) content: Option<RequestContent>,
@@ -99,7 +101,7 @@ pub(crate) enum Failure {
 /// [`Failure`]: no server answered.
 pub(crate) async fn forward(
     upstream: &Arc<Upstream>,
-    mut request: Forwarded,
+    request: &mut Forwarded,
 ) -> (UpstreamTrace, Result<Reply, Failure>) {
     let begun = Instant::now();
     let deadline = upstream.timeout.map(|timeout| begun + timeout);
@@ -110,10 +112,9 @@ pub(crate) async fn forward(
         let index = upstream.balancer.choose(key, &tried);
         let in_progress = InProgress { upstream: Arc::clone(upstream), server: index, place: None, deadline };
         tried.push(index);
-        let asking = ask(in_progress, &mut request);
         let result = match deadline {
-            None => asking.await,
-            Some(deadline) => within(deadline, upstream, asking).await,
+            None => ask(in_progress, request).await,
+            Some(deadline) => Box::pin(within(deadline, upstream, ask(in_progress, request))).await,
         };
         let server = &upstream.servers[index];
         let mut trace = UpstreamTrace {
@@ -152,7 +153,7 @@ async fn within(
     upstream: &Upstream,
     asking: impl Future<Output = Result<Reply, FailedTry>>,
 ) -> Result<Reply, FailedTry> {
-    match Box::pin(timeout_at(deadline.into(), asking)).await {
+    match timeout_at(deadline.into(), asking).await {
         Ok(result) => result,
         Err(_) => {
             let limit = upstream.timeout.unwrap_or_default();
@@ -199,7 +200,7 @@ async fn ask(mut in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
     let is_repeatable = request.method.is_idempotent() && (request.content.is_none() || request.upgrade.is_some());
     // Connections that are kept may have closed just now: each costs a turn here, and no try.
     if !is_repeatable {
-        // The end of a kept connection may have come with this request: its task notices first.
+        // The end of a kept connection may have come with this request: the runtime looks at its sockets first.
         yield_now().await;
     }
     loop {
@@ -212,7 +213,7 @@ async fn ask(mut in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
                     (Box::pin(connected).await.map_err(|error| unreachable_server(&error))?, false)
                 }
             },
-            Protocol::Http2 => share(&upstream, server, patience).await?,
+            Protocol::Http2 => Box::pin(share(&upstream, server, patience)).await?,
         };
         let sent = send(connected, server, request, upstream.answer_timeout).await;
         match sent {
@@ -246,7 +247,7 @@ async fn share(upstream: &Upstream, server: &Server, patience: Duration) -> Resu
             Err(opening) => opening,
         };
         let connect = || Shared::connect(server, patience, upstream.idle_timeout);
-        match Box::pin(opening.get_or_init(connect)).await {
+        match opening.get_or_init(connect).await {
             Err(error) => return Err(unreachable_server(error)),
             Ok(shared) if shared.is_closed() => {
                 let failure = Failure::Broken("the server closed the connection at once".to_owned());
@@ -309,7 +310,7 @@ async fn send(
         upgrade: request.upgrade.as_ref(),
         interim: request.interim.as_deref(),
     };
-    let broken = match wait(connected.ask(asked, content), progress.as_ref(), patience).await {
+    let broken = match wait(pin!(connected.ask(asked, content)), progress.as_ref(), patience).await {
         Ok(Ok(answered)) => return Ok(answered),
         Ok(Err(NoAnswer::NotSent(error, content))) => {
             if content.is_some() {
@@ -357,28 +358,28 @@ pub(super) enum InVain {
 
 /// Waits for `answer`, for `patience` after the content has moved last.
 pub(super) async fn wait<F: Future>(
-    answer: F,
+    mut answer: Pin<&mut F>,
     progress: Option<&ContentProgress>,
     patience: Duration,
 ) -> Result<F::Output, InVain> {
-    let mut answer = pin!(answer);
-    let Some(progress) = progress else {
-        return timeout(patience, answer).await.map_err(|_| InVain::ServerIsSilent);
-    };
-    let mut taken = progress.taken();
-    loop {
-        tokio::select! {
-            biased;
-            answered = answer.as_mut() => return Ok(answered),
-            () = sleep(patience) => {
-                let now = progress.taken();
-                if now == taken {
-                    return Err(if progress.is_owed() { InVain::ClientOwes } else { InVain::ServerIsSilent });
-                }
-                taken = now;
-            }
+    let mut timer = pin!(sleep(patience));
+    let mut taken = progress.map(ContentProgress::taken);
+    poll_fn(|cx| {
+        if let Poll::Ready(answered) = answer.as_mut().poll(cx) {
+            return Poll::Ready(Ok(answered));
         }
-    }
+        while timer.as_mut().poll(cx).is_ready() {
+            let now = progress.map(ContentProgress::taken);
+            if now == taken {
+                let is_owed = progress.is_some_and(ContentProgress::is_owed);
+                return Poll::Ready(Err(if is_owed { InVain::ClientOwes } else { InVain::ServerIsSilent }));
+            }
+            taken = now;
+            timer.as_mut().reset((Instant::now() + patience).into());
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 fn reply(

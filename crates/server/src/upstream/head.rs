@@ -8,8 +8,9 @@ use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use sealion_http::{ExtraFields, Fields, HOP_BY_HOP, Request};
+use sealion_http::{ExtraFields, HOP_BY_HOP, Request};
 
+use super::lazy_fields::{LazyFields, Own};
 use super::proxy_header::Endpoints;
 use crate::values::write_address;
 
@@ -144,7 +145,7 @@ pub(crate) fn takes_trailers(request: &Request<'_>) -> bool {
 }
 
 /// The members of Connection, in lower case.
-fn named_by_connection<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
+pub(super) fn named_by_connection<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
     let members = values.flat_map(|value| value.split(|octet| *octet == b',')).map(<[u8]>::trim_ascii);
     // Those that are dropped anyway need no memory.
     let others = members.filter(|member| !HOP_BY_HOP.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(member)));
@@ -153,7 +154,7 @@ fn named_by_connection<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<String
 }
 
 /// The fields of a request as the server gets them, without Host.
-pub(crate) fn request_fields(request: &Request<'_>, hop: &Hop<'_>) -> HeaderMap {
+pub(crate) fn request_fields(request: &Request<'_>, hop: &Hop<'_>) -> RequestFields {
     let mut values = Values::default();
     let named = named_by_connection(request.fields.all("connection"));
     for (name, value) in request.fields.iter() {
@@ -166,13 +167,42 @@ pub(crate) fn request_fields(request: &Request<'_>, hop: &Hop<'_>) -> HeaderMap 
         }
     }
     hop.add(request, &mut values);
-    values.into_fields()
+    RequestFields::new(values)
 }
 
-/// Fields whose values share one piece of memory: they are copied for each try.
-struct Values {
+/// The fields of a request.
+pub(crate) type RequestFields = LazyFields<Values>;
+
+/// Fields whose values share one piece of memory.
+#[derive(Debug, Clone)]
+pub(crate) struct Values {
     text: Vec<u8>,
     fields: Vec<(HeaderName, Range<usize>)>,
+}
+
+impl Own for Values {
+    fn to_map(&self) -> HeaderMap {
+        let text = Bytes::copy_from_slice(&self.text);
+        let mut fields = HeaderMap::with_capacity(self.fields.len() + 4);
+        for (name, range) in &self.fields {
+            if let Ok(value) = HeaderValue::from_maybe_shared(text.slice(range.clone())) {
+                fields.append(name, value);
+            }
+        }
+        fields
+    }
+}
+
+impl RequestFields {
+    /// Calls `each` for every field.
+    pub(super) fn for_each(&self, mut each: impl FnMut(&HeaderName, &[u8])) {
+        match self.own() {
+            Some(values) => {
+                values.fields.iter().for_each(|(name, range)| each(name, &values.text[range.clone()]));
+            }
+            None => self.iter().for_each(|(name, value)| each(name, value.as_bytes())),
+        }
+    }
 }
 
 impl Default for Values {
@@ -185,7 +215,7 @@ impl Values {
     fn add(&mut self, name: HeaderName, value: &[u8]) {
         let start = self.text.len();
         self.text.extend_from_slice(value);
-        self.fields.push((name, start..self.text.len()));
+        self.end(name, start);
     }
 
     /// Adds a field unless nothing is written.
@@ -193,19 +223,18 @@ impl Values {
         let start = self.text.len();
         write(&mut self.text);
         if self.text.len() > start {
-            self.fields.push((name, start..self.text.len()));
+            self.end(name, start);
         }
     }
 
-    fn into_fields(self) -> HeaderMap {
-        let text = Bytes::from(self.text);
-        let mut fields = HeaderMap::with_capacity(self.fields.len() + 4);
-        for (name, range) in self.fields {
-            if let Ok(value) = HeaderValue::from_maybe_shared(text.slice(range)) {
-                fields.append(name, value);
-            }
+    /// Ends a value that begins at `start`. One that no field can have is left out (RFC 9110 §5.5), whatever let it come this far.
+    fn end(&mut self, name: HeaderName, start: usize) {
+        let is_text = |octet: &u8| matches!(octet, b'\t' | b' '..=b'~' | 0x80..);
+        if self.text[start..].iter().all(is_text) {
+            self.fields.push((name, start..self.text.len()));
+        } else {
+            self.text.truncate(start);
         }
-        fields
     }
 }
 
@@ -357,30 +386,12 @@ pub(super) fn end_of_head(head: &[u8], from: usize) -> Option<usize> {
     })
 }
 
-/// The length of the content that an answer announces.
-pub(crate) fn content_length(fields: &HeaderMap) -> Option<u64> {
-    fields.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
-}
-
-/// The fields of an answer as the client gets them.
-pub(crate) fn response_fields(answer: &HeaderMap) -> Fields {
-    let named = named_by_connection(answer.get_all(header::CONNECTION).iter().map(HeaderValue::as_bytes));
-    let octets = answer.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
-    let mut extra = ExtraFields::with_capacity(octets);
-    for (name, value) in answer {
-        let name = name.as_str();
-        if !is_hop_by_hop(name) && !named.iter().any(|other| other == name) {
-            extra.add_octets(name, value.as_bytes());
-        }
-    }
-    Fields { forwarded: true, extra, ..Fields::default() }
-}
-
 #[cfg(test)]
 mod tests {
     use sealion_http::{FieldSection, Method, Target};
 
     use super::*;
+    use crate::upstream::answer_fields::passed_on;
 
     /// `chain`: as a trusted proxy names it.
     fn fields(section: &[u8], chain: Option<&[&str]>, takes_x_forwarded: bool) -> HeaderMap {
@@ -403,7 +414,7 @@ mod tests {
             scheme: "https",
             host: Some("example.org"),
         };
-        request_fields(&request, &hop)
+        request_fields(&request, &hop).into_map()
     }
 
     fn value<'a>(fields: &'a HeaderMap, name: &str) -> &'a str {
@@ -496,6 +507,20 @@ mod tests {
     }
 
     #[test]
+    fn a_value_that_would_end_its_line_is_left_out() {
+        let mut values = Values::default();
+        let name = || HeaderName::from_static("x-a");
+        for value in [&b"a\r\nX-B: c"[..], b"a\nb", b"a\rb", b"a\0b", b"\x7f"] {
+            values.add(name(), value);
+            values.make(name(), |text| text.extend_from_slice(value));
+        }
+        values.add(name(), b"a \tb\xff");
+        let mut found = Vec::new();
+        RequestFields::new(values).for_each(|name, value| found.push((name.clone(), value.to_vec())));
+        assert_eq!(found, [(name(), b"a \tb\xff".to_vec())]);
+    }
+
+    #[test]
     fn values_beyond_ascii_pass_in_both_directions() {
         assert_eq!(fields(b"X-A: caf\xe9\r\n", None, false).get("x-a").unwrap().as_bytes(), b"caf\xe9");
         let mut answer = HeaderMap::new();
@@ -505,7 +530,7 @@ mod tests {
         answer.insert("connection", HeaderValue::from_static("x-b"));
         answer.insert("x-b", HeaderValue::from_static("1"));
         answer.insert("transfer-encoding", HeaderValue::from_static("chunked"));
-        let lines = response_fields(&answer).extra.lines().to_vec();
+        let lines = passed_on(&answer).extra.lines().to_vec();
         assert_eq!(lines, b"x-a: caf\xe9\r\nset-cookie: a=1\r\nset-cookie: b=2\r\n");
     }
 }

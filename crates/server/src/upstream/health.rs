@@ -130,7 +130,7 @@ async fn ask(upstream: &Upstream, index: usize, health: &Health) -> Result<(), S
         }
     };
     let agent = HeaderValue::from_static("sealion-health");
-    let fields = HeaderMap::from_iter([(header::USER_AGENT, agent)]);
+    let fields = HeaderMap::from_iter([(header::USER_AGENT, agent)]).into();
     let (method, target) = (&Method::GET, &health.target);
     let asked = Asked { method, target, host, fields: &fields, te: false, upgrade: None, interim: None };
     match connected.ask(asked, None).await {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::uri::{Authority, Scheme};
-use http::{HeaderValue, Request, Uri, header};
+use http::{HeaderMap, HeaderValue, Request, Uri, header};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
@@ -203,7 +203,7 @@ impl Lease {
     ) -> Result<(AnswerHead, AnswerBody), NoAnswer> {
         let mut message = Request::new(content.map_or(Content::Nothing, Content::OfClient));
         *message.method_mut() = asked.method.clone();
-        *message.headers_mut() = asked.fields.clone();
+        *message.headers_mut() = HeaderMap::clone(asked.fields);
         *message.uri_mut() = match self.uri(&asked) {
             Ok(uri) => uri,
             Err(error) => {
@@ -220,7 +220,7 @@ impl Lease {
                 let code = head.status.as_u16();
                 let status =
                     Status::new(code).ok_or_else(|| NoAnswer::Broken(format!("{code} is no status of HTTP")))?;
-                return Ok((AnswerHead { status, fields: head.headers }, AnswerBody { body, _lease: self }));
+                return Ok((AnswerHead { status, fields: head.headers.into() }, AnswerBody { body, _lease: self }));
             }
             Err(unsent) => unsent,
         };

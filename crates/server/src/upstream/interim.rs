@@ -8,7 +8,8 @@ use http::{HeaderMap, HeaderName, header};
 use sealion_http::{ExtraFields, Status};
 use tokio::sync::mpsc;
 
-use super::head::{is_same_by_cgi, response_fields};
+use super::answer_fields::passed_on;
+use super::head::is_same_by_cgi;
 
 /// Interim responses that a client gets for a request, and octets of their heads together. Further ones are dropped: a server could send them without end.
 const MOST: usize = 16;
@@ -64,7 +65,7 @@ impl InterimSender {
         for name in hidden {
             fields.remove(name);
         }
-        let fields = response_fields(&fields).extra;
+        let fields = passed_on(&fields).extra;
         // So that heads without fields come to an end too.
         let octets = fields.lines().len().max(MOST_OCTETS / MOST);
         let left = self.left.load(Ordering::Relaxed);

@@ -6,6 +6,7 @@
 //! driver ◄─ response ◄─ reply.rs, tunnel.rs ◄┘            driver ─► content.rs ─► the same (content of the request)
 //! ```
 
+mod answer_fields;
 mod asked;
 mod balance;
 mod collect;
@@ -21,6 +22,7 @@ mod health;
 mod http1;
 mod http2;
 mod interim;
+mod lazy_fields;
 mod names;
 mod pieces;
 mod pool;
@@ -45,6 +47,7 @@ use crate::limits::LimitsConfig;
 use crate::observe::Warnings;
 use crate::values::{At, Problems};
 
+pub(crate) use answer_fields::passed_on;
 pub(crate) use asked::Upgrade;
 pub(crate) use collect::{NotCollected, collect};
 pub(crate) use config::{ServerConfig, ServerUrl, UpstreamConfig};
@@ -55,10 +58,11 @@ pub(crate) use fastcgi::Script;
 pub(crate) use fastcgi::fuzz as fastcgi_fuzz;
 pub(crate) use forward::{Failure, Forwarded, forward};
 pub(crate) use head::{
-    Hop, MadeHere, add_trace_context, content_length, is_hop_by_hop, is_loop, is_same_by_cgi, made_here,
-    request_fields, response_fields, takes_trailers,
+    Hop, MadeHere, add_trace_context, is_hop_by_hop, is_loop, is_same_by_cgi, made_here, request_fields, takes_trailers,
 };
 pub(crate) use health::check_health;
+#[cfg(fuzzing)]
+pub(crate) use http1::fuzz as http1_fuzz;
 pub(crate) use interim::{Interim, InterimReceiver, InterimSender, interim_responses};
 
 pub(crate) use proxy_header::Endpoints;

@@ -55,7 +55,7 @@ impl Connected {
                 Ok((head, AnswerContent::Http1(body)))
             }
             Connected::Http2(lease) => {
-                let (head, body) = lease.ask(asked, content).await?;
+                let (head, body) = Box::pin(lease.ask(asked, content)).await?;
                 Ok((head, AnswerContent::Http2(body)))
             }
         }

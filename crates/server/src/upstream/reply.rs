@@ -6,11 +6,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::HeaderMap;
 use sealion_http::{ExtraFields, Status};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::InProgress;
+use super::answer_fields::AnswerFields;
 use super::asked::Part;
 use super::head::trailers_of_answer;
 use super::protocol::AnswerContent;
@@ -19,7 +19,7 @@ use crate::response::{Piece, Source};
 /// The answer of a server, of which the content may still come.
 pub(crate) struct Reply {
     pub(crate) status: Status,
-    pub(crate) fields: HeaderMap,
+    pub(crate) fields: AnswerFields,
     pub(crate) body: ReplyContent,
     /// Whether its protocol tells the end of the content, whatever the fields say: HTTP/2.
     pub(crate) ends_with_stream: bool,

@@ -83,7 +83,7 @@ impl Rule {
                 }
             }
         };
-        let (upstream, result) = forward(&self.upstream, forwarded).await;
+        let (upstream, result) = forward(&self.upstream, &mut forwarded).await;
         let mut response = match result {
             Ok(reply) => {
                 cache.invalidate(question, reply.status, &reply.fields).await;

@@ -18,7 +18,7 @@ use crate::site::fastcgi::{FastcgiConfig, Scripts};
 use crate::site::pattern::Guarded;
 use crate::site::proxy_redirects::{Redirects, Rewriter};
 use crate::store::{CacheRuleConfig, Store};
-use crate::upstream::{BufferConfig, Spooling, Upstream, Upstreams, WEBSOCKET, is_hop_by_hop, response_fields};
+use crate::upstream::{BufferConfig, Spooling, Upstream, Upstreams, WEBSOCKET, is_hop_by_hop, passed_on};
 use crate::values::{At, Problems, Size};
 
 /// A rule that forwards requests. The first rule that covers a path is taken.
@@ -236,7 +236,7 @@ impl ProxyConfig {
                     rewriter.rewrite(&mut fields, authority);
                 }
                 apply(&changes, &mut fields);
-                response_fields(&fields).extra
+                passed_on(&fields).extra
             };
             cache.build(store, Box::new(lines), &cache.span, &format!("{key}.cache"), problems)
         });

@@ -11,7 +11,7 @@ mod params;
 mod record;
 
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 
 use bytes::BytesMut;
 use http_body::Body;
@@ -51,11 +51,12 @@ pub(super) async fn ask(in_progress: InProgress, request: &mut Forwarded) -> Res
     let writer = AbortOnDropHandle::new(tokio::spawn(write(to, head, content)));
     let mut answer = Answer::new(in_progress, from, writer);
     let patience = upstream.answer_timeout;
-    match wait(answer.head(), progress.as_ref(), patience).await {
+    let head = wait(pin!(answer.head()), progress.as_ref(), patience).await;
+    match head {
         Ok(Ok((status, fields))) => {
             let has_content = request.method != http::Method::HEAD && !status.has_no_content();
             let body = if has_content { answer.into() } else { answer::Nothing.into() };
-            Ok(Reply { status, fields, body, ends_with_stream: has_content })
+            Ok(Reply { status, fields: fields.into(), body, ends_with_stream: has_content })
         }
         Ok(Err(Broken::Client(incomplete))) => Err(failed(Failure::Client(incomplete), false)),
         Ok(Err(Broken::Refused(ended))) if !ended.is_busy() => Err(failed(Failure::Broken(ended.to_string()), true)),

@@ -2,13 +2,15 @@
 
 use std::mem::MaybeUninit;
 
-use bytes::BytesMut;
+use bytes::{Buf, BytesMut};
 use http::Method;
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use sealion_http::Status;
+use http::header;
+use sealion_http::{ExtraFields, HOP_BY_HOP, Status};
 
+use crate::upstream::answer_fields::{AnswerFields, Lines};
 use crate::upstream::connect::MOST_HEAD;
 use crate::upstream::end_of_head;
+use crate::upstream::head::named_by_connection;
 
 /// Fields of an answer.
 const MOST_FIELDS: usize = 256;
@@ -17,7 +19,7 @@ const MOST_FIELDS: usize = 256;
 #[derive(Debug)]
 pub(super) struct Head {
     pub(super) status: Status,
-    pub(super) fields: HeaderMap,
+    pub(super) fields: AnswerFields,
     pub(super) framing: Framing,
     /// Whether the server goes on to read requests (RFC 9112 §9.3).
     pub(super) persists: bool,
@@ -38,7 +40,23 @@ impl Head {
     /// # Errors
     /// What about it is no HTTP.
     pub(super) fn take(input: &mut BytesMut, searched: &mut usize, asked: &Method) -> Result<Option<Self>, String> {
-        let end = end_of_head(input, searched.saturating_sub(2));
+        // Empty lines before it are skipped, as httparse does.
+        while let [b'\n', ..] | [b'\r', b'\n', ..] = input[..] {
+            let line = if input[0] == b'\n' { 1 } else { 2 };
+            input.advance(line);
+            *searched = searched.saturating_sub(line);
+        }
+        // Most heads come whole. That of one which does not is searched for first, so that none is parsed again and again.
+        let end = if *searched > 0 { end_of_head(input, searched.saturating_sub(2)) } else { Some(input.len()) };
+        let mut parsed = [const { MaybeUninit::uninit() }; MOST_FIELDS];
+        let mut response = httparse::Response::new(&mut []);
+        let config = httparse::ParserConfig::default();
+        let end =
+            match end.map(|end| config.parse_response_with_uninit_headers(&mut response, &input[..end], &mut parsed)) {
+                Some(Ok(httparse::Status::Complete(end))) => Some(end),
+                Some(Ok(httparse::Status::Partial)) | None => None,
+                Some(Err(error)) => return Err(format!("its head is none of HTTP/1.1: {error}")),
+            };
         if end.unwrap_or(input.len()) > MOST_HEAD {
             return Err(format!("its head has more than {MOST_HEAD} octets"));
         }
@@ -47,32 +65,18 @@ impl Head {
             return Ok(None);
         };
         *searched = 0;
-        let octets = input.split_to(end).freeze();
-        let mut parsed = [const { MaybeUninit::uninit() }; MOST_FIELDS];
-        let mut response = httparse::Response::new(&mut []);
-        let config = httparse::ParserConfig::default();
-        match config.parse_response_with_uninit_headers(&mut response, &octets, &mut parsed) {
-            Ok(httparse::Status::Complete(length)) if length == end => {}
-            Ok(_) => return Err("its head has no end".to_owned()),
-            Err(error) => return Err(format!("its head is none of HTTP/1.1: {error}")),
-        }
         let code = response.code.unwrap_or_default();
         let status = Status::new(code).ok_or_else(|| format!("{code} is no status of HTTP"))?;
-        let mut fields = HeaderMap::with_capacity(response.headers.len());
-        for field in response.headers.iter() {
-            let name = HeaderName::from_bytes(field.name.as_bytes()).map_err(|error| error.to_string())?;
-            let value = HeaderValue::from_maybe_shared(octets.slice_ref(field.value));
-            fields.append(&name, value.map_err(|error| format!("{name}: {error}"))?);
-        }
-        let is_old = response.version == Some(0);
-        let mut persists = persists(&fields, is_old);
-        let is_without_content = *asked == Method::HEAD || status.is_interim() || status.has_no_content();
-        let is_chunked = is_chunked(&fields, is_old)?;
-        if is_chunked && fields.remove(header::CONTENT_LENGTH).is_some() {
+        let Relevant { mut persists, is_chunked, length, passed_on } = Relevant::of(&response, end)?;
+        let head = input.split_to(end).freeze();
+        let first = memchr::memchr(b'\n', &head).map_or(end, |at| at + 1);
+        let mut fields = AnswerFields::new(Lines { octets: head.slice(first..), passed_on, length });
+        if is_chunked && length.is_some() {
             // The transfer coding counts alone. Somebody on the way may have taken the length (RFC 9112 §6.3).
+            fields.remove(header::CONTENT_LENGTH);
             persists = false;
         }
-        let length = length(&fields)?;
+        let is_without_content = *asked == Method::HEAD || status.is_interim() || status.has_no_content();
         let framing = match length {
             _ if is_without_content => Framing::Nothing,
             _ if is_chunked => Framing::Chunked,
@@ -83,47 +87,61 @@ impl Head {
     }
 }
 
-/// RFC 9112 §9.3.
-fn persists(fields: &HeaderMap, is_old: bool) -> bool {
-    let lines = fields.get_all(header::CONNECTION).iter().map(HeaderValue::as_bytes);
-    let mut options = lines.flat_map(|line| line.split(|octet| *octet == b',')).map(<[u8]>::trim_ascii);
-    let persists_by = |option: &[u8]| option.eq_ignore_ascii_case(b"keep-alive");
-    match is_old {
-        true => options.any(persists_by),
-        false => !options.any(|option| option.eq_ignore_ascii_case(b"close")),
-    }
+/// What the fields say of the connection and of the framing, and the others.
+struct Relevant {
+    /// RFC 9112 §9.3.
+    persists: bool,
+    is_chunked: bool,
+    length: Option<u64>,
+    /// Those that do not belong to the connection, with names in lower case.
+    passed_on: ExtraFields,
 }
 
-/// Whether the content is chunked.
-///
-/// # Errors
-/// It has another transfer coding, or one that HTTP/1.0 does not have: where it ends is unknown (RFC 9112 §6.1).
-fn is_chunked(fields: &HeaderMap, is_old: bool) -> Result<bool, String> {
-    let mut codings = fields.get_all(header::TRANSFER_ENCODING).iter();
-    match (codings.next(), codings.next()) {
-        (None, _) => Ok(false),
-        (Some(_), _) if is_old => Err("it has a transfer coding, which HTTP/1.0 does not have".to_owned()),
-        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(true),
-        _ => Err("it has a transfer coding other than chunked".to_owned()),
+impl Relevant {
+    /// `octets`: of the head. An error says why it is unknown where the content ends (RFC 9112 §6.1, §6.3).
+    fn of(response: &httparse::Response<'_, '_>, octets: usize) -> Result<Self, String> {
+        let is_old = response.version == Some(0);
+        let (mut closes, mut keeps, mut codings, mut length) = (false, false, 0, None);
+        // Room for the site's fields too.
+        let mut passed_on = ExtraFields::with_capacity(octets + 128);
+        let mut named = Vec::new();
+        for field in response.headers.iter() {
+            let is = |name: &str| field.name.eq_ignore_ascii_case(name);
+            if is("connection") {
+                named.extend(named_by_connection([field.value].into_iter()));
+                for option in field.value.split(|octet| *octet == b',').map(<[u8]>::trim_ascii) {
+                    closes |= option.eq_ignore_ascii_case(b"close");
+                    keeps |= option.eq_ignore_ascii_case(b"keep-alive");
+                }
+            } else if is("transfer-encoding") {
+                codings += 1;
+                if is_old {
+                    return Err("it has a transfer coding, which HTTP/1.0 does not have".to_owned());
+                }
+                if codings > 1 || !field.value.eq_ignore_ascii_case(b"chunked") {
+                    return Err("it has a transfer coding other than chunked".to_owned());
+                }
+            } else if is("content-length") {
+                let digits = std::str::from_utf8(field.value).ok();
+                let digits = digits.filter(|digits| digits.bytes().all(|octet| octet.is_ascii_digit()));
+                let one = digits.and_then(|digits| digits.parse().ok());
+                if one.is_none() || length.is_some_and(|other| Some(other) != one) {
+                    return Err("its Content-Length is no single number".to_owned());
+                }
+                length = one;
+            } else if !HOP_BY_HOP.iter().any(|own| is(own)) {
+                passed_on.add_in_lower_case(field.name, field.value);
+            }
+        }
+        named.iter().for_each(|name| passed_on.remove(name));
+        Ok(Relevant { persists: if is_old { keeps } else { !closes }, is_chunked: codings > 0, length, passed_on })
     }
-}
-
-/// The value of Content-Length.
-///
-/// # Errors
-/// It is no single number (RFC 9112 §6.3).
-fn length(fields: &HeaderMap) -> Result<Option<u64>, String> {
-    let mut lines = fields.get_all(header::CONTENT_LENGTH).iter();
-    let Some(line) = lines.next() else { return Ok(None) };
-    let is_digits = line.as_bytes().iter().all(u8::is_ascii_digit);
-    let length = line.to_str().ok().filter(|_| is_digits && lines.all(|other| other == line));
-    let length = length.and_then(|length| length.parse().ok());
-    length.map(Some).ok_or_else(|| "its Content-Length is no single number".to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::upstream::passed_on;
 
     fn take(octets: &str, asked: &Method) -> Result<Option<Head>, String> {
         Head::take(&mut octets.as_bytes().into(), &mut 0, asked)
@@ -163,7 +181,6 @@ mod tests {
         let many = "A: b\r\n".repeat(MOST_FIELDS + 1);
         let long = format!("X: {}", "y".repeat(MOST_HEAD));
         for (head, expected) in [
-            ("\r\nHTTP/1.1 200 OK", "no end"),
             ("ICY 200 OK", "none of HTTP/1.1"),
             ("HTTP/2.0 200 OK", "none of HTTP/1.1"),
             ("HTTP/1.1 20 OK", "none of HTTP/1.1"),
@@ -188,6 +205,16 @@ mod tests {
             let error = take(&format!("{head}\r\n\r\n"), &Method::GET).unwrap_err();
             assert!(error.contains(expected), "{head:?}: {error}");
         }
+    }
+
+    #[test]
+    fn what_belongs_to_the_connection_is_not_passed_on() {
+        let head = "HTTP/1.1 200 OK\r\nServer: x\r\nX-A:  1 \r\nSet-Cookie: a=1\nset-cookie: b=2\r\nConnection: X-B, keep-alive\r\n\
+                    x-b: 1\r\nContent-Length: 3\r\nKeep-Alive: 5\r\nEmpty:\r\nconnection: X-C\r\nX-c: d\r\n\r\n";
+        let fields = take(head, &Method::GET).unwrap().unwrap().fields;
+        let expected = b"server: x\r\nx-a: 1\r\nset-cookie: a=1\r\nset-cookie: b=2\r\nempty: \r\n";
+        assert_eq!(passed_on(&fields).extra.lines(), expected, "by the map");
+        assert_eq!(fields.into_passed_on().extra.lines(), expected);
     }
 
     #[test]

@@ -6,13 +6,14 @@
 //! reply.rs ◄─ body.rs ◄─ answer.rs (head) ◄───────────────────────────────────────────────────────┘
 //! ```
 //!
-//! It is not hyper's: that speaks from a task for each connection, which costs a request two switches of tasks, three channels and a copy of
-//! its fields. httparse, which hyper has too, reads the heads.
+//! httparse reads the heads. ARCHITECTURE.md says why the rest is not a library's.
 
 mod answer;
 mod body;
 mod connection;
 mod content;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod request;
 
 pub(super) use body::AnswerBody;

@@ -5,11 +5,13 @@ use http::header::{self, HeaderName};
 use crate::upstream::asked::Asked;
 use crate::upstream::content::RequestContent;
 
+/// Octets that most heads take.
+const ROOM: usize = 1 << 10;
+
 /// The head of a request (RFC 9112 §3, §5), with the fields of framing and of the connection.
 pub(super) fn head_octets(asked: &Asked<'_>, content: Option<&RequestContent>) -> Vec<u8> {
-    let fields = asked.fields.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum::<usize>();
     let target = asked.target.path_and_query().map_or("/", |target| target.as_str());
-    let mut head = Vec::with_capacity(fields + target.len() + asked.host.len() + 160);
+    let mut head = Vec::with_capacity(ROOM.max(target.len() + asked.host.len() + 256));
     for part in [asked.method.as_str(), " ", target, " HTTP/1.1\r\n"] {
         head.extend_from_slice(part.as_bytes());
     }
@@ -20,14 +22,14 @@ pub(super) fn head_octets(asked: &Asked<'_>, content: Option<&RequestContent>) -
     };
     add(&header::HOST, asked.host.as_bytes());
     let key = asked.upgrade.and_then(|upgrade| upgrade.key.as_ref());
-    for (name, value) in asked.fields {
+    asked.fields.for_each(|name, value| {
         let is_made_here = [header::HOST, header::CONNECTION, header::TRANSFER_ENCODING].contains(name)
             || (*name == header::CONTENT_LENGTH && content.is_some())
             || (*name == header::SEC_WEBSOCKET_KEY && key.is_some());
         if !is_made_here {
-            add(name, value.as_bytes());
+            add(name, value);
         }
-    }
+    });
     match (content, content.and_then(RequestContent::length)) {
         (None, _) => {}
         (Some(_), Some(length)) => add(&header::CONTENT_LENGTH, length.to_string().as_bytes()),

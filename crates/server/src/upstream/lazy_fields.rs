@@ -1,0 +1,68 @@
+//! Fields that are passed on as they are, most of the time: they become a map only where somebody looks one up or changes one.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::OnceLock;
+
+use http::HeaderMap;
+
+/// Fields in a form of their own, or as a map.
+#[derive(Debug, Clone)]
+pub(crate) struct LazyFields<F> {
+    /// `None`: the map counts.
+    own: Option<F>,
+    map: OnceLock<HeaderMap>,
+}
+
+/// Fields in a form of their own.
+pub(crate) trait Own {
+    fn to_map(&self) -> HeaderMap;
+}
+
+impl<F: Own> LazyFields<F> {
+    pub(super) fn new(own: F) -> Self {
+        LazyFields { own: Some(own), map: OnceLock::new() }
+    }
+
+    /// The fields in their own form. `None`: they were changed since, and are a map.
+    pub(super) fn own(&self) -> Option<&F> {
+        self.own.as_ref()
+    }
+
+    /// The same.
+    pub(super) fn into_own(self) -> Result<F, HeaderMap> {
+        match self.own {
+            Some(own) => Ok(own),
+            None => Err(self.map.into_inner().unwrap_or_default()),
+        }
+    }
+
+    pub(crate) fn into_map(mut self) -> HeaderMap {
+        std::mem::take(&mut *self)
+    }
+
+    fn map(&self) -> &HeaderMap {
+        self.map.get_or_init(|| self.own.as_ref().map(Own::to_map).unwrap_or_default())
+    }
+}
+
+impl<F> From<HeaderMap> for LazyFields<F> {
+    fn from(map: HeaderMap) -> Self {
+        LazyFields { own: None, map: map.into() }
+    }
+}
+
+impl<F: Own> Deref for LazyFields<F> {
+    type Target = HeaderMap;
+
+    fn deref(&self) -> &HeaderMap {
+        self.map()
+    }
+}
+
+impl<F: Own> DerefMut for LazyFields<F> {
+    fn deref_mut(&mut self) -> &mut HeaderMap {
+        self.map();
+        self.own = None;
+        self.map.get_mut().expect("it was made above")
+    }
+}
