@@ -47,7 +47,7 @@ const GAUGES_OF_DISKS: [OfDisk; 4] = [
     ("sealion_cache_up", "1 if responses are stored, 0 after a failure of the disk.", |disk| disk.is_up.into()),
 ];
 
-const COUNTERS_OF_DISKS: [OfDisk; 5] = [
+const COUNTERS_OF_DISKS: [OfDisk; 6] = [
     ("sealion_cache_stored_total", "Responses that were stored.", |disk| disk.stored),
     ("sealion_cache_evicted_total", "Responses that were removed to make room.", |disk| disk.evicted),
     ("sealion_cache_failures_total", "Failures of the disk.", |disk| disk.failures),
@@ -56,6 +56,9 @@ const COUNTERS_OF_DISKS: [OfDisk; 5] = [
     }),
     ("sealion_cache_slices_changed_total", "Responses that changed while their slices were fetched.", |disk| {
         disk.slices_changed
+    }),
+    ("sealion_cache_dropped_total", "Responses that were not stored because the disk writes too slowly.", |disk| {
+        disk.dropped
     }),
 ];
 

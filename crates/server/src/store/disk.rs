@@ -21,8 +21,9 @@ use super::index::{Blocks, Entry, Index};
 use super::object::{Object, Stored};
 use super::rule::Rules;
 use super::snapshot;
-use super::writer::Writer;
+use super::writer::{Full, Writer};
 use crate::files::resolve::Wait;
+use crate::observe::Warnings;
 
 /// A disk with stored responses.
 #[derive(Debug)]
@@ -47,12 +48,14 @@ pub(super) struct Disk {
     /// When the objects that were stored last were asked for: two responses to one request are written in any order, and the newer one stays. One is
     /// locked, before `naming`, while a file gets its name or loses it.
     latest: [Mutex<LruCache<u128, u64>>; LOCKS],
-    pub(super) writer: Writer,
+    writer: Writer,
+    /// The lines about responses that came faster than they were written.
+    dropped: Warnings,
     removals: Mutex<Removals>,
     has_work: Condvar,
-    /// Objects that were stored, removed to make room, failures, variants that were removed because their URL had too many, and responses in slices that changed
-    /// while they were fetched.
-    counts: [AtomicU64; 5],
+    /// Objects that were stored, removed to make room, failures, variants that were removed because their URL had too many, responses in slices that changed
+    /// while they were fetched, and responses that came faster than they were written.
+    counts: [AtomicU64; 6],
 }
 
 /// A disk as metrics show it.
@@ -68,6 +71,7 @@ pub(crate) struct DiskState {
     pub(crate) failures: u64,
     pub(crate) variants_removed: u64,
     pub(crate) slices_changed: u64,
+    pub(crate) dropped: u64,
 }
 
 #[derive(Debug, Default)]
@@ -94,6 +98,7 @@ impl Disk {
             naming: RwLock::default(),
             latest: std::array::from_fn(|_| Mutex::new(LruCache::new(MOST_LATEST))),
             writer: Writer::default(),
+            dropped: Warnings::default(),
             removals: Mutex::default(),
             has_work: Condvar::new(),
             counts: Default::default(),
@@ -335,6 +340,19 @@ impl Disk {
         }
     }
 
+    /// Has a response written behind the request that fetched it: `job` takes so many octets of memory until then. Where too much waits already, it is not
+    /// stored, and the disk goes on with the others.
+    pub(super) fn write_later(&self, octets: usize, job: impl FnOnce() + Send + 'static) {
+        if let Err(Full) = self.writer.push(octets, job) {
+            self.counts[5].fetch_add(1, Ordering::Relaxed);
+            let path = self.directory.path.display();
+            let what = format_args!("cache {path}: responses come faster than the disk writes them: one is not stored");
+            if let Some(line) = self.dropped.line(what, "more before it were not") {
+                tracing::warn!("{line}");
+            }
+        }
+    }
+
     fn naming(&self) -> RwLockReadGuard<'_, ()> {
         self.naming.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -567,8 +585,8 @@ impl Disk {
     }
 
     pub(super) fn state(&self) -> DiskState {
-        let [stored, evicted, failures, variants_removed, slices_changed] =
-            [0, 1, 2, 3, 4].map(|n: usize| self.counts[n].load(Ordering::Relaxed));
+        let [stored, evicted, failures, variants_removed, slices_changed, dropped] =
+            [0, 1, 2, 3, 4, 5].map(|n: usize| self.counts[n].load(Ordering::Relaxed));
         DiskState {
             directory: self.directory.path.display().to_string(),
             objects: self.index.len(),
@@ -582,6 +600,7 @@ impl Disk {
             failures,
             variants_removed,
             slices_changed,
+            dropped,
         }
     }
 }

@@ -154,3 +154,27 @@ fn a_directory_that_was_not_read_to_its_end_has_no_snapshot() {
         assert!(!scratch.path().join(SNAPSHOT).exists());
     }
 }
+
+#[test]
+fn a_disk_that_does_not_keep_up_counts_what_it_drops_and_stores_the_next() {
+    let scratch = tempfile::tempdir().unwrap();
+    let disk = open(scratch.path(), 100);
+    assert!(disk.directory.try_own().unwrap());
+    let (may_end, turn) = std::sync::mpsc::channel::<()>();
+    disk.write_later(usize::MAX / 2, move || turn.recv().unwrap());
+    for _ in 0..3 {
+        disk.write_later(1, || unreachable!("it does not fit"));
+    }
+    assert_eq!((disk.state().dropped, disk.state().failures), (3, 0));
+    assert!(disk.may_store(None) && disk.state().is_up);
+    disk.writer.start().unwrap();
+    may_end.send(()).unwrap();
+    let (ended, written) = std::sync::mpsc::channel();
+    // What fits again is written at once.
+    while written.try_recv().is_err() {
+        let ended = ended.clone();
+        disk.write_later(1, move || _ = ended.send(()));
+        std::thread::yield_now();
+    }
+    disk.close(true);
+}

@@ -24,7 +24,6 @@ use super::object::Object;
 use super::purge::Verdict;
 use super::rule::Rules;
 use super::slices::{Judgement, Part, Sliced, Wanted};
-use super::writer::Full;
 use super::{KEPT_IN_MEMORY, now_ms, now_s};
 use crate::files::resolve::{Content, SiteFile};
 use crate::observe::access_log::UpstreamTrace;
@@ -128,13 +127,10 @@ impl Fetch {
         // Who looks for it meanwhile finds the fill.
         if let Some(whole) = self.fetch(forwarded).await {
             let (disk, octets) = (Arc::clone(&whole.disk), whole.octets());
-            let stored = disk.writer.push(octets, move || {
+            disk.write_later(octets, move || {
                 whole.store();
                 drop(guard);
             });
-            if let Err(Full) = stored {
-                disk.failed("keep up", &io::Error::other("too much waits to be written"));
-            }
         }
     }
 

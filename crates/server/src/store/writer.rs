@@ -24,7 +24,9 @@ struct Shared {
 
 #[derive(Default)]
 struct Queue {
-    jobs: Vec<Job>,
+    jobs: Vec<(usize, Job)>,
+    /// Jobs that have not ended: those of `jobs`, and those that the thread took.
+    number: usize,
     /// Octets of memory that they take.
     octets: usize,
     /// Whether the thread waits to be woken.
@@ -34,8 +36,8 @@ struct Queue {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The disk is slower than the origins.
-#[derive(Debug)]
+/// The disk is slower than the origins: what was pushed is dropped.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
 impl Writer {
@@ -52,11 +54,12 @@ impl Writer {
         if queue.is_stopping {
             return Ok(());
         }
-        if queue.octets > MOST_WAITING {
+        if queue.octets > MOST_OCTETS || queue.number >= MOST_JOBS {
             return Err(Full);
         }
         queue.octets += octets;
-        queue.jobs.push(Box::new(job));
+        queue.number += 1;
+        queue.jobs.push((octets, Box::new(job)));
         if mem::take(&mut queue.is_idle) {
             self.shared.has_work.notify_one();
         }
@@ -95,15 +98,18 @@ impl Shared {
                 queue.is_idle = false;
             }
             let jobs = mem::take(&mut queue.jobs);
-            queue.octets = 0;
             let is_stopping = queue.is_stopping;
             drop(queue);
             if jobs.is_empty() && is_stopping {
                 return;
             }
-            for job in jobs {
+            for (octets, job) in jobs {
                 // A panic is reported by its hook, and costs one response.
                 let _ = catch_unwind(AssertUnwindSafe(job));
+                // Each that ends makes room for the next: an overload costs what the disk cannot take, and no more.
+                let mut queue = self.lock();
+                queue.octets -= octets;
+                queue.number -= 1;
             }
             if !is_stopping {
                 thread::sleep(PACE);
@@ -114,12 +120,15 @@ impl Shared {
 
 impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").field("jobs", &self.jobs.len()).field("octets", &self.octets).finish_non_exhaustive()
+        f.debug_struct("Queue").field("jobs", &self.number).field("octets", &self.octets).finish_non_exhaustive()
     }
 }
 
-/// Octets above which nothing more is taken: the memory of a disk that does not keep up. As much may be with the thread.
-const MOST_WAITING: usize = 32 << 20;
+/// Octets above which nothing more is taken: the memory of a disk that does not keep up.
+const MOST_OCTETS: usize = 64 << 20;
+
+/// Jobs at which nothing more is taken: each holds the fill of its response, too.
+const MOST_JOBS: usize = 16 << 10;
 
 const PACE: Duration = Duration::from_millis(1);
 
@@ -152,6 +161,58 @@ mod tests {
         while writer.push(1 << 20, || ()).is_ok() {
             taken += 1;
         }
-        assert_eq!(taken, 33);
+        assert_eq!(taken, 65);
+        let writer = Writer::default();
+        let taken = (0..2 * MOST_JOBS).filter(|_| writer.push(1, || ()).is_ok()).count();
+        assert_eq!(taken, MOST_JOBS);
+    }
+
+    /// A slow disk: each job ends when the test says so.
+    #[test]
+    fn each_that_is_written_makes_room_for_one_more() {
+        let writer = Writer::default();
+        let (may_end, turns) = mpsc::channel::<()>();
+        let turns = Arc::new(Mutex::new(turns));
+        let (ended, written) = mpsc::channel();
+        let push = |n: usize| {
+            let (turns, ended) = (Arc::clone(&turns), ended.clone());
+            writer.push(1, move || {
+                turns.lock().unwrap().recv().unwrap();
+                ended.send(n).unwrap();
+            })
+        };
+        (0..MOST_JOBS).for_each(|n| push(n).unwrap());
+        writer.start().unwrap();
+        let mut next = MOST_JOBS;
+        for turn in 0..100 {
+            // What the thread took and did not end counts still.
+            assert_eq!(push(usize::MAX), Err(Full));
+            may_end.send(()).unwrap();
+            assert_eq!(written.recv().unwrap(), turn);
+            while push(next) == Err(Full) {
+                thread::yield_now();
+            }
+            next += 1;
+        }
+        for _ in 100..next {
+            may_end.send(()).unwrap();
+        }
+        writer.stop();
+        assert_eq!(written.try_iter().collect::<Vec<_>>(), (100..next).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_job_that_panics_makes_room_as_any() {
+        let writer = Writer::default();
+        writer.push(MOST_OCTETS + 1, || panic!("of the test")).unwrap();
+        assert_eq!(writer.push(1, || ()), Err(Full));
+        writer.start().unwrap();
+        let (ended, written) = mpsc::channel();
+        let push = |ended: mpsc::Sender<()>| writer.push(1, move || ended.send(()).unwrap());
+        while push(ended.clone()) == Err(Full) {
+            thread::yield_now();
+        }
+        written.recv().unwrap();
+        writer.stop();
     }
 }
