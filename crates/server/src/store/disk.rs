@@ -21,7 +21,7 @@ use super::index::{Blocks, Entry, Index};
 use super::object::{Object, Stored};
 use super::rule::Rules;
 use super::snapshot;
-use super::writer::{Full, Writer};
+use super::writer::{Full, HANGS, Writer};
 use crate::files::resolve::Wait;
 use crate::observe::Warnings;
 
@@ -343,7 +343,11 @@ impl Disk {
     /// Has a response written behind the request that fetched it: `job` takes so many octets of memory until then. Where too much waits already, it is not
     /// stored, and the disk goes on with the others.
     pub(super) fn write_later(&self, octets: usize, job: impl FnOnce() + Send + 'static) {
-        if let Err(Full) = self.writer.push(octets, job) {
+        if let Err(Full { hangs }) = self.writer.push(octets, job) {
+            if hangs {
+                let waited = format!("nothing was written for {} s", HANGS.as_secs());
+                self.failed("write", &io::Error::new(io::ErrorKind::TimedOut, waited));
+            }
             self.counts[5].fetch_add(1, Ordering::Relaxed);
             let path = self.directory.path.display();
             let what = format_args!("cache {path}: responses come faster than the disk writes them: one is not stored");

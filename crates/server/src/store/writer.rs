@@ -6,7 +6,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fmt, io, mem, thread};
 
 /// The writer of a disk.
@@ -29,6 +29,8 @@ struct Queue {
     number: usize,
     /// Octets of memory that they take.
     octets: usize,
+    /// When the thread took jobs or ended one last. `None`: it has not yet.
+    moved: Option<Instant>,
     /// Whether the thread waits to be woken.
     is_idle: bool,
     is_stopping: bool,
@@ -38,7 +40,10 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// The disk is slower than the origins: what was pushed is dropped.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Full;
+pub(super) struct Full {
+    /// Nothing was written for [`HANGS`].
+    pub(super) hangs: bool,
+}
 
 impl Writer {
     pub(super) fn start(&self) -> io::Result<()> {
@@ -55,7 +60,7 @@ impl Writer {
             return Ok(());
         }
         if queue.octets > MOST_OCTETS || queue.number >= MOST_JOBS {
-            return Err(Full);
+            return Err(Full { hangs: queue.moved.is_some_and(|moved| moved.elapsed() > HANGS) });
         }
         queue.octets += octets;
         queue.number += 1;
@@ -98,6 +103,7 @@ impl Shared {
                 queue.is_idle = false;
             }
             let jobs = mem::take(&mut queue.jobs);
+            queue.moved = Some(Instant::now());
             let is_stopping = queue.is_stopping;
             drop(queue);
             if jobs.is_empty() && is_stopping {
@@ -110,6 +116,7 @@ impl Shared {
                 let mut queue = self.lock();
                 queue.octets -= octets;
                 queue.number -= 1;
+                queue.moved = Some(Instant::now());
             }
             if !is_stopping {
                 thread::sleep(PACE);
@@ -129,6 +136,9 @@ const MOST_OCTETS: usize = 64 << 20;
 
 /// Jobs at which nothing more is taken: each holds the fill of its response, too.
 const MOST_JOBS: usize = 16 << 10;
+
+/// Time without a job that ends, while too many wait, after which the disk counts as failed.
+pub(super) const HANGS: Duration = Duration::from_secs(10);
 
 const PACE: Duration = Duration::from_millis(1);
 
@@ -186,10 +196,10 @@ mod tests {
         let mut next = MOST_JOBS;
         for turn in 0..100 {
             // What the thread took and did not end counts still.
-            assert_eq!(push(usize::MAX), Err(Full));
+            assert_eq!(push(usize::MAX), Err(Full { hangs: false }));
             may_end.send(()).unwrap();
             assert_eq!(written.recv().unwrap(), turn);
-            while push(next) == Err(Full) {
+            while push(next) == Err(Full { hangs: false }) {
                 thread::yield_now();
             }
             next += 1;
@@ -202,14 +212,35 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_ends_nothing_for_long_hangs() {
+        let writer = Writer::default();
+        let (may_end, turn) = mpsc::channel::<()>();
+        let (begun, is_under_way) = mpsc::channel();
+        let hanging = move || {
+            begun.send(()).unwrap();
+            turn.recv().unwrap();
+        };
+        writer.push(MOST_OCTETS + 1, hanging).unwrap();
+        assert_eq!(writer.push(1, || ()), Err(Full { hangs: false }), "it has not begun");
+        writer.start().unwrap();
+        is_under_way.recv().unwrap();
+        assert_eq!(writer.push(1, || ()), Err(Full { hangs: false }));
+        let earlier = Instant::now().checked_sub(HANGS + PACE).expect("the machine has run for longer");
+        writer.shared.lock().moved = Some(earlier);
+        assert_eq!(writer.push(1, || ()), Err(Full { hangs: true }));
+        may_end.send(()).unwrap();
+        writer.stop();
+    }
+
+    #[test]
     fn a_job_that_panics_makes_room_as_any() {
         let writer = Writer::default();
         writer.push(MOST_OCTETS + 1, || panic!("of the test")).unwrap();
-        assert_eq!(writer.push(1, || ()), Err(Full));
+        assert_eq!(writer.push(1, || ()), Err(Full { hangs: false }));
         writer.start().unwrap();
         let (ended, written) = mpsc::channel();
         let push = |ended: mpsc::Sender<()>| writer.push(1, move || ended.send(()).unwrap());
-        while push(ended.clone()) == Err(Full) {
+        while push(ended.clone()) == Err(Full { hangs: false }) {
             thread::yield_now();
         }
         written.recv().unwrap();

@@ -223,7 +223,12 @@ impl Accepted {
 
     /// Writes; a client that has left is no error.
     pub(crate) fn write(&mut self, octets: &[u8]) {
-        let _ = self.io.get_mut().write_all(octets);
+        self.try_write(octets);
+    }
+
+    /// Writes. `false`: the client has left.
+    pub(crate) fn try_write(&mut self, octets: &[u8]) -> bool {
+        self.io.get_mut().write_all(octets).is_ok()
     }
 
     /// Ends the writing direction.

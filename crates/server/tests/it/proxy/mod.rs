@@ -4,6 +4,7 @@ mod auth;
 mod bounds;
 mod buffers;
 mod connect;
+mod connections;
 mod content;
 mod fastcgi;
 mod fastcgi_contents;
