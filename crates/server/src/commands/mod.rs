@@ -34,7 +34,7 @@ const VERSION: &str = if cfg!(debug_assertions) {
     env!("CARGO_PKG_VERSION")
 };
 
-/// Serves files over HTTPS, and lets the kernel seal TLS records where that is cheaper.
+/// Serves files, applications and cached responses over HTTPS, and lets the kernel seal TLS records where that is cheaper.
 #[derive(Debug, Parser)]
 #[command(name = "sealion", version = VERSION, long_version = long_version(), max_term_width = 100)]
 struct Cli {
