@@ -14,6 +14,8 @@ use bytes::Bytes;
 use lru::LruCache;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::directory::{Directory, Opened, Scan, Temporary};
 use super::format::{FOOTER, Footer, Kind, Metadata};
@@ -354,6 +356,14 @@ impl Disk {
             if let Some(line) = self.dropped.line(what, "more before it were not") {
                 tracing::warn!("{line}");
             }
+        }
+    }
+
+    /// Waits until what was given to [`Self::write_later`] before is written; not for long, since the disk may hang.
+    pub(super) async fn written(&self) {
+        let (ended, is_written) = oneshot::channel();
+        if self.writer.push(0, move || _ = ended.send(())).is_ok() {
+            let _ = timeout(Duration::from_secs(1), is_written).await;
         }
     }
 

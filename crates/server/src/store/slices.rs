@@ -386,6 +386,8 @@ impl Store {
     /// slice.
     pub(super) async fn slices_changed(self: &Arc<Self>, key: &[u8], sliced: &Arc<Sliced>) {
         let (store, sliced, of_whole) = (Arc::clone(self), Arc::clone(sliced), without_slice(key).to_vec());
+        // The one that tells of them may wait to be written: it would be back.
+        self.disk(self.hash(&of_whole)).written().await;
         let removed = spawn_blocking(move || {
             let hash = store.hash(&of_whole);
             let disk = store.disk(hash);

@@ -14,11 +14,9 @@ use super::connection::{Broken, Connection, Exchange};
 use crate::upstream::asked::Part;
 use crate::upstream::connect::{Io, MOST_HEAD};
 
-/// Octets for which room is made to read content.
-const ROOM: usize = 64 << 10;
-
-/// Room to read content whose length is not known.
-const UNKNOWN_ROOM: usize = 16 << 10;
+/// Octets for which room is made to read content. Four times as many cost 4 % more at 1 MB: they leave the processor's cache before they are
+/// sealed.
+const ROOM: usize = 16 << 10;
 
 /// The content of an answer that is being read.
 pub(in crate::upstream) struct AnswerBody {
@@ -97,8 +95,10 @@ impl AnswerBody {
                     }
                     Err(broken) => return Poll::Ready(Some(Err(io::Error::other(broken)))),
                 },
-                Left::Length(left) => usize::try_from(*left).unwrap_or(ROOM).min(ROOM),
-                Left::UntilClose | Left::Chunked(_) => UNKNOWN_ROOM,
+                // One more than is left: a read that does not fill it needs no second one to find that nothing follows.
+                Left::Length(left) if *left <= ROOM as u64 => *left as usize + 1,
+                Left::Length(_) => ROOM,
+                Left::UntilClose | Left::Chunked(_) => ROOM,
             };
             match ready!(self.exchange.poll_fill(cx, room)) {
                 Ok(0) if matches!(self.left, Left::UntilClose) => self.left = Left::Nothing,

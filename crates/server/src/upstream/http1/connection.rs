@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
 use tokio_util::io::poll_read_buf;
 use tokio_util::task::AbortOnDropHandle;
@@ -20,8 +20,8 @@ use crate::upstream::asked::{AnswerHead, Asked, NoAnswer};
 use crate::upstream::connect::Io;
 use crate::upstream::content::{Incomplete, RequestContent};
 
-/// Octets for which room is made to read a head. Most answers fit whole.
-const HEAD_ROOM: usize = 8 << 10;
+/// Octets for which room is made to read a head. Most answers fit whole, and leave in one send.
+const HEAD_ROOM: usize = 20 << 10;
 
 /// A connection on which no request is in progress.
 pub(in crate::upstream) struct Connection {
@@ -133,10 +133,12 @@ impl Exchange {
     /// Reads what has come, at most `room` octets. 0: the server has closed the connection.
     pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>, room: usize) -> Poll<Result<usize, Broken>> {
         self.input.reserve(room);
+        // The buffer may have more: what is read at a time makes the records.
+        let mut space = (&mut self.input).limit(room);
         match &mut self.ends {
-            Ends::Both(io) => poll_read_buf(Pin::new(io), cx, &mut self.input).map_err(Broken::Server),
+            Ends::Both(io) => poll_read_buf(Pin::new(io), cx, &mut space).map_err(Broken::Server),
             Ends::Apart { from, writer } => {
-                if let Poll::Ready(read) = poll_read_buf(Pin::new(from), cx, &mut self.input) {
+                if let Poll::Ready(read) = poll_read_buf(Pin::new(from), cx, &mut space) {
                     return Poll::Ready(read.map_err(Broken::Server));
                 }
                 if let Err(incomplete) = ready!(writer.poll_end(cx)) {
