@@ -14,9 +14,9 @@ use super::connection::{Broken, Connection, Exchange};
 use crate::upstream::asked::Part;
 use crate::upstream::connect::{Io, MOST_HEAD};
 
-/// Octets for which room is made to read content. Four times as many cost 4 % more at 1 MB: they leave the processor's cache before they are
-/// sealed.
-const ROOM: usize = 16 << 10;
+/// Octets for which room is made to read content. An answer of 1 MB took 6.8 million instructions by 24 KiB at a time, 7.7 by 16, 7.1 by 48 or by 72
+/// (kernel 6.1): reads that end where the other side's segments do wait for each of them.
+const ROOM: usize = 24 << 10;
 
 /// The content of an answer that is being read.
 pub(in crate::upstream) struct AnswerBody {
