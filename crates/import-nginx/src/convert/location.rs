@@ -199,7 +199,11 @@ pub(super) fn convert(
 /// Reports a directive that has no rule for a part of a site.
 pub(super) fn report_other(context: &mut Context, directive: &Directive) {
     match directive.name.as_str() {
-        "limit_req" | "limit_conn" | "limit_rate" => context.report_with(directive, "limits apply to a whole site"),
+        "limit_req" | "limit_conn" => {
+            let remedy = "requests here are not limited: limits apply to a whole site, set [site.limits] for it";
+            context.report_unguarded(directive, remedy);
+        }
+        "limit_rate" => context.report_with(directive, "limits apply to a whole site"),
         "access_log" => context.report_with(directive, "every response is logged: filter when reading the log"),
         "gzip_static" | "gzip" | "gzip_types" | "brotli" | "brotli_static" => {
             context.report_with(directive, "compression applies to a whole site");

@@ -11,7 +11,7 @@ use crate::exchange::Generation;
 use crate::files::cache::{CacheLimits, FileCache};
 use crate::listen::{self, ListenConfig};
 use crate::observe::access_log::SiteLogs;
-use crate::site::Sites;
+use crate::site::{SiteConfig, Sites};
 use crate::store::{CacheConfig, MOST_OPEN, Store};
 use crate::upstream::Upstreams;
 use crate::values::{Problems, Size};
@@ -45,6 +45,7 @@ pub(crate) fn build(
         let what = "the program would be confined as the server is, and could not do its work: set privileges.landlock = false and seccomp = \"off\", or obtain the certificate by another program";
         problems.add(&hook.span, "tls.acme.dns_hook", what);
     }
+    refuse_secrets_in_roots(config, &mut problems);
     // No [[listen]] means the default listener, which has TLS.
     let has_tls_listener = config.listen.is_empty() || config.listen.iter().any(|listen| *listen.tls);
     if !config.listen.is_empty() && !config.listen.iter().any(ListenConfig::serves) {
@@ -186,4 +187,31 @@ pub(crate) fn cache_limits(config: &Config, memory: u64) -> CacheLimits {
         ..CacheLimits::default()
     };
     CacheLimits { open: limits.open.min(open_share(config)), ..limits }
+}
+
+/// Refuses private keys and files of passwords that a site would send.
+fn refuse_secrets_in_roots(config: &Config, problems: &mut Problems) {
+    let keys = config.site.iter().flat_map(|site| &site.certificates).map(|pair| ("site.certificates.key", &pair.key));
+    let users = config.site.iter().flat_map(|site| &site.basic_auth).map(|auth| ("site.basic_auth.users", &auth.users));
+    for (key, file) in keys.chain(users) {
+        let Ok(path) = problems.resolve(file).canonicalize() else { continue };
+        let sends = |site: &SiteConfig| {
+            let roots = site.root.iter().chain(site.mounts.iter().map(|mount| &mount.root));
+            roots.into_iter().any(|root| {
+                let root = problems.resolve(root).canonicalize();
+                let beneath = root.as_ref().ok().and_then(|root| path.strip_prefix(root).ok());
+                beneath.is_some_and(|beneath| {
+                    let is_hidden = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(b".");
+                    site.show_dotfiles || !beneath.iter().any(is_hidden)
+                })
+            })
+        };
+        if config.site.iter().any(sends) {
+            let what = format_args!(
+                "{} lies beneath the root of a site, so that anybody could fetch it: move it elsewhere",
+                path.display()
+            );
+            problems.add(&file.span, key, what);
+        }
+    }
 }

@@ -31,7 +31,7 @@ use crate::observe::Warnings;
 use crate::observe::access_log::{AccessLogs, Writers};
 use crate::observe::messages;
 use crate::path::policy::KtlsMode;
-use crate::store::{CLOSING, Store};
+use crate::store::{CLOSING, Store, Target};
 use crate::upstream::check_health;
 use crate::values::Phase;
 
@@ -192,16 +192,34 @@ impl<'a> Server<'a> {
                     Order::Reload => self.reload_or_upgrade(&mut upgrade, program, reply),
                     Order::Upgrade => upgrade.start(program, &self.service, "order", Some(reply)),
                     Order::Purge { target, soft } => {
-                        let upstreams = self.shared.generations.latest().upstreams.clone();
+                        let latest = self.shared.generations.latest();
+                        let upstreams = latest.upstreams.clone();
+                        let targets = match target {
+                            // Rules may store it with another query, for instance in their order.
+                            Target::Url(url) => latest.sites.spellings(url).into_iter().map(Target::Url).collect(),
+                            target => vec![target],
+                        };
                         self.of_store(reply, move |store| {
-                            store.ordered(target, soft, upstreams.iter().map(|upstream| &*upstream.name))
+                            let names = || upstreams.iter().map(|upstream| &*upstream.name);
+                            // All are ordered, though one fails.
+                            let told: Vec<_> =
+                                targets.into_iter().map(|target| store.ordered(target, soft, names())).collect();
+                            told.into_iter().collect::<Result<Vec<_>, _>>().map(|lines| lines.join("\n"))
                         });
                     }
                     Order::Cache { url } => {
-                        let upstreams = self.shared.generations.latest().upstreams.clone();
-                        self.of_store(reply, move |store| match url {
-                            Some(url) => store.describe_url(&url, upstreams.iter().map(|upstream| &*upstream.name)),
-                            None => Ok(store.describe()),
+                        let latest = self.shared.generations.latest();
+                        let upstreams = latest.upstreams.clone();
+                        let urls = url.map(|url| latest.sites.spellings(url));
+                        self.of_store(reply, move |store| {
+                            let Some(urls) = urls else { return Ok(store.describe()) };
+                            let names = || upstreams.iter().map(|upstream| &*upstream.name);
+                            let told: Vec<_> = urls.iter().map(|url| store.describe_url(url, names())).collect();
+                            let stored: Vec<_> = told.iter().filter_map(|told| told.as_deref().ok()).collect();
+                            match stored[..] {
+                                [] => told.into_iter().next().unwrap_or_else(|| Ok(String::new())),
+                                _ => Ok(stored.join("\n")),
+                            }
                         });
                     }
                 },

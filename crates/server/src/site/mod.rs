@@ -277,6 +277,11 @@ impl Site {
             || self.features.forward_auth.as_ref().is_some_and(ForwardAuth::names_endpoints)
     }
 
+    /// The URL as caches of the site's rules store it.
+    pub(super) fn spellings<'a>(&'a self, url: &'a str) -> impl Iterator<Item = String> + 'a {
+        self.features.proxies.iter().flat_map(|proxies| proxies.spellings(url))
+    }
+
     /// Whether there are rules that forward.
     pub(crate) fn has_proxies(&self) -> bool {
         self.features.proxies.is_some()

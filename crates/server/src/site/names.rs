@@ -1,6 +1,6 @@
 //! Selection of the site for a request by host name.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use sealion_http::Status;
 
@@ -21,6 +21,13 @@ pub(crate) struct Sites {
 }
 
 impl Sites {
+    /// The URL, and as caches of the sites' rules store it.
+    pub(crate) fn spellings(&self, url: String) -> BTreeSet<String> {
+        let mut all: BTreeSet<_> = self.sites.iter().flat_map(|site| site.spellings(&url)).collect();
+        all.insert(url);
+        all
+    }
+
     /// Whether there is more than one.
     pub(crate) fn are_several(&self) -> bool {
         self.sites.len() > 1

@@ -177,6 +177,15 @@ impl Guarded {
             (None, None) => Some(Guarded::Beneath(Prefix { name: Box::default(), is_directory: true })),
         }
     }
+
+    /// Whether it certainly covers every path that `other` covers.
+    pub(super) fn covers_all_of(&self, other: &Guarded) -> bool {
+        match (self, other) {
+            (Guarded::Beneath(own), Guarded::Beneath(other)) => own.covers(&other.name),
+            (Guarded::Beneath(own), Guarded::Matching(_)) => own.name.is_empty(),
+            (Guarded::Matching(_), _) => false,
+        }
+    }
 }
 
 /// The name of the file of which `name` would be a sibling: compressed, or an image in another format.

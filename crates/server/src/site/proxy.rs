@@ -97,8 +97,22 @@ impl Proxies {
         key: &str,
         problems: &mut Problems,
     ) -> Option<Self> {
-        let rules: Vec<_> =
-            configs.iter().filter_map(|config| config.build(root, upstreams, store, key, problems)).collect();
+        let built =
+            configs.iter().filter_map(|config| Some((config, config.build(root, upstreams, store, key, problems)?)));
+        let built: Vec<(&ProxyConfig, Rule)> = built.collect();
+        for (n, (config, rule)) in built.iter().enumerate() {
+            let covers = |(_, before): &&(&ProxyConfig, Rule)| before.paths.covers_all_of(&rule.paths);
+            if let (Some((before, _)), Some(path)) =
+                (built[..n].iter().find(covers), config.path.as_ref().or(config.regex.as_ref()))
+            {
+                let before = before.path.as_ref().map_or("/", |path| path.value.as_str());
+                let what = format_args!(
+                    "is never reached: the rule for {before} stands before it and covers it: move this one before that"
+                );
+                problems.add(&path.span, &format!("{key}.path"), what);
+            }
+        }
+        let rules: Vec<_> = built.into_iter().map(|(_, rule)| rule).collect();
         let interim = rules.iter().map(|rule| rule.interim).max()?;
         let names_endpoints = rules.iter().any(|rule| rule.upstream.names_endpoints());
         Some(Proxies { rules, interim, names_endpoints })
@@ -115,6 +129,11 @@ impl Proxies {
     /// Whether a request for this path may be forwarded, however an application reads it.
     pub(super) fn may_forward(&self, path: &str) -> bool {
         SitePath::parse_forwarded(path).is_ok_and(|path| self.find(&path).is_some())
+    }
+
+    /// The URL as the rules with a cache store it.
+    pub(super) fn spellings<'a>(&'a self, url: &'a str) -> impl Iterator<Item = String> + 'a {
+        self.rules.iter().filter_map(|rule| rule.cache.as_ref()).map(|cache| cache.as_in_key(url.to_owned()))
     }
 
     pub(super) fn name_endpoints(&self) -> bool {

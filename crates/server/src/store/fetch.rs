@@ -207,6 +207,12 @@ impl Fetch {
             Err(_) => true,
         };
         if let Some(stale) = self.stale.as_ref().filter(|stale| is_error && stale.may_serve_on_error) {
+            if let Err(failure) = &result {
+                let what = format_args!("{}: {failure}; a stale response is sent", trace.server);
+                if let Some(line) = self.upstream.line_about(&trace.server, what) {
+                    tracing::warn!("{line}");
+                }
+            }
             let object = Arc::clone(&stale.object);
             self.fill.end(End::Stored { object, how: How::StaleOnError, trace: Some(trace) });
             return None;

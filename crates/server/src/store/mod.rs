@@ -209,7 +209,19 @@ impl Store {
     fn follow_purges(self: &Arc<Self>) -> std::io::Result<()> {
         let store = Arc::downgrade(self);
         let follow = move || {
+            let mut was_owner = false;
             while let Some(store) = store.upgrade() {
+                let is_owner = store.disks().iter().all(|disk| disk.directory.is_owner());
+                if is_owner && !was_owner {
+                    // The process before may have written its own purges over what was appended meanwhile.
+                    let directories: Vec<_> = store.disks().iter().map(|disk| &disk.directory).collect();
+                    if let Err(error) = store.purges().rewrite(&directories) {
+                        tracing::warn!(
+                            "cache: the purges cannot be written: {error}: they hold until this process ends"
+                        );
+                    }
+                }
+                was_owner = is_owner;
                 if store.purges().catch_up(store.disks().iter().map(|disk| &*disk.directory)) {
                     // What is on its way may have been made before.
                     store.fills().clear();
@@ -488,7 +500,9 @@ impl Store {
     /// Whether something may be stored for a URL whose keys have no further parts, or is on its way.
     fn may_have(&self, url: &str, upstream: &str) -> bool {
         let hash = self.hash(&plain_key(url, upstream));
-        !matches!(self.disk(hash).lookup(hash), Lookup::None) || self.fills().contains_key(&hash)
+        let disk = self.disk(hash);
+        // Another process may have stored it since it took over.
+        !disk.directory.is_owner() || !matches!(disk.lookup(hash), Lookup::None) || self.fills().contains_key(&hash)
     }
 
     fn front(&self) -> &RefCell<Front> {

@@ -291,6 +291,12 @@ impl Purges {
 
     fn write(&self, files: &mut Files, directories: &[&Arc<Directory>]) -> std::io::Result<()> {
         files.is_damaged = true;
+        // Another process may have appended to them.
+        for (n, directory) in directories.iter().enumerate() {
+            if directory.length_of(FILE).is_ok_and(|length| length != *files.octets(n)) {
+                self.read(directory, n, files);
+            }
+        }
         let whole = self.to_lines();
         let mut written = Ok(());
         for (n, directory) in directories.iter().enumerate() {

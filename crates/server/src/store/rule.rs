@@ -210,7 +210,7 @@ impl CacheRule {
     }
 
     /// Path and query as keys have them.
-    pub(super) fn as_in_key(&self, target: String) -> String {
+    pub(crate) fn as_in_key(&self, target: String) -> String {
         let Some((path, query)) = target.split_once('?') else { return target };
         match self.query_in_key(Some(query)) {
             None => path.to_owned(),

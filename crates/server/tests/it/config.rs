@@ -49,6 +49,20 @@ fn check_says_what_is_wrong_with_file_line_key_and_remedy() {
 }
 
 #[test]
+fn a_secret_beneath_a_root_is_refused_unless_no_request_can_reach_it() {
+    let site = Site::new();
+    for (file, is_refused) in [("root/users", true), ("root/a/users", true), ("root/.users", false), ("users", false)] {
+        match file.strip_prefix("root/") {
+            Some(name) => drop(site.add(name, "")),
+            None => fs::write(site.root().with_file_name(file), "").expect("it is written"),
+        }
+        let output = site.config(&format!("basic_auth = [{{ path = '/', realm = 'a', users = '{file}' }}]")).check();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(text.contains("so that anybody could fetch it: move it"), is_refused, "{file}: {text}");
+    }
+}
+
+#[test]
 fn all_that_is_wrong_is_said_at_once() {
     let text = Site::new()
         .config("")

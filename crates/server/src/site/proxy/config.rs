@@ -206,9 +206,9 @@ impl ProxyConfig {
         if let Some(upstream) = upstream.as_deref().filter(|upstream| !upstream.speaks_http1()) {
             self.refuse_what_needs_http1(upstream, key, problems);
         }
-        if let Some(wrong) =
-            self.methods.iter().find(|method| !is_name(method) || matches!(&***method, "TRACE" | "CONNECT"))
-        {
+        if let Some(wrong) = self.methods.iter().find(|method| {
+            !is_name(method) || matches!(&***method, "TRACE" | "CONNECT") || **method != method.to_ascii_uppercase()
+        }) {
             let what = format_args!("{wrong:?} cannot be forwarded: write methods as [\"GET\", \"POST\"]");
             problems.add(&self.methods.span, &format!("{key}.methods"), what);
         }

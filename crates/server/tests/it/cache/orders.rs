@@ -53,6 +53,20 @@ fn a_purge_reaches_what_it_names_and_nothing_else() {
 }
 
 #[test]
+fn a_purge_reaches_a_url_however_the_rule_stores_its_query() {
+    for (rule, spelling) in [
+        ("query = 'sorted'", "/a?d=2&c=1"),
+        ("query = 'none'", "/a?c=1"),
+        ("drop_parameters = ['utm']", "/a?c=1&utm=2"),
+    ] {
+        let cached = Cached::with(counting(TAGGED), "", rule);
+        assert_eq!(cached.get(spelling, &[]).body, b"body 0");
+        purge(&cached, &[&format!("https://localhost{spelling}")]);
+        assert_eq!(cached.get(spelling, &[]).body, b"body 1", "{rule}");
+    }
+}
+
+#[test]
 fn a_soft_purge_has_the_response_validated() {
     let origin = Upstream::answering(|request| match super::has_field(request, "if-none-match") {
         true => b"HTTP/1.1 304 Not Modified\r\nETag: \"one\"\r\nCache-Control: max-age=1000\r\n\r\n".to_vec(),

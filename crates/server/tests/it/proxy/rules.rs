@@ -341,6 +341,18 @@ fn what_is_wrong_with_a_rule_is_said() {
             "",
             "site.proxy.methods: \"TRACE\" cannot be forwarded",
         ),
+        ("proxy = [{ upstream = 'http://a', methods = ['get'] }]", "", "write methods as [\"GET\", \"POST\"]"),
+        (
+            "proxy = [{ upstream = 'http://a' }, { path = '/b/', upstream = 'http://b', methods = ['GET'] }]",
+            "",
+            "site.proxy.path: is never reached: the rule for / stands before it",
+        ),
+        (
+            "proxy = [{ path = '/a/', upstream = 'http://a' }, { path = '/a/b', upstream = 'http://b' }]",
+            "",
+            "the rule for /a/ stands before it",
+        ),
+        ("proxy = [{ upstream = 'http://a' }, { regex = '\\.php$', upstream = 'http://b' }]", "", "is never reached"),
         (
             "proxy = [{ upstream = 'http://a', request_headers = [{ name = 'Host', value = 'x' }] }]",
             "",
