@@ -216,9 +216,8 @@ impl Store {
                     // The process before may have written its own purges over what was appended meanwhile.
                     let directories: Vec<_> = store.disks().iter().map(|disk| &disk.directory).collect();
                     if let Err(error) = store.purges().rewrite(&directories) {
-                        tracing::warn!(
-                            "cache: the purges cannot be written: {error}: they hold until this process ends"
-                        );
+                        // The next purge tries again, and says so.
+                        tracing::debug!("cache: the purges cannot be written anew: {error}");
                     }
                 }
                 was_owner = is_owner;

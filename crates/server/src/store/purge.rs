@@ -445,6 +445,13 @@ fn normal(url: &str) -> String {
     normal
 }
 
+/// A part of a path or query in the spelling by which purges compare.
+pub(super) fn spelled(part: &str) -> String {
+    let mut spelled = String::with_capacity(part.len());
+    spell(part, &mut spelled);
+    spelled
+}
+
 /// Appends path and query: unreserved characters as they are, what no URL has by percent signs.
 fn spell(target: &str, out: &mut String) {
     let octets = target.as_bytes();

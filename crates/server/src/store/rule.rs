@@ -17,6 +17,7 @@ use super::Store;
 use super::config::{CacheRuleConfig, Query};
 use super::key::{NUMBER, add_part, authority_of};
 use super::object::Head;
+use super::purge::spelled;
 use super::slices::Sliced;
 use crate::observe::access_log::{CacheOutcome, CacheTrace};
 use crate::response::Response;
@@ -198,15 +199,17 @@ impl CacheRule {
         if self.query == Query::None {
             return Some(String::new());
         }
-        let is_kept = |parameter: &&str| {
-            let name = parameter.split('=').next().unwrap_or_default();
+        // As purges compare them, whatever percent signs a client writes.
+        let spelled = query.split('&').map(|parameter| (spelled(parameter), parameter));
+        let is_kept = |(spelled, _): &(String, &str)| {
+            let name = spelled.split('=').next().unwrap_or_default();
             !self.drop_parameters.iter().any(|pattern| pattern.matches(name.as_bytes()))
         };
-        let mut parameters: Vec<_> = query.split('&').filter(is_kept).collect();
+        let mut parameters: Vec<_> = spelled.filter(is_kept).collect();
         if self.query == Query::Sorted {
             parameters.sort_unstable();
         }
-        Some(parameters.join("&"))
+        Some(parameters.into_iter().map(|(_, parameter)| parameter).collect::<Vec<_>>().join("&"))
     }
 
     /// Path and query as keys have them.
