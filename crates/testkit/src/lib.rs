@@ -18,8 +18,27 @@ pub use client::receive::{Ending, Event, Received};
 pub use client::{Client, Connector, Info, Suite};
 pub use tap::{SeenRecord, Tap};
 
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// How long a test waits for anything before it fails. Far longer than an emulated machine needs for the largest step
 /// of a test.
 pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Writes a program that can be run at once.
+///
+/// A descriptor that this process has open for writing is copied into each process that another test starts meanwhile, and
+/// the kernel runs no file that anybody writes (`ETXTBSY`, execve(2)). So a process of its own writes the file.
+///
+/// # Panics
+///
+/// If `install` of coreutils cannot write it.
+pub fn write_program(path: &Path, text: &str) {
+    let mut install = Command::new("install");
+    let mut install =
+        install.args(["-m", "755", "/dev/stdin"]).arg(path).stdin(Stdio::piped()).spawn().expect("install starts");
+    install.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("install reads");
+    assert!(install.wait().expect("its status").success(), "{path:?} cannot be written");
+}

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -10,8 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use sealion_lab::arm::Nginx;
 use sealion_lab::study::StudyName;
-use sealion_testkit::PATIENCE;
 use sealion_testkit::server::Server;
+use sealion_testkit::{PATIENCE, write_program};
 
 use crate::process::{files, lab, rows, run};
 
@@ -66,8 +65,7 @@ fn an_arm_that_claims_kernel_tls_while_it_is_off_is_void() {
         root.display(),
         nginx.program.display()
     );
-    fs::write(&wrapper, script).expect("a script");
-    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).expect("a mode");
+    write_program(&wrapper, &script);
     let wrapper = wrapper.display().to_string();
     let arguments = ["crossover", "--smoke", "--arms", "nginx,nginx-ktls", "--nginx", &wrapper];
     let (output, said) = run(lab(&arguments, &out));

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use sealion_testkit::pki::Pki;
+use sealion_testkit::write_program;
 
 use crate::support::config::Config;
 use crate::support::port::free_port;
@@ -229,8 +230,7 @@ fn hook(sites: &Sites, more: &str) {
          case $1 in present) mkdir -p \"$2\"; : >\"$2/$3\";; cleanup) rm \"$2/$3\";; esac\n",
         zone.display()
     );
-    fs::write(sites.path("hook"), text).expect("it is written");
-    fs::set_permissions(sites.path("hook"), fs::Permissions::from_mode(0o755)).expect("it is ours");
+    write_program(&sites.path("hook"), &text);
 }
 
 fn by_dns(sites: &Sites, pebble: &Pebble, pki: &Pki, port: u16) -> Config {

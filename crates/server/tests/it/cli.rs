@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use sealion_testkit::pki::Pki;
 use sealion_testkit::server::Server;
-use sealion_testkit::{ktls, pattern};
+use sealion_testkit::{ktls, pattern, write_program};
 
 use crate::support::{PROGRAM, Site, curl, tool, wait_for_message, wait_until};
 
@@ -449,7 +449,6 @@ fn serve_with_opener(site: &Site, directory: &Path, more: &[&str]) -> Server {
 
 #[test]
 fn a_browser_is_opened_or_a_line_has_the_url() {
-    use std::os::unix::fs::PermissionsExt;
     let site = Site::new();
     let bin = site.outside().join("bin");
     std::fs::create_dir(&bin).expect("made");
@@ -459,9 +458,7 @@ fn a_browser_is_opened_or_a_line_has_the_url() {
     assert!(line.contains("xdg-open: ") && line.contains(&format!("open {url} yourself")), "{line}");
     drop(server);
     let (script, seen) = (bin.join("xdg-open"), site.outside().join("seen"));
-    std::fs::write(&script, format!("#!/bin/sh\necho \"$@\" > {0}.new; /bin/mv {0}.new {0}\n", seen.display()))
-        .expect("written");
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("set");
+    write_program(&script, &format!("#!/bin/sh\necho \"$@\" > {0}.new; /bin/mv {0}.new {0}\n", seen.display()));
     let server = serve_with_opener(&site, &bin, &["--open"]);
     wait_until("the program is called", || seen.exists());
     let url = format!("https://localhost:{}/\n", server.address().port());

@@ -1,13 +1,13 @@
 //! The scripts of the Debian package, with stand-ins for systemd, and the descriptions of container images.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sealion_testkit::server::Server;
-use sealion_testkit::{Suite, http};
+use sealion_testkit::{Suite, http, write_program};
 
 use crate::support::{PROGRAM, Site, wait_for_message};
 
@@ -22,8 +22,7 @@ impl Systemd {
         let place = tempfile::tempdir().expect("a directory");
         let program = |name: &str, script: &str| {
             let path = place.path().join(name);
-            fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a script");
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
+            write_program(&path, &format!("#!/bin/sh\n{script}\n"));
         };
         let told = place.path().join("told");
         program("systemctl", &format!("echo \"$*\" >> {told:?}\ncase \"$1\" in show) echo {main} ;; esac"));

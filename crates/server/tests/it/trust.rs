@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use sealion_testkit::write_program;
+
 use crate::support::{PROGRAM, Site, demand_root, tool};
 
 /// Stands in for NSS' certutil: a database is a directory, a certificate in it a file.
@@ -52,8 +54,7 @@ fn what_is_trusted_needs_no_option_of_curl_until_it_is_removed() {
     fs::create_dir_all(&profile).expect("a profile");
     fs::write(profile.join("cert9.db"), "").expect("a database");
     fs::create_dir(home.join("bin")).expect("a directory");
-    fs::write(home.join("bin/certutil"), CERTUTIL).expect("a program");
-    fs::set_permissions(home.join("bin/certutil"), fs::Permissions::from_mode(0o755)).expect("it is ours");
+    write_program(&home.join("bin/certutil"), CERTUTIL);
     let root = site.root().display().to_string();
     let script = format!(
         r#"
