@@ -11,7 +11,8 @@ use super::directory::Opened;
 use super::disk::DiskState;
 use super::format::{Kind, Metadata};
 use super::key::variant_in_words;
-use super::purge::{Target, Verdict, with_normal_host};
+use super::purge::{Target, Verdict};
+use super::purge_url::with_normal_host;
 use super::{Store, now_s, plain_key};
 use crate::files::resolve::Wait;
 

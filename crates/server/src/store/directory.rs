@@ -19,7 +19,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 
@@ -44,8 +44,10 @@ pub(super) struct Directory {
     salt: OnceLock<[u8; 16]>,
     /// Whether this process may write.
     is_owner: AtomicBool,
-    /// Whether the place is another one than before ([`Self::reopen`]).
-    is_renewed: AtomicBool,
+    /// Held while the directory must stay this process's ([`Self::keep`]).
+    kept: Mutex<()>,
+    /// Whether this process has become the owner, and nobody has asked yet ([`Self::take_owned`]).
+    is_newly_owned: AtomicBool,
     /// Boots whose objects need no check: this one, and the one before if it ended in order.
     boots: [u32; 2],
     next_temporary: AtomicU64,
@@ -107,7 +109,8 @@ impl Directory {
             number,
             salt: OnceLock::new(),
             is_owner: AtomicBool::new(false),
-            is_renewed: AtomicBool::new(false),
+            kept: Mutex::default(),
+            is_newly_owned: AtomicBool::new(false),
             boots: [boot, clean.unwrap_or(boot)],
             next_temporary: AtomicU64::new(0),
         })
@@ -144,6 +147,7 @@ impl Directory {
             _ => {}
         }
         self.is_owner.store(true, Ordering::Release);
+        self.is_newly_owned.store(true, Ordering::Release);
         Ok(true)
     }
 
@@ -151,8 +155,20 @@ impl Directory {
         self.is_owner.load(Ordering::Acquire)
     }
 
+    /// Keeps the directory from being left to another process, for as long as the guard lives. `None`: this process is not the owner.
+    pub(super) fn keep(&self) -> Option<MutexGuard<'_, ()>> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_owner().then_some(kept)
+    }
+
+    /// Whether this process has become the owner since the last call, at the place where the path leads now.
+    pub(super) fn take_owned(&self) -> bool {
+        self.is_newly_owned.swap(false, Ordering::AcqRel)
+    }
+
     /// Leaves the directory to another process. `is_clean`: everything that was written is to reach the disk first.
     pub(super) fn disown(&self, is_clean: bool) -> io::Result<()> {
+        let _nobody_writes = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.is_owner.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
@@ -202,13 +218,7 @@ impl Directory {
         }
         self.is_owner.store(false, Ordering::Release);
         self.place.store(Arc::new(place));
-        self.is_renewed.store(true, Ordering::Release);
         Ok(())
-    }
-
-    /// Whether the place has become another one since the last call.
-    pub(super) fn take_renewed(&self) -> bool {
-        self.is_renewed.swap(false, Ordering::AcqRel)
     }
 
     /// A number of this boot of the machine.
@@ -370,6 +380,16 @@ impl Directory {
         match statat(&self.place.load().root, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(stat.st_size as u64),
             Err(Errno::NOENT) => Ok(0),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Whether a small file of the directory is this one, and was not replaced by another.
+    pub(super) fn has_file(&self, name: &str, file: &File) -> io::Result<bool> {
+        let own = fstat(file)?;
+        match statat(&self.place.load().root, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(there) => Ok((there.st_dev, there.st_ino) == (own.st_dev, own.st_ino)),
+            Err(Errno::NOENT) => Ok(false),
             Err(errno) => Err(errno.into()),
         }
     }

@@ -108,14 +108,13 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Starts the thread of the disk, which calls `each_turn` now and then: it becomes the owner of the directory, loads the index, and removes files.
-    pub(super) fn start(self: &Arc<Self>, each_turn: impl Fn() + Send + 'static) -> io::Result<()> {
+    /// Starts the thread of the disk: it becomes the owner of the directory, loads the index, and removes files.
+    pub(super) fn start(self: &Arc<Self>) -> io::Result<()> {
         self.writer.start()?;
         let disk = Arc::downgrade(self);
         std::thread::Builder::new().name("sealion-cache".to_owned()).spawn(move || {
             loop {
                 let Some(disk) = disk.upgrade() else { return };
-                each_turn();
                 if !disk.work() {
                     return;
                 }

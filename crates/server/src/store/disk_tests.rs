@@ -32,7 +32,7 @@ fn all_come_back_with_the_snapshot(objects: u64) -> u64 {
     let hash_of = |n: u64| u128::from(n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
     let before = resident();
     let disk = open(scratch.path(), objects);
-    disk.start(|| ()).unwrap();
+    disk.start().unwrap();
     wait_until_loaded(&disk, || ());
     disk.write(b"body", &metadata, hash_of(0), ONCE).unwrap();
     for n in 1..objects {
@@ -51,7 +51,7 @@ fn all_come_back_with_the_snapshot(objects: u64) -> u64 {
     // Before anything is loaded, an object is found by its name.
     assert!(matches!(disk.lookup(hash_of(0)), Lookup::Unknown));
     assert!(disk.open_object(hash_of(0), key, Wait::Yes).unwrap().is_some());
-    disk.start(|| ()).unwrap();
+    disk.start().unwrap();
     let mut found = 1;
     wait_until_loaded(&disk, || {
         assert!(disk.open_object(hash_of(0), key, Wait::Yes).unwrap().is_some());
@@ -89,7 +89,7 @@ fn what_is_removed_while_the_index_is_loaded_stays_removed() {
     let key = b"https://example.org/";
     let metadata = Metadata { key: key.to_vec(), kind: Kind::Variants { names: Vec::new(), hashes: Vec::new() } };
     let disk = open(scratch.path(), 10);
-    disk.start(|| ()).unwrap();
+    disk.start().unwrap();
     wait_until_loaded(&disk, || ());
     disk.write(b"body", &metadata, 1, ONCE).unwrap();
     disk.close(true);
@@ -116,7 +116,7 @@ fn without_a_whole_snapshot_the_directory_is_read() {
         let scratch = tempfile::tempdir().unwrap();
         let metadata = Metadata { key: b"k".to_vec(), kind: Kind::Variants { names: Vec::new(), hashes: Vec::new() } };
         let disk = open(scratch.path(), 100);
-        disk.start(|| ()).unwrap();
+        disk.start().unwrap();
         wait_until_loaded(&disk, || ());
         disk.write(b"body", &metadata, 7, ONCE).unwrap();
         disk.close(true);
@@ -126,7 +126,7 @@ fn without_a_whole_snapshot_the_directory_is_read() {
         damage(&mut bytes);
         std::fs::write(&snapshot, bytes).unwrap();
         let disk = open(scratch.path(), 100);
-        disk.start(|| ()).unwrap();
+        disk.start().unwrap();
         wait_until_loaded(&disk, || ());
         assert!(matches!(disk.lookup(7), Lookup::Found(_)) && disk.index.len() == 1);
     }

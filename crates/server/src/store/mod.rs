@@ -5,7 +5,7 @@
 //!                     │ nothing, or stale                                                                   ▲
 //!                     └─► fill.rs (one fetch for all that wait) ◄─ fetch.rs ─► upstream ─► origin           │
 //!                                                                     └────────────────────── format.rs ────┘
-//! purge.rs ◄─► stream.rs (other nodes, by resp.rs)      slices.rs: a response as a row of objects, each found or fetched when it is its turn
+//! purge.rs ◄─► purge_file.rs (restarts), stream.rs (other nodes, by resp.rs)      slices.rs: a response as a row of objects, each found or fetched when it is its turn
 //! ```
 //!
 //! What may be stored and sent is decided by `sealion-cache`, which has no file and no clock.
@@ -24,6 +24,8 @@ mod invalidated;
 mod key;
 mod object;
 mod purge;
+mod purge_file;
+mod purge_url;
 mod resp;
 mod respond;
 mod rule;
@@ -53,12 +55,13 @@ pub(crate) use stream::PurgeStreamState;
 
 use crate::values::Problems;
 use directory::share_salt;
-use disk::{Disk, Lookup, TURN};
+use disk::{Disk, Lookup};
 use fill::{Fill, Known};
 use front::Front;
 use key::KeyHasher;
 use object::{Object, Stored};
-use purge::{Durable, Purges, Verdict};
+use purge::{Purges, Verdict};
+use purge_file::{Durable, PurgeFiles};
 use rule::Rules;
 use stream::PurgeStream;
 use variants::Variants;
@@ -89,6 +92,7 @@ struct Opened {
     disks: Box<[Arc<Disk>]>,
     hasher: KeyHasher,
     purges: Purges,
+    purge_files: PurgeFiles,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -178,8 +182,9 @@ impl Store {
             .map_err(|error| format!("cache.directories: cannot agree on how keys are hashed: {error}"))?;
         let hasher = KeyHasher::new(&salt);
         let made = disks.iter().flat_map(|disk| disk.directory.own_paths()).collect();
-        let purges = Purges::load(disks.iter().map(|disk| &*disk.directory));
-        let _ = self.opened.set(Opened { disks, hasher, purges });
+        let purges = Purges::default();
+        let purge_files = PurgeFiles::load(disks.iter().map(|disk| &disk.directory), &purges);
+        let _ = self.opened.set(Opened { disks, hasher, purges, purge_files });
         Ok(made)
     }
 
@@ -188,50 +193,10 @@ impl Store {
     /// # Errors
     /// A line: no thread can be started.
     pub(crate) fn start(self: &Arc<Self>) -> Result<(), String> {
-        for (n, disk) in self.disks().iter().enumerate() {
-            let store = Arc::downgrade(self);
-            let each_turn = move || {
-                let Some(store) = store.upgrade() else { return };
-                if store.disks()[n].directory.take_renewed() {
-                    store.write_purges();
-                }
-            };
-            disk.start(each_turn).map_err(|error| format!("cannot start the cache: {error}"))?;
-        }
-        self.follow_purges().map_err(|error| format!("cannot start the cache: {error}"))?;
-        if self.stream.is_some() {
-            stream::follow(self).map_err(|error| format!("cannot start the cache: {error}"))?;
-        }
-        Ok(())
-    }
-
-    /// Starts a thread that reads the purges of other processes. While one process takes over from another, both answer, and both may purge.
-    fn follow_purges(self: &Arc<Self>) -> std::io::Result<()> {
-        let store = Arc::downgrade(self);
-        let follow = move || {
-            let mut was_owner = false;
-            while let Some(store) = store.upgrade() {
-                let is_owner = store.disks().iter().all(|disk| disk.directory.is_owner());
-                if is_owner && !was_owner {
-                    // The process before may have written its own purges over what was appended meanwhile.
-                    let directories: Vec<_> = store.disks().iter().map(|disk| &disk.directory).collect();
-                    if let Err(error) = store.purges().rewrite(&directories) {
-                        // The next purge tries again, and says so.
-                        tracing::debug!("cache: the purges cannot be written anew: {error}");
-                    }
-                }
-                was_owner = is_owner;
-                if store.purges().catch_up(store.disks().iter().map(|disk| &*disk.directory)) {
-                    // What is on its way may have been made before.
-                    store.fills().clear();
-                    store.all_changed();
-                }
-                drop(store);
-                std::thread::sleep(TURN);
-            }
-        };
-        std::thread::Builder::new().name("sealion-purges".to_owned()).spawn(follow)?;
-        Ok(())
+        let started = self.disks().iter().try_for_each(Disk::start);
+        let started = started.and_then(|()| self.opened().purge_files.start(&Arc::downgrade(self)));
+        let started = started.and_then(|()| if self.stream.is_some() { stream::follow(self) } else { Ok(()) });
+        started.map_err(|error| format!("cannot start the cache: {error}"))
     }
 
     /// Has the worker of this thread close files that were deleted. Workers call it each [`SWEEP`], asked or not: the room of a deleted file is
@@ -245,29 +210,11 @@ impl Store {
     /// Leaves the directories to the next process. `is_clean`: all of it is to reach the disks first. A disk that hangs is waited for until `deadline`; its
     /// directory stays with this process until that ends.
     pub(crate) fn close(self: &Arc<Self>, is_clean: bool, deadline: Instant) {
-        let store = Arc::clone(self);
-        let missing = move || {
-            let directories: Vec<_> = store.disks().iter().map(|disk| &disk.directory).collect();
-            if let Err(error) = store.purges().write_missing(&directories) {
-                tracing::warn!("cache: cannot write down what was purged: {error}; a start will not know of it");
-            }
-        };
         let part = deadline.saturating_duration_since(Instant::now()) / 4;
-        if !finish_until(Instant::now() + part, [missing]).is_empty() {
-            // A start reads the purges of all disks: one that can be written is enough.
-            let beside = self.disks().iter().cloned().map(|disk| {
-                let store = Arc::clone(self);
-                move || {
-                    if let Err(error) = store.purges().write_beside(&disk.directory) {
-                        let path = disk.directory.path.display();
-                        tracing::warn!("cache {path}: cannot write down what was purged: {error}");
-                    }
-                }
-            });
-            for n in finish_until(Instant::now() + part, beside) {
-                let path = self.disks()[n].directory.path.display();
-                tracing::warn!("cache {path}: the disk hangs: what was purged is not written there");
-            }
+        if let Err(error) = self.opened().purge_files.complete(Instant::now() + part) {
+            tracing::warn!(
+                "cache: cannot write down what was purged: {error}; the next start knows it from other disks alone"
+            );
         }
         let closing = self.disks().iter().cloned().map(|disk| move || disk.close(is_clean));
         for n in finish_until(deadline, closing) {
@@ -465,10 +412,8 @@ impl Store {
     }
 
     fn apply(&self, purge: &Purge, durable: Durable) -> std::io::Result<()> {
-        let purge = &self.purge_here(purge);
         // It holds even if it cannot be written down.
-        let directories: Vec<_> = self.disks().iter().map(|disk| &disk.directory).collect();
-        self.purges().order(purge, &directories, durable)
+        self.opened().purge_files.order(&self.purge_here(purge), durable)
     }
 
     /// Purges, until the process ends. Returns the purge in the spelling by which purges compare.
@@ -479,14 +424,6 @@ impl Store {
         self.fills().retain(|_, fill| !purge.target.may_cover(&fill.url));
         self.all_changed();
         purge
-    }
-
-    /// Writes down all purges, where a directory was removed or replaced.
-    fn write_purges(&self) {
-        let directories: Vec<_> = self.disks().iter().map(|disk| &disk.directory).collect();
-        if let Err(error) = self.purges().rewrite(&directories) {
-            tracing::warn!("cache: cannot write down what was purged: {error}; the next purge tries again");
-        }
     }
 
     /// Workers compare all that they keep.
@@ -622,24 +559,25 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let store = opened(&["a", "b"].map(|name| scratch.path().join(name)));
         let [hanging, healthy] = store.disks() else { panic!("two disks") };
-        assert!([hanging, healthy].iter().all(|disk| disk.directory.try_own().unwrap()));
         let pipe = scratch.path().join("pipe");
         mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         std::fs::hard_link(&pipe, hanging.directory.path.join("purges")).unwrap();
-        let purging = {
-            let store = Arc::clone(&store);
-            std::thread::spawn(move || store.purge(Target::Tag("news".to_owned()), false))
-        };
-        let is_gone = |purges: &Purges| purges.verdict(b"k", &["news".into()], &[], 1) == Verdict::Gone;
-        while !is_gone(store.purges()) || !store.purges().is_writing() {
-            std::thread::yield_now();
+        store.start().unwrap();
+        // The first waits as long as a disk has; those behind it know.
+        for tag in ["first", "second"] {
+            let error = store.purge(Target::Tag(tag.to_owned()), false).unwrap_err();
+            let path = hanging.directory.path.display().to_string();
+            assert_eq!(error.to_string(), format!("{path}: the disk does not answer"));
+            let written = std::fs::read_to_string(healthy.directory.path.join("purges")).unwrap();
+            assert!(written.contains(tag), "{written}");
         }
-        // A quarter of the time is for the lock, which the purge holds.
-        store.close(true, Instant::now() + Duration::from_secs(20));
-        assert!(is_gone(&Purges::load([&*healthy.directory].into_iter())));
         let _reader = std::fs::File::open(pipe).unwrap();
-        // A pipe has no disk that its lines could reach.
-        purging.join().unwrap().unwrap_err();
+        store.close(true, Instant::now() + Duration::from_secs(20));
+        // The file that the disk has now has all.
+        let again = opened(&[hanging.directory.path.clone()]);
+        for tag in ["first", "second"] {
+            assert_eq!(again.purges().verdict(b"k", &[tag.into()], &[], 1), Verdict::Gone, "{tag}");
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::Store;
 use super::config::{CacheRuleConfig, Query};
 use super::key::{NUMBER, add_part, authority_of};
 use super::object::Head;
-use super::purge::spelled;
+use super::purge_url::spelled;
 use super::slices::Sliced;
 use crate::observe::access_log::{CacheOutcome, CacheTrace};
 use crate::response::Response;

@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::purge::{Durable, Purge, Target};
+use super::purge::{Purge, Target};
+use super::purge_file::Durable;
 use super::resp::{Connection, Reply};
 use super::{CacheConfig, Store, now_ms};
 use crate::values::Problems;

@@ -1,0 +1,466 @@
+//! The file `purges` of each directory: a line for each purge, so that a restart does not bring back what was purged.
+//!
+//! Each disk has a thread that writes its file and reads it, so that a disk that hangs holds up no other. While one process takes over from another, both append,
+//! and each reads what the other wrote. The owner of the directory alone replaces the file, without superseded purges.
+//!
+//! Who appends or replaces holds flock(2) on the file: no line gets into one that is being replaced.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Instant;
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::Store;
+use super::directory::Directory;
+use super::disk::TURN;
+use super::purge::{Purge, Purges, Target};
+use super::writer::HANGS;
+
+/// Whether a purge survives a loss of power.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Durable {
+    No,
+    Yes,
+}
+
+/// The files of all directories. They have the same lines.
+#[derive(Debug)]
+pub(super) struct PurgeFiles {
+    /// As they were read, until their threads take them.
+    read: Mutex<Vec<PurgeFile>>,
+    threads: OnceLock<Box<[Thread]>>,
+}
+
+#[derive(Debug)]
+struct Thread {
+    directory: Arc<Directory>,
+    works: SyncSender<Work>,
+    /// Whether the disk did not answer in time. Until it does, nobody waits for it.
+    hangs: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+enum Work {
+    Append {
+        line: Arc<[u8]>,
+        durable: Durable,
+        done: Done,
+    },
+    /// Write what no line was written for. Ordered before the directory is left to another process.
+    Complete {
+        done: Done,
+    },
+}
+
+/// Where the outcome of a disk goes, with its number.
+type Done = Sender<(usize, io::Result<()>)>;
+
+impl PurgeFiles {
+    /// Reads the purges that are written in these directories.
+    pub(super) fn load<'a>(directories: impl Iterator<Item = &'a Arc<Directory>>, purges: &Purges) -> Self {
+        let read = directories.map(|directory| PurgeFile::load(Arc::clone(directory), purges)).collect();
+        PurgeFiles { read: Mutex::new(read), threads: OnceLock::new() }
+    }
+
+    /// Starts a thread for each disk.
+    pub(super) fn start(&self, store: &Weak<Store>) -> io::Result<()> {
+        let read = std::mem::take(&mut *self.read.lock().unwrap_or_else(PoisonError::into_inner));
+        let start = |(n, mut file): (usize, PurgeFile)| {
+            let (works, queue) = sync_channel(MOST_WAITING);
+            let hangs = Arc::new(AtomicBool::new(false));
+            let thread = Thread { directory: Arc::clone(&file.directory), works, hangs: Arc::clone(&hangs) };
+            let store = Weak::clone(store);
+            let work = move || file.work(n, &store, &queue, &hangs);
+            std::thread::Builder::new().name("sealion-purges".to_owned()).spawn(work)?;
+            Ok(thread)
+        };
+        let threads = read.into_iter().enumerate().map(start).collect::<io::Result<_>>()?;
+        let _ = self.threads.set(threads);
+        Ok(())
+    }
+
+    /// Writes a purge down that was applied, on all disks. A process that does not own the directories writes too: the owner reads it.
+    ///
+    /// # Errors
+    /// The first disk that fails, or does not end within [`HANGS`]. The others have it: a start reads the files of all.
+    pub(super) fn order(&self, purge: &Purge, durable: Durable) -> io::Result<()> {
+        // The line before may have been cut.
+        let mut line = vec![b'\n'];
+        serde_json::to_writer(&mut line, purge).map_err(io::Error::other)?;
+        line.push(b'\n');
+        let line: Arc<[u8]> = line.into();
+        self.have_done(Instant::now() + HANGS, |done| Work::Append { line: Arc::clone(&line), durable, done })
+    }
+
+    /// Writes what no line was written for, on all disks.
+    ///
+    /// # Errors
+    /// The first disk that fails, or does not end by the deadline.
+    pub(super) fn complete(&self, deadline: Instant) -> io::Result<()> {
+        self.have_done(deadline, |done| Work::Complete { done })
+    }
+
+    fn have_done(&self, deadline: Instant, work: impl Fn(Done) -> Work) -> io::Result<()> {
+        let threads = self.threads.get().ok_or_else(|| io::Error::other("the cache has not started"))?;
+        let (done, outcomes) = channel();
+        let mut failure = None;
+        let mut fails = |n: usize, error: io::Error| {
+            let path = threads[n].directory.path.display();
+            failure.get_or_insert_with(|| io::Error::new(error.kind(), format!("{path}: {error}")));
+        };
+        let mut awaited = Vec::with_capacity(threads.len());
+        for (n, thread) in threads.iter().enumerate() {
+            let is_given = thread.works.try_send(work(done.clone())).is_ok();
+            match is_given && !thread.hangs.load(Ordering::Relaxed) {
+                true => awaited.push(n),
+                false => fails(n, hangs()),
+            }
+        }
+        drop(done);
+        while !awaited.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Ok((n, outcome)) = outcomes.recv_timeout(left) else { break };
+            awaited.retain(|other| *other != n);
+            outcome.unwrap_or_else(|error| fails(n, error));
+        }
+        for n in awaited {
+            threads[n].hangs.store(true, Ordering::Relaxed);
+            fails(n, hangs());
+        }
+        failure.map_or(Ok(()), Err)
+    }
+}
+
+fn hangs() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the disk does not answer")
+}
+
+/// The file of a directory.
+#[derive(Debug)]
+struct PurgeFile {
+    directory: Arc<Directory>,
+    /// Octets of it that were read or written.
+    octets: u64,
+    /// Whether a damaged or missing line makes a new file necessary.
+    is_damaged: bool,
+    /// How many lines had been left out when it was replaced last.
+    left_out: u64,
+}
+
+impl PurgeFile {
+    fn load(directory: Arc<Directory>, purges: &Purges) -> Self {
+        let mut file = PurgeFile { directory, octets: 0, is_damaged: false, left_out: 0 };
+        file.read(purges);
+        file
+    }
+
+    /// What its thread does until the store is gone.
+    fn work(&mut self, n: usize, store: &Weak<Store>, queue: &Receiver<Work>, hangs: &AtomicBool) {
+        loop {
+            let first = match queue.recv_timeout(TURN) {
+                Ok(work) => Some(work),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let Some(store) = store.upgrade() else { return };
+            let purges = store.purges();
+            // The directory may be a new one. Or the process before was of a release that replaced the file without regard to what was appended.
+            if self.directory.take_owned()
+                && let Err(error) = self.replace(purges)
+            {
+                // The next purge tries again, and says so.
+                tracing::debug!("cache: the purges cannot be written anew: {error}");
+            }
+            // What waits shares one write.
+            let (mut lines, mut durable, mut is_last, mut waiting) = (Vec::new(), Durable::No, false, Vec::new());
+            for work in first.into_iter().chain(queue.try_iter()) {
+                waiting.push(match work {
+                    Work::Append { line, durable: wanted, done } => {
+                        lines.extend_from_slice(&line);
+                        durable = durable.max(wanted);
+                        done
+                    }
+                    Work::Complete { done } => {
+                        is_last = true;
+                        done
+                    }
+                });
+            }
+            let mut outcome = if lines.is_empty() { Ok(()) } else { self.append(&lines, durable, purges) };
+            if is_last {
+                outcome = outcome.and(self.complete(purges));
+            }
+            // Not all lines may have found a place in the queue.
+            self.is_damaged |= hangs.swap(false, Ordering::Relaxed);
+            for done in waiting {
+                let outcome = outcome.as_ref().map_err(|error| io::Error::new(error.kind(), error.to_string()));
+                // Nobody waits any more, if it took long.
+                let _ = done.send((n, outcome.copied()));
+            }
+            if self.catch_up(purges) {
+                // What is on its way may have been made before.
+                store.fills().clear();
+                store.all_changed();
+            }
+        }
+    }
+
+    /// Reads the file again that another process has written. Returns whether it had.
+    fn catch_up(&mut self, purges: &Purges) -> bool {
+        let is_new = self.directory.length_of(FILE).is_ok_and(|length| length != self.octets);
+        if is_new {
+            self.read(purges);
+        }
+        is_new
+    }
+
+    fn read(&mut self, purges: &Purges) {
+        let path = self.directory.path.join(FILE);
+        let mut damaged = |what: &str, error: &dyn std::error::Error| {
+            tracing::warn!("{}: {what} cannot be read, all objects are validated: {error}", path.display());
+            purges.add(&Purge { target: Target::Everything, soft: true, at: super::now_ms() });
+            self.is_damaged = true;
+        };
+        let lines = match self.directory.read_file(FILE) {
+            Ok(lines) => lines,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => {
+                damaged("the purges", &error);
+                Vec::new()
+            }
+        };
+        for line in lines.split(|octet| *octet == b'\n').filter(|line| !line.is_empty()) {
+            match serde_json::from_slice::<Purge>(line) {
+                // An older release may have written it, which compared other spellings.
+                Ok(purge) => purges.add(&Purge { target: purge.target.normal(), ..purge }),
+                // The end of a line may be missing after a loss of power: what it purged is not known.
+                Err(error) => damaged("a purge", &error),
+            }
+        }
+        self.octets = lines.len() as u64;
+    }
+
+    /// Appends lines. Replaces the file where it is damaged or long.
+    fn append(&mut self, lines: &[u8], durable: Durable, purges: &Purges) -> io::Result<()> {
+        let appended = self.append_lines(lines, durable);
+        // It holds in memory: the next purge that can be written brings it along, or the end of the process.
+        self.is_damaged |= appended.is_err();
+        appended?;
+        if self.is_damaged || self.octets > MOST_OCTETS { self.replace(purges) } else { Ok(()) }
+    }
+
+    fn append_lines(&mut self, lines: &[u8], durable: Durable) -> io::Result<()> {
+        let mut file = self.locked()?;
+        let before = file.metadata()?.len();
+        if let Err(error) = file.write_all(lines) {
+            // A part of a line says nothing of what it purged.
+            let _ = file.set_len(before);
+            return Err(error);
+        }
+        self.octets += lines.len() as u64;
+        if durable == Durable::Yes { file.sync_data() } else { Ok(()) }
+    }
+
+    /// Writes what no line was written for. The last chance before the directory is left to another process.
+    fn complete(&mut self, purges: &Purges) -> io::Result<()> {
+        if self.is_damaged || self.left_out != purges.left_out() { self.replace(purges) } else { Ok(()) }
+    }
+
+    /// Replaces the file by one with a line for each purge. The file of another process stays as it is: that one reads what was appended.
+    fn replace(&mut self, purges: &Purges) -> io::Result<()> {
+        let directory = Arc::clone(&self.directory);
+        let Some(_owned) = directory.keep() else { return Ok(()) };
+        self.is_damaged = true;
+        // A file that cannot be opened is replaced, too.
+        let _locked = self.locked();
+        self.catch_up(purges);
+        let left_out = purges.left_out();
+        let lines = purges.to_lines();
+        directory.write_file(FILE, &lines)?;
+        (self.octets, self.left_out, self.is_damaged) = (lines.len() as u64, left_out, false);
+        Ok(())
+    }
+
+    /// The file, locked: nobody else appends to it, or replaces it.
+    fn locked(&self) -> io::Result<File> {
+        loop {
+            let file = self.directory.append(FILE)?;
+            flock(&file, FlockOperation::LockExclusive)?;
+            // It may have been replaced before the lock was had.
+            if self.directory.has_file(FILE, &file)? {
+                return Ok(file);
+            }
+        }
+    }
+}
+
+const FILE: &str = "purges";
+
+/// Octets above which the file is replaced by one without superseded purges.
+const MOST_OCTETS: u64 = 128 << 20;
+
+/// Purges that wait for a disk. It hangs if there are more.
+const MOST_WAITING: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::invalidated::MOST_INVALIDATED;
+    use super::super::purge::Verdict;
+    use super::*;
+
+    fn file(path: &Path, purges: &Purges) -> PurgeFile {
+        PurgeFile::load(Arc::new(Directory::open(path).unwrap()), purges)
+    }
+
+    fn owned(path: &Path, purges: &Purges) -> PurgeFile {
+        let file = file(path, purges);
+        assert!(file.directory.try_own().unwrap());
+        file
+    }
+
+    /// What a start reads.
+    fn read(path: &Path) -> Purges {
+        let purges = Purges::default();
+        file(path, &purges);
+        purges
+    }
+
+    /// Purges a tag, as a store does.
+    fn order(tag: &str, at: u64, purges: &Purges, file: &mut PurgeFile) -> io::Result<()> {
+        let purge = Purge { target: Target::Tag(tag.to_owned()), soft: false, at };
+        purges.add(&purge);
+        let line = format!("\n{}\n", serde_json::to_string(&purge).unwrap());
+        file.append(line.as_bytes(), Durable::Yes, purges)
+    }
+
+    fn verdict(purges: &Purges, tag: &str, stored: u64) -> Verdict {
+        purges.verdict(b"k", &[tag.into()], &[], stored)
+    }
+
+    #[test]
+    fn clients_that_invalidate_very_many_urls_purge_no_others() {
+        const ALL: usize = MOST_INVALIDATED + 10_000;
+        let url = |n: usize| format!("https://a.example/{n}");
+        let purges = Purges::default();
+        for n in 0..ALL {
+            purges.add(&Purge { target: Target::Invalidated(url(n)), soft: false, at: 10 });
+        }
+        let scratch = tempfile::tempdir().unwrap();
+        let mut file = owned(scratch.path(), &purges);
+        purges.leave_out_line();
+        file.complete(&purges).unwrap();
+        let again = read(scratch.path());
+        for purges in [purges, again] {
+            let is_gone = |n: usize| purges.verdict(url(n).as_bytes(), &[], &[], 5) == Verdict::Gone;
+            assert!((0..ALL).all(is_gone));
+            let others = (ALL..ALL + 10_000).filter(|n| is_gone(*n)).count();
+            assert!(others < 600, "{others} of 10,000 others");
+            assert_eq!(purges.verdict(url(0).as_bytes(), &[], &[], 11), Verdict::Valid);
+        }
+    }
+
+    #[test]
+    fn purges_survive_a_restart_and_a_damaged_line_makes_everything_stale() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path();
+        let purges = Purges::default();
+        let mut first = owned(path, &purges);
+        order("news", 1000, &purges, &mut first).unwrap();
+        let again = read(path);
+        assert_eq!(verdict(&again, "news", 1000), Verdict::Gone);
+        assert_eq!(verdict(&again, "other", 1000), Verdict::Valid);
+        drop(first);
+        let mut end = std::fs::OpenOptions::new().append(true).open(path.join(FILE)).unwrap();
+        end.write_all(b"{\"kind\"").unwrap();
+        let again = Purges::default();
+        let mut second = owned(path, &again);
+        assert_eq!(verdict(&again, "other", 1000), Verdict::Stale);
+        // The next purge is read, and the damaged line is gone.
+        order("other", 3000, &again, &mut second).unwrap();
+        for line in
+            std::fs::read(path.join(FILE)).unwrap().split(|octet| *octet == b'\n').filter(|line| !line.is_empty())
+        {
+            assert!(serde_json::from_slice::<Purge>(line).is_ok(), "{}", line.escape_ascii());
+        }
+        let again = read(path);
+        assert_eq!(verdict(&again, "other", 3000), Verdict::Gone);
+        assert_eq!(verdict(&again, "news", 1000), Verdict::Gone);
+    }
+
+    #[test]
+    fn what_cannot_be_appended_is_written_with_the_next_purge_or_at_the_end() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path();
+        let purges = Purges::default();
+        let mut own = owned(path, &purges);
+        for (lost, with) in [("a", Some("b")), ("c", None)] {
+            let _ = std::fs::remove_file(path.join(FILE));
+            // Nothing can be appended to a directory.
+            std::fs::create_dir(path.join(FILE)).unwrap();
+            order(lost, 1000, &purges, &mut own).unwrap_err();
+            std::fs::remove_dir(path.join(FILE)).unwrap();
+            match with {
+                Some(with) => order(with, 1000, &purges, &mut own).unwrap(),
+                None => own.complete(&purges).unwrap(),
+            }
+            for tag in [Some(lost), with].into_iter().flatten() {
+                assert_eq!(verdict(&read(path), tag, 1000), Verdict::Gone, "{tag}");
+            }
+        }
+    }
+
+    /// The new process appends before it owns the directory, and the old one replaces the file at its end.
+    #[test]
+    fn two_processes_read_what_the_other_wrote_and_lose_nothing() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path();
+        let (old_purges, new_purges) = (Purges::default(), Purges::default());
+        let mut old = owned(path, &old_purges);
+        let mut new = file(path, &new_purges);
+        order("by-new", 1000, &new_purges, &mut new).unwrap();
+        assert!(old.catch_up(&old_purges) && !new.catch_up(&new_purges));
+        assert_eq!(verdict(&old_purges, "by-new", 1000), Verdict::Gone);
+        order("by-new-again", 1000, &new_purges, &mut new).unwrap();
+        old_purges.leave_out_line();
+        old.complete(&old_purges).unwrap();
+        assert_eq!(verdict(&read(path), "by-new-again", 1000), Verdict::Gone);
+        // The file is the owner's: another process replaces nothing.
+        new.is_damaged = true;
+        let before = std::fs::read(path.join(FILE)).unwrap();
+        new.complete(&new_purges).unwrap();
+        assert_eq!(std::fs::read(path.join(FILE)).unwrap(), before);
+    }
+
+    /// Each of four processes appends while the owner replaces the file again and again.
+    #[test]
+    fn no_line_gets_into_a_file_that_is_being_replaced() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path();
+        let purges = Purges::default();
+        let mut own = owned(path, &purges);
+        std::thread::scope(|scope| {
+            let others = std::array::from_fn::<_, 4, _>(|process| {
+                scope.spawn(move || {
+                    let purges = Purges::default();
+                    let mut other = file(path, &purges);
+                    for n in 0..25 {
+                        order(&format!("{process}-{n}"), 1000, &purges, &mut other).unwrap();
+                    }
+                })
+            });
+            while others.iter().any(|other| !other.is_finished()) {
+                own.replace(&purges).unwrap();
+            }
+        });
+        let written = read(path);
+        for (process, n) in (0..4).flat_map(|process| (0..25).map(move |n| (process, n))) {
+            assert_eq!(verdict(&written, &format!("{process}-{n}"), 1000), Verdict::Gone, "{process}-{n}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! URLs as purges compare them: one spelling for all that name the same.
+
+/// Scheme and host of a URL, with the slash behind.
+pub(super) fn origin(url: &str) -> &str {
+    let host = url.find("://").map_or(0, |at| at + 3);
+    let end = url[host..].find('/').map_or(url.len(), |slash| host + slash);
+    &url[..end]
+}
+
+/// A URL whose host is as in keys, without the port of the scheme: upper case, and a dot at the end, do not tell hosts apart.
+pub(super) fn with_normal_host(url: &str) -> String {
+    let own = origin(url);
+    let (scheme, authority) = own.split_once("://").unwrap_or(("", own));
+    let port = if scheme.eq_ignore_ascii_case("http") { ":80" } else { ":443" };
+    // A port may be empty (RFC 3986 §6.2.3).
+    let authority =
+        authority.strip_suffix(port).or(authority.strip_suffix(':')).unwrap_or(authority).to_ascii_lowercase();
+    let authority = match authority.split_once(":") {
+        Some((name, port)) if !name.starts_with('[') => format!("{}:{port}", name.trim_end_matches('.')),
+        _ => authority.trim_end_matches('.').to_owned(),
+    };
+    format!("{}://{authority}{}", scheme.to_ascii_lowercase(), &url[own.len()..])
+}
+
+/// A URL in the spelling by which purges compare: its host without upper case, a dot at the end and the port of the scheme, its path and query with percent
+/// signs where a URL has to have them alone (RFC 3986 §6.2.2).
+pub(super) fn normal(url: &str) -> String {
+    let url = with_normal_host(url);
+    let (origin, target) = url.split_at(origin(&url).len());
+    let mut normal = origin.to_owned();
+    spell(target, &mut normal);
+    normal
+}
+
+/// A part of a path or query in the spelling by which purges compare.
+pub(super) fn spelled(part: &str) -> String {
+    let mut spelled = String::with_capacity(part.len());
+    spell(part, &mut spelled);
+    spelled
+}
+
+/// Appends path and query: unreserved characters as they are, what no URL has by percent signs.
+fn spell(target: &str, out: &mut String) {
+    let octets = target.as_bytes();
+    let is_unreserved = |octet: u8| octet.is_ascii_alphanumeric() || b"-._~".contains(&octet);
+    let is_reserved = |octet: u8| b":/?#[]@!$&'()*+,;=%".contains(&octet);
+    let mut at = 0;
+    while let Some(octet) = octets.get(at).copied() {
+        let digits = octets.get(at + 1..at + 3).filter(|_| octet == b'%');
+        let encoded = digits.and_then(|digits| match std::str::from_utf8(digits) {
+            Ok(text) if digits.iter().all(u8::is_ascii_hexdigit) => u8::from_str_radix(text, 16).ok(),
+            _ => None,
+        });
+        match encoded {
+            Some(octet) if is_unreserved(octet) => out.push(char::from(octet)),
+            Some(octet) => out.push_str(&format!("%{octet:02X}")),
+            None if is_unreserved(octet) || is_reserved(octet) => out.push(char::from(octet)),
+            None => out.push_str(&format!("%{octet:02X}")),
+        }
+        at += if encoded.is_some() { 3 } else { 1 };
+    }
+}
+
+/// The host of a URL that [`normal`] made, without its port.
+pub(super) fn host(url: &str) -> &str {
+    let authority = origin(url).split_once("://").map_or("", |(_, authority)| authority);
+    match authority.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|octet| octet.is_ascii_digit()) => name,
+        _ => authority,
+    }
+}
