@@ -7,6 +7,7 @@ use sealion_ktls::probe;
 use crate::certificates::TlsProcess;
 use crate::commands::print;
 use crate::config::{Config, ServeArgs};
+use crate::monitor::note;
 use crate::observe::access_log::SiteLogs;
 use crate::path::offer::KernelOffer;
 use crate::process::build;
@@ -79,6 +80,7 @@ pub(super) fn run(args: CheckArgs, given: Given) -> Result<ExitCode, String> {
         ));
     }
     warnings.extend(generation.store.iter().flat_map(|store| store.notes()));
+    warnings.extend(config.metrics.listen.and_then(|address| note(address, config.metrics.token_file.is_some())));
     for warning in &warnings {
         print(&format!("warning: {warning}\n"))?;
     }

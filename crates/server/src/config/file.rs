@@ -108,6 +108,12 @@ fn explain(message: &str, key: &str) -> String {
     if message.ends_with("expected struct ServerConfig") {
         return "is a list of tables: write for instance [{ url = \"http://127.0.0.1:3000\" }]".to_owned();
     }
+    if message == "wanted string or table" {
+        return "is a text: write it in quotes".to_owned();
+    }
+    if message.starts_with("invalid type: string") && key.ends_with("cache.ttl") {
+        return format!("{message}: write the time of each status, for instance {{ 200 = \"5m\", 404 = \"10s\" }}");
+    }
     match message {
         _ if message.starts_with("missing field") => format!("{message}: add it"),
         _ if message.starts_with("unknown variant") => format!("{}: write one of these words", with_nearest(message)),
@@ -128,14 +134,23 @@ fn explain_unknown(message: &str, name: &str) -> String {
         return format!("unknown field `{name}`: did you mean `{meant}`? Correct or remove the key");
     }
     let tables = reference::tables();
+    if tables.iter().any(|table| table.name == format!("[{name}]")) {
+        return format!("unknown field `{name}`: it is a table of its own: write [{name}]");
+    }
     let mut elsewhere: Vec<_> =
         tables.iter().filter(|table| table.keys.iter().any(|key| key.name == name)).map(|table| &*table.name).collect();
     elsewhere.dedup();
+    if elsewhere.len() > MOST_TABLES {
+        elsewhere.retain(|table| !table.contains('.'));
+    }
     match elsewhere[..] {
         [] => format!("{message}: correct or remove the key"),
         _ => format!("unknown field `{name}`: it belongs in {}: move it there", elsewhere.join(" or ")),
     }
 }
+
+/// Tables that an error may name, before it names the outermost alone.
+const MOST_TABLES: usize = 3;
 
 /// The parser's message, with the word that was probably meant.
 fn with_nearest(message: &str) -> String {

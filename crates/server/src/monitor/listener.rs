@@ -79,11 +79,8 @@ impl Listener {
     /// Prints the address, and warns if anyone on the network may read the metrics.
     pub(crate) fn announce(&self) {
         messages::print(tracing::Level::INFO, format_args!("metrics on http://{}/metrics", self.address));
-        if self.token.is_none() && !self.address.ip().is_loopback() {
-            tracing::warn!(
-                "metrics: any client that reaches {} can read them, requested paths included: listen on 127.0.0.1, or set metrics.token_file",
-                self.address
-            );
+        if let Some(note) = note(self.address, self.token.is_some()) {
+            tracing::warn!("{note}");
         }
     }
 
@@ -269,4 +266,13 @@ fn ready(shared: &Shared) -> Reply {
         return Reply::text("503 Service Unavailable", "at the limit on open connections, and none is idle");
     }
     Reply::text("200 OK", "ready")
+}
+
+/// A warning, if anyone on the network may read the metrics.
+pub(crate) fn note(address: SocketAddr, has_token: bool) -> Option<String> {
+    (!has_token && !address.ip().is_loopback()).then(|| {
+        format!(
+            "metrics: any client that reaches {address} can read them, requested paths included: listen on 127.0.0.1, or set metrics.token_file"
+        )
+    })
 }

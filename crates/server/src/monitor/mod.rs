@@ -5,5 +5,5 @@ mod listener;
 mod page;
 mod summary;
 
-pub(crate) use listener::Listener;
+pub(crate) use listener::{Listener, note};
 pub(crate) use summary::Summary;

@@ -137,7 +137,14 @@ impl BasicAuth {
             let challenge = format!("Basic realm=\"{}\", charset=\"UTF-8\"", config.realm.value);
             let part = Arc::new(Part { challenge, users });
             match paths {
-                Some(Guarded::Beneath(prefix)) => auth.by_prefix.push((prefix, part)),
+                Some(Guarded::Beneath(prefix)) => {
+                    if auth.by_prefix.iter().any(|(other, _)| other.as_bytes() == prefix.as_bytes()) {
+                        let span = config.path.as_ref().map_or(&config.users.span, |path| &path.span);
+                        let remedy = "has two rules, of which the first alone would count: put all users into one file";
+                        problems.add(span, &format!("{key}.path"), remedy);
+                    }
+                    auth.by_prefix.push((prefix, part));
+                }
                 Some(Guarded::Matching(regex)) => auth.by_regex.push((regex, part)),
                 None => {}
             }

@@ -96,6 +96,17 @@ impl SiteConfig {
             plain,
         };
         let fallback = self.fallback.as_ref();
+        let proxies = Proxies::build(&self.proxy, self.root.as_ref(), upstreams, store, "site.proxy", problems);
+        if let Some(proxies) = &proxies {
+            let mounts =
+                self.mounts.iter().map(|mount| (&mount.path, mount.path.trim_matches('/'), "site.mounts.path"));
+            for (place, name, key) in mounts.chain(fallback.map(|page| (page, "", "site.fallback"))) {
+                if proxies.hide(name.as_bytes()) {
+                    let what = "is never reached: a proxy rule covers it: remove it, or give that rule another path or files_first = true";
+                    problems.add(&place.span, key, what);
+                }
+            }
+        }
         Features {
             anonymous: !self.server_header,
             maintenance: self
@@ -110,7 +121,7 @@ impl SiteConfig {
             forward_auth: ForwardAuth::build(&self.forward_auth, upstreams, "site.forward_auth", problems),
             rewrites: Rewrites::build(&self.rewrites, "site.rewrites", problems),
             mounts: Mounts::build(&self.mounts, "site.mounts", problems, files),
-            proxies: Proxies::build(&self.proxy, self.root.as_ref(), upstreams, store, "site.proxy", problems),
+            proxies,
             more_indexes: self.index.iter().skip(1).map(|index| index.value.clone()).collect(),
             extensions: clean_urls::extensions(&self.extensions, problems),
             trailing_slash: self.trailing_slash,

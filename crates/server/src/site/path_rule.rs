@@ -59,6 +59,30 @@ impl Rule {
         (problems.len() == before).then(|| Rule { from, to: to.value.clone() })
     }
 
+    /// Whether it certainly matches every path that `other` matches.
+    pub(super) fn covers_all_of(&self, other: &Rule) -> bool {
+        match (&self.from, &other.from) {
+            (From::Path(own), From::Path(other)) => own == other,
+            (From::Prefix(own), From::Path(other)) => other.strip_prefix(b"/").is_some_and(|name| own.covers(name)),
+            (From::Prefix(own), From::Prefix(other)) => own.covers(other.as_bytes()),
+            (From::Path(_) | From::Regex(_), _) | (_, From::Regex(_)) => false,
+        }
+    }
+
+    /// Adds an error for the last rule if one before it covers it.
+    pub(super) fn check_order<'a>(
+        mut before: impl Iterator<Item = &'a Rule>,
+        last: &Rule,
+        to: &At<String>,
+        key: &str,
+        problems: &mut Problems,
+    ) {
+        if before.any(|before| before.covers_all_of(last)) {
+            let what = "is never reached: a rule before it covers its paths: move this one before that, or remove it";
+            problems.add(&to.span, key, what);
+        }
+    }
+
     /// The target for the path `full`, percent-encoded. `None`: the rule does not match.
     pub(super) fn apply(&self, full: &[u8]) -> Option<String> {
         let to = match &self.from {

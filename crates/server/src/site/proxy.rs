@@ -118,6 +118,13 @@ impl Proxies {
         Some(Proxies { rules, interim, names_endpoints })
     }
 
+    /// Whether no request for this path, or one beneath it, comes to a file.
+    pub(super) fn hide(&self, name: &[u8]) -> bool {
+        let has_files = self.rules.iter().any(|rule| rule.files_first || rule.scripts.is_some());
+        let covers = |rule: &Rule| matches!(&rule.paths, Guarded::Beneath(prefix) if prefix.covers(name));
+        !has_files && self.rules.iter().any(covers)
+    }
+
     /// The rule for a path.
     pub(super) fn find(&self, path: &SitePath<'_>) -> Option<&Rule> {
         self.rules.iter().find(|rule| match &rule.paths {

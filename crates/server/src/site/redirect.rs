@@ -34,7 +34,7 @@ pub(crate) struct Redirects(Vec<(Rule, Status)>);
 impl Redirects {
     /// Validates the rules, and checks them for loops. `None`: there are none.
     pub(crate) fn build(configs: &[RedirectConfig], key: &str, problems: &mut Problems) -> Option<Self> {
-        let mut rules = Vec::new();
+        let mut rules: Vec<(Rule, Status)> = Vec::new();
         for config in configs {
             let status = match &config.status {
                 None => Status::PERMANENT_REDIRECT,
@@ -52,7 +52,18 @@ impl Redirects {
                 },
             };
             let from = [("path", &config.path), ("prefix", &config.prefix), ("regex", &config.regex)];
-            rules.extend(Rule::build(from, &config.to, Target::PathOrUri, key, problems).map(|rule| (rule, status)));
+            let trimmed = |text: &At<String>| text.trim_end_matches('/').to_owned();
+            let is_same = config.path.as_ref().is_some_and(|path| path.value == config.to.value)
+                || config.prefix.as_ref().is_some_and(|prefix| trimmed(prefix) == trimmed(&config.to));
+            if is_same {
+                let what =
+                    "is the path itself, which would be asked for again: name another one, or remove the redirect";
+                problems.add(&config.to.span, &format!("{key}.to"), what);
+            }
+            if let Some(rule) = Rule::build(from, &config.to, Target::PathOrUri, key, problems) {
+                Rule::check_order(rules.iter().map(|(rule, _)| rule), &rule, &config.to, key, problems);
+                rules.push((rule, status));
+            }
         }
         let all = Redirects(rules);
         if problems.is_empty() {

@@ -29,11 +29,14 @@ pub(crate) struct Rewrites(Vec<Rule>);
 impl Rewrites {
     /// Validates the rules. `None`: there are none.
     pub(crate) fn build(configs: &[RewriteConfig], key: &str, problems: &mut Problems) -> Option<Self> {
-        let rules = configs.iter().filter_map(|config| {
+        let mut rules = Vec::new();
+        for config in configs {
             let from = [("path", &config.path), ("prefix", &config.prefix), ("regex", &config.regex)];
-            Rule::build(from, &config.to, Target::Path, key, problems)
-        });
-        let rules: Vec<_> = rules.collect();
+            if let Some(rule) = Rule::build(from, &config.to, Target::Path, key, problems) {
+                Rule::check_order(rules.iter(), &rule, &config.to, key, problems);
+                rules.push(rule);
+            }
+        }
         (!rules.is_empty()).then_some(Rewrites(rules))
     }
 

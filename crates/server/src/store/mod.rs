@@ -141,6 +141,10 @@ impl Store {
         if let Some(same) = before.filter(|before| before.config == *config) {
             return Some(Arc::clone(same));
         }
+        if config.size.0 == 0 {
+            let what = "is 0: nothing would be stored: remove [cache], or write for instance 10GB";
+            problems.add(&config.directories.span, "cache.size", what);
+        }
         let paths: Box<[PathBuf]> = config.directories.iter().map(|path| problems.resolve(path)).collect();
         if let Some(twice) = paths.iter().enumerate().find_map(|(n, path)| paths[..n].contains(path).then_some(path)) {
             let what = format_args!("{} is named twice: each disk has one directory", twice.display());

@@ -31,6 +31,10 @@ fn check_says_what_is_wrong_with_file_line_key_and_remedy() {
         ("[server]\ncalibration = 'gone.json'\n", &["server.calibration: there is no ", "/gone.json: create it"]),
         ("[metrics]\nlisten = '127.0.0.1:0'\ntoken_file = 'gone'\n", &["metrics.token_file: ", "/gone cannot be read"]),
         ("[privileges]\nuser = 'no-such-user'\n", &["there is no user no-such-user", "useradd"]),
+        ("[server]\naccess_log = 'a.log'\n", &["server.access_log: ", "it is a table of its own: write [access_log]"]),
+        ("[access_log]\npath = 'a.log'\n", &["access_log.path: unknown field `path`, expected one of", "`to`"]),
+        ("[tls]\nmin_version = 1.2\n", &["tls.min_version: ", "is a text: write it in quotes"]),
+        ("[cache]\ndirectories = ['c']\nsize = '0B'\n", &["cache.size: is 0", "remove [cache]"]),
         ("[privileges]\ngroup = 'root'\n", &["privileges.group: ", "name privileges.user too"]),
         (
             "[metrics]\nlisten = '[::1]:1'\n[[listen]]\naddress = '[::1]:1'\n",
@@ -60,6 +64,56 @@ fn a_secret_beneath_a_root_is_refused_unless_no_request_can_reach_it() {
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(text.contains("so that anybody could fetch it: move it"), is_refused, "{file}: {text}");
     }
+}
+
+#[test]
+fn rules_of_which_one_can_never_apply_are_refused() {
+    let site = Site::new();
+    let hash = bcrypt::hash_with_result("secret", 4).expect("a hash").format_for_version(bcrypt::Version::TwoY);
+    fs::write(site.outside().join("users"), format!("ada:{hash}\n")).expect("a file");
+    for (keys, words) in [
+        (
+            "redirects = [{ prefix = '/a', to = '/b' }, { path = '/a/c', to = '/d' }]",
+            "site.redirects: is never reached",
+        ),
+        ("redirects = [{ path = '/a', to = '/b' }, { path = '/a', to = '/c' }]", "a rule before it covers its paths"),
+        ("redirects = [{ path = '/a', to = '/a' }]", "site.redirects.to: is the path itself"),
+        ("redirects = [{ prefix = '/a/', to = '/a' }]", "site.redirects.to: is the path itself"),
+        ("rewrites = [{ prefix = '/', to = '/b' }, { prefix = '/a', to = '/c' }]", "site.rewrites: is never reached"),
+        (
+            "basic_auth = [{ path = '/a', users = 'users' }, { path = '/a/', users = 'users' }]",
+            "site.basic_auth.path: has two rules, of which the first alone would count",
+        ),
+        (
+            "proxy = [{ upstream = 'http://a' }]\nmounts = [{ path = '/m/', root = 'root' }]",
+            "site.mounts.path: is never reached: a proxy rule covers it",
+        ),
+        ("proxy = [{ upstream = 'http://a' }]\nfallback = '/f'", "site.fallback: is never reached"),
+    ] {
+        let problems = site.config(keys).problems();
+        assert!(problems.contains(words), "{words:?} is not in: {problems}");
+    }
+    site.add("f", "");
+    for keys in [
+        "redirects = [{ path = '/a/c', to = '/d' }, { prefix = '/a', to = '/b' }, { path = '/e', to = '/e?f' }]",
+        "redirects = [{ path = '/a', to = '/a/' }, { regex = '^/a', to = '/b' }]",
+        "proxy = [{ path = '/api/', upstream = 'http://a' }]\nfallback = '/f'\nmounts = [{ path = '/m/', root = 'root' }]",
+        "proxy = [{ upstream = 'http://a', files_first = true }]\nmounts = [{ path = '/m/', root = 'root' }]",
+    ] {
+        let output = site.config(keys).check();
+        assert!(output.status.success(), "{keys}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn a_check_warns_of_metrics_that_everybody_can_read() {
+    let warns = |table: &str| {
+        let output = Site::new().config("").table(table).check();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).contains("any client that reaches 0.0.0.0:9000 can read them")
+    };
+    assert!(warns("[metrics]\nlisten = '0.0.0.0:9000'"));
+    assert!(!warns("[metrics]\nlisten = '127.0.0.1:9000'"));
 }
 
 #[test]

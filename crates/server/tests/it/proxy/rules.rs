@@ -364,6 +364,11 @@ fn what_is_wrong_with_a_rule_is_said() {
             "belongs to the connection",
         ),
         ("proxy = [{ upstream = 'http://a', upgrade = ['h2c'] }]", "", "\"h2c\" cannot be a tunnel"),
+        (
+            "proxy = [{ upstream = 'http://a', cache = { ttl = '5m' } }]",
+            "",
+            "for instance { 200 = \"5m\", 404 = \"10s\" }",
+        ),
         ("", "[[upstream]]\nname = 'a'\nservers = []", "upstream.servers: is empty for upstream a"),
         ("", "[[upstream]]\nname = 'a'\nservers = [{ url = 'http://a/b' }]", "has a path"),
         ("", "[[upstream]]\nname = 'a'\nservers = [{ url = 'http://a', backup = true }]", "has backups alone"),
