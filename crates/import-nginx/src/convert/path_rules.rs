@@ -201,7 +201,7 @@ pub(super) fn answer(
         }
         _ => return unanswered(context, site, scope, directive, "only redirects can be answered without a file"),
     };
-    let Some((target, keeps_path)) = redirect_target(target, host) else {
+    let Some(RedirectTarget { target, keeps_path, keeps_query }) = redirect_target(target, host) else {
         return unanswered(context, site, scope, directive, "the target contains an unsupported variable");
     };
     let to_itself = keeps_path && (target.is_empty() || host.is_some_and(|host| target == format!("https://{host}")));
@@ -236,6 +236,9 @@ pub(super) fn answer(
         }
     }
     table.set("status", i64::from(status));
+    if !keeps_query {
+        table.set("query", "drop");
+    }
     site.push("redirects", table);
 }
 
@@ -245,9 +248,17 @@ fn unanswered(context: &mut Context, site: &mut Table, scope: &Scope, directive:
     guards::close(context, site, scope, directive);
 }
 
-/// The target of a redirect, and whether the request's path is appended. The scheme is https, the host a name of the
-/// site.
-fn redirect_target(target: &str, host: Option<&str>) -> Option<(String, bool)> {
+/// What `return` leads to.
+struct RedirectTarget {
+    /// The scheme is https, the host a name of the site.
+    target: String,
+    /// Whether the request's path is appended.
+    keeps_path: bool,
+    /// Whether the request's query is.
+    keeps_query: bool,
+}
+
+fn redirect_target(target: &str, host: Option<&str>) -> Option<RedirectTarget> {
     let target = target.replace("${", "$").replace('}', "").replace("$scheme", "https");
     let target = match host {
         Some(host) => target.replace("$server_name", host),
@@ -257,12 +268,21 @@ fn redirect_target(target: &str, host: Option<&str>) -> Option<(String, bool)> {
         Some(path) => path.to_owned(),
         None => target,
     };
-    let (target, keeps_path) =
-        match ["$request_uri", "$uri$is_args$args", "$uri"].iter().find_map(|end| target.strip_suffix(end)) {
-            Some(target) => (target.to_owned(), true),
-            None => (target.trim_end_matches("?$args").trim_end_matches("$is_args$args").to_owned(), false),
-        };
-    (!target.contains('$')).then_some((target, keeps_path))
+    let ends = [
+        ("$request_uri", true, true),
+        ("$uri$is_args$args", true, true),
+        ("$uri", true, false),
+        ("?$args", false, true),
+        ("$is_args$args", false, true),
+        ("", false, false),
+    ];
+    let end = ends.iter().find_map(|end| Some((target.strip_suffix(end.0)?, end)));
+    let (target, (_, keeps_path, keeps_query)) = end.expect("everything ends with nothing");
+    (!target.contains('$')).then(|| RedirectTarget {
+        target: target.to_owned(),
+        keeps_path: *keeps_path,
+        keeps_query: *keeps_query,
+    })
 }
 
 /// `rewrite`
@@ -300,6 +320,7 @@ pub(super) fn rewrite(context: &mut Context, site: &mut Table, scope: &Scope, di
         guards::refuse_by_rewrite(site, directive, &values::with_end_of_pcre(&ours).unwrap_or(ours));
         return;
     }
+    let original = to;
     let Some(to) = values::replacement(to.trim_end_matches('?')) else {
         return report_refused(context, directive, "the replacement contains an unsupported variable", None);
     };
@@ -314,6 +335,12 @@ pub(super) fn rewrite(context: &mut Context, site: &mut Table, scope: &Scope, di
         "" | "last" | "break" if to.starts_with("http") => table.set("status", 302),
         "" | "last" | "break" => return site.push("rewrites", table),
         _ => return context.report(directive),
+    }
+    // nginx puts the request's query behind that of the replacement, unless a question mark ends it.
+    if original.ends_with('?') {
+        table.set("query", "drop");
+    } else if original.contains('?') {
+        table.set("query", "append");
     }
     site.push("redirects", table);
 }

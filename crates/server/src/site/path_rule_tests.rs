@@ -32,6 +32,38 @@ const RULES: &str = r#"[
 ]"#;
 
 #[test]
+fn the_query_of_a_redirect_is_kept_appended_or_dropped() {
+    let rules = r#"redirects = [
+        { path = "/k", to = "/x" }, { path = "/ko", to = "/x?o=1" },
+        { path = "/a", to = "/x", query = "append" }, { path = "/ao", to = "/x?o=1", query = "append" },
+        { path = "/d", to = "/x", query = "drop" }, { path = "/do", to = "/x?o=1#f", query = "drop" },
+        { path = "/self", to = "/self?o=1", query = "append" }, { path = "/bare", to = "/bare#f", query = "drop" },
+    ]"#;
+    let (redirects, _, problems) = build(rules);
+    assert!(problems.is_empty(), "{problems}");
+    let redirects = redirects.unwrap();
+    for (target, query, expected) in [
+        ("/k", None, Some("/x")),
+        ("/k", Some("q=2"), Some("/x?q=2")),
+        ("/ko", Some("q=2"), Some("/x?o=1")),
+        ("/a", None, Some("/x")),
+        ("/a", Some("q=2"), Some("/x?q=2")),
+        ("/ao", None, Some("/x?o=1")),
+        ("/ao", Some("q=2"), Some("/x?o=1&q=2")),
+        ("/d", Some("q=2"), Some("/x")),
+        ("/do", Some("q=2"), Some("/x?o=1#f")),
+        // Each time it would be longer.
+        ("/self", Some("q=2"), None),
+        ("/bare", Some("q=2"), Some("/bare#f")),
+        ("/bare", None, None),
+    ] {
+        let path = SitePath::parse(target, true).unwrap();
+        let answer = redirects.answer(&path, query, Some(("https://", "here")));
+        assert_eq!(answer.and_then(|answer| answer.fields.location).as_deref(), expected, "{target} {query:?}");
+    }
+}
+
+#[test]
 fn redirect_targets() {
     let (_, _, problems) = build(&format!("redirects = {RULES}"));
     assert!(problems.to_string().contains("site.redirects.to: write a path"), "{problems}");

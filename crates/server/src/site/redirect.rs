@@ -25,16 +25,38 @@ pub(crate) struct RedirectConfig {
     /// Status: 301 or 308 (permanent), 302 or 307 (temporary), or 303 (fetched with GET). Default: 308. Requests with other methods
     /// than GET and HEAD are redirected by 307 and 308, which keep the method.
     pub status: Option<At<u16>>,
+    /// The query of the target.
+    pub query: RedirectQuery,
+}
+
+/// Which query a redirect leads to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum RedirectQuery {
+    /// That of the request, unless `to` has one.
+    #[default]
+    Keep,
+    /// That of `to`, and that of the request behind it.
+    Append,
+    /// That of `to` alone.
+    Drop,
 }
 
 /// The redirects of a site; the first match wins.
 #[derive(Debug)]
-pub(crate) struct Redirects(Vec<(Rule, Status)>);
+pub(crate) struct Redirects(Vec<Redirect>);
+
+#[derive(Debug)]
+struct Redirect {
+    rule: Rule,
+    status: Status,
+    query: RedirectQuery,
+}
 
 impl Redirects {
     /// Validates the rules, and checks them for loops. `None`: there are none.
     pub(crate) fn build(configs: &[RedirectConfig], key: &str, problems: &mut Problems) -> Option<Self> {
-        let mut rules: Vec<(Rule, Status)> = Vec::new();
+        let mut all: Vec<Redirect> = Vec::new();
         for config in configs {
             let status = match &config.status {
                 None => Status::PERMANENT_REDIRECT,
@@ -61,11 +83,11 @@ impl Redirects {
                 problems.add(&config.to.span, &format!("{key}.to"), what);
             }
             if let Some(rule) = Rule::build(from, &config.to, Target::PathOrUri, key, problems) {
-                Rule::check_order(rules.iter().map(|(rule, _)| rule), &rule, &config.to, key, problems);
-                rules.push((rule, status));
+                Rule::check_order(all.iter().map(|other| &other.rule), &rule, &config.to, key, problems);
+                all.push(Redirect { rule, status, query: config.query });
             }
         }
-        let all = Redirects(rules);
+        let all = Redirects(all);
         if problems.is_empty() {
             for config in configs {
                 all.check_for_loop(&config.to, key, problems);
@@ -93,25 +115,29 @@ impl Redirects {
         origin: Option<(&str, &str)>,
     ) -> Option<Response> {
         let full = path.full();
-        let (location, status) = self.find(&full)?;
+        let (location, Redirect { status, query: kind, .. }) = self.find(&full)?;
         let here: String = percent_encode(&full, OUTSIDE_PCHAR).collect();
         let (target, fragment) = location.split_at(location.find('#').unwrap_or(location.len()));
         let (target, own_query) = target.split_at(target.find('?').unwrap_or(target.len()));
-        let query = query.map_or_else(String::new, |query| format!("?{query}"));
+        let asked = query.map_or_else(String::new, |query| format!("?{query}"));
+        let query = match kind {
+            RedirectQuery::Keep | RedirectQuery::Append if own_query.is_empty() => asked.clone(),
+            RedirectQuery::Append => query.map_or_else(|| own_query.to_owned(), |query| format!("{own_query}&{query}")),
+            RedirectQuery::Keep | RedirectQuery::Drop => own_query.to_owned(),
+        };
         let is_same = |(scheme, host): (&str, &str)| target.strip_prefix(scheme) == Some(&*format!("{host}{here}"));
         let absolute = || origin.is_some_and(is_same);
-        // The client would request the same URL again.
-        if (target == here || absolute()) && (own_query.is_empty() || own_query == query) {
+        // The client would request the same URL again, or with a longer query each time.
+        if (target == here || absolute()) && (query == asked || *kind == RedirectQuery::Append) {
             return None;
         }
-        let mut response = Response::plain(status);
-        let query = if own_query.is_empty() { &query } else { own_query };
+        let mut response = Response::plain(*status);
         response.fields.location = Some(format!("{target}{query}{fragment}"));
         Some(response)
     }
 
-    fn find(&self, full: &[u8]) -> Option<(String, Status)> {
-        self.0.iter().find_map(|(rule, status)| Some((rule.apply(full)?, *status)))
+    fn find(&self, full: &[u8]) -> Option<(String, &Redirect)> {
+        self.0.iter().find_map(|redirect| Some((redirect.rule.apply(full)?, redirect)))
     }
 
     fn check_for_loop(&self, to: &At<String>, key: &str, problems: &mut Problems) {
