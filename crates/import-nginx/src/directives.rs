@@ -515,7 +515,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     ("fastcgi_intercept_errors", Converted(&["site.proxy.intercept_errors"]), ""),
     ("fastcgi_hide_header", Converted(&["site.proxy.response_headers"]), ""),
     (
-        "fastcgi_buffers fastcgi_buffer_size fastcgi_busy_buffers_size fastcgi_buffering fastcgi_request_buffering fastcgi_max_temp_file_size fastcgi_temp_file_write_size fastcgi_send_timeout fastcgi_keep_conn fastcgi_pass_header",
+        "fastcgi_buffers fastcgi_buffer_size fastcgi_busy_buffers_size fastcgi_buffering fastcgi_request_buffering fastcgi_max_temp_file_size fastcgi_temp_file_write_size fastcgi_send_timeout fastcgi_keep_conn fastcgi_pass_header fastcgi_temp_path",
         NotNeeded("content is passed on as it comes, in both directions, on a connection for each request"),
         "",
     ),

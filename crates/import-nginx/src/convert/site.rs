@@ -217,8 +217,8 @@ pub(super) fn convert(
         }
         return None;
     }
-    // What is forwarded alone needs no files.
-    if settings.root().is_some() || !settings.forwards() {
+    // What is forwarded or redirected alone needs no files.
+    if settings.root().is_some() || !(settings.forwards() || answers_all(server)) {
         site.set("root", root(context, server, &settings));
     }
     if let Some(other) = settings.last("root").filter(|other| settings.root() != Some(other.first())) {
@@ -275,12 +275,18 @@ pub(super) fn convert(
         }
     }
     proxy::write(context, &mut site, &settings);
-    if site.list("proxy").next().is_none() && site.get("root").is_none() {
+    let has_answers = ["proxy", "redirects"].into_iter().any(|rules| site.list(rules).next().is_some());
+    if !has_answers && site.get("root").is_none() {
         site.set("root", root(context, server, &settings));
     }
     guards::report_rewrites_to_refused(context, &site, server);
     location::report_listed(context, &mut site, &settings);
     Some(site)
+}
+
+/// Whether `return` of the server itself answers every request.
+fn answers_all(server: &Directive) -> bool {
+    server.children().iter().any(|inner| inner.name == "return")
 }
 
 /// Whether a server has a name that no request has, or one that is not supported.

@@ -43,8 +43,13 @@ impl Targets {
                 Some(Scope::Exact(path)) => Paths::Exact(path),
                 Some(Scope::Prefix(path)) => Paths::Prefix(path),
                 Some(Scope::Regex { .. }) => {
-                    let regex = location.arguments.last().map_or("", String::as_str);
-                    Paths::Regex(at_least(regex.trim_start_matches(['~', '*'])))
+                    // The modifier may stand before the expression without a space.
+                    let regex = match location.arguments.as_slice() {
+                        [both] => both.trim_start_matches('~').trim_start_matches('*'),
+                        [.., regex] => regex,
+                        [] => "",
+                    };
+                    Paths::Regex(at_least(regex))
                 }
             };
             let is_pass = |inner: &Directive| inner.name == "proxy_pass";

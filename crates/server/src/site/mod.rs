@@ -173,7 +173,7 @@ pub(crate) struct SiteConfig {
     pub maintenance: Option<MaintenanceConfig>,
     /// Access by client network; every rule that covers a path must allow the request.
     pub access: Vec<AccessConfig>,
-    /// Paths that are forwarded to an upstream; the first rule that covers a path wins. A site with rules needs no root.
+    /// Paths that are forwarded to an upstream; the first rule that covers a path wins. A site with rules needs no root, and neither does one with redirects.
     pub proxy: Vec<ProxyConfig>,
 }
 
@@ -359,12 +359,15 @@ impl SiteConfig {
     ) -> Option<Site> {
         let root = match &self.root {
             Some(path) => Root::open(&problems.resolve(path)).map_err(|error| (path.span.clone(), error)),
-            None if !self.proxy.is_empty() => Root::empty().map_err(|error| (0..0, error)),
+            // Redirects may answer every request; without a proxy rule or a file, others get 404.
+            None if !self.proxy.is_empty() || !self.redirects.is_empty() => {
+                Root::empty().map_err(|error| (0..0, error))
+            }
             None => {
                 problems.add(
                     &(0..0),
                     "site.root",
-                    format_args!("is missing for site {}: name the directory to serve, or forward its requests with [[site.proxy]]", self.label()),
+                    format_args!("is missing for site {}: name the directory to serve, or answer its requests with [[site.proxy]] or [[site.redirects]]", self.label()),
                 );
                 return None;
             }

@@ -91,3 +91,60 @@ fn redirects_and_cookies_are_those_that_nginx_sends() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
+
+/// One server answers everything by a redirect, and needs no files. The error page of the other is matched by no expression.
+const RETURNS: &str = r"
+server {
+    listen @A@ ssl;
+    server_name away.example;
+    return 301 https://a.example$request_uri;
+}
+server {
+    listen @A@ ssl;
+    server_name a.example;
+    root @ROOT@;
+    error_page 404 /errors/404.html;
+    location ~ ~$ { return 404; }
+    location = /plain { return 301 /new; }
+    location = /args { return 301 /new$is_args$args; }
+    location = /own { return 302 /new?o=1; }
+    rewrite ^/post/(\d+)/?$ /news?id=$1 permanent;
+    rewrite ^/bare/(\d+)$ /news?id=$1? permanent;
+    rewrite ^/moved/(.*)$ /to/$1 redirect;
+}
+";
+
+#[test]
+fn returns_and_rewrites_lead_to_the_query_to_which_nginx_leads() {
+    let corpus = Corpus::new();
+    let root = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir(root.path().join("errors")).expect("a directory");
+    std::fs::write(root.path().join("errors/404.html"), "the page").expect("a file");
+    let text = RETURNS.replace("@ROOT@", &root.path().display().to_string());
+    let both = corpus.serve_both("returns", &text, RETURNS);
+    let connector = Connector::new(&corpus.pki, Suite::TLS13);
+    let asker = |ports| Asker { ports, connector: &connector, kept: None };
+    let (mut theirs, mut ours) = (asker(both.theirs), asker(both.ours));
+    for (host, path, status, expected) in [
+        ("away.example", "/x?q=2", 301, "/x?q=2"),
+        ("a.example", "/plain?q=2", 301, "/new"),
+        ("a.example", "/args?q=2", 301, "/new?q=2"),
+        ("a.example", "/args", 301, "/new"),
+        ("a.example", "/own?q=2", 302, "/new?o=1"),
+        ("a.example", "/post/12?q=2", 301, "/news?id=12&q=2"),
+        ("a.example", "/post/12", 301, "/news?id=12"),
+        ("a.example", "/bare/12?q=2", 301, "/news?id=12"),
+        ("a.example", "/moved/x?q=2", 302, "/to/x?q=2"),
+        ("a.example", "/none", 404, "the page"),
+    ] {
+        let request = Request { address: "@A@", host, path, field: None };
+        for (who, asker) in [("nginx", &mut theirs), ("here", &mut ours)] {
+            let response = asker.response(&request).expect("a response");
+            let found = match response.field("location") {
+                Some(location) => as_read("Location", location, "a.example"),
+                None => String::from_utf8_lossy(&response.body).into_owned(),
+            };
+            assert_eq!((response.status, found.as_str()), (status, expected), "{who}: {host}{path}");
+        }
+    }
+}
