@@ -1,12 +1,15 @@
 //! `[tls]`, and the certificate keys of a site.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use sealion_tls::{ClientAuthMode, ExpiredLists, RequireEms, Version};
-use serde::{Deserialize, Serialize};
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::values::{At, Time, overridable};
 
@@ -40,6 +43,17 @@ pub(crate) struct TlsConfig {
     /// Certificates obtained and renewed automatically.
     #[arg(skip)]
     pub acme: AcmeConfig,
+
+    /// Further accounts at certificate authorities, which sites choose by name: `acme = "internal"`.
+    #[arg(skip)]
+    pub acme_accounts: Vec<AcmeConfig>,
+}
+
+impl TlsConfig {
+    /// All accounts at certificate authorities, whether sites use them or not.
+    pub(crate) fn all_acme(&self) -> impl Iterator<Item = &AcmeConfig> {
+        std::iter::once(&self.acme).chain(&self.acme_accounts)
+    }
 }
 
 impl Default for TlsConfig {
@@ -51,6 +65,7 @@ impl Default for TlsConfig {
             ocsp_stapling: true,
             session_tickets: SessionTicketsConfig::default(),
             acme: AcmeConfig::default(),
+            acme_accounts: Vec::new(),
         }
     }
 }
@@ -62,6 +77,7 @@ overridable!(TlsConfig {
     ocsp_stapling = "",
     session_tickets = "",
     acme = "",
+    acme_accounts = "",
 });
 
 /// Which TLS 1.2 clients must use the extended master secret.
@@ -193,10 +209,68 @@ impl From<ClientAuthKind> for ClientAuthMode {
     }
 }
 
+/// By which account the certificate of a site is ordered.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum AcmeUse {
+    /// None is ordered.
+    #[default]
+    No,
+    /// By that of `[tls.acme]`.
+    Default,
+    /// By one of `[[tls.acme_accounts]]`.
+    Named(String),
+}
+
+impl Serialize for AcmeUse {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            AcmeUse::No => serializer.serialize_bool(false),
+            AcmeUse::Default => serializer.serialize_bool(true),
+            AcmeUse::Named(name) => serializer.serialize_str(name),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for AcmeUse {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Choice;
+
+        impl Visitor<'_> for Choice {
+            type Value = AcmeUse;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("true, false, or the name of an account of [[tls.acme_accounts]]")
+            }
+
+            fn visit_bool<E: de::Error>(self, value: bool) -> Result<AcmeUse, E> {
+                Ok(if value { AcmeUse::Default } else { AcmeUse::No })
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<AcmeUse, E> {
+                Ok(AcmeUse::Named(name.to_owned()))
+            }
+        }
+
+        deserializer.deserialize_any(Choice)
+    }
+}
+
+impl JsonSchema for AcmeUse {
+    fn schema_name() -> Cow<'static, str> {
+        "AcmeUse".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [{ "type": "boolean" }, { "type": "string" }] })
+    }
+}
+
 /// Certificates obtained and renewed automatically (ACME, RFC 8555), for sites with `acme = true`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AcmeConfig {
+    /// Name by which sites choose the account, in `[[tls.acme_accounts]]` only.
+    pub name: Option<At<String>>,
     /// Directory URL of the certificate authority.
     pub directory: String,
     /// Contact addresses for the authority, for instance `mailto:admin@example.org`.
@@ -223,6 +297,7 @@ pub(crate) struct AcmeConfig {
 impl Default for AcmeConfig {
     fn default() -> Self {
         AcmeConfig {
+            name: None,
             directory: "https://acme-v02.api.letsencrypt.org/directory".to_owned(),
             contact: Vec::new(),
             agree_to_terms: false,

@@ -35,7 +35,7 @@ use sealion_tls::{
 use crate::values::Problems;
 
 pub(crate) use config::{
-    CertificateConfig, ChallengeKind, ClientAuthConfig, ExpiredListsKind, SessionTicketsConfig, TlsConfig,
+    AcmeUse, CertificateConfig, ChallengeKind, ClientAuthConfig, ExpiredListsKind, SessionTicketsConfig, TlsConfig,
 };
 pub(crate) use ticket_keys::make_ticket_key;
 pub(crate) use watch::start;
@@ -84,11 +84,68 @@ pub(crate) struct Certificates {
     /// With stapling.
     staples: Option<Arc<Staples>>,
     tickets: Option<TicketDirectory>,
-    acme: Option<(Arc<Settings>, Vec<AcmeSite>)>,
+    accounts: Vec<Account>,
     /// Warnings for the operator: the configuration works, but deserves a look.
     pub notes: Vec<String>,
     /// The file of the certificate for clients without SNI, and a note on its origin. `None`: no listener has TLS.
     pub default: Option<(PathBuf, &'static str)>,
+}
+
+/// An account at a certificate authority, and the sites whose certificates it orders.
+#[derive(Debug, Clone)]
+struct Account {
+    choice: AcmeUse,
+    /// The key of its table.
+    key: &'static str,
+    settings: Arc<Settings>,
+    sites: Vec<AcmeSite>,
+}
+
+impl Account {
+    /// The accounts that sites use.
+    fn all(config: &TlsConfig, sites: &[CertifiedSite<'_>], problems: &mut Problems) -> Vec<Account> {
+        const ACCOUNTS: &str = "tls.acme_accounts";
+        if let Some(name) = &config.acme.name {
+            let what = "sites choose this account by acme = true: remove the name, or write [[tls.acme_accounts]]";
+            problems.add(&name.span, "tls.acme.name", what);
+        }
+        let mut all = vec![(AcmeUse::Default, "tls.acme", &config.acme)];
+        for account in &config.acme_accounts {
+            let Some(name) = &account.name else {
+                problems.add(&(0..0), &format!("{ACCOUNTS}.name"), "is missing: sites choose an account by its name");
+                continue;
+            };
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+            let choice = AcmeUse::Named(name.value.clone());
+            if name.is_empty() || !name.chars().all(is_plain) {
+                let what = "write letters, digits, points, hyphens and underscores: a directory is named after it";
+                problems.add(&name.span, &format!("{ACCOUNTS}.name"), what);
+            } else if all.iter().any(|(other, ..)| *other == choice) {
+                problems.add(&name.span, &format!("{ACCOUNTS}.name"), "is the name of two accounts: rename one");
+            } else {
+                all.push((choice, ACCOUNTS, account));
+            }
+        }
+        for site in sites {
+            if let AcmeUse::Named(name) = &site.acme
+                && !config.acme_accounts.iter().any(|account| account.name.as_deref() == Some(name))
+            {
+                let what = format_args!(
+                    "there is no [[tls.acme_accounts]] with the name {name:?}: add it, or write true for [tls.acme]"
+                );
+                problems.add(&site.span, "site.acme", what);
+            }
+        }
+        let used = all.into_iter().filter_map(|(choice, key, config)| {
+            let users: Vec<_> = sites.iter().filter(|site| site.acme == choice).collect();
+            if users.is_empty() {
+                return None;
+            }
+            let settings = Arc::new(Settings::new(config, key, &users, problems)?);
+            Some(Account { choice, key, settings, sites: Vec::new() })
+        });
+        used.collect()
+    }
 }
 
 /// A certificate in use.
@@ -111,13 +168,14 @@ impl Certificates {
         self.watched.iter().map(of).collect()
     }
 
-    /// Creates the ACME state directory before privileges are dropped. Returns the directories created; the caller gives
+    /// Creates the ACME state directories before privileges are dropped. Returns the directories created; the caller gives
     /// them to the user that serves.
     ///
     /// # Errors
     /// The directory cannot be created.
     pub(crate) fn make_directories(&self) -> Result<Vec<PathBuf>, String> {
-        self.acme.as_ref().map_or(Ok(Vec::new()), |(settings, _)| settings.make_directory())
+        let made: Result<Vec<_>, _> = self.accounts.iter().map(|account| account.settings.make_directory()).collect();
+        made.map(|made| made.concat())
     }
 
     fn poll(&self) {
@@ -177,8 +235,8 @@ pub(crate) struct CertifiedSite<'a> {
     /// Whether it serves clients without SNI.
     pub(crate) default: bool,
     pub(crate) certificates: &'a [CertificateConfig],
-    /// Whether its certificate is obtained by ACME.
-    pub(crate) acme: bool,
+    /// By which account its certificate is obtained.
+    pub(crate) acme: AcmeUse,
     pub(crate) client_auth: Option<ClientAuth>,
     /// What an expired revocation list of `client_auth` does.
     pub(crate) expired_lists: ExpiredListsKind,
@@ -235,9 +293,8 @@ pub(crate) fn build(
     let Others { http2, any_listener_without_http2, any_certificate, has_plain_listener, has_tls_listener } = others;
     let bounds = Arc::new(bounds);
     let mut building = Building {
-        settings: Settings::new(&config.acme, sites, problems),
+        accounts: Account::all(config, sites, problems),
         watched: Vec::new(),
-        acme_sites: Vec::new(),
         notes: Vec::new(),
         staples: config.ocsp_stapling.then(|| process.staples.clone()),
     };
@@ -274,11 +331,11 @@ pub(crate) fn build(
         Some(directory) => Some(directory.keys.clone()),
         None => Some(process.tickets.clone()),
     };
-    let challenge = building.settings.as_ref().map(Settings::challenge);
-    let alpn_challenges = challenge == Some(ChallengeKind::TlsAlpn01);
-    if challenge == Some(ChallengeKind::Http01) && !has_plain_listener {
+    let has = |kind| building.accounts.iter().find(|account| account.settings.challenge() == kind);
+    let alpn_challenges = has(ChallengeKind::TlsAlpn01).is_some();
+    if let Some(account) = has(ChallengeKind::Http01).filter(|_| !has_plain_listener) {
         let what = "HTTP-01 needs a listener for plain HTTP, and no [[listen]] has `tls = false`: add one for port 80";
-        problems.add(&(0..0), "tls.acme.challenge", what);
+        problems.add(&(0..0), &format!("{}.challenge", account.key), what);
     }
     let with_http2 = || [b"h2".to_vec()].into_iter().chain(without_http2()).collect();
     let options = TlsOptions {
@@ -303,15 +360,15 @@ pub(crate) fn build(
             return None;
         }
     };
-    let Building { settings, watched, acme_sites, mut notes, staples } = building;
+    let Building { accounts, watched, mut notes, staples } = building;
     let lists =
         |site: &CertifiedSite<'_>| WatchedLists::new(&site.label, site.client_auth.as_ref()?, site.expired_lists);
     let revocation: Vec<_> = sites.iter().filter_map(lists).collect();
     notes.extend(revocation.iter().flat_map(|lists| [lists.gaps(), lists.notes(SystemTime::now())].concat()));
     let shown =
         watched.iter().find(|watched| Arc::ptr_eq(&watched.set, &shared)).map(|watched| watched.files.cert.clone());
-    let acme = settings.map(|settings| (Arc::new(settings), acme_sites));
-    Some((built, Certificates { watched, revocation, staples, tickets, acme, notes, default: Some((shown?, note)) }))
+    let default = Some((shown?, note));
+    Some((built, Certificates { watched, revocation, staples, tickets, accounts, notes, default }))
 }
 
 /// The protocols of a site or a listener without HTTP/2.
@@ -321,9 +378,8 @@ fn without_http2() -> Vec<Vec<u8>> {
 
 /// State while sites are built.
 struct Building {
-    settings: Option<Settings>,
+    accounts: Vec<Account>,
     watched: Vec<Watched>,
-    acme_sites: Vec<AcmeSite>,
     notes: Vec<String>,
     staples: Option<Arc<Staples>>,
 }
@@ -348,11 +404,11 @@ impl Building {
                 }
             }
         }
-        if let (true, Some(settings)) = (site.acme, &self.settings)
-            && let Some((acme, loaded)) = settings.site(site, &mut self.notes, problems)
+        if let Some(account) = self.accounts.iter_mut().find(|account| account.choice == site.acme)
+            && let Some((acme, loaded)) = account.settings.site(site, &mut self.notes, problems)
         {
             pairs.push((acme.files(), loaded));
-            self.acme_sites.push(acme);
+            account.sites.push(acme);
         }
         if pairs.is_empty() || !complete {
             return None;

@@ -19,9 +19,9 @@ pub(super) enum AcmeSite {}
 pub(crate) struct HttpChallenges;
 
 impl Settings {
-    /// `None`; the sites with `acme = true` are in `problems`.
-    pub(super) fn new(_: &AcmeConfig, sites: &[CertifiedSite<'_>], problems: &mut Problems) -> Option<Self> {
-        for site in sites.iter().filter(|site| site.acme) {
+    /// `None`; the sites that use the account are in `problems`.
+    pub(super) fn new(_: &AcmeConfig, _: &str, sites: &[&CertifiedSite<'_>], problems: &mut Problems) -> Option<Self> {
+        for site in sites {
             problems.add(&site.span, "site.acme", features::left_out("acme", "set `certificates` instead"));
         }
         None
@@ -61,6 +61,7 @@ impl HttpChallenges {
 mod tests {
     use std::path::Path;
 
+    use super::super::config::AcmeUse;
     use super::*;
 
     #[test]
@@ -71,13 +72,13 @@ mod tests {
             span: 0..0,
             default: true,
             certificates: &[],
-            acme: true,
+            acme: AcmeUse::Default,
             client_auth: None,
             expired_lists: Default::default(),
             http2: true,
         };
         let mut problems = Problems::of_file(Path::new("sealion.toml"), "");
-        assert!(Settings::new(&AcmeConfig::default(), &[site], &mut problems).is_none());
+        assert!(Settings::new(&AcmeConfig::default(), "tls.acme", &[&site], &mut problems).is_none());
         let text = problems.to_string();
         assert!(text.contains("site.acme") && text.contains("without the feature `acme`"), "{text}");
         assert!(text.contains("set `certificates` instead"), "{text}");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustix::process::{Resource, getrlimit};
 
 use super::memory::CacheMemory;
-use crate::certificates::{self, CertifiedSite, TlsProcess};
+use crate::certificates::{self, AcmeUse, CertifiedSite, TlsProcess};
 use crate::config::{Config, Seccomp};
 use crate::exchange::Generation;
 use crate::files::cache::{CacheLimits, FileCache};
@@ -39,9 +39,8 @@ pub(crate) fn build(
     }
     config.access_log.check("access_log", &mut problems);
     let logs = SiteLogs::new(&config.access_log, config.site_logs(), &mut problems);
-    if let Some(hook) = &config.tls.acme.dns_hook
-        && (config.privileges.landlock || config.privileges.seccomp != Seccomp::Off)
-    {
+    let is_confined = config.privileges.landlock || config.privileges.seccomp != Seccomp::Off;
+    for hook in config.tls.all_acme().filter_map(|account| account.dns_hook.as_ref()).filter(|_| is_confined) {
         let what = "the program would be confined as the server is, and could not do its work: set privileges.landlock = false and seccomp = \"off\", or obtain the certificate by another program";
         problems.add(&hook.span, "tls.acme.dns_hook", what);
     }
@@ -86,7 +85,7 @@ pub(crate) fn build(
     let has_plain_listener = config.listen.iter().any(|listen| !*listen.tls);
     let bounds = config.limits.tls(kernel_rekeys);
     // Sites that failed to build count too: with any certificate configured, no development certificate is made.
-    let any_certificate = config.site.iter().any(|site| !site.certificates.is_empty() || site.acme);
+    let any_certificate = config.site.iter().any(|site| !site.certificates.is_empty() || site.acme != AcmeUse::No);
     let tls = certificates::build(
         &config.tls,
         &certified,

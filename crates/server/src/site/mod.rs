@@ -44,7 +44,7 @@ use sealion_http::{Coding, Request, Target};
 use sealion_tls::ClientAuth;
 use serde::{Deserialize, Serialize};
 
-use crate::certificates::{self, CertificateConfig, CertifiedSite, ClientAuthConfig};
+use crate::certificates::{self, AcmeUse, CertificateConfig, CertifiedSite, ClientAuthConfig};
 use crate::files::cache::{FileCache, Files};
 use crate::files::coding::Coder;
 use crate::files::coding::config::{CompressConfig, Encoding};
@@ -116,8 +116,9 @@ pub(crate) struct SiteConfig {
     /// Certificates with their keys, for instance one ECDSA and one RSA; each client gets one that it supports. A site without
     /// certificates uses those of the default site.
     pub certificates: Vec<CertificateConfig>,
-    /// Whether a certificate is obtained and renewed automatically, as configured in `[tls.acme]`.
-    pub acme: bool,
+    /// Whether a certificate is obtained and renewed automatically: by the account of `[tls.acme]` (`true`), or by that with this name in
+    /// `[[tls.acme_accounts]]`.
+    pub acme: AcmeUse,
     /// Authentication of clients by certificate. Requests on a connection opened for another site are refused (421).
     pub client_auth: Option<ClientAuthConfig>,
     /// Index files of a directory; the first that exists is sent.
@@ -193,7 +194,7 @@ impl Default for SiteConfig {
             image_formats: Vec::new(),
             compress: None,
             certificates: Vec::new(),
-            acme: false,
+            acme: AcmeUse::No,
             client_auth: None,
             index: vec!["index.html".to_owned().into()],
             extensions: Vec::new(),
@@ -321,7 +322,7 @@ impl SiteConfig {
             span: self.names.first().map(|name| name.span.clone()).unwrap_or_default(),
             default: self.default,
             certificates: &self.certificates,
-            acme: self.acme,
+            acme: self.acme.clone(),
             client_auth: site.client_auth.clone(),
             expired_lists: self.client_auth.as_ref().map(|auth| auth.expired_crls).unwrap_or_default(),
             http2: self.http2,

@@ -32,7 +32,7 @@ impl Pebble {
 
     fn start_with(sites: &Sites, pki: &Pki, tls_port: u16, http_port: u16, options: &[&str]) -> Self {
         let (port, management) = (free_port(), free_port());
-        let config = sites.path("pebble.json");
+        let config = sites.path(&format!("pebble-{port}.json"));
         let text = format!(
             r#"{{"pebble": {{"listenAddress": "127.0.0.1:{port}", "managementListenAddress": "127.0.0.1:{management}",
             "certificate": {:?}, "privateKey": {:?}, "httpPort": {http_port}, "tlsPort": {tls_port},
@@ -43,7 +43,7 @@ impl Pebble {
             pki.key_file()
         );
         fs::write(&config, text).expect("it is written");
-        let log = fs::File::create(sites.path("pebble.log")).expect("a log");
+        let log = fs::File::create(sites.path(&format!("pebble-{port}.log"))).expect("a log");
         let mut command = Command::new(built_program("pebble"));
         // Percent of the nonces that it refuses, which the library tries three times. By default it is 5: one run of all tests in fifty failed.
         command.env("PEBBLE_WFE_NONCEREJECT", "1");
@@ -177,6 +177,94 @@ fn a_failure_is_told_and_not_tried_again_at_once() {
     assert_eq!((after, messages(&server, "no certificate for")), (before, 0));
 }
 
+/// Accepts connections and says nothing.
+fn silent_authority() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("it is bound").port();
+    std::thread::spawn(move || {
+        let mut open = Vec::new();
+        for client in listener.incoming() {
+            open.push(client);
+        }
+    });
+    port
+}
+
+/// Three sites at three authorities. One of them does not answer, which costs the others nothing: an order takes six minutes until it is given up.
+#[test]
+fn each_site_orders_by_its_own_account() {
+    let (pki, sites) = (Pki::ecdsa(), Sites::new());
+    let port = free_port();
+    let dns = format!("127.0.0.1:{}", serve_zone(sites.path("zone")));
+    let pebbles = [(); 2].map(|()| Pebble::start_with(&sites, &pki, port, free_port(), &["-dnsserver", &dns]));
+    let account = |directory: &str| {
+        format!(
+            "directory = '{directory}'\nagree_to_terms = true\nstate = 'acme'\nroot = {:?}\n",
+            pki.certificate_file()
+        )
+    };
+    let tables = [
+        "[tls.acme]\n".to_owned() + &account(&format!("https://127.0.0.1:{}/dir", silent_authority())),
+        "[[tls.acme_accounts]]\nname = 'one'\n".to_owned() + &account(&pebbles[0].directory),
+        // The same authority as another account's.
+        "[[tls.acme_accounts]]\nname = 'two'\n".to_owned() + &account(&pebbles[1].directory),
+        "[[tls.acme_accounts]]\nname = 'again'\n".to_owned() + &account(&pebbles[1].directory),
+    ];
+    let mut config = sites.config().listen(&format!("address = '127.0.0.1:{port}'"));
+    for (name, acme) in [("silent.test", "true"), ("localhost", "'one'"), ("b.test", "'two'"), ("c.test", "'again'")] {
+        config = config.site("root", &[], &format!("names = ['{name}']\nacme = {acme}"));
+    }
+    let config = config.table(&confined(&sites, &pki)).table(&tables.concat());
+    let server = config.serve_from_user_space();
+    for name in ["localhost", "b.test", "c.test"] {
+        wait_for_message(&server, &format!("ACME: certificate obtained for {name}, valid until"));
+    }
+    assert_eq!(messages(&server, "ACME: account created"), 3);
+    assert_eq!(messages(&server, "no certificate for"), 0);
+    let entries = fs::read_dir(sites.path("acme")).expect("it is there");
+    let mut kept: Vec<_> =
+        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text")).collect();
+    kept.sort_by_key(|name| name.rsplit_once('~').map(|(_, account)| account.to_owned()));
+    let accounts: Vec<_> = kept.iter().map(|name| name.split_once('~').map(|(_, account)| account)).collect();
+    assert_eq!(accounts, [None, Some("again"), Some("one"), Some("two")], "{kept:?}");
+    wait_until("it is shown", || shown(port).contains("Pebble Intermediate CA"));
+}
+
+#[test]
+fn accounts_that_cannot_be_told_apart_are_refused() {
+    let sites = Sites::new();
+    for (acme, tables, words) in [
+        (
+            "'two'",
+            "[[tls.acme_accounts]]\nname = 'one'",
+            "there is no [[tls.acme_accounts]] with the name \"two\": add it",
+        ),
+        (
+            "'one'",
+            "[[tls.acme_accounts]]\nname = 'one'",
+            "tls.acme_accounts.agree_to_terms: read the authority's terms",
+        ),
+        ("true", "[[tls.acme_accounts]]\nagree_to_terms = true", "tls.acme_accounts.name: is missing"),
+        ("true", "[[tls.acme_accounts]]\nname = 'a/b'", "tls.acme_accounts.name: write letters, digits"),
+        ("true", "[tls.acme]\nname = 'one'", "tls.acme.name: sites choose this account by acme = true"),
+        (
+            "'one'",
+            "[[tls.acme_accounts]]\nname = 'one'\n[[tls.acme_accounts]]\nname = 'one'",
+            "tls.acme_accounts.name: is the name of two accounts",
+        ),
+        (
+            "'one'",
+            "[[tls.acme_accounts]]\nname = 'one'\nagree_to_terms = true\nchallenge = 'http-01'",
+            "tls.acme_accounts.challenge: HTTP-01 needs a listener for plain HTTP",
+        ),
+        ("1", "", "expected true, false, or the name of an account"),
+    ] {
+        let config = sites.config().site("root", &[], &format!("names = ['a.test']\nacme = {acme}"));
+        let problems = config.table(&format!("{tables}\n")).problems();
+        assert!(problems.contains(words), "{acme} {tables}: {problems}");
+    }
+}
+
 /// A zone: a directory for each name that has records, with a file for each text. Pebble asks over TCP.
 fn serve_zone(directory: PathBuf) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -199,7 +287,10 @@ fn serve_zone(directory: PathBuf) -> u16 {
     port
 }
 
-/// An authoritative answer without error (RFC 1035 §4.1.1).
+/// The address 127.0.0.1 for the name that was asked for.
+const LOCAL: [u8; 16] = [0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4, 127, 0, 0, 1];
+
+/// An authoritative answer without error (RFC 1035 §4.1.1). Every name is this machine's.
 fn look_up(zone: &Path, query: &[u8]) -> Vec<u8> {
     let (mut name, mut at) = (String::new(), 12);
     while query[at] != 0 {
@@ -209,7 +300,11 @@ fn look_up(zone: &Path, query: &[u8]) -> Vec<u8> {
         at += 1 + label.len();
     }
     let question = &query[12..at + 5];
-    let is_text = question[question.len() - 3] == 16;
+    let kind = question[question.len() - 3];
+    if kind == 1 {
+        return [&query[..2], &[0x84, 0, 0, 1, 0, 1, 0, 0, 0, 0], question, &LOCAL].concat();
+    }
+    let is_text = kind == 16;
     let texts = fs::read_dir(zone.join(name)).into_iter().flatten().filter(|_| is_text);
     let texts: Vec<_> = texts.map(|entry| entry.expect("an entry").file_name()).collect();
     let mut answer = [&query[..2], &[0x84, 0, 0, 1, 0, texts.len() as u8, 0, 0, 0, 0], question].concat();

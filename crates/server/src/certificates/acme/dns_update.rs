@@ -37,7 +37,7 @@ pub(super) enum Change {
 
 impl DnsUpdate {
     /// `None`: the errors are in `problems`.
-    pub(super) fn new(config: &DnsUpdateConfig, problems: &mut Problems) -> Option<Self> {
+    pub(super) fn new(config: &DnsUpdateConfig, key: &str, problems: &mut Problems) -> Option<Self> {
         let before = problems.len();
         let server = with_port(&config.server);
         if server.is_none() {
@@ -45,23 +45,23 @@ impl DnsUpdate {
                 "{:?} is no server: write for instance 192.0.2.53, [2001:db8::53]:5353 or ns1.example.org",
                 config.server.value
             );
-            problems.add(&config.server.span, "tls.acme.dns_update.server", what);
+            problems.add(&config.server.span, &format!("{key}.server"), what);
         }
         let path = problems.resolve(&config.secret);
         let secret = std::fs::read_to_string(&path).map_err(|error| error.to_string());
         let secret = secret.and_then(|text| BASE64_STANDARD.decode(text.trim()).map_err(|error| error.to_string()));
         let secret = secret.map_err(|error| {
             let what = format_args!("{}: {error}: the file must hold the key's secret, in base64", path.display());
-            problems.add(&config.secret.span, "tls.acme.dns_update.secret", what);
+            problems.add(&config.secret.span, &format!("{key}.secret"), what);
         });
         let name = KeyName::from_str(&config.key_name).map_err(|error| {
             let what = format_args!("{:?} is no name of a key: {error}", config.key_name.value);
-            problems.add(&config.key_name.span, "tls.acme.dns_update.key_name", what);
+            problems.add(&config.key_name.span, &format!("{key}.key_name"), what);
         });
         let zone = config.zone.as_ref().map(|zone| {
             ZoneName::from_str(zone).map_err(|error| {
                 let what = format_args!("{:?} is no name of a zone: {error}", zone.value);
-                problems.add(&zone.span, "tls.acme.dns_update.zone", what);
+                problems.add(&zone.span, &format!("{key}.zone"), what);
             })
         });
         let algorithm = match config.algorithm {
@@ -123,7 +123,7 @@ impl DnsUpdate {
         match found {
             Some(record) => Ok(record.owner().to_name()),
             None => Err(format!(
-                "the server answers {} and names no zone: set zone in [tls.acme.dns_update], and the zone's primary as server",
+                "the server answers {} and names no zone: set zone in dns_update, and the zone's primary as server",
                 answer.header().rcode()
             )),
         }

@@ -36,7 +36,7 @@ use super::private_file;
 use crate::certificates::CertifiedSite;
 use crate::values::{At, Problems};
 
-/// `[tls.acme]`, checked.
+/// `[tls.acme]` or one of `[[tls.acme_accounts]]`, checked.
 #[derive(Debug)]
 pub(super) struct Settings {
     directory: String,
@@ -44,7 +44,7 @@ pub(super) struct Settings {
     challenge: ChallengeKind,
     /// With `dns-01`.
     dns: Option<Dns>,
-    /// A subdirectory of `tls.acme.state` for this authority.
+    /// A subdirectory of the configured one for this authority and account.
     state: PathBuf,
     root: Option<PathBuf>,
     external_account: Option<(String, Vec<u8>)>,
@@ -59,46 +59,58 @@ pub(super) struct AcmeSite {
 }
 
 impl Settings {
-    /// `None`: no site has `acme = true`, or the errors are in `problems`.
-    pub(super) fn new(config: &AcmeConfig, sites: &[CertifiedSite<'_>], problems: &mut Problems) -> Option<Self> {
-        if !sites.iter().any(|site| site.acme) {
-            return None;
-        }
+    /// `None`: the errors are in `problems`. `key`: of its table.
+    pub(super) fn new(
+        config: &AcmeConfig,
+        key: &str,
+        _: &[&CertifiedSite<'_>],
+        problems: &mut Problems,
+    ) -> Option<Self> {
         let before = problems.len();
         if !config.agree_to_terms {
             let what = "read the authority's terms of service and set `agree_to_terms = true`: no certificate is ordered before";
-            problems.add(&(0..0), "tls.acme.agree_to_terms", what);
+            let span = config.name.as_ref().map_or(0..0, |name| name.span.clone());
+            problems.add(&span, &format!("{key}.agree_to_terms"), what);
         }
         let Some(authority) = config.directory.strip_prefix("https://") else {
             problems.add(
                 &(0..0),
-                "tls.acme.directory",
+                &format!("{key}.directory"),
                 format_args!("{:?} is not an https:// address", config.directory),
             );
             return None;
         };
-        let dns = dns(config, problems);
+        let dns = dns(config, key, problems);
         let root = config.root.as_ref().map(|root| {
             let path = problems.resolve(root);
             if let Err(error) = fs::read(&path) {
-                problems.add(&root.span, "tls.acme.root", format_args!("{}: cannot be read: {error}", path.display()));
+                problems.add(
+                    &root.span,
+                    &format!("{key}.root"),
+                    format_args!("{}: cannot be read: {error}", path.display()),
+                );
             }
             path
         });
         let external_account = config.external_account.as_ref().and_then(|account| {
             let path = problems.resolve(&account.hmac_key);
-            let key = fs::read_to_string(&path).map_err(|e| e.to_string()).and_then(|text| base64url(text.trim()));
-            key.map_err(|error| {
-                let what = format_args!(
-                    "{}: {error}: the file must hold the key as the authority issued it, in base64url",
-                    path.display()
-                );
-                problems.add(&account.hmac_key.span, "tls.acme.external_account.hmac_key", what);
-            })
-            .ok()
-            .map(|key| (account.key_id.clone(), key))
+            let mac_key = fs::read_to_string(&path).map_err(|e| e.to_string()).and_then(|text| base64url(text.trim()));
+            mac_key
+                .map_err(|error| {
+                    let what = format_args!(
+                        "{}: {error}: the file must hold the key as the authority issued it, in base64url",
+                        path.display()
+                    );
+                    problems.add(&account.hmac_key.span, &format!("{key}.external_account.hmac_key"), what);
+                })
+                .ok()
+                .map(|mac_key| (account.key_id.clone(), mac_key))
         });
-        let of_authority = authority.replace(|c: char| !c.is_ascii_alphanumeric() && c != '.' && c != '-', "_");
+        let mut of_authority = authority.replace(|c: char| !c.is_ascii_alphanumeric() && c != '.' && c != '-', "_");
+        if let Some(name) = &config.name {
+            // No authority has this character.
+            of_authority = format!("{of_authority}~{}", name.value);
+        }
         let state = problems.resolve(&config.state).join(of_authority);
         (problems.len() == before).then(|| Self {
             directory: config.directory.clone(),
@@ -128,7 +140,7 @@ impl Settings {
         let wrong = match names.iter().find(|name| !can_be_validated(name)) {
             _ if names.is_empty() => Some("the site has no names to order a certificate for: add names".to_owned()),
             Some(name) => Some(format!(
-                "{name}: ACME cannot validate this name; wildcards need `challenge = \"dns-01\"` in [tls.acme]: set that or `certificates`, or move the name to another site"
+                "{name}: ACME cannot validate this name; wildcards need `challenge = \"dns-01\"` of its account: set that or `certificates`, or move the name to another site"
             )),
             None => None,
         };
@@ -160,7 +172,7 @@ impl Settings {
     pub(super) fn make_directory(&self) -> Result<Vec<PathBuf>, String> {
         let state = self.state.display();
         private_file::directory(&self.state).map_err(|e| {
-            format!("tls.acme.state: {state}: cannot be created: {e}: choose a directory that this user can write")
+            format!("ACME: state: {state}: cannot be created: {e}: choose a directory that this user can write")
         })
     }
 
@@ -195,45 +207,45 @@ impl Settings {
 }
 
 /// What sets the records of DNS-01. `None`: another challenge is configured, or the errors are in `problems`.
-fn dns(config: &AcmeConfig, problems: &mut Problems) -> Option<Dns> {
+fn dns(config: &AcmeConfig, key: &str, problems: &mut Problems) -> Option<Dns> {
     let is_dns = config.challenge == ChallengeKind::Dns01;
     let what = "unused without `challenge = \"dns-01\"`: set that, or remove it";
-    for (key, span) in [
-        ("tls.acme.dns_hook", config.dns_hook.as_ref().map(|hook| &hook.span)),
-        ("tls.acme.dns_update", config.dns_update.as_ref().map(|update| &update.server.span)),
+    for (name, span) in [
+        ("dns_hook", config.dns_hook.as_ref().map(|hook| &hook.span)),
+        ("dns_update", config.dns_update.as_ref().map(|update| &update.server.span)),
     ] {
         if let Some(span) = span.filter(|_| !is_dns) {
-            problems.add(span, key, what);
+            problems.add(span, &format!("{key}.{name}"), what);
         }
     }
     if !is_dns {
         return None;
     }
     let zone = match (&config.dns_hook, &config.dns_update) {
-        (Some(hook), None) => Zone::Hook(self::hook(hook, problems)),
-        (None, Some(update)) => Zone::Update(DnsUpdate::new(update, problems)?),
+        (Some(hook), None) => Zone::Hook(self::hook(hook, key, problems)),
+        (None, Some(update)) => Zone::Update(DnsUpdate::new(update, &format!("{key}.dns_update"), problems)?),
         (Some(hook), Some(_)) => {
             let what = "sets the records that dns_update sets, too: remove one of the two";
-            problems.add(&hook.span, "tls.acme.dns_hook", what);
+            problems.add(&hook.span, &format!("{key}.dns_hook"), what);
             return None;
         }
         (None, None) => {
             let what = "\"dns-01\" needs what changes the zone: name a program in `dns_hook`, or the zone's server in `dns_update`";
-            problems.add(&(0..0), "tls.acme.challenge", what);
+            problems.add(&(0..0), &format!("{key}.challenge"), what);
             return None;
         }
     };
     Some(Dns { zone, wait: config.dns_wait.0 })
 }
 
-fn hook(hook: &At<PathBuf>, problems: &mut Problems) -> DnsHook {
+fn hook(hook: &At<PathBuf>, key: &str, problems: &mut Problems) -> DnsHook {
     // A name without a slash would be looked up in PATH.
     let path = problems.resolve(hook);
     let program = std::path::absolute(&path).unwrap_or(path);
     if let Err(error) = rustix::fs::access(&program, rustix::fs::Access::EXEC_OK) {
         let what =
             format_args!("{}: cannot be started: {error}: `chmod +x` it, or correct the path", program.display());
-        problems.add(&hook.span, "tls.acme.dns_hook", what);
+        problems.add(&hook.span, &format!("{key}.dns_hook"), what);
     }
     DnsHook { program }
 }

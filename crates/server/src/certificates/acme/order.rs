@@ -81,7 +81,7 @@ async fn answer(settings: &Settings, order: &mut Order, answers: &mut Answers<'_
             ChallengeKind::Dns01 => ChallengeType::Dns01,
         };
         let mut challenge =
-            authorization.challenge(kind).ok_or("the authority does not offer the challenge in tls.acme.challenge")?;
+            authorization.challenge(kind).ok_or("the authority does not offer the challenge of its account")?;
         if step != Step::Validate {
             let name = challenge.identifier().to_string();
             let answer = challenge.key_authorization();
@@ -94,7 +94,7 @@ async fn answer(settings: &Settings, order: &mut Order, answers: &mut Answers<'_
                 }
                 // Refused at the start.
                 (ChallengeKind::Dns01, None) => {
-                    return Err("neither tls.acme.dns_hook nor tls.acme.dns_update is set".to_owned());
+                    return Err("neither dns_hook nor dns_update of its account is set".to_owned());
                 }
             }
         }

@@ -11,6 +11,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use instant_acme::CertificateIdentifier;
 use sealion_tls::{AlpnChallenges, Certificate, CertificateFacts};
 use tokio::sync::watch::Receiver;
+use tokio::task::JoinSet;
 use x509_parser::prelude::{FromDer, ParsedExtension, X509Certificate};
 
 use super::answers::Answers;
@@ -42,21 +43,48 @@ pub(in crate::certificates) async fn run(
     }
 }
 
+/// Attends to the sites of an account one after the other, and to the accounts side by side: an authority that does not answer holds up no other.
 async fn attend_all(
     latest: impl Fn() -> Option<Arc<Certificates>>,
     alpn: &Arc<AlpnChallenges>,
     http: &Arc<HttpChallenges>,
 ) {
-    let mut advice = Advice::default();
+    // By the state of the account, which names it. Its task takes the advice with it.
+    let mut at_rest: HashMap<PathBuf, Advice> = HashMap::new();
+    let mut tasks = JoinSet::new();
+    let mut attended = HashMap::new();
     while let Some(certificates) = latest() {
-        let due = certificates.acme.clone();
+        let accounts = certificates.accounts.clone();
         drop(certificates);
-        if let Some((settings, sites)) = due {
-            for site in &sites {
-                attend(&settings, site, Answers::new(alpn, http), &mut advice).await;
+        for account in accounts {
+            let state = account.settings.state.clone();
+            if attended.values().any(|other| *other == state) {
+                continue;
             }
+            let mut advice = at_rest.remove(&state).unwrap_or_default();
+            let (alpn, http) = (Arc::clone(alpn), Arc::clone(http));
+            let task = tasks.spawn(async move {
+                for site in &account.sites {
+                    attend(&account.settings, site, Answers::new(&alpn, &http), &mut advice).await;
+                }
+                advice
+            });
+            attended.insert(task.id(), state);
         }
-        tokio::time::sleep(PAUSE).await;
+        let pause = tokio::time::sleep(PAUSE);
+        tokio::pin!(pause);
+        loop {
+            let ended = tokio::select! {
+                Some(ended) = tasks.join_next_with_id() => ended,
+                () = &mut pause => break,
+            };
+            // One that panicked has lost its advice, and asks again.
+            let (id, advice) = match ended {
+                Ok((id, advice)) => (id, advice),
+                Err(error) => (error.id(), Advice::default()),
+            };
+            at_rest.extend(attended.remove(&id).map(|state| (state, advice)));
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use landlock::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::certificates::development;
+use crate::certificates::{AcmeUse, development};
 use crate::config::Config;
 use crate::listen::Address;
 use crate::observe::access_log::Destination;
@@ -151,9 +151,11 @@ fn readable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
         None => paths.extend(calibration::paths().iter().map(|path| directory_of(path)).filter(|path| path.is_dir())),
     }
     paths.extend(config.tls.session_tickets.keys.iter().map(|directory| base.join(&directory.value)));
-    let authority = config.tls.acme.external_account.iter().map(|account| &account.hmac_key);
-    let key = config.tls.acme.dns_update.iter().map(|update| &update.secret);
-    for file in authority.chain(key).chain(&config.tls.acme.root).chain(
+    let of_accounts = config.tls.all_acme().flat_map(|account| {
+        let authority = account.external_account.iter().map(|external| &external.hmac_key);
+        authority.chain(account.dns_update.iter().map(|update| &update.secret)).chain(&account.root)
+    });
+    for file in of_accounts.chain(
         config.site.iter().flat_map(|site| &site.client_auth).flat_map(|auth| auth.crls.iter().chain([&auth.roots])),
     ) {
         paths.extend(directories_of(&base.join(&file.value)));
@@ -181,8 +183,8 @@ fn readable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
 fn writable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
     let base = file.map(directory_of).unwrap_or_default();
     let mut paths: Vec<_> = config.privileges.landlock_write.iter().map(|path| base.join(path)).collect();
-    if config.site.iter().any(|site| site.acme) {
-        paths.push(base.join(&config.tls.acme.state.value));
+    if config.site.iter().any(|site| site.acme != AcmeUse::No) {
+        paths.extend(config.tls.all_acme().map(|account| base.join(&account.state.value)));
     }
     if config.site.iter().all(|site| site.certificates.is_empty()) {
         paths.extend(development::directory().filter(|directory| directory.is_dir()));
