@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use sealion_testkit::pki::Pki;
+use sealion_testkit::server::Signal;
 use sealion_testkit::write_program;
 
 use crate::support::config::Config;
@@ -228,6 +229,18 @@ fn each_site_orders_by_its_own_account() {
     let accounts: Vec<_> = kept.iter().map(|name| name.split_once('~').map(|(_, account)| account)).collect();
     assert_eq!(accounts, [None, Some("again"), Some("one"), Some("two")], "{kept:?}");
     wait_until("it is shown", || shown(port).contains("Pebble Intermediate CA"));
+}
+
+#[test]
+fn an_account_that_a_reload_adds_needs_a_state_that_the_server_can_write() {
+    let (pki, sites) = (Pki::ecdsa(), Sites::new());
+    let config = || sites.config().site("root", &[&pki], "default = true").table(&confined(&sites, &pki));
+    let server = config().serve_from_user_space();
+    let account = "[[tls.acme_accounts]]\nname = 'one'\nagree_to_terms = true\nstate = 'none'\n";
+    config().site("root", &[], "names = ['a.test']\nacme = 'one'").table(account).write();
+    server.signal(Signal::HUP);
+    wait_for_message(&server, "cannot be created: Permission denied");
+    wait_for_message(&server, "the configuration was not reloaded");
 }
 
 #[test]
