@@ -5,7 +5,7 @@
 //! ```text
 //! commands ─► process ─► monitor ─► config ─► listen ─► http1, http2 ─► exchange ─► site ─► store ─► upstream ─► response ─► files
 //!                                                                                                                       │
-//!                                                                                   limits, certificates, path, observe ◄┘ ─► values
+//!                                                                                   limits, certificates, path, observe ◄┘ ─► fetch, values
 //! ```
 //!
 //! ARCHITECTURE.md follows a request through them, file by file.
@@ -14,6 +14,7 @@ mod certificates;
 mod commands;
 mod config;
 mod exchange;
+mod fetch;
 mod files;
 #[cfg(fuzzing)]
 pub mod fuzz;

@@ -45,7 +45,7 @@ pub(crate) fn needs_new_process(key: &str) -> bool {
 }
 
 /// Keys applied before the first connection: sockets, threads, privileges, process-wide limits.
-const FIXED: [&str; 14] = [
+const FIXED: [&str; 15] = [
     "server.workers",
     "server.calibration",
     "server.self_check_every",
@@ -59,6 +59,7 @@ const FIXED: [&str; 14] = [
     "access_log",
     "privileges",
     "metrics",
+    "otlp",
     "cache",
 ];
 
@@ -171,6 +172,7 @@ mod tests {
             "limits",
             "listen",
             "metrics",
+            "otlp",
             "privileges",
             "cache",
             "server",

@@ -24,6 +24,7 @@ use crate::limits::LimitsConfig;
 use crate::listen::ListenConfig;
 use crate::observe::access_log::{AccessLogConfig, SiteLogConfig};
 use crate::observe::metrics::MetricsConfig;
+use crate::observe::otlp::OtlpConfig;
 use crate::site::SiteConfig;
 use crate::store::CacheConfig;
 use crate::upstream::UpstreamConfig;
@@ -56,6 +57,8 @@ pub(crate) struct Config {
     pub privileges: PrivilegesConfig,
     /// Metrics and health checks.
     pub metrics: MetricsConfig,
+    /// Metrics for a collector of OpenTelemetry.
+    pub otlp: OtlpConfig,
     /// Cache of responses, for rules of `[[site.proxy]]` with `cache`.
     pub cache: CacheConfig,
     /// Servers that requests are forwarded to, by `[[site.proxy]]`.

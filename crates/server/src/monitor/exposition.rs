@@ -1,4 +1,4 @@
-//! The content of `/metrics`. A test checks that docs/metrics.md explains every metric.
+//! The metrics: the content of `/metrics`, and of messages by OTLP. A test checks that docs/metrics.md explains every metric.
 
 use std::sync::atomic::Ordering;
 
@@ -6,7 +6,7 @@ use sealion_h2::Flood;
 use sealion_http::Status;
 use sealion_tls::{AlertDescription, SealedBy};
 
-use super::page::Page;
+use super::families::{Families, Family};
 use crate::exchange::Shared;
 use crate::observe::access_log::CacheOutcome;
 use crate::observe::messages;
@@ -20,10 +20,10 @@ use crate::path::policy::{Offer, PathReason};
 use crate::store::DiskState;
 use crate::upstream::{CLASSES, FailureKind};
 
-/// Renders the page.
-pub(super) fn render(shared: &Shared) -> String {
+/// The metrics of this moment.
+pub(super) fn collect(shared: &Shared) -> Vec<Family> {
     let scrape = Scrape { shared, workers: shared.metrics.workers() };
-    let mut page = Page::default();
+    let mut page = Families::default();
     scrape.process(&mut page);
     scrape.messages(&mut page);
     scrape.connections(&mut page);
@@ -87,7 +87,7 @@ impl Scrape<'_> {
         sum
     }
 
-    fn upstreams(&self, page: &mut Page) {
+    fn upstreams(&self, page: &mut Families) {
         let generation = self.shared.generations.latest();
         let upstreams = generation.upstreams.iter();
         let servers: Vec<_> =
@@ -121,7 +121,7 @@ impl Scrape<'_> {
         }
     }
 
-    fn store(&self, page: &mut Page) {
+    fn store(&self, page: &mut Families) {
         let Some(store) = self.shared.generations.latest().store.clone() else { return };
         page.counter("sealion_cache_requests_total", "Requests that met the cache of responses, by what it did.");
         for (n, outcome) in CacheOutcome::ALL.iter().enumerate() {
@@ -154,11 +154,11 @@ impl Scrape<'_> {
         }
     }
 
-    fn process(&self, page: &mut Page) {
+    fn process(&self, page: &mut Families) {
         let metrics = &self.shared.metrics;
         let process = &metrics.process;
         page.gauge("sealion_build_info", "The running version; always 1.")
-            .sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+            .sample(&[("version", env!("CARGO_PKG_VERSION"))], 1_u8);
         page.gauge("process_start_time_seconds", "Start time of the process, in seconds since 1970.")
             .value(metrics.started_at);
         page.counter("process_cpu_seconds_total", "CPU time in user space and in the kernel.")
@@ -192,12 +192,14 @@ impl Scrape<'_> {
         .value(metrics.reloaded_at.load(Ordering::Relaxed));
     }
 
-    fn messages(&self, page: &mut Page) {
+    fn messages(&self, page: &mut Families) {
         page.counter("sealion_messages_lost_total", "Messages lost because standard error was not read.")
             .value(messages::lost());
+        page.counter("sealion_otlp_failures_total", "Messages of OTLP that the collector did not take.")
+            .value(self.shared.metrics.otlp_failures.load(Ordering::Relaxed));
     }
 
-    fn connections(&self, page: &mut Page) {
+    fn connections(&self, page: &mut Families) {
         page.counter("sealion_connections_accepted_total", "Accepted connections.").value(self.count(|w| &w.accepted));
         page.counter(
             "sealion_accept_errors_total",
@@ -220,7 +222,7 @@ impl Scrape<'_> {
         page.gauge("sealion_connections_max", "Limit on open connections.").value(connections.most);
     }
 
-    fn handshakes(&self, page: &mut Page) {
+    fn handshakes(&self, page: &mut Families) {
         page.counter("sealion_tls_handshakes_total", "Successful handshakes.");
         for n in 0..=SUITES.len() {
             for (resumed, label) in [(0, "no"), (1, "yes")] {
@@ -267,7 +269,7 @@ impl Scrape<'_> {
         }
     }
 
-    fn responses(&self, page: &mut Page) {
+    fn responses(&self, page: &mut Families) {
         page.counter("sealion_http_responses_total", "Responses by status.");
         for code in 100..600 {
             let count = self.count(|w| w.statuses.of(code));
@@ -320,7 +322,7 @@ impl Scrape<'_> {
             .value(self.sum(|w| w.cache_bytes.load(Ordering::Relaxed)));
     }
 
-    fn http2(&self, page: &mut Page) {
+    fn http2(&self, page: &mut Families) {
         page.counter("sealion_http2_streams_total", "Streams that clients opened, by what became of them.");
         for &result in StreamResult::ALL {
             page.sample(&[("result", result.label())], self.count(|w| w.http2.streams(result)));
@@ -340,7 +342,7 @@ impl Scrape<'_> {
         }
     }
 
-    fn by_reason(&self, page: &mut Page, counters: impl Fn(&WorkerMetrics) -> &[Counter]) {
+    fn by_reason(&self, page: &mut Families, counters: impl Fn(&WorkerMetrics) -> &[Counter]) {
         for &reason in PathReason::ALL {
             let labels = [("path", reason.sealed_by().as_str()), ("reason", reason.label())];
             page.sample(&labels, self.count(|w| &counters(w)[reason as usize]));
@@ -349,7 +351,7 @@ impl Scrape<'_> {
         page.sample(&labels, self.count(|w| &counters(w)[PathReason::ALL.len()]));
     }
 
-    fn kernel_path(&self, page: &mut Page) {
+    fn kernel_path(&self, page: &mut Families) {
         page.histogram(
             "sealion_ktls_set_up_duration_seconds",
             "Time to move a connection to kernel TLS.",
@@ -382,10 +384,10 @@ impl Scrape<'_> {
             Origin::Shipped { .. } => "shipped",
         };
         page.gauge("sealion_calibration_info", "Origin of the costs of both paths; always 1.")
-            .sample(&[("origin", origin)], 1);
+            .sample(&[("origin", origin)], 1_u8);
     }
 
-    fn trouble(&self, page: &mut Page) {
+    fn trouble(&self, page: &mut Families) {
         page.counter("sealion_connection_errors_total", "Established connections that ended with an error, by kind.");
         for &kind in ErrorKind::ALL {
             page.sample(&[("kind", kind.label())], self.count(|w| &w.errors[kind as usize]));
@@ -401,7 +403,7 @@ impl Scrape<'_> {
     }
 
     /// Counters of /proc/net/tls_stat, for the whole network namespace, under the names of the kernel.
-    fn kernel_counters(&self, page: &mut Page) {
+    fn kernel_counters(&self, page: &mut Families) {
         let Some(stat) = self.shared.metrics.process.tls_stat() else { return };
         let is_level = |name: &str| name.starts_with("TlsCurr");
         page.gauge("sealion_kernel_tls_sockets", "Sockets of this network namespace that use kernel TLS.");

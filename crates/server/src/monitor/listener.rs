@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle as TaskHandle, yield_now};
 use tokio::time::{sleep, timeout};
 
-use super::{Summary, exposition, page};
+use super::{Summary, exposition, text};
 use crate::exchange::Shared;
 use crate::listen::{Address, Held, Inherited, Purpose};
 use crate::observe::messages;
@@ -232,9 +232,12 @@ fn reply(head: &[u8], shared: &Shared, token: Option<&str>) -> Reply {
         // RFC 9110 §15.5.2
         "/metrics" | "/top" if !allowed => Reply::text("401 Unauthorized", "send the token as Authorization: Bearer")
             .with("WWW-Authenticate: Bearer\r\n"),
-        "/metrics" => {
-            Reply { status: "200 OK", kind: page::CONTENT_TYPE, extra_fields: "", body: exposition::render(shared) }
-        }
+        "/metrics" => Reply {
+            status: "200 OK",
+            kind: text::CONTENT_TYPE,
+            extra_fields: "",
+            body: text::page(&exposition::collect(shared)),
+        },
         "/top" => match serde_json::to_string(&Summary::of(shared)) {
             Ok(body) => Reply { status: "200 OK", kind: "application/json", extra_fields: "", body },
             Err(error) => Reply::text("500 Internal Server Error", &error.to_string()),

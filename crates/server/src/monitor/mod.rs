@@ -1,9 +1,16 @@
-//! The listener for scrapers and probes: /metrics, /top, /health, /ready.
+//! The listener for scrapers and probes: /metrics, /top, /health, /ready. And the exporter, which sends the metrics to a collector by OTLP.
 
 mod exposition;
+mod families;
 mod listener;
-mod page;
+#[cfg(feature = "otlp")]
+mod otlp;
+#[cfg(not(feature = "otlp"))]
+#[path = "without_otlp.rs"]
+mod otlp;
 mod summary;
+mod text;
 
 pub(crate) use listener::{Listener, note};
+pub(crate) use otlp::{Exporter, Settings};
 pub(crate) use summary::Summary;

@@ -10,6 +10,7 @@ use crate::config::{Config, Seccomp};
 use crate::exchange::Generation;
 use crate::files::cache::{CacheLimits, FileCache};
 use crate::listen::{self, ListenConfig};
+use crate::monitor;
 use crate::observe::access_log::SiteLogs;
 use crate::site::{SiteConfig, Sites};
 use crate::store::{CacheConfig, MOST_OPEN, Store};
@@ -38,6 +39,7 @@ pub(crate) fn build(
         listen::check_names(&config.listen, names, "site.listen", &mut problems);
     }
     config.access_log.check("access_log", &mut problems);
+    let _ = monitor::Settings::new(&config.otlp, &mut problems);
     let logs = SiteLogs::new(&config.access_log, config.site_logs(), &mut problems);
     let is_confined = config.privileges.landlock || config.privileges.seccomp != Seccomp::Off;
     for hook in config.tls.all_acme().filter_map(|account| account.dns_hook.as_ref()).filter(|_| is_confined) {

@@ -47,6 +47,7 @@ pub(super) struct Prepared {
     pub kernel: Arc<KernelOffer>,
     pub costs: Costs,
     pub metrics_listener: Option<monitor::Listener>,
+    pub otlp: Option<monitor::Settings>,
     pub access_log: AccessLogPlans,
     pub tls: TlsProcess,
     pub generation: Generation,
@@ -73,6 +74,7 @@ impl Prepared {
         // Their problems are found by `build`.
         let site_logs = SiteLogs::new(&config.access_log, config.site_logs(), &mut Problems::of_arguments());
         let access_log = AccessLogPlans::new(&config.access_log, &site_logs, config.site.len() > 1, &problems);
+        let otlp = monitor::Settings::new(&config.otlp, &mut Problems::of_arguments());
         let tls = TlsProcess::new()?;
         let rekeys = kernel.probe().rekey_tx().is_ok();
         let generation = build(&config, problems, &tls, rekeys, None).map_err(|problems| problems.to_string())?;
@@ -82,12 +84,13 @@ impl Prepared {
         }
         let max_connections = max_connections(&config)?;
         // Opens files of /proc that may be out of reach later.
-        let metrics = Metrics::new(metrics_listener.is_some());
+        let metrics = Metrics::new(metrics_listener.is_some() || otlp.is_some());
         Ok(Self {
             config,
             kernel,
             costs,
             metrics_listener,
+            otlp,
             access_log,
             tls,
             generation,

@@ -27,6 +27,7 @@ use crate::config::{Config, ServeArgs};
 use crate::exchange::{Generations, Shared};
 use crate::limits::IdleConnections;
 use crate::listen::{Inherited, Listeners, close_idle, worker};
+use crate::monitor::Exporter;
 use crate::observe::Warnings;
 use crate::observe::access_log::{AccessLogs, Writers};
 use crate::observe::messages;
@@ -122,6 +123,7 @@ struct Server<'a> {
     phase: watch::Sender<Phase>,
     workers: Vec<thread::JoinHandle<()>>,
     metrics_thread: Option<thread::JoinHandle<()>>,
+    exporter: Option<Exporter>,
     service: Arc<Service>,
 }
 
@@ -140,7 +142,7 @@ impl<'a> Server<'a> {
         confinement: Confinement,
         access_log: AccessLogs,
     ) -> Result<Self, String> {
-        let Prepared { config, max_connections, metrics_listener, .. } = prepared;
+        let Prepared { config, max_connections, metrics_listener, otlp, .. } = prepared;
         let (phase, _) = watch::channel(Phase::Serving);
         let shared = Arc::new(Shared {
             generations: Generations::new(prepared.generation),
@@ -164,11 +166,12 @@ impl<'a> Server<'a> {
         }
         let workers = worker::start(listeners.sets, &config.listen, &shared)?;
         let metrics_thread = metrics_listener.map(|listener| listener.start(&shared)).transpose()?;
+        let exporter = otlp.map(|settings| Exporter::start(settings, &shared)).transpose()?;
         if let Some(pause) = config.server.self_check_every {
             start_self_checks(Arc::downgrade(&shared), pause.duration())?;
         }
         let service = Arc::new(Service { held: listeners.held, confinement });
-        Ok(Self { args, config, shared, phase, workers, metrics_thread, service })
+        Ok(Self { args, config, shared, phase, workers, metrics_thread, exporter, service })
     }
 
     /// Watches certificate files, and orders certificates.
@@ -319,6 +322,10 @@ impl<'a> Server<'a> {
         if let Some(store) = store {
             // As long as responses have, or as a disk needs that is well.
             store.close(true, (begun + grace).max(Instant::now() + CLOSING));
+        }
+        if let Some(exporter) = self.exporter.take() {
+            let until = if *self.phase.borrow() == Phase::Stopping { Instant::now() } else { begun + grace };
+            exporter.finish(until);
         }
         match joined {
             Ok(Ok(())) => Ok(()),

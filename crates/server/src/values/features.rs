@@ -3,9 +3,10 @@
 use std::sync::LazyLock;
 
 /// Every feature of the crate, and whether this program has it.
-const ALL: [(&str, bool); 3] = [
+const ALL: [(&str, bool); 4] = [
     ("acme", cfg!(feature = "acme")),
     ("import-nginx", cfg!(feature = "import-nginx")),
+    ("otlp", cfg!(feature = "otlp")),
     ("top", cfg!(feature = "top")),
 ];
 
@@ -20,7 +21,7 @@ pub(crate) fn listed() -> &'static str {
 
 /// The message for a part that this program was built without. `instead`: what the operator can do with this program.
 #[cfg_attr(
-    all(feature = "acme", feature = "import-nginx", feature = "top"),
+    all(feature = "acme", feature = "import-nginx", feature = "otlp", feature = "top"),
     expect(dead_code, reason = "nothing is left out")
 )]
 pub(crate) fn left_out(feature: &str, instead: &str) -> String {

@@ -201,6 +201,7 @@ fn the_version_lists_the_features_of_the_program() {
     for (name, present) in [
         ("acme", cfg!(feature = "acme")),
         ("import-nginx", cfg!(feature = "import-nginx")),
+        ("otlp", cfg!(feature = "otlp")),
         ("top", cfg!(feature = "top")),
     ] {
         assert_eq!(

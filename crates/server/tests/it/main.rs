@@ -39,6 +39,8 @@ mod nginx_php;
 #[cfg(feature = "import-nginx")]
 mod nginx_redirects;
 mod ocsp;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod packaging;
 mod plain;
 mod privileges;

@@ -122,6 +122,12 @@ impl Scrape {
         *self.samples.get(series).unwrap_or_else(|| panic!("no {series} in {:#?}", self.samples))
     }
 
+    /// The values of all series.
+    #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "compared with messages of OTLP"))]
+    pub(crate) fn samples(&self) -> &BTreeMap<String, f64> {
+        &self.samples
+    }
+
     /// Whether there is one.
     pub(crate) fn has(&self, series: &str) -> bool {
         self.samples.contains_key(series)

@@ -4,7 +4,6 @@
 //! certificate ─Wanted─► responder ─► fetched by a thread that lives as long ─► kept here ─► stapled by the thread that watches files
 //! ```
 
-mod fetch;
 mod message;
 
 use std::collections::{HashMap, HashSet};
@@ -12,9 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
+use http::{Request, StatusCode};
 use sealion_tls::{Certificate, Fingerprint};
 
 use super::pair::{Watched, date};
+use crate::fetch::fetch;
 use message::{Answer, Question, Unusable, Wanted};
 
 /// Responses by certificate. They outlive reloads.
@@ -181,7 +183,7 @@ impl Staples {
             Err(error) => return tracing::warn!("OCSP responses cannot be fetched: {error}"),
         };
         for (of, file, question) in due {
-            let brought = runtime.block_on(fetch::get(&question.url));
+            let brought = runtime.block_on(get(&question.url));
             let now = SystemTime::now();
             let brought = brought.map_err(Unusable::from).and_then(|der| question.read(der, now));
             let mut known = self.lock();
@@ -196,5 +198,14 @@ impl Staples {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Fingerprint, State>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The content at a URL.
+async fn get(url: &str) -> Result<Vec<u8>, String> {
+    let response = fetch(Request::get(url).body(Bytes::new()).map_err(|error| error.to_string())?).await?;
+    match response.status() {
+        StatusCode::OK => Ok(response.into_body()),
+        status => Err(format!("status {status}")),
     }
 }

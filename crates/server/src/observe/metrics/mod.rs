@@ -31,7 +31,7 @@ use process::Process;
 /// All metrics of the process.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    /// Whether there is a metrics listener. Without one, nothing is counted.
+    /// Whether there is a metrics listener, or a collector of OTLP. Without both, nothing is counted.
     on: bool,
     pub(crate) started: Instant,
     /// The start of the process, in seconds since 1970.
@@ -44,6 +44,8 @@ pub(crate) struct Metrics {
     pub(crate) last_reload_refused: AtomicU64,
     /// Listeners of workers that cannot accept connections, for lack of descriptors or memory.
     pub(crate) short: AtomicU64,
+    /// Messages that no collector of OTLP took.
+    pub(crate) otlp_failures: AtomicU64,
     pub(crate) process: Process,
 }
 
@@ -77,6 +79,7 @@ impl Metrics {
             reloads_refused: AtomicU64::new(0),
             last_reload_refused: AtomicU64::new(0),
             short: AtomicU64::new(0),
+            otlp_failures: AtomicU64::new(0),
             process: Process::open(),
         }
     }

@@ -1,0 +1,133 @@
+//! The table `[otlp]`, checked.
+
+use std::time::Duration;
+
+use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
+use http::uri::Scheme;
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+
+use crate::observe::otlp::OtlpConfig;
+use crate::values::Problems;
+
+/// Where metrics go, and how often.
+pub(crate) struct Settings {
+    /// Without a slash at its end.
+    endpoint: String,
+    pub(super) headers: HeaderMap,
+    pub(super) interval: Duration,
+    pub(super) service_name: String,
+}
+
+/// Fields that the exporter makes itself.
+const OWN: [HeaderName; 5] = [CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING];
+
+impl Settings {
+    /// `None` without an endpoint, or with problems.
+    pub(crate) fn new(config: &OtlpConfig, problems: &mut Problems) -> Option<Self> {
+        let before = problems.len();
+        let mut headers = HeaderMap::new();
+        for (name, value) in &config.headers.value {
+            let mut refuse = |what: &str| {
+                problems.add(&config.headers.span, "otlp.headers", format_args!("{name:?}: {what}"));
+            };
+            match (name.parse::<HeaderName>(), HeaderValue::from_str(value.reveal())) {
+                (Err(_), _) => {
+                    refuse("no name of a header field has these characters: write one such as Authorization")
+                }
+                (_, Err(_)) => refuse("its value has characters that no header field may have: write visible ones"),
+                (Ok(name), _) if OWN.contains(&name) => refuse("each request has it already: remove it"),
+                (Ok(name), Ok(mut value)) => {
+                    value.set_sensitive(true);
+                    headers.insert(name, value);
+                }
+            }
+        }
+        if config.service_name.is_empty() {
+            let what = "is empty: write a name by which the collector tells this service from others";
+            problems.add(&config.service_name.span, "otlp.service_name", what);
+        }
+        let Some(endpoint) = &config.endpoint else {
+            if *config != OtlpConfig::default() {
+                let what = "is missing, so that nothing is sent: name a collector, such as \"http://127.0.0.1:4318\", or remove [otlp]";
+                problems.add(&config.headers.span, "otlp.endpoint", what);
+            }
+            return None;
+        };
+        if let Err(what) = check(endpoint) {
+            problems.add(&endpoint.span, "otlp.endpoint", what);
+        }
+        let endpoint = endpoint.trim_end_matches('/').to_owned();
+        let interval = config.interval.duration();
+        let service_name = config.service_name.value.clone();
+        (problems.len() == before).then_some(Self { endpoint, headers, interval, service_name })
+    }
+
+    /// The URL of a signal: `metrics`.
+    pub(super) fn url(&self, signal: &str) -> String {
+        format!("{}/v1/{signal}", self.endpoint)
+    }
+}
+
+/// Whether requests can be sent to this URL, and what to write if they cannot.
+fn check(endpoint: &str) -> Result<(), String> {
+    let example = "write one such as \"http://127.0.0.1:4318\"";
+    let url: Uri = endpoint.parse().map_err(|error| format!("{endpoint:?} is no URL: {error}: {example}"))?;
+    if url.scheme() == Some(&Scheme::HTTPS) {
+        return Err("this server sends metrics without TLS only: run a collector on this machine, which passes them on with TLS, and name it, such as \"http://127.0.0.1:4318\"".to_owned());
+    }
+    let Some(authority) = url.authority().filter(|_| url.scheme() == Some(&Scheme::HTTP)) else {
+        return Err(format!("{endpoint:?} is no URL of http: {example}"));
+    };
+    if authority.as_str().contains('@') {
+        return Err("the URL has a password: set Authorization in otlp.headers instead".to_owned());
+    }
+    if url.query().is_some() {
+        return Err(format!("the URL has a query, behind which no path fits: {example}"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn settings(text: &str) -> Result<Option<Settings>, String> {
+        let mut problems = Problems::of_file(Path::new("x.toml"), text);
+        let settings = Settings::new(&toml::from_str(text).unwrap(), &mut problems);
+        if problems.is_empty() { Ok(settings) } else { Err(problems.to_string()) }
+    }
+
+    #[test]
+    fn paths_of_signals_go_beneath_the_endpoint() {
+        for (endpoint, url) in [
+            ("http://127.0.0.1:4318", "http://127.0.0.1:4318/v1/metrics"),
+            ("http://[::1]:4318/", "http://[::1]:4318/v1/metrics"),
+            ("http://collector/otlp/", "http://collector/otlp/v1/metrics"),
+        ] {
+            let settings = settings(&format!("endpoint = '{endpoint}'")).unwrap().unwrap();
+            assert_eq!(settings.url("metrics"), url);
+        }
+        assert!(settings("").unwrap().is_none());
+    }
+
+    #[test]
+    fn what_cannot_be_honoured_is_refused() {
+        for (text, words) in [
+            ("endpoint = 'https://127.0.0.1:4318'", "without TLS only"),
+            ("endpoint = '127.0.0.1:4318'", "http://127.0.0.1:4318"),
+            ("endpoint = 'grpc://127.0.0.1:4317'", "no URL of http"),
+            ("endpoint = 'http://a:b@c'", "otlp.headers"),
+            ("endpoint = 'http://a/?b'", "query"),
+            ("interval = '10s'", "otlp.endpoint: is missing"),
+            ("endpoint = 'http://a'\nheaders = { 'a b' = 'c' }", "no name of a header field"),
+            ("endpoint = 'http://a'\nheaders = { host = 'c' }", "has it already"),
+            ("endpoint = 'http://a'\nheaders = { a = \"hidden\\n\" }", "visible"),
+            ("endpoint = 'http://a'\nservice_name = ''", "is empty"),
+        ] {
+            let error = settings(text).err().unwrap_or_else(|| panic!("{text} is taken"));
+            assert!(error.contains(words) && !error.contains("hidden"), "{text}: {error}");
+        }
+    }
+}

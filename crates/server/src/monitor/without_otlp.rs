@@ -1,0 +1,50 @@
+//! Stands in for `otlp/` in a program without the feature `otlp`: refuses `[otlp]`.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::exchange::Shared;
+use crate::observe::otlp::OtlpConfig;
+use crate::values::{Problems, features};
+
+pub(crate) enum Settings {}
+
+pub(crate) enum Exporter {}
+
+impl Settings {
+    /// `None`; a table that asks for something is in `problems`.
+    pub(crate) fn new(config: &OtlpConfig, problems: &mut Problems) -> Option<Self> {
+        if let Some(endpoint) = &config.endpoint {
+            let instead = "remove [otlp], and have metrics.listen scraped instead";
+            problems.add(&endpoint.span, "otlp.endpoint", features::left_out("otlp", instead));
+        }
+        None
+    }
+}
+
+impl Exporter {
+    pub(crate) fn start(settings: Settings, _: &Arc<Shared>) -> Result<Self, String> {
+        match settings {}
+    }
+
+    pub(crate) fn finish(self, _: Instant) {
+        match self {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_collector_is_refused_with_what_to_do() {
+        let mut problems = Problems::of_file(Path::new("sealion.toml"), "");
+        let config = OtlpConfig { endpoint: Some("http://127.0.0.1:4318".to_owned().into()), ..OtlpConfig::default() };
+        assert!(Settings::new(&config, &mut problems).is_none());
+        let text = problems.to_string();
+        assert!(text.contains("otlp.endpoint") && text.contains("without the feature `otlp`"), "{text}");
+        assert!(text.contains("metrics.listen"), "{text}");
+    }
+}
