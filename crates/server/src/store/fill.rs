@@ -30,7 +30,7 @@ use super::object::{Head, Object};
 use crate::files::resolve::SiteFile;
 use crate::observe::access_log::UpstreamTrace;
 use crate::response::{Piece, Source};
-use crate::upstream::{Failure, Reply};
+use crate::upstream::{Failure, Reply, without_room};
 
 /// A response on its way.
 #[derive(Debug)]
@@ -237,6 +237,7 @@ impl Fill {
 
     /// A piece came.
     pub(super) fn push(&self, piece: Bytes) {
+        let piece = without_room(piece);
         self.lock().tail.push_back(piece);
         self.moved.notify_waiters();
     }

@@ -7,8 +7,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use bytes::Bytes;
 use http::header::CONTENT_RANGE;
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use ipnet::IpNet;
 use sealion_cache::{CacheStatus, Forward, Lifetime, Policy};
 use sealion_http::{ExtraFields, Method, Request, Status};
@@ -73,7 +74,7 @@ impl Rules {
             tags: boxed(sealion_cache::tags(&fields)),
             groups: boxed(sealion_cache::groups(&fields)),
             sliced: size.and_then(|size| Sliced::of(&fields, size)).map(Arc::new),
-            fields,
+            fields: without_room(&fields),
             lifetime,
         }
     }
@@ -102,6 +103,18 @@ impl Rules {
         names.retain(|name| made_here(name.as_str()).is_none());
         Some(names)
     }
+}
+
+/// The same fields, whose values share octets of their own: those of an answer are parts of the buffer into which it was read, which an object would keep whole.
+fn without_room(fields: &HeaderMap) -> HeaderMap {
+    let mut octets = Vec::with_capacity(fields.values().map(HeaderValue::len).sum());
+    fields.values().for_each(|value| octets.extend_from_slice(value.as_bytes()));
+    let mut octets = Bytes::from(octets);
+    let own = |(name, value): (&HeaderName, &HeaderValue)| {
+        let value = HeaderValue::from_maybe_shared(octets.split_to(value.len())).expect("it was a value before");
+        (name.clone(), value)
+    };
+    fields.iter().map(own).collect()
 }
 
 /// Whether Connection of a request names fields: the server does not get them, and the key and Vary would count them.
@@ -350,5 +363,25 @@ impl Pattern {
             true => name.starts_with(self.text.as_bytes()),
             false => name == self.text.as_bytes(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_an_object_have_octets_of_their_own() {
+        let buffer = Bytes::from(b"a value, another".repeat(1000));
+        let value = |range: Range<usize>| HeaderValue::from_maybe_shared(buffer.slice(range)).unwrap();
+        let mut fields = HeaderMap::new();
+        fields.append("x-a", value(0..7));
+        fields.append("x-b", value(9..16));
+        fields.append("x-a", value(9..9));
+        let own = without_room(&fields);
+        assert_eq!(own, fields);
+        let within = buffer.as_ptr_range();
+        assert!(fields.values().any(|value| within.contains(&value.as_bytes().as_ptr())));
+        assert!(own.values().all(|value| value.is_empty() || !within.contains(&value.as_bytes().as_ptr())));
     }
 }

@@ -65,6 +65,7 @@ pub(crate) use health::check_health;
 pub(crate) use http1::fuzz as http1_fuzz;
 pub(crate) use interim::{Interim, InterimReceiver, InterimSender, interim_responses};
 
+pub(crate) use pieces::without_room;
 pub(crate) use proxy_header::Endpoints;
 pub(crate) use reply::{Patience, Reply};
 pub(crate) use spool::{BufferConfig, Buffered, Rest, Spooling};

@@ -10,6 +10,14 @@ const SMALL: usize = 2 << 10;
 /// Octets up to which small pieces are merged.
 const MERGED: usize = 16 << 10;
 
+/// Octets below which a piece that is kept is copied: it may be a part of a buffer into which an answer was read, which it would keep whole.
+const MAY_WASTE: usize = 12 << 10;
+
+/// A piece that is going to be kept, without the room of the buffer into which it was read.
+pub(crate) fn without_room(piece: Bytes) -> Bytes {
+    if piece.len() < MAY_WASTE { Bytes::copy_from_slice(&piece) } else { piece }
+}
+
 /// Pieces in their order.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
@@ -22,6 +30,7 @@ impl Pieces {
     /// A lone piece is not copied: it is taken at once, most of the time.
     pub(super) fn push(&mut self, piece: Bytes) {
         let is_small = piece.len() < SMALL && !self.is_empty();
+        let piece = if is_small || self.is_empty() { piece } else { without_room(piece) };
         if !is_small || self.merged.len() + piece.len() > MERGED {
             self.end_merged();
         }

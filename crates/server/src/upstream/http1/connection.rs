@@ -61,7 +61,9 @@ impl Connection {
         let mut sent = 0;
         while sent < octets.len() {
             match io.write(&octets[sent..]).await {
-                Ok(0) => return Err(NoAnswer::Broken("it takes no request".to_owned())),
+                Ok(0) => {
+                    return Err(NoAnswer::Broken("the connection was closed while the request was written".to_owned()));
+                }
                 Ok(written) => sent += written,
                 Err(error) if sent == 0 => return Err(NoAnswer::NotSent(error.to_string(), content)),
                 Err(error) => return Err(NoAnswer::Broken(error.to_string())),
@@ -135,18 +137,23 @@ impl Exchange {
         self.input.reserve(room);
         // The buffer may have more: what is read at a time makes the records.
         let mut space = (&mut self.input).limit(room);
-        match &mut self.ends {
-            Ends::Both(io) => poll_read_buf(Pin::new(io), cx, &mut space).map_err(Broken::Server),
-            Ends::Apart { from, writer } => {
-                if let Poll::Ready(read) = poll_read_buf(Pin::new(from), cx, &mut space) {
-                    return Poll::Ready(read.map_err(Broken::Server));
-                }
-                if let Err(incomplete) = ready!(writer.poll_end(cx)) {
-                    return Poll::Ready(Err(Broken::Client(incomplete)));
-                }
-                Poll::Pending
-            }
+        let read = match &mut self.ends {
+            Ends::Both(io) => poll_read_buf(Pin::new(io), cx, &mut space),
+            Ends::Apart { from, .. } => poll_read_buf(Pin::new(from), cx, &mut space),
+        };
+        if let Poll::Ready(read) = read {
+            return Poll::Ready(read.map_err(Broken::Server));
         }
+        if self.input.is_empty() {
+            // An answer that is waited for has no buffer.
+            self.input = BytesMut::new();
+        }
+        if let Ends::Apart { writer, .. } = &mut self.ends
+            && let Err(incomplete) = ready!(writer.poll_end(cx))
+        {
+            return Poll::Ready(Err(Broken::Client(incomplete)));
+        }
+        Poll::Pending
     }
 
     /// The connection, for another request. `None`: it cannot have one, since not all of this one was written, or octets follow the answer.
