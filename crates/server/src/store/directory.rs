@@ -375,11 +375,11 @@ impl Directory {
         read_file(&self.place.load().root, name)
     }
 
-    /// Octets of a small file of the directory; 0 if there is none.
-    pub(super) fn length_of(&self, name: &str) -> io::Result<u64> {
+    /// Inode and octets of a small file of the directory; 0 and 0 if there is none.
+    pub(super) fn state_of(&self, name: &str) -> io::Result<(u64, u64)> {
         match statat(&self.place.load().root, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Ok(stat.st_size as u64),
-            Err(Errno::NOENT) => Ok(0),
+            Ok(stat) => Ok((stat.st_ino, stat.st_size as u64)),
+            Err(Errno::NOENT) => Ok((0, 0)),
             Err(errno) => Err(errno.into()),
         }
     }

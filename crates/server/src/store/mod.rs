@@ -528,7 +528,7 @@ const NOT_SHARED_FOR: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
-    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use rustix::fs::{FlockOperation, flock};
 
     use super::*;
 
@@ -557,15 +557,14 @@ mod tests {
         assert!(finish_until(Instant::now() + Duration::from_secs(60), [|| (), || ()]).is_empty());
     }
 
-    /// A pipe that nobody reads stands for a disk that hangs.
+    /// A lock that somebody holds stands for a disk that hangs.
     #[test]
     fn a_disk_that_hangs_keeps_no_purge_from_the_others() {
         let scratch = tempfile::tempdir().unwrap();
         let store = opened(&["a", "b"].map(|name| scratch.path().join(name)));
         let [hanging, healthy] = store.disks() else { panic!("two disks") };
-        let pipe = scratch.path().join("pipe");
-        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-        std::fs::hard_link(&pipe, hanging.directory.path.join("purges")).unwrap();
+        let held = std::fs::File::create(hanging.directory.path.join("purges")).unwrap();
+        flock(&held, FlockOperation::LockExclusive).unwrap();
         store.start().unwrap();
         // The first waits as long as a disk has; those behind it know.
         for tag in ["first", "second"] {
@@ -575,7 +574,7 @@ mod tests {
             let written = std::fs::read_to_string(healthy.directory.path.join("purges")).unwrap();
             assert!(written.contains(tag), "{written}");
         }
-        let _reader = std::fs::File::open(pipe).unwrap();
+        drop(held);
         store.close(true, Instant::now() + Duration::from_secs(20));
         // The file that the disk has now has all.
         let again = opened(&[hanging.directory.path.clone()]);

@@ -6,7 +6,8 @@
 //! Who appends or replaces holds flock(2) on the file: no line gets into one that is being replaced.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -143,7 +144,9 @@ fn hangs() -> io::Error {
 #[derive(Debug)]
 struct PurgeFile {
     directory: Arc<Directory>,
-    /// Octets of it that were read or written.
+    /// The inode that was read or written; 0: there was no file.
+    inode: u64,
+    /// Octets of it.
     octets: u64,
     /// Whether a damaged or missing line makes a new file necessary.
     is_damaged: bool,
@@ -153,7 +156,7 @@ struct PurgeFile {
 
 impl PurgeFile {
     fn load(directory: Arc<Directory>, purges: &Purges) -> Self {
-        let mut file = PurgeFile { directory, octets: 0, is_damaged: false, left_out: 0 };
+        let mut file = PurgeFile { directory, inode: 0, octets: 0, is_damaged: false, left_out: 0 };
         file.read(purges);
         file
     }
@@ -211,7 +214,7 @@ impl PurgeFile {
 
     /// Reads the file again that another process has written. Returns whether it had.
     fn catch_up(&mut self, purges: &Purges) -> bool {
-        let is_new = self.directory.length_of(FILE).is_ok_and(|length| length != self.octets);
+        let is_new = self.directory.state_of(FILE).is_ok_and(|state| state != (self.inode, self.octets));
         if is_new {
             self.read(purges);
         }
@@ -225,12 +228,18 @@ impl PurgeFile {
             purges.add(&Purge { target: Target::Everything, soft: true, at: super::now_ms() });
             self.is_damaged = true;
         };
-        let lines = match self.directory.read_file(FILE) {
-            Ok(lines) => lines,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        let read = || -> io::Result<(u64, Vec<u8>)> {
+            let mut file = self.directory.open_file(FILE)?;
+            let mut lines = Vec::new();
+            file.read_to_end(&mut lines)?;
+            Ok((file.metadata()?.ino(), lines))
+        };
+        let (inode, lines) = match read() {
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (0, Vec::new()),
             Err(error) => {
                 damaged("the purges", &error);
-                Vec::new()
+                (0, Vec::new())
             }
         };
         for line in lines.split(|octet| *octet == b'\n').filter(|line| !line.is_empty()) {
@@ -241,7 +250,7 @@ impl PurgeFile {
                 Err(error) => damaged("a purge", &error),
             }
         }
-        self.octets = lines.len() as u64;
+        (self.inode, self.octets) = (inode, lines.len() as u64);
     }
 
     /// Appends lines. Replaces the file where it is damaged or long.
@@ -255,10 +264,13 @@ impl PurgeFile {
 
     fn append_lines(&mut self, lines: &[u8], durable: Durable) -> io::Result<()> {
         let mut file = self.locked()?;
-        let before = file.metadata()?.len();
+        let before = file.metadata()?;
+        if self.octets == 0 {
+            self.inode = before.ino();
+        }
         if let Err(error) = file.write_all(lines) {
             // A part of a line says nothing of what it purged.
-            let _ = file.set_len(before);
+            let _ = file.set_len(before.len());
             return Err(error);
         }
         self.octets += lines.len() as u64;
@@ -281,6 +293,7 @@ impl PurgeFile {
         let left_out = purges.left_out();
         let lines = purges.to_lines();
         directory.write_file(FILE, &lines)?;
+        self.inode = directory.state_of(FILE)?.0;
         (self.octets, self.left_out, self.is_damaged) = (lines.len() as u64, left_out, false);
         Ok(())
     }
@@ -435,6 +448,12 @@ mod tests {
         let before = std::fs::read(path.join(FILE)).unwrap();
         new.complete(&new_purges).unwrap();
         assert_eq!(std::fs::read(path.join(FILE)).unwrap(), before);
+        // A file of the same length is another one.
+        std::fs::write(path.join("other"), String::from_utf8(before).unwrap().replace("by-new-again", "by-old-again"))
+            .unwrap();
+        std::fs::rename(path.join("other"), path.join(FILE)).unwrap();
+        assert!(new.catch_up(&new_purges) && !new.catch_up(&new_purges));
+        assert_eq!(verdict(&new_purges, "by-old-again", 1000), Verdict::Gone);
     }
 
     /// Each of four processes appends while the owner replaces the file again and again.
