@@ -351,18 +351,24 @@ impl Disk {
             }
             self.counts[5].fetch_add(1, Ordering::Relaxed);
             let path = self.directory.path.display();
-            let what = format_args!("cache {path}: responses come faster than the disk writes them: one is not stored");
+            let what = format_args!(
+                "cache {path}: responses come faster than the disk writes them: one is not stored: add a directory on another disk, or store less by min_uses"
+            );
             if let Some(line) = self.dropped.line(what, "more before it were not") {
                 tracing::warn!("{line}");
             }
         }
     }
 
-    /// Waits until what was given to [`Self::write_later`] before is written; not for long, since the disk may hang.
-    pub(super) async fn written(&self) {
-        let (ended, is_written) = oneshot::channel();
-        if self.writer.push(0, move || _ = ended.send(())).is_ok() {
-            let _ = timeout(Duration::from_secs(1), is_written).await;
+    /// Has something done once all that was given to [`Self::write_later`] before is written. Waits for it, but not for long, since the disk may hang.
+    pub(super) async fn behind_writes(&self, job: impl FnOnce() + Send + 'static) {
+        let (ended, has_ended) = oneshot::channel();
+        let job = move || {
+            job();
+            let _ = ended.send(());
+        };
+        if self.writer.push(0, job).is_ok() {
+            let _ = timeout(Duration::from_secs(1), has_ended).await;
         }
     }
 
@@ -374,7 +380,7 @@ impl Disk {
         self.begun.elapsed().as_millis() as u64
     }
 
-    /// The entry of an object that is asked for. `Ok(None)`: there is none. `Err`: the index is not loaded yet, and the directory may have it.
+    /// The entry of an object that is asked for. [`Lookup::Unknown`]: the index is not loaded yet, and the directory may have it.
     pub(super) fn lookup(&self, hash: u128) -> Lookup {
         match self.index.get(hash) {
             Some(entry) => Lookup::Found(entry),

@@ -20,7 +20,6 @@ use http::{HeaderMap, HeaderValue};
 use sealion_http::range::{self, Selection};
 use sealion_http::request::Conditions;
 use sealion_http::{Method, Request, Status};
-use tokio::task::spawn_blocking;
 
 use super::fetch::{Asked, Fetch};
 use super::fill::{End, Fill, Phase};
@@ -386,9 +385,8 @@ impl Store {
     /// slice.
     pub(super) async fn slices_changed(self: &Arc<Self>, key: &[u8], sliced: &Arc<Sliced>) {
         let (store, sliced, of_whole) = (Arc::clone(self), Arc::clone(sliced), without_slice(key).to_vec());
-        // The one that tells of them may wait to be written: it would be back.
-        self.disk(self.hash(&of_whole)).written().await;
-        let removed = spawn_blocking(move || {
+        let disk = Arc::clone(self.disk(self.hash(&of_whole)));
+        let removal = move || {
             let hash = store.hash(&of_whole);
             let disk = store.disk(hash);
             disk.count_changed();
@@ -398,8 +396,9 @@ impl Store {
                 store.changed(hash);
             }
             store.remove_sliced(&of_whole, &sliced);
-        });
-        let _ = removed.await;
+        };
+        // The one that tells of them may wait to be written: it would be back.
+        disk.behind_writes(removal).await;
     }
 }
 

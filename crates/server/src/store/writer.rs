@@ -53,14 +53,19 @@ impl Writer {
         Ok(())
     }
 
-    /// Has something written that takes so many octets of memory until then. When the writer stops, it is dropped.
+    /// Has something written that takes so many octets of memory until then. After the writer has stopped, the job is dropped.
     pub(super) fn push(&self, octets: usize, job: impl FnOnce() + Send + 'static) -> Result<(), Full> {
         let mut queue = self.shared.lock();
         if queue.is_stopping {
             return Ok(());
         }
-        if queue.octets > MOST_OCTETS || queue.number >= MOST_JOBS {
+        // What takes no memory is no response: it has its turn in any case.
+        if octets > 0 && (queue.octets > MOST_OCTETS || queue.number >= MOST_JOBS) {
             return Err(Full { hangs: queue.moved.is_some_and(|moved| moved.elapsed() > HANGS) });
+        }
+        if queue.number == 0 && queue.moved.is_some() {
+            // It rested.
+            queue.moved = Some(Instant::now());
         }
         queue.octets += octets;
         queue.number += 1;
@@ -175,6 +180,7 @@ mod tests {
         let writer = Writer::default();
         let taken = (0..2 * MOST_JOBS).filter(|_| writer.push(1, || ()).is_ok()).count();
         assert_eq!(taken, MOST_JOBS);
+        assert_eq!(writer.push(0, || ()), Ok(()), "it takes no memory");
     }
 
     /// A slow disk: each job ends when the test says so.
