@@ -286,6 +286,8 @@ fn mix(number: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     fn balancer(rule: Balance, servers: &[(u32, bool)]) -> Balancer {
@@ -389,6 +391,24 @@ mod tests {
         let found = counts(&balancer, 1000);
         assert!(found[0] < 50, "{found:?}");
         assert_eq!(balancer.choose(key(""), &[1]), 0, "it is asked where no other can be");
+    }
+
+    #[test]
+    fn each_address_has_its_server() {
+        let balancer = balancer(Balance::HashAddress, &[(1, false), (1, false), (1, false)]);
+        let choose = |address: IpAddr| {
+            let server = balancer.choose(Key { address: Some(address), uri: b"" }, &[]);
+            balancer.ended(server);
+            server
+        };
+        let addresses = (0..300u32).map(|n| Ipv4Addr::from_bits(0x0a00_0000 + n));
+        let mut counts = [0; 3];
+        for address in addresses {
+            let server = choose(address.into());
+            assert_eq!(choose(address.into()), server);
+            counts[server] += 1;
+        }
+        assert!(counts.iter().all(|count| (60..=140).contains(count)), "{counts:?}");
     }
 
     #[test]

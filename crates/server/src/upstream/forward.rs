@@ -227,7 +227,7 @@ async fn ask(mut in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
                 let is_server = !matches!(failure, Failure::Client(_));
                 return Err(FailedTry { failure, may_repeat: is_repeatable && is_server, is_servers_fault: is_server });
             }
-            // Its content is lost.
+            // Its content was used up, and cannot be sent again.
             Err(Unanswered::Refused(failure, has_content)) => {
                 return Err(FailedTry { failure, may_repeat: !has_content, is_servers_fault: false });
             }
@@ -350,7 +350,7 @@ impl Server {
     }
 }
 
-/// Who held an answer up. A client cannot have a server left out.
+/// Which side an answer waited for in vain. A slow client must not have a server left out.
 pub(super) enum InVain {
     ClientOwes,
     ServerIsSilent,
@@ -393,7 +393,7 @@ fn reply(
     let AnswerHead { status, mut fields } = head;
     if status != Status::SWITCHING_PROTOCOLS {
         let has_content = request.method != Method::HEAD && !status.has_no_content();
-        if has_content && content.has_ended() {
+        if has_content && content.ends_with_stream() && content.has_ended() {
             // Over HTTP/2 nothing else says so before the end of the stream.
             fields.entry(header::CONTENT_LENGTH).or_insert(const { HeaderValue::from_static("0") });
         }

@@ -101,7 +101,7 @@ impl Pool {
             Some(closer) if !connection.is_quiet(&mut Context::from_waker(closer)) => return,
             Some(_) => {}
             None => {
-                // Outside of a runtime the process ends.
+                // Without a runtime the process is ending.
                 let Ok(runtime) = Handle::try_current() else { return };
                 kept.closer = Some(Waker::noop().clone());
                 runtime.spawn(close(Arc::downgrade(&worker.kept), idle_timeout));

@@ -55,6 +55,9 @@ impl Head {
             match end.map(|end| config.parse_response_with_uninit_headers(&mut response, &input[..end], &mut parsed)) {
                 Some(Ok(httparse::Status::Complete(end))) => Some(end),
                 Some(Ok(httparse::Status::Partial)) | None => None,
+                Some(Err(httparse::Error::TooManyHeaders)) => {
+                    return Err(format!("its head has more than {MOST_FIELDS} fields"));
+                }
                 Some(Err(error)) => return Err(format!("its head is none of HTTP/1.1: {error}")),
             };
         if end.unwrap_or(input.len()) > MOST_HEAD {
@@ -72,11 +75,15 @@ impl Head {
         let first = memchr::memchr(b'\n', &head).map_or(end, |at| at + 1);
         let mut fields = AnswerFields::new(Lines { octets: head.slice(first..), passed_on, length });
         if is_chunked && length.is_some() {
-            // The transfer coding counts alone. Somebody on the way may have taken the length (RFC 9112 §6.3).
+            // The transfer coding counts alone. A server in between may have framed it by the length (RFC 9112 §6.3).
             fields.remove(header::CONTENT_LENGTH);
             persists = false;
         }
         let is_without_content = *asked == Method::HEAD || status.is_interim() || status.has_no_content();
+        if status == Status::NO_CONTENT && (is_chunked || length.is_some_and(|length| length > 0)) {
+            // What it announces may follow all the same, and would be taken for the next answer.
+            persists = false;
+        }
         let framing = match length {
             _ if is_without_content => Framing::Nothing,
             _ if is_chunked => Framing::Chunked,
@@ -134,7 +141,7 @@ impl Relevant {
             }
         }
         named.iter().for_each(|name| passed_on.remove(name));
-        Ok(Relevant { persists: if is_old { keeps } else { !closes }, is_chunked: codings > 0, length, passed_on })
+        Ok(Relevant { persists: !closes && (keeps || !is_old), is_chunked: codings > 0, length, passed_on })
     }
 }
 
@@ -163,7 +170,11 @@ mod tests {
             ("1.0 200 OK\r\nContent-Length: 3", (Length(3), false)),
             ("1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 3", (Length(3), true)),
             ("1.1 200 OK\r\nA: b", (UntilClose, true)),
-            ("1.1 204 No Content\r\nContent-Length: 3", (Nothing, true)),
+            ("1.1 204 No Content\r\nContent-Length: 3", (Nothing, false)),
+            ("1.1 204 No Content\r\nContent-Length: 0", (Nothing, true)),
+            ("1.1 204 No Content", (Nothing, true)),
+            ("1.1 304 Not Modified\r\nContent-Length: 3", (Nothing, true)),
+            ("1.0 200 OK\r\nConnection: close, keep-alive\r\nContent-Length: 3", (Length(3), false)),
             ("1.1 304 Not Modified\r\nTransfer-Encoding: chunked", (Nothing, true)),
             ("1.1 103 Early Hints\r\nLink: x", (Nothing, true)),
             ("1.1 101 Switching Protocols\r\nUpgrade: x", (Nothing, true)),
