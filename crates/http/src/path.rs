@@ -168,9 +168,14 @@ impl<'a> SitePath<'a> {
 fn check_segment(segment: &[u8], show_dotfiles: bool) -> Result<(), Unnameable> {
     match segment {
         b"." | b".." => Err(Unnameable::Malformed("the path has a dot segment")),
-        [b'.', ..] if !show_dotfiles && segment != b".well-known" => Err(Unnameable::NotFound),
+        _ if !show_dotfiles && is_hidden(segment) => Err(Unnameable::NotFound),
         _ => Ok(()),
     }
+}
+
+/// Whether a segment of a path is hidden: it begins with a dot, and is not `.well-known` (RFC 8615).
+pub fn is_hidden(segment: &[u8]) -> bool {
+    segment.starts_with(b".") && segment != b".well-known"
 }
 
 fn decode(segment: &[u8], out: &mut Vec<u8>) -> Result<(), Unnameable> {

@@ -1,8 +1,10 @@
 //! Builds a [`Generation`] from a configuration.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::process::{Resource, getrlimit};
+use sealion_http::path::is_hidden;
 
 use super::memory::CacheMemory;
 use crate::certificates::{self, AcmeUse, CertifiedSite, TlsProcess};
@@ -15,7 +17,7 @@ use crate::observe::access_log::SiteLogs;
 use crate::site::{SiteConfig, Sites};
 use crate::store::{CacheConfig, MOST_OPEN, Store};
 use crate::upstream::Upstreams;
-use crate::values::{Problems, Size};
+use crate::values::{At, Problems, Size};
 
 /// Builds everything that the configuration asks for. Opens roots; reads certificates, users and pages. Binds nothing, changes nothing.
 /// `before`: the configuration in use.
@@ -190,24 +192,21 @@ pub(crate) fn cache_limits(config: &Config, memory: u64) -> CacheLimits {
     CacheLimits { open: limits.open.min(open_share(config)), ..limits }
 }
 
-/// Refuses private keys and files of passwords that a site would send.
+/// Refuses private keys, files of passwords and other secrets that a site would send.
 fn refuse_secrets_in_roots(config: &Config, problems: &mut Problems) {
-    let keys = config.site.iter().flat_map(|site| &site.certificates).map(|pair| ("site.certificates.key", &pair.key));
-    let users = config.site.iter().flat_map(|site| &site.basic_auth).map(|auth| ("site.basic_auth.users", &auth.users));
-    for (key, file) in keys.chain(users) {
+    let roots_of = |site: &SiteConfig| -> Vec<(PathBuf, bool)> {
+        let roots = site.root.iter().chain(site.mounts.iter().map(|mount| &mount.root));
+        roots.filter_map(|root| Some((problems.resolve(root).canonicalize().ok()?, site.show_dotfiles))).collect()
+    };
+    let roots: Vec<_> = config.site.iter().flat_map(roots_of).collect();
+    for (key, file) in secrets(config) {
         let Ok(path) = problems.resolve(file).canonicalize() else { continue };
-        let sends = |site: &SiteConfig| {
-            let roots = site.root.iter().chain(site.mounts.iter().map(|mount| &mount.root));
-            roots.into_iter().any(|root| {
-                let root = problems.resolve(root).canonicalize();
-                let beneath = root.as_ref().ok().and_then(|root| path.strip_prefix(root).ok());
-                beneath.is_some_and(|beneath| {
-                    let is_hidden = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(b".");
-                    site.show_dotfiles || !beneath.iter().any(is_hidden)
-                })
-            })
+        let is_sent = |(root, show_dotfiles): &(PathBuf, bool)| {
+            let beneath = path.strip_prefix(root).ok();
+            beneath
+                .is_some_and(|beneath| *show_dotfiles || !beneath.iter().any(|name| is_hidden(name.as_encoded_bytes())))
         };
-        if config.site.iter().any(sends) {
+        if roots.iter().any(is_sent) {
             let what = format_args!(
                 "{} lies beneath the root of a site, so that anybody could fetch it: move it elsewhere",
                 path.display()
@@ -215,4 +214,21 @@ fn refuse_secrets_in_roots(config: &Config, problems: &mut Problems) {
             problems.add(&file.span, key, what);
         }
     }
+}
+
+/// The files and directories that nobody but the server may read, with their keys.
+fn secrets(config: &Config) -> impl Iterator<Item = (&'static str, &At<PathBuf>)> {
+    let keys = config.site.iter().flat_map(|site| &site.certificates).map(|pair| ("site.certificates.key", &pair.key));
+    let users = config.site.iter().flat_map(|site| &site.basic_auth).map(|auth| ("site.basic_auth.users", &auth.users));
+    let of_clients =
+        config.upstream.iter().filter_map(|upstream| Some(("upstream.tls.key", upstream.tls.key.as_ref()?)));
+    let of_accounts = config.tls.all_acme().flat_map(|account| {
+        let update = account.dns_update.as_ref().map(|update| ("tls.acme.dns_update.secret", &update.secret));
+        let external = account.external_account.as_ref();
+        let external = external.map(|external| ("tls.acme.external_account.hmac_key", &external.hmac_key));
+        [Some(("tls.acme.state", &account.state)), update, external].into_iter().flatten()
+    });
+    let tickets = config.tls.session_tickets.keys.iter().map(|keys| ("tls.session_tickets.keys", keys));
+    let stream = config.cache.purge_stream_password.iter().map(|file| ("cache.purge_stream_password", file));
+    keys.chain(users).chain(of_clients).chain(of_accounts).chain(tickets).chain(stream)
 }

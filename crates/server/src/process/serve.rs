@@ -207,7 +207,10 @@ impl<'a> Server<'a> {
                             // All are ordered, though one fails.
                             let told: Vec<_> =
                                 targets.into_iter().map(|target| store.ordered(target, soft, names())).collect();
-                            told.into_iter().collect::<Result<Vec<_>, _>>().map(|lines| lines.join("\n"))
+                            let failed = told.iter().any(Result::is_err);
+                            let lines = told.into_iter().map(|told| told.unwrap_or_else(|error| error));
+                            let lines = lines.collect::<Vec<_>>().join("\n");
+                            if failed { Err(lines) } else { Ok(lines) }
                         });
                     }
                     Order::Cache { url } => {

@@ -55,7 +55,13 @@ fn check_says_what_is_wrong_with_file_line_key_and_remedy() {
 #[test]
 fn a_secret_beneath_a_root_is_refused_unless_no_request_can_reach_it() {
     let site = Site::new();
-    for (file, is_refused) in [("root/users", true), ("root/a/users", true), ("root/.users", false), ("users", false)] {
+    for (file, is_refused) in [
+        ("root/users", true),
+        ("root/a/users", true),
+        ("root/.users", false),
+        ("users", false),
+        ("root/.well-known/users", true),
+    ] {
         match file.strip_prefix("root/") {
             Some(name) => drop(site.add(name, "")),
             None => fs::write(site.root().with_file_name(file), "").expect("it is written"),
