@@ -57,7 +57,7 @@ pub(crate) struct Config {
     pub privileges: PrivilegesConfig,
     /// Metrics and health checks.
     pub metrics: MetricsConfig,
-    /// Metrics for a collector of OpenTelemetry.
+    /// Metrics and traces for a collector of OpenTelemetry.
     pub otlp: OtlpConfig,
     /// Cache of responses, for rules of `[[site.proxy]]` with `cache`.
     pub cache: CacheConfig,

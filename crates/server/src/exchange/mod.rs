@@ -16,6 +16,7 @@ mod shared;
 use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use crate::limits::{Closing, Idle, Moment, Permit, Refusal};
 use crate::observe::access_log::{CacheTrace, Entry, Requested, SiteLog, UpstreamTrace};
 use crate::observe::metrics::{self, Sent, SiteNumber, WorkerMetrics};
+use crate::observe::traces::{Ended, Span};
 use crate::path::policy::PathReason;
 use crate::response::{Body, Response};
 use crate::site::plain_http::{self, PlainResponse};
@@ -47,8 +49,17 @@ pub(crate) struct Exchange<'a> {
     /// The site for the request; the default site if the request could not be parsed.
     site: Option<&'a Site>,
     worker_metrics: Option<&'static WorkerMetrics>,
-    /// When the head of the request was complete. `None`: neither access log nor metrics are on.
-    started: Option<Instant>,
+    /// `None`: neither access log nor metrics are on.
+    started: Option<Started>,
+}
+
+/// The beginning of an exchange.
+#[derive(Clone)]
+pub(crate) struct Started {
+    /// When the head of the request was complete.
+    at: Instant,
+    /// `None`: there is no tracer, or the request could not be read.
+    span: Option<Arc<Span>>,
 }
 
 /// How a connection ends in order.
@@ -242,15 +253,22 @@ pub(crate) fn poll_idle_end(stream: &TlsStream, idle: &mut Idle<'_>) -> Poll<End
 
 impl<'a> Exchange<'a> {
     /// Begins an exchange when the head of a request is complete. `None`: the request could not be parsed; the default site
-    /// answers. `listener`: that of the connection.
+    /// answers. `listener`: that of the connection, whose other end is `remote`.
     pub(crate) fn begin(
         shared: &'a Shared,
         generation: &'a Generation,
         listener: &Listener,
+        remote: SocketAddr,
         request: Option<&Request<'_>>,
     ) -> Self {
         let is_timed = shared.access_log.is_on() || metrics::worker().is_some();
-        Self::resume(shared, generation, listener, request, is_timed.then(Instant::now))
+        let started = is_timed.then(|| {
+            let span = shared.tracer.as_ref().zip(request).and_then(|(tracer, request)| {
+                tracer.begin(request, listener.trusts(remote), listener.scheme(remote, request.fields))
+            });
+            Started { at: Instant::now(), span: span.map(Arc::new) }
+        });
+        Self::resume(shared, generation, listener, request, started)
     }
 
     /// The exchange of a request that was kept aside after [`Self::begin`], at `started`, while others went on. `generation`: as then.
@@ -259,15 +277,27 @@ impl<'a> Exchange<'a> {
         generation: &'a Generation,
         listener: &Listener,
         request: Option<&Request<'_>>,
-        started: Option<Instant>,
+        started: Option<Started>,
     ) -> Self {
         let site = generation.sites.find(request.and_then(|request| request.authority), &listener.name);
         Exchange { shared, generation, site, worker_metrics: metrics::worker(), started }
     }
 
-    /// When the head of the request was complete. `None`: neither the log nor the metrics need it.
-    pub(crate) fn started(&self) -> Option<Instant> {
-        self.started
+    /// The beginning, for [`Self::resume`].
+    pub(crate) fn started(&self) -> Option<Started> {
+        self.started.clone()
+    }
+
+    /// The span of the request, for those that it is forwarded to.
+    pub(crate) fn span(&self) -> Option<Arc<Span>> {
+        self.started.as_ref()?.span.clone()
+    }
+
+    /// Whether [`Self::finish`] needs the request.
+    pub(crate) fn describes_request(&self) -> bool {
+        let is_sampled =
+            || self.started.as_ref().and_then(|started| started.span.as_ref()).is_some_and(|span| span.is_sampled());
+        self.shared.access_log.is_on() || is_sampled()
     }
 
     /// Counts the request against the limits of its site, and applies the site's pacing to the connection. `permit`: the
@@ -335,9 +365,9 @@ impl<'a> Exchange<'a> {
         tls: Option<&HandshakeInfo>,
         outcome: &Outcome<'_>,
     ) {
-        let Some(started) = self.started else { return };
+        let Some(started) = &self.started else { return };
         let ended = Instant::now();
-        let took = ended - started;
+        let took = ended - started.at;
         if let Some(worker) = self.worker_metrics {
             let Outcome { reason, wire, set_up, .. } = *outcome;
             let number = self.site.map_or(SiteNumber::NONE, |site| site.number);
@@ -350,6 +380,16 @@ impl<'a> Exchange<'a> {
             if let Some((Request { target: Target::Path { path, .. }, .. }, _)) = request {
                 let site = self.site.filter(|_| self.generation.sites.are_several()).map_or("", |site| &site.name);
                 worker.asked_for(site, path, outcome.body);
+            }
+        }
+        if let (Some(tracer), Some(span), Some((request, protocol))) = (&self.shared.tracer, &started.span, request)
+            && span.is_sampled()
+        {
+            let (status, aborted) = (outcome.status.code(), outcome.aborted);
+            let upstream = outcome.upstream.map(|upstream| &*upstream.server);
+            let ended = Ended { request, protocol, client: peer, status, took, upstream, aborted };
+            if !tracer.end(span, &ended) {
+                self.shared.metrics.otlp_dropped.fetch_add(1, Ordering::Relaxed);
             }
         }
         // What could not be read is no request to a site.

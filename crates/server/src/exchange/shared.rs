@@ -12,6 +12,7 @@ use crate::limits::{Addresses, IdleConnections};
 use crate::observe::Warnings;
 use crate::observe::access_log::AccessLogs;
 use crate::observe::metrics::Metrics;
+use crate::observe::traces::Tracer;
 use crate::path::costs::Costs;
 use crate::path::offer::KernelOffer;
 use crate::path::policy::KtlsMode;
@@ -29,6 +30,8 @@ pub(crate) struct Shared {
     pub costs: Costs,
     pub access_log: AccessLogs,
     pub metrics: Metrics,
+    /// Gives requests spans. `None`: none are sent.
+    pub tracer: Option<Tracer>,
     /// One permit per connection that may be open.
     pub slots: Arc<Semaphore>,
     /// Open connections per client address.

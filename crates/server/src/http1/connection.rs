@@ -174,7 +174,7 @@ impl Http1<'_> {
                 return Box::pin(self.refuse(stream, peer, shared, &current, status, method)).await;
             }
         };
-        let exchange = Exchange::begin(shared, &current, self.listener, Some(&head.request));
+        let exchange = Exchange::begin(shared, &current, self.listener, *peer, Some(&head.request));
         let remote = *peer;
         let peer = &self.listener.client(remote, head.request.fields);
         let date = now();
@@ -246,7 +246,8 @@ impl Http1<'_> {
                         let passes_interim = head.version == Version::Http11 && site.passes_interim(&head.request);
                         let (interim, interims) = passes_interim.then(interim_responses).unzip();
                         let endpoints = site.names_endpoints().then(|| endpoints(*peer, stream.socket())).flatten();
-                        let inbound = Inbound { gone: Some(gone), interim, endpoints, ..inbound };
+                        let inbound =
+                            Inbound { gone: Some(gone), interim, endpoints, span: exchange.span(), ..inbound };
                         // It is large, and would be moved again and again.
                         let answer = Box::pin(site::answer(site, &head.request, client, date, inbound));
                         let request = (&head.request, protocol(head.version));
@@ -259,7 +260,8 @@ impl Http1<'_> {
                     }
                     None => {
                         let endpoints = site.names_endpoints().then(|| endpoints(*peer, stream.socket())).flatten();
-                        let inbound = Inbound { endpoints, ..self.hop(&head.request, remote, asking) };
+                        let inbound =
+                            Inbound { endpoints, span: exchange.span(), ..self.hop(&head.request, remote, asking) };
                         Box::pin(site::answer(site, &head.request, client, date, inbound)).await
                     }
                 }
@@ -345,7 +347,7 @@ impl Http1<'_> {
         status: Status,
         method: Method<'_>,
     ) -> Result<bool, Error> {
-        let exchange = Exchange::begin(shared, current, self.listener, None);
+        let exchange = Exchange::begin(shared, current, self.listener, *peer, None);
         let client =
             Peer { address: *peer, auth: client_auth(stream), http2: false, scheme: self.listener.own_scheme() };
         let mut response = exchange.refuse(client, status).await;

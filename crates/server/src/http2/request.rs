@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::time::Instant;
 
 use sealion_h2::{HeadBuffer, HeaderBlock, RequestHead, StreamId};
 use sealion_http::http1::framing::ResponseFraming;
@@ -13,7 +12,9 @@ use sealion_http::{Method, Request, Status};
 use sealion_tls::{ClientAuthId, HandshakeInfo, SealedBy, Socket};
 use tokio::sync::oneshot;
 
-use crate::exchange::{Current, Exchange, Listener, Outcome, PathChoice, Peer, Shared, address, endpoints, now};
+use crate::exchange::{
+    Current, Exchange, Listener, Outcome, PathChoice, Peer, Shared, Started, address, endpoints, now,
+};
 use crate::limits::{Permit, Refusal};
 use crate::path::policy::PathReason;
 use crate::response::Response;
@@ -33,10 +34,10 @@ pub(super) struct Context<'a> {
 
 /// A request with its response.
 pub(super) struct Answered {
-    /// The head, if the access log wants it.
+    /// The head, if the access log or the span needs it.
     head: Option<HeadBuffer>,
     current: Current,
-    started: Option<Instant>,
+    started: Option<Started>,
     /// The client's address.
     client: SocketAddr,
     pub(super) response: Response,
@@ -101,7 +102,7 @@ impl<'a> Context<'a> {
             let head = std::mem::replace(head, free_head());
             return self.refuse(Status::URI_TOO_LONG, head).into();
         }
-        let exchange = Exchange::begin(self.shared, &current, self.listener, Some(&request));
+        let exchange = Exchange::begin(self.shared, &current, self.listener, self.remote, Some(&request));
         let client = self.listener.client(self.remote, request.fields);
         let refusal = exchange.admit(client, permit, socket);
         let peer = self.peer(client, &request);
@@ -120,7 +121,7 @@ impl<'a> Context<'a> {
             Some(mut response) => {
                 exchange.answered(&request, peer, &mut response);
                 let framing = framing(request.method, &response);
-                let head = self.shared.access_log.is_on().then(|| std::mem::replace(head, free_head()));
+                let head = exchange.describes_request().then(|| std::mem::replace(head, free_head()));
                 Answer::Now(Box::new(Answered { head, current, started, client, response, framing, is_tunnel: false }))
             }
             None => {
@@ -135,7 +136,14 @@ impl<'a> Context<'a> {
                 let endpoints =
                     site.filter(|site| site.names_endpoints()).and_then(|_| endpoints(peer.address, socket));
                 let inbound = self.inbound(&request, peer, content, gone);
-                let inbound = Inbound { interim, endpoints, upgrade: is_tunnel, is_connect: is_tunnel, ..inbound };
+                let inbound = Inbound {
+                    interim,
+                    endpoints,
+                    upgrade: is_tunnel,
+                    is_connect: is_tunnel,
+                    span: exchange.span(),
+                    ..inbound
+                };
                 let head = std::mem::replace(head, free_head());
                 let answer = Box::pin(self.answer_later(head, current, started, peer, refusal, inbound));
                 Answer::Later(Later { answer, cancel: forwards.then_some(cancel), hints, interims })
@@ -153,7 +161,7 @@ impl<'a> Context<'a> {
         self,
         head: HeadBuffer,
         current: Current,
-        started: Option<Instant>,
+        started: Option<Started>,
         peer: Peer,
         refusal: Option<Refusal>,
         inbound: Inbound,
@@ -161,7 +169,7 @@ impl<'a> Context<'a> {
         let (response, framing, is_tunnel) = {
             let decoded = head.request();
             let request = as_seen(&decoded);
-            let exchange = Exchange::resume(self.shared, &current, self.listener, request.as_ref(), started);
+            let exchange = Exchange::resume(self.shared, &current, self.listener, request.as_ref(), started.clone());
             match (&request, exchange.route(peer)) {
                 (Some(request), Some(site)) => {
                     let client = Client { refusal, ..peer.to_site_client() };
@@ -214,6 +222,7 @@ impl<'a> Context<'a> {
             interim: None,
             script: None,
             gone: Some(gone),
+            span: None,
         }
     }
 
@@ -224,7 +233,8 @@ impl<'a> Context<'a> {
             let (response, framing, client, started) = {
                 let decoded = head.request();
                 let request = decoded.to_request();
-                let exchange = Exchange::begin(context.shared, &current, context.listener, request.as_ref());
+                let exchange =
+                    Exchange::begin(context.shared, &current, context.listener, context.remote, request.as_ref());
                 let client = context.listener.client(context.remote, decoded.fields);
                 let scheme = context.listener.scheme(context.remote, decoded.fields);
                 let peer = Peer { address: client, auth: context.auth, http2: true, scheme };
@@ -239,7 +249,7 @@ impl<'a> Context<'a> {
     /// What the log says of a request that was reset before it had a stream.
     pub(super) fn reset(&self, status: Status) -> Answered {
         let current = self.shared.generations.current();
-        let started = Exchange::begin(self.shared, &current, self.listener, None).started();
+        let started = Exchange::begin(self.shared, &current, self.listener, self.remote, None).started();
         let response = Response::plain(status);
         let framing = framing(Method::Get, &response);
         Answered { head: None, current, started, client: self.remote, response, framing, is_tunnel: false }

@@ -197,6 +197,11 @@ impl Scrape<'_> {
             .value(messages::lost());
         page.counter("sealion_otlp_failures_total", "Messages of OTLP that the collector did not take.")
             .value(self.shared.metrics.otlp_failures.load(Ordering::Relaxed));
+        page.counter(
+            "sealion_otlp_dropped_total",
+            "Spans that are lost: the queue was full, or the collector did not take them.",
+        )
+        .value(self.shared.metrics.otlp_dropped.load(Ordering::Relaxed));
     }
 
     fn connections(&self, page: &mut Families) {

@@ -1,9 +1,10 @@
-//! Observability: messages, the access log, metrics.
+//! Observability: messages, the access log, metrics, spans.
 
 pub(crate) mod access_log;
 pub(crate) mod messages;
 pub(crate) mod metrics;
 pub(crate) mod otlp;
+pub(crate) mod traces;
 mod warnings;
 
 pub(crate) use warnings::Warnings;

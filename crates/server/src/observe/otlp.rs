@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::values::{At, Timeout};
 
-/// Metrics for a collector of OpenTelemetry, by OTLP over HTTP in protobuf. They have the names and labels of the metrics listener, which need
+/// Metrics and traces for a collector of OpenTelemetry, by OTLP over HTTP in protobuf. Metrics have the names and labels of the metrics listener, which need
 /// not be there.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct OtlpConfig {
-    /// URL of the collector, for instance http://127.0.0.1:4318: metrics go to `/v1/metrics` beneath it. `https` is not possible: name a
+    /// URL of the collector, for instance http://127.0.0.1:4318: metrics go to `/v1/metrics` beneath it, spans to `/v1/traces`. `https` is not possible: name a
     /// collector on this machine, which passes them on [default: none, and nothing is sent]
     pub endpoint: Option<At<String>>,
 
@@ -25,6 +25,10 @@ pub(crate) struct OtlpConfig {
 
     /// Time between two messages with metrics.
     pub interval: Timeout,
+
+    /// Share of requests of which spans are sent, from 0 to 1, for instance 0.01; where a trusted proxy began the trace, its decision holds. `0`
+    /// turns traces off.
+    pub sample: At<f64>,
 
     /// Name of this service at the collector (`service.name`).
     pub service_name: At<String>,
@@ -36,6 +40,7 @@ impl Default for OtlpConfig {
             endpoint: None,
             headers: At::default(),
             interval: Timeout::seconds(60),
+            sample: 0.0.into(),
             service_name: "sealion".to_owned().into(),
         }
     }

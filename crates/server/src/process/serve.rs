@@ -144,6 +144,7 @@ impl<'a> Server<'a> {
     ) -> Result<Self, String> {
         let Prepared { config, max_connections, metrics_listener, otlp, .. } = prepared;
         let (phase, _) = watch::channel(Phase::Serving);
+        let (tracer, spans) = otlp.as_ref().and_then(|settings| settings.tracer()).unzip();
         let shared = Arc::new(Shared {
             generations: Generations::new(prepared.generation),
             tls: prepared.tls,
@@ -151,6 +152,7 @@ impl<'a> Server<'a> {
             costs: prepared.costs,
             access_log,
             metrics: prepared.metrics,
+            tracer,
             slots: Arc::new(Semaphore::new(max_connections)),
             addresses: Arc::default(),
             idle: IdleConnections::default(),
@@ -166,7 +168,7 @@ impl<'a> Server<'a> {
         }
         let workers = worker::start(listeners.sets, &config.listen, &shared)?;
         let metrics_thread = metrics_listener.map(|listener| listener.start(&shared)).transpose()?;
-        let exporter = otlp.map(|settings| Exporter::start(settings, &shared)).transpose()?;
+        let exporter = otlp.map(|settings| Exporter::start(settings, spans, &shared)).transpose()?;
         if let Some(pause) = config.server.self_check_every {
             start_self_checks(Arc::downgrade(&shared), pause.duration())?;
         }

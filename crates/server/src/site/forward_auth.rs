@@ -25,7 +25,7 @@ use super::pattern::{Guarded, Prefix};
 use super::proxy::{FieldChange, apply, failed, of_reply};
 use crate::response::{Response, Source};
 use crate::upstream::{
-    Forwarded, Hop, Inbound, Reply, Upstream, Upstreams, forward, is_hop_by_hop, is_loop, request_fields,
+    Forwarded, Hop, Inbound, Reply, Upstream, Upstreams, forward, is_hop_by_hop, is_loop, pass_span_on, request_fields,
 };
 use crate::values::{At, Problems};
 
@@ -173,6 +173,9 @@ impl Rule {
             return refuse(Status::BAD_REQUEST);
         };
         let mut fields = request_fields(request, hop);
+        if let Some(span) = &hop.span {
+            pass_span_on(span, &mut fields);
+        }
         // What concerns another resource than the one that is asked for here.
         for name in OF_THE_RESOURCE {
             fields.remove(name);

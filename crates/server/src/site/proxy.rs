@@ -29,7 +29,7 @@ use crate::store::{CacheRule, Store};
 use crate::upstream::{
     Buffered, Failure, Forwarded, Inbound, NotCollected, OTHER_REQUESTS, Reply, Rest, Script, Spooling, Upgrade,
     Upstream, Upstreams, WEBSOCKET, WebSocketKey, add_trace_context, collect, forward, is_loop, is_same_by_cgi,
-    request_fields, takes_trailers,
+    pass_span_on, request_fields, takes_trailers,
 };
 use crate::values::{At, Problems};
 
@@ -386,8 +386,10 @@ impl Rule {
         if !inbound.fields.is_empty() {
             apply(&inbound.fields, &mut fields);
         }
-        if self.trace_context {
-            add_trace_context(&mut fields);
+        match &inbound.span {
+            Some(span) => pass_span_on(span, &mut fields),
+            None if self.trace_context => add_trace_context(&mut fields),
+            None => {}
         }
         if !self.request.is_empty() {
             apply(&self.request, &mut fields);

@@ -1,7 +1,6 @@
 //! The fields that pass from one side to the other: what belongs to one connection is dropped (RFC 9110 §7.6.1), and what tells the server of
 //! the client is made here.
 
-use std::cell::RefCell;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
@@ -12,7 +11,8 @@ use sealion_http::{ExtraFields, HOP_BY_HOP, Request};
 
 use super::lazy_fields::{LazyFields, Own};
 use super::proxy_header::Endpoints;
-use crate::values::write_address;
+use crate::observe::traces::{Span, parse_traceparent};
+use crate::values::{random_bits, write_address};
 
 /// What the server learns of the connection that a request came by.
 #[derive(Debug, Clone)]
@@ -33,6 +33,8 @@ pub(crate) struct Hop<'a> {
     pub(crate) scheme: &'static str,
     /// The host that was asked for.
     pub(crate) host: Option<&'a str>,
+    /// The span of the request, if there is a tracer.
+    pub(crate) span: Option<Arc<Span>>,
 }
 
 /// Fields that are made here. Servers that follow CGI read `_` as `-`, so that neither spelling passes.
@@ -313,34 +315,15 @@ fn is_request_id(id: &str) -> bool {
 
 /// 128 random bits in hexadecimal digits.
 fn request_id() -> String {
-    RANDOM.with_borrow_mut(|random| {
-        if random.left.is_empty() && aws_lc_rs::rand::fill(&mut random.bits).is_ok() {
-            random.left = 0..RANDOM_IDS;
-        }
-        let Some(next) = random.left.next() else { return String::new() };
-        let bits = &random.bits[next * 16..][..16];
-        let digit = |four: u8| char::from(b"0123456789abcdef"[usize::from(four)]);
-        bits.iter().flat_map(|octet| [digit(octet >> 4), digit(octet & 15)]).collect()
-    })
-}
-
-/// Identifiers that are drawn at a time: drawing costs the same for many.
-const RANDOM_IDS: usize = 32;
-
-struct Random {
-    bits: [u8; RANDOM_IDS * 16],
-    /// Those that were not given yet.
-    left: Range<usize>,
-}
-
-thread_local! {
-    static RANDOM: RefCell<Random> = const { RefCell::new(Random { bits: [0; RANDOM_IDS * 16], left: 0..0 }) };
+    let digit = |four: u8| char::from(b"0123456789abcdef"[usize::from(four)]);
+    let bits = random_bits().into_iter().flatten();
+    bits.flat_map(|octet| [digit(octet >> 4), digit(octet & 15)]).collect()
 }
 
 /// Makes W3C Trace Context where the client sent none that is valid (<https://www.w3.org/TR/trace-context/#traceparent-header>).
 pub(crate) fn add_trace_context(fields: &mut HeaderMap) {
     let mut given = fields.get_all(TRACEPARENT).iter();
-    if given.next().is_some_and(|value| is_traceparent(value.as_bytes())) && given.next().is_none() {
+    if given.next().is_some_and(|value| parse_traceparent(value.as_bytes()).is_some()) && given.next().is_none() {
         return;
     }
     // It belongs to the one that is dropped.
@@ -353,24 +336,20 @@ pub(crate) fn add_trace_context(fields: &mut HeaderMap) {
     }
 }
 
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
-
-/// Whether a value is version, trace, parent and flags. Later versions may have more behind.
-fn is_traceparent(value: &[u8]) -> bool {
-    let parts: Vec<_> = value.splitn(5, |octet| *octet == b'-').collect();
-    let is_hex = |part: &[u8], length: usize| {
-        part.len() == length && part.iter().all(|octet| matches!(octet, b'0'..=b'9' | b'a'..=b'f'))
-    };
-    let is_id = |part: &[u8], length| is_hex(part, length) && part.iter().any(|octet| *octet != b'0');
-    match parts[..] {
-        [b"00", trace, parent, flags] => is_id(trace, 32) && is_id(parent, 16) && is_hex(flags, 2),
-        [version, trace, parent, flags, ..] if version != b"00" && version != b"ff" => {
-            is_hex(version, 2) && is_id(trace, 32) && is_id(parent, 16) && is_hex(flags, 2)
-        }
-        _ => false,
+/// Makes the server's span part of a request's own.
+pub(crate) fn pass_span_on(span: &Span, fields: &mut HeaderMap) {
+    if !span.continues() {
+        // It belongs to the trace of a client, which is dropped.
+        fields.remove(TRACESTATE);
+    }
+    match HeaderValue::try_from(span.traceparent()) {
+        Ok(value) => drop(fields.insert(TRACEPARENT, value)),
+        Err(_) => drop(fields.remove(TRACEPARENT)),
     }
 }
+
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// Where the content begins: behind an empty line, which may end as in Unix. It does not begin before `from`.
 pub(super) fn end_of_head(head: &[u8], from: usize) -> Option<usize> {
@@ -413,6 +392,7 @@ mod tests {
             endpoints: None,
             scheme: "https",
             host: Some("example.org"),
+            span: None,
         };
         request_fields(&request, &hop).into_map()
     }
@@ -496,7 +476,7 @@ mod tests {
             add_trace_context(&mut fields);
             let found = value(&fields, "traceparent");
             assert_eq!((found == given, fields.contains_key(TRACESTATE)), (passes, passes), "{given}: {found}");
-            assert!(is_traceparent(found.as_bytes()), "{found}");
+            assert!(parse_traceparent(found.as_bytes()).is_some(), "{found}");
         }
         let mut fields = HeaderMap::new();
         fields.append(TRACEPARENT, HeaderValue::from_static(VALID));

@@ -45,6 +45,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::limits::LimitsConfig;
 use crate::observe::Warnings;
+use crate::observe::traces::Span;
 use crate::values::{At, Problems};
 
 pub(crate) use answer_fields::passed_on;
@@ -58,7 +59,8 @@ pub(crate) use fastcgi::Script;
 pub(crate) use fastcgi::fuzz as fastcgi_fuzz;
 pub(crate) use forward::{Failure, Forwarded, forward};
 pub(crate) use head::{
-    Hop, MadeHere, add_trace_context, is_hop_by_hop, is_loop, is_same_by_cgi, made_here, request_fields, takes_trailers,
+    Hop, MadeHere, add_trace_context, is_hop_by_hop, is_loop, is_same_by_cgi, made_here, pass_span_on, request_fields,
+    takes_trailers,
 };
 pub(crate) use health::check_health;
 #[cfg(fuzzing)]
@@ -117,6 +119,8 @@ pub(crate) struct Inbound {
     pub(crate) script: Option<Box<Script>>,
     /// Its sender is dropped when the client leaves: what is forwarded ends then. `None`: nobody tells.
     pub(crate) gone: Option<oneshot::Receiver<()>>,
+    /// Its span, if there is a tracer.
+    pub(crate) span: Option<Arc<Span>>,
 }
 
 impl Inbound {
@@ -129,7 +133,7 @@ impl Inbound {
     pub(crate) fn hop<'a>(&self, host: Option<&'a str>) -> Hop<'a> {
         let Inbound { remote, is_trusted, takes_x_forwarded, client, scheme, .. } = *self;
         let (chain, endpoints) = (self.chain.clone(), self.endpoints.as_deref().copied());
-        Hop { remote, is_trusted, takes_x_forwarded, chain, client, endpoints, scheme, host }
+        Hop { remote, is_trusted, takes_x_forwarded, chain, client, endpoints, scheme, host, span: self.span.clone() }
     }
 }
 

@@ -7,6 +7,7 @@ mod labels;
 mod network;
 mod phase;
 mod problems;
+mod random;
 mod units;
 
 pub(crate) use address::write_address;
@@ -17,4 +18,5 @@ pub(crate) use network::parse_network;
 pub(crate) use phase::Phase;
 pub(crate) use phase::draining;
 pub(crate) use problems::Problems;
+pub(crate) use random::random_bits;
 pub(crate) use units::{At, Bounded, Size, Time, Timeout};

@@ -1,6 +1,10 @@
-//! Metrics as messages of OTLP (<https://opentelemetry.io/docs/specs/otlp/>).
+//! Metrics and spans as messages of OTLP (<https://opentelemetry.io/docs/specs/otlp/>).
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use http::uri::Authority;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::metrics::v1::{
@@ -8,9 +12,11 @@ use opentelemetry_proto::tonic::metrics::v1::{
     ScopeMetrics, Sum, metric, number_data_point,
 };
 use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status, span, status};
 
 use super::super::families::{Data, Family, Sample, Value};
 use crate::observe::metrics::bound;
+use crate::observe::traces::Finished;
 
 /// The sums of this server count from its start.
 const CUMULATIVE: i32 = AggregationTemporality::Cumulative as i32;
@@ -31,29 +37,105 @@ pub(super) fn resource(service_name: &str, instance: &str) -> Resource {
         attribute("service.instance.id", instance),
         attribute("host.name", &host.nodename().to_string_lossy()),
     ];
-    attributes.push(KeyValue {
-        key: "process.pid".to_owned(),
-        value: Some(AnyValue { value: Some(Any::IntValue(std::process::id().into())) }),
-        ..KeyValue::default()
-    });
+    attributes.push(number("process.pid", std::process::id().into()));
     Resource { attributes, ..Resource::default() }
 }
 
 /// A message with all metrics that have a sample.
 pub(super) fn metrics(families: Vec<Family>, times: Times, resource: &Resource) -> ExportMetricsServiceRequest {
     let metrics = families.into_iter().filter_map(|family| metric(family, times)).collect();
-    let scope = InstrumentationScope {
-        name: env!("CARGO_PKG_NAME").to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        ..InstrumentationScope::default()
-    };
     ExportMetricsServiceRequest {
         resource_metrics: vec![ResourceMetrics {
             resource: Some(resource.clone()),
-            scope_metrics: vec![ScopeMetrics { scope: Some(scope), metrics, ..ScopeMetrics::default() }],
+            scope_metrics: vec![ScopeMetrics { scope: Some(scope()), metrics, ..ScopeMetrics::default() }],
             ..ResourceMetrics::default()
         }],
     }
+}
+
+/// A message with these spans.
+pub(super) fn spans(finished: &[Finished], resource: &Resource) -> ExportTraceServiceRequest {
+    let spans = finished.iter().map(span).collect();
+    ExportTraceServiceRequest {
+        resource_spans: vec![ResourceSpans {
+            resource: Some(resource.clone()),
+            scope_spans: vec![ScopeSpans { scope: Some(scope()), spans, ..ScopeSpans::default() }],
+            ..ResourceSpans::default()
+        }],
+    }
+}
+
+/// The program that measures.
+fn scope() -> InstrumentationScope {
+    InstrumentationScope {
+        name: env!("CARGO_PKG_NAME").to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..InstrumentationScope::default()
+    }
+}
+
+/// The low octet of a span's flags is that of traceparent. The next two bits say whether its parent is in another process.
+const SAMPLED_WITHOUT_REMOTE_PARENT: u32 = 0x101;
+const SAMPLED_WITH_REMOTE_PARENT: u32 = 0x301;
+
+/// By <https://opentelemetry.io/docs/specs/semconv/http/http-spans/#http-server-span>.
+fn span(finished: &Finished) -> Span {
+    let parent = finished.span.parent;
+    let start = nanoseconds(finished.start);
+    let is_error = finished.status >= 500 || finished.aborted.is_some();
+    let message = finished.aborted.as_deref().unwrap_or_default().to_owned();
+    Span {
+        trace_id: finished.span.trace.to_be_bytes().to_vec(),
+        span_id: finished.span.id.to_be_bytes().to_vec(),
+        parent_span_id: parent.map_or_else(Vec::new, |parent| parent.to_be_bytes().to_vec()),
+        flags: if parent.is_some() { SAMPLED_WITH_REMOTE_PARENT } else { SAMPLED_WITHOUT_REMOTE_PARENT },
+        name: finished.method.unwrap_or("HTTP").to_owned(),
+        kind: span::SpanKind::Server as i32,
+        start_time_unix_nano: start,
+        end_time_unix_nano: start.saturating_add(u64::try_from(finished.took.as_nanos()).unwrap_or(u64::MAX)),
+        attributes: attributes(finished),
+        status: is_error.then_some(Status { message, code: status::StatusCode::Error as i32 }),
+        ..Span::default()
+    }
+}
+
+fn attributes(finished: &Finished) -> Vec<KeyValue> {
+    let mut all = vec![
+        attribute("http.request.method", finished.method.unwrap_or("_OTHER")),
+        attribute("url.path", &finished.path),
+        attribute("url.scheme", finished.span.scheme),
+        number("http.response.status_code", finished.status.into()),
+        attribute("network.protocol.version", finished.version),
+    ];
+    if let Some(method) = &finished.original_method {
+        all.push(attribute("http.request.method_original", method));
+    }
+    if let Some(authority) = finished.authority.as_deref().and_then(|authority| authority.parse::<Authority>().ok()) {
+        all.push(attribute("server.address", authority.host()));
+        all.extend(authority.port_u16().map(|port| number("server.port", port.into())));
+    }
+    // Over a Unix socket it is not known.
+    if !finished.client.ip().is_unspecified() {
+        all.push(attribute("client.address", &finished.client.ip().to_canonical().to_string()));
+    }
+    if let Some(agent) = &finished.user_agent {
+        all.push(attribute("user_agent.original", agent));
+    }
+    if let Some(upstream) = &finished.upstream {
+        all.push(attribute("sealion.upstream.server", upstream));
+    }
+    if finished.aborted.is_some() {
+        all.push(attribute("error.type", "aborted"));
+    } else if finished.status >= 500 {
+        all.push(attribute("error.type", &finished.status.to_string()));
+    }
+    all
+}
+
+/// Since 1970.
+pub(super) fn nanoseconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn metric(Family { name, help, data }: Family, times: Times) -> Option<Metric> {
@@ -100,5 +182,10 @@ fn point(Sample { labels, value }: Sample, start: u64, now: u64) -> NumberDataPo
 
 fn attribute(key: &str, value: &str) -> KeyValue {
     let value = Some(AnyValue { value: Some(Any::StringValue(value.to_owned())) });
+    KeyValue { key: key.to_owned(), value, ..KeyValue::default() }
+}
+
+fn number(key: &str, value: i64) -> KeyValue {
+    let value = Some(AnyValue { value: Some(Any::IntValue(value)) });
     KeyValue { key: key.to_owned(), value, ..KeyValue::default() }
 }

@@ -7,15 +7,17 @@ use http::uri::Scheme;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
 use crate::observe::otlp::OtlpConfig;
+use crate::observe::traces::{Spans, Tracer};
 use crate::values::Problems;
 
-/// Where metrics go, and how often.
+/// Where metrics and spans go, and how often.
 pub(crate) struct Settings {
     /// Without a slash at its end.
     endpoint: String,
     pub(super) headers: HeaderMap,
     pub(super) interval: Duration,
     pub(super) service_name: String,
+    sample: f64,
 }
 
 /// Fields that the exporter makes itself.
@@ -46,6 +48,10 @@ impl Settings {
             let what = "is empty: write a name by which the collector tells this service from others";
             problems.add(&config.service_name.span, "otlp.service_name", what);
         }
+        if !(0.0..=1.0).contains(&config.sample.value) {
+            let what = "is no share of requests: write a number from 0 to 1, such as 0.01";
+            problems.add(&config.sample.span, "otlp.sample", what);
+        }
         let Some(endpoint) = &config.endpoint else {
             if *config != OtlpConfig::default() {
                 let what = "is missing, so that nothing is sent: name a collector, such as \"http://127.0.0.1:4318\", or remove [otlp]";
@@ -59,10 +65,16 @@ impl Settings {
         let endpoint = endpoint.trim_end_matches('/').to_owned();
         let interval = config.interval.duration();
         let service_name = config.service_name.value.clone();
-        (problems.len() == before).then_some(Self { endpoint, headers, interval, service_name })
+        let sample = config.sample.value;
+        (problems.len() == before).then_some(Self { endpoint, headers, interval, service_name, sample })
     }
 
-    /// The URL of a signal: `metrics`.
+    /// What makes spans, and where they wait. `None`: none are wanted.
+    pub(crate) fn tracer(&self) -> Option<(Tracer, Spans)> {
+        (self.sample > 0.0).then(|| Tracer::new(self.sample))
+    }
+
+    /// The URL of a signal: `metrics` or `traces`.
     pub(super) fn url(&self, signal: &str) -> String {
         format!("{}/v1/{signal}", self.endpoint)
     }
@@ -73,7 +85,7 @@ fn check(endpoint: &str) -> Result<(), String> {
     let example = "write one such as \"http://127.0.0.1:4318\"";
     let url: Uri = endpoint.parse().map_err(|error| format!("{endpoint:?} is no URL: {error}: {example}"))?;
     if url.scheme() == Some(&Scheme::HTTPS) {
-        return Err("this server sends metrics without TLS only: run a collector on this machine, which passes them on with TLS, and name it, such as \"http://127.0.0.1:4318\"".to_owned());
+        return Err("this server sends without TLS only: run a collector on this machine, which passes them on with TLS, and name it, such as \"http://127.0.0.1:4318\"".to_owned());
     }
     let Some(authority) = url.authority().filter(|_| url.scheme() == Some(&Scheme::HTTP)) else {
         return Err(format!("{endpoint:?} is no URL of http: {example}"));
@@ -125,6 +137,8 @@ mod tests {
             ("endpoint = 'http://a'\nheaders = { host = 'c' }", "has it already"),
             ("endpoint = 'http://a'\nheaders = { a = \"hidden\\n\" }", "visible"),
             ("endpoint = 'http://a'\nservice_name = ''", "is empty"),
+            ("endpoint = 'http://a'\nsample = 1.5", "from 0 to 1"),
+            ("endpoint = 'http://a'\nsample = nan", "from 0 to 1"),
         ] {
             let error = settings(text).err().unwrap_or_else(|| panic!("{text} is taken"));
             assert!(error.contains(words) && !error.contains("hidden"), "{text}: {error}");

@@ -46,6 +46,8 @@ pub(crate) struct Metrics {
     pub(crate) short: AtomicU64,
     /// Messages that no collector of OTLP took.
     pub(crate) otlp_failures: AtomicU64,
+    /// Spans that were not sent, or that no collector took.
+    pub(crate) otlp_dropped: AtomicU64,
     pub(crate) process: Process,
 }
 
@@ -80,6 +82,7 @@ impl Metrics {
             last_reload_refused: AtomicU64::new(0),
             short: AtomicU64::new(0),
             otlp_failures: AtomicU64::new(0),
+            otlp_dropped: AtomicU64::new(0),
             process: Process::open(),
         }
     }

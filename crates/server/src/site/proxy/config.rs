@@ -53,7 +53,7 @@ pub(crate) struct ProxyConfig {
     pub redirects: Redirects,
     /// Requests to which interim responses of the server (1xx: 103 Early Hints, 102 Processing) are passed on.
     pub interim: At<InterimRequests>,
-    /// Whether requests carry W3C Trace Context: a valid `traceparent` of the client, or a new one.
+    /// Whether requests carry W3C Trace Context: a valid `traceparent` of the client, or a new one. `sample` of `[otlp]` goes before.
     pub trace_context: bool,
     /// Protocols to which a connection may change by Upgrade (RFC 9110 §7.8). Of the others the server gets an ordinary request: by `h2c`, for
     /// instance, clients could send it requests that no rule has seen. Servers of HTTP/2 and FastCGI can have none [default: `["websocket"]`]

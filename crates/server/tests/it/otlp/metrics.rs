@@ -1,4 +1,4 @@
-//! Metrics by OTLP: a collector of the test reads the messages.
+//! Messages with metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,45 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsPartialSuccess, ExportMetricsServiceRequest, ExportMetricsServiceResponse,
 };
-use opentelemetry_proto::tonic::common::v1::KeyValue;
-use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::metrics::v1::{AggregationTemporality, NumberDataPoint, metric, number_data_point};
 use prost::Message;
-use sealion_testkit::http;
-use sealion_testkit::server::{Server, Signal};
+use sealion_testkit::server::Signal;
 
+use super::{collector, get, serve, site, text};
 use crate::support::port::free_port;
 use crate::support::upstream::{Received, Upstream, ok};
 use crate::support::watch::{Scrape, Watched};
-use crate::support::{Site, Successor, messages, wait_for_message, wait_until};
-
-/// A collector that takes everything.
-fn collector() -> Upstream {
-    Upstream::answering(|_| ok(&ExportMetricsServiceResponse::default().encode_to_vec()))
-}
-
-fn serve(site: &Site, endpoint: &str, more: &str) -> Server {
-    site.config("").table(&format!("[otlp]\nendpoint = '{endpoint}'\n{more}")).serve_from_user_space()
-}
-
-fn get(site: &Site, server: &Server) {
-    assert_eq!(http::get(&mut site.connect(server), "/f").expect("an answer").body, b"content");
-}
-
-fn site() -> Site {
-    let site = Site::new();
-    site.add("f", "content");
-    site
-}
-
-fn text(fields: &[KeyValue], name: &str) -> String {
-    let value = fields.iter().find(|field| field.key == name).and_then(|field| field.value.clone()?.value);
-    match value {
-        Some(Value::StringValue(text)) => text,
-        Some(Value::IntValue(number)) => number.to_string(),
-        other => panic!("{name} is {other:?} in {fields:?}"),
-    }
-}
+use crate::support::{Successor, messages, wait_for_message, wait_until};
 
 /// A message as the page would show it: types by name, and values by series.
 #[derive(Debug, PartialEq)]
@@ -213,7 +183,7 @@ fn rejected_values_and_other_answers_are_failures() {
         }),
     };
     for (answer, words) in [
-        (rejected.encode_to_vec(), "7 values were rejected: too many"),
+        (rejected.encode_to_vec(), "7 items were rejected: too many"),
         (b"<html>".to_vec(), "the answer is not of OTLP"),
         (vec![0; 100_000], "more than 65536 octets"),
     ] {
@@ -229,7 +199,7 @@ fn a_collector_that_is_away_or_hangs_delays_no_request_and_no_end() {
     let hanging = Upstream::start(|accepted| while accepted.request().is_some() {});
     let away = format!("http://127.0.0.1:{}", free_port());
     for (endpoint, words) in
-        [(away, "did not take metrics: Connection refused"), (hanging.url(), "the last metrics are lost")]
+        [(away, "did not take metrics: Connection refused"), (hanging.url(), "the last metrics and spans are lost")]
     {
         let mut server = serve(&site, &endpoint, "interval = '1h'");
         get(&site, &server);
