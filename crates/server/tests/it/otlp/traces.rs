@@ -127,6 +127,24 @@ fn servers_get_the_span_as_their_parent_and_only_trusted_proxies_name_the_trace(
 }
 
 #[test]
+fn requests_of_http2_and_questions_of_forward_auth_carry_the_span() {
+    let site = site();
+    let (collector, upstream, guard) = (collector(), Upstream::echo(), Upstream::echo());
+    let keys =
+        format!("forward_auth = [{{ to = '{}/may' }}]\nproxy = [{{ upstream = '{}' }}]", guard.url(), upstream.url());
+    let otlp = format!("[otlp]\nendpoint = '{}'\nsample = 1", collector.url());
+    let server = site.config(&keys).table(&otlp).serve_from_user_space();
+    let mut client = Http2::connect(site.connector(Suite::TLS13), server.address(), &[]);
+    assert_eq!(client.fetch("/x").0, 200);
+    let span = wait_for(&collector, 1).remove(0);
+    let id: String = span.span_id.iter().map(|octet| format!("{octet:02x}")).collect();
+    for asked in [&guard, &upstream] {
+        let last = asked.last();
+        assert_eq!(last.field("traceparent").split('-').nth(2), Some(&*id), "{}", last.head);
+    }
+}
+
+#[test]
 fn without_a_share_there_are_no_spans_and_traces_of_clients_pass() {
     let site = site();
     let (collector, upstream) = (collector(), Upstream::echo());
