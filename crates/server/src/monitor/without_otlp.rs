@@ -15,9 +15,10 @@ pub(crate) enum Exporter {}
 impl Settings {
     /// `None`; a table that asks for something is in `problems`.
     pub(crate) fn new(config: &OtlpConfig, problems: &mut Problems) -> Option<Self> {
-        if let Some(endpoint) = &config.endpoint {
+        if *config != OtlpConfig::default() {
+            let span = config.endpoint.as_ref().map_or(0..0, |endpoint| endpoint.span.clone());
             let instead = "remove [otlp], and have metrics.listen scraped instead";
-            problems.add(&endpoint.span, "otlp.endpoint", features::left_out("otlp", instead));
+            problems.add(&span, "otlp.endpoint", features::left_out("otlp", instead));
         }
         None
     }
@@ -48,11 +49,14 @@ mod tests {
 
     #[test]
     fn a_collector_is_refused_with_what_to_do() {
+        for table in ["endpoint = 'http://127.0.0.1:4318'", "sample = 0.5"] {
+            let mut problems = Problems::of_file(Path::new("sealion.toml"), "");
+            assert!(Settings::new(&toml::from_str(table).unwrap(), &mut problems).is_none());
+            let text = problems.to_string();
+            assert!(text.contains("otlp.endpoint") && text.contains("without the feature `otlp`"), "{text}");
+            assert!(text.contains("metrics.listen"), "{text}");
+        }
         let mut problems = Problems::of_file(Path::new("sealion.toml"), "");
-        let config = OtlpConfig { endpoint: Some("http://127.0.0.1:4318".to_owned().into()), ..OtlpConfig::default() };
-        assert!(Settings::new(&config, &mut problems).is_none());
-        let text = problems.to_string();
-        assert!(text.contains("otlp.endpoint") && text.contains("without the feature `otlp`"), "{text}");
-        assert!(text.contains("metrics.listen"), "{text}");
+        assert!(Settings::new(&OtlpConfig::default(), &mut problems).is_none() && problems.is_empty());
     }
 }

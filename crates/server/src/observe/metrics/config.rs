@@ -13,7 +13,7 @@ use crate::values::{Problems, overridable};
 #[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct MetricsConfig {
-    /// Address and port of the listener, for instance 127.0.0.1:9443. It is not encrypted [default: none, and nothing is counted]
+    /// Address and port of the listener, for instance 127.0.0.1:9443. It is not encrypted [default: none; without `[otlp]`, nothing is counted then]
     #[arg(id = "metrics", long = "metrics", value_name = "ADDRESS:PORT", env = "SEALION_METRICS")]
     #[schemars(with = "Option<String>")]
     pub listen: Option<SocketAddr>,
