@@ -577,7 +577,7 @@ mod tests {
         drop(held);
         store.close(true, Instant::now() + Duration::from_secs(20));
         // The file that the disk has now has all.
-        let again = opened(&[hanging.directory.path.clone()]);
+        let again = opened(std::slice::from_ref(&hanging.directory.path));
         for tag in ["first", "second"] {
             assert_eq!(again.purges().verdict(b"k", &[tag.into()], &[], 1), Verdict::Gone, "{tag}");
         }
