@@ -7,8 +7,8 @@ use http::{HeaderMap, HeaderValue};
 use rustix::fs::{Access, access, statvfs};
 use sealion_cache::Lifetime;
 
+use super::counts::DiskState;
 use super::directory::Opened;
-use super::disk::DiskState;
 use super::format::{Kind, Metadata};
 use super::key::variant_in_words;
 use super::purge::{Target, Verdict};

@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use super::counts::{Counts, DiskState};
 use super::directory::{Directory, Opened, Scan, Temporary};
 use super::format::{FOOTER, Footer, Kind, Metadata};
 use super::index::{Blocks, Entry, Index};
@@ -55,25 +56,7 @@ pub(super) struct Disk {
     dropped: Warnings,
     removals: Mutex<Removals>,
     has_work: Condvar,
-    /// Objects that were stored, removed to make room, failures, variants that were removed because their URL had too many, responses in slices that changed
-    /// while they were fetched, and responses that came faster than they were written.
-    counts: [AtomicU64; 6],
-}
-
-/// A disk as metrics show it.
-#[derive(Debug)]
-pub(crate) struct DiskState {
-    pub(crate) directory: String,
-    pub(crate) objects: u64,
-    pub(crate) bytes: u64,
-    pub(crate) index_bytes: u64,
-    pub(crate) is_up: bool,
-    pub(crate) stored: u64,
-    pub(crate) evicted: u64,
-    pub(crate) failures: u64,
-    pub(crate) variants_removed: u64,
-    pub(crate) slices_changed: u64,
-    pub(crate) dropped: u64,
+    counts: Counts,
 }
 
 #[derive(Debug, Default)]
@@ -103,7 +86,7 @@ impl Disk {
             dropped: Warnings::default(),
             removals: Mutex::default(),
             has_work: Condvar::new(),
-            counts: Default::default(),
+            counts: Counts::default(),
         });
         Ok(disk)
     }
@@ -278,7 +261,7 @@ impl Disk {
     /// Adds an object to the index. Returns its version, and what must go for it.
     fn add_to_index(&self, hash: u128, length: u64) -> (u32, Vec<u128>) {
         let (version, gone) = self.index.insert(hash, Blocks::of(length));
-        self.counts[1].fetch_add(gone.len() as u64, Ordering::Relaxed);
+        self.counts.evicted.fetch_add(gone.len() as u64, Ordering::Relaxed);
         (version, gone)
     }
 
@@ -332,7 +315,7 @@ impl Disk {
         if !self.directory.is_owner() {
             return;
         }
-        self.counts[2].fetch_add(1, Ordering::Relaxed);
+        self.counts.failures.fetch_add(1, Ordering::Relaxed);
         let until = self.now() + PAUSE.as_millis() as u64;
         if self.paused_until.swap(until, Ordering::Relaxed) < self.now() {
             let path = self.directory.path.display();
@@ -349,7 +332,7 @@ impl Disk {
                 let waited = format!("nothing was written for {} s", HANGS.as_secs());
                 self.failed("write", &io::Error::new(io::ErrorKind::TimedOut, waited));
             }
-            self.counts[5].fetch_add(1, Ordering::Relaxed);
+            self.counts.dropped.fetch_add(1, Ordering::Relaxed);
             let path = self.directory.path.display();
             let what = format_args!(
                 "cache {path}: responses come faster than the disk writes them: one is not stored: add a directory on another disk, or store less by min_uses"
@@ -483,7 +466,7 @@ impl Disk {
         let (tail, length) = tail(metadata, hash, times.made, body, self.directory.boot())?;
         temporary.file.write_all_at(&tail, body.0)?;
         let version = self.publish(temporary, hash, times, length)?;
-        self.counts[0].fetch_add(u64::from(version.is_some()), Ordering::Relaxed);
+        self.counts.stored.fetch_add(u64::from(version.is_some()), Ordering::Relaxed);
         Ok(version)
     }
 
@@ -529,7 +512,7 @@ impl Disk {
         }
         let version = self.publish(temporary, hash, times, length)?;
         if version.is_some() && matches!(metadata.kind, Kind::Response { .. }) {
-            self.counts[0].fetch_add(1, Ordering::Relaxed);
+            self.counts.stored.fetch_add(1, Ordering::Relaxed);
         }
         Ok(version)
     }
@@ -573,13 +556,13 @@ impl Disk {
 
     /// Removes a variant of a URL that has too many.
     pub(super) fn remove_variant(&self, hash: u128) {
-        self.counts[3].fetch_add(1, Ordering::Relaxed);
+        self.counts.variants_removed.fetch_add(1, Ordering::Relaxed);
         self.remove(hash);
     }
 
     /// The origin has another representation than the one whose slices are fetched.
     pub(super) fn count_changed(&self) {
-        self.counts[4].fetch_add(1, Ordering::Relaxed);
+        self.counts.slices_changed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Removes an object.
@@ -604,8 +587,7 @@ impl Disk {
     }
 
     pub(super) fn state(&self) -> DiskState {
-        let [stored, evicted, failures, variants_removed, slices_changed, dropped] =
-            [0, 1, 2, 3, 4, 5].map(|n: usize| self.counts[n].load(Ordering::Relaxed));
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         DiskState {
             directory: self.directory.path.display().to_string(),
             objects: self.index.len(),
@@ -614,12 +596,12 @@ impl Disk {
             is_up: self.directory.is_owner()
                 && self.has_room.load(Ordering::Relaxed)
                 && self.now() >= self.paused_until.load(Ordering::Relaxed),
-            stored,
-            evicted,
-            failures,
-            variants_removed,
-            slices_changed,
-            dropped,
+            stored: count(&self.counts.stored),
+            evicted: count(&self.counts.evicted),
+            failures: count(&self.counts.failures),
+            variants_removed: count(&self.counts.variants_removed),
+            slices_changed: count(&self.counts.slices_changed),
+            dropped: count(&self.counts.dropped),
         }
     }
 }

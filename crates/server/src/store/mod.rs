@@ -12,6 +12,7 @@
 
 mod answer;
 mod config;
+mod counts;
 mod describe;
 mod directory;
 mod disk;
@@ -48,7 +49,7 @@ use thread_local::ThreadLocal;
 
 pub(crate) use answer::{Answered, Question};
 pub(crate) use config::{CacheConfig, CacheRuleConfig};
-pub(crate) use disk::DiskState;
+pub(crate) use counts::DiskState;
 pub(crate) use purge::{Purge, Target};
 pub(crate) use rule::{CacheRule, Targeted};
 pub(crate) use stream::PurgeStreamState;

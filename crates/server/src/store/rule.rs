@@ -144,6 +144,8 @@ impl CacheRuleConfig {
         };
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let patterns = |texts: &[String]| texts.iter().map(|text| Pattern::new(text)).collect();
+        // As the names of parameters are spelled that they are compared with.
+        let of_parameters = |texts: &[String]| texts.iter().map(|text| Pattern::new(&spelled(text))).collect();
         let boxed = |texts: &[String]| texts.iter().map(|text| text.to_ascii_lowercase().into_boxed_str()).collect();
         Some(CacheRule {
             rules: Arc::new(Rules {
@@ -157,7 +159,7 @@ impl CacheRuleConfig {
                 lines,
             }),
             query: self.query,
-            drop_parameters: patterns(&self.drop_parameters),
+            drop_parameters: of_parameters(&self.drop_parameters),
             key_headers: boxed(&self.key_headers),
             key_cookies: self.key_cookies.iter().map(|name| name.as_str().into()).collect(),
             bypass_cookies: patterns(&self.bypass_cookies),

@@ -60,6 +60,7 @@ fn a_purge_reaches_a_url_however_the_rule_stores_its_query() {
         ("query = 'none'", "/a?c=1", "/a?d"),
         ("drop_parameters = ['utm_*']", "/a?c=1&utm_a=2", "/a?c=1"),
         ("drop_parameters = ['utm_*']", "/a?utm%5Fa=2&c=1", "/a?c=1&utm_b=3"),
+        ("drop_parameters = ['caf%c3%a9', 'a%5Fb']", "/a?caf%C3%A9=1&c=1&a_b=2", "/a?c=1"),
     ] {
         let cached = Cached::with(counting(TAGGED), "", rule);
         assert_eq!(cached.get(stored, &[]).body, b"body 0");

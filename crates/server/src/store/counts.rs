@@ -1,0 +1,34 @@
+//! What a disk counts, and how metrics show it.
+
+use std::sync::atomic::AtomicU64;
+
+/// What happened since the start.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) stored: AtomicU64,
+    /// Removed to make room.
+    pub(super) evicted: AtomicU64,
+    pub(super) failures: AtomicU64,
+    /// Removed because their URL had too many.
+    pub(super) variants_removed: AtomicU64,
+    /// Responses in slices that changed while they were fetched.
+    pub(super) slices_changed: AtomicU64,
+    /// Responses that came faster than they were written.
+    pub(super) dropped: AtomicU64,
+}
+
+/// A disk as metrics show it.
+#[derive(Debug)]
+pub(crate) struct DiskState {
+    pub(crate) directory: String,
+    pub(crate) objects: u64,
+    pub(crate) bytes: u64,
+    pub(crate) index_bytes: u64,
+    pub(crate) is_up: bool,
+    pub(crate) stored: u64,
+    pub(crate) evicted: u64,
+    pub(crate) failures: u64,
+    pub(crate) variants_removed: u64,
+    pub(crate) slices_changed: u64,
+    pub(crate) dropped: u64,
+}
