@@ -278,9 +278,11 @@ impl Site {
             || self.features.forward_auth.as_ref().is_some_and(ForwardAuth::names_endpoints)
     }
 
-    /// The URL as caches of the site's rules store it.
+    /// The URL as a cache of the site's rules stores it.
     pub(super) fn spellings<'a>(&'a self, url: &'a str) -> impl Iterator<Item = String> + 'a {
-        self.features.proxies.iter().flat_map(|proxies| proxies.spellings(url))
+        // A rewrite may lead to the rule of another path.
+        let is_by_path = self.features.rewrites.is_none();
+        self.features.proxies.iter().flat_map(move |proxies| proxies.spellings(url, is_by_path))
     }
 
     /// Whether there are rules that forward.

@@ -21,9 +21,15 @@ pub(crate) struct Sites {
 }
 
 impl Sites {
-    /// The URL, and as caches of the sites' rules store it.
+    /// The URL, and as caches store it: that of its site does, or those of all sites where none has its name.
     pub(crate) fn spellings(&self, url: String) -> BTreeSet<String> {
-        let mut all: BTreeSet<_> = self.sites.iter().flat_map(|site| site.spellings(&url)).collect();
+        let behind_scheme = url.split_once("://").map_or("", |(_, rest)| rest);
+        let authority = behind_scheme.split(['/', '?']).next().unwrap_or_default();
+        let sites = match self.by_name(host(authority)).or(self.default) {
+            Some(number) => &self.sites[number..=number],
+            None => &self.sites[..],
+        };
+        let mut all: BTreeSet<_> = sites.iter().flat_map(|site| site.spellings(&url)).collect();
         all.insert(url);
         all
     }

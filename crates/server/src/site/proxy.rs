@@ -138,9 +138,14 @@ impl Proxies {
         SitePath::parse_forwarded(path).is_ok_and(|path| self.find(&path).is_some())
     }
 
-    /// The URL as the rules with a cache store it.
-    pub(super) fn spellings<'a>(&'a self, url: &'a str) -> impl Iterator<Item = String> + 'a {
-        self.rules.iter().filter_map(|rule| rule.cache.as_ref()).map(|cache| cache.as_in_key(url.to_owned()))
+    /// The URL as the cache of its rule stores it, or as those of all rules do. `is_by_path`: whether its own path tells the rule.
+    pub(super) fn spellings<'a>(&'a self, url: &'a str, is_by_path: bool) -> impl Iterator<Item = String> + 'a {
+        let behind_scheme = url.find("://").map_or(0, |at| at + 3);
+        let target = url[behind_scheme..].find('/').map_or("/", |at| &url[behind_scheme + at..]);
+        let path = target.split(['?', '#']).next().unwrap_or_default();
+        let rule = SitePath::parse_forwarded(path).ok().filter(|_| is_by_path).and_then(|path| self.find(&path));
+        let rules = rule.map_or(&self.rules[..], std::slice::from_ref);
+        rules.iter().filter_map(|rule| rule.cache.as_ref()).map(|cache| cache.as_in_key(url.to_owned()))
     }
 
     pub(super) fn name_endpoints(&self) -> bool {

@@ -85,7 +85,7 @@ impl Cached {
         let (table, rule) = self.keys;
         let own = format!("{{ path = '{}', upstream = 'app', cache = {{ {rule} }} }}", self.path);
         let others = if self.path == "/" { "" } else { ", { upstream = 'app' }" };
-        let config = self.site.config(&format!("proxy = [{own}{others}]"));
+        let config = self.site.config(&format!("default = true\nproxy = [{own}{others}]"));
         let path = self.directory.display();
         let tables = format!(
             "[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]\n[cache]\ndirectories = ['{path}']\n{table}\n",

@@ -70,6 +70,18 @@ fn a_purge_reaches_a_url_however_the_rule_stores_its_query() {
 }
 
 #[test]
+fn a_purge_follows_the_rule_of_its_own_url_alone() {
+    let other =
+        "[[site]]\nnames = ['other.test']\nproxy = [{ upstream = 'http://127.0.0.1:9', cache = { query = 'none' } }]\n";
+    let cached = Cached::with(counting(TAGGED), other, "");
+    assert_eq!(cached.get("/a", &[]).body, b"body 0");
+    purge(&cached, &["https://localhost/a?x"]);
+    assert_eq!(cached.get("/a", &[]).body, b"body 0");
+    purge(&cached, &["https://localhost/a"]);
+    assert_eq!(cached.get("/a", &[]).body, b"body 1");
+}
+
+#[test]
 fn a_soft_purge_has_the_response_validated() {
     let origin = Upstream::answering(|request| match super::has_field(request, "if-none-match") {
         true => b"HTTP/1.1 304 Not Modified\r\nETag: \"one\"\r\nCache-Control: max-age=1000\r\n\r\n".to_vec(),
