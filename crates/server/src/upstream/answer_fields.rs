@@ -59,7 +59,7 @@ pub(crate) fn passed_on(fields: &HeaderMap) -> Fields {
     let mut extra = ExtraFields::with_capacity(octets);
     for (name, value) in fields {
         let name = name.as_str();
-        if !is_hop_by_hop(name) && !named.iter().any(|other| other == name) {
+        if !is_hop_by_hop(name) && !named.has(name) {
             extra.add_octets(name, value.as_bytes());
         }
     }

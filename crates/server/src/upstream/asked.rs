@@ -60,6 +60,8 @@ pub(super) enum NoAnswer {
     Refused(String),
     /// The client did not send all of it, or what nobody can send on.
     Client(Incomplete),
-    /// The server closed the connection, or what it sent is no HTTP.
+    /// The server closed the connection without an answer.
     Broken(String),
+    /// The server closed the connection within its answer, or what it sent is no HTTP: it has begun with the request.
+    BrokenOff(String),
 }

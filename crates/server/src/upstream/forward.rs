@@ -231,6 +231,9 @@ async fn ask(mut in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
             Err(Unanswered::Refused(failure, has_content)) => {
                 return Err(FailedTry { failure, may_repeat: !has_content, is_servers_fault: false });
             }
+            Err(Unanswered::Begun(failure)) => {
+                return Err(FailedTry { failure, may_repeat: false, is_servers_fault: true });
+            }
             // A server may give up on a client that does not go on.
             Err(Unanswered::Impatient(failure)) => {
                 return Err(FailedTry { failure, may_repeat: false, is_servers_fault: false });
@@ -278,6 +281,8 @@ enum Unanswered {
     Refused(Failure, bool),
     /// The server ended the connection while the client owed content.
     Impatient(Failure),
+    /// A part of an answer came, or one that is none.
+    Begun(Failure),
 }
 
 /// Sends the request and waits for the head of the answer. A request that was not sent has its content again.
@@ -322,6 +327,7 @@ async fn send(
             return Err(Unanswered::Refused(Failure::Broken(error), progress.is_some()));
         }
         Ok(Err(NoAnswer::Client(incomplete))) => return Err(Unanswered::Failed(Failure::Client(incomplete))),
+        Ok(Err(NoAnswer::BrokenOff(error))) => return Err(Unanswered::Begun(Failure::Broken(error))),
         Ok(Err(NoAnswer::Broken(error))) => Failure::Broken(error),
         Err(InVain::ClientOwes) => {
             let incomplete = Incomplete { status: Status::REQUEST_TIMEOUT };

@@ -146,13 +146,35 @@ pub(crate) fn takes_trailers(request: &Request<'_>) -> bool {
     members.into_iter().any(|member| member.trim_ascii().eq_ignore_ascii_case(b"trailers"))
 }
 
-/// The members of Connection, in lower case.
-pub(super) fn named_by_connection<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
+/// The fields that Connection names, in lower case.
+#[derive(Debug, Default)]
+pub(super) struct NamedByConnection(
+    /// In order: whoever writes the field may name very many.
+    Vec<String>,
+);
+
+impl NamedByConnection {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// `name`: in lower case.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.binary_search_by(|own| own.as_str().cmp(name)).is_ok()
+    }
+}
+
+/// The fields that the values of Connection name.
+pub(super) fn named_by_connection<'a>(values: impl Iterator<Item = &'a [u8]>) -> NamedByConnection {
     let members = values.flat_map(|value| value.split(|octet| *octet == b',')).map(<[u8]>::trim_ascii);
+    let members = members.filter(|member| !member.is_empty());
     // Those that are dropped anyway need no memory.
     let others = members.filter(|member| !HOP_BY_HOP.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(member)));
     let others = others.filter(|member| !member.eq_ignore_ascii_case(b"close"));
-    others.map(|member| String::from_utf8_lossy(member).to_ascii_lowercase()).collect()
+    let mut named: Vec<_> = others.map(|member| String::from_utf8_lossy(member).to_ascii_lowercase()).collect();
+    named.sort_unstable();
+    named.dedup();
+    NamedByConnection(named)
 }
 
 /// The fields of a request as the server gets them, without Host.
@@ -164,7 +186,7 @@ pub(crate) fn request_fields(request: &Request<'_>, hop: &Hop<'_>) -> RequestFie
         let lower = name.as_str();
         let is_of_connection = HOP_BY_HOP.iter().chain(&["host"]).any(|own| is_same_by_cgi(own, lower));
         let is_dropped = is_of_connection || is_made_here(lower) || name == CDN_LOOP;
-        if !is_dropped && !named.iter().any(|other| other == lower) {
+        if !is_dropped && !named.has(lower) {
             values.add(name, value);
         }
     }

@@ -136,7 +136,12 @@ async fn ask(upstream: &Upstream, index: usize, health: &Health) -> Result<(), S
     match connected.ask(asked, None).await {
         Ok((head, _)) if head.status.code() < 400 => Ok(()),
         Ok((head, _)) => Err(format!("{} is answered with {}", health.target, head.status)),
-        Err(NoAnswer::NotSent(error, _) | NoAnswer::Refused(error) | NoAnswer::Broken(error)) => Err(error),
+        Err(
+            NoAnswer::NotSent(error, _)
+            | NoAnswer::Refused(error)
+            | NoAnswer::Broken(error)
+            | NoAnswer::BrokenOff(error),
+        ) => Err(error),
         Err(NoAnswer::Client(incomplete)) => Err(incomplete.to_string()),
     }
 }

@@ -219,7 +219,7 @@ impl Lease {
                 let (head, body) = answer.into_parts();
                 let code = head.status.as_u16();
                 let status =
-                    Status::new(code).ok_or_else(|| NoAnswer::Broken(format!("{code} is no status of HTTP")))?;
+                    Status::new(code).ok_or_else(|| NoAnswer::BrokenOff(format!("{code} is no status of HTTP")))?;
                 return Ok((AnswerHead { status, fields: head.headers.into() }, AnswerBody { body, _lease: self }));
             }
             Err(unsent) => unsent,

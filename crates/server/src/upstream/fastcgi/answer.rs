@@ -54,6 +54,8 @@ pub(super) struct Answer {
     writer: Option<AbortOnDropHandle<Result<(), Incomplete>>>,
     records: Records,
     buffer: BytesMut,
+    /// Whether a part of it came.
+    has_begun: bool,
     /// Content that came with the head.
     first: BytesMut,
     patience: Patience,
@@ -75,17 +77,25 @@ impl Answer {
             writer: Some(writer),
             records: Records::default(),
             buffer: BytesMut::new(),
+            has_begun: false,
             first: BytesMut::new(),
             patience,
             deadline,
         }
     }
 
+    /// Whether the server has begun with the request for certain.
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun || !self.buffer.is_empty()
+    }
+
     /// Reads the head.
     pub(super) async fn head(&mut self) -> Result<(Status, HeaderMap), Broken> {
         let mut head = Head::default();
         loop {
-            match std::future::poll_fn(|cx| self.poll_event(cx)).await? {
+            let event = std::future::poll_fn(|cx| self.poll_event(cx)).await?;
+            self.has_begun = true;
+            match event {
                 Event::Stdout(part) => {
                     if let Some(whole) = head.add(&part).map_err(Broken::Server)? {
                         self.first = whole.content;

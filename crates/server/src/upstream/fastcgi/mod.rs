@@ -64,7 +64,10 @@ pub(super) async fn ask(in_progress: InProgress, request: &mut Forwarded) -> Res
             let failure = Failure::Busy(ended.to_string());
             Err(FailedTry { failure, may_repeat: is_repeatable, is_servers_fault: false })
         }
-        Ok(Err(Broken::Server(what))) => Err(failed(Failure::Broken(what), true)),
+        Ok(Err(Broken::Server(what))) => {
+            let may_repeat = is_repeatable && !answer.has_begun();
+            Err(FailedTry { failure: Failure::Broken(what), may_repeat, is_servers_fault: true })
+        }
         Err(InVain::ClientOwes) => {
             let status = sealion_http::Status::REQUEST_TIMEOUT;
             Err(failed(Failure::Client(Incomplete { status }), false))

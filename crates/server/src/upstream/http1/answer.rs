@@ -10,7 +10,7 @@ use sealion_http::{ExtraFields, HOP_BY_HOP, Status};
 use crate::upstream::answer_fields::{AnswerFields, Lines};
 use crate::upstream::connect::MOST_HEAD;
 use crate::upstream::end_of_head;
-use crate::upstream::head::named_by_connection;
+use crate::upstream::head::{NamedByConnection, named_by_connection};
 
 /// Fields of an answer.
 const MOST_FIELDS: usize = 256;
@@ -111,11 +111,11 @@ impl Relevant {
         let (mut closes, mut keeps, mut codings, mut length) = (false, false, 0, None);
         // Room for the site's fields too.
         let mut passed_on = ExtraFields::with_capacity(octets + 128);
-        let mut named = Vec::new();
+        let mut has_connection = false;
         for field in response.headers.iter() {
             let is = |name: &str| field.name.eq_ignore_ascii_case(name);
             if is("connection") {
-                named.extend(named_by_connection([field.value].into_iter()));
+                has_connection = true;
                 for option in field.value.split(|octet| *octet == b',').map(<[u8]>::trim_ascii) {
                     closes |= option.eq_ignore_ascii_case(b"close");
                     keeps |= option.eq_ignore_ascii_case(b"keep-alive");
@@ -140,7 +140,17 @@ impl Relevant {
                 passed_on.add_in_lower_case(field.name, field.value);
             }
         }
-        named.iter().for_each(|name| passed_on.remove(name));
+        let is_connection = |field: &&httparse::Header<'_>| field.name.eq_ignore_ascii_case("connection");
+        let connections = response.headers.iter().filter(is_connection).map(|field| field.value);
+        let named = if has_connection { named_by_connection(connections) } else { NamedByConnection::default() };
+        if !named.is_empty() {
+            // Rare: all are looked at again, whatever number is named.
+            let mut others = ExtraFields::with_capacity(octets + 128);
+            for (name, value) in passed_on.iter().filter(|(name, _)| !named.has(name)) {
+                others.add_octets(name, value);
+            }
+            passed_on = others;
+        }
         Ok(Relevant { persists: !closes && (keeps || !is_old), is_chunked: codings > 0, length, passed_on })
     }
 }
@@ -188,6 +198,18 @@ mod tests {
     }
 
     #[test]
+    fn fields_that_connection_names_are_not_passed_on_however_many_it_names() {
+        let many: Vec<_> = (0..3000).map(|n| format!("x-{n}")).collect();
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nX-17: a\r\nConnection: {}{}\r\nY: b\r\nConnection: keep-alive, X-2999, Z\r\nx-2999: c\r\nz: d\r\n\r\n",
+            ",".repeat(3000),
+            many.join(", ")
+        );
+        let head = take(&head, &Method::GET).unwrap().unwrap();
+        assert_eq!(head.fields.into_passed_on().extra.lines(), b"y: b\r\n");
+    }
+
+    #[test]
     fn what_is_no_http_is_refused_with_its_reason() {
         let many = "A: b\r\n".repeat(MOST_FIELDS + 1);
         let long = format!("X: {}", "y".repeat(MOST_HEAD));
@@ -201,7 +223,7 @@ mod tests {
             ("HTTP/1.1 200 OK\r\nA: b\r\n c", "none of HTTP/1.1"),
             ("HTTP/1.1 200 OK\r\nA: b\0", "none of HTTP/1.1"),
             ("HTTP/1.1 200 OK\r\nA: b\rC: d", "none of HTTP/1.1"),
-            (&format!("HTTP/1.1 200 OK\r\n{}", many.trim_end()), "none of HTTP/1.1"),
+            (&format!("HTTP/1.1 200 OK\r\n{}", many.trim_end()), "more than 256 fields"),
             (&format!("HTTP/1.1 200 OK\r\n{long}"), "more than"),
             ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2", "no single number"),
             ("HTTP/1.1 200 OK\r\nContent-Length: 1, 1", "no single number"),

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
+use tokio::task::unconstrained;
 use tokio_util::io::poll_read_buf;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -47,7 +48,9 @@ impl Connection {
     /// Whether the server has neither closed the connection nor sent anything. Wakes `cx` when it does.
     pub(in crate::upstream) fn is_quiet(&mut self, cx: &mut Context<'_>) -> bool {
         let mut space = [0; 1];
-        Pin::new(&mut self.io).poll_read(cx, &mut ReadBuf::new(&mut space)).is_pending()
+        let read = poll_fn(|cx| Pin::new(&mut self.io).poll_read(cx, &mut ReadBuf::new(&mut space)));
+        // A task that has used up its budget is told to wait, whatever has come.
+        pin!(unconstrained(read)).poll(cx).is_pending()
     }
 
     /// Sends a request and waits for the head of its answer.
@@ -78,9 +81,13 @@ impl Connection {
             }
         };
         let mut exchange = Exchange { ends, input: BytesMut::new(), since };
-        let mut searched = 0;
+        let (mut searched, mut has_begun) = (0, false);
+        let broken = |has_begun: bool, error: String| match has_begun {
+            true => NoAnswer::BrokenOff(error),
+            false => NoAnswer::Broken(error),
+        };
         loop {
-            match Head::take(&mut exchange.input, &mut searched, asked.method).map_err(NoAnswer::Broken)? {
+            match Head::take(&mut exchange.input, &mut searched, asked.method).map_err(NoAnswer::BrokenOff)? {
                 Some(answer) if answer.status.is_interim() && answer.status.code() != 101 => {
                     if let Some(interim) = asked.interim {
                         interim.pass(answer.status.code(), &answer.fields);
@@ -91,10 +98,10 @@ impl Connection {
                     return Ok((AnswerHead { status: answer.status, fields: answer.fields }, body));
                 }
                 None => match poll_fn(|cx| exchange.poll_fill(cx, HEAD_ROOM)).await {
-                    Ok(0) => return Err(NoAnswer::Broken("the connection was closed before an answer".to_owned())),
-                    Ok(_) => {}
+                    Ok(0) => return Err(broken(has_begun, "the connection was closed before an answer".to_owned())),
+                    Ok(_) => has_begun = true,
                     Err(Broken::Client(incomplete)) => return Err(NoAnswer::Client(incomplete)),
-                    Err(Broken::Server(error)) => return Err(NoAnswer::Broken(error.to_string())),
+                    Err(Broken::Server(error)) => return Err(broken(has_begun, error.to_string())),
                 },
             }
         }

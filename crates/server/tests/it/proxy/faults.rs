@@ -162,6 +162,28 @@ fn a_request_is_repeated_only_where_that_is_safe() {
     );
 }
 
+#[test]
+fn a_request_is_not_repeated_once_its_answer_has_begun() {
+    let site = Site::new();
+    for begin in [
+        "H",
+        "HTTP/1.1 200 OK\r\nContent-",
+        "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
+    ] {
+        let upstream = Upstream::start(move |accepted| {
+            if accepted.request().is_some() {
+                accepted.write(begin.as_bytes());
+            }
+        });
+        let server = serve(&site, &upstream, "");
+        let mut client = site.connect(&server);
+        assert_eq!(http::get(&mut client, "/").expect("a response").status, 502, "{begin:?}");
+        assert_eq!(upstream.requests().len(), 1, "{begin:?}");
+    }
+}
+
 /// A connection that the server has closed meanwhile costs nothing, whatever the method.
 #[test]
 fn a_kept_connection_that_was_closed_is_not_used() {
