@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Instant;
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use super::Store;
 use super::directory::Directory;
@@ -212,13 +213,25 @@ impl PurgeFile {
         }
     }
 
-    /// Reads the file again that another process has written. Returns whether it had.
+    /// Reads the file again that another process has written. Returns whether it had. One that is being written is read at the next turn: it may end within a
+    /// line.
     fn catch_up(&mut self, purges: &Purges) -> bool {
-        let is_new = self.directory.state_of(FILE).is_ok_and(|state| state != (self.inode, self.octets));
-        if is_new {
-            self.read(purges);
+        if !self.is_new() {
+            return false;
         }
-        is_new
+        let held = self.directory.open_file(FILE);
+        let is_being_written =
+            |file: &File| flock(file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK);
+        if held.as_ref().is_ok_and(is_being_written) {
+            return false;
+        }
+        self.read(purges);
+        true
+    }
+
+    /// Whether the file is another one than was read or written last.
+    fn is_new(&self) -> bool {
+        self.directory.state_of(FILE).is_ok_and(|state| state != (self.inode, self.octets))
     }
 
     fn read(&mut self, purges: &Purges) {
@@ -289,7 +302,9 @@ impl PurgeFile {
         self.is_damaged = true;
         // A file that cannot be opened is replaced, too.
         let _locked = self.locked();
-        self.catch_up(purges);
+        if self.is_new() {
+            self.read(purges);
+        }
         let left_out = purges.left_out();
         let lines = purges.to_lines();
         directory.write_file(FILE, &lines)?;
@@ -443,6 +458,12 @@ mod tests {
         old_purges.leave_out_line();
         old.complete(&old_purges).unwrap();
         assert_eq!(verdict(&read(path), "by-new-again", 1000), Verdict::Gone);
+        // What another process is writing is read when that has ended.
+        order("by-old", 1000, &old_purges, &mut old).unwrap();
+        let writing = old.locked().unwrap();
+        assert!(!new.catch_up(&new_purges));
+        drop(writing);
+        assert!(new.catch_up(&new_purges));
         // The file is the owner's: another process replaces nothing.
         new.is_damaged = true;
         let before = std::fs::read(path.join(FILE)).unwrap();
