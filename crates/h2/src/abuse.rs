@@ -5,7 +5,7 @@
 //! | resets of requests (Rapid Reset, CVE-2023-44487), or frames that provoke resets (MadeYouReset, CVE-2025-8671) | [`Limits::resets`], refilled by completed requests; a reset stream keeps its slot |
 //! | PING, SETTINGS | [`MOST_REPLIES`] replies that are not written yet; the ratio |
 //! | DATA without content | [`MOST_EMPTY_DATA`], refilled by completed requests |
-//! | WINDOW_UPDATE by few octets | [`MOST_SMALL_UPDATES`], refilled by DATA that was sent |
+//! | WINDOW_UPDATE by few octets | [`MOST_SMALL_UPDATES`], and two for each DATA frame that was sent |
 //! | PRIORITY_UPDATE | [`MOST_PRIORITY_UPDATES`], refilled by completed requests |
 //! | any frames without use | the ratio: (all octets) / 8 > payload + 1 MiB, as in nginx |
 //!
@@ -140,7 +140,8 @@ impl Abuse {
     /// A DATA frame was sent, which the client may answer by an update for the stream and one for the connection. A client may read octet by octet.
     pub(crate) fn sent_data(&mut self, octets: u32) {
         self.payload += u64::from(octets);
-        self.small_updates.refill(2);
+        // Many may be on their way before the first is answered: what they allow is not bounded.
+        self.small_updates.left = self.small_updates.left.saturating_add(2);
     }
 
     /// PRIORITY_UPDATE, or the deprecated PRIORITY, arrived.
@@ -194,6 +195,15 @@ mod tests {
         assert_eq!(count(|| abuse.reply()), MOST_REPLIES);
         abuse.replies_written();
         assert_eq!(count(|| abuse.reply()), MOST_REPLIES);
+    }
+
+    #[test]
+    fn each_frame_of_data_allows_two_updates_however_many_come_before_the_first() {
+        let mut abuse = abuse();
+        for _ in 0..4000 {
+            abuse.sent_data(1);
+        }
+        assert_eq!(count(|| abuse.window_update(1)), 8000 + MOST_SMALL_UPDATES);
     }
 
     #[test]
