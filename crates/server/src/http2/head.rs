@@ -1,7 +1,8 @@
 //! The head of a response as a header block (RFC 9113 §8.3.2).
 //!
-//! Encoding a head costs as much as all else that HTTP/2 does for a small file. The blocks of files that are asked for again are therefore
-//! kept, each with the fields it was made of: whatever made the fields, a block is sent only for equal ones.
+//! Encoding a head costs as much as all else that HTTP/2 does for a small file. The blocks of files and stored responses that are asked for again are
+//! therefore kept, each with the fields it was made of: whatever made the fields, a block is sent only for equal ones. Those of a stored response
+//! are equal within a second, since its Age is in them.
 
 use std::cell::RefCell;
 
@@ -24,11 +25,9 @@ pub(super) fn with_head<T>(
             heads.date = Some((*date, block));
         }
         let date = heads.date.as_ref().map_or(&[][..], |(_, block)| block.as_bytes());
-        let head = match &fields.etag {
-            Some(etag) if fields.content_range.is_none() => {
-                heads.kept.find(etag, status, fields, framing, &mut heads.fresh)
-            }
-            _ => {
+        let head = match hash(status, fields) {
+            Some(hash) => heads.kept.find(hash, status, fields, framing, &mut heads.fresh),
+            None => {
                 write_head(&mut heads.fresh, status, fields, framing);
                 heads.fresh.as_bytes()
             }
@@ -53,7 +52,7 @@ struct Heads {
     fresh: HeaderBlock,
 }
 
-/// Blocks of files, each in the slot that its hash gives.
+/// Blocks, each in the slot that its hash gives.
 #[derive(Default)]
 struct Kept {
     slots: Vec<Slot>,
@@ -76,11 +75,14 @@ struct Head {
 /// Slots of a thread: with heads of usual length, 128 KiB.
 const SLOTS: usize = 256;
 
+/// Octets of further fields with which a head is kept.
+const LONGEST: usize = 2 << 10;
+
 impl Kept {
     /// The block of a head, which is written into `fresh` if it is not kept.
     fn find<'a>(
         &'a mut self,
-        etag: &EntityTag,
+        hash: u64,
         status: Status,
         fields: &Fields,
         framing: ResponseFraming,
@@ -89,7 +91,6 @@ impl Kept {
         if self.slots.is_empty() {
             self.slots.resize_with(SLOTS, Slot::default);
         }
-        let hash = hash(etag, status);
         let slot = &mut self.slots[(hash >> 32) as usize % SLOTS];
         let is_same = |head: &Head| head.framing == framing && head.status == status && head.fields == *fields;
         if !slot.head.as_deref().is_some_and(is_same) {
@@ -106,11 +107,17 @@ impl Kept {
     }
 }
 
-/// Never 0.
-fn hash(etag: &EntityTag, status: Status) -> u64 {
-    let (words, _) = etag.as_bytes().as_chunks::<8>();
+/// By what the head of a file or of a stored response is found: its tag, or its further fields, in which that of a stored response is. Never 0. `None`: it is not
+/// kept.
+fn hash(status: Status, fields: &Fields) -> Option<u64> {
+    let lines = fields.extra.lines();
+    let octets = fields.etag.as_ref().map_or(lines, EntityTag::as_bytes);
+    if octets.is_empty() || lines.len() > LONGEST || fields.content_range.is_some() {
+        return None;
+    }
+    let (words, _) = octets.as_chunks::<8>();
     let mix = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
-    words.iter().fold(status.code().into(), |hash, word| mix(hash, u64::from_le_bytes(*word))) | 1
+    Some(words.iter().fold(status.code().into(), |hash, word| mix(hash, u64::from_le_bytes(*word))) | 1)
 }
 
 /// Writes the head without Date into `block`.
@@ -163,12 +170,22 @@ mod tests {
         let plain = Fields { etag: Some(etag), ..Fields::default() };
         let mut extra = ExtraFields::default();
         extra.add("X-One", "1");
+        let stored = |name: &str, value: &str| {
+            let mut extra = extra.clone();
+            extra.add("etag", "\"the tag of a stored response\"");
+            extra.add(name, value);
+            Fields { forwarded: true, extra, ..Fields::default() }
+        };
         let heads = [
             (Status::OK, plain.clone(), ResponseFraming::Length(1)),
             (Status::OK, plain.clone(), ResponseFraming::Length(2)),
             (Status::NOT_MODIFIED, plain.clone(), ResponseFraming::Nothing),
             (Status::OK, Fields { anonymous: true, ..plain.clone() }, ResponseFraming::Length(1)),
-            (Status::OK, Fields { extra, ..plain }, ResponseFraming::Length(1)),
+            (Status::OK, Fields { extra: extra.clone(), ..plain }, ResponseFraming::Length(1)),
+            (Status::OK, stored("age", "1"), ResponseFraming::Length(1)),
+            (Status::OK, stored("age", "2"), ResponseFraming::Length(1)),
+            (Status::OK, stored("agf", "1"), ResponseFraming::Length(1)),
+            (Status::OK, stored("age", &"x".repeat(LONGEST)), ResponseFraming::Length(1)),
         ];
         let later = "Sun, 06 Nov 1994 08:49:38 GMT";
         for _ in 0..3 {
