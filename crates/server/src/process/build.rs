@@ -1,6 +1,7 @@
 //! Builds a [`Generation`] from a configuration.
 
-use std::path::PathBuf;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::process::{Resource, getrlimit};
@@ -199,8 +200,8 @@ fn refuse_secrets_in_roots(config: &Config, problems: &mut Problems) {
         roots.filter_map(|root| Some((problems.resolve(root).canonicalize().ok()?, site.show_dotfiles))).collect()
     };
     let roots: Vec<_> = config.site.iter().flat_map(roots_of).collect();
-    for (key, file) in secrets(config) {
-        let Ok(path) = problems.resolve(file).canonicalize() else { continue };
+    for (key, file, span) in secrets(config) {
+        let Some(path) = real_path(&problems.resolve(file)) else { continue };
         let is_sent = |(root, show_dotfiles): &(PathBuf, bool)| {
             let beneath = path.strip_prefix(root).ok();
             beneath
@@ -211,18 +212,27 @@ fn refuse_secrets_in_roots(config: &Config, problems: &mut Problems) {
                 "{} lies beneath the root of a site, so that anybody could fetch it: move it elsewhere",
                 path.display()
             );
-            problems.add(&file.span, key, what);
+            problems.add(span, key, what);
         }
     }
 }
 
-/// The files and directories that nobody but the server may read, with their keys.
-fn secrets(config: &Config) -> impl Iterator<Item = (&'static str, &At<PathBuf>)> {
+/// The path without links, though the end of it may not be there yet. `None`: it cannot be known.
+fn real_path(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    let there = path.ancestors().find(|path| path.exists())?;
+    let rest = path.strip_prefix(there).ok()?;
+    Some(there.canonicalize().ok()?.join(rest))
+}
+
+/// The files and directories that nobody but the server may read, with their keys and places.
+fn secrets(config: &Config) -> impl Iterator<Item = (&'static str, &Path, &Range<usize>)> {
     let keys = config.site.iter().flat_map(|site| &site.certificates).map(|pair| ("site.certificates.key", &pair.key));
     let users = config.site.iter().flat_map(|site| &site.basic_auth).map(|auth| ("site.basic_auth.users", &auth.users));
     let of_clients =
         config.upstream.iter().filter_map(|upstream| Some(("upstream.tls.key", upstream.tls.key.as_ref()?)));
-    let of_accounts = config.tls.all_acme().flat_map(|account| {
+    let has_acme = config.site.iter().any(|site| site.acme != AcmeUse::No);
+    let of_accounts = config.tls.all_acme().filter(move |_| has_acme).flat_map(|account| {
         let update = account.dns_update.as_ref().map(|update| ("tls.acme.dns_update.secret", &update.secret));
         let external = account.external_account.as_ref();
         let external = external.map(|external| ("tls.acme.external_account.hmac_key", &external.hmac_key));
@@ -230,5 +240,9 @@ fn secrets(config: &Config) -> impl Iterator<Item = (&'static str, &At<PathBuf>)
     });
     let tickets = config.tls.session_tickets.keys.iter().map(|keys| ("tls.session_tickets.keys", keys));
     let stream = config.cache.purge_stream_password.iter().map(|file| ("cache.purge_stream_password", file));
-    keys.chain(users).chain(of_clients).chain(of_accounts).chain(tickets).chain(stream)
+    let all = keys.chain(users).chain(of_clients).chain(of_accounts).chain(tickets).chain(stream);
+    // Responses may be for those alone that a guard lets pass.
+    let cache = &config.cache.directories;
+    let cache = cache.iter().map(|path| ("cache.directories", path.as_path(), &cache.span));
+    all.map(|(key, file): (_, &At<PathBuf>)| (key, file.value.as_path(), &file.span)).chain(cache)
 }

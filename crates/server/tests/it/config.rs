@@ -73,6 +73,25 @@ fn a_secret_beneath_a_root_is_refused_unless_no_request_can_reach_it() {
 }
 
 #[test]
+fn a_directory_of_the_server_beneath_a_root_is_refused_before_it_is_there() {
+    let site = Site::new();
+    for (keys, tables, words) in [
+        ("", "[cache]\ndirectories = ['root/cache']", "cache.directories: "),
+        (
+            "names = ['a.test']\nacme = true",
+            "[tls.acme]\nagree_to_terms = true\nstate = 'root/acme'",
+            "tls.acme.state: ",
+        ),
+        ("", "[tls.acme]\nagree_to_terms = true\nstate = 'root/acme'", ""),
+    ] {
+        let output = site.config(keys).table(tables).check();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        let is_refused = text.contains(words) && text.contains("so that anybody could fetch it: move it");
+        assert_eq!((output.status.success(), is_refused), (words.is_empty(), !words.is_empty()), "{tables}: {text}");
+    }
+}
+
+#[test]
 fn rules_of_which_one_can_never_apply_are_refused() {
     let site = Site::new();
     let hash = bcrypt::hash_with_result("secret", 4).expect("a hash").format_for_version(bcrypt::Version::TwoY);
