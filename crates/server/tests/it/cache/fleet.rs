@@ -1,5 +1,6 @@
 //! Several nodes: purges by a stream, an edge in front of shields, and nodes behind HAProxy.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -37,14 +38,15 @@ impl Node {
     fn start(pki: &Arc<Pki>, upstream: &str, cache: &str) -> Self {
         let scratch = TempDir::new().expect("a directory");
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
-        let directory = scratch.path().join("cache");
+        let (directory, root) = (scratch.path().join("cache"), scratch.path().join("root"));
+        fs::create_dir(&root).expect("a directory");
         let tables = format!(
             "[[upstream]]\nname = 'up'\n{upstream}\n[cache]\ndirectories = ['{}']\n{cache}\n",
             directory.display()
         );
         let config = Config::within(scratch.path())
             .listen(&format!("address = '{address}'"))
-            .site(scratch.path(), &[pki], "proxy = [{ upstream = 'up', cache = {} }]")
+            .site(&root, &[pki], "proxy = [{ upstream = 'up', cache = {} }]")
             .table(&tables);
         let mut node = Node { scratch, address, config, pki: Arc::clone(pki), server: None };
         node.start_again();
