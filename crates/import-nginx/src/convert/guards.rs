@@ -23,6 +23,11 @@ const REFUSED: &str = "/.refused";
 /// Remedy for a location that no rule can express.
 const NO_RULE: &str = "the expression of its location is not supported: keep such files out of the root";
 
+/// Whether `return` of the block itself answers each of its requests.
+pub(super) fn returns(block: &Directive) -> bool {
+    block.children().iter().any(|inner| inner.name == "return")
+}
+
 /// Whether a directive, or one inside it, restricts access.
 pub(super) fn guards(directive: &Directive) -> bool {
     let refuses = |status: &str| status.parse::<u16>().is_ok_and(|status| status >= 400);

@@ -1,6 +1,7 @@
 //! Servers without TLS: redirects to HTTPS, or content for a proxy in front.
 
 use super::Context;
+use super::guards;
 use super::listeners::Listeners;
 use crate::syntax::Directive;
 
@@ -44,7 +45,7 @@ pub(super) fn leads_to_https(server: &Directive) -> bool {
 pub(super) fn has_content(server: &Directive) -> bool {
     let contents = Contents::of(server);
     // nginx has a default root.
-    let answers = || !server.children().iter().any(|inner| inner.name == "return");
+    let answers = || !guards::returns(server);
     !contents.leads_to_https && (!contents.content.is_empty() || answers())
 }
 

@@ -218,7 +218,7 @@ pub(super) fn convert(
         return None;
     }
     // What is forwarded or redirected alone needs no files.
-    if settings.root().is_some() || !(settings.forwards() || answers_all(server)) {
+    if settings.root().is_some() || !(settings.forwards() || guards::returns(server)) {
         site.set("root", root(context, server, &settings));
     }
     if let Some(other) = settings.last("root").filter(|other| settings.root() != Some(other.first())) {
@@ -282,11 +282,6 @@ pub(super) fn convert(
     guards::report_rewrites_to_refused(context, &site, server);
     location::report_listed(context, &mut site, &settings);
     Some(site)
-}
-
-/// Whether `return` of the server itself answers every request.
-fn answers_all(server: &Directive) -> bool {
-    server.children().iter().any(|inner| inner.name == "return")
 }
 
 /// Whether a server has a name that no request has, or one that is not supported.

@@ -133,7 +133,7 @@ pub(super) fn convert(
         true
     };
     let Some(scope) = scope.clone() else { return refuse(context, site, "its location has an unknown form") };
-    if location.children().iter().any(|inner| inner.name == "return") {
+    if guards::returns(location) {
         return refuse(context, site, "a return goes before it");
     }
     if location.children().iter().any(|inner| inner.name == "location" && !is_closed(inner)) {

@@ -23,7 +23,7 @@ pub(super) struct Other {
 pub(super) fn files(site: &Table, settings: &Settings<'_>, drafts: &[Draft]) -> Vec<Other> {
     let is_forwarded = |location: &Directive| drafts.iter().any(|draft| draft.location == *location);
     let has_files = |location: &&Directive, scope: &Scope| {
-        let is_answered = location.children().iter().any(|inner| inner.name == "return");
+        let is_answered = guards::returns(location);
         let is_other = is_answered
             || is_left_to_front(settings, location)
             || is_forwarded(location)
