@@ -384,16 +384,6 @@ impl Directory {
         }
     }
 
-    /// Whether a small file of the directory is this one, and was not replaced by another.
-    pub(super) fn has_file(&self, name: &str, file: &File) -> io::Result<bool> {
-        let own = fstat(file)?;
-        match statat(&self.place.load().root, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(there) => Ok((there.st_dev, there.st_ino) == (own.st_dev, own.st_ino)),
-            Err(Errno::NOENT) => Ok(false),
-            Err(errno) => Err(errno.into()),
-        }
-    }
-
     /// Replaces a small file of the directory.
     pub(super) fn write_file(&self, name: &str, content: &[u8]) -> io::Result<()> {
         write_file(&self.place.load().root, name, content)

@@ -558,7 +558,7 @@ mod tests {
         assert!(finish_until(Instant::now() + Duration::from_secs(60), [|| (), || ()]).is_empty());
     }
 
-    /// A lock that somebody holds stands for a disk that hangs.
+    /// The test holds the lock of a file, so that its disk seems to hang.
     #[test]
     fn a_disk_that_hangs_keeps_no_purge_from_the_others() {
         let scratch = tempfile::tempdir().unwrap();

@@ -177,7 +177,7 @@ impl PurgeFile {
                 && let Err(error) = self.replace(purges)
             {
                 // The next purge tries again, and says so.
-                tracing::debug!("cache: the purges cannot be written anew: {error}");
+                tracing::debug!("cache: cannot write the purges again: {error}");
             }
             // What waits shares one write.
             let (mut lines, mut durable, mut is_last, mut waiting) = (Vec::new(), Durable::No, false, Vec::new());
@@ -319,7 +319,7 @@ impl PurgeFile {
             let file = self.directory.append(FILE)?;
             flock(&file, FlockOperation::LockExclusive)?;
             // It may have been replaced before the lock was had.
-            if self.directory.has_file(FILE, &file)? {
+            if self.directory.state_of(FILE)?.0 == file.metadata()?.ino() {
                 return Ok(file);
             }
         }

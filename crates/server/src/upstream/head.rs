@@ -149,7 +149,7 @@ pub(crate) fn takes_trailers(request: &Request<'_>) -> bool {
 /// The fields that Connection names, in lower case.
 #[derive(Debug, Default)]
 pub(super) struct NamedByConnection(
-    /// In order: whoever writes the field may name very many.
+    /// Sorted, because a sender may name thousands of fields.
     Vec<String>,
 );
 
