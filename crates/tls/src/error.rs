@@ -156,6 +156,8 @@ pub enum HandshakeError {
     TooLong(usize),
     /// The client's certificate is missing, invalid or revoked; the alert for it was sent.
     ClientCertificate(String),
+    /// There is no certificate for the name that the client asked for; the alert `unrecognized_name` was sent (RFC 6066 §3).
+    NoCertificate(String),
     /// rustls refused the handshake; the alert for it was sent.
     Tls(String),
 }
@@ -192,6 +194,7 @@ impl std::fmt::Display for HandshakeError {
             }
             Self::TooLong(limit) => write!(f, "the peer's handshake is longer than {limit} bytes"),
             Self::ClientCertificate(why) => write!(f, "client certificate refused: {why}"),
+            Self::NoCertificate(name) => write!(f, "refused: there is no certificate for {name}"),
             Self::Tls(why) => write!(f, "handshake failed: {why}"),
         }
     }

@@ -228,7 +228,7 @@ async fn handshake(
             tracing::debug!("{peer}: closed before the handshake");
         }
         // Its owner asks why, and no response has a line.
-        Ok(Err(error @ HandshakeError::ClientCertificate(_))) => {
+        Ok(Err(error @ (HandshakeError::ClientCertificate(_) | HandshakeError::NoCertificate(_)))) => {
             failed(HandshakeFailure::of(&error));
             match refused.line(format_args!("{peer}: {error}"), "more were refused since the last such line") {
                 None => tracing::debug!("{peer}: {error}"),

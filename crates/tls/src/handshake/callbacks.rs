@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use rustls::KeyLog;
 
+use super::certificate::Certificate;
 use super::key_schedule::TrafficSecrets;
 use super::tickets::Authentication;
 
@@ -17,6 +18,8 @@ use super::tickets::Authentication;
 pub(super) struct CallbackState {
     /// The host name in the ClientHello. The unbuffered connections of rustls 0.23 do not give it.
     pub(super) server_name: Option<Box<str>>,
+    /// The certificate that a [`CertificateSource`](super::resolver::CertificateSource) gave for this handshake.
+    pub(super) obtained: Option<Certificate>,
     /// From the ticket that opened last. If rustls resumes a session it is that one's: it tries no further ticket.
     pub(super) opened_ticket: Option<Authentication>,
     /// Whether a ticket was issued.

@@ -14,16 +14,18 @@ use super::certificate::{Certificate, ConfigError};
 use super::client_auth::{ClientAuth, ClientAuthId};
 use super::iana_name;
 use super::names::Names;
-use super::resolver::{ACME_TLS, AlpnChallenges, Resolver, SiteCertificates};
+use super::resolver::{ACME_TLS, AlpnChallenges, CertificateSource, Resolver, SiteCertificates};
 use super::tickets::{TicketKeys, Ticketer};
 
 /// The certificates, protocols and limits of a listener. Cheap to share by reference or `Arc`.
 ///
 /// Sites that ask the same of clients and offer the same protocols share one configuration of rustls, and then a ClientHello is parsed once. Only where they differ is it
-/// looked at beforehand.
+/// looked at beforehand, or where a certificate may have to be obtained.
 pub struct ServerConfig {
     default: Policy,
     choice: Option<Box<Choice>>,
+    /// Where a site has a source of certificates.
+    with_sources: Option<Arc<Resolver>>,
     pub(crate) limits: Arc<Limits>,
 }
 
@@ -263,6 +265,7 @@ impl ServerConfig {
             site.names.iter().for_each(|name| sites.insert(name, site.certificates.clone()));
         }
         let resolver = Arc::new(Resolver { sites, challenges: options.challenges.clone() });
+        let with_sources = all().any(|site| site.certificates.has_source()).then(|| resolver.clone());
         let common = Common { provider: options.provider()?, resolver, time };
 
         let asked = all().any(|site| site.client_auth.is_some());
@@ -297,12 +300,28 @@ impl ServerConfig {
         let first = policies[0].clone();
         let differ = policies.len() > 1 || validation.is_some();
         let choice = by_name.filter(|_| differ).map(|by_name| Box::new(Choice { by_name, validation }));
-        Ok(Self { default: first, choice, limits: limits.into() })
+        Ok(Self { default: first, choice, with_sources, limits: limits.into() })
     }
 
-    /// The policy for all clients, if there is but one.
+    /// The policy for all clients, if there is but one, and no certificate has to be obtained for their names.
     pub(super) fn only_policy(&self) -> Option<&Policy> {
-        self.choice.is_none().then_some(&self.default)
+        (self.choice.is_none() && self.with_sources.is_none()).then_some(&self.default)
+    }
+
+    /// The source of the client's certificate, and the name to ask it for. `None`: it is shown one that is there.
+    pub(super) fn source(
+        &self,
+        hello: &rustls::server::ClientHello<'_>,
+    ) -> Option<(&Arc<dyn CertificateSource>, Box<str>)> {
+        let resolver = self.with_sources.as_ref()?;
+        if resolver.challenges.is_some() && super::resolver::is_validation(hello) {
+            return None;
+        }
+        let name = hello.server_name()?;
+        let name = name.trim_end_matches('.');
+        let source = resolver.sites.get(Some(name)).source(name)?;
+        // rustls gives it in lower case.
+        Some((source, name.into()))
     }
 
     /// The policy for a client, by what it asks for. Without a ClientHello that can be read: any, it will fail.

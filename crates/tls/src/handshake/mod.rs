@@ -32,9 +32,11 @@ use crate::error::HandshakeError;
 use crate::record::{ContentType, HEADER_LEN, MAX_CIPHERTEXT_TLS12, TrafficKeys};
 use crate::socket::Socket;
 use callbacks::CallbackState;
+use certificate::Certificate;
 use client_auth::{ClientAuthId, ClientCertificate};
 use config::{Limits, Policy, ServerConfig};
 use key_schedule::KeySchedule;
+use resolver::CertificateSource;
 use secrets::iana_name;
 
 /// What both sides agreed on.
@@ -131,14 +133,14 @@ const FIRST_READ: usize = 4096;
 /// took it.
 pub(crate) async fn accept(io: &mut Socket, config: &ServerConfig) -> Result<Finished, HandshakeError> {
     let mut flight = Flight { incoming: Vec::with_capacity(FIRST_READ), ..Flight::default() };
+    let mut callbacks = CallbackState::default();
     let policy = match config.only_policy() {
         Some(policy) => policy,
-        None => Box::pin(flight.choose_policy(io, config)).await?,
+        None => Box::pin(flight.choose_policy(io, config, &mut callbacks.obtained)).await?,
     };
     flight.asks = policy.client_auth.is_some();
     let mut connection =
         UnbufferedServerConnection::new(policy.rustls.clone()).map_err(|e| HandshakeError::Tls(e.to_string()))?;
-    let mut callbacks = CallbackState::default();
     loop {
         if is_full(&connection) {
             // A ticket may have opened, but rustls did not resume its session.
@@ -321,11 +323,13 @@ impl Flight {
         }
     }
 
-    /// Chooses by the ClientHello, which stays for the handshake that follows. One that cannot be read is left to fail there.
+    /// Chooses by the ClientHello, which stays for the handshake that follows. One that cannot be read is left to fail there. Where the
+    /// site has a source of certificates, `obtained` is set to what that gives.
     async fn choose_policy<'c>(
         &mut self,
         io: &mut Socket,
         config: &'c ServerConfig,
+        obtained: &mut Option<Certificate>,
     ) -> Result<&'c Policy, HandshakeError> {
         let mut acceptor = Acceptor::default();
         let mut seen = 0;
@@ -339,11 +343,35 @@ impl Flight {
                 }
                 match acceptor.accept() {
                     Ok(None) => {}
-                    Ok(Some(accepted)) => return Ok(config.policy(Some(&accepted.client_hello()))),
+                    Ok(Some(accepted)) => {
+                        let hello = accepted.client_hello();
+                        let (policy, source) = (config.policy(Some(&hello)), config.source(&hello));
+                        drop(accepted);
+                        if let Some((source, name)) = source {
+                            *obtained = Some(self.obtain(io, source.as_ref(), &name, &config.limits).await?);
+                        }
+                        return Ok(policy);
+                    }
                     Err(_) => return Ok(config.policy(None)),
                 }
             }
         }
+    }
+
+    /// Obtains the certificate for the client's name, or refuses the client with an alert.
+    async fn obtain(
+        &mut self,
+        io: &mut Socket,
+        source: &dyn CertificateSource,
+        name: &str,
+        limits: &Limits,
+    ) -> Result<Certificate, HandshakeError> {
+        if let Some(certificate) = source.certificate(name).await {
+            return Ok(certificate);
+        }
+        self.queue(Some(AlertDescription::UNRECOGNIZED_NAME));
+        self.end(io, limits).await;
+        Err(HandshakeError::NoCertificate(name.to_owned()))
     }
 
     /// Waits for the record that begins at `at` and returns its length.

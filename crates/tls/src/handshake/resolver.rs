@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -16,10 +17,22 @@ use super::names::Names;
 /// The application protocol of a TLS-ALPN-01 validation (RFC 8737 §3).
 pub(super) const ACME_TLS: &[u8] = b"acme-tls/1";
 
+/// Obtains certificates for names that are not known before a client asks for them.
+pub trait CertificateSource: fmt::Debug + Send + Sync {
+    /// The certificate for this name: lower case, without a point at its end. `None`: there is none, and the handshake is refused.
+    ///
+    /// Each handshake with the name calls this and awaits it, so a certificate that is there should be returned at once. The future is
+    /// dropped with a handshake that is given up.
+    fn certificate(&self, name: &str) -> Pin<Box<dyn Future<Output = Option<Certificate>> + Send + '_>>;
+}
+
 /// The certificates of a site, for instance one with an ECDSA and one with an RSA key. They can be replaced under running
 /// connections, each for itself.
 #[derive(Debug)]
-pub struct SiteCertificates(ArcSwap<Vec<Certificate>>);
+pub struct SiteCertificates {
+    all: ArcSwap<Vec<Certificate>>,
+    source: Option<Arc<dyn CertificateSource>>,
+}
 
 impl SiteCertificates {
     /// The certificates of a site, at least one.
@@ -28,12 +41,29 @@ impl SiteCertificates {
     /// `certificates` is empty.
     pub fn new(certificates: Vec<Certificate>) -> Self {
         assert!(!certificates.is_empty(), "a site has a certificate");
-        Self(ArcSwap::from_pointee(certificates))
+        Self { all: ArcSwap::from_pointee(certificates), source: None }
+    }
+
+    /// With a source for names that none of the certificates covers. Clients that name no host are shown one of the certificates.
+    #[must_use]
+    pub fn with_source(self, source: Arc<dyn CertificateSource>) -> Self {
+        Self { source: Some(source), ..self }
+    }
+
+    pub(super) fn has_source(&self) -> bool {
+        self.source.is_some()
+    }
+
+    /// The source for this name. `None`: a certificate covers it, or there is no source.
+    pub(super) fn source(&self, name: &str) -> Option<&Arc<dyn CertificateSource>> {
+        let source = self.source.as_ref()?;
+        let is_covered = self.all.load().iter().any(|one| one.facts().covers(name));
+        (!is_covered).then_some(source)
     }
 
     /// The certificates in use.
     pub fn get(&self) -> Arc<Vec<Certificate>> {
-        self.0.load_full()
+        self.all.load_full()
     }
 
     /// Replaces the certificate at index `place`, for new connections.
@@ -41,7 +71,7 @@ impl SiteCertificates {
     /// # Panics
     /// `place` is out of bounds.
     pub fn replace(&self, place: usize, certificate: Certificate) {
-        self.0.rcu(|all| {
+        self.all.rcu(|all| {
             let mut all = Vec::clone(all);
             all[place] = certificate.clone();
             all
@@ -51,7 +81,7 @@ impl SiteCertificates {
     /// The first that the client can check, of those for the name if there are, and rather not RSA, whose signatures
     /// are dear and large.
     fn choose(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Arc<CertifiedKey> {
-        let all = self.0.load();
+        let all = self.all.load();
         let worth = |one: &Certificate| {
             let covers = name.is_some_and(|name| one.facts().covers(name));
             (one.signs_for(schemes), covers, !one.is_rsa())
@@ -107,11 +137,17 @@ pub(super) struct Resolver {
 impl ResolvesServerCert for Resolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let name = hello.server_name();
-        callbacks::with_current(|state| state.server_name = name.map(Into::into));
+        let obtained = callbacks::with_current(|state| {
+            state.server_name = name.map(Into::into);
+            state.obtained.clone()
+        });
         if let Some(challenges) = &self.challenges
             && is_validation(&hello)
         {
             return challenges.get(name?);
+        }
+        if let Some(obtained) = obtained.flatten() {
+            return Some(obtained.certified());
         }
         Some(self.sites.get(name).choose(name, hello.signature_schemes()))
     }

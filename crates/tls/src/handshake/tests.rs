@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, UNIX_EPOCH};
@@ -17,7 +18,7 @@ use sealion_testkit::pki::{Authority, Pki};
 use super::certificate::Certificate;
 use super::client_auth::{ClientAuth, ClientAuthMode};
 use super::config::{Limits, ServerConfig, SiteTls, TlsOptions};
-use super::resolver::SiteCertificates;
+use super::resolver::{CertificateSource, SiteCertificates};
 use super::tickets::{TICKET_LIFETIME, TicketKeys, TicketSecret};
 use super::{HandshakeInfo, accept};
 use crate::error::HandshakeError;
@@ -153,6 +154,45 @@ fn client_certificate(until: u64) -> Pki {
 
 fn client_auth(root: &Pki, mode: ClientAuthMode) -> Option<ClientAuth> {
     Some(ClientAuth::from_pem_file(&root.certificate_file(), mode).unwrap())
+}
+
+/// Gives its certificate to one name, after a pause.
+#[derive(Debug)]
+struct OneName(&'static str, Certificate);
+
+impl CertificateSource for OneName {
+    fn certificate(&self, name: &str) -> Pin<Box<dyn Future<Output = Option<Certificate>> + Send + '_>> {
+        let given = (name == self.0).then(|| self.1.clone());
+        Box::pin(async {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            given
+        })
+    }
+}
+
+#[test]
+fn a_source_gives_the_certificate_of_a_name_that_none_covers() {
+    let load = |pki: &Pki| Certificate::from_pem_files(&pki.certificate_file(), &pki.key_file()).unwrap();
+    let fleet = Fleet::new();
+    let other = Pki::for_names(&["other.test"]);
+    for version in VERSIONS {
+        for (name, is_there) in [("localhost", true), ("unknown.test", false)] {
+            let certificates = SiteCertificates::new(vec![load(&other)]);
+            let certificates = Arc::new(certificates.with_source(Arc::new(OneName(name, load(&fleet.pki)))));
+            let site = SiteTls { names: Vec::new(), certificates, client_auth: None, alpn: None };
+            let options = TlsOptions { tickets: Some(fleet.keys.clone()), ..TlsOptions::new(&[]).unwrap() };
+            let server = ServerConfig::with_time(&site, &[], &options, Limits::default(), fleet.clock.clone()).unwrap();
+            let client = fleet.client(version, None);
+            match fleet.at(0, &server, &client) {
+                Ok(info) => assert!(is_there && info.server_name.as_deref() == Some("localhost"), "{name}"),
+                Err(HandshakeError::NoCertificate(refused)) => assert!(!is_there && refused == "localhost"),
+                Err(other) => panic!("{name}: {other}"),
+            }
+            if is_there {
+                assert!(fleet.resumes(1, &server, &client));
+            }
+        }
+    }
 }
 
 /// RFC 8446 §5.5: AES-GCM has a limit, ChaCha20-Poly1305 none.

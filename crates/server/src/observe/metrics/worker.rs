@@ -255,6 +255,8 @@ labels! {
         PeerAlert = "peer-alert",
         /// The client's certificate was refused, or it sent none.
         ClientCertificate = "client-certificate",
+        /// There is none for the name that the client asked for.
+        NoCertificate = "no-certificate",
         /// No common parameters, or the client broke the protocol.
         Tls = "tls",
     }
@@ -315,6 +317,7 @@ impl HandshakeFailure {
             HandshakeError::PlainHttp => Self::PlainHttp,
             HandshakeError::PeerAlert(_) => Self::PeerAlert,
             HandshakeError::ClientCertificate(_) => Self::ClientCertificate,
+            HandshakeError::NoCertificate(_) => Self::NoCertificate,
             _ => Self::Tls,
         }
     }
