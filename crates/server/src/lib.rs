@@ -29,6 +29,7 @@ mod process;
 mod response;
 mod site;
 mod store;
+mod tls_client;
 mod upstream;
 mod values;
 

@@ -9,6 +9,8 @@ pub struct BodyDrain {
     state: State,
     /// Octets that may still be read. Chunk sizes, extensions and trailers count too.
     allowance: u64,
+    /// Octets of chunk sizes and extensions that may still be read. Content adds to it.
+    framing: u64,
 }
 
 /// The result of [`BodyDrain::feed`].
@@ -35,7 +37,7 @@ impl BodyDrain {
             Framing::Length(length) => State::Content { length },
             Framing::Chunked => State::SizeStart,
         };
-        BodyDrain { state, allowance: cap }
+        BodyDrain { state, allowance: cap, framing: MOST_FRAMING }
     }
 
     /// Whether the content is already known to be too long, so that waiting for it is pointless.
@@ -90,6 +92,8 @@ impl BodyDrain {
                     let taken = (*length).min((input.len() - at) as u64);
                     *length -= taken;
                     content(&input[at..at + taken as usize]);
+                    self.framing =
+                        taken.saturating_mul(FRAMING_PER_OCTET).saturating_add(self.framing).min(MOST_FRAMING);
                     taken
                 }
                 state => {
@@ -97,6 +101,11 @@ impl BodyDrain {
                     *state = state.step(octet);
                     if was_trailer || *state == State::TrailerName {
                         trailers(octet);
+                    } else if self.framing == 0 {
+                        *state = State::Broken("its chunks have too long sizes and extensions for their content");
+                        continue;
+                    } else {
+                        self.framing -= 1;
                     }
                     1
                 }
@@ -206,6 +215,13 @@ impl State {
     }
 }
 
+/// Octets of sizes and extensions between two octets of content: a peer that sends little content in much framing costs as much as one that sends much.
+const MOST_FRAMING: u64 = 16 << 10;
+
+/// By how much an octet of content raises what is left of [`MOST_FRAMING`]. A chunk of one octet has five with the shortest size, and twelve where the
+/// size has eight digits.
+const FRAMING_PER_OCTET: u64 = 16;
+
 fn hex(octet: u8) -> Option<u64> {
     char::from(octet).to_digit(16).map(u64::from)
 }
@@ -274,6 +290,29 @@ mod tests {
             check(Framing::Chunked, format!("{content}GET / HTTP/1.1\r\n").as_bytes(), Ok(content.len()));
             check(Framing::Chunked, &content.as_bytes()[..content.len() - 1], Err(Drained::NeedMore));
         }
+    }
+
+    #[test]
+    fn sizes_and_extensions_are_bounded_by_the_content() {
+        let read = |chunk: &str, times: usize| {
+            let mut body = BodyDrain::new(Framing::Chunked, u64::MAX);
+            body.feed(chunk.repeat(times).as_bytes())
+        };
+        let extension = |length: usize| format!("1;{}\r\nx\r\n", "e".repeat(length));
+        // As short as can be, and padded.
+        for chunk in ["1\r\nx\r\n", "00000001\r\nx\r\n", "00000001  ;\r\nx\r\n"] {
+            assert_eq!(read(chunk, 100_000), Drained::NeedMore, "{chunk:?}");
+        }
+        // One long line, even where much content came before, and many of some length.
+        let large = format!("100000\r\n{}\r\n", "x".repeat(1 << 20));
+        for chunks in [extension(MOST_FRAMING as usize), large + &extension(MOST_FRAMING as usize)] {
+            assert!(matches!(read(&chunks, 1), Drained::Broken(_)));
+        }
+        assert_eq!(read(&extension(100), 10), Drained::NeedMore);
+        assert!(matches!(read(&extension(100), 1000), Drained::Broken(_)));
+        // Where there is enough content.
+        let chunk = format!("64;{}\r\n{}\r\n", "e".repeat(1000), "x".repeat(100));
+        assert_eq!(read(&chunk, 10_000), Drained::NeedMore);
     }
 
     #[test]

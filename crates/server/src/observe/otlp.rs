@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::BuildHasher;
+use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use schemars::JsonSchema;
@@ -16,9 +17,11 @@ use crate::values::{At, Timeout};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct OtlpConfig {
-    /// URL of the collector, for instance http://127.0.0.1:4318: metrics go to `/v1/metrics` beneath it, spans to `/v1/traces`. `https` is not possible: name a
-    /// collector on this machine, which passes them on [default: none, and nothing is sent]
+    /// URL of the collector, for instance `http://127.0.0.1:4318` or `https://otlp.example.org`: metrics go to `/v1/metrics` beneath it, spans to `/v1/traces` [default: none, and nothing is sent]
     pub endpoint: Option<At<String>>,
+
+    /// File with the certificates that a collector with TLS is verified by, PEM [default: those of the system]
+    pub roots: Option<At<PathBuf>>,
 
     /// Header fields of each request to the collector, such as `Authorization = "Bearer ${TOKEN}"`.
     pub headers: At<BTreeMap<String, Secret>>,
@@ -38,6 +41,7 @@ impl Default for OtlpConfig {
     fn default() -> Self {
         OtlpConfig {
             endpoint: None,
+            roots: None,
             headers: At::default(),
             interval: Timeout::seconds(60),
             sample: 0.0.into(),

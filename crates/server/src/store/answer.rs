@@ -16,15 +16,15 @@ use sealion_http::{Method, Request, Status};
 use tokio::task::spawn_blocking;
 
 use super::disk::{Lookup, Waits};
-use super::fetch::{Asked, Fetch, StaleObject, names_user, variant};
-use super::fill::{End, Failed, Fill, Flowing, How, Phase};
+use super::fetch::{Fetch, FetchRequest, StaleObject, names_user, variant};
+use super::fill::{End, Failed, FetchOutcome, Fill, Flowing, Phase};
 use super::front::{Front, Kept};
 use super::key::{Key, add_variant, is_slice, without_variant};
 use super::object::{Head, Object, Stored};
 use super::purge::{Purge, Target, Verdict};
 use super::respond::{Origin, Reuse};
 use super::rule::{CacheRule, Rules, Targeted};
-use super::slices::{Part, Sliced, Slices, Wanted};
+use super::slices::{FetchRange, SlicePosition, Sliced, Slices};
 use super::{Store, now_ms, now_s};
 use crate::files::resolve::Wait;
 use crate::observe::access_log::{CacheOutcome, CacheTrace, UpstreamTrace};
@@ -170,7 +170,7 @@ impl CacheRule {
             let id = store.hash(key);
             if let Some(old) = &stale
                 && let Some(Stored::Object(newer)) = store.being_written(id, key, &self.rules)
-                && newer.stored >= old.object.stored
+                && newer.times.asked >= old.object.times.asked
                 && !Arc::ptr_eq(&newer, &old.object)
             {
                 // It was validated or fetched just now, and its file is being written.
@@ -237,17 +237,19 @@ impl CacheRule {
                 _ => Err(Unshared::NotReusable),
             }
         };
-        let origin = |how: How| match how {
-            How::Fetched | How::Validated | How::ValidatedForOne if is_new => Origin::Answered(fill.own()),
+        let origin = |result: FetchOutcome| match result {
+            FetchOutcome::Fetched | FetchOutcome::Validated | FetchOutcome::ValidatedForOne if is_new => {
+                Origin::Answered(fill.own())
+            }
             _ => Origin::Reused,
         };
         match fill.answered().await {
-            Phase::Asked => Err(Unshared::OfAnother),
+            Phase::Requested => Err(Unshared::OfAnother),
             Phase::Flowing(flowing) | Phase::Ended(End::Passed(flowing)) => {
                 check(&flowing.key, &flowing.head, false)?;
                 let status = status(None, flowing.is_stored);
                 let reuse = self.reuse(request, now_s(), outcome(why), collapsed(is_new), status);
-                let reuse = Reuse { origin: origin(How::Fetched), ..reuse };
+                let reuse = Reuse { origin: origin(FetchOutcome::Fetched), ..reuse };
                 let Flowing { head, key, .. } = &*flowing;
                 let response = match self.slices(key, head, None, way) {
                     Some(slices) => reuse.sliced(head, slices, Some(fill)),
@@ -256,29 +258,31 @@ impl CacheRule {
                 let response = response.ok_or(Unshared::OfAnother)?;
                 Ok(Answered::Response(Box::new(response), flowing.trace.clone().filter(|_| is_new)))
             }
-            Phase::Ended(End::Stored { object, how, trace }) => {
-                check(&object.key, &object.head, how == How::StaleOnError)?;
-                if how == How::ValidatedForOne && !is_new {
+            Phase::Ended(End::Stored { object, outcome: result, trace }) => {
+                check(&object.key, &object.head, result == FetchOutcome::StaleOnError)?;
+                if result == FetchOutcome::ValidatedForOne && !is_new {
                     return Err(Unshared::OfAnother);
                 }
                 let now = now_s();
                 let epoch = store.epoch(object.hash);
                 match store.verdict(&object) {
-                    Verdict::Valid if how == How::ValidatedForOne => {}
+                    Verdict::Valid if result == FetchOutcome::ValidatedForOne => {}
                     Verdict::Valid => store.keep(self, &object, epoch, now),
                     // It was purged while it was validated.
-                    Verdict::Gone if how != How::Fetched => return Err(Unshared::OfAnother),
+                    Verdict::Gone if result != FetchOutcome::Fetched => return Err(Unshared::OfAnother),
                     // It was purged while it was fetched: it answers those alone that waited.
                     Verdict::Gone | Verdict::Stale => {}
                 }
-                let (outcome, reason, code) = match how {
-                    How::Fetched => (outcome(why), collapsed(is_new), None),
-                    How::Validated | How::ValidatedForOne => (CacheOutcome::Revalidated, collapsed(is_new), Some(304)),
-                    How::StaleOnError => (CacheOutcome::Stale, Some("error"), None),
+                let (outcome, reason, code) = match result {
+                    FetchOutcome::Fetched => (outcome(why), collapsed(is_new), None),
+                    FetchOutcome::Validated | FetchOutcome::ValidatedForOne => {
+                        (CacheOutcome::Revalidated, collapsed(is_new), Some(304))
+                    }
+                    FetchOutcome::StaleOnError => (CacheOutcome::Stale, Some("error"), None),
                 };
-                let is_stored = matches!(how, How::Fetched | How::Validated);
+                let is_stored = matches!(result, FetchOutcome::Fetched | FetchOutcome::Validated);
                 let reuse = self.reuse(request, now, outcome, reason, status(code, is_stored));
-                let reuse = Reuse { origin: origin(how), ..reuse };
+                let reuse = Reuse { origin: origin(result), ..reuse };
                 let response = match self.slices(&object.key, &object.head, Some(&object), way) {
                     Some(slices) => reuse.sliced(&object.head, slices, None).ok_or(Unshared::OfAnother)?,
                     None => reuse.object(&object),
@@ -330,7 +334,7 @@ impl CacheRule {
             rules: Arc::clone(&self.rules),
             upstream: Arc::clone(way.upstream),
             forwarded: way.forwarded.without_content(),
-            request: Asked::of(way.request, way.directives),
+            request: FetchRequest::of(way.request, way.directives),
             key: key.into(),
             sliced,
             tags: head.tags.clone(),
@@ -390,7 +394,7 @@ impl CacheRule {
         // The rule may have had slices of another size when it was stored: its validation would say nothing of those of today.
         let stale =
             stale.filter(|stale| stale.object.head.sliced.as_ref().is_none_or(|own| own.is_of(self.rules.slice)));
-        let part = self.part(id, stale.as_ref().and_then(|stale| stale.object.head.sliced.as_deref()), request);
+        let range = self.range(id, stale.as_ref().and_then(|stale| stale.object.head.sliced.as_deref()), request);
         let fetch = Fetch {
             rules: Arc::clone(&self.rules),
             fill: Arc::clone(fill),
@@ -398,21 +402,21 @@ impl CacheRule {
             key: key[..of_url].to_vec(),
             upstream: Arc::clone(upstream),
             stale,
-            request: Asked::of(request, directives),
+            request: FetchRequest::of(request, directives),
             is_behind,
-            part,
+            range,
         };
         tokio::spawn(fetch.run(forwarded));
     }
 
     /// What a fetch asks for. `stale`: the slice that it validates.
-    fn part(&self, id: u128, stale: Option<&Sliced>, request: &Request<'_>) -> Part {
+    fn range(&self, id: u128, stale: Option<&Sliced>, request: &Request<'_>) -> FetchRange {
         match (self.rules.slice, stale) {
-            (None, _) => Part::Whole,
-            (Some(size), Some(stale)) => Part::First(Wanted { size, index: stale.index() }),
+            (None, _) => FetchRange::Whole,
+            (Some(size), Some(stale)) => FetchRange::FirstSlice(SlicePosition { size, index: stale.index() }),
             // A slice of a response that is not stored is fetched in vain.
-            (Some(_), None) if self.rules.store.is_passed(id, names_user(request)) => Part::Whole,
-            (Some(size), None) => Part::First(Wanted::of(&request.conditions, size)),
+            (Some(_), None) if self.rules.store.is_passed(id, names_user(request)) => FetchRange::Whole,
+            (Some(size), None) => FetchRange::FirstSlice(SlicePosition::of(&request.conditions, size)),
         }
     }
 
@@ -586,7 +590,7 @@ impl Store {
                 }
                 match self.verdict(&object) {
                     // The clock was set back between two starts: the order of its fetch and of purges is not known.
-                    _ if object.stored > now_ms() => {
+                    _ if object.times.made > now_ms() => {
                         self.disk(hash).remove(hash);
                         return None;
                     }

@@ -1,5 +1,6 @@
 //! The store for an operator: `sealion cache`, `sealion purge`, and what `sealion check` says of it.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -12,7 +13,7 @@ use super::directory::Opened;
 use super::format::{Kind, Metadata};
 use super::key::variant_in_words;
 use super::purge::{Target, Verdict};
-use super::purge_url::with_normal_host;
+use super::purge_url::{normal, with_normal_host};
 use super::{Store, now_s, plain_key};
 use crate::files::resolve::Wait;
 
@@ -102,8 +103,11 @@ impl Store {
                 Some(format!("{count} files"))
             }
             Target::Url(url) => {
-                let url = with_normal_host(url);
-                Some(match upstreams.map(|upstream| self.count_of(&plain_key(&url, upstream))).sum() {
+                // As it is written, and as most clients spell it.
+                let urls = BTreeSet::from([with_normal_host(url), normal(url)]);
+                let count_by =
+                    |upstream| urls.iter().map(|url| self.count_of(&plain_key(url, upstream))).sum::<usize>();
+                Some(match upstreams.map(count_by).sum() {
                     0 => "nothing was stored for it, unless by key_headers, key_cookies or another spelling".to_owned(),
                     1 => "1 response".to_owned(),
                     count => format!("{count} responses"),

@@ -18,12 +18,12 @@ use tokio::task::spawn_blocking;
 
 use super::directory::Temporary;
 use super::disk::{Disk, Times, write_pieces};
-use super::fill::{End, Failed, Fill, Flowing, How, MOST_UNWRITTEN};
+use super::fill::{End, Failed, FetchOutcome, Fill, Flowing, MOST_UNWRITTEN};
 use super::key::add_variant;
 use super::object::Object;
 use super::purge::Verdict;
 use super::rule::Rules;
-use super::slices::{Judgement, Part, Sliced, Wanted};
+use super::slices::{FetchRange, Judgement, SlicePosition, Sliced};
 use super::{KEPT_IN_MEMORY, now_ms, now_s};
 use crate::files::resolve::{Content, SiteFile};
 use crate::observe::access_log::UpstreamTrace;
@@ -41,11 +41,11 @@ pub(super) struct Fetch {
     pub(super) upstream: Arc<Upstream>,
     /// The stored response that is validated by this.
     pub(super) stale: Option<StaleObject>,
-    pub(super) request: Asked,
+    pub(super) request: FetchRequest,
     /// Whether the request that caused it was answered already.
     pub(super) is_behind: bool,
     /// What of the response is asked for.
-    pub(super) part: Part,
+    pub(super) range: FetchRange,
 }
 
 pub(super) struct StaleObject {
@@ -55,7 +55,7 @@ pub(super) struct StaleObject {
 
 /// What matters of the request that a fetch began with.
 #[derive(Debug, Clone)]
-pub(super) struct Asked {
+pub(super) struct FetchRequest {
     /// Its fields, as lines.
     fields: Arc<[u8]>,
     has_authorization: bool,
@@ -63,7 +63,7 @@ pub(super) struct Asked {
     directives: RequestDirectives,
 }
 
-impl Asked {
+impl FetchRequest {
     pub(super) fn of(request: &Request<'_>, directives: RequestDirectives) -> Self {
         let mut fields = Vec::with_capacity(512);
         for (name, value) in request.fields.iter() {
@@ -72,7 +72,7 @@ impl Asked {
             }
         }
         let [authorization, cookie] = of_user(request);
-        Asked { fields: fields.into(), has_authorization: authorization, has_cookie: cookie, directives }
+        FetchRequest { fields: fields.into(), has_authorization: authorization, has_cookie: cookie, directives }
     }
 
     /// As [`names_user`].
@@ -85,7 +85,7 @@ impl Asked {
     }
 
     fn to_store(&self) -> StoreRequest<'static> {
-        let Asked { has_authorization, directives, .. } = *self;
+        let FetchRequest { has_authorization, directives, .. } = *self;
         StoreRequest { method: Method::Get, has_authorization, directives }
     }
 }
@@ -139,14 +139,14 @@ impl Fetch {
         // The request that caused it may be HEAD.
         forwarded.method = http::Method::GET;
         for_all_clients(&mut forwarded.fields);
-        let of_whole = match &self.part {
-            Part::Whole => None,
-            Part::First(wanted) => {
+        let of_whole = match &self.range {
+            FetchRange::Whole => None,
+            FetchRange::FirstSlice(position) => {
                 let whole = forwarded.without_content();
-                wanted.add_range(&mut forwarded.fields);
+                position.add_range(&mut forwarded.fields);
                 Some(whole)
             }
-            Part::Of(sliced, index) => {
+            FetchRange::Slice(sliced, index) => {
                 sliced.add_range(*index, &mut forwarded.fields);
                 None
             }
@@ -170,21 +170,21 @@ impl Fetch {
             // It is valid for another response than the stored one.
             (trace, result) = forward(&self.upstream, &mut unconditional).await;
         }
-        if let (Part::First(wanted), Ok(reply), Some(mut whole)) = (&self.part, &mut result, of_whole)
-            && match wanted.judge(reply, self.rules.max_object) {
+        if let (FetchRange::FirstSlice(position), Ok(reply), Some(mut whole)) = (&self.range, &mut result, of_whole)
+            && match position.judge(reply, self.rules.max_object) {
                 // The response has become shorter than the slice that is validated begins.
                 Judgement::AsItIs => self.stale.is_some() && reply.status == Status::RANGE_NOT_SATISFIABLE,
                 // Without what is not stored of it, nothing may tell which slices belong to it.
-                Judgement::Slice if !self.stays_slice(*wanted, reply) => true,
+                Judgement::Slice if !self.stays_slice(*position, reply) => true,
                 // What is for one request goes to its client as the origin sends it.
                 Judgement::Slice => self.may_store(reply, requested.second, now_s()).is_err(),
                 Judgement::Unusable => true,
             }
         {
-            self.part = Part::Whole;
+            self.range = FetchRange::Whole;
             (trace, result) = forward(&self.upstream, &mut whole).await;
         }
-        if let (Part::Of(sliced, index), Ok(reply)) = (&self.part, &result)
+        if let (FetchRange::Slice(sliced, index), Ok(reply)) = (&self.range, &result)
             && !sliced.is_answered_by(*index, reply)
         {
             let status = reply.status.code();
@@ -214,7 +214,7 @@ impl Fetch {
                 }
             }
             let object = Arc::clone(&stale.object);
-            self.fill.end(End::Stored { object, how: How::StaleOnError, trace: Some(trace) });
+            self.fill.end(End::Stored { object, outcome: FetchOutcome::StaleOnError, trace: Some(trace) });
             return None;
         }
         let failure = match result {
@@ -241,7 +241,7 @@ impl Fetch {
         let freshened = sealion_cache::freshen(
             &rules.policy,
             &self.request.to_store(),
-            code(stale.head.status, &self.part),
+            code(stale.head.status, &self.range),
             &mut fields,
             not_modified,
             requested.second,
@@ -279,10 +279,10 @@ impl Fetch {
         let is_stored = freshened.is_ok() && keeps_variant;
         let times = Times { made: made(requested.at, not_modified), asked: requested.at };
         let object =
-            Object::new(stale.key.clone(), stale.hash, times.made, head, Arc::clone(&stale.body), stale.checksum);
+            Object::new(stale.key.clone(), stale.hash, times, head, Arc::clone(&stale.body), stale.checksum);
         let object = Arc::new(object);
-        let how = if is_stored { How::Validated } else { How::ValidatedForOne };
-        self.fill.end(End::Stored { object: Arc::clone(&object), how, trace: Some(trace) });
+        let outcome = if is_stored { FetchOutcome::Validated } else { FetchOutcome::ValidatedForOne };
+        self.fill.end(End::Stored { object: Arc::clone(&object), outcome, trace: Some(trace) });
         if is_stored {
             let (stale, metadata) = (Arc::clone(stale), object.metadata());
             let appended =
@@ -305,7 +305,8 @@ impl Fetch {
             Err(why) => {
                 let names_user = self.request.names_user();
                 // A slice beyond the end of the response says nothing of the other slices.
-                let is_beyond = reply.status == Status::RANGE_NOT_SATISFIABLE && !matches!(self.part, Part::Whole);
+                let is_beyond =
+                    reply.status == Status::RANGE_NOT_SATISFIABLE && !matches!(self.range, FetchRange::Whole);
                 // Anonymous and authenticated requests are remembered apart: a reason that lies in Authorization or a cookie says
                 // nothing of anonymous requests.
                 if !is_beyond && (!why.is_of_request() || (names_user && why.is_of_user())) {
@@ -323,7 +324,7 @@ impl Fetch {
         let times = Times { made: made(requested.at, &fields), asked: requested.at };
         let mut key = self.key.clone();
         // Slices are of the variant of the one that told of them.
-        let names = if let Part::Of(..) = self.part { Vec::new() } else { names };
+        let names = if let FetchRange::Slice(..) = self.range { Vec::new() } else { names };
         if !names.is_empty() {
             add_variant(&mut key, &self.request.variant(&names));
         }
@@ -347,9 +348,9 @@ impl Fetch {
     }
 
     /// Whether what is stored of a slice tells of the others.
-    fn stays_slice(&self, wanted: Wanted, reply: &Reply) -> bool {
+    fn stays_slice(&self, position: SlicePosition, reply: &Reply) -> bool {
         let storable = sealion_cache::storable_fields(&self.rules.policy, &reply.fields, now_s());
-        Sliced::of(&storable, wanted.size).is_some()
+        Sliced::of(&storable, position.size).is_some()
     }
 
     fn may_store(
@@ -360,10 +361,10 @@ impl Fetch {
     ) -> Result<(sealion_cache::Lifetime, Vec<HeaderName>), Unstored> {
         let policy = &self.rules.policy;
         // It answers the range of one client.
-        if reply.status == Status::RANGE_NOT_SATISFIABLE && !matches!(self.part, Part::Whole) {
+        if reply.status == Status::RANGE_NOT_SATISFIABLE && !matches!(self.range, FetchRange::Whole) {
             return Err(Unstored::ByRule(NotStored::Range));
         }
-        let code = code(reply.status, &self.part);
+        let code = code(reply.status, &self.range);
         let lifetime =
             sealion_cache::may_store(policy, &self.request.to_store(), code, &reply.fields, requested, received);
         let lifetime = lifetime.map_err(Unstored::ByRule)?;
@@ -438,7 +439,7 @@ impl Fetch {
             return self.broke_off("it is not as long as it said".to_owned());
         }
         let new = |body| {
-            let object = Object::new(flowing.key.clone(), hash, times.made, flowing.head.clone(), body, checksum);
+            let object = Object::new(flowing.key.clone(), hash, times, flowing.head.clone(), body, checksum);
             Arc::new(object)
         };
         match storing {
@@ -451,7 +452,7 @@ impl Fetch {
                 let content = SiteFile::of_content(Content::Memory(pieces.concat().into()), size);
                 let object = new(content);
                 let trace = flowing.trace.clone();
-                self.fill.end(End::Stored { object: Arc::clone(&object), how: How::Fetched, trace });
+                self.fill.end(End::Stored { object: Arc::clone(&object), outcome: FetchOutcome::Fetched, trace });
                 Some(object)
             }
             Storing::InFile(mut storing) => {
@@ -474,7 +475,7 @@ impl Fetch {
                     None => self.rules.store.changed(hash),
                 }
                 let trace = flowing.trace.clone();
-                self.fill.end(End::Stored { object: Arc::clone(&object), how: How::Fetched, trace });
+                self.fill.end(End::Stored { object: Arc::clone(&object), outcome: FetchOutcome::Fetched, trace });
                 version.map(|_| object)
             }
         }
@@ -681,9 +682,9 @@ impl Unstored {
 }
 
 /// The status by which a response is stored: a slice is a part of a 200.
-fn code(status: Status, part: &Part) -> u16 {
-    match part {
-        Part::First(_) | Part::Of(..) if status == Status::PARTIAL_CONTENT => Status::OK.code(),
+fn code(status: Status, range: &FetchRange) -> u16 {
+    match range {
+        FetchRange::FirstSlice(_) | FetchRange::Slice(..) if status == Status::PARTIAL_CONTENT => Status::OK.code(),
         _ => status.code(),
     }
 }

@@ -1,10 +1,10 @@
 //! A response on its way from the origin into the store. All requests that wait for it read it as it comes.
 //!
 //! ```text
-//! Asked ─► Flowing(head) ─► Ended(Stored)          the body is whole, and an object
-//!   │           ├─────────► Ended(Passed)          it is whole, and nothing was stored: the disk failed, or it is too large
-//!   │           └─────────► Ended(Failed)          it broke off: no reader's response ends as if it were whole
-//!   └─► Ended(NotShared)    the answer is for one request only
+//! Requested ─► Flowing(head) ─► Ended(Stored)      the body is whole, and an object
+//!   │               ├───────────► Ended(Passed)      it is whole, and nothing was stored: the disk failed, or it is too large
+//!   │               └───────────► Ended(Failed)      it broke off: no reader's response ends as if it were whole
+//!   └─► Ended(NotShared)        the answer is for one request only
 //! ```
 //!
 //! The first octets lie in a file, from which readers send them; the others lie in memory until they are written. Where writing failed, they lie
@@ -88,7 +88,7 @@ struct State {
 
 #[derive(Debug, Clone)]
 pub(super) enum Phase {
-    Asked,
+    Requested,
     Flowing(Arc<Flowing>),
     Ended(End),
 }
@@ -110,7 +110,7 @@ pub(super) struct Flowing {
 pub(super) enum End {
     Stored {
         object: Arc<Object>,
-        how: How,
+        outcome: FetchOutcome,
         trace: Option<UpstreamTrace>,
     },
     /// The body was whole, and is no object.
@@ -123,7 +123,7 @@ pub(super) enum End {
 
 /// How an object came to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum How {
+pub(super) enum FetchOutcome {
     /// It was fetched.
     Fetched,
     /// The origin says that the stored one is valid.
@@ -145,7 +145,7 @@ impl Fill {
     /// `key`: of the response, with or without its variant.
     pub(super) fn new(key: &[u8]) -> Arc<Self> {
         let state = State {
-            phase: Phase::Asked,
+            phase: Phase::Requested,
             reply: None,
             file: None,
             written: 0,
@@ -168,13 +168,13 @@ impl Fill {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The phase after [`Phase::Asked`].
+    /// The phase after [`Phase::Requested`].
     pub(super) async fn answered(&self) -> Phase {
         loop {
             let mut moved = std::pin::pin!(self.moved.notified());
             moved.as_mut().enable();
             match self.lock().phase.clone() {
-                Phase::Asked => {}
+                Phase::Requested => {}
                 phase => return phase,
             }
             moved.await;
@@ -189,7 +189,7 @@ impl Fill {
     /// The object that it became, or will become.
     pub(super) fn known(&self) -> Option<Known> {
         match &self.lock().phase {
-            Phase::Ended(End::Stored { object, how, .. }) if *how != How::ValidatedForOne => {
+            Phase::Ended(End::Stored { object, outcome, .. }) if *outcome != FetchOutcome::ValidatedForOne => {
                 Some(Known::Object(Arc::clone(object)))
             }
             Phase::Flowing(flowing) => Some(Known::Flowing(Arc::clone(flowing))),
@@ -370,7 +370,7 @@ impl State {
         match &self.phase {
             Phase::Ended(End::Failed(failed)) => Poll::Ready(Some(Err(io::Error::other(failed.failure.to_string())))),
             Phase::Ended(_) => Poll::Ready(None),
-            Phase::Asked | Phase::Flowing(_) => Poll::Pending,
+            Phase::Requested | Phase::Flowing(_) => Poll::Pending,
         }
     }
 }

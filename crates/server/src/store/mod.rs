@@ -315,7 +315,7 @@ impl Store {
 
     /// What the purges say of an object.
     fn verdict(&self, object: &Object) -> Verdict {
-        self.purges().verdict(&object.key, &object.head.tags, &object.head.groups, object.stored)
+        self.purges().verdict(&object.key, &object.head.tags, &object.head.groups, object.times.made)
     }
 
     /// A fill that is under way no more.

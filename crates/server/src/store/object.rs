@@ -12,6 +12,7 @@ use sealion_http::{ExtraFields, Status};
 
 use super::KEPT_IN_MEMORY;
 use super::directory::{Opened, read_exact_at};
+use super::disk::Times;
 use super::format::{Kind, Metadata};
 use super::rule::Rules;
 use super::slices::Sliced;
@@ -24,8 +25,8 @@ pub(crate) struct Object {
     pub(super) hash: u128,
     /// Its version in the index, or [`NOT_INDEXED`].
     version: AtomicU32,
-    /// Milliseconds since 1970-01-01 when it was stored or last validated.
-    pub(super) stored: u64,
+    /// Those of its last validation, if it was validated. Its file does not tell when it was asked for: from there, that is when it was made.
+    pub(super) times: Times,
     pub(super) head: Head,
     pub(super) body: Arc<SiteFile>,
     /// CRC-32C of the body.
@@ -65,8 +66,8 @@ pub(super) enum Stored {
 }
 
 impl Object {
-    pub(super) fn new(key: Box<[u8]>, hash: u128, stored: u64, head: Head, body: Arc<SiteFile>, checksum: u32) -> Self {
-        Object { key, hash, version: AtomicU32::new(NOT_INDEXED), stored, head, body, checksum }
+    pub(super) fn new(key: Box<[u8]>, hash: u128, times: Times, head: Head, body: Arc<SiteFile>, checksum: u32) -> Self {
+        Object { key, hash, version: AtomicU32::new(NOT_INDEXED), times, head, body, checksum }
     }
 
     pub(super) fn version(&self) -> Option<u32> {
@@ -80,7 +81,7 @@ impl Object {
     /// The same, stale from now on.
     pub(super) fn made_stale(&self, now: u64) -> Self {
         let head = Head { lifetime: self.head.lifetime.made_stale(now), ..self.head.clone() };
-        Object::new(self.key.clone(), self.hash, self.stored, head, Arc::clone(&self.body), self.checksum)
+        Object::new(self.key.clone(), self.hash, self.times, head, Arc::clone(&self.body), self.checksum)
     }
 
     /// Octets of memory that it takes.
@@ -167,7 +168,7 @@ impl Stored {
         Ok(Some(Stored::Object(Arc::new(Object::new(
             key.into(),
             footer.hash,
-            footer.stored,
+            Times { made: footer.stored, asked: footer.stored },
             head,
             body,
             footer.body_checksum,

@@ -21,7 +21,7 @@ use sealion_http::range::{self, Selection};
 use sealion_http::request::Conditions;
 use sealion_http::{Method, Request, Status};
 
-use super::fetch::{Asked, Fetch};
+use super::fetch::{Fetch, FetchRequest};
 use super::fill::{End, Fill, Phase};
 use super::format::{Kind, Metadata};
 use super::key::{Key, add_slice, without_slice, without_variant};
@@ -33,19 +33,19 @@ use crate::files::resolve::Wait;
 use crate::response::{Piece, Source};
 use crate::upstream::{Failure, Forwarded, Reply, Upstream};
 
-/// Which part of a response a fetch asks for.
+/// What a fetch asks for: a whole response, or a slice of it.
 #[derive(Debug, Clone)]
-pub(super) enum Part {
+pub(super) enum FetchRange {
     Whole,
     /// A slice of a response of which nothing is known yet.
-    First(Wanted),
+    FirstSlice(SlicePosition),
     /// A slice of a known representation.
-    Of(Arc<Sliced>, u64),
+    Slice(Arc<Sliced>, u64),
 }
 
 /// A slice by its place.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted {
+pub(super) struct SlicePosition {
     pub(super) size: u64,
     pub(super) index: u64,
 }
@@ -71,7 +71,7 @@ pub(super) enum Judgement {
     Unusable,
 }
 
-impl Wanted {
+impl SlicePosition {
     /// The slice in which the range of a request begins; the first one where that is not known yet.
     pub(super) fn of(conditions: &Conditions<'_>, size: u64) -> Self {
         // If-Range may have the whole sent.
@@ -82,7 +82,7 @@ impl Wanted {
         });
         // A suffix is counted from the end.
         let is_suffix = range.is_some_and(|value| value.split(|octet| *octet == b'=').nth(1).is_some_and(is_suffix));
-        Wanted { size, index: begin.filter(|_| !is_suffix).map_or(0, |begin| begin / size) }
+        SlicePosition { size, index: begin.filter(|_| !is_suffix).map_or(0, |begin| begin / size) }
     }
 
     fn range(self) -> Range<u64> {
@@ -213,7 +213,7 @@ pub(super) struct Slices {
     pub(super) rules: Arc<Rules>,
     pub(super) upstream: Arc<Upstream>,
     pub(super) forwarded: Forwarded,
-    pub(super) request: Asked,
+    pub(super) request: FetchRequest,
     /// The key of the slice that tells of the others.
     pub(super) key: Box<[u8]>,
     pub(super) sliced: Arc<Sliced>,
@@ -304,7 +304,7 @@ impl Slices {
                 Phase::Ended(End::Failed(failed)) if is_new || matches!(failed.failure, Failure::Timeout(_)) => {
                     return Err(io::Error::other(format!("slice {index}: {}", failed.failure)));
                 }
-                Phase::Asked | Phase::Ended(End::Failed(_)) => {}
+                Phase::Requested | Phase::Ended(End::Failed(_)) => {}
             }
             is_alone = true;
         }
@@ -327,7 +327,7 @@ impl Slices {
             return None;
         }
         // One that a purge made stale is as valid as the one that tells of it, which was validated since.
-        match store.purges().verdict(&object.key, &self.tags, &self.groups, object.stored) {
+        match store.purges().verdict(&object.key, &self.tags, &self.groups, object.times.made) {
             Verdict::Gone => None,
             Verdict::Stale | Verdict::Valid => Some(object),
         }
@@ -343,7 +343,7 @@ impl Slices {
             stale: None,
             request: self.request.clone(),
             is_behind: false,
-            part: Part::Of(Arc::clone(&self.sliced), index),
+            range: FetchRange::Slice(Arc::clone(&self.sliced), index),
         };
         tokio::spawn(fetch.run(self.forwarded.without_content()));
     }
@@ -554,7 +554,7 @@ mod tests {
                     conditions.add(name, value.as_bytes());
                 }
             }
-            assert_eq!(Wanted::of(&conditions, 10).index, expected, "{range:?} {if_range:?}");
+            assert_eq!(SlicePosition::of(&conditions, 10).index, expected, "{range:?} {if_range:?}");
         }
     }
 

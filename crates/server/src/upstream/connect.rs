@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -12,6 +12,7 @@ use tokio_rustls::TlsConnector;
 use super::Server;
 use super::config::{Protocol, ServerUrl};
 use super::proxy_header::OnBehalf;
+use crate::tls_client::Io;
 
 /// Octets of an answer's head, after which the answer is refused.
 pub(super) const MOST_HEAD: usize = 64 << 10;
@@ -43,11 +44,6 @@ impl std::fmt::Debug for Tls {
         f.debug_struct("Tls").field("name", &self.name).finish_non_exhaustive()
     }
 }
-
-/// The octets of a connection.
-pub(super) trait Io: AsyncRead + AsyncWrite + Unpin + Send + Sync {}
-
-impl<T: AsyncRead + AsyncWrite + Unpin + Send + Sync> Io for T {}
 
 /// Opens a connection to a server. That of the PROXY protocol is for one client.
 pub(super) async fn connect(

@@ -13,7 +13,6 @@ use sealion_http::Status;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout_at};
 
-use super::asked::{AnswerHead, Asked, NoAnswer, Upgrade};
 use super::balance::Key;
 use super::config::Protocol;
 use super::connect::ConnectError;
@@ -22,6 +21,7 @@ use super::fastcgi;
 use super::head::RequestFields;
 use super::http2::Shared;
 use super::interim::InterimSender;
+use super::message::{AnswerHead, RequestError, RequestHead, Upgrade};
 use super::protocol::{AnswerContent, Connected};
 use super::proxy_header::{Endpoints, OnBehalf};
 use super::reply::{Reply, ReplyBody};
@@ -218,24 +218,24 @@ async fn ask(mut in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
         let sent = send(connected, server, request, upstream.answer_timeout).await;
         match sent {
             Ok((head, content)) => return reply(in_progress, head, content, request),
-            Err(Unanswered::NotSent(_)) if is_kept => {}
-            Err(Unanswered::NotSent(error)) => {
+            Err(SendError::NotSent(_)) if is_kept => {}
+            Err(SendError::NotSent(error)) => {
                 let failure = Failure::Broken(error);
                 return Err(FailedTry { failure, may_repeat: true, is_servers_fault: true });
             }
-            Err(Unanswered::Failed(failure)) => {
+            Err(SendError::Failed(failure)) => {
                 let is_server = !matches!(failure, Failure::Client(_));
                 return Err(FailedTry { failure, may_repeat: is_repeatable && is_server, is_servers_fault: is_server });
             }
             // Its content was used up, and cannot be sent again.
-            Err(Unanswered::Refused(failure, has_content)) => {
+            Err(SendError::Refused(failure, has_content)) => {
                 return Err(FailedTry { failure, may_repeat: !has_content, is_servers_fault: false });
             }
-            Err(Unanswered::Begun(failure)) => {
+            Err(SendError::AnswerBegun(failure)) => {
                 return Err(FailedTry { failure, may_repeat: false, is_servers_fault: true });
             }
             // A server may give up on a client that does not go on.
-            Err(Unanswered::Impatient(failure)) => {
+            Err(SendError::ClosedEarly(failure)) => {
                 return Err(FailedTry { failure, may_repeat: false, is_servers_fault: false });
             }
         }
@@ -273,16 +273,17 @@ pub(super) fn unreachable_server(error: &ConnectError) -> FailedTry {
     FailedTry { failure, may_repeat: true, is_servers_fault: true }
 }
 
-enum Unanswered {
-    /// Nothing of the request left.
+/// A try over one connection that failed.
+enum SendError {
+    /// Nothing of the request was sent.
     NotSent(String),
     Failed(Failure),
     /// The server has not begun with it (RFC 9113 §8.7). With whether the request has content.
     Refused(Failure, bool),
     /// The server ended the connection while the client owed content.
-    Impatient(Failure),
+    ClosedEarly(Failure),
     /// A part of an answer came, or one that is none.
-    Begun(Failure),
+    AnswerBegun(Failure),
 }
 
 /// Sends the request and waits for the head of the answer. A request that was not sent has its content again.
@@ -291,7 +292,7 @@ async fn send(
     server: &Server,
     request: &mut Forwarded,
     patience: Duration,
-) -> Result<(AnswerHead, AnswerContent), Unanswered> {
+) -> Result<(AnswerHead, AnswerContent), SendError> {
     let content = match request.upgrade {
         // What follows is of another protocol.
         Some(_) => None,
@@ -306,7 +307,7 @@ async fn send(
             &own_host
         }
     };
-    let asked = Asked {
+    let head = RequestHead {
         method: &request.method,
         target: &request.target,
         host,
@@ -315,51 +316,53 @@ async fn send(
         upgrade: request.upgrade.as_ref(),
         interim: request.interim.as_deref(),
     };
-    let broken = match wait(pin!(connected.ask(asked, content)), progress.as_ref(), patience).await {
+    let broken = match wait(pin!(connected.ask(head, content)), progress.as_ref(), patience).await {
         Ok(Ok(answered)) => return Ok(answered),
-        Ok(Err(NoAnswer::NotSent(error, content))) => {
+        Ok(Err(RequestError::NotSent(error, content))) => {
             if content.is_some() {
                 request.content = content;
             }
-            return Err(Unanswered::NotSent(error));
+            return Err(SendError::NotSent(error));
         }
-        Ok(Err(NoAnswer::Refused(error))) => {
-            return Err(Unanswered::Refused(Failure::Broken(error), progress.is_some()));
+        Ok(Err(RequestError::Refused(error))) => {
+            return Err(SendError::Refused(Failure::Broken(error), progress.is_some()));
         }
-        Ok(Err(NoAnswer::Client(incomplete))) => return Err(Unanswered::Failed(Failure::Client(incomplete))),
-        Ok(Err(NoAnswer::BrokenOff(error))) => return Err(Unanswered::Begun(Failure::Broken(error))),
-        Ok(Err(NoAnswer::Broken(error))) => Failure::Broken(error),
-        Err(InVain::ClientOwes) => {
+        Ok(Err(RequestError::Client(incomplete))) => return Err(SendError::Failed(Failure::Client(incomplete))),
+        Ok(Err(RequestError::BadAnswer(error))) => return Err(SendError::AnswerBegun(Failure::Broken(error))),
+        Ok(Err(RequestError::Closed(error))) => Failure::Broken(error),
+        Err(Stalled::Client) => {
             let incomplete = Incomplete { status: Status::REQUEST_TIMEOUT };
-            return Err(Unanswered::Failed(Failure::Client(incomplete)));
+            return Err(SendError::Failed(Failure::Client(incomplete)));
         }
-        Err(InVain::ServerIsSilent) => {
+        Err(Stalled::Server) => {
             let waited = format!("no answer within {} s", patience.as_secs_f32());
-            return Err(Unanswered::Failed(Failure::Timeout(waited)));
+            return Err(SendError::Failed(Failure::Timeout(waited)));
         }
     };
     match progress {
         Some(progress) => match progress.incomplete() {
-            Some(incomplete) => Err(Unanswered::Failed(Failure::Client(incomplete))),
-            None if progress.is_owed() => Err(Unanswered::Impatient(broken)),
-            None => Err(Unanswered::Failed(broken)),
+            Some(incomplete) => Err(SendError::Failed(Failure::Client(incomplete))),
+            None if progress.is_owed() => Err(SendError::ClosedEarly(broken)),
+            None => Err(SendError::Failed(broken)),
         },
-        None => Err(Unanswered::Failed(broken)),
+        None => Err(SendError::Failed(broken)),
     }
 }
 
 impl Server {
     /// The Host of requests that have none of their own.
-    fn host(&self) -> Result<HeaderValue, Unanswered> {
+    fn host(&self) -> Result<HeaderValue, SendError> {
         HeaderValue::try_from(self.url.authority())
-            .map_err(|error| Unanswered::Failed(Failure::Broken(format!("its URL is no value of Host: {error}"))))
+            .map_err(|error| SendError::Failed(Failure::Broken(format!("its URL is no value of Host: {error}"))))
     }
 }
 
-/// Which side an answer waited for in vain. A slow client must not have a server left out.
-pub(super) enum InVain {
-    ClientOwes,
-    ServerIsSilent,
+/// The side that did not go on in time. A slow client must not have a server left out.
+pub(super) enum Stalled {
+    /// Content of the request is missing.
+    Client,
+    /// It does not answer.
+    Server,
 }
 
 /// Waits for `answer`, for `patience` after the content has moved last.
@@ -367,7 +370,7 @@ pub(super) async fn wait<F: Future>(
     mut answer: Pin<&mut F>,
     progress: Option<&ContentProgress>,
     patience: Duration,
-) -> Result<F::Output, InVain> {
+) -> Result<F::Output, Stalled> {
     let mut timer = pin!(sleep(patience));
     let mut taken = progress.map(ContentProgress::taken);
     poll_fn(|cx| {
@@ -378,7 +381,7 @@ pub(super) async fn wait<F: Future>(
             let now = progress.map(ContentProgress::taken);
             if now == taken {
                 let is_owed = progress.is_some_and(ContentProgress::is_owed);
-                return Poll::Ready(Err(if is_owed { InVain::ClientOwes } else { InVain::ServerIsSilent }));
+                return Poll::Ready(Err(if is_owed { Stalled::Client } else { Stalled::Server }));
             }
             taken = now;
             timer.as_mut().reset((Instant::now() + patience).into());

@@ -8,8 +8,8 @@ use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use tokio::time::{sleep, timeout};
 
 use super::Upstream;
-use super::asked::{Asked, NoAnswer};
 use super::config::HealthConfig;
+use super::message::{RequestError, RequestHead};
 use super::protocol::Connected;
 use super::proxy_header::OnBehalf;
 use crate::values::Problems;
@@ -132,16 +132,16 @@ async fn ask(upstream: &Upstream, index: usize, health: &Health) -> Result<(), S
     let agent = HeaderValue::from_static("sealion-health");
     let fields = HeaderMap::from_iter([(header::USER_AGENT, agent)]).into();
     let (method, target) = (&Method::GET, &health.target);
-    let asked = Asked { method, target, host, fields: &fields, te: false, upgrade: None, interim: None };
-    match connected.ask(asked, None).await {
+    let request = RequestHead { method, target, host, fields: &fields, te: false, upgrade: None, interim: None };
+    match connected.ask(request, None).await {
         Ok((head, _)) if head.status.code() < 400 => Ok(()),
         Ok((head, _)) => Err(format!("{} is answered with {}", health.target, head.status)),
         Err(
-            NoAnswer::NotSent(error, _)
-            | NoAnswer::Refused(error)
-            | NoAnswer::Broken(error)
-            | NoAnswer::BrokenOff(error),
+            RequestError::NotSent(error, _)
+            | RequestError::Refused(error)
+            | RequestError::Closed(error)
+            | RequestError::BadAnswer(error),
         ) => Err(error),
-        Err(NoAnswer::Client(incomplete)) => Err(incomplete.to_string()),
+        Err(RequestError::Client(incomplete)) => Err(incomplete.to_string()),
     }
 }

@@ -20,9 +20,9 @@ use sealion_http::Status;
 use tokio::time::timeout;
 
 use super::Server;
-use super::asked::{AnswerHead, Asked, NoAnswer, Part};
 use super::connect::{ConnectError, MOST_HEAD, connect};
 use super::content::{Incomplete, RequestContent};
+use super::message::{AnswerFrame, AnswerHead, RequestError, RequestHead};
 use super::proxy_header::OnBehalf;
 
 /// What a request carries.
@@ -198,20 +198,20 @@ impl Lease {
     /// Sends a request and waits for the head of its answer. Interim responses do not come through the library.
     pub(super) async fn ask(
         mut self,
-        asked: Asked<'_>,
+        request: RequestHead<'_>,
         content: Option<RequestContent>,
-    ) -> Result<(AnswerHead, AnswerBody), NoAnswer> {
+    ) -> Result<(AnswerHead, AnswerBody), RequestError> {
         let mut message = Request::new(content.map_or(Content::Nothing, Content::OfClient));
-        *message.method_mut() = asked.method.clone();
-        *message.headers_mut() = HeaderMap::clone(asked.fields);
-        *message.uri_mut() = match self.uri(&asked) {
+        *message.method_mut() = request.method.clone();
+        *message.headers_mut() = HeaderMap::clone(request.fields);
+        *message.uri_mut() = match self.uri(&request) {
             Ok(uri) => uri,
             Err(error) => {
                 tracing::debug!("the request's host cannot be sent: {error}");
-                return Err(NoAnswer::Client(Incomplete { status: Status::BAD_REQUEST }));
+                return Err(RequestError::Client(Incomplete { status: Status::BAD_REQUEST }));
             }
         };
-        if asked.te {
+        if request.te {
             message.headers_mut().insert(header::TE, HeaderValue::from_static("trailers"));
         }
         let mut unsent = match self.sender.try_send_request(message).await {
@@ -219,7 +219,7 @@ impl Lease {
                 let (head, body) = answer.into_parts();
                 let code = head.status.as_u16();
                 let status =
-                    Status::new(code).ok_or_else(|| NoAnswer::BrokenOff(format!("{code} is no status of HTTP")))?;
+                    Status::new(code).ok_or_else(|| RequestError::BadAnswer(format!("{code} is no status of HTTP")))?;
                 return Ok((AnswerHead { status, fields: head.headers.into() }, AnswerBody { body, _lease: self }));
             }
             Err(unsent) => unsent,
@@ -227,21 +227,21 @@ impl Lease {
         let message = unsent.take_message();
         let error = unsent.into_error();
         match message.map(Request::into_body) {
-            Some(Content::OfClient(content)) => Err(NoAnswer::NotSent(describe(&error), Some(content))),
-            Some(Content::Nothing) => Err(NoAnswer::NotSent(describe(&error), None)),
-            None if is_refusal(&error) => Err(NoAnswer::Refused(describe(&error))),
+            Some(Content::OfClient(content)) => Err(RequestError::NotSent(describe(&error), Some(content))),
+            Some(Content::Nothing) => Err(RequestError::NotSent(describe(&error), None)),
+            None if is_refusal(&error) => Err(RequestError::Refused(describe(&error))),
             None => match error.source().and_then(|source| source.downcast_ref::<Incomplete>()) {
-                Some(incomplete) => Err(NoAnswer::Client(*incomplete)),
-                None => Err(NoAnswer::Broken(describe(&error))),
+                Some(incomplete) => Err(RequestError::Client(*incomplete)),
+                None => Err(RequestError::Closed(describe(&error))),
             },
         }
     }
 
     /// Target and host as HTTP/2 has them (RFC 9113 §8.3.1).
-    fn uri(&self, asked: &Asked<'_>) -> Result<Uri, http::Error> {
-        let mut parts = asked.target.clone().into_parts();
+    fn uri(&self, request: &RequestHead<'_>) -> Result<Uri, http::Error> {
+        let mut parts = request.target.clone().into_parts();
         parts.scheme = Some(if self.is_tls { Scheme::HTTPS } else { Scheme::HTTP });
-        parts.authority = Some(Authority::try_from(asked.host.as_bytes())?);
+        parts.authority = Some(Authority::try_from(request.host.as_bytes())?);
         Ok(Uri::from_parts(parts)?)
     }
 }
@@ -279,14 +279,14 @@ impl AnswerBody {
     ///
     /// # Errors
     /// The answer is not whole.
-    pub(super) fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Part>>> {
+    pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<AnswerFrame>>> {
         loop {
             match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
                 Some(Ok(frame)) => match frame.into_data() {
-                    Ok(content) => return Poll::Ready(Some(Ok(Part::Content(content)))),
+                    Ok(content) => return Poll::Ready(Some(Ok(AnswerFrame::Content(content)))),
                     Err(frame) => {
                         if let Ok(trailers) = frame.into_trailers() {
-                            return Poll::Ready(Some(Ok(Part::Trailers(trailers))));
+                            return Poll::Ready(Some(Ok(AnswerFrame::Trailers(trailers))));
                         }
                     }
                 },

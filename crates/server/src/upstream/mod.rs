@@ -7,7 +7,6 @@
 //! ```
 
 mod answer_fields;
-mod asked;
 mod balance;
 mod collect;
 mod config;
@@ -23,6 +22,7 @@ mod http1;
 mod http2;
 mod interim;
 mod lazy_fields;
+mod message;
 mod names;
 mod pieces;
 mod pool;
@@ -49,7 +49,6 @@ use crate::observe::traces::Span;
 use crate::values::{At, Problems};
 
 pub(crate) use answer_fields::passed_on;
-pub(crate) use asked::Upgrade;
 pub(crate) use collect::{NotCollected, collect};
 pub(crate) use config::{ServerConfig, ServerUrl, UpstreamConfig};
 pub(crate) use content::{ContentWriter, RequestContent, Room, pipe};
@@ -66,6 +65,7 @@ pub(crate) use health::check_health;
 #[cfg(fuzzing)]
 pub(crate) use http1::fuzz as http1_fuzz;
 pub(crate) use interim::{Interim, InterimReceiver, InterimSender, interim_responses};
+pub(crate) use message::Upgrade;
 
 pub(crate) use pieces::without_room;
 pub(crate) use proxy_header::Endpoints;

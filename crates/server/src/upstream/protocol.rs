@@ -5,12 +5,13 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-use super::asked::{AnswerHead, Asked, NoAnswer, Part};
 use super::config::Protocol;
-use super::connect::{ConnectError, Io, connect};
+use super::connect::{ConnectError, connect};
 use super::content::RequestContent;
+use super::message::{AnswerFrame, AnswerHead, RequestError, RequestHead};
 use super::proxy_header::OnBehalf;
 use super::{Server, http1, http2};
+use crate::tls_client::Io;
 use std::time::Duration;
 
 /// A connection, for one request.
@@ -46,16 +47,16 @@ impl Connected {
     /// Sends a request and waits for the head of its answer.
     pub(super) async fn ask(
         self,
-        asked: Asked<'_>,
+        request: RequestHead<'_>,
         content: Option<RequestContent>,
-    ) -> Result<(AnswerHead, AnswerContent), NoAnswer> {
+    ) -> Result<(AnswerHead, AnswerContent), RequestError> {
         match self {
             Connected::Http1(connection) => {
-                let (head, body) = connection.ask(asked, content).await?;
+                let (head, body) = connection.ask(request, content).await?;
                 Ok((head, AnswerContent::Http1(body)))
             }
             Connected::Http2(lease) => {
-                let (head, body) = Box::pin(lease.ask(asked, content)).await?;
+                let (head, body) = Box::pin(lease.ask(request, content)).await?;
                 Ok((head, AnswerContent::Http2(body)))
             }
         }
@@ -73,10 +74,10 @@ impl AnswerContent {
     ///
     /// # Errors
     /// The answer is not whole.
-    pub(super) fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Part>>> {
+    pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<AnswerFrame>>> {
         match self {
-            AnswerContent::Http1(body) => body.poll_part(cx),
-            AnswerContent::Http2(body) => body.poll_part(cx),
+            AnswerContent::Http1(body) => body.poll_frame(cx),
+            AnswerContent::Http2(body) => body.poll_frame(cx),
         }
     }
 

@@ -11,8 +11,8 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::InProgress;
 use super::answer_fields::AnswerFields;
-use super::asked::Part;
 use super::head::trailers_of_answer;
+use super::message::AnswerFrame;
 use super::protocol::AnswerContent;
 use crate::response::{Piece, Source};
 
@@ -86,16 +86,16 @@ impl ReplyBody {
         }
         let Some(content) = &mut self.content else { return Poll::Ready(None) };
         loop {
-            match content.poll_part(cx) {
-                Poll::Ready(Some(Ok(Part::Content(octets)))) => {
+            match content.poll_frame(cx) {
+                Poll::Ready(Some(Ok(AnswerFrame::Content(octets)))) => {
                     self.patience.moved();
                     return Poll::Ready(Some(Ok(Piece::Bytes(octets))));
                 }
                 // Others are dropped, as RFC 9110 §6.5.1 allows.
-                Poll::Ready(Some(Ok(Part::Trailers(fields)))) if self.takes_trailers => {
+                Poll::Ready(Some(Ok(AnswerFrame::Trailers(fields)))) if self.takes_trailers => {
                     self.trailers = trailers_of_answer(&fields);
                 }
-                Poll::Ready(Some(Ok(Part::Trailers(_)))) => {}
+                Poll::Ready(Some(Ok(AnswerFrame::Trailers(_)))) => {}
                 Poll::Ready(Some(Err(error))) => {
                     let error = io::Error::other(format!("the answer of {} broke off: {error}", server()));
                     return Poll::Ready(Some(Err(error)));

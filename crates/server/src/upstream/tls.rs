@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use rustls::ClientConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls_platform_verifier::BuilderVerifierExt;
 use tokio_rustls::TlsConnector;
 
 use super::config::{Protocol, ServerUrl, UpstreamTlsConfig, UrlScheme};
 use super::connect::{ALPN_HTTP2, Tls};
+use crate::tls_client;
 use crate::values::{At, Problems};
 
 /// Makes the connectors of an upstream's servers, which share sessions.
@@ -47,32 +46,12 @@ impl<'a> Connectors<'a> {
     }
 
     fn build(&self, problems: &mut Problems) -> Option<TlsConnector> {
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().ok()?;
-        let verified = match &self.config.roots {
-            None => builder.with_platform_verifier(),
-            Some(file) => {
-                let mut roots = rustls::RootCertStore::empty();
-                let read = CertificateDer::pem_file_iter(problems.resolve(file)).map_err(|e| e.to_string());
-                let added = read.and_then(|certificates| {
-                    for certificate in certificates {
-                        roots.add(certificate.map_err(|e| e.to_string())?).map_err(|e| e.to_string())?;
-                    }
-                    if roots.is_empty() { Err("no certificate in it".to_owned()) } else { Ok(()) }
-                });
-                if let Err(error) = added {
-                    let what = format_args!("{}: {error}: name a file with certificates in PEM", file.value.display());
-                    problems.add(&file.span, &format!("{}.roots", self.key), what);
-                    return None;
-                }
-                Ok(builder.with_root_certificates(roots))
-            }
-        };
-        let verified = match verified {
+        let roots = self.config.roots.as_ref();
+        let verified = match tls_client::verifying(roots.map(|file| problems.resolve(file)).as_deref()) {
             Ok(verified) => verified,
             Err(error) => {
-                let what = format_args!("the system's roots cannot be read: {error}: set roots");
-                problems.add(&(0..0), &format!("{}.roots", self.key), what);
+                let span = roots.map_or(0..0, |file| file.span.clone());
+                problems.add(&span, &format!("{}.roots", self.key), error);
                 return None;
             }
         };

@@ -18,10 +18,10 @@ use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
 use tokio::time::timeout;
 
 use super::InProgress;
-use super::connect::Io;
 use super::content::RequestContent;
 use super::reply::Patience;
 use crate::response::{Piece, Source};
+use crate::tls_client::Io;
 
 /// Octets that are read at a time.
 const READ: usize = 16 << 10;

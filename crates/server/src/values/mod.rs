@@ -8,6 +8,8 @@ mod network;
 mod phase;
 mod problems;
 mod random;
+#[cfg(any(feature = "acme", feature = "otlp"))]
+mod text;
 mod units;
 
 pub(crate) use address::write_address;
@@ -19,4 +21,6 @@ pub(crate) use phase::Phase;
 pub(crate) use phase::draining;
 pub(crate) use problems::Problems;
 pub(crate) use random::random_bits;
+#[cfg(any(feature = "acme", feature = "otlp"))]
+pub(crate) use text::one_line;
 pub(crate) use units::{At, Bounded, Size, Time, Timeout};

@@ -203,7 +203,7 @@ impl Staples {
 
 /// The content at a URL.
 async fn get(url: &str) -> Result<Vec<u8>, String> {
-    let response = fetch(Request::get(url).body(Bytes::new()).map_err(|error| error.to_string())?).await?;
+    let response = fetch(Request::get(url).body(Bytes::new()).map_err(|error| error.to_string())?, None).await?;
     match response.status() {
         StatusCode::OK => Ok(response.into_body()),
         status => Err(format!("status {status}")),

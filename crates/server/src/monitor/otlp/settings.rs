@@ -1,19 +1,24 @@
 //! The table `[otlp]`, checked.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
 use http::uri::Scheme;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use tokio_rustls::TlsConnector;
 
 use crate::observe::otlp::OtlpConfig;
 use crate::observe::traces::{Spans, Tracer};
-use crate::values::Problems;
+use crate::tls_client;
+use crate::values::{At, Problems};
 
 /// Where metrics and spans go, and how often.
 pub(crate) struct Settings {
     /// Without a slash at its end.
     endpoint: String,
+    /// For `https`.
+    pub(super) tls: Option<TlsConnector>,
     pub(super) headers: HeaderMap,
     pub(super) interval: Duration,
     pub(super) service_name: String,
@@ -59,14 +64,20 @@ impl Settings {
             }
             return None;
         };
-        if let Err(what) = check(endpoint) {
+        let is_https = check(endpoint).unwrap_or_else(|what| {
             problems.add(&endpoint.span, "otlp.endpoint", what);
+            false
+        });
+        if let Some(file) = config.roots.as_ref().filter(|_| !is_https) {
+            let what = "unused with a collector without TLS: write https in otlp.endpoint, or remove it";
+            problems.add(&file.span, "otlp.roots", what);
         }
+        let tls = is_https.then(|| connector(config.roots.as_ref(), problems)).flatten();
         let endpoint = endpoint.trim_end_matches('/').to_owned();
         let interval = config.interval.duration();
         let service_name = config.service_name.value.clone();
         let sample = config.sample.value;
-        (problems.len() == before).then_some(Self { endpoint, headers, interval, service_name, sample })
+        (problems.len() == before).then_some(Self { endpoint, tls, headers, interval, service_name, sample })
     }
 
     /// What makes spans, and where they wait. `None`: none are wanted.
@@ -80,15 +91,23 @@ impl Settings {
     }
 }
 
-/// Whether requests can be sent to this URL, and what to write if they cannot.
-fn check(endpoint: &str) -> Result<(), String> {
+/// What verifies a collector with TLS. `None`: the error is in `problems`.
+fn connector(roots: Option<&At<PathBuf>>, problems: &mut Problems) -> Option<TlsConnector> {
+    let file = roots.map(|file| problems.resolve(file));
+    let made = tls_client::connector(file.as_deref());
+    made.map_err(|error| problems.add(&roots.map_or(0..0, |file| file.span.clone()), "otlp.roots", error)).ok()
+}
+
+/// Whether requests are sent to this URL with TLS.
+///
+/// # Errors
+/// Requests cannot be sent to it; with what to write.
+fn check(endpoint: &str) -> Result<bool, String> {
     let example = "write one such as \"http://127.0.0.1:4318\"";
     let url: Uri = endpoint.parse().map_err(|error| format!("{endpoint:?} is no URL: {error}: {example}"))?;
-    if url.scheme() == Some(&Scheme::HTTPS) {
-        return Err("this server sends without TLS only: run a collector on this machine, which passes them on with TLS, and name it, such as \"http://127.0.0.1:4318\"".to_owned());
-    }
-    let Some(authority) = url.authority().filter(|_| url.scheme() == Some(&Scheme::HTTP)) else {
-        return Err(format!("{endpoint:?} is no URL of http: {example}"));
+    let is_https = url.scheme() == Some(&Scheme::HTTPS);
+    let Some(authority) = url.authority().filter(|_| is_https || url.scheme() == Some(&Scheme::HTTP)) else {
+        return Err(format!("{endpoint:?} is no URL of http or https: {example}"));
     };
     if authority.as_str().contains('@') {
         return Err("the URL has a password: set Authorization in otlp.headers instead".to_owned());
@@ -96,7 +115,7 @@ fn check(endpoint: &str) -> Result<(), String> {
     if url.query().is_some() {
         return Err(format!("the URL has a query, behind which no path fits: {example}"));
     }
-    Ok(())
+    Ok(is_https)
 }
 
 #[cfg(test)]
@@ -127,7 +146,8 @@ mod tests {
     #[test]
     fn what_cannot_be_honoured_is_refused() {
         for (text, words) in [
-            ("endpoint = 'https://127.0.0.1:4318'", "without TLS only"),
+            ("endpoint = 'https://127.0.0.1:4318'\nroots = 'missing.pem'", "missing.pem: "),
+            ("endpoint = 'http://127.0.0.1:4318'\nroots = 'x.pem'", "otlp.roots: unused"),
             ("endpoint = '127.0.0.1:4318'", "http://127.0.0.1:4318"),
             ("endpoint = 'grpc://127.0.0.1:4317'", "no URL of http"),
             ("endpoint = 'http://a:b@c'", "otlp.headers"),

@@ -13,7 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
 use super::Settings;
 use super::message::{self, Times};
-use super::target::Target;
+use super::target::{Delivery, Target};
 use crate::exchange::Shared;
 use crate::monitor::exposition;
 use crate::observe::traces::{Finished, Spans};
@@ -66,6 +66,15 @@ const BATCH: usize = 512;
 /// How long a message waits for more spans.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// Tries of a message with spans.
+const TRIES: u32 = 5;
+
+/// The pause behind the first try, doubled with each; or as long as the collector says, up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// What waits in the queue meanwhile may be lost.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
 /// The spans of requests.
 pub(super) struct Traces {
     target: Target,
@@ -91,7 +100,7 @@ impl Traces {
                     Ok(0) | Err(_) => break,
                 }
             }
-            self.send().await;
+            self.send(TRIES).await;
         }
     }
 
@@ -104,19 +113,30 @@ impl Traces {
                     Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
                 }
             }
-            if self.batch.is_empty() || !self.send().await {
+            if self.batch.is_empty() || !self.send(1).await {
                 return;
             }
         }
     }
 
-    /// Sends the batch. Spans that the collector does not take are lost, and counted: more come.
-    async fn send(&mut self) -> bool {
+    /// Sends the batch, so often at most. Spans that the collector does not take are lost, and counted: more come.
+    async fn send(&mut self, tries: u32) -> bool {
         let content = message::spans(&self.batch, &self.resource).encode_to_vec();
         let rejected = |answer: ExportTraceServiceResponse| {
             answer.partial_success.map(|part| (part.rejected_spans, part.error_message))
         };
-        let is_taken = self.target.deliver(content, rejected).await;
+        let mut pause = FIRST_PAUSE;
+        let mut tried = 1;
+        let is_taken = loop {
+            match self.target.deliver(content.clone(), rejected).await {
+                Delivery::Taken => break true,
+                Delivery::Later(wish) if tried < tries => {
+                    tokio::time::sleep(wish.unwrap_or(pause).min(LONGEST_PAUSE)).await;
+                    (pause, tried) = (pause * 2, tried + 1);
+                }
+                Delivery::Refused | Delivery::Later(_) => break false,
+            }
+        };
         if !is_taken && let Some(shared) = self.target.shared() {
             shared.metrics.otlp_dropped.fetch_add(self.batch.len() as u64, Ordering::Relaxed);
         }

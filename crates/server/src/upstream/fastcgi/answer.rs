@@ -15,8 +15,8 @@ use tokio_util::task::AbortOnDropHandle;
 use super::head::Head;
 use super::record::{Ended, Event, Records};
 use crate::response::{Piece, Source};
+use crate::tls_client::Io;
 use crate::upstream::InProgress;
-use crate::upstream::connect::Io;
 use crate::upstream::content::Incomplete;
 use crate::upstream::reply::Patience;
 

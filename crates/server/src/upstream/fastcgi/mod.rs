@@ -19,11 +19,12 @@ use tokio::io::{AsyncWriteExt, WriteHalf};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::InProgress;
-use super::connect::{Io, connect};
+use super::connect::connect;
 use super::content::{Incomplete, RequestContent};
-use super::forward::{FailedTry, Failure, Forwarded, InVain, unreachable_server, wait};
+use super::forward::{FailedTry, Failure, Forwarded, Stalled, unreachable_server, wait};
 use super::proxy_header::OnBehalf;
 use super::reply::Reply;
+use crate::tls_client::Io;
 use answer::{Answer, Broken};
 use record::{STDIN, record_head};
 
@@ -68,11 +69,11 @@ pub(super) async fn ask(in_progress: InProgress, request: &mut Forwarded) -> Res
             let may_repeat = is_repeatable && !answer.has_begun();
             Err(FailedTry { failure: Failure::Broken(what), may_repeat, is_servers_fault: true })
         }
-        Err(InVain::ClientOwes) => {
+        Err(Stalled::Client) => {
             let status = sealion_http::Status::REQUEST_TIMEOUT;
             Err(failed(Failure::Client(Incomplete { status }), false))
         }
-        Err(InVain::ServerIsSilent) => {
+        Err(Stalled::Server) => {
             Err(failed(Failure::Timeout(format!("no answer within {} s", patience.as_secs_f32())), true))
         }
     }

@@ -39,7 +39,7 @@ impl Head {
     ///
     /// # Errors
     /// What about it is no HTTP.
-    pub(super) fn take(input: &mut BytesMut, searched: &mut usize, asked: &Method) -> Result<Option<Self>, String> {
+    pub(super) fn take(input: &mut BytesMut, searched: &mut usize, method: &Method) -> Result<Option<Self>, String> {
         // Empty lines before it are skipped, as httparse does.
         while let [b'\n', ..] | [b'\r', b'\n', ..] = input[..] {
             let line = if input[0] == b'\n' { 1 } else { 2 };
@@ -79,7 +79,7 @@ impl Head {
             fields.remove(header::CONTENT_LENGTH);
             persists = false;
         }
-        let is_without_content = *asked == Method::HEAD || status.is_interim() || status.has_no_content();
+        let is_without_content = *method == Method::HEAD || status.is_interim() || status.has_no_content();
         if status == Status::NO_CONTENT && (is_chunked || length.is_some_and(|length| length > 0)) {
             // What it announces may follow all the same, and would be taken for the next answer.
             persists = false;
@@ -160,8 +160,8 @@ mod tests {
     use super::*;
     use crate::upstream::passed_on;
 
-    fn take(octets: &str, asked: &Method) -> Result<Option<Head>, String> {
-        Head::take(&mut octets.as_bytes().into(), &mut 0, asked)
+    fn take(octets: &str, method: &Method) -> Result<Option<Head>, String> {
+        Head::take(&mut octets.as_bytes().into(), &mut 0, method)
     }
 
     #[test]

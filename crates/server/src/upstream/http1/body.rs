@@ -11,8 +11,9 @@ use sealion_http::http1::head;
 
 use super::answer::{Framing, Head};
 use super::connection::{Broken, Connection, Exchange};
-use crate::upstream::asked::Part;
-use crate::upstream::connect::{Io, MOST_HEAD};
+use crate::tls_client::Io;
+use crate::upstream::connect::MOST_HEAD;
+use crate::upstream::message::AnswerFrame;
 
 /// Octets for which room is made to read content. An answer of 1 MB took 6.8 million instructions by 24 KiB at a time, 7.7 by 16, 7.1 by 48 or by 72
 /// (kernel 6.1): reads that end where the other side's segments do wait for each of them.
@@ -35,8 +36,6 @@ enum Left {
 
 struct Chunks {
     decoder: BodyDrain,
-    /// Octets of sizes, extensions and trailers since the last content.
-    overhead: usize,
     /// The lines of the trailers.
     trailers: Vec<u8>,
 }
@@ -48,7 +47,6 @@ impl AnswerBody {
             Framing::Length(length) => Left::Length(length),
             Framing::Chunked => Left::Chunked(Box::new(Chunks {
                 decoder: BodyDrain::new(head::Framing::Chunked, u64::MAX),
-                overhead: 0,
                 trailers: Vec::new(),
             })),
             Framing::UntilClose => Left::UntilClose,
@@ -65,7 +63,7 @@ impl AnswerBody {
     ///
     /// # Errors
     /// The answer is not whole.
-    pub(in crate::upstream) fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Part>>> {
+    pub(in crate::upstream) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<AnswerFrame>>> {
         loop {
             let input = &mut self.exchange.input;
             let room = match &mut self.left {
@@ -73,15 +71,15 @@ impl AnswerBody {
                 Left::Trailers(trailers) => {
                     let trailers = std::mem::take(trailers);
                     self.left = Left::Nothing;
-                    return Poll::Ready(Some(Ok(Part::Trailers(trailers))));
+                    return Poll::Ready(Some(Ok(AnswerFrame::Trailers(trailers))));
                 }
                 Left::Length(left) if !input.is_empty() => {
                     let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
                     *left -= taken as u64;
-                    return Poll::Ready(Some(Ok(Part::Content(input.split_to(taken).freeze()))));
+                    return Poll::Ready(Some(Ok(AnswerFrame::Content(input.split_to(taken).freeze()))));
                 }
                 Left::UntilClose if !input.is_empty() => {
-                    return Poll::Ready(Some(Ok(Part::Content(input.split().freeze()))));
+                    return Poll::Ready(Some(Ok(AnswerFrame::Content(input.split().freeze()))));
                 }
                 Left::Chunked(chunks) if !input.is_empty() => match chunks.decode(input) {
                     Ok((content, has_ended)) => {
@@ -89,7 +87,7 @@ impl AnswerBody {
                             self.left = chunks.trailers().map_or(Left::Nothing, Left::Trailers);
                         }
                         if !content.is_empty() {
-                            return Poll::Ready(Some(Ok(Part::Content(content.freeze()))));
+                            return Poll::Ready(Some(Ok(AnswerFrame::Content(content.freeze()))));
                         }
                         continue;
                     }
@@ -138,9 +136,8 @@ impl Chunks {
             Drained::Broken(reject) => return Err(reject.why.to_owned()),
         };
         input.advance(consumed);
-        self.overhead = if content.is_empty() { self.overhead + consumed } else { 0 };
-        if self.overhead > MOST_HEAD || self.trailers.len() > MOST_HEAD {
-            return Err(format!("it has more than {MOST_HEAD} octets between or behind its content"));
+        if self.trailers.len() > MOST_HEAD {
+            return Err(format!("its trailers have more than {MOST_HEAD} octets"));
         }
         Ok((content, has_ended))
     }

@@ -17,9 +17,9 @@ use super::answer::Head;
 use super::body::AnswerBody;
 use super::content::{Unwritten, Written, write};
 use super::request::head_octets;
-use crate::upstream::asked::{AnswerHead, Asked, NoAnswer};
-use crate::upstream::connect::Io;
+use crate::tls_client::Io;
 use crate::upstream::content::{Incomplete, RequestContent};
+use crate::upstream::message::{AnswerHead, RequestError, RequestHead};
 
 /// Octets for which room is made to read a head. Most answers fit whole, and leave in one send.
 const HEAD_ROOM: usize = 20 << 10;
@@ -56,23 +56,25 @@ impl Connection {
     /// Sends a request and waits for the head of its answer.
     pub(in crate::upstream) async fn ask(
         self,
-        asked: Asked<'_>,
+        request: RequestHead<'_>,
         content: Option<RequestContent>,
-    ) -> Result<(AnswerHead, AnswerBody), NoAnswer> {
+    ) -> Result<(AnswerHead, AnswerBody), RequestError> {
         let Connection { mut io, since } = self;
-        let octets = head_octets(&asked, content.as_ref());
+        let octets = head_octets(&request, content.as_ref());
         let mut sent = 0;
         while sent < octets.len() {
             match io.write(&octets[sent..]).await {
                 Ok(0) => {
-                    return Err(NoAnswer::Broken("the connection was closed while the request was written".to_owned()));
+                    return Err(RequestError::Closed(
+                        "the connection was closed while the request was written".to_owned(),
+                    ));
                 }
                 Ok(written) => sent += written,
-                Err(error) if sent == 0 => return Err(NoAnswer::NotSent(error.to_string(), content)),
-                Err(error) => return Err(NoAnswer::Broken(error.to_string())),
+                Err(error) if sent == 0 => return Err(RequestError::NotSent(error.to_string(), content)),
+                Err(error) => return Err(RequestError::Closed(error.to_string())),
             }
         }
-        io.flush().await.map_err(|error| NoAnswer::Broken(error.to_string()))?;
+        io.flush().await.map_err(|error| RequestError::Closed(error.to_string()))?;
         let ends = match content {
             None => Ends::Both(io),
             Some(content) => {
@@ -83,13 +85,13 @@ impl Connection {
         let mut exchange = Exchange { ends, input: BytesMut::new(), since };
         let (mut searched, mut has_begun) = (0, false);
         let broken = |has_begun: bool, error: String| match has_begun {
-            true => NoAnswer::BrokenOff(error),
-            false => NoAnswer::Broken(error),
+            true => RequestError::BadAnswer(error),
+            false => RequestError::Closed(error),
         };
         loop {
-            match Head::take(&mut exchange.input, &mut searched, asked.method).map_err(NoAnswer::BrokenOff)? {
+            match Head::take(&mut exchange.input, &mut searched, request.method).map_err(RequestError::BadAnswer)? {
                 Some(answer) if answer.status.is_interim() && answer.status.code() != 101 => {
-                    if let Some(interim) = asked.interim {
+                    if let Some(interim) = request.interim {
                         interim.pass(answer.status.code(), &answer.fields);
                     }
                 }
@@ -100,7 +102,7 @@ impl Connection {
                 None => match poll_fn(|cx| exchange.poll_fill(cx, HEAD_ROOM)).await {
                     Ok(0) => return Err(broken(has_begun, "the connection was closed before an answer".to_owned())),
                     Ok(_) => has_begun = true,
-                    Err(Broken::Client(incomplete)) => return Err(NoAnswer::Client(incomplete)),
+                    Err(Broken::Client(incomplete)) => return Err(RequestError::Client(incomplete)),
                     Err(Broken::Server(error)) => return Err(broken(has_begun, error.to_string())),
                 },
             }

@@ -9,7 +9,7 @@ use http_body::Body;
 use sealion_http::Status;
 use tokio::io::{AsyncWriteExt, WriteHalf};
 
-use crate::upstream::connect::Io;
+use crate::tls_client::Io;
 use crate::upstream::content::{Incomplete, RequestContent};
 
 /// The connection, once all of a content is written.

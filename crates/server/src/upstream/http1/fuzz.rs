@@ -12,7 +12,7 @@ use sealion_http::Status;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::connection::Connection;
-use crate::upstream::asked::{Asked, Part};
+use crate::upstream::message::{AnswerFrame, RequestHead};
 
 /// An answer that came whole.
 #[derive(Debug, PartialEq, Eq)]
@@ -50,10 +50,11 @@ pub(super) fn read(octets: &[u8], at_a_time: usize, method: &Method) -> Option<A
     let connection = Connection::new(Box::new(server));
     let (host, fields) = (HeaderValue::from_static("x"), HeaderMap::new().into());
     let target = Uri::from_static("/");
-    let asked = Asked { method, target: &target, host: &host, fields: &fields, te: true, upgrade: None, interim: None };
+    let request =
+        RequestHead { method, target: &target, host: &host, fields: &fields, te: true, upgrade: None, interim: None };
     let mut cx = Context::from_waker(Waker::noop());
-    let Poll::Ready(asked) = pin!(connection.ask(asked, None)).poll(&mut cx) else { panic!("nothing waits") };
-    let (head, mut body) = asked.ok()?;
+    let Poll::Ready(answered) = pin!(connection.ask(request, None)).poll(&mut cx) else { panic!("nothing waits") };
+    let (head, mut body) = answered.ok()?;
     let mut answer = Answer {
         status: head.status,
         fields: head.fields.into_map(),
@@ -62,9 +63,9 @@ pub(super) fn read(octets: &[u8], at_a_time: usize, method: &Method) -> Option<A
         is_kept: false,
     };
     loop {
-        match body.poll_part(&mut cx) {
-            Poll::Ready(Some(Ok(Part::Content(part)))) => answer.content.extend_from_slice(&part),
-            Poll::Ready(Some(Ok(Part::Trailers(trailers)))) => answer.trailers = trailers,
+        match body.poll_frame(&mut cx) {
+            Poll::Ready(Some(Ok(AnswerFrame::Content(part)))) => answer.content.extend_from_slice(&part),
+            Poll::Ready(Some(Ok(AnswerFrame::Trailers(trailers)))) => answer.trailers = trailers,
             Poll::Ready(Some(Err(_))) => return None,
             Poll::Ready(None) => break,
             Poll::Pending => panic!("nothing waits"),
@@ -167,11 +168,11 @@ mod tests {
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(client)).await.ok()?;
         tokio::spawn(connection);
         let request = http::Request::get("/").header("host", "x").body(String::new()).ok()?;
-        let asked = tokio::spawn(async move { sender.send_request(request).await });
+        let answered = tokio::spawn(async move { sender.send_request(request).await });
         tokio::task::yield_now().await;
         server.write_all(octets).await.ok()?;
         server.shutdown().await.ok()?;
-        let (head, mut body) = asked.await.ok()?.ok()?.into_parts();
+        let (head, mut body) = answered.await.ok()?.ok()?.into_parts();
         let mut content = Vec::new();
         while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
             if let Ok(part) = frame.ok()?.into_data() {

@@ -2,17 +2,17 @@
 
 use http::header::{self, HeaderName};
 
-use crate::upstream::asked::Asked;
 use crate::upstream::content::RequestContent;
+use crate::upstream::message::RequestHead;
 
 /// Octets that most heads take.
 const ROOM: usize = 1 << 10;
 
 /// The head of a request (RFC 9112 §3, §5), with the fields of framing and of the connection.
-pub(super) fn head_octets(asked: &Asked<'_>, content: Option<&RequestContent>) -> Vec<u8> {
-    let target = asked.target.path_and_query().map_or("/", |target| target.as_str());
-    let mut head = Vec::with_capacity(ROOM.max(target.len() + asked.host.len() + 256));
-    for part in [asked.method.as_str(), " ", target, " HTTP/1.1\r\n"] {
+pub(super) fn head_octets(request: &RequestHead<'_>, content: Option<&RequestContent>) -> Vec<u8> {
+    let target = request.target.path_and_query().map_or("/", |target| target.as_str());
+    let mut head = Vec::with_capacity(ROOM.max(target.len() + request.host.len() + 256));
+    for part in [request.method.as_str(), " ", target, " HTTP/1.1\r\n"] {
         head.extend_from_slice(part.as_bytes());
     }
     let mut add = |name: &HeaderName, value: &[u8]| {
@@ -20,9 +20,9 @@ pub(super) fn head_octets(asked: &Asked<'_>, content: Option<&RequestContent>) -
             head.extend_from_slice(part);
         }
     };
-    add(&header::HOST, asked.host.as_bytes());
-    let key = asked.upgrade.and_then(|upgrade| upgrade.key.as_ref());
-    asked.fields.for_each(|name, value| {
+    add(&header::HOST, request.host.as_bytes());
+    let key = request.upgrade.and_then(|upgrade| upgrade.key.as_ref());
+    request.fields.for_each(|name, value| {
         let is_made_here = [header::HOST, header::CONNECTION, header::TRANSFER_ENCODING].contains(name)
             || (*name == header::CONTENT_LENGTH && content.is_some())
             || (*name == header::SEC_WEBSOCKET_KEY && key.is_some());
@@ -35,7 +35,7 @@ pub(super) fn head_octets(asked: &Asked<'_>, content: Option<&RequestContent>) -
         (Some(_), Some(length)) => add(&header::CONTENT_LENGTH, length.to_string().as_bytes()),
         (Some(_), None) => add(&header::TRANSFER_ENCODING, b"chunked"),
     }
-    match asked.upgrade {
+    match request.upgrade {
         Some(upgrade) => {
             add(&header::CONNECTION, b"upgrade");
             add(&header::UPGRADE, upgrade.protocol.as_bytes());
@@ -44,7 +44,7 @@ pub(super) fn head_octets(asked: &Asked<'_>, content: Option<&RequestContent>) -
                 add(&name, value.as_bytes());
             }
         }
-        None if asked.te => {
+        None if request.te => {
             add(&header::CONNECTION, b"te");
             add(&header::TE, b"trailers");
         }

@@ -15,7 +15,7 @@ use super::{collector, get, serve, site, text};
 use crate::support::port::free_port;
 use crate::support::upstream::{Received, Upstream, ok};
 use crate::support::watch::{Scrape, Watched};
-use crate::support::{Successor, messages, wait_for_message, wait_until};
+use crate::support::{Site, Successor, messages, wait_for_message, wait_until};
 
 /// A message as the page would show it: types by name, and values by series.
 #[derive(Debug, PartialEq)]
@@ -251,7 +251,23 @@ fn a_reload_that_changes_a_header_shows_no_secret() {
 }
 
 #[test]
-fn a_collector_with_tls_is_refused_by_check() {
-    let problems = site().config("").table("[otlp]\nendpoint = 'https://collector.example:4318'").problems();
-    assert!(problems.contains("otlp.endpoint: ") && problems.contains("run a collector on this machine"), "{problems}");
+fn a_collector_with_tls_is_verified() {
+    let (site, other) = (site(), site());
+    let collector = collector();
+    // It has TLS by another server in front of it.
+    let front = other.config(&format!("proxy = [{{ upstream = '{}' }}]", collector.url())).serve_from_user_space();
+    let endpoint = format!("https://localhost:{}", front.address().port());
+    let served = |verifying: &Site| {
+        let roots = verifying.pki.certificate_file();
+        serve(&site, &endpoint, &format!("roots = {roots:?}\nheaders = {{ X-Key = 'k' }}"))
+    };
+    let server = served(&other);
+    wait_until("a message is there", || !collector.requests().is_empty());
+    assert_eq!(collector.last().field("x-key"), "k");
+    assert_eq!(messages(&server, "did not take"), 0);
+    drop(server);
+
+    let came = collector.requests().len();
+    wait_for_message(&served(&site), "did not take metrics: TLS failed: invalid peer certificate");
+    assert_eq!(collector.requests().len(), came);
 }

@@ -1,5 +1,8 @@
 //! Messages with spans.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
@@ -195,16 +198,38 @@ fn spans_that_the_queue_cannot_take_are_counted_and_delay_nobody() {
 }
 
 #[test]
-fn spans_that_the_collector_refuses_are_counted() {
+fn spans_that_the_collector_takes_later_are_sent_again() {
     let site = site();
-    let collector = Upstream::answering(|request| match request.line() {
-        "POST /v1/traces" => b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n".to_vec(),
+    let tries = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&tries);
+    let collector = Upstream::answering(move |request| match request.line() {
+        "POST /v1/traces" if counted.fetch_add(1, Ordering::Relaxed) < 2 => {
+            b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n".to_vec()
+        }
         _ => ok(b""),
     });
     let watched = Watched::of(serve(&site, &collector.url(), "sample = 1\n[metrics]\nlisten = '127.0.0.1:0'"));
     get(&site, &watched.server);
     let line = wait_for_message(&watched.server, "did not take traces");
     assert!(line.contains("status 429"), "{line}");
+    wait_for_message(&watched.server, "takes traces again");
+    let scrape = watched.scrape();
+    assert_eq!((scrape.get("sealion_otlp_failures_total"), scrape.get("sealion_otlp_dropped_total")), (2.0, 0.0));
+    let messages = of_signal(&collector, "traces");
+    assert!(messages.len() == 3 && messages.iter().all(|message| message.body == messages[0].body));
+}
+
+#[test]
+fn spans_that_the_collector_refuses_are_counted() {
+    let site = site();
+    let collector = Upstream::answering(|request| match request.line() {
+        "POST /v1/traces" => b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n".to_vec(),
+        _ => ok(b""),
+    });
+    let watched = Watched::of(serve(&site, &collector.url(), "sample = 1\n[metrics]\nlisten = '127.0.0.1:0'"));
+    get(&site, &watched.server);
+    let line = wait_for_message(&watched.server, "did not take traces");
+    assert!(line.contains("status 400"), "{line}");
     wait_until("it is counted", || watched.scrape().get("sealion_otlp_dropped_total") == 1.0);
     assert_eq!(watched.scrape().get("sealion_otlp_failures_total"), 1.0);
 }

@@ -119,6 +119,58 @@ fn a_request_has_a_time_in_all() {
 }
 
 #[test]
+fn an_answer_is_cut_whose_chunks_are_sizes_and_extensions_above_all() {
+    let site = Site::new();
+    let upstream = Upstream::start(|accepted| {
+        while let Some(request) = accepted.request() {
+            accepted.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+            let extension =
+                if request.line().ends_with("/long") { ";e=".to_owned() + &"e".repeat(1000) } else { String::new() };
+            let chunk = format!("1{extension}\r\nx\r\n");
+            if !(0..100).all(|_| accepted.try_write(chunk.repeat(1000).as_bytes())) {
+                return;
+            }
+            accepted.write(b"0\r\n\r\n");
+        }
+    });
+    let server = serve(&site, &upstream, "");
+    let mut client = site.connect(&server);
+    assert!(http::get(&mut client, "/").expect("a response").body == [b'x'; 100_000]);
+    client.send(get("/long").as_bytes()).expect("it leaves");
+    assert!(client.read_to_end().map_or(true, |ending| !is_orderly(&ending)));
+    let lines = access_lines(&server, 2);
+    let aborted = lines[1].get("aborted");
+    assert!(aborted.contains("too long sizes and extensions"), "{aborted}");
+}
+
+#[test]
+fn a_content_is_refused_whose_chunks_are_sizes_and_extensions_above_all() {
+    let site = Site::new();
+    let upstream = Upstream::start(|accepted| {
+        while accepted.head().is_some() {
+            let mut chunks = Vec::new();
+            while !chunks.ends_with(b"\r\n0\r\n\r\n") {
+                let Some(octet) = accepted.read(1) else { return };
+                chunks.extend(octet);
+            }
+            accepted.write(&ok(chunks.len().to_string().as_bytes()));
+        }
+    });
+    let server = serve(&site, &upstream, "");
+    let post = |chunk: &str| {
+        let head = http::head("POST", "/", &[("Transfer-Encoding", "chunked")]);
+        let mut client = site.connect(&server);
+        // The answer may come before the end.
+        let _ = client.send((head + &chunk.repeat(10_000) + "0\r\n\r\n").as_bytes());
+        http::read_response(&mut client, "POST").expect("an answer")
+    };
+    let passed = post("1\r\nx\r\n");
+    let octets: usize = String::from_utf8(passed.body).expect("text").parse().expect("a number");
+    assert!((10_000..12_000).contains(&octets), "{octets} octets for 10,000: not a chunk for each");
+    assert_eq!(post(&format!("1;{}\r\nx\r\n", "e".repeat(1000))).status, 400);
+}
+
+#[test]
 fn a_queue_needs_a_bound() {
     let table = "[[upstream]]\nname = 'a'\nservers = [{ url = 'http://a' }]\nqueue = 1";
     let problems = Site::new().config("").table(table).problems();

@@ -1,4 +1,4 @@
-//! A request to a server, and what can become of it, in any protocol.
+//! A request to a server and its answer, in any protocol.
 
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderValue};
@@ -11,9 +11,9 @@ use super::head::RequestFields;
 use super::interim::InterimSender;
 use super::websocket;
 
-/// A request as a server gets it, but for its content.
+/// A request without its content.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked<'a> {
+pub(super) struct RequestHead<'a> {
     pub(super) method: &'a Method,
     /// Path and query.
     pub(super) target: &'a Uri,
@@ -37,31 +37,31 @@ pub(crate) struct Upgrade {
     pub(crate) key: Option<websocket::Key>,
 }
 
-/// An answer, but for its content.
+/// An answer without its content.
 #[derive(Debug)]
 pub(super) struct AnswerHead {
     pub(super) status: Status,
     pub(super) fields: AnswerFields,
 }
 
-/// A part of an answer behind its head.
+/// What follows the head of an answer: content, piece by piece, and trailers at its end.
 #[derive(Debug)]
-pub(super) enum Part {
+pub(super) enum AnswerFrame {
     Content(Bytes),
     Trailers(HeaderMap),
 }
 
-/// Why a request has no answer.
+/// A request that has no answer.
 #[derive(Debug)]
-pub(super) enum NoAnswer {
-    /// Nothing of the request left. With its content.
+pub(super) enum RequestError {
+    /// Nothing of the request was sent. Returns its content.
     NotSent(String, Option<RequestContent>),
     /// The server has not begun with it (RFC 9113 §8.7).
     Refused(String),
-    /// The client did not send all of it, or what nobody can send on.
+    /// The client sent its content in part, or broken.
     Client(Incomplete),
     /// The server closed the connection without an answer.
-    Broken(String),
-    /// The server closed the connection within its answer, or what it sent is no HTTP: it has begun with the request.
-    BrokenOff(String),
+    Closed(String),
+    /// The server closed the connection within its answer, or sent what is no HTTP: it has begun with the request.
+    BadAnswer(String),
 }
