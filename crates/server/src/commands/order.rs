@@ -67,7 +67,7 @@ pub(super) fn purge(args: PurgeArgs) -> Result<ExitCode, String> {
     let PurgeArgs { urls, prefix, tag, site, all, soft, server } = args;
     let is_url = |text: &&String| {
         let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-        rest.is_some_and(|rest| rest.contains('/'))
+        rest.and_then(|rest| rest.split_once('/')).is_some_and(|(authority, _)| !authority.contains('@'))
     };
     if let Some(wrong) = urls.iter().chain(&prefix).find(|text| !is_url(text)) {
         return Err(format!("{wrong} is no whole URL: write for instance https://example.org/news"));

@@ -10,7 +10,9 @@
 use std::io::{self, Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::net::sockopt;
@@ -20,7 +22,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::store::Target;
+use crate::store::{Forward, Purge, Target};
 
 /// An order to the running server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +34,11 @@ pub(crate) enum Order {
     Purge {
         target: Target,
         soft: bool,
+    },
+    /// Applies purges of the process that this one replaced, which has these directories. The outcome is [`SHARED`] if this one reads a purge file of theirs.
+    ApplyPurges {
+        purges: Vec<Purge>,
+        directories: Vec<PathBuf>,
     },
     /// Shows the cache, or what it has under a URL.
     Cache {
@@ -156,13 +163,17 @@ pub(crate) enum NotDone {
 
 /// Gives an order to the server with this process id, and waits for its outcome.
 pub(crate) fn order(pid: u32, order: &Order) -> Result<String, NotDone> {
+    order_within(LONGEST_ANSWER, pid, order)
+}
+
+fn order_within(patience: Duration, pid: u32, order: &Order) -> Result<String, NotDone> {
     let lost = |error: io::Error| NotDone::NotTaken(format!("process {pid} takes no orders: {error}"));
     let mut stream = address(pid).and_then(|address| UnixStream::connect_addr(&address)).map_err(lost)?;
     let listening = sockopt::socket_peercred(&stream).map_err(|error| lost(error.into()))?;
     if u32::try_from(listening.pid.as_raw_nonzero().get()) != Ok(pid) {
         return Err(NotDone::NotTaken(format!("process {} listens in place of process {pid}", listening.pid)));
     }
-    stream.set_read_timeout(Some(LONGEST_ANSWER)).map_err(lost)?;
+    stream.set_read_timeout(Some(patience)).and_then(|()| stream.set_write_timeout(Some(patience))).map_err(lost)?;
     let mut answer = String::new();
     let exchanged = stream
         .write_all(order.to_line().as_bytes())
@@ -174,6 +185,45 @@ pub(crate) fn order(pid: u32, order: &Order) -> Result<String, NotDone> {
         Some((FAILED, text)) => Err(NotDone::Failed(text.to_owned())),
         _ => Err(NotDone::Failed(format!("process {pid} ended before it answered; its log says why"))),
     }
+}
+
+/// Has the process that took over apply purges, by orders; no purges ask it for its directories. Says once that it did not. One that shares a directory reads
+/// there what it does not take, as where another process has taken over from it.
+pub(super) fn forward_purges(pid: u32, directories: Vec<PathBuf>) -> Forward {
+    let (is_shared, has_failed) = (AtomicBool::new(false), AtomicBool::new(false));
+    Arc::new(move |mut purges| {
+        loop {
+            let (batch, rest) = purges.split_at(batch(purges));
+            purges = rest;
+            let order = Order::ApplyPurges { purges: batch.to_vec(), directories: directories.clone() };
+            match order_within(LONGEST_PURGE, pid, &order) {
+                Ok(text) => is_shared.store(text == SHARED, Ordering::Relaxed),
+                Err(NotDone::NotTaken(_)) if is_shared.load(Ordering::Relaxed) => return Ok(()),
+                Err(NotDone::NotTaken(why) | NotDone::Failed(why)) => {
+                    let what = format!("process {pid}, which has taken over, did not purge: {why}");
+                    if !has_failed.swap(true, Ordering::Relaxed) {
+                        tracing::warn!(
+                            "cache: {what}; purges at this process may not reach it: order them there again"
+                        );
+                    }
+                    return Err(what);
+                }
+            }
+            if purges.is_empty() {
+                return Ok(());
+            }
+        }
+    })
+}
+
+/// How many of these purges fit into an order.
+fn batch(purges: &[Purge]) -> usize {
+    let mut octets = 0;
+    let fits = purges.iter().take_while(|purge| {
+        octets += serde_json::to_vec(purge).map_or(0, |purge| purge.len() as u64 + 1);
+        octets < LONGEST_ORDER / 2
+    });
+    fits.count().max(1).min(purges.len())
 }
 
 /// The servers that take orders, by process id: those of this network and process namespace.
@@ -203,14 +253,20 @@ fn name_before_pid() -> String {
 const OK: &str = "ok";
 const FAILED: &str = "failed";
 
+/// What a process says of purges that were forwarded to it, if it reads a purge file of the process that forwarded them.
+pub(super) const SHARED: &str = "shared";
+
 /// Orders that are answered at a time; further connections wait.
 const MOST_AT_ONCE: usize = 8;
 
-/// Longer than every order.
-const LONGEST_ORDER: u64 = 16_384;
+/// Longer than every order: the path of a URL has at most a mebioctet, and each octet at most three characters.
+const LONGEST_ORDER: u64 = 8 << 20;
 
 /// Time for a command to write its order, and to take the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Longer than a purge takes while disks hang.
+const LONGEST_PURGE: Duration = Duration::from_secs(30);
 
 /// Longer than an upgrade may take.
 const LONGEST_ANSWER: Duration = Duration::from_secs(90);

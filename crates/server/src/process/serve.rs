@@ -114,6 +114,9 @@ fn confine(args: &ServeArgs, prepared: &Prepared, inherited: Confinement) -> Res
     Ok(given_up)
 }
 
+/// For the last metrics and spans, where `limits.grace` is over.
+const LAST_MESSAGES: Duration = Duration::from_secs(1);
+
 /// The running server: its state, its threads, and the sockets for a successor.
 struct Server<'a> {
     args: &'a ServeArgs,
@@ -131,6 +134,8 @@ struct Server<'a> {
 struct Stop {
     signal: &'static str,
     next: Phase,
+    /// Forwards purges to the successor.
+    purges: Option<JoinHandle<()>>,
 }
 
 impl<'a> Server<'a> {
@@ -190,7 +195,7 @@ impl<'a> Server<'a> {
 
     /// Handles signals until one of them ends this process, or a successor serves.
     async fn serve(&mut self, program: &Program, signals: &mut Signals, orders: &mut Orders) -> Stop {
-        let mut upgrade = Upgrade::default();
+        let mut upgrade = Upgrade { store: self.shared.generations.latest().store.clone(), ..Upgrade::default() };
         loop {
             tokio::select! {
                 (order, reply) = orders.next() => match order {
@@ -215,6 +220,18 @@ impl<'a> Server<'a> {
                             if failed { Err(lines) } else { Ok(lines) }
                         });
                     }
+                    Order::ApplyPurges { purges, directories } => {
+                        let latest = self.shared.generations.latest();
+                        match latest.store.clone() {
+                            None => drop(reply.send(Ok(String::new()))),
+                            Some(store) => drop(tokio::task::spawn_blocking(move || {
+                                let applied = store.apply_forwarded(purges, |url| latest.sites.spellings(url));
+                                let is_shared = store.directories().iter().any(|own| directories.contains(own));
+                                let told = if is_shared { control::SHARED.to_owned() } else { String::new() };
+                                let _ = reply.send(applied.map(|()| told).map_err(|error| error.to_string()));
+                            })),
+                        }
+                    }
                     Order::Cache { url } => {
                         let latest = self.shared.generations.latest();
                         let upstreams = latest.upstreams.clone();
@@ -237,17 +254,19 @@ impl<'a> Server<'a> {
                     Signal::Upgrade => upgrade.start(program, &self.service, "SIGUSR2", None),
                     Signal::Stop(signal) => {
                         upgrade.cancel();
-                        return Stop { signal, next: Phase::Draining };
+                        return Stop { signal, next: Phase::Draining, purges: None };
                     }
                 },
                 (ended, reply) = upgrade.ended() => {
-                    let outcome = hand_over(ended);
-                    let is_over = outcome.is_ok();
-                    if let Some(reply) = reply {
-                        let _ = reply.send(outcome);
-                    }
+                    let successor = hand_over(ended);
+                    let (pid, is_over) = (successor.as_ref().ok().copied(), successor.is_ok());
+                    let purges = upgrade.forward_purges(pid, move || {
+                        if let Some(reply) = reply {
+                            let _ = reply.send(successor.map(|pid| format!("process {pid} has taken over")));
+                        }
+                    });
                     if is_over {
-                        return Stop { signal: "upgrade", next: Phase::HandedOver };
+                        return Stop { signal: "upgrade", next: Phase::HandedOver, purges };
                     }
                 }
             }
@@ -289,7 +308,7 @@ impl<'a> Server<'a> {
     ///
     /// # Errors
     /// A worker panicked.
-    async fn drain(&mut self, Stop { signal, next }: Stop, signals: &mut Signals) -> Result<(), String> {
+    async fn drain(&mut self, Stop { signal, next, purges }: Stop, signals: &mut Signals) -> Result<(), String> {
         let grace = self.shared.generations.latest().limits.grace.duration();
         if next == Phase::Draining {
             service_manager::stopping("responses under way are finished");
@@ -324,13 +343,18 @@ impl<'a> Server<'a> {
                 },
             }
         };
+        if let Some(purges) = purges {
+            let _ = purges.await;
+        }
         if let Some(store) = store {
             // As long as responses have, or as a disk needs that is well.
             store.close(true, (begun + grace).max(Instant::now() + CLOSING));
         }
         if let Some(exporter) = self.exporter.take() {
-            let until = if *self.phase.borrow() == Phase::Stopping { Instant::now() } else { begun + grace };
-            exporter.finish(until);
+            // A connection that took the whole time costs no metrics.
+            let now = Instant::now();
+            let is_hurried = *self.phase.borrow() == Phase::Stopping;
+            exporter.finish(if is_hurried { now } else { (begun + grace).max(now + LAST_MESSAGES) });
         }
         match joined {
             Ok(Ok(())) => Ok(()),
@@ -362,6 +386,8 @@ type Ended = Result<Result<Successor, String>, JoinError>;
 #[derive(Default)]
 struct Upgrade {
     starting: Starting,
+    /// Keeps purges for it.
+    store: Option<Arc<Store>>,
     task: Option<JoinHandle<Result<Successor, String>>>,
     /// Where the outcome goes, if `sealion upgrade` ordered it.
     reply: Option<oneshot::Sender<Outcome>>,
@@ -384,6 +410,9 @@ impl Upgrade {
             }
         } else {
             self.reply = reply;
+            if let Some(store) = &self.store {
+                store.successor_starts();
+            }
             tracing::info!("{by}: starting {} to take over", program.path().display());
             let (program, service, starting) = (program.clone(), Arc::clone(service), Arc::clone(&self.starting));
             let start = move || Successor::start(&program, &service, &starting);
@@ -399,6 +428,25 @@ impl Upgrade {
         (ended, self.reply.take())
     }
 
+    /// From now on, the process that took over gets the purges of this one. Those since its start are forwarded on a thread that may block, and `tell` is
+    /// called behind them. `None`: none took over, or there is no cache.
+    fn forward_purges(&self, successor: Option<u32>, tell: impl FnOnce() + Send + 'static) -> Option<JoinHandle<()>> {
+        let (Some(store), Some(pid)) = (&self.store, successor) else {
+            if let Some(store) = &self.store {
+                store.successor_failed();
+            }
+            tell();
+            return None;
+        };
+        let forward = control::forward_purges(pid, store.directories().to_vec());
+        let purges = store.successor_took_over(Arc::clone(&forward));
+        Some(tokio::task::spawn_blocking(move || {
+            // It says what fails.
+            drop(forward(&purges));
+            tell();
+        }))
+    }
+
     /// Stops the successor that is starting, if any.
     fn cancel(&mut self) {
         upgrade::stop(&self.starting);
@@ -407,18 +455,18 @@ impl Upgrade {
     }
 }
 
-/// Gives the service to a successor that serves.
+/// Gives the service to a successor that serves. Returns its process id.
 ///
 /// # Errors
 /// There is none, and this process goes on.
-fn hand_over(ended: Ended) -> Outcome {
+fn hand_over(ended: Ended) -> Result<u32, String> {
     match ended.unwrap_or_else(|error| Err(error.to_string())) {
         Ok(successor) => {
             let pid = successor.pid();
             service_manager::replaced_by(pid);
             successor.hand_over();
             tracing::info!("process {pid} has taken over");
-            Ok(format!("process {pid} has taken over"))
+            Ok(pid)
         }
         Err(error) => {
             tracing::error!("the upgrade failed: {error}");

@@ -450,15 +450,16 @@ impl CacheRule {
             all.into_iter().try_for_each(|target| match is_stored(&target) {
                 true => store.invalidate(target, &upstream),
                 false => {
-                    store.purge_here(&Purge { target, soft: false, at: now_ms() });
+                    let purge = store.purge_here(&Purge { target, soft: false, at: now_ms() });
                     // It may be stored under another spelling: its line is written at the end.
                     store.purges().leave_out_line();
-                    Ok(())
+                    store.successor.forward(&purge)
                 }
             })
         });
         if let Ok(Err(error)) = invalidated.await {
-            tracing::warn!("cache: cannot write down what {} invalidates: {error}", request.method.as_str());
+            // The log says it once for each directory, and for the process that took over.
+            tracing::debug!("cache: cannot write down what {} invalidates: {error}", request.method.as_str());
         }
     }
 

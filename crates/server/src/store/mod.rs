@@ -5,7 +5,8 @@
 //!                     │ nothing, or stale                                                                   ▲
 //!                     └─► fill.rs (one fetch for all that wait) ◄─ fetch.rs ─► upstream ─► origin           │
 //!                                                                     └────────────────────── format.rs ────┘
-//! purge.rs ◄─► purge_file.rs (restarts), stream.rs (other nodes, by resp.rs)      slices.rs: a response as a row of objects, each found or fetched when it is its turn
+//! purge.rs ◄─► purge_file.rs (restarts), successor.rs (the process that takes over), stream.rs (other nodes, by resp.rs)
+//! slices.rs: a response as a row of objects, each found or fetched when it is its turn
 //! ```
 //!
 //! What may be stored and sent is decided by `sealion-cache`, which has no file and no clock.
@@ -33,6 +34,7 @@ mod rule;
 mod slices;
 mod snapshot;
 mod stream;
+mod successor;
 mod variants;
 mod writer;
 
@@ -53,6 +55,7 @@ pub(crate) use counts::DiskState;
 pub(crate) use purge::{Purge, Target};
 pub(crate) use rule::{CacheRule, Targeted};
 pub(crate) use stream::PurgeStreamState;
+pub(crate) use successor::Forward;
 
 use crate::values::Problems;
 use directory::share_salt;
@@ -65,6 +68,7 @@ use purge::{Purges, Verdict};
 use purge_file::{Durable, PurgeFiles};
 use rule::Rules;
 use stream::PurgeStream;
+use successor::Successor;
 use variants::Variants;
 
 /// The store of a process.
@@ -74,6 +78,7 @@ pub(crate) struct Store {
     paths: Box<[PathBuf]>,
     /// Purges of other nodes.
     stream: Option<PurgeStream>,
+    successor: Successor,
     /// Set when the process starts to serve.
     opened: OnceLock<Opened>,
     /// What is being fetched, by the hash of the key.
@@ -160,6 +165,7 @@ impl Store {
             config: config.clone(),
             paths,
             stream,
+            successor: Successor::default(),
             opened: OnceLock::new(),
             fills: Mutex::default(),
             passed: Mutex::new(LruCache::new(MOST_PASSED)),
@@ -372,10 +378,12 @@ impl Store {
         self.changes[hash as usize % CHANGES].load(Ordering::Acquire)
     }
 
-    /// Purges. Later requests see it at once, and so does the next process; where there is a purge stream, other nodes see it when they read it.
+    /// Purges. Later requests see it at once, and so do the process that took over and the next one; where there is a purge stream, other nodes see it when
+    /// they read it. May block.
     pub(crate) fn purge(&self, target: Target, soft: bool) -> std::io::Result<()> {
         let purge = Purge { target: target.normal(), soft, at: now_ms() };
         let written = self.apply(&purge, Durable::Yes);
+        let written = written.and(self.successor.forward(&purge));
         let Some(stream) = &self.stream else { return written };
         stream.publish(&purge, self.node()).map_err(|error| {
             let server = stream.server();
@@ -413,7 +421,8 @@ impl Store {
             }
             self.disk(hash).remove(hash);
         }
-        self.apply(&Purge { target, soft: false, at }, Durable::No)
+        let purge = Purge { target, soft: false, at };
+        self.apply(&purge, Durable::No).and(self.successor.forward(&purge))
     }
 
     fn apply(&self, purge: &Purge, durable: Durable) -> std::io::Result<()> {

@@ -149,6 +149,16 @@ impl Purges {
 
     /// All purges, a line each.
     pub(super) fn to_lines(&self) -> Vec<u8> {
+        let mut lines = Vec::new();
+        self.for_each(|purge| {
+            let _ = serde_json::to_writer(&mut lines, &purge);
+            lines.push(b'\n');
+        });
+        lines
+    }
+
+    /// Calls a function with each purge.
+    pub(super) fn for_each(&self, mut call: impl FnMut(Purge)) {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let prefixes = table.prefixes.iter().map(|(prefix, times)| (Target::Prefix(prefix.clone()), *times));
         let named = table.named.iter().map(|(target, times)| (target.clone(), *times));
@@ -156,14 +166,11 @@ impl Purges {
         let older = table.invalidated.older().map(|(slot, at)| (Target::InvalidatedSlot(slot), at));
         let invalidated = invalidated.chain(older).map(|(target, at)| (target, Times { hard: at, soft: 0 }));
         let named = named.chain(invalidated);
-        let mut lines = Vec::new();
         for (target, Times { hard, soft }) in named.chain(prefixes).chain([(Target::Everything, table.everything)]) {
             for (at, soft) in [(hard, false), (soft, true)].into_iter().filter(|(at, _)| *at > 0) {
-                let _ = serde_json::to_writer(&mut lines, &Purge { target: target.clone(), soft, at });
-                lines.push(b'\n');
+                call(Purge { target: target.clone(), soft, at });
             }
         }
-        lines
     }
 
     /// Applies a purge.

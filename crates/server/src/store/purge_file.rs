@@ -130,7 +130,12 @@ impl PurgeFiles {
             outcome.unwrap_or_else(|error| fails(n, error));
         }
         for n in awaited {
-            threads[n].hangs.store(true, Ordering::Relaxed);
+            if !threads[n].hangs.swap(true, Ordering::Relaxed) {
+                let path = threads[n].directory.path.display();
+                tracing::warn!(
+                    "cache {path}: the disk does not write purges: {NOT_LASTING}; no order waits for it until it answers: look for errors of the disk in the kernel's log"
+                );
+            }
             fails(n, hangs());
         }
         failure.map_or(Ok(()), Err)
@@ -149,16 +154,33 @@ struct PurgeFile {
     inode: u64,
     /// Octets of it.
     octets: u64,
+    /// Whether purges of another process were read since [`Self::catch_up`] said so.
+    has_news: bool,
     /// Whether a damaged or missing line makes a new file necessary.
     is_damaged: bool,
     /// How many lines had been left out when it was replaced last.
     left_out: u64,
+    /// Whether the log says that it cannot be read.
+    is_unreadable: bool,
+    /// How often it could not be written, since the log says so.
+    not_written: u64,
 }
 
 impl PurgeFile {
     fn load(directory: Arc<Directory>, purges: &Purges) -> Self {
-        let mut file = PurgeFile { directory, inode: 0, octets: 0, is_damaged: false, left_out: 0 };
+        let mut file = PurgeFile {
+            directory,
+            inode: 0,
+            octets: 0,
+            has_news: false,
+            is_damaged: false,
+            left_out: 0,
+            is_unreadable: false,
+            not_written: 0,
+        };
         file.read(purges);
+        // Nothing was found before.
+        file.has_news = false;
         file
     }
 
@@ -198,8 +220,11 @@ impl PurgeFile {
             if is_last {
                 outcome = outcome.and(self.complete(purges));
             }
-            // Not all lines may have found a place in the queue.
-            self.is_damaged |= hangs.swap(false, Ordering::Relaxed);
+            if hangs.swap(false, Ordering::Relaxed) {
+                // Not all lines may have found a place in the queue.
+                self.is_damaged = true;
+                tracing::info!("cache {}: the disk writes purges again", self.directory.path.display());
+            }
             for done in waiting {
                 let outcome = outcome.as_ref().map_err(|error| io::Error::new(error.kind(), error.to_string()));
                 // Nobody waits any more, if it took long.
@@ -213,20 +238,25 @@ impl PurgeFile {
         }
     }
 
-    /// Reads the file again that another process has written. Returns whether it had. One that is being written is read at the next turn: it may end within a
-    /// line.
+    /// Reads the file again that another process has written. One that is being written is read at the next turn: it may end within a line. Returns whether
+    /// purges of another process were read since the last call, here or when the file was replaced.
     fn catch_up(&mut self, purges: &Purges) -> bool {
-        if !self.is_new() {
-            return false;
+        let (inode, octets) = (self.inode, self.octets);
+        if self.is_new() {
+            let held = self.directory.open_file(FILE);
+            let is_being_written =
+                |file: &File| flock(file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK);
+            if !held.as_ref().is_ok_and(is_being_written) {
+                self.read(purges);
+            }
         }
-        let held = self.directory.open_file(FILE);
-        let is_being_written =
-            |file: &File| flock(file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK);
-        if held.as_ref().is_ok_and(is_being_written) {
-            return false;
+        // Other processes only append to the file. If it is gone, shorter or another one, somebody has removed it, and purges with it.
+        let is_lost = inode != 0 && (self.inode != inode || self.octets < octets);
+        if is_lost && let Err(error) = self.replace(purges) {
+            // The next purge says so.
+            tracing::debug!("cache: cannot write the purges again: {error}");
         }
-        self.read(purges);
-        true
+        std::mem::take(&mut self.has_news)
     }
 
     /// Whether the file is another one than was read or written last.
@@ -235,10 +265,13 @@ impl PurgeFile {
     }
 
     fn read(&mut self, purges: &Purges) {
-        let path = self.directory.path.join(FILE);
+        let mut failure = None;
         let mut damaged = |what: &str, error: &dyn std::error::Error| {
-            tracing::warn!("{}: {what} cannot be read, all objects are validated: {error}", path.display());
-            purges.add(&Purge { target: Target::Everything, soft: true, at: super::now_ms() });
+            failure.get_or_insert_with(|| format!("{what} cannot be read, all objects are validated: {error}"));
+            // Once: what cannot be read would be validated at each turn.
+            if !self.is_unreadable {
+                purges.add(&Purge { target: Target::Everything, soft: true, at: super::now_ms() });
+            }
             self.is_damaged = true;
         };
         let read = || -> io::Result<(u64, Vec<u8>)> {
@@ -258,21 +291,57 @@ impl PurgeFile {
         for line in lines.split(|octet| *octet == b'\n').filter(|line| !line.is_empty()) {
             match serde_json::from_slice::<Purge>(line) {
                 // An older release may have written it, which compared other spellings.
-                Ok(purge) => purges.add(&Purge { target: purge.target.normal(), ..purge }),
+                Ok(purge) if purge.at < LATEST => purges.add(&Purge { target: purge.target.normal(), ..purge }),
+                Ok(_) => damaged("a purge", &io::Error::other("its time is not of this age")),
                 // The end of a line may be missing after a loss of power: what it purged is not known.
                 Err(error) => damaged("a purge", &error),
             }
         }
         (self.inode, self.octets) = (inode, lines.len() as u64);
+        self.has_news |= !lines.is_empty() || (failure.is_some() && !self.is_unreadable);
+        match failure {
+            Some(_) if self.is_unreadable => {}
+            Some(what) => {
+                tracing::warn!("{}: {what}", self.directory.path.join(FILE).display());
+                self.is_unreadable = true;
+            }
+            None => self.can_be_read(),
+        }
+    }
+
+    /// Says so, where the log says that it cannot.
+    fn can_be_read(&mut self) {
+        if std::mem::take(&mut self.is_unreadable) {
+            tracing::info!("{}: the purges can be read again", self.directory.path.join(FILE).display());
+        }
     }
 
     /// Appends lines. Replaces the file where it is damaged or long.
     fn append(&mut self, lines: &[u8], durable: Durable, purges: &Purges) -> io::Result<()> {
         let appended = self.append_lines(lines, durable);
+        self.note_written(appended.as_ref());
         // It holds in memory: the next purge that can be written brings it along, or the end of the process.
         self.is_damaged |= appended.is_err();
         appended?;
         if self.is_damaged || self.octets > MOST_OCTETS { self.replace(purges) } else { Ok(()) }
+    }
+
+    /// Says once that it cannot be written, and once that it is again.
+    fn note_written(&mut self, written: Result<&(), &io::Error>) {
+        let path = self.directory.path.display();
+        match (written, self.not_written) {
+            (Err(error), 0) => {
+                tracing::warn!(
+                    "cache {path}: cannot write purges: {error}: {NOT_LASTING}: make room, or repair the disk"
+                );
+            }
+            (Ok(()), 1..) => {
+                let failures = self.not_written;
+                tracing::info!("cache {path}: purges are written again; {failures} writes had failed");
+            }
+            _ => {}
+        }
+        self.not_written = if written.is_ok() { 0 } else { self.not_written + 1 };
     }
 
     fn append_lines(&mut self, lines: &[u8], durable: Durable) -> io::Result<()> {
@@ -310,6 +379,7 @@ impl PurgeFile {
         directory.write_file(FILE, &lines)?;
         self.inode = directory.state_of(FILE)?.0;
         (self.octets, self.left_out, self.is_damaged) = (lines.len() as u64, left_out, false);
+        self.can_be_read();
         Ok(())
     }
 
@@ -327,6 +397,12 @@ impl PurgeFile {
 }
 
 const FILE: &str = "purges";
+
+/// No purge is as late, in milliseconds since 1970: what is stored has to be later than all of them.
+const LATEST: u64 = 1 << 50;
+
+/// What the operator has to know of purges that are not written.
+const NOT_LASTING: &str = "they hold until this process ends, and longer only if another directory has them";
 
 /// Octets above which the file is replaced by one without superseded purges.
 const MOST_OCTETS: u64 = 128 << 20;
@@ -458,6 +534,8 @@ mod tests {
         old_purges.leave_out_line();
         old.complete(&old_purges).unwrap();
         assert_eq!(verdict(&read(path), "by-new-again", 1000), Verdict::Gone);
+        // It was read then, and is said once.
+        assert!(old.catch_up(&old_purges) && !old.catch_up(&old_purges));
         // What another process is writing is read when that has ended.
         order("by-old", 1000, &old_purges, &mut old).unwrap();
         let writing = old.locked().unwrap();
@@ -475,6 +553,43 @@ mod tests {
         std::fs::rename(path.join("other"), path.join(FILE)).unwrap();
         assert!(new.catch_up(&new_purges) && !new.catch_up(&new_purges));
         assert_eq!(verdict(&new_purges, "by-old-again", 1000), Verdict::Gone);
+    }
+
+    #[test]
+    fn a_file_that_somebody_removes_empties_or_replaces_is_written_again() {
+        type Harm = fn(&Path);
+        let harms: [Harm; 4] = [
+            |file| std::fs::remove_file(file).unwrap(),
+            |file| std::fs::write(file, "").unwrap(),
+            |file| {
+                std::fs::remove_file(file).unwrap();
+                std::os::unix::fs::symlink("nowhere", file).unwrap();
+            },
+            |file| {
+                std::fs::write(file.with_extension("new"), "{}\n").unwrap();
+                std::fs::rename(file.with_extension("new"), file).unwrap();
+            },
+        ];
+        for (number, harm) in harms.into_iter().enumerate() {
+            let scratch = tempfile::tempdir().unwrap();
+            let path = scratch.path();
+            let purges = Purges::default();
+            let mut own = owned(path, &purges);
+            order("lost", 1000, &purges, &mut own).unwrap();
+            harm(&path.join(FILE));
+            own.catch_up(&purges);
+            assert_eq!(verdict(&read(path), "lost", 1000), Verdict::Gone, "{number}");
+            assert!(!own.catch_up(&purges), "{number}");
+        }
+    }
+
+    /// What is stored has to be later than each purge.
+    #[test]
+    fn a_purge_of_another_age_is_a_damaged_line() {
+        let scratch = tempfile::tempdir().unwrap();
+        let line = serde_json::to_vec(&Purge { target: Target::Everything, soft: false, at: u64::MAX }).unwrap();
+        std::fs::write(scratch.path().join(FILE), line).unwrap();
+        assert_eq!(verdict(&read(scratch.path()), "a", super::super::now_ms() + 10_000), Verdict::Valid);
     }
 
     /// Each of four processes appends while the owner replaces the file again and again.

@@ -8,17 +8,21 @@ pub(super) fn origin(url: &str) -> &str {
 }
 
 /// A URL whose host is as in keys, without the port of the scheme: upper case, and a dot at the end, do not tell hosts apart.
+///
+/// A fragment is none of the server's business (RFC 9110 §4.2.5).
 pub(super) fn with_normal_host(url: &str) -> String {
+    let url = url.split('#').next().unwrap_or_default();
     let own = origin(url);
     let (scheme, authority) = own.split_once("://").unwrap_or(("", own));
-    let port = if scheme.eq_ignore_ascii_case("http") { ":80" } else { ":443" };
+    let usual = if scheme.eq_ignore_ascii_case("http") { "80" } else { "443" };
+    let is_port = |text: &str| text.bytes().all(|octet| octet.is_ascii_digit());
+    let (name, port) = authority.rsplit_once(':').filter(|(_, port)| is_port(port)).unwrap_or((authority, ""));
+    let mut authority = name.trim_end_matches('.').to_ascii_lowercase();
     // A port may be empty (RFC 3986 §6.2.3).
-    let authority =
-        authority.strip_suffix(port).or(authority.strip_suffix(':')).unwrap_or(authority).to_ascii_lowercase();
-    let authority = match authority.split_once(":") {
-        Some((name, port)) if !name.starts_with('[') => format!("{}:{port}", name.trim_end_matches('.')),
-        _ => authority.trim_end_matches('.').to_owned(),
-    };
+    let port = port.trim_start_matches('0');
+    if !port.is_empty() && port != usual {
+        authority = format!("{authority}:{port}");
+    }
     format!("{}://{authority}{}", scheme.to_ascii_lowercase(), &url[own.len()..])
 }
 
@@ -67,5 +71,27 @@ pub(super) fn host(url: &str) -> &str {
     match authority.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|octet| octet.is_ascii_digit()) => name,
         _ => authority,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_that_name_the_same_have_one_spelling() {
+        for (url, expected) in [
+            ("HTTPS://A.test./x", "https://a.test/x"),
+            ("https://a.test:443/x#part", "https://a.test/x"),
+            ("https://a.test:0443/x", "https://a.test/x"),
+            ("https://a.test:/x", "https://a.test/x"),
+            ("https://a.test.:08443/x", "https://a.test:8443/x"),
+            ("http://a.test:443/x", "http://a.test:443/x"),
+            ("http://[::1]:080/x", "http://[::1]/x"),
+            ("http://[::1]/x", "http://[::1]/x"),
+            ("https://a.test/%7e%2f%C3%a9?q=%41#", "https://a.test/~%2F%C3%A9?q=A"),
+        ] {
+            assert_eq!(normal(url), expected, "{url}");
+        }
     }
 }

@@ -30,13 +30,13 @@ impl Service {
         self.first.lines().iter().filter_map(|line| taken_over(&line.text)).collect()
     }
 
-    fn newest(&self) -> Pid {
+    pub(crate) fn newest(&self) -> Pid {
         let first = self.first.pid() as i32;
         Pid::from_raw(self.successors().last().copied().unwrap_or(first)).expect("a process has a number")
     }
 
     #[track_caller]
-    fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.newest(), signal).expect("the newest process runs");
     }
 
@@ -49,7 +49,7 @@ impl Service {
 
     /// Waits until the log names the processes that have taken over: a command may know before the reader of the log.
     #[track_caller]
-    fn wait_for_upgrades(&self, count: usize) {
+    pub(crate) fn wait_for_upgrades(&self, count: usize) {
         self.first.wait_for_lines(count, "word of an upgrade", |line| line.text.ends_with(" has taken over"));
     }
 }

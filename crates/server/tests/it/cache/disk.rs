@@ -4,7 +4,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use rustix::process::Signal;
 use sealion_testkit::server::Server;
 use sealion_testkit::{Suite, http};
@@ -73,8 +76,50 @@ fn purges_that_cannot_be_read_make_everything_stale() {
     fs::create_dir(&purges).unwrap();
     cached.restart_without_waiting();
     let message = "the purges cannot be read, all objects are validated";
-    crate::support::wait_for_message(cached.server(), message);
+    wait_for_message(cached.server(), message);
     assert_eq!(cached.get("/a", &[]).body, b"body 1");
+}
+
+/// Nothing can be appended to a directory, nor read from it.
+#[test]
+fn purges_that_cannot_be_written_or_read_are_said_once_until_they_can() {
+    let cached = Cached::with(counting(FRESH), "", "");
+    let write = |n: usize| {
+        let target = format!("/{n}");
+        wait_until_stored(&cached, &target);
+        assert_eq!(cached.ask("POST", &target, &[]).status, 200);
+    };
+    let purges = cached.directory.join("purges");
+    // The server writes a file that is missing again: the two change places at once.
+    let aside = cached.directory.join("aside");
+    write(0);
+    let before = messages(cached.server(), "WARN");
+    for round in 1..=2 {
+        fs::create_dir(&aside).unwrap();
+        renameat_with(CWD, &aside, CWD, &purges, RenameFlags::EXCHANGE).unwrap();
+        fs::remove_file(&aside).unwrap();
+        (1..5).for_each(write);
+        wait_for_message(cached.server(), "purges cannot be read");
+        // The file is looked at twice a second.
+        thread::sleep(Duration::from_millis(1200));
+        fs::remove_dir(&purges).unwrap();
+        write(5);
+        for end in ["purges are written again", "purges can be read again"] {
+            cached.server().wait_for_lines(round, end, |line| line.text.contains(end));
+        }
+        let warnings = ["cannot write purges", "purges cannot be read"];
+        assert_eq!(warnings.map(|warning| messages(cached.server(), warning)), [round; 2]);
+        assert_eq!(messages(cached.server(), "WARN"), before + 2 * round, "{:#?}", cached.server().lines());
+    }
+    // The disk seems to hang.
+    let before = messages(cached.server(), "WARN");
+    let held = fs::File::open(&purges).unwrap();
+    flock(&held, FlockOperation::LockExclusive).unwrap();
+    (1..5).for_each(write);
+    drop(held);
+    wait_for_message(cached.server(), "the disk writes purges again");
+    assert_eq!(messages(cached.server(), "the disk does not write purges"), 1);
+    assert_eq!(messages(cached.server(), "WARN"), before + 1, "{:#?}", cached.server().lines());
 }
 
 #[test]

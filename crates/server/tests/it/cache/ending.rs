@@ -1,20 +1,23 @@
 //! The cache of a process that ends: after a signal, or because another one has taken over.
 
+use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use sealion_testkit::http;
+use rustix::fs::{Mode, OFlags};
+use sealion_testkit::Client;
+use sealion_testkit::http::{self, Response};
 use sealion_testkit::server::Signal;
 
 use super::sharing::{LENGTH, body, in_halves, second_half};
 use super::{Cached, counting, status};
-use crate::support::{begin, wait_for_message};
+use crate::support::{begin, messages, wait_for_cache, wait_for_message, wait_until};
 use crate::upgrade::Service;
 
 #[test]
 fn a_purge_at_the_process_that_took_over_reaches_the_one_before() {
     let keys = "[limits]\ngrace = '1h'\n";
-    let mut cached = Cached::with(counting("Cache-Control: max-age=1000\r\n"), keys, "purge_from = ['127.0.0.1']");
+    let mut cached = Cached::with(counting(FRESH), keys, PURGE_FROM);
     let service = Service { first: cached.server.take().expect("it runs") };
     let mut idle: Vec<_> = (0..30).map(|_| cached.site.connect(&service.first)).collect();
     for client in &mut idle {
@@ -29,6 +32,135 @@ fn a_purge_at_the_process_that_took_over_reaches_the_one_before() {
     while status(&http::get(&mut idle.pop().expect("the purge arrives"), "/a").expect("of the old process")) == "hit" {
         thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// A server whose directory is the first one of those that are left to its successor.
+struct Moving {
+    cached: Cached,
+    service: Service,
+    /// Connections of the first process. Each has one more answer once another process has taken over.
+    idle: Vec<Client>,
+}
+
+impl Moving {
+    fn start(mut cached: Cached) -> Self {
+        cached.restart();
+        let service = Service { first: cached.server.take().expect("it runs") };
+        let mut idle: Vec<_> = (0..4).map(|_| cached.site.connect(&service.first)).collect();
+        for client in &mut idle {
+            http::get(client, "/idle").expect("an answer");
+        }
+        Self { cached, service, idle }
+    }
+
+    /// By the first process.
+    #[track_caller]
+    fn ask_first(&mut self, method: &str, target: &str) -> Response {
+        ask(&mut self.idle.pop().expect("a connection is left"), method, target)
+    }
+
+    /// By the newest process.
+    #[track_caller]
+    fn get(&self, target: &str) -> Response {
+        ask(&mut self.cached.site.connect(&self.service.first), "GET", target)
+    }
+
+    /// Until the newest process has it stored.
+    #[track_caller]
+    fn store(&self, target: &str) {
+        wait_until("the response is stored", || status(&self.get(target)) == "hit");
+    }
+}
+
+#[track_caller]
+fn ask(client: &mut Client, method: &str, target: &str) -> Response {
+    client.send(http::head(method, target, &[]).as_bytes()).expect("the request leaves");
+    http::read_response(client, method).expect("an answer")
+}
+
+const FRESH: &str = "Cache-Control: max-age=1000\r\n";
+const PURGE_FROM: &str = "purge_from = ['127.0.0.1']";
+
+#[test]
+fn a_purge_at_the_process_before_reaches_one_with_other_directories() {
+    let keys = "[limits]\ngrace = '1h'\n[privileges]\nno_new_privileges = true\nseccomp = 'refuse'\n";
+    let mut moving = Moving::start(Cached::stopped(counting(FRESH), keys, PURGE_FROM));
+    moving.cached.directory.set_file_name("other");
+    moving.cached.config().write();
+    moving.service.upgrade();
+    wait_for_message(&moving.service.first, "no new connections");
+    wait_for_cache(&moving.cached.directory);
+    for (method, target) in [("PURGE", "/a"), ("POST", "/b")] {
+        moving.store(target);
+        assert_eq!(moving.ask_first(method, target).status, 200);
+        assert_ne!(status(&moving.get(target)), "hit", "after {method}");
+    }
+    // A process that is gone does not count as one that has purged.
+    let pid = moving.service.newest();
+    moving.service.signal(Signal::KILL);
+    wait_until("the newest process takes no orders", || {
+        let sockets = fs::read_to_string("/proc/net/unix").expect("the sockets");
+        !sockets.lines().any(|line| line.ends_with(&format!("-{pid}")))
+    });
+    for _ in 0..2 {
+        assert_eq!(moving.ask_first("PURGE", "/a").status, 500);
+    }
+    wait_for_message(&moving.service.first, "order them there again");
+    assert_eq!(messages(&moving.service.first, "order them there again"), 1);
+}
+
+/// The one that took over takes no orders any more, and the purge file of their directory has the purge.
+#[test]
+fn a_purge_reaches_the_process_after_the_next_by_a_directory_of_both() {
+    let mut moving = Moving::start(Cached::stopped(counting(FRESH), "[limits]\ngrace = '1h'\n", PURGE_FROM));
+    moving.store("/a");
+    moving.service.upgrade();
+    // The second process has told its directories.
+    assert_eq!(moving.ask_first("PURGE", "/b").status, 200);
+    // A connection without its last answer keeps the second process.
+    let mut second = moving.cached.site.connect(&moving.service.first);
+    http::get(&mut second, "/a").expect("an answer");
+    moving.service.upgrade();
+    moving.store("/a");
+    assert_eq!(moving.ask_first("PURGE", "/a").status, 200);
+    wait_until("the purge arrives", || status(&moving.get("/a")) != "hit");
+    assert_eq!(messages(&moving.service.first, "order them there again"), 0);
+}
+
+/// The successor waits for the file of a password before it has its directory.
+#[test]
+fn a_purge_while_a_process_with_other_directories_starts_reaches_it() {
+    let mut cached = Cached::stopped(counting(FRESH), "[limits]\ngrace = '1h'\n", PURGE_FROM);
+    let first = cached.directory.clone();
+    // The other directory has responses from before.
+    let other = first.with_file_name("other");
+    cached.directory = other.clone();
+    cached.restart();
+    for target in ["/a", "/b"] {
+        wait_until("the response is stored", || status(&cached.get(target, &[])) == "hit");
+    }
+    cached.directory = first;
+    let mut moving = Moving::start(cached);
+    let password = other.with_file_name("password");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &password, Mode::RUSR | Mode::WUSR).expect("a pipe");
+    let keys = format!(
+        "purge_stream = 'redis://127.0.0.1:9/purges'\npurge_stream_password = {password:?}\n[limits]\ngrace = '1h'\n"
+    );
+    moving.cached.directory = other;
+    moving.cached.keys.0 = keys.leak();
+    moving.cached.config().write();
+    moving.service.signal(Signal::USR2);
+    let mut waits = None;
+    wait_until("the successor reads the password", || {
+        // Without a reader, a pipe cannot be opened for writing (fifo(7)).
+        waits = rustix::fs::open(&password, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()).ok();
+        waits.is_some()
+    });
+    assert_eq!(moving.ask_first("PURGE", "/a").status, 200);
+    drop(waits);
+    moving.service.wait_for_upgrades(1);
+    moving.store("/b");
+    wait_until("the purge arrives", || status(&moving.get("/a")) != "hit");
 }
 
 #[test]
