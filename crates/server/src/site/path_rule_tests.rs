@@ -50,6 +50,7 @@ fn the_query_of_a_redirect_is_kept_appended_or_dropped() {
         ("/a", Some("q=2"), Some("/x?q=2")),
         ("/ao", None, Some("/x?o=1")),
         ("/ao", Some("q=2"), Some("/x?o=1&q=2")),
+        ("/ao", Some(""), Some("/x?o=1")),
         ("/d", Some("q=2"), Some("/x")),
         ("/do", Some("q=2"), Some("/x?o=1#f")),
         // Each time it would be longer.
@@ -182,4 +183,49 @@ fn configuration_errors() {
         assert!(problems.to_string().starts_with(expected), "{text}: {problems}");
     }
     assert!(build("").0.is_none() && build("").1.is_none());
+}
+
+#[test]
+fn the_first_of_all_rules_applies_whatever_their_kinds() {
+    let (redirects, _, problems) = build(
+        r#"redirects = [
+            { path = "/a/1", to = "/one" }, { prefix = "/a", to = "/two" }, { path = "/b/2", to = "/three" },
+            { regex = "^/b/", to = "/four" }, { path = "/c", to = "/five" }, { regex = "^/[cd]$", to = "/six" },
+        ]"#,
+    );
+    assert!(problems.is_empty(), "{problems}");
+    let redirects = redirects.unwrap();
+    for (path, expected) in [
+        ("/a/1", Some("/one")),
+        ("/a/2", Some("/two/2")),
+        ("/b/2", Some("/three")),
+        ("/b/3", Some("/four")),
+        ("/c", Some("/five")),
+        ("/d", Some("/six")),
+        ("/e", None),
+    ] {
+        let response = redirects.answer(&SitePath::parse(path, true).unwrap(), None, None);
+        assert_eq!(response.and_then(|response| response.fields.location).as_deref(), expected, "{path}");
+    }
+    // A pattern that stands before an exact path goes before it, where it matches.
+    let (redirects, _, _) = build(r#"redirects = [{ regex = "^/x$", to = "/one" }, { path = "/x", to = "/two" }]"#);
+    let response = redirects.unwrap().answer(&SitePath::parse("/x", true).unwrap(), None, None);
+    assert_eq!(response.and_then(|response| response.fields.location).as_deref(), Some("/one"));
+}
+
+#[test]
+fn a_group_in_a_query_begins_no_further_parameter() {
+    let (redirects, _, problems) = build(
+        r#"redirects = [{ regex = "^/r/(.*)$", to = "/x/$1?p=$1&q=1" }, { regex = "^/s/(.*)$", to = "https://b.test/?$1" }]"#,
+    );
+    assert!(problems.is_empty(), "{problems}");
+    let redirects = redirects.unwrap();
+    for (path, expected) in [
+        ("/r/a%26admin=1", "/x/a&admin=1?p=a%26admin%3D1&q=1"),
+        ("/r/a+b%3Bc%23d%3Fe/f", "/x/a+b;c%23d%3Fe/f?p=a%2Bb%3Bc%23d%3Fe/f&q=1"),
+        ("/s/a=1&b=2", "https://b.test/?a%3D1%26b%3D2"),
+    ] {
+        let response = redirects.answer(&SitePath::parse(path, true).unwrap(), None, None);
+        assert_eq!(response.and_then(|response| response.fields.location).as_deref(), Some(expected), "{path}");
+    }
 }

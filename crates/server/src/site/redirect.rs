@@ -6,7 +6,7 @@ use sealion_http::Status;
 use sealion_http::path::{OUTSIDE_PCHAR, SitePath};
 use serde::{Deserialize, Serialize};
 
-use super::path_rule::{Rule, Target};
+use super::path_rule::{Rule, Rules, Target};
 use crate::response::Response;
 use crate::values::{At, Problems};
 
@@ -44,11 +44,10 @@ pub(crate) enum RedirectQuery {
 
 /// The redirects of a site; the first match wins.
 #[derive(Debug)]
-pub(crate) struct Redirects(Vec<Redirect>);
+pub(crate) struct Redirects(Rules<Redirect>);
 
 #[derive(Debug)]
 struct Redirect {
-    rule: Rule,
     status: Status,
     query: RedirectQuery,
 }
@@ -56,7 +55,7 @@ struct Redirect {
 impl Redirects {
     /// Validates the rules, and checks them for loops. `None`: there are none.
     pub(crate) fn build(configs: &[RedirectConfig], key: &str, problems: &mut Problems) -> Option<Self> {
-        let mut all: Vec<Redirect> = Vec::new();
+        let mut all = Rules::default();
         for config in configs {
             let status = match &config.status {
                 None => Status::PERMANENT_REDIRECT,
@@ -83,8 +82,7 @@ impl Redirects {
                 problems.add(&config.to.span, &format!("{key}.to"), what);
             }
             if let Some(rule) = Rule::build(from, &config.to, Target::PathOrUri, key, problems) {
-                Rule::check_order(all.iter().map(|other| &other.rule), &rule, &config.to, key, problems);
-                all.push(Redirect { rule, status, query: config.query });
+                all.push(rule, Redirect { status, query: config.query }, &config.to, key, problems);
             }
         }
         let all = Redirects(all);
@@ -93,7 +91,7 @@ impl Redirects {
                 all.check_for_loop(&config.to, key, problems);
             }
         }
-        (!all.0.is_empty()).then_some(all)
+        (all.0.len() > 0).then_some(all)
     }
 
     /// The redirect for a request with another method than GET and HEAD: one whose status keeps the method.
@@ -115,14 +113,17 @@ impl Redirects {
         origin: Option<(&str, &str)>,
     ) -> Option<Response> {
         let full = path.full();
-        let (location, Redirect { status, query: kind, .. }) = self.find(&full)?;
+        let (location, Redirect { status, query: kind }) = self.0.first(&full)?;
         let here: String = percent_encode(&full, OUTSIDE_PCHAR).collect();
         let (target, fragment) = location.split_at(location.find('#').unwrap_or(location.len()));
         let (target, own_query) = target.split_at(target.find('?').unwrap_or(target.len()));
         let asked = query.map_or_else(String::new, |query| format!("?{query}"));
         let query = match kind {
             RedirectQuery::Keep | RedirectQuery::Append if own_query.is_empty() => asked.clone(),
-            RedirectQuery::Append => query.map_or_else(|| own_query.to_owned(), |query| format!("{own_query}&{query}")),
+            RedirectQuery::Append => match query {
+                Some(query) if !query.is_empty() => format!("{own_query}&{query}"),
+                _ => own_query.to_owned(),
+            },
             RedirectQuery::Keep | RedirectQuery::Drop => own_query.to_owned(),
         };
         let is_same = |(scheme, host): (&str, &str)| target.strip_prefix(scheme) == Some(&*format!("{host}{here}"));
@@ -136,10 +137,6 @@ impl Redirects {
         Some(response)
     }
 
-    fn find(&self, full: &[u8]) -> Option<(String, &Redirect)> {
-        self.0.iter().find_map(|redirect| Some((redirect.rule.apply(full)?, redirect)))
-    }
-
     fn check_for_loop(&self, to: &At<String>, key: &str, problems: &mut Problems) {
         let path = |target: &str| target.split(['?', '#']).next().unwrap_or_default().to_owned();
         let mut at = path(to);
@@ -150,7 +147,7 @@ impl Redirects {
             if !at.starts_with('/') {
                 return;
             }
-            match self.find(at.as_bytes()).map(|(next, _)| path(&next)) {
+            match self.0.first(at.as_bytes()).map(|(next, _)| path(&next)) {
                 None => return,
                 Some(next) if next == at => return,
                 Some(next) => at = next,

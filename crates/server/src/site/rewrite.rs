@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use sealion_http::path::SitePath;
 use serde::{Deserialize, Serialize};
 
-use super::path_rule::{Rule, Target};
+use super::path_rule::{Rule, Rules, Target};
 use crate::values::{At, Problems};
 
 /// An internal rewrite: the client gets the file at another path under its original URL. Exactly one of `path`, `prefix` and
@@ -24,25 +24,24 @@ pub(crate) struct RewriteConfig {
 
 /// The rewrites of a site; the first match wins, and its result is not rewritten again.
 #[derive(Debug)]
-pub(crate) struct Rewrites(Vec<Rule>);
+pub(crate) struct Rewrites(Rules<()>);
 
 impl Rewrites {
     /// Validates the rules. `None`: there are none.
     pub(crate) fn build(configs: &[RewriteConfig], key: &str, problems: &mut Problems) -> Option<Self> {
-        let mut rules = Vec::new();
+        let mut rules = Rules::default();
         for config in configs {
             let from = [("path", &config.path), ("prefix", &config.prefix), ("regex", &config.regex)];
             if let Some(rule) = Rule::build(from, &config.to, Target::Path, key, problems) {
-                Rule::check_order(rules.iter(), &rule, &config.to, key, problems);
-                rules.push(rule);
+                rules.push(rule, (), &config.to, key, problems);
             }
         }
-        (!rules.is_empty()).then_some(Rewrites(rules))
+        (rules.len() > 0).then_some(Rewrites(rules))
     }
 
     /// The new path, percent-encoded. `None`: no rule matches.
     pub(crate) fn apply(&self, path: &SitePath<'_>) -> Option<String> {
         let full = path.full();
-        self.0.iter().find_map(|rule| rule.apply(&full))
+        Some(self.0.first(&full)?.0)
     }
 }
