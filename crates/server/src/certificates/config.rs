@@ -265,6 +265,15 @@ impl JsonSchema for AcmeUse {
     }
 }
 
+/// Certificates for names that are not known before a client asks for them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AcmeOnDemandConfig {
+    /// Service of yours that is asked before a certificate is ordered, for instance `http://127.0.0.1:9123/allowed`: by GET, with the query `domain=NAME`.
+    /// A status from 200 to 299 allows it.
+    pub ask: At<String>,
+}
+
 /// Certificates obtained and renewed automatically (ACME, RFC 8555), for sites with `acme = true`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

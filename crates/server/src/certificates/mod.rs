@@ -35,23 +35,24 @@ use sealion_tls::{
 use crate::values::Problems;
 
 pub(crate) use config::{
-    AcmeUse, CertificateConfig, ChallengeKind, ClientAuthConfig, ExpiredListsKind, SessionTicketsConfig, TlsConfig,
+    AcmeOnDemandConfig, AcmeUse, CertificateConfig, ChallengeKind, ClientAuthConfig, ExpiredListsKind,
+    SessionTicketsConfig, TlsConfig,
 };
 pub(crate) use ticket_keys::make_ticket_key;
 pub(crate) use watch::start;
 
 #[cfg(feature = "acme")]
-pub(crate) use acme::HttpChallenges;
+use acme::{AcmeSite, Settings, Source};
 #[cfg(feature = "acme")]
-use acme::{AcmeSite, Settings};
+pub(crate) use acme::{HttpChallenges, OnDemand};
 use ocsp::Staples;
 use pair::{Loaded, PairFiles, Watched};
 use revocation::WatchedLists;
 use ticket_keys::TicketDirectory;
 #[cfg(not(feature = "acme"))]
-pub(crate) use without_acme::HttpChallenges;
+use without_acme::{AcmeSite, Settings, Source};
 #[cfg(not(feature = "acme"))]
-use without_acme::{AcmeSite, Settings};
+pub(crate) use without_acme::{HttpChallenges, OnDemand};
 
 /// TLS state that outlives every configuration: sessions resume across a reload, and a pending ACME validation still
 /// finds its answer.
@@ -65,6 +66,8 @@ pub(crate) struct TlsProcess {
     staples: Arc<Staples>,
     /// Answers to HTTP-01 validations, for listeners with `tls = false`.
     pub http: Arc<HttpChallenges>,
+    /// Certificates that are ordered when a client asks for them.
+    on_demand: Arc<OnDemand>,
 }
 
 impl TlsProcess {
@@ -72,7 +75,13 @@ impl TlsProcess {
     /// The system's random number generator fails.
     pub(crate) fn new() -> Result<Self, String> {
         let tickets = TicketKeys::rotating().map_err(|e| format!("cannot make keys for session tickets: {e}"))?;
-        Ok(Self { tickets: Arc::new(tickets), alpn: Arc::default(), staples: Arc::default(), http: Arc::default() })
+        Ok(Self {
+            tickets: Arc::new(tickets),
+            alpn: Arc::default(),
+            staples: Arc::default(),
+            http: Arc::default(),
+            on_demand: Arc::default(),
+        })
     }
 }
 
@@ -87,7 +96,8 @@ pub(crate) struct Certificates {
     accounts: Vec<Account>,
     /// Warnings for the operator: the configuration works, but deserves a look.
     pub notes: Vec<String>,
-    /// The file of the certificate for clients without SNI, and a note on its origin. `None`: no listener has TLS.
+    /// The file of the certificate for clients without SNI, and a note on its origin. `None`: no listener has TLS, or that certificate has no
+    /// file.
     pub default: Option<(PathBuf, &'static str)>,
 }
 
@@ -237,6 +247,8 @@ pub(crate) struct CertifiedSite<'a> {
     pub(crate) certificates: &'a [CertificateConfig],
     /// By which account its certificate is obtained.
     pub(crate) acme: AcmeUse,
+    /// Orders when a client asks for a name, instead of all names at the start.
+    pub(crate) on_demand: Option<&'a AcmeOnDemandConfig>,
     pub(crate) client_auth: Option<ClientAuth>,
     /// What an expired revocation list of `client_auth` does.
     pub(crate) expired_lists: ExpiredListsKind,
@@ -297,6 +309,7 @@ pub(crate) fn build(
         watched: Vec::new(),
         notes: Vec::new(),
         staples: config.ocsp_stapling.then(|| process.staples.clone()),
+        on_demand: process.on_demand.clone(),
     };
     let own: Vec<_> = sites.iter().map(|site| building.site(site, problems)).collect();
     // Sites without a certificate use the default site's, or else that of the first site that has one.
@@ -316,6 +329,17 @@ pub(crate) fn build(
             None => building.development(problems)?,
         },
     };
+    let is_shared = |own: &Option<Arc<SiteCertificates>>| own.as_ref().is_some_and(|own| Arc::ptr_eq(own, &shared));
+    let owner = own.iter().position(is_shared).map(|n| &sites[n]);
+    if let Some(owner) = owner.filter(|owner| owner.on_demand.is_some() && !owner.default) {
+        let without = sites.iter().zip(&own).filter(|(_, own)| own.is_none());
+        building.notes.extend(without.map(|(site, _)| {
+            format!(
+                "{}: has no certificate, and those of {} are ordered for its own names: set `acme` or `certificates`",
+                site.label, owner.label
+            )
+        }));
+    }
     let as_tls = |(n, site): (usize, &CertifiedSite<'_>)| SiteTls {
         names: site.names.clone(),
         certificates: own[n].clone().unwrap_or_else(|| shared.clone()),
@@ -360,14 +384,13 @@ pub(crate) fn build(
             return None;
         }
     };
-    let Building { accounts, watched, mut notes, staples } = building;
+    let Building { accounts, watched, mut notes, staples, on_demand: _ } = building;
     let lists =
         |site: &CertifiedSite<'_>| WatchedLists::new(&site.label, site.client_auth.as_ref()?, site.expired_lists);
     let revocation: Vec<_> = sites.iter().filter_map(lists).collect();
     notes.extend(revocation.iter().flat_map(|lists| [lists.gaps(), lists.notes(SystemTime::now())].concat()));
-    let shown =
-        watched.iter().find(|watched| Arc::ptr_eq(&watched.set, &shared)).map(|watched| watched.files.cert.clone());
-    let default = Some((shown?, note));
+    let default = watched.iter().find(|watched| Arc::ptr_eq(&watched.set, &shared));
+    let default = default.map(|watched| (watched.files.cert.clone(), note));
     Some((built, Certificates { watched, revocation, staples, tickets, accounts, notes, default }))
 }
 
@@ -382,6 +405,7 @@ struct Building {
     watched: Vec<Watched>,
     notes: Vec<String>,
     staples: Option<Arc<Staples>>,
+    on_demand: Arc<OnDemand>,
 }
 
 impl Building {
@@ -404,19 +428,49 @@ impl Building {
                 }
             }
         }
-        if let Some(account) = self.accounts.iter_mut().find(|account| account.choice == site.acme)
-            && let Some((acme, loaded)) = account.settings.site(site, &mut self.notes, problems)
-        {
-            pairs.push((acme.files(), loaded));
-            account.sites.push(acme);
+        let account = self.accounts.iter_mut().find(|account| account.choice == site.acme);
+        let source = match (account, site.on_demand) {
+            (Some(account), Some(on_demand)) => {
+                Some(account.settings.on_demand(site, on_demand, &self.on_demand, problems)?)
+            }
+            (Some(account), None) => {
+                if let Some((acme, loaded)) = account.settings.site(site, &mut self.notes, problems) {
+                    pairs.push((acme.files(), loaded));
+                    account.sites.push(acme);
+                }
+                None
+            }
+            (None, Some(on_demand)) if site.acme == AcmeUse::No => {
+                let what = "needs an account to order by: set `acme = true`, or `acme = \"NAME\"` for one of [[tls.acme_accounts]]";
+                problems.add(&on_demand.ask.span, "site.acme_on_demand", what);
+                return None;
+            }
+            // Its error is in `problems`.
+            (None, _) => None,
+        };
+        match source {
+            _ if !complete => None,
+            None if pairs.is_empty() => None,
+            Some(source) if pairs.is_empty() => match Source::placeholder() {
+                Ok(certificates) => Some(Arc::new(certificates.with_source(Arc::new(source)))),
+                Err(error) => {
+                    problems.add(&site.span, "site.acme_on_demand", error);
+                    None
+                }
+            },
+            // Names that the certificates do not cover have others, on demand.
+            Some(source) => Some(self.add(site.label.clone(), Vec::new(), pairs, Some(source))),
+            None => Some(self.add(site.label.clone(), site.names.clone(), pairs, None)),
         }
-        if pairs.is_empty() || !complete {
-            return None;
-        }
-        Some(self.add(site.label.clone(), site.names.clone(), pairs))
     }
 
-    fn add(&mut self, label: String, names: Vec<String>, pairs: Vec<(PairFiles, Loaded)>) -> Arc<SiteCertificates> {
+    fn add(
+        &mut self,
+        label: String,
+        names: Vec<String>,
+        pairs: Vec<(PairFiles, Loaded)>,
+        source: Option<Source>,
+    ) -> Arc<SiteCertificates> {
         let stapled = |certificate: Certificate| match &self.staples {
             Some(staples) => staples.staple(certificate),
             None => certificate,
@@ -425,7 +479,11 @@ impl Building {
         for (certificate, (files, _)) in certificates.iter().zip(&pairs) {
             self.notes.extend(ocsp::note(certificate).map(|note| format!("{files}: {note}")));
         }
-        let set = Arc::new(SiteCertificates::new(certificates));
+        let set = SiteCertificates::new(certificates);
+        let set = Arc::new(match source {
+            Some(source) => set.with_source(Arc::new(source)),
+            None => set,
+        });
         let several = pairs.len() > 1;
         for (place, (files, loaded)) in pairs.into_iter().enumerate() {
             // With several certificates, each may cover only some of the names.
@@ -454,7 +512,7 @@ impl Building {
                     (true, true) => " (made now, for localhost only, issued by the authority of `sealion trust`)",
                     (false, true) => " (kept, for localhost only, issued by the authority of `sealion trust`)",
                 };
-                Some((self.add("default".to_owned(), Vec::new(), vec![(files, loaded)]), note))
+                Some((self.add("default".to_owned(), Vec::new(), vec![(files, loaded)], None), note))
             }
             Err(error) => {
                 problems.add(&(0..0), "site.certificates", error);

@@ -59,7 +59,7 @@ fn order(
     phase: Receiver<Phase>,
 ) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (alpn, http) = (process.alpn.clone(), process.http.clone());
-    let renew = move || runtime.block_on(acme::run(latest, alpn, http, phase));
+    let (alpn, http, on_demand) = (process.alpn.clone(), process.http.clone(), process.on_demand.clone());
+    let renew = move || runtime.block_on(acme::run(latest, alpn, http, on_demand, phase));
     Builder::new().name("acme".to_owned()).spawn(renew).map(drop)
 }

@@ -2,9 +2,12 @@
 //! nothing is left to do at run time.
 
 use std::path::PathBuf;
+use std::pin::Pin;
+
+use sealion_tls::{Certificate, CertificateSource, SiteCertificates};
 
 use super::CertifiedSite;
-use super::config::{AcmeConfig, ChallengeKind};
+use super::config::{AcmeConfig, AcmeOnDemandConfig, ChallengeKind};
 use super::pair::{Loaded, PairFiles};
 use crate::values::{Problems, features};
 
@@ -13,6 +16,13 @@ pub(super) enum Settings {}
 
 #[derive(Debug, Clone)]
 pub(super) enum AcmeSite {}
+
+#[derive(Debug)]
+pub(super) enum Source {}
+
+/// Certificates that are ordered when a client asks for them: none.
+#[derive(Debug, Default)]
+pub(crate) struct OnDemand;
 
 /// Answers to HTTP-01 validations: none.
 #[derive(Debug, Default)]
@@ -40,7 +50,29 @@ impl Settings {
         match *self {}
     }
 
+    pub(super) fn on_demand(
+        &self,
+        _: &CertifiedSite<'_>,
+        _: &AcmeOnDemandConfig,
+        _: &OnDemand,
+        _: &mut Problems,
+    ) -> Option<Source> {
+        match *self {}
+    }
+
     pub(super) fn make_directory(&self) -> Result<Vec<PathBuf>, String> {
+        match *self {}
+    }
+}
+
+impl Source {
+    pub(super) fn placeholder() -> Result<SiteCertificates, String> {
+        Err(features::left_out("acme", "set `certificates` instead").to_string())
+    }
+}
+
+impl CertificateSource for Source {
+    fn certificate(&self, _: &str) -> Pin<Box<dyn Future<Output = Option<Certificate>> + Send + '_>> {
         match *self {}
     }
 }
@@ -73,6 +105,7 @@ mod tests {
             default: true,
             certificates: &[],
             acme: AcmeUse::Default,
+            on_demand: None,
             client_auth: None,
             expired_lists: Default::default(),
             http2: true,

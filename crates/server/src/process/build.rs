@@ -193,14 +193,17 @@ pub(crate) fn cache_limits(config: &Config, memory: u64) -> CacheLimits {
     CacheLimits { open: limits.open.min(open_share(config)), ..limits }
 }
 
-/// Refuses private keys, files of passwords and other secrets that a site would send.
+/// Refuses private keys, files of passwords, the configuration and other secrets that a site would send.
 fn refuse_secrets_in_roots(config: &Config, problems: &mut Problems) {
     let roots_of = |site: &SiteConfig| -> Vec<(PathBuf, bool)> {
         let roots = site.root.iter().chain(site.mounts.iter().map(|mount| &mount.root));
         roots.filter_map(|root| Some((problems.resolve(root).canonicalize().ok()?, site.show_dotfiles))).collect()
     };
     let roots: Vec<_> = config.site.iter().flat_map(roots_of).collect();
-    for (key, file, span) in secrets(config) {
+    let files: Vec<PathBuf> = problems.files().filter_map(|file| std::path::absolute(file).ok()).collect();
+    let of_configuration = files.iter().map(|file| ("site.root", file.as_path(), &(0..0)));
+    let token = config.metrics.token_file.iter().map(|file| ("metrics.token_file", file.as_path(), &(0..0)));
+    for (key, file, span) in secrets(config).chain(token).chain(of_configuration) {
         let Some(path) = real_path(&problems.resolve(file)) else { continue };
         let is_sent = |(root, show_dotfiles): &(PathBuf, bool)| {
             let beneath = path.strip_prefix(root).ok();
@@ -222,7 +225,9 @@ fn real_path(path: &Path) -> Option<PathBuf> {
     let path = std::path::absolute(path).ok()?;
     let there = path.ancestors().find(|path| path.exists())?;
     let rest = path.strip_prefix(there).ok()?;
-    Some(there.canonicalize().ok()?.join(rest))
+    let there = there.canonicalize().ok()?;
+    // Nothing, joined, would add a slash.
+    Some(if rest.as_os_str().is_empty() { there } else { there.join(rest) })
 }
 
 /// The files and directories that nobody but the server may read, with their keys and places.

@@ -44,7 +44,7 @@ use sealion_http::{Coding, Request, Target};
 use sealion_tls::ClientAuth;
 use serde::{Deserialize, Serialize};
 
-use crate::certificates::{self, AcmeUse, CertificateConfig, CertifiedSite, ClientAuthConfig};
+use crate::certificates::{self, AcmeOnDemandConfig, AcmeUse, CertificateConfig, CertifiedSite, ClientAuthConfig};
 use crate::files::cache::{FileCache, Files};
 use crate::files::coding::Coder;
 use crate::files::coding::config::{CompressConfig, Encoding};
@@ -119,6 +119,9 @@ pub(crate) struct SiteConfig {
     /// Whether a certificate is obtained and renewed automatically: by the account of `[tls.acme]` (`true`), or by that with this name in
     /// `[[tls.acme_accounts]]`.
     pub acme: AcmeUse,
+    /// Has certificates ordered when a client first asks for a name, each for itself: for any name under a wildcard of `names`, and in the
+    /// default site for all names that no other site has. Names that `certificates` cover are shown those.
+    pub acme_on_demand: Option<AcmeOnDemandConfig>,
     /// Authentication of clients by certificate. Requests on a connection opened for another site are refused (421).
     pub client_auth: Option<ClientAuthConfig>,
     /// Index files of a directory; the first that exists is sent.
@@ -195,6 +198,7 @@ impl Default for SiteConfig {
             compress: None,
             certificates: Vec::new(),
             acme: AcmeUse::No,
+            acme_on_demand: None,
             client_auth: None,
             index: vec!["index.html".to_owned().into()],
             extensions: Vec::new(),
@@ -325,6 +329,7 @@ impl SiteConfig {
             default: self.default,
             certificates: &self.certificates,
             acme: self.acme.clone(),
+            on_demand: self.acme_on_demand.as_ref(),
             client_auth: site.client_auth.clone(),
             expired_lists: self.client_auth.as_ref().map(|auth| auth.expired_crls).unwrap_or_default(),
             http2: self.http2,

@@ -13,7 +13,7 @@ pub(crate) struct Problems {
 }
 
 /// A file of the configuration.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Source {
     path: PathBuf,
     text: String,
@@ -40,6 +40,11 @@ impl Problems {
         Problems { files: Vec::new(), found: Vec::new() }
     }
 
+    /// Empty, for the same files.
+    pub(crate) fn emptied(&self) -> Self {
+        Problems { files: self.files.clone(), found: Vec::new() }
+    }
+
     /// Adds an included file. Returns the place of its first byte among the bytes of all files, from which its spans count.
     pub(crate) fn add_file(&mut self, file: &Path, text: &str) -> usize {
         // A byte between two files, so that the end of one is not the beginning of the next.
@@ -60,6 +65,11 @@ impl Problems {
             Some(directory) => directory.join(path),
             None => path.to_owned(),
         }
+    }
+
+    /// The files of the configuration: the main one, then those that it includes.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(|file| file.path.as_path())
     }
 
     pub(crate) fn is_empty(&self) -> bool {

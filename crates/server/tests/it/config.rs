@@ -73,6 +73,34 @@ fn a_secret_beneath_a_root_is_refused_unless_no_request_can_reach_it() {
 }
 
 #[test]
+fn a_configuration_beneath_a_root_is_refused_unless_no_request_can_reach_it() {
+    let site = Site::new();
+    let directory = site.root();
+    fs::create_dir(directory.join("parts")).expect("a directory");
+    for (file, root, included, is_refused) in [
+        ("sealion.toml", ".", None, true),
+        (".sealion.toml", ".", None, false),
+        ("sealion.toml", "parts", None, false),
+        (".sealion.toml", ".", Some("parts/more.toml"), true),
+        ("sealion.toml", "parts", Some("more.toml"), false),
+    ] {
+        let include = included.map_or_else(String::new, |file| format!("include = ['{file}']\n"));
+        if let Some(included) = included {
+            fs::write(directory.join(included), "[limits]\ngrace = '9s'\n").expect("it is written");
+        }
+        fs::write(directory.join(file), format!("{include}[[site]]\nroot = '{root}'\n")).expect("it is written");
+        // Named as a user in that directory would.
+        let output = Command::new(PROGRAM).args(["check", "--config", file]).current_dir(&directory).output();
+        let text = String::from_utf8_lossy(&output.expect("it starts").stderr).into_owned();
+        let words = format!("{} lies beneath the root of a site", included.unwrap_or(file));
+        assert_eq!(text.contains(&words), is_refused, "{file} {included:?}: {text}");
+        fs::remove_file(directory.join(file)).expect("it is ours");
+    }
+    let problems = site.config("").table("[metrics]\nlisten = '127.0.0.1:0'\ntoken_file = 'root/token'").problems();
+    assert!(problems.contains("metrics.token_file: ") && problems.contains("anybody could fetch"), "{problems}");
+}
+
+#[test]
 fn a_directory_of_the_server_beneath_a_root_is_refused_before_it_is_there() {
     let site = Site::new();
     for (keys, tables, words) in [

@@ -68,40 +68,62 @@ impl<'a> Answers<'a> {
         self.given.push(Given::Token(token.to_owned()));
     }
 
-    pub(super) fn over_dns(&mut self, zone: &Zone, record: Record) -> Result<(), String> {
+    pub(super) async fn over_dns(&mut self, zone: &Zone, record: Record) -> Result<(), String> {
         // What fails may have set it.
         self.given.push(Given::Record(zone.clone(), record.clone()));
-        zone.present(&record)
+        let zone = zone.clone();
+        in_another_thread(move || zone.present(&record)).await
     }
 
-    pub(super) fn withdraw(&self) {
-        for given in &self.given {
-            match given {
-                Given::Name(name) => self.alpn.remove(name),
-                Given::Token(token) => self.http.remove(token),
-                Given::Record(zone, record) => {
-                    if let Err(error) = zone.clean_up(record) {
-                        tracing::warn!("ACME: a record stays in the DNS: {error}");
-                    }
-                }
+    pub(super) async fn withdraw(&mut self) {
+        for (zone, record) in self.withdraw_own() {
+            if let Err(error) = in_another_thread(move || zone.clean_up(&record)).await {
+                tracing::warn!("ACME: a record stays in the DNS: {error}");
             }
         }
     }
+
+    /// Withdraws what this process answers itself. Returns the records, which are still in the DNS.
+    fn withdraw_own(&mut self) -> Vec<(Zone, Record)> {
+        let mut records = Vec::new();
+        for given in self.given.drain(..) {
+            match given {
+                Given::Name(name) => self.alpn.remove(&name),
+                Given::Token(token) => self.http.remove(&token),
+                Given::Record(zone, record) => records.push((zone, record)),
+            }
+        }
+        records
+    }
+}
+
+/// The process ends or hands over in the middle of an order.
+impl Drop for Answers<'_> {
+    fn drop(&mut self) {
+        for (_, record) in self.withdraw_own() {
+            tracing::warn!("ACME: the order was given up: the record {} stays in the DNS: remove it", record.name);
+        }
+    }
+}
+
+/// A program or a server may take a minute, in which other orders go on.
+async fn in_another_thread(change: impl FnOnce() -> Result<(), String> + Send + 'static) -> Result<(), String> {
+    tokio::task::spawn_blocking(change).await.unwrap_or_else(|error| Err(error.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn answers_are_there_until_they_are_withdrawn() {
+    #[tokio::test]
+    async fn answers_are_there_until_they_are_withdrawn() {
         let (alpn, http) = (AlpnChallenges::default(), HttpChallenges::default());
         let mut answers = Answers::new(&alpn, &http);
         answers.over_http("token", "token.thumb");
         answers.over_tls("a.test", &[7; 32]).unwrap();
         assert_eq!(http.answer("token").as_deref(), Some("token.thumb"));
         assert_eq!(http.answer("other"), None);
-        answers.withdraw();
+        answers.withdraw().await;
         assert_eq!(http.answer("token"), None);
     }
 }

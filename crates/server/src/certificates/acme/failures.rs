@@ -18,7 +18,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(12 * 3600);
 pub(super) struct Failures {
     count: u32,
     /// Seconds since the Unix epoch.
-    pub(super) wait_until: u64,
+    wait_until: u64,
 }
 
 impl Failures {
@@ -29,6 +29,11 @@ impl Failures {
     /// Whether the pause lasts. A pause longer than [`LONGEST_PAUSE`] stems from a wrong clock and is ignored.
     pub(super) fn forbids(self, now: SystemTime) -> bool {
         seconds(now) < self.wait_until && self.wait_until < seconds(now + 2 * LONGEST_PAUSE)
+    }
+
+    /// The end of the pause.
+    pub(super) fn next_try(self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(self.wait_until)
     }
 
     pub(super) fn after(before: Option<Self>, now: SystemTime) -> Self {

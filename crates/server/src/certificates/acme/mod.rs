@@ -8,12 +8,15 @@
 //!  └──────────────────────────────────────┘
 //! ```
 //!
+//! Sites with `acme_on_demand` order when a client first asks for a name (`on_demand.rs`).
+//!
 //! The time of the next permitted order is kept on disk, so that a server in a restart loop sends no more orders.
 
 mod answers;
 mod dns;
 mod dns_update;
 mod failures;
+mod on_demand;
 mod order;
 mod renewal;
 
@@ -26,6 +29,8 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use dns::{Dns, DnsHook, Zone};
 use dns_update::DnsUpdate;
 use instant_acme::{Account, AccountCredentials, ExternalAccountKey, NewAccount};
+pub(crate) use on_demand::OnDemand;
+pub(super) use on_demand::Source;
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
 pub(super) use renewal::run;
 use sealion_tls::Certificate;
@@ -34,7 +39,10 @@ use super::config::{AcmeConfig, ChallengeKind};
 use super::pair::{Loaded, PairFiles};
 use super::private_file;
 use crate::certificates::CertifiedSite;
-use crate::values::{At, Problems};
+use crate::values::{At, Problems, one_line};
+
+/// The file of an account.
+const ACCOUNT: &str = "account.json";
 
 /// `[tls.acme]` or one of `[[tls.acme_accounts]]`, checked.
 #[derive(Debug)]
@@ -48,6 +56,8 @@ pub(super) struct Settings {
     state: PathBuf,
     root: Option<PathBuf>,
     external_account: Option<(String, Vec<u8>)>,
+    /// Held while the account is made, so that orders side by side do not make two.
+    making: tokio::sync::Mutex<()>,
 }
 
 /// A site whose certificate is ordered from the authority.
@@ -120,6 +130,7 @@ impl Settings {
             state,
             root,
             external_account,
+            making: tokio::sync::Mutex::default(),
         })
     }
 
@@ -172,7 +183,7 @@ impl Settings {
     pub(super) fn make_directory(&self) -> Result<Vec<PathBuf>, String> {
         let state = self.state.display();
         private_file::directory(&self.state).map_err(|e| {
-            format!("ACME: state: {state}: cannot be created: {e}: choose a directory that this user can write")
+            format!("ACME: state: {state}: cannot be created: {e}: choose a directory that this user can write; with privileges.landlock a new one needs a restart")
         })
     }
 
@@ -183,8 +194,16 @@ impl Settings {
             None => Account::builder(),
         };
         let builder = builder.map_err(explain)?;
-        let file = self.state.join("account.json");
-        match fs::read(&file) {
+        let file = self.state.join(ACCOUNT);
+        let _making;
+        let kept = match fs::read(&file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                _making = self.making.lock().await;
+                fs::read(&file)
+            }
+            read => read,
+        };
+        match kept {
             Ok(kept) => {
                 let credentials: AccountCredentials = serde_json::from_slice(&kept)
                     .map_err(|e| format!("{}: {e}: remove the file to make a new account", file.display()))?;
@@ -300,5 +319,5 @@ fn explain(error: instant_acme::Error) -> String {
         }
         cause = inner.source();
     }
-    text
+    one_line(&text)
 }

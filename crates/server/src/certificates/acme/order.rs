@@ -10,6 +10,7 @@ use instant_acme::{
 use super::answers::Answers;
 use super::dns::Record;
 use super::{AcmeSite, ChallengeKind, Settings, explain};
+use crate::values::one_line;
 
 /// Time for the authority to validate or to issue. Let's Encrypt takes seconds.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
@@ -34,11 +35,11 @@ pub(super) async fn obtain(
     .map_err(explain)?;
     if let Some(dns) = &settings.dns {
         // All records before the first validation, so that there is one wait.
-        answer(settings, &mut order, answers, Step::Answer).await?;
+        answer(settings, site, &mut order, answers, Step::Answer).await?;
         tokio::time::sleep(dns.wait).await;
-        answer(settings, &mut order, answers, Step::Validate).await?;
+        answer(settings, site, &mut order, answers, Step::Validate).await?;
     } else {
-        answer(settings, &mut order, answers, Step::Both).await?;
+        answer(settings, site, &mut order, answers, Step::Both).await?;
     }
     let patience = RetryPolicy::new().timeout(PATIENCE);
     match order.poll_ready(&patience).await {
@@ -66,7 +67,13 @@ enum Step {
 }
 
 /// Goes through the order's authorizations.
-async fn answer(settings: &Settings, order: &mut Order, answers: &mut Answers<'_>, step: Step) -> Result<(), String> {
+async fn answer(
+    settings: &Settings,
+    site: &AcmeSite,
+    order: &mut Order,
+    answers: &mut Answers<'_>,
+    step: Step,
+) -> Result<(), String> {
     let mut authorizations = order.authorizations();
     while let Some(authorization) = authorizations.next().await {
         let mut authorization = authorization.map_err(explain)?;
@@ -84,13 +91,16 @@ async fn answer(settings: &Settings, order: &mut Order, answers: &mut Answers<'_
             authorization.challenge(kind).ok_or("the authority does not offer the challenge of its account")?;
         if step != Step::Validate {
             let name = challenge.identifier().to_string();
+            let host = name.strip_prefix("*.").unwrap_or(&name);
+            if !site.names.iter().any(|own| own.strip_prefix("*.").unwrap_or(own) == host) {
+                return Err(format!("the authority wants to validate {}, which was not ordered", one_line(&name)));
+            }
             let answer = challenge.key_authorization();
             match (settings.challenge, &settings.dns) {
                 (ChallengeKind::TlsAlpn01, _) => answers.over_tls(&name, answer.digest().as_ref())?,
                 (ChallengeKind::Http01, _) => answers.over_http(&challenge.token, answer.as_str()),
                 (ChallengeKind::Dns01, Some(dns)) => {
-                    let host = name.strip_prefix("*.").unwrap_or(&name);
-                    answers.over_dns(&dns.zone, Record::of(host, answer.dns_value()))?;
+                    answers.over_dns(&dns.zone, Record::of(host, answer.dns_value())).await?;
                 }
                 // Refused at the start.
                 (ChallengeKind::Dns01, None) => {
@@ -106,14 +116,16 @@ async fn answer(settings: &Settings, order: &mut Order, answers: &mut Answers<'_
 }
 
 /// Whether an order may succeed without `replaces` (RFC 9773 §5), which some authorities do not know, and others refuse for a certificate that
-/// was replaced already. A second order does not help against a limit, and would count towards it (RFC 8555 §6.6), nor against a network that
-/// fails.
+/// was replaced already; Pebble answers 500 where it does not find that. A second order does not help against a limit, and would count
+/// towards it (RFC 8555 §6.6), nor against a network that fails or an authority that is overloaded.
 fn may_be_about_replaces(error: &Error) -> bool {
     match error {
         Error::Unsupported(_) => true,
+        // The authority took the order and did not repeat the field, which it must (RFC 9773 §5).
+        Error::Other(why) => why.to_string().contains("replaces"),
         Error::Api(problem) => {
             let is_limit = problem.r#type.as_deref().is_some_and(|kind| kind.ends_with(":rateLimited"));
-            !is_limit && problem.status.is_none_or(|status| (400..500).contains(&status) && status != 429)
+            !is_limit && problem.status.is_none_or(|status| (400..=500).contains(&status) && status != 429)
         }
         _ => false,
     }
@@ -148,8 +160,10 @@ mod tests {
             (problem("alreadyReplaced", 409), true),
             (problem("rateLimited", 429), false),
             (problem("rateLimited", 400), false),
-            (problem("serverInternal", 500), false),
+            (problem("serverInternal", 500), true),
+            (problem("serverInternal", 503), false),
             (Error::Unsupported("ARI"), true),
+            (Error::Other("replaces field mismatch: expected Some(a), found None".into()), true),
             (Error::Timeout(None), false),
             (Error::Other("the network is unreachable".into()), false),
         ] {

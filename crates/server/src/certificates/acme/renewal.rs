@@ -17,7 +17,7 @@ use x509_parser::prelude::{FromDer, ParsedExtension, X509Certificate};
 use super::answers::Answers;
 use super::failures::{FIRST_PAUSE, Failures};
 use super::order::{PATIENCE, obtain};
-use super::{AcmeSite, Settings, explain};
+use super::{ACCOUNT, AcmeSite, OnDemand, Settings, explain, on_demand};
 use crate::certificates::pair::date;
 use crate::certificates::{Certificates, HttpChallenges, private_file};
 use crate::values::{Phase, draining};
@@ -35,11 +35,12 @@ pub(in crate::certificates) async fn run(
     latest: impl Fn() -> Option<Arc<Certificates>>,
     alpn: Arc<AlpnChallenges>,
     http: Arc<HttpChallenges>,
+    on_demand: Arc<OnDemand>,
     mut phase: Receiver<Phase>,
 ) {
     tokio::select! {
         () = draining(&mut phase) => {}
-        () = attend_all(latest, &alpn, &http) => {}
+        ((), ()) = async { tokio::join!(attend_all(latest, &alpn, &http), on_demand::run(&on_demand, &alpn, &http)) } => {}
     }
 }
 
@@ -105,7 +106,8 @@ impl Advice {
         {
             return *renew;
         }
-        let (renew, pause) = match ask(settings, kept).await {
+        let asked = tokio::time::timeout(PATIENCE, ask(settings, site, kept)).await;
+        let (renew, pause) = match asked.unwrap_or_else(|_| Err("no answer".to_owned())) {
             Ok(advised) => advised,
             Err(why) => {
                 tracing::debug!("ACME: no renewal information for {}: {why}", site.file.display());
@@ -117,13 +119,18 @@ impl Advice {
     }
 }
 
-async fn ask(settings: &Settings, kept: &Certificate) -> Result<(Option<SystemTime>, Duration), String> {
+async fn ask(
+    settings: &Settings,
+    site: &AcmeSite,
+    kept: &Certificate,
+) -> Result<(Option<SystemTime>, Duration), String> {
     let id = identifier(kept)?;
     let (info, pause) = settings.account().await?.renewal_info(&id).await.map_err(explain)?;
     let (start, end) = (SystemTime::from(info.suggested_window.start), SystemTime::from(info.suggested_window.end));
     let window = end.duration_since(start).unwrap_or_default();
-    // A certificate is used for an hour at least: else a bad renewal time would cause one order after another.
-    let earliest = kept.facts().not_before + LEAST_ARI_PAUSE;
+    // A certificate is used for an hour at least: else a bad renewal time would cause one order after another. Authorities date it back.
+    let stored = fs::metadata(&site.file).and_then(|file| file.modified()).unwrap_or_else(|_| SystemTime::now());
+    let earliest = stored.max(kept.facts().not_before) + LEAST_ARI_PAUSE;
     Ok((Some((start + window.mul_f64(jitter(kept.facts()))).max(earliest)), pause))
 }
 
@@ -155,47 +162,76 @@ async fn attend(settings: &Settings, site: &AcmeSite, mut answers: Answers<'_>, 
             return;
         }
     }
-    let replaces = kept.as_ref().and_then(|kept| identifier(kept).ok());
-    let order = obtain(settings, site, replaces, &mut answers);
-    let got = tokio::time::timeout(3 * PATIENCE, order).await.unwrap_or_else(|_| Err("the order timed out".to_owned()));
-    answers.withdraw();
-    let got = got.and_then(|pem| keep(site, &pem));
     advice.0.remove(&site.file);
-    match got {
-        Ok(facts) => {
-            let _ = fs::remove_file(site.failures_file());
-            let (until, next) = (date(facts.not_after), date(renewal(&facts)));
-            tracing::info!(
-                "ACME: certificate obtained for {}, valid until {until}, renewal at {next}",
-                site.names.join(", ")
-            );
-        }
-        Err(why) => {
-            let failures = Failures::after(failures, now);
-            let next = date(SystemTime::UNIX_EPOCH + Duration::from_secs(failures.wait_until));
-            let meanwhile = match &kept {
-                Some(kept) => format!("the previous one, valid until {}, stays in use", date(kept.facts().not_after)),
-                None => "a self-signed one is used".to_owned(),
-            };
-            let text = serde_json::to_vec(&failures).unwrap_or_default();
-            let kept = private_file::write(&site.failures_file(), &text);
-            tracing::error!(
-                "ACME: no certificate for {} from {}: {why}. Next try at {next}; {meanwhile}",
-                site.names.join(", "),
-                settings.directory
-            );
-            if let Err(error) = kept {
-                tracing::error!("{}: {error}", site.failures_file().display());
-                // The pause could not be stored: sleep instead, so that the authority gets no more orders.
-                tokio::time::sleep(FIRST_PAUSE).await;
-            }
-        }
+    let ordered = order(settings, site, kept.as_ref(), failures, &mut answers, "a self-signed one is used").await;
+    if let Err(NotObtained { is_stored: false, .. }) = ordered {
+        // The pause could not be stored: sleep instead, so that the authority gets no more orders.
+        tokio::time::sleep(FIRST_PAUSE).await;
     }
+}
+
+/// An order that failed.
+pub(super) struct NotObtained {
+    /// When the next try may be.
+    pub(super) next: SystemTime,
+    /// Whether that is stored.
+    is_stored: bool,
+}
+
+/// Orders a certificate and stores it, or stores when the next try may be. `kept` is what it replaces, `without` what
+/// happens to clients where there is none.
+pub(super) async fn order(
+    settings: &Settings,
+    site: &AcmeSite,
+    kept: Option<&Certificate>,
+    failures: Option<Failures>,
+    answers: &mut Answers<'_>,
+    without: &str,
+) -> Result<Certificate, NotObtained> {
+    let now = SystemTime::now();
+    let replaces = kept.and_then(|kept| identifier(kept).ok());
+    let order = obtain(settings, site, replaces, answers);
+    let got = tokio::time::timeout(3 * PATIENCE, order).await.unwrap_or_else(|_| Err("the order timed out".to_owned()));
+    answers.withdraw().await;
+    let why = match got.and_then(|pem| keep(site, &pem)) {
+        Ok(certificate) => {
+            let _ = fs::remove_file(site.failures_file());
+            let (until, next) = (date(certificate.facts().not_after), date(renewal(certificate.facts())));
+            let names = site.names.join(", ");
+            tracing::info!("ACME: certificate obtained for {names}, valid until {until}, renewal at {next}");
+            return Ok(certificate);
+        }
+        // The authority has lost it, or is another one at the same address.
+        Err(why) if why.contains("accountDoesNotExist") => {
+            let file = settings.state.join(ACCOUNT);
+            format!("{why}: if it is not coming back, remove {}, and a new account is made", file.display())
+        }
+        Err(why) => why,
+    };
+    let failures = Failures::after(failures, now);
+    let next = failures.next_try();
+    let meanwhile = match kept.map(|kept| kept.facts().not_after) {
+        Some(until) if until > now => format!("the previous one, valid until {}, stays in use", date(until)),
+        Some(until) => format!("the previous one has expired at {}", date(until)),
+        None => without.to_owned(),
+    };
+    let text = serde_json::to_vec(&failures).unwrap_or_default();
+    let stored = private_file::write(&site.failures_file(), &text);
+    tracing::error!(
+        "ACME: no certificate for {} from {}: {why}. Next try at {}; {meanwhile}",
+        site.names.join(", "),
+        settings.directory,
+        date(next)
+    );
+    if let Err(error) = &stored {
+        tracing::error!("{}: {error}", site.failures_file().display());
+    }
+    Err(NotObtained { next, is_stored: stored.is_ok() })
 }
 
 /// The renewal time without the authority's advice: after two thirds of the lifetime (SPEC: Let's Encrypt's
 /// integration guide), plus up to a thirtieth, so that certificates obtained together are renewed apart.
-fn renewal(facts: &CertificateFacts) -> SystemTime {
+pub(super) fn renewal(facts: &CertificateFacts) -> SystemTime {
     let lifetime = facts.not_after.duration_since(facts.not_before).unwrap_or_default();
     facts.not_before + lifetime * 2 / 3 + (lifetime / 30).mul_f64(jitter(facts))
 }
@@ -206,20 +242,40 @@ fn jitter(facts: &CertificateFacts) -> f64 {
 }
 
 /// Checks an issued certificate and stores it.
-fn keep(site: &AcmeSite, pem: &str) -> Result<CertificateFacts, String> {
-    let certificate = Certificate::from_pem(&site.file, pem.as_bytes(), &site.file, pem.as_bytes());
-    let facts = certificate.map_err(|e| format!("the issued certificate cannot be used: {e}"))?.facts().clone();
-    if renewal(&facts) <= SystemTime::now() {
+fn keep(site: &AcmeSite, pem: &str) -> Result<Certificate, String> {
+    let certificate = Certificate::from_pem(&site.file, pem.as_bytes(), &site.file, pem.as_bytes())
+        .map_err(|e| format!("the issued certificate cannot be used: {e}"))?;
+    let facts = certificate.facts();
+    if let Some(name) = site.names.iter().find(|name| !facts.covers(name)) {
+        return Err(format!("the issued certificate does not cover {name}, but {}", facts.names.join(", ")));
+    }
+    if renewal(facts) <= SystemTime::now() {
         return Err(format!("the issued certificate expires at {}: is the clock right?", date(facts.not_after)));
     }
     private_file::write(&site.file, pem.as_bytes()).map_err(|e| format!("{}: {e}", site.file.display()))?;
-    Ok(facts)
+    Ok(certificate)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::placeholder;
     use super::*;
+
+    #[test]
+    fn a_certificate_that_lacks_a_name_is_not_stored() {
+        let scratch = tempfile::tempdir().unwrap();
+        let site = AcmeSite {
+            names: ["a.test", "b.test"].map(str::to_owned).to_vec(),
+            file: scratch.path().join("a.test.pem"),
+        };
+        for (names, is_stored) in [(&["a.test", "b.test"][..], true), (&["a.test"], false), (&["evil.test"], false)] {
+            let _ = fs::remove_file(&site.file);
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            let (certificate, key) = super::super::self_signed(&names, None).unwrap();
+            let kept = keep(&site, &(key + &certificate));
+            assert_eq!((kept.is_ok(), site.file.exists()), (is_stored, is_stored), "{names:?}");
+        }
+    }
 
     #[test]
     fn a_certificate_is_renewed_in_its_last_third() {

@@ -165,6 +165,7 @@ fn readable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
         paths.extend(files.flat_map(|file| directories_of(&base.join(&file.value))));
     }
     paths.extend(config.cache.purge_stream_password.iter().flat_map(|file| directories_of(&base.join(&file.value))));
+    paths.extend(config.otlp.roots.iter().flat_map(|file| directories_of(&base.join(&file.value))));
     paths.extend(config.metrics.token_file.iter().flat_map(|path| directories_of(&base.join(path))));
     for site in &config.site {
         paths.extend(site.root.iter().map(|root| base.join(&root.value)));

@@ -1,5 +1,7 @@
 //! Certificates from an ACME server: Pebble, Let's Encrypt's own for tests, on this machine, with certificates of seconds.
 
+mod on_demand;
+
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

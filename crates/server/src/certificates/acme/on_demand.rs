@@ -1,0 +1,437 @@
+//! Certificates that are ordered when a client first asks for a name.
+//!
+//! ```text
+//! handshake ─► a certificate in memory ─► shown
+//!    │ none, or it is due
+//!    ▼
+//! one job a name ─► stored certificate? ─► the operator's service is asked ─► ordered, stored ─► the handshakes that wait get it
+//!                                           └─ no: refused for a while          └─ failed: refused until the next try
+//! ```
+//!
+//! Jobs run on the thread that orders certificates. A handshake that waits is given up after its own deadline, and its job goes on.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use http::uri::Scheme;
+use http::{Request, Uri};
+use quick_cache::sync::Cache;
+use sealion_tls::{AlpnChallenges, Certificate, CertificateSource, SiteCertificates};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsConnector;
+
+use super::answers::Answers;
+use super::failures::Failures;
+use super::renewal::{order, renewal};
+use super::{AcmeSite, Settings, is_public_name, placeholder};
+use crate::certificates::{AcmeOnDemandConfig, CertifiedSite, HttpChallenges};
+use crate::fetch::fetch;
+use crate::observe::Warnings;
+use crate::tls_client;
+use crate::values::{At, Problems};
+
+/// Jobs that have not begun. They begin as fast as their thread looks for files.
+const MOST_NEW: usize = 1024;
+
+/// Questions at once, and names that wait for one. A name beyond is refused, and its clients may come again.
+const ASKS: [usize; 2] = [32, 256];
+
+/// Orders at once, and names that wait for one. Let's Encrypt allows an account 300 orders within three hours.
+const ORDERS: [usize; 2] = [8, 64];
+
+/// Certificates in memory, some 6 kB each. Others are read from their files again.
+const KEPT: usize = 10_000;
+
+/// Refused names in memory, some 100 octets each.
+const REFUSED: usize = 10_000;
+
+/// How long a name stays refused without another question: a new customer's first visit works soon after.
+const REFUSAL: Duration = Duration::from_secs(10);
+
+/// How long a certificate that is due is shown before its renewal is tried again.
+const RETRY: Duration = Duration::from_secs(3600);
+
+/// A file name has 255 octets at most (path_resolution(7)), and the longest here ends in `.failed.new.` and a process id.
+const LONGEST_NAME: usize = 230;
+
+/// For the operator's service to answer: less than a handshake has by default.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// An answer of the service counts as long as this, while the name waits for its order.
+const FRESH: Duration = Duration::from_secs(60);
+
+/// The jobs of the process. They outlive reloads.
+pub(crate) struct OnDemand {
+    queue: mpsc::Sender<Job>,
+    /// Until the thread that orders certificates takes it.
+    jobs: Mutex<Option<mpsc::Receiver<Job>>>,
+    /// By the file of the certificate.
+    under_way: Arc<UnderWay>,
+    refused: Warnings,
+}
+
+/// A job of which its name knows.
+struct Known {
+    /// Those of the configuration that began it.
+    names: Weak<Names>,
+    outcome: watch::Receiver<Option<Outcome>>,
+}
+
+#[derive(Default)]
+struct UnderWay(Mutex<HashMap<PathBuf, Known>>);
+
+impl UnderWay {
+    fn lock(&self) -> MutexGuard<'_, HashMap<PathBuf, Known>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for OnDemand {
+    fn default() -> Self {
+        let (queue, jobs) = mpsc::channel(MOST_NEW);
+        let jobs = Mutex::new(Some(jobs));
+        Self { queue, jobs, under_way: Arc::default(), refused: Warnings::default() }
+    }
+}
+
+impl fmt::Debug for OnDemand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OnDemand").finish_non_exhaustive()
+    }
+}
+
+/// What a job ends with.
+#[derive(Debug, Clone)]
+enum Outcome {
+    Certificate(Shown),
+    RefusedUntil(Instant),
+}
+
+/// A certificate, and when a job has to look after it.
+#[derive(Debug, Clone)]
+struct Shown {
+    certificate: Certificate,
+    due: SystemTime,
+}
+
+impl Shown {
+    fn new(certificate: Certificate) -> Self {
+        let due = renewal(certificate.facts());
+        Self { certificate, due }
+    }
+
+    fn has_expired(&self, now: SystemTime) -> bool {
+        self.certificate.facts().not_after <= now
+    }
+}
+
+/// A name without a certificate in memory, or with one that is due.
+struct Job {
+    names: Arc<Names>,
+    site: AcmeSite,
+    /// Those who wait learn the outcome. Without one, the job has ended before its time.
+    outcome: watch::Sender<Option<Outcome>>,
+    under_way: Arc<UnderWay>,
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.under_way.lock().remove(&self.site.file);
+    }
+}
+
+impl Settings {
+    /// What gives the site its certificates. `None`: the error is in `problems`.
+    pub(in crate::certificates) fn on_demand(
+        self: &Arc<Self>,
+        site: &CertifiedSite<'_>,
+        config: &AcmeOnDemandConfig,
+        process: &Arc<OnDemand>,
+        problems: &mut Problems,
+    ) -> Option<Source> {
+        let (ask, tls) = service(&config.ask, problems)?;
+        let names = Names {
+            settings: self.clone(),
+            only: (!site.default).then(|| site.names.clone()),
+            ask,
+            tls,
+            certificates: Cache::new(KEPT),
+            refused: Cache::new(REFUSED),
+        };
+        Some(Source { names: Arc::new(names), process: process.clone() })
+    }
+}
+
+/// The address of the operator's service, and what verifies it if it has TLS. `None`: the error is in `problems`.
+fn service(ask: &At<String>, problems: &mut Problems) -> Option<(Uri, Option<TlsConnector>)> {
+    const KEY: &str = "site.acme_on_demand.ask";
+    let url = ask.parse::<Uri>().ok().filter(|url| {
+        let has_user = url.authority().is_some_and(|authority| authority.as_str().contains('@'));
+        [Some(&Scheme::HTTP), Some(&Scheme::HTTPS)].contains(&url.scheme()) && !has_user && !ask.contains('#')
+    });
+    let Some(url) = url else {
+        problems.add(&ask.span, KEY, "write the address of a service as http://host:port/path, or with https");
+        return None;
+    };
+    match (url.scheme() == Some(&Scheme::HTTPS)).then(|| tls_client::connector(None)).transpose() {
+        Ok(tls) => Some((url, tls)),
+        Err(error) => {
+            problems.add(&ask.span, KEY, error);
+            None
+        }
+    }
+}
+
+/// Where a site gets its certificates. A reload makes another one, which asks again about names that were refused.
+#[derive(Debug)]
+pub(in crate::certificates) struct Source {
+    names: Arc<Names>,
+    process: Arc<OnDemand>,
+}
+
+/// The names of a site, as far as they are known.
+struct Names {
+    settings: Arc<Settings>,
+    /// The names to order for. `None`: any. The first site gets clients whose name no site has, too, and is not to order for all of them.
+    only: Option<Vec<String>>,
+    ask: Uri,
+    tls: Option<TlsConnector>,
+    certificates: Cache<Box<str>, Shown>,
+    /// Until when.
+    refused: Cache<Box<str>, Instant>,
+}
+
+impl Source {
+    /// What clients that name no host are shown where the site has no certificate.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(in crate::certificates) fn placeholder() -> Result<SiteCertificates, String> {
+        // No host has this name (RFC 2606 §2).
+        placeholder(&["on-demand.invalid".to_owned()]).map(|certificate| SiteCertificates::new(vec![certificate]))
+    }
+
+    async fn obtain(&self, name: &str) -> Option<Certificate> {
+        let now = SystemTime::now();
+        if let Some(shown) = self.names.certificates.get(name)
+            && !shown.has_expired(now)
+        {
+            if shown.due <= now {
+                self.submit(name);
+            }
+            return Some(shown.certificate);
+        }
+        if self.names.refused.get(name).is_some_and(|until| Instant::now() < until) || !self.names.may_have(name) {
+            return None;
+        }
+        loop {
+            let (is_own, mut outcome) = self.submit(name)?;
+            // An error: the process hands over or ends.
+            let ended = outcome.wait_for(Option::is_some).await.ok()?.clone()?;
+            match ended {
+                Outcome::Certificate(shown) => return Some(shown.certificate),
+                Outcome::RefusedUntil(_) if is_own => return None,
+                // The configuration before asked another service, perhaps.
+                Outcome::RefusedUntil(_) => tokio::task::yield_now().await,
+            }
+        }
+    }
+
+    /// Joins the job of the name, or begins one. Tells whether it is one of this configuration. `None`: too many names wait, or the process begins no
+    /// more.
+    fn submit(&self, name: &str) -> Option<(bool, watch::Receiver<Option<Outcome>>)> {
+        let site = self.names.site(name);
+        let mut under_way = self.process.under_way.lock();
+        if let Some(Known { names, outcome }) = under_way.get(&site.file) {
+            return Some((std::ptr::eq(names.as_ptr(), &*self.names), outcome.clone()));
+        }
+        let Ok(place) = self.process.queue.try_reserve() else {
+            drop(under_way);
+            if !self.process.queue.is_closed() {
+                self.process.warn(format_args!("{name}: refused: {MOST_NEW} names wait to be looked for"));
+            }
+            return None;
+        };
+        let (sender, outcome) = watch::channel(None);
+        let known = Known { names: Arc::downgrade(&self.names), outcome: outcome.clone() };
+        under_way.insert(site.file.clone(), known);
+        drop(under_way);
+        let under_way = self.process.under_way.clone();
+        place.send(Job { names: self.names.clone(), site, outcome: sender, under_way });
+        Some((true, outcome))
+    }
+}
+
+impl OnDemand {
+    fn warn(&self, what: fmt::Arguments<'_>) {
+        if let Some(line) = self.refused.line(what, "more such failures since the last line") {
+            tracing::warn!("ACME on demand: {line}");
+        }
+    }
+}
+
+impl CertificateSource for Source {
+    fn certificate(&self, name: &str) -> Pin<Box<dyn Future<Output = Option<Certificate>> + Send + '_>> {
+        let name = name.to_owned();
+        Box::pin(async move { self.obtain(&name).await })
+    }
+}
+
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Names").field("only", &self.only).field("ask", &self.ask).finish_non_exhaustive()
+    }
+}
+
+impl Names {
+    /// Whether the site has the name and an authority could validate it.
+    fn may_have(&self, name: &str) -> bool {
+        let covers = |pattern: &String| match pattern.strip_prefix('*') {
+            Some(parent) => name.ends_with(parent),
+            None => pattern == name,
+        };
+        let is_of_site = self.only.as_ref().is_none_or(|only| only.iter().any(covers));
+        // No authority issues for underscores, and the file of a wildcard has one.
+        is_of_site && name.len() <= LONGEST_NAME && !name.contains('_') && is_public_name(name, false)
+    }
+
+    fn site(&self, name: &str) -> AcmeSite {
+        AcmeSite { file: self.settings.state.join(format!("{name}.pem")), names: vec![name.to_owned()] }
+    }
+
+    /// The address that tells whether the name may have a certificate.
+    fn question(&self, name: &str) -> Result<Request<Bytes>, http::Error> {
+        let separator = if self.ask.query().is_some() { '&' } else { '?' };
+        // A name has letters, digits, hyphens, underscores and points, which a query takes as they are.
+        Request::get(format!("{}{separator}domain={name}", self.ask)).body(Bytes::new())
+    }
+
+    /// Asks the operator's service.
+    async fn is_allowed(&self, name: &str) -> Result<bool, String> {
+        let question = self.question(name).map_err(|error| error.to_string())?;
+        let answer = tokio::time::timeout(ANSWER, fetch(question, self.tls.as_ref())).await;
+        let answer = answer.unwrap_or_else(|_| Err(format!("it took longer than {} s", ANSWER.as_secs())))?;
+        Ok(answer.status().is_success())
+    }
+}
+
+/// Runs jobs until it is dropped.
+pub(super) async fn run(process: &Arc<OnDemand>, alpn: &Arc<AlpnChallenges>, http: &Arc<HttpChallenges>) {
+    let jobs = process.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(mut jobs) = jobs else { return };
+    let bounds = Arc::new(Bounds { asks: Queue::new(ASKS), orders: Queue::new(ORDERS) });
+    let mut tasks = JoinSet::new();
+    loop {
+        tokio::select! {
+            Some(_) = tasks.join_next() => {}
+            job = jobs.recv() => {
+                let Some(job) = job else { return };
+                let (process, bounds) = (process.clone(), bounds.clone());
+                let (alpn, http) = (alpn.clone(), http.clone());
+                tasks.spawn(async move { attend(&process, &bounds, job, Answers::new(&alpn, &http)).await });
+            }
+        }
+    }
+}
+
+struct Bounds {
+    asks: Queue,
+    orders: Queue,
+}
+
+/// A bound on what is done at once, and on what waits for that.
+struct Queue {
+    turns: Semaphore,
+    /// Of those whose turn it is and those who wait.
+    places: Semaphore,
+}
+
+impl Queue {
+    fn new([at_once, waiting]: [usize; 2]) -> Self {
+        Self { turns: Semaphore::new(at_once), places: Semaphore::new(at_once + waiting) }
+    }
+
+    /// Waits for a turn, which lasts as long as what is returned. `None`: too many wait.
+    async fn turn(&self) -> Option<[SemaphorePermit<'_>; 2]> {
+        let place = self.places.try_acquire().ok()?;
+        Some([place, self.turns.acquire().await.ok()?])
+    }
+}
+
+async fn attend(process: &OnDemand, bounds: &Bounds, job: Job, mut answers: Answers<'_>) {
+    let outcome = outcome(process, bounds, &job, &mut answers).await;
+    let (names, name) = (&job.names, job.site.names[0].as_str());
+    match &outcome {
+        Outcome::Certificate(shown) => {
+            names.refused.remove(name);
+            names.certificates.insert(name.into(), shown.clone());
+        }
+        Outcome::RefusedUntil(until) => {
+            names.certificates.remove(name);
+            names.refused.insert(name.into(), *until);
+        }
+    }
+    job.outcome.send_replace(Some(outcome));
+}
+
+async fn outcome(process: &OnDemand, bounds: &Bounds, job: &Job, answers: &mut Answers<'_>) -> Outcome {
+    let (site, names) = (&job.site, &job.names);
+    let name = site.names[0].as_str();
+    let now = SystemTime::now();
+    let kept = site.kept().filter(|kept| kept.facts().covers(name)).map(Shown::new);
+    if let Some(kept) = kept.clone().filter(|kept| now < kept.due && !kept.has_expired(now)) {
+        return Outcome::Certificate(kept);
+    }
+    // What is shown until the next try: a question may take ten seconds, and an order some minutes.
+    let without_order = |next: Option<SystemTime>| {
+        let now = SystemTime::now();
+        match kept.clone().filter(|kept| !kept.has_expired(now)) {
+            Some(kept) => Outcome::Certificate(Shown { due: next.unwrap_or(now + RETRY), ..kept }),
+            None => {
+                // A clock that is set back does not make it longer.
+                let pause = next.map_or(REFUSAL, |next| next.duration_since(now).unwrap_or_default());
+                Outcome::RefusedUntil(Instant::now() + pause)
+            }
+        }
+    };
+    let failures = Failures::read(&site.failures_file());
+    if let Some(failures) = failures.filter(|failures| failures.forbids(now)) {
+        return without_order(Some(failures.next_try()));
+    }
+    let Some(turn) = bounds.asks.turn().await else {
+        process.warn(format_args!("{name}: refused: {} names wait to be asked about", ASKS[1]));
+        return without_order(None);
+    };
+    let is_allowed = names.is_allowed(name).await;
+    let asked = Instant::now();
+    drop(turn);
+    match is_allowed {
+        Ok(true) => {}
+        Ok(false) => {
+            tracing::debug!("ACME on demand: {name}: {} does not allow a certificate", names.ask);
+            return without_order(None);
+        }
+        Err(why) => {
+            process.warn(format_args!("{name}: {} gives no answer: {why}. No certificate is ordered", names.ask));
+            return without_order(None);
+        }
+    }
+    let Some(_turn) = bounds.orders.turn().await else {
+        process.warn(format_args!("{name}: refused: {} names wait for an order", ORDERS[1]));
+        return without_order(None);
+    };
+    if asked.elapsed() > FRESH && !matches!(names.is_allowed(name).await, Ok(true)) {
+        return without_order(None);
+    }
+    let before = kept.as_ref().map(|kept| &kept.certificate);
+    match order(&names.settings, site, before, failures, answers, "clients that ask for it are refused").await {
+        Ok(certificate) => Outcome::Certificate(Shown::new(certificate)),
+        Err(failed) => without_order(Some(failed.next)),
+    }
+}
