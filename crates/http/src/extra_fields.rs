@@ -1,18 +1,32 @@
 //! Response fields without a member of their own in [`crate::Fields`].
 
 use std::fmt;
+use std::sync::Arc;
 
 /// Field lines in sending order. An empty value allocates nothing.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default)]
 pub struct ExtraFields {
     /// `name: value CRLF` for each field, the HTTP/1 wire format.
-    lines: Vec<u8>,
+    lines: Lines,
+}
+
+#[derive(Clone)]
+enum Lines {
+    Own(Vec<u8>),
+    /// Those of several values. Whoever changes them gets a copy.
+    Shared(Arc<Vec<u8>>),
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Lines::Own(Vec::new())
+    }
 }
 
 impl ExtraFields {
     /// No fields, with memory for this many octets of lines.
     pub fn with_capacity(octets: usize) -> Self {
-        ExtraFields { lines: Vec::with_capacity(octets) }
+        ExtraFields { lines: Lines::Own(Vec::with_capacity(octets)) }
     }
 
     /// Appends a field. `name` must satisfy [`is_name`] and `value` must satisfy [`is_value`].
@@ -26,40 +40,42 @@ impl ExtraFields {
     pub fn add_octets(&mut self, name: &str, value: &[u8]) {
         debug_assert!(is_name(name), "{name}");
         debug_assert!(!value.iter().any(|octet| matches!(octet, b'\r' | b'\n' | 0)), "{}", value.escape_ascii());
-        self.lines.reserve(name.len() + value.len() + 4);
-        self.lines.extend_from_slice(name.as_bytes());
-        self.lines.extend_from_slice(b": ");
-        self.lines.extend_from_slice(value);
-        self.lines.extend_from_slice(b"\r\n");
+        let lines = self.own();
+        lines.reserve(name.len() + value.len() + 4);
+        lines.extend_from_slice(name.as_bytes());
+        lines.extend_from_slice(b": ");
+        lines.extend_from_slice(value);
+        lines.extend_from_slice(b"\r\n");
     }
 
     /// [`Self::add_octets`] with the name in lower case, as HTTP/2 has it.
     pub fn add_in_lower_case(&mut self, name: &str, value: &[u8]) {
-        let start = self.lines.len();
+        let start = self.lines().len();
         self.add_octets(name, value);
-        self.lines[start..start + name.len()].make_ascii_lowercase();
+        self.own()[start..start + name.len()].make_ascii_lowercase();
     }
 
     /// Appends a field whose value `write` appends. The value must have no CR, LF and NUL.
     pub fn add_with(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) {
         debug_assert!(is_name(name), "{name}");
-        self.lines.extend_from_slice(name.as_bytes());
-        self.lines.extend_from_slice(b": ");
-        write(&mut self.lines);
-        self.lines.extend_from_slice(b"\r\n");
+        let lines = self.own();
+        lines.extend_from_slice(name.as_bytes());
+        lines.extend_from_slice(b": ");
+        write(lines);
+        lines.extend_from_slice(b"\r\n");
     }
 
     /// A copy with room for so many more octets.
     #[must_use]
     pub fn with_room(&self, octets: usize) -> Self {
-        let mut lines = Vec::with_capacity(self.lines.len() + octets);
-        lines.extend_from_slice(&self.lines);
-        ExtraFields { lines }
+        let mut copy = ExtraFields::with_capacity(self.lines().len() + octets);
+        copy.extend(self);
+        copy
     }
 
     /// Appends all fields of `others`.
     pub fn extend(&mut self, others: &ExtraFields) {
-        self.lines.extend_from_slice(&others.lines);
+        self.own().extend_from_slice(others.lines());
     }
 
     /// Whether a field of this name exists, in any case.
@@ -70,7 +86,7 @@ impl ExtraFields {
     /// Removes the fields of this name, in any case.
     pub fn remove(&mut self, name: &str) {
         if self.has(name) {
-            let mut others = ExtraFields::with_capacity(self.lines.len());
+            let mut others = ExtraFields::with_capacity(self.lines().len());
             let kept = self.iter().filter(|(other, _)| !other.eq_ignore_ascii_case(name));
             kept.for_each(|(other, value)| others.add_octets(other, value));
             *self = others;
@@ -79,13 +95,13 @@ impl ExtraFields {
 
     /// Whether there is no field.
     pub fn is_empty(&self) -> bool {
-        self.lines.is_empty()
+        self.lines().is_empty()
     }
 
     /// The fields as names and values, in sending order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
         // A value has no LF: each line is one field.
-        self.lines.split_inclusive(|octet| *octet == b'\n').filter_map(|line| {
+        self.lines().split_inclusive(|octet| *octet == b'\n').filter_map(|line| {
             let colon = memchr::memchr(b':', line)?;
             let name = std::str::from_utf8(&line[..colon]).ok()?;
             Some((name, line[colon + 2..].strip_suffix(b"\r\n")?))
@@ -94,9 +110,46 @@ impl ExtraFields {
 
     /// The fields as lines of an HTTP/1 head (RFC 9112 §5).
     pub fn lines(&self) -> &[u8] {
-        &self.lines
+        match &self.lines {
+            Lines::Own(lines) => lines,
+            Lines::Shared(lines) => lines,
+        }
+    }
+
+    /// Makes copies of it cost no memory: they share the lines until one of them is changed.
+    pub fn share(&mut self) {
+        if let Lines::Own(lines) = &mut self.lines {
+            self.lines = Lines::Shared(Arc::new(std::mem::take(lines)));
+        }
+    }
+
+    /// Where shared lines lie: the same for values that share them, and another one for all others that exist at the same time.
+    pub fn shared_address(&self) -> Option<usize> {
+        match &self.lines {
+            Lines::Own(_) => None,
+            Lines::Shared(lines) => Some(Arc::as_ptr(lines).addr()),
+        }
+    }
+
+    fn own(&mut self) -> &mut Vec<u8> {
+        if let Lines::Shared(lines) = &self.lines {
+            self.lines = Lines::Own(lines.to_vec());
+        }
+        match &mut self.lines {
+            Lines::Own(lines) => lines,
+            Lines::Shared(_) => unreachable!("they were copied"),
+        }
     }
 }
+
+impl PartialEq for ExtraFields {
+    fn eq(&self, other: &Self) -> bool {
+        let is_shared = self.shared_address().is_some_and(|address| Some(address) == other.shared_address());
+        is_shared || self.lines() == other.lines()
+    }
+}
+
+impl Eq for ExtraFields {}
 
 impl fmt::Debug for ExtraFields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -132,6 +185,22 @@ mod tests {
         let all: Vec<_> = fields.iter().collect();
         assert_eq!(all, [("X-A", &b"1: 2"[..]), ("X-B", b""), ("x-c", b"Caf\xe9")]);
         assert!(fields.has("x-a") && !fields.has("x"));
+    }
+
+    #[test]
+    fn shared_fields_are_copied_when_one_of_them_changes() {
+        let mut fields = ExtraFields::default();
+        fields.add("X-A", "1");
+        fields.share();
+        let address = fields.shared_address();
+        assert!(address.is_some());
+        let mut copy = fields.clone();
+        assert_eq!((&copy, copy.shared_address()), (&fields, address));
+        copy.add_in_lower_case("X-B", b"2");
+        assert_eq!((copy.lines(), copy.shared_address()), (&b"X-A: 1\r\nx-b: 2\r\n"[..], None));
+        assert_eq!((fields.lines(), fields.shared_address()), (&b"X-A: 1\r\n"[..], address));
+        copy.remove("x-b");
+        assert_eq!(copy, fields);
     }
 
     #[test]

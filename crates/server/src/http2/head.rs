@@ -110,13 +110,20 @@ impl Kept {
 /// By what the head of a file or of a stored response is found: its tag, or its further fields, in which that of a stored response is. Never 0. `None`: it is not
 /// kept.
 fn hash(status: Status, fields: &Fields) -> Option<u64> {
+    let mix = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
     let lines = fields.extra.lines();
+    if lines.len() > LONGEST || fields.content_range.is_some() {
+        return None;
+    }
+    // Those of a stored response are shared within a second.
+    if let Some(address) = fields.extra.shared_address() {
+        return Some(mix(status.code().into(), address as u64) | 1);
+    }
     let octets = fields.etag.as_ref().map_or(lines, EntityTag::as_bytes);
-    if octets.is_empty() || lines.len() > LONGEST || fields.content_range.is_some() {
+    if octets.is_empty() {
         return None;
     }
     let (words, _) = octets.as_chunks::<8>();
-    let mix = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
     Some(words.iter().fold(status.code().into(), |hash, word| mix(hash, u64::from_le_bytes(*word))) | 1)
 }
 

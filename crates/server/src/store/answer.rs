@@ -18,7 +18,7 @@ use tokio::task::spawn_blocking;
 use super::disk::{Lookup, Waits};
 use super::fetch::{Fetch, FetchRequest, StaleObject, names_user, variant};
 use super::fill::{End, Failed, FetchOutcome, Fill, Flowing, Phase};
-use super::front::{Front, Kept};
+use super::front::{Front, HitLines, Kept};
 use super::key::{Key, add_variant, is_slice, without_variant};
 use super::object::{Head, Object, Stored};
 use super::purge::{Purge, Target, Verdict};
@@ -91,7 +91,7 @@ impl CacheRule {
         let found = store.walk_kept(&mut front, &mut key, &mut false, request, now);
         front.key = key;
         drop(front);
-        let object = found?;
+        let (object, lines) = found?;
         let directives = match directives {
             [None, None] => RequestDirectives::default(),
             _ => self.directives(request),
@@ -100,7 +100,15 @@ impl CacheRule {
         if object.head.lifetime.assess(&directives, now) != Assessment::Fresh || !is_simple {
             return None;
         }
-        Some(self.hit(&object, request, now))
+        let keeps_lines = matches!(lines, HitLines::Again);
+        let mut response = self.hit(&object, lines, request, now);
+        if keeps_lines && response.status == object.head.status {
+            let mut front = store.front().borrow_mut();
+            let key = std::mem::take(&mut front.key);
+            front.keep_lines(key.in_front(), &mut response.fields.extra);
+            front.key = key;
+        }
+        Some(response)
     }
 
     /// Answers a request without content that asks for no other protocol. `forwarded`: the same for the origin.
@@ -350,8 +358,12 @@ impl CacheRule {
     }
 
     #[inline]
-    fn hit(&self, object: &Arc<Object>, request: &Request<'_>, now: u64) -> Response {
-        self.reuse(request, now, CacheOutcome::Hit, None, hit(object, now)).object(object)
+    fn hit(&self, object: &Arc<Object>, lines: HitLines, request: &Request<'_>, now: u64) -> Response {
+        let mut reuse = self.reuse(request, now, CacheOutcome::Hit, None, hit(object, now));
+        if let HitLines::Kept(lines) = lines {
+            reuse.lines = Some(lines);
+        }
+        reuse.object(object)
     }
 
     fn reuse<'a>(
@@ -363,7 +375,7 @@ impl CacheRule {
         status: CacheStatus,
     ) -> Reuse<'a> {
         let status = self.status_header.then_some(status);
-        Reuse { request, now, trace: CacheTrace::new(outcome, reason), status, origin: Origin::Reused }
+        Reuse { request, now, trace: CacheTrace::new(outcome, reason), status, origin: Origin::Reused, lines: None }
     }
 
     fn sent(&self, response: Response) -> Answered {
@@ -475,13 +487,13 @@ impl CacheRule {
 
 impl Store {
     /// What this worker has under a key of [`Key::in_front`], and is valid.
-    pub(super) fn find_kept(&self, front: &mut Front, key: &[u8], now: u64) -> Option<Stored> {
+    pub(super) fn find_kept(&self, front: &mut Front, key: &[u8], now: u64) -> Option<(Stored, HitLines)> {
         match front.get(key, now, |hash| self.epoch(hash))? {
             Kept::Variants { is_old: true, .. } => {
                 front.remove(key);
                 None
             }
-            Kept::Variants { names, is_old: false } => Some(Stored::Variants(names)),
+            Kept::Variants { names, is_old: false } => Some((Stored::Variants(names), HitLines::First)),
             Kept::Object { object, .. } if object.body.is_unreadable() => {
                 self.disk(object.hash).remove(object.hash);
                 // Other workers may have it open too.
@@ -489,7 +501,7 @@ impl Store {
                 front.remove(key);
                 None
             }
-            Kept::Object { object, is_old, touches } => {
+            Kept::Object { object, is_old, lines } => {
                 if is_old {
                     let epoch = self.epoch(object.hash);
                     let is_newest =
@@ -500,10 +512,10 @@ impl Store {
                     }
                     front.confirm(key, epoch);
                 }
-                if touches {
+                if matches!(lines, HitLines::First) {
                     self.touch(object.hash, &object.key);
                 }
-                Some(Stored::Object(object))
+                Some((Stored::Object(object), lines))
             }
         }
     }
@@ -517,12 +529,12 @@ impl Store {
         is_of_variant: &mut bool,
         request: &Request<'_>,
         now: u64,
-    ) -> Option<Arc<Object>> {
+    ) -> Option<(Arc<Object>, HitLines)> {
         loop {
             match self.find_kept(front, key.in_front(), now)? {
-                Stored::Object(object) => return Some(object),
-                Stored::Variants(_) if *is_of_variant => return None,
-                Stored::Variants(names) => {
+                (Stored::Object(object), lines) => return Some((object, lines)),
+                (Stored::Variants(_), _) if *is_of_variant => return None,
+                (Stored::Variants(names), _) => {
                     *is_of_variant = true;
                     key.add_variant(&variant(&names, request.fields));
                 }
@@ -541,7 +553,7 @@ impl Store {
         let mut has_variants = false;
         loop {
             let kept = self.walk_kept(&mut self.front().borrow_mut(), key, &mut has_variants, request, now);
-            if let Some(object) = kept {
+            if let Some((object, _)) = kept {
                 return (Some(object), has_variants);
             }
             match self.load(&rule.rules, key, now).await {

@@ -525,7 +525,8 @@ impl Disk {
             return Ok(None);
         };
         let is_same = old.key == metadata.key
-            && (footer.stored, footer.body, footer.body_checksum) == (object.times.made, object.body.len, object.checksum);
+            && (footer.stored, footer.body, footer.body_checksum)
+                == (object.times.made, object.body.len, object.checksum);
         if !is_same || !self.directory.is_owner() {
             return Ok(None);
         }

@@ -278,8 +278,7 @@ impl Fetch {
         }
         let is_stored = freshened.is_ok() && keeps_variant;
         let times = Times { made: made(requested.at, not_modified), asked: requested.at };
-        let object =
-            Object::new(stale.key.clone(), stale.hash, times, head, Arc::clone(&stale.body), stale.checksum);
+        let object = Object::new(stale.key.clone(), stale.hash, times, head, Arc::clone(&stale.body), stale.checksum);
         let object = Arc::new(object);
         let outcome = if is_stored { FetchOutcome::Validated } else { FetchOutcome::ValidatedForOne };
         self.fill.end(End::Stored { object: Arc::clone(&object), outcome, trace: Some(trace) });

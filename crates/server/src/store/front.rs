@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use http::HeaderName;
 use lru::LruCache;
+use sealion_http::ExtraFields;
 
 use super::key::Key;
 use super::object::{Object, Stored};
@@ -29,8 +30,10 @@ struct Entry {
     hash: u128,
     /// The state of changes when the entry was last compared with the store.
     epoch: u64,
-    /// The second in which the store last heard that it is asked for.
+    /// The second in which it was last asked for.
     touched: u64,
+    /// The lines of its hits in that second: Age and Cache-Status are equal in all of them.
+    lines: Option<ExtraFields>,
 }
 
 /// What the worker has under a key.
@@ -39,13 +42,21 @@ pub(super) enum Kept {
         object: Arc<Object>,
         /// Whether the store has changed since: the object may have been replaced.
         is_old: bool,
-        /// Whether the store should hear that it is asked for.
-        touches: bool,
+        lines: HitLines,
     },
     Variants {
         names: Arc<[HeaderName]>,
         is_old: bool,
     },
+}
+
+/// The field lines of a hit.
+pub(super) enum HitLines {
+    /// It is the first one in this second. The store should hear that the object is asked for.
+    First,
+    /// It is a further one: its lines should be kept, by [`Front::keep_lines`].
+    Again,
+    Kept(ExtraFields),
 }
 
 impl Front {
@@ -66,11 +77,27 @@ impl Front {
         let is_old = entry.epoch != epoch(entry.hash);
         match &entry.stored {
             Stored::Variants(names) => Some(Kept::Variants { names: Arc::clone(names), is_old }),
-            Stored::Object(object) => Some(Kept::Object {
-                object: Arc::clone(object),
-                is_old,
-                touches: std::mem::replace(&mut entry.touched, now) != now,
-            }),
+            Stored::Object(object) => {
+                let lines = match &entry.lines {
+                    _ if entry.touched != now => {
+                        entry.touched = now;
+                        self.memory -= octets(entry.lines.take().as_ref());
+                        HitLines::First
+                    }
+                    Some(lines) => HitLines::Kept(lines.clone()),
+                    None => HitLines::Again,
+                };
+                Some(Kept::Object { object: Arc::clone(object), is_old, lines })
+            }
+        }
+    }
+
+    /// Keeps the lines of the hit that was found last, for the further ones of its second.
+    pub(super) fn keep_lines(&mut self, key: &[u8], lines: &mut ExtraFields) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            lines.share();
+            self.memory += octets(Some(lines));
+            self.memory -= octets(entry.lines.replace(lines.clone()).as_ref());
         }
     }
 
@@ -87,7 +114,7 @@ impl Front {
         if matches!(&stored, Stored::Object(object) if object.is_open()) {
             self.files.insert(key.into());
         }
-        self.entries.put(key.into(), Entry { stored, hash, epoch, touched: now });
+        self.entries.put(key.into(), Entry { stored, hash, epoch, touched: now, lines: None });
         while self.memory > self.most_memory || self.files.len() > self.most_open {
             let Some((key, oldest)) = self.entries.pop_lru() else { return };
             self.forget(&key, &oldest);
@@ -113,7 +140,7 @@ impl Front {
     }
 
     fn forget(&mut self, key: &[u8], entry: &Entry) {
-        self.memory -= memory(key, &entry.stored);
+        self.memory -= memory(key, &entry.stored) + octets(entry.lines.as_ref());
         self.files.remove(key);
     }
 }
@@ -125,6 +152,10 @@ fn memory(key: &[u8], stored: &Stored) -> usize {
         Stored::Variants(names) => names.len() * size_of::<HeaderName>(),
     };
     memory + key.len() + OVERHEAD
+}
+
+fn octets(lines: Option<&ExtraFields>) -> usize {
+    lines.map_or(0, |lines| lines.lines().len())
 }
 
 /// GUESS: an entry's place in the map and the list, and its allocations.

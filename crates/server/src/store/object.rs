@@ -66,7 +66,14 @@ pub(super) enum Stored {
 }
 
 impl Object {
-    pub(super) fn new(key: Box<[u8]>, hash: u128, times: Times, head: Head, body: Arc<SiteFile>, checksum: u32) -> Self {
+    pub(super) fn new(
+        key: Box<[u8]>,
+        hash: u128,
+        times: Times,
+        head: Head,
+        body: Arc<SiteFile>,
+        checksum: u32,
+    ) -> Self {
         Object { key, hash, version: AtomicU32::new(NOT_INDEXED), times, head, body, checksum }
     }
 

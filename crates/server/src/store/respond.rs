@@ -24,6 +24,8 @@ pub(super) struct Reuse<'a> {
     /// For Cache-Status, if it is sent.
     pub(super) status: Option<CacheStatus>,
     pub(super) origin: Origin<'a>,
+    /// The lines of the whole response with Age and Cache-Status, if they are made already.
+    pub(super) lines: Option<ExtraFields>,
 }
 
 /// Where a response comes from.
@@ -73,7 +75,7 @@ impl Reuse<'_> {
         length: Option<u64>,
         content: impl FnOnce(Range<u64>) -> Option<Body>,
     ) -> Option<Response> {
-        let Reuse { request, now, mut trace, status, origin } = self;
+        let Reuse { request, now, mut trace, status, origin, lines: made } = self;
         let age = head.lifetime.age(now);
         trace.age = Some(age);
         let with_extra = |mut extra: ExtraFields, content_range| {
@@ -83,8 +85,7 @@ impl Reuse<'_> {
             if let Some(status) = &status {
                 extra.add_with("Cache-Status", |out| status.write(out));
             }
-            // Stored responses have a Date.
-            Fields { forwarded: true, dated: true, content_range, extra, ..Fields::default() }
+            fields_of(extra, content_range)
         };
         let lines = match origin {
             Origin::Answered(Some(own)) => own,
@@ -117,9 +118,18 @@ impl Reuse<'_> {
             }
             _ => (code, whole, None),
         };
-        let fields = with_extra(lines.with_room(ADDED), content_range);
+        let fields = match made {
+            Some(lines) if content_range.is_none() => fields_of(lines, None),
+            _ => with_extra(lines.with_room(ADDED), content_range),
+        };
         Some(Response { cache: Some(trace), ..Response::new(status, fields, content(range)?) })
     }
+}
+
+/// Stored responses have a Date.
+#[inline(always)]
+fn fields_of(extra: ExtraFields, content_range: Option<ContentRange>) -> Fields {
+    Fields { forwarded: true, dated: true, content_range, extra, ..Fields::default() }
 }
 
 /// Octets of Age and Cache-Status, usually.

@@ -16,7 +16,7 @@ use sealion_http::{ExtraFields, Method, Request, Status};
 
 use super::Store;
 use super::config::{CacheRuleConfig, Query};
-use super::key::{NUMBER, add_part, authority_of};
+use super::key::{NUMBER, add_part, add_upstream, authority_of};
 use super::object::Head;
 use super::purge_url::spelled;
 use super::slices::Sliced;
@@ -245,8 +245,11 @@ impl CacheRule {
         is_trusted: bool,
         target: Targeted<'_>,
     ) {
-        key.extend_from_slice(scheme.as_bytes());
-        key.extend_from_slice(b"://");
+        match scheme {
+            // Octets whose number is known cost no call.
+            "https" => key.extend_from_slice(b"https://"),
+            _ => [scheme.as_bytes(), b"://"].into_iter().for_each(|part| key.extend_from_slice(part)),
+        }
         let host = key.len();
         key.extend_from_slice(request.authority.unwrap_or_default().as_bytes());
         key[host..].make_ascii_lowercase();
@@ -256,7 +259,7 @@ impl CacheRule {
             key.extend_from_slice(query.as_bytes());
         }
         // Another upstream may answer for the same URL on another listener.
-        add_part(key, b"@", target.upstream.as_bytes());
+        add_upstream(key, target.upstream);
         if is_trusted {
             // The server learns these of the trusted proxy.
             for name in ["x-forwarded-host", "x-forwarded-proto"].iter().chain(&OF_PROXY) {

@@ -318,7 +318,7 @@ impl Slices {
         in_front.begin(self.rules.number).extend_from_slice(key);
         let kept = store.find_kept(&mut store.front().borrow_mut(), in_front.in_front(), now);
         let stored = match kept {
-            Some(stored) => stored,
+            Some((stored, _)) => stored,
             None => store.load(&self.rules, &in_front, now).await?,
         };
         let Stored::Object(object) = stored else { return None };

@@ -231,6 +231,33 @@ fn ranges_preconditions_and_head_are_answered_from_the_store() {
     assert_eq!(cached.fetches(), 1);
 }
 
+/// Hits of one second share their field lines: each has the Age of its own second, and parts and 304 have fields of their own.
+#[test]
+fn each_hit_has_the_age_of_its_second() {
+    let cached = Cached::new(counting("Cache-Control: max-age=1000\r\nAge: 100\r\nETag: \"one\"\r\n"));
+    cached.get("/a", &[]);
+    wait_until("it is stored", || status(&cached.get("/a", &[])) == "hit");
+    let first = age(&cached.get("/a", &[]));
+    wait_until("a later second", || {
+        let part = cached.get("/a", &[("Range", "bytes=1-3")]);
+        assert_eq!((part.status, part.field("content-range")), (206, Some("bytes 1-3/6")));
+        assert_eq!(cached.get("/a", &[("If-None-Match", "\"one\"")]).status, 304);
+        for _ in 0..8 {
+            let whole = cached.get("/a", &[]);
+            assert_eq!((whole.status, whole.body.as_slice()), (200, &b"body 0"[..]));
+            let ages = whole.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("age"));
+            assert_eq!((whole.field("content-range"), ages.count()), (None, 1));
+            let ttl = 1000 - age(&whole);
+            assert_eq!(whole.field("cache-status"), Some(format!("sealion; hit; ttl={ttl}").as_str()));
+        }
+        age(&cached.get("/a", &[])) > first
+    });
+}
+
+fn age(response: &http::Response) -> u64 {
+    response.field("age").expect("Age").parse().expect("a number")
+}
+
 #[test]
 fn a_write_invalidates_what_is_stored_with_all_variants() {
     let cached = Cached::new(counting("Cache-Control: max-age=1000\r\nVary: X-Lang\r\n"));
