@@ -1,5 +1,7 @@
 //! URLs as purges compare them: one spelling for all that name the same.
 
+use std::net::Ipv6Addr;
+
 /// Scheme and host of a URL, with the slash behind.
 pub(super) fn origin(url: &str) -> &str {
     let host = url.find("://").map_or(0, |at| at + 3);
@@ -18,6 +20,11 @@ pub(super) fn with_normal_host(url: &str) -> String {
     let is_port = |text: &str| text.bytes().all(|octet| octet.is_ascii_digit());
     let (name, port) = authority.rsplit_once(':').filter(|(_, port)| is_port(port)).unwrap_or((authority, ""));
     let mut authority = name.trim_end_matches('.').to_ascii_lowercase();
+    // An IPv6 address has many spellings (RFC 5952).
+    let bare = authority.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    if let Some(address) = bare.and_then(|bare| bare.parse::<Ipv6Addr>().ok()) {
+        authority = format!("[{address}]");
+    }
     // A port may be empty (RFC 3986 §6.2.3).
     let port = port.trim_start_matches('0');
     if !port.is_empty() && port != usual {
@@ -89,6 +96,8 @@ mod tests {
             ("http://a.test:443/x", "http://a.test:443/x"),
             ("http://[::1]:080/x", "http://[::1]/x"),
             ("http://[::1]/x", "http://[::1]/x"),
+            ("http://[0:0::0001]:8080/x", "http://[::1]:8080/x"),
+            ("http://[2001:DB8::00a]/x", "http://[2001:db8::a]/x"),
             ("https://a.test/%7e%2f%C3%a9?q=%41#", "https://a.test/~%2F%C3%A9?q=A"),
         ] {
             assert_eq!(normal(url), expected, "{url}");

@@ -216,7 +216,12 @@ impl CacheRule {
         }
         // As purges compare them, whatever percent signs a client writes.
         let spelled = query.split('&').map(|parameter| (spelled(parameter), parameter));
+        // `a&&b` has the parameters of `a&b`.
+        let has_empty = self.query != Query::Sorted;
         let is_kept = |(spelled, _): &(String, &str)| {
+            if spelled.is_empty() {
+                return has_empty;
+            }
             let name = spelled.split('=').next().unwrap_or_default();
             !self.drop_parameters.iter().any(|pattern| pattern.matches(name.as_bytes()))
         };

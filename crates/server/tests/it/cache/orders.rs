@@ -60,6 +60,7 @@ fn a_purge_reaches_what_it_names_and_nothing_else() {
 fn a_purge_reaches_a_url_however_the_rule_stores_its_query() {
     for (rule, stored, purged) in [
         ("query = 'sorted'", "/a?d=2&c=1", "/a?d=2&c=1"),
+        ("query = 'sorted'", "/a?d=2&&c=1&", "/a?c=1&d=2"),
         ("query = 'sorted'", "/a?%62=1&c=2&a=2", "/a?b=1&c=2&a=2"),
         ("query = 'none'", "/a?c=1", "/a?d"),
         ("drop_parameters = ['utm_*']", "/a?c=1&utm_a=2", "/a?c=1"),
