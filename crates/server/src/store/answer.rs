@@ -17,7 +17,7 @@ use tokio::task::spawn_blocking;
 
 use super::disk::{Lookup, Waits};
 use super::fetch::{Fetch, FetchRequest, StaleObject, names_user, variant};
-use super::fill::{End, Failed, FetchOutcome, Fill, Flowing, Phase};
+use super::fill::{End, Failed, FetchOutcome, Fill, Flowing, Joined, Phase};
 use super::front::{Front, HitLines, Kept};
 use super::key::{Key, add_variant, is_slice, without_variant};
 use super::object::{Head, Object, Stored};
@@ -72,6 +72,15 @@ enum Unshared {
     NotReusable,
     /// No answer came.
     Failed,
+}
+
+/// What the store has for a request.
+struct Found {
+    object: Option<Arc<Object>>,
+    /// Whether there are variants of its URL.
+    has_variants: bool,
+    /// Where there is no object: the state of changes before it was looked for.
+    looked: Option<u64>,
 }
 
 impl CacheRule {
@@ -132,11 +141,13 @@ impl CacheRule {
             request.conditions.if_match.is_present() || request.conditions.if_unmodified_since.is_present();
         // Whether the request shares no fetch: a response that each request has to validate is not shared on its way either.
         let mut is_alone = false;
+        // Whether it looks once more where a fetch has ended meanwhile.
+        let mut looks_again = true;
         // Each turn meets a fill that turns out to be of another variant, or for another request.
         for turn in 0..MOST_TURNS {
             key.without_variant(of_url);
             let now = now_s();
-            let (found, has_variants) = store.find(self, &mut key, request, now).await;
+            let Found { object: found, has_variants, looked } = store.find(self, &mut key, request, now).await;
             let assessment = found.as_ref().map(|object| object.head.lifetime.assess(&directives, now));
             let (stale, why) = match (found, assessment) {
                 (Some(object), _) if must_forward(request, &object) => {
@@ -151,8 +162,7 @@ impl CacheRule {
                 }
                 (Some(object), Some(Assessment::StaleWhileRevalidate)) => {
                     let key = key.in_store();
-                    let (fill, is_new) = store.join(store.hash(key), key, names_user(request));
-                    if is_new {
+                    if let Joined::New(fill) = store.join(store.hash(key), key, names_user(request), None) {
                         let stale = StaleObject { object: Arc::clone(&object), may_serve_on_error: true };
                         let again = forwarded.without_content();
                         self.fetch(&fill, key, of_url, again, upstream, Some(stale), request, directives, true);
@@ -199,8 +209,18 @@ impl CacheRule {
             if let Some(reason) = reason {
                 return Answered::Pass(forwarded, CacheTrace::new(CacheOutcome::Miss, Some(reason)));
             }
-            let (fill, is_new) =
-                if is_alone { (Fill::new(key), true) } else { store.join(id, key, names_user(request)) };
+            let joined = match is_alone {
+                true => Joined::New(Fill::new(key)),
+                false => store.join(id, key, names_user(request), looked.filter(|_| looks_again)),
+            };
+            let (fill, is_new) = match joined {
+                Joined::Shared(fill) => (fill, false),
+                Joined::New(fill) => (fill, true),
+                Joined::Ended => {
+                    looks_again = false;
+                    continue;
+                }
+            };
             let _interest = fill.interest();
             if is_new {
                 let again = forwarded.without_content();
@@ -542,28 +562,24 @@ impl Store {
         }
     }
 
-    /// The object for a request; `key` becomes its whole key. Also whether there are variants of its URL.
-    async fn find(
-        &self,
-        rule: &CacheRule,
-        key: &mut Key,
-        request: &Request<'_>,
-        now: u64,
-    ) -> (Option<Arc<Object>>, bool) {
+    /// The object for a request; `key` becomes its whole key.
+    async fn find(&self, rule: &CacheRule, key: &mut Key, request: &Request<'_>, now: u64) -> Found {
         let mut has_variants = false;
         loop {
             let kept = self.walk_kept(&mut self.front().borrow_mut(), key, &mut has_variants, request, now);
             if let Some((object, _)) = kept {
-                return (Some(object), has_variants);
+                return Found { object: Some(object), has_variants, looked: None };
             }
+            let looked = Some(self.epoch(self.hash(key.in_store())));
             match self.load(&rule.rules, key, now).await {
-                Some(Stored::Object(object)) if object.head.is_lost_part() => return (None, has_variants),
-                Some(Stored::Object(object)) => return (Some(object), has_variants),
+                Some(Stored::Object(object)) if !object.head.is_lost_part() => {
+                    return Found { object: Some(object), has_variants, looked: None };
+                }
                 Some(Stored::Variants(names)) if !has_variants => {
                     has_variants = true;
                     key.add_variant(&variant(&names, request.fields));
                 }
-                _ => return (None, has_variants),
+                _ => return Found { object: None, has_variants, looked },
             }
         }
     }
@@ -654,4 +670,4 @@ fn collapsed(is_new: bool) -> Option<&'static str> {
     (!is_new).then_some(CacheTrace::COLLAPSED)
 }
 
-const MOST_TURNS: usize = 4;
+const MOST_TURNS: usize = 5;

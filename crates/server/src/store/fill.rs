@@ -58,6 +58,16 @@ pub(super) enum Known {
     Flowing(Arc<Flowing>),
 }
 
+/// What a request for an object that was not found gets.
+pub(super) enum Joined {
+    /// The fill of another request.
+    Shared(Arc<Fill>),
+    /// One that the caller has to run.
+    New(Arc<Fill>),
+    /// A fetch has ended since the caller looked: the object may be there.
+    Ended,
+}
+
 /// A request that waits for a fill, or reads it.
 #[derive(Debug)]
 pub(super) struct Interest(Arc<Fill>);

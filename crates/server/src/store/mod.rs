@@ -60,7 +60,7 @@ pub(crate) use successor::Forward;
 use crate::values::Problems;
 use directory::share_salt;
 use disk::{Disk, Lookup};
-use fill::{Fill, Known};
+use fill::{Fill, Joined, Known};
 use front::Front;
 use key::KeyHasher;
 use object::{Object, Stored};
@@ -269,19 +269,24 @@ impl Store {
         self.passed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The fill under way for a key, or a new one, which the caller has to run.
-    fn join(&self, id: u128, key: &[u8], names_user: bool) -> (Arc<Fill>, bool) {
+    /// The fill of a key. `looked`: the state of its changes before the caller looked for an object and found none; `None`: it needs a fill in any
+    /// case.
+    fn join(&self, id: u128, key: &[u8], names_user: bool, looked: Option<u64>) -> Joined {
         if self.is_passed(id, names_user) {
-            return (Fill::new(key), true);
+            return Joined::New(Fill::new(key));
         }
         let mut fills = self.fills();
-        // One that is over answered those that waited for it; its object may be stale by now.
-        if let Some(fill) = fills.get(&id).filter(|fill| !fill.has_ended()) {
-            return (Arc::clone(fill), false);
+        // A fill is forgotten after what it stored has changed the state.
+        match (fills.get(&id), looked) {
+            (Some(fill), _) if !fill.has_ended() => return Joined::Shared(Arc::clone(fill)),
+            (Some(_), Some(_)) => return Joined::Ended,
+            (None, Some(looked)) if looked != self.epoch(id) => return Joined::Ended,
+            // One that is over answered those that waited for it; its object may be stale by now.
+            _ => {}
         }
         let fill = Fill::new(key);
         fills.insert(id, Arc::clone(&fill));
-        (fill, true)
+        Joined::New(fill)
     }
 
     /// Whether the response to a key was for one request only, a moment ago.
@@ -591,6 +596,33 @@ mod tests {
         for tag in ["first", "second"] {
             assert_eq!(again.purges().verdict(b"k", &[tag.into()], &[], 1), Verdict::Gone, "{tag}");
         }
+    }
+
+    /// Between the look for an object and the request for its fill, a fetch of it may have ended: it is not fetched twice.
+    #[test]
+    fn a_fetch_that_ended_since_the_look_is_not_begun_again() {
+        let scratch = tempfile::tempdir().unwrap();
+        let store = opened(&[scratch.path().to_owned()]);
+        let key = b"https://example.org/\n@=app";
+        let id = store.hash(key);
+        let failed = || {
+            let failure = crate::upstream::Failure::Broken("the test".to_owned());
+            fill::End::Failed(Arc::new(fill::Failed { failure, trace: None }))
+        };
+        let looked = Some(store.epoch(id));
+        let Joined::New(fill) = store.join(id, key, false, looked) else { panic!("nothing is under way") };
+        assert!(matches!(store.join(id, key, false, looked), Joined::Shared(shared) if Arc::ptr_eq(&shared, &fill)));
+        // Its object is being written.
+        fill.end(failed());
+        assert!(matches!(store.join(id, key, false, looked), Joined::Ended));
+        // It is written.
+        store.changed(id);
+        store.forget(id, &fill);
+        assert!(matches!(store.join(id, key, false, looked), Joined::Ended));
+        // Who has looked since, or has to have it fetched, begins a new one.
+        let Joined::New(fill) = store.join(id, key, false, Some(store.epoch(id))) else { panic!("it looked") };
+        fill.end(failed());
+        assert!(matches!(store.join(id, key, false, None), Joined::New(_)));
     }
 
     #[test]

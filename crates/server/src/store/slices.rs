@@ -22,7 +22,7 @@ use sealion_http::request::Conditions;
 use sealion_http::{Method, Request, Status};
 
 use super::fetch::{Fetch, FetchRequest};
-use super::fill::{End, Fill, Phase};
+use super::fill::{End, Fill, Joined, Phase};
 use super::format::{Kind, Metadata};
 use super::key::{Key, add_slice, without_slice, without_variant};
 use super::object::{Head, Object, Stored};
@@ -274,12 +274,25 @@ impl Slices {
         let key = self.sliced.key(&self.key, index);
         let id = store.hash(&key);
         let mut is_alone = false;
+        // Whether it looks once more where a fetch has ended meanwhile.
+        let mut looks_again = true;
         for _ in 0..MOST_TURNS {
+            let looked = store.epoch(id);
             if let Some(object) = self.find(index, &key).await {
                 return Ok(Open::Object(object));
             }
-            let (fill, is_new) =
-                if is_alone { (Fill::new(&key), true) } else { store.join(id, &key, self.request.names_user()) };
+            let joined = match is_alone {
+                true => Joined::New(Fill::new(&key)),
+                false => store.join(id, &key, self.request.names_user(), looks_again.then_some(looked)),
+            };
+            let (fill, is_new) = match joined {
+                Joined::Shared(fill) => (fill, false),
+                Joined::New(fill) => (fill, true),
+                Joined::Ended => {
+                    looks_again = false;
+                    continue;
+                }
+            };
             let _interest = fill.interest();
             if is_new {
                 self.fetch(&fill, index, &key, id);
@@ -506,7 +519,7 @@ impl Source for Within {
     }
 }
 
-const MOST_TURNS: usize = 4;
+const MOST_TURNS: usize = 5;
 
 #[cfg(test)]
 mod tests {
