@@ -38,7 +38,7 @@ use crate::exchange::{
 };
 use crate::limits::{Idle, Permit};
 use crate::observe::metrics;
-use crate::response::Response;
+use crate::response::{Body, Response};
 use crate::site::{self, Arrival, Client, Site};
 use crate::upstream::{Inbound, Interim, InterimReceiver, interim_responses};
 
@@ -543,7 +543,12 @@ impl<'a> Responding<'a> {
     }
 
     fn finish(&self, aborted: Option<&dyn Display>) {
-        let Sent { body, wire } = self.progress.sent(self.stream);
+        let Sent { body, wire, unsent } = self.progress.sent(self.stream);
+        if let Body::Stream(stream) = &self.response.body
+            && unsent > 0
+        {
+            stream.source.take_back(unsent);
+        }
         let outcome = Outcome::of(self.response, (body, wire), self.stream.path(), self.path, aborted);
         self.exchange.finish(self.request, self.peer, self.stream.info(), &outcome);
     }

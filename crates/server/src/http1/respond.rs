@@ -23,6 +23,8 @@ pub(super) struct Progress {
     before: u64,
     /// Bytes of head and framing.
     overhead: u64,
+    /// Bytes of the body that its source has given.
+    given: u64,
 }
 
 /// The bytes of a response that were sent.
@@ -32,17 +34,20 @@ pub(super) struct Sent {
     pub(super) body: u64,
     /// All bytes, including head and framing.
     pub(super) wire: u64,
+    /// Bytes of the body that its source has given, and that were not sent.
+    pub(super) unsent: u64,
 }
 
 impl Progress {
     /// Of a response that begins now.
     pub(super) fn begin(stream: &TlsStream) -> Self {
-        Progress { before: stream.payload_sent(), overhead: 0 }
+        Progress { before: stream.payload_sent(), overhead: 0, given: 0 }
     }
 
     pub(super) fn sent(&self, stream: &TlsStream) -> Sent {
         let wire = stream.payload_sent() - self.before;
-        Sent { body: wire.saturating_sub(self.overhead), wire }
+        let body = wire.saturating_sub(self.overhead);
+        Sent { body, wire, unsent: self.given.saturating_sub(body) }
     }
 }
 
@@ -73,7 +78,8 @@ pub(super) async fn respond(
     }
     match &mut response.body {
         Body::Stream(body) => {
-            let mut sending = Sending { stream, path, policy, framing, overhead: &mut progress.overhead, content };
+            let Progress { overhead, given, .. } = progress;
+            let mut sending = Sending { stream, path, policy, framing, overhead, given, content };
             Box::pin(sending.send(head, body)).await
         }
         body => Ok(respond_whole(stream, &head, body).await?),
@@ -119,6 +125,8 @@ struct Sending<'a> {
     framing: ResponseFraming,
     /// Bytes sent that do not belong to the body.
     overhead: &'a mut u64,
+    /// Bytes of the body that its source has given.
+    given: &'a mut u64,
     /// The content of the request, if it is forwarded.
     content: Option<&'a mut ContentReader>,
 }
@@ -128,7 +136,6 @@ impl Sending<'_> {
     /// length.
     async fn send(&mut self, mut head: Buffer, body: &mut BodyStream) -> Result<(), Error> {
         self.stream.begin().await?;
-        let mut given = 0;
         loop {
             // If the first piece is ready, it is sent together with the head.
             let piece = match poll_fn(|cx| Poll::Ready(body.source.as_mut().poll_piece(cx))).await {
@@ -147,7 +154,8 @@ impl Sending<'_> {
             };
             let Some(piece) = piece.transpose().map_err(Error::Source)? else { break };
             let len = piece.len();
-            given += len;
+            *self.given += len;
+            let given = *self.given;
             if let ResponseFraming::Length(announced) = self.framing
                 && given > announced
             {
@@ -158,8 +166,8 @@ impl Sending<'_> {
             }
         }
         match self.framing {
-            ResponseFraming::Length(announced) if given < announced => {
-                return Err(Error::SourceLength { announced, given });
+            ResponseFraming::Length(announced) if *self.given < announced => {
+                return Err(Error::SourceLength { announced, given: *self.given });
             }
             ResponseFraming::Chunked => {
                 let before = head.len();

@@ -30,6 +30,7 @@ struct Ended {
     result: Result<(), Error>,
     body: u64,
     wire: u64,
+    unsent: u64,
 }
 
 /// A source that yields the pieces from a channel, and ends with it.
@@ -114,8 +115,8 @@ async fn respond_once(stream: &mut TlsStream, version: Version, method: Method<'
     let close = Connection::Close;
     let result = respond(stream, &mut path, policy, &mut response, framing, close, &date, &mut progress, None).await;
     assert_eq!(path.reason, Some(PathReason::Never));
-    let Sent { body, wire } = progress.sent(stream);
-    Ended { result, body, wire }
+    let Sent { body, wire, unsent } = progress.sent(stream);
+    Ended { result, body, wire, unsent }
 }
 
 /// What the server sent. Closes the client first: the server waits for that.
@@ -245,6 +246,7 @@ fn a_source_that_gives_too_much_is_cut_off() {
         let (sent, ending) = get(Some(10), ready(pieces));
         let Err(Error::SourceLength { announced: 10, given: found }) = sent.result else { panic!("{:?}", sent.result) };
         assert_eq!((found, sent.body), (given, beginning.len().min(6) as u64));
+        assert_eq!(sent.unsent, given - sent.body);
         assert_cut_short(&ending, &beginning);
     }
 }
@@ -275,7 +277,7 @@ fn http_1_0_content_ends_with_the_connection() {
     assert_text(&ending.data, &(head("") + "abcd"));
     ending.assert_orderly();
     sent.result.unwrap();
-    assert_eq!(sent.body, 4);
+    assert_eq!((sent.body, sent.unsent), (4, 0));
     // A missing close_notify tells the client that the content is incomplete.
     let failing = ready([bytes("ab"), Err(io::Error::other("gone"))]);
     let (sent, ending) = respond_with(Version::Http10, Method::Get, None, failing);

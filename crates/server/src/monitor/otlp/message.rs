@@ -124,7 +124,8 @@ fn attributes(finished: &Finished) -> Vec<KeyValue> {
     if let Some(upstream) = &finished.upstream {
         all.push(attribute("sealion.upstream.server", upstream));
     }
-    if finished.aborted.is_some() {
+    // A client that left before the answer may still take what is sent to it.
+    if finished.aborted.is_some() || finished.status == sealion_http::Status::CLIENT_CLOSED_REQUEST.code() {
         all.push(attribute("error.type", "aborted"));
     } else if finished.status >= 500 {
         all.push(attribute("error.type", &finished.status.to_string()));

@@ -1,7 +1,7 @@
 //! Messages with spans.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::trace::v1::Span;
@@ -173,6 +173,29 @@ fn a_server_that_is_away_is_an_error_of_the_span() {
     let spans = wait_for(&collector, 1);
     assert_eq!(text(&spans[0].attributes, "error.type"), "502");
     assert_eq!(spans[0].status.as_ref().map(|status| status.code), Some(StatusCode::Error as i32));
+}
+
+/// Over HTTP/1.1 it may have closed its side alone, and take what is sent to it.
+#[test]
+fn a_client_that_leaves_before_the_answer_is_an_aborted_request() {
+    let site = site();
+    let collector = collector();
+    let (end, wait) = mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    let upstream = Upstream::start(move |accepted| {
+        accepted.request();
+        let _ = wait.lock().expect("no panic").recv();
+    });
+    let config = site.config(&format!("proxy = [{{ upstream = '{}' }}]", upstream.url()));
+    let otlp = format!("[otlp]\nendpoint = '{}'\nsample = 1.0", collector.url());
+    let server = config.table(&otlp).serve_from_user_space();
+    let mut client = site.connect(&server);
+    client.send(b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it leaves");
+    wait_until("it is forwarded", || upstream.requests().len() == 1);
+    client.close_notify().expect("it leaves");
+    let span = wait_for(&collector, 1).remove(0);
+    assert_eq!(text(&span.attributes, "error.type"), "aborted");
+    drop(end);
 }
 
 #[test]
