@@ -16,7 +16,10 @@ pub(crate) mod secrets;
 mod tests;
 pub(crate) mod tickets;
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use rustix::net::Shutdown;
@@ -358,7 +361,7 @@ impl Flight {
         }
     }
 
-    /// Obtains the certificate for the client's name, or refuses the client with an alert.
+    /// Obtains the certificate for the client's name, or refuses the client with an alert. Notices a client that leaves meanwhile.
     async fn obtain(
         &mut self,
         io: &mut Socket,
@@ -366,7 +369,22 @@ impl Flight {
         name: &str,
         limits: &Limits,
     ) -> Result<Certificate, HandshakeError> {
-        if let Some(certificate) = source.certificate(name).await {
+        let mut obtaining = source.certificate(name);
+        let obtained = poll_fn(|cx| {
+            if let Poll::Ready(obtained) = obtaining.as_mut().poll(cx) {
+                return Poll::Ready(Ok(obtained));
+            }
+            // What the client sends before its answer stays for the handshake. Of one that sends more than that, the end is not seen.
+            while self.incoming.len() < LONGEST_FLIGHT {
+                match ready!(pin!(io.read_buf(&mut self.incoming)).poll(cx)) {
+                    Ok(0) => return Poll::Ready(Err(HandshakeError::Truncated)),
+                    Ok(_) => {}
+                    Err(error) => return Poll::Ready(Err(HandshakeError::Io(error))),
+                }
+            }
+            Poll::Pending
+        });
+        if let Some(certificate) = obtained.await? {
             return Ok(certificate);
         }
         self.queue(Some(AlertDescription::UNRECOGNIZED_NAME));

@@ -195,6 +195,41 @@ fn a_source_gives_the_certificate_of_a_name_that_none_covers() {
     }
 }
 
+#[derive(Debug)]
+struct Silent;
+
+impl CertificateSource for Silent {
+    fn certificate(&self, _name: &str) -> Pin<Box<dyn Future<Output = Option<Certificate>> + Send + '_>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// The handshake would wait for its certificate for ever.
+#[test]
+fn a_client_that_leaves_while_its_certificate_is_obtained_is_noticed() {
+    let fleet = Fleet::new();
+    let other = Pki::for_names(&["other.test"]);
+    let other = Certificate::from_pem_files(&other.certificate_file(), &other.key_file()).unwrap();
+    let certificates = Arc::new(SiteCertificates::new(vec![other]).with_source(Arc::new(Silent)));
+    let site = SiteTls { names: Vec::new(), certificates, client_auth: None, alpn: None };
+    let server = ServerConfig::new(&site, &[], &TlsOptions::new(&[]).unwrap(), Limits::default()).unwrap();
+    // With its ClientHello, and then with nothing or octets of a further record.
+    for further in [&b""[..], b"\x14\x03\x03\0\x01\x01"] {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let client = fleet.client(VERSIONS[0], None);
+        let mut client = ClientConnection::new(client, "localhost".try_into().unwrap()).unwrap();
+        client.write_tls(&mut theirs).unwrap();
+        theirs.write_all(further).unwrap();
+        drop(theirs);
+        let ended = block_on(async {
+            ours.set_nonblocking(true).unwrap();
+            let mut io = Socket::from(tokio::net::UnixStream::from_std(ours).unwrap());
+            accept(&mut io, &server).await
+        });
+        assert!(matches!(ended, Err(HandshakeError::Truncated)), "{:?}", ended.err());
+    }
+}
+
 /// RFC 8446 §5.5: AES-GCM has a limit, ChaCha20-Poly1305 none.
 #[test]
 fn a_key_seals_as_many_records_as_its_suite_allows() {
