@@ -17,6 +17,11 @@ impl WholeSeconds {
         let seconds = time.duration_since(UNIX_EPOCH).ok()?.as_secs();
         (seconds < YEAR_10000).then_some(WholeSeconds(seconds))
     }
+
+    /// Seconds since 1970-01-01.
+    pub fn get(self) -> u64 {
+        self.0
+    }
 }
 
 /// Parses an HTTP-date in any of its three formats.

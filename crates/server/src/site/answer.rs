@@ -29,7 +29,6 @@ use tokio::task::spawn_blocking;
 use super::basic_auth::{BasicAuth, Decision, Verdict};
 use super::forward_auth::Asking;
 use super::maintenance::Maintenance;
-use super::proxy::Proxies;
 use super::{Site, error_text, plain_http, proxy};
 use crate::files::cache::Files;
 use crate::files::resolve::{Found, SiteFile, Unresolved};
@@ -166,7 +165,11 @@ impl<'a> Answering<'a> {
         let features = &self.site.features;
         let path = self.path().ok()?;
         if let Some(proxies) = &features.proxies {
-            return self.answer_from_store(proxies, &path);
+            if let Some(rule) = proxies.find(&path) {
+                return self.answer_from_store(rule, &path);
+            }
+            // Content may be on its way to a rule that covers the path in another reading.
+            self.client.arrival?;
         }
         let name_decides = path.names_directory() && (features.depend_on_names() || self.removes_slash_of(&path));
         if features.need_steps_before_files()
@@ -189,16 +192,15 @@ impl<'a> Answering<'a> {
     }
 
     /// The response of an upstream that is stored. `None`: [`Self::answer`] makes the response.
-    fn answer_from_store(&self, proxies: &Proxies, path: &SitePath<'_>) -> Option<Response> {
+    fn answer_from_store(&self, rule: &proxy::Rule, path: &SitePath<'_>) -> Option<Response> {
         if self.site.features.need_steps_before_proxies() || self.refuse_or_redirect(path).is_some() {
             return None;
         }
-        let rule = proxies.find(path)?;
         let is_read_alike = matches!(proxy::Rule::as_read_elsewhere(path), Ok(None));
         if !rule.answers_from_cache() || !is_read_alike {
             return None;
         }
-        let mut response = rule.answer_at_once(self.request, self.client.arrival?)?;
+        let mut response = rule.answer_at_once(self.request, self.client.arrival?, self.now)?;
         if rule.intercept_errors && self.site.error_page(response.status).is_some() {
             return None;
         }

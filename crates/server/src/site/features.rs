@@ -146,22 +146,22 @@ impl Features {
         self.has_guards() || self.headers.is_some() || self.cors.is_some()
     }
 
-    /// Whether a password, a rewrite, a mount or a proxy comes between a request and its file.
+    /// Whether a password, a rewrite or a mount comes between a request and its file, where no proxy rule covers the path.
     pub(super) fn need_steps_before_files(&self) -> bool {
-        let Steps { basic_auth, forward_auth, rewrites, mounts, proxies } = self.steps();
+        let Steps { basic_auth, forward_auth, rewrites, mounts } = self.steps();
         let is_guarded = basic_auth.is_some() || forward_auth.is_some();
-        is_guarded || rewrites.is_some() || mounts.is_some() || proxies.is_some()
+        is_guarded || rewrites.is_some() || mounts.is_some()
     }
 
     /// Whether a password or a rewrite comes between a request and the proxy rule of its path.
     pub(super) fn need_steps_before_proxies(&self) -> bool {
-        let Steps { basic_auth, forward_auth, rewrites, mounts: _, proxies: _ } = self.steps();
+        let Steps { basic_auth, forward_auth, rewrites, mounts: _ } = self.steps();
         basic_auth.is_some() || forward_auth.is_some() || rewrites.is_some()
     }
 
     /// Whether a guard of `path` asks for more than the path to decide: a password, or another server.
     pub(super) fn guard(&self, path: &SitePath<'_>) -> bool {
-        let Steps { basic_auth, forward_auth, rewrites: _, mounts: _, proxies: _ } = self.steps();
+        let Steps { basic_auth, forward_auth, rewrites: _, mounts: _ } = self.steps();
         basic_auth.is_some_and(|auth| auth.needs_more(path, None))
             || forward_auth.is_some_and(|auth| auth.needs_more(path, None))
     }
@@ -181,7 +181,8 @@ impl Features {
             forward_auth,
             rewrites,
             mounts,
-            proxies,
+            // Each shortcut looks for the rule of the path.
+            proxies: _,
             more_indexes: _,
             extensions: _,
             // Asked for directories alone.
@@ -200,7 +201,6 @@ impl Features {
             forward_auth: forward_auth.as_ref(),
             rewrites: rewrites.as_ref(),
             mounts: mounts.as_ref(),
-            proxies: proxies.as_ref(),
         }
     }
 }
@@ -211,5 +211,4 @@ struct Steps<'a> {
     forward_auth: Option<&'a ForwardAuth>,
     rewrites: Option<&'a Rewrites>,
     mounts: Option<&'a Mounts>,
-    proxies: Option<&'a Proxies>,
 }

@@ -84,8 +84,8 @@ struct Found {
 }
 
 impl CacheRule {
-    /// The response from the worker's memory, without waiting. `None`: [`Self::answer`] has to.
-    pub(crate) fn answer_at_once(&self, question: Question<'_>) -> Option<Response> {
+    /// The response from the worker's memory, without waiting. `None`: [`Self::answer`] has to. `now`: seconds since 1970-01-01.
+    pub(crate) fn answer_at_once(&self, question: Question<'_>, now: u64) -> Option<Response> {
         let Question { request, scheme, is_trusted, target } = question;
         // One look at the fields for what few requests have. Upgrade counts only where Connection names it (RFC 9110 §7.8).
         let [connection, directives @ ..] = request.fields.first_of(["connection", "cache-control", "pragma"]);
@@ -93,7 +93,6 @@ impl CacheRule {
             return None;
         }
         let store = &self.rules.store;
-        let now = now_s();
         let mut front = store.front().borrow_mut();
         let mut key = std::mem::take(&mut front.key);
         self.key(key.begin(self.rules.number), request, scheme, is_trusted, target);

@@ -1,7 +1,7 @@
 //! A forwarded request that the cache may answer.
 
 use sealion_http::path::SitePath;
-use sealion_http::{Request, Status, Target};
+use sealion_http::{HttpTime, Request, Status, Target};
 
 use super::{Rule, failed, is_read};
 use crate::observe::access_log::CacheTrace;
@@ -17,11 +17,16 @@ impl Rule {
     }
 
     /// The stored response that this worker has in memory. `None`: [`Self::forward`] has to answer.
-    pub(in crate::site) fn answer_at_once(&self, request: &Request<'_>, arrival: Arrival) -> Option<Response> {
+    pub(in crate::site) fn answer_at_once(
+        &self,
+        request: &Request<'_>,
+        arrival: Arrival,
+        now: HttpTime,
+    ) -> Option<Response> {
         let (Some(cache), Target::Path { path, query }) = (&self.cache, request.target) else { return None };
         let target = Targeted { path, query, upstream: &self.upstream.name };
         let Arrival { scheme, is_trusted } = arrival;
-        cache.answer_at_once(Question { request, scheme, is_trusted, target })
+        cache.answer_at_once(Question { request, scheme, is_trusted, target }, now.seconds().get())
     }
 
     /// Answers from the cache, or from the upstream.
