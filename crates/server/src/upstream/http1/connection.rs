@@ -184,8 +184,10 @@ impl Exchange {
 
     /// The connection, for another protocol, with what has been read of it. `None`: a content is being written.
     pub(super) fn upgrade(self) -> Option<(Box<dyn Io>, Bytes)> {
+        // Empty bytes of the buffer would hold all of its memory.
+        let first = if self.input.is_empty() { Bytes::new() } else { self.input.freeze() };
         match self.ends {
-            Ends::Both(io) => Some((io, self.input.freeze())),
+            Ends::Both(io) => Some((io, first)),
             Ends::Apart { .. } => None,
         }
     }
