@@ -82,7 +82,6 @@ const SAMPLED_WITH_REMOTE_PARENT: u32 = 0x301;
 fn span(finished: &Finished) -> Span {
     let parent = finished.span.parent;
     let start = nanoseconds(finished.start);
-    let is_error = finished.status >= 500 || finished.aborted.is_some();
     let message = finished.aborted.as_deref().unwrap_or_default().to_owned();
     Span {
         trace_id: finished.span.trace.to_be_bytes().to_vec(),
@@ -94,7 +93,7 @@ fn span(finished: &Finished) -> Span {
         start_time_unix_nano: start,
         end_time_unix_nano: start.saturating_add(u64::try_from(finished.took.as_nanos()).unwrap_or(u64::MAX)),
         attributes: attributes(finished),
-        status: is_error.then_some(Status { message, code: status::StatusCode::Error as i32 }),
+        status: error_type(finished).map(|_| Status { message, code: status::StatusCode::Error as i32 }),
         ..Span::default()
     }
 }
@@ -124,13 +123,17 @@ fn attributes(finished: &Finished) -> Vec<KeyValue> {
     if let Some(upstream) = &finished.upstream {
         all.push(attribute("sealion.upstream.server", upstream));
     }
+    all.extend(error_type(finished).map(|error| attribute("error.type", &error)));
+    all
+}
+
+/// Why the request failed, if not by a fault of its client.
+fn error_type(finished: &Finished) -> Option<String> {
     // A client that left before the answer may still take what is sent to it.
     if finished.aborted.is_some() || finished.status == sealion_http::Status::CLIENT_CLOSED_REQUEST.code() {
-        all.push(attribute("error.type", "aborted"));
-    } else if finished.status >= 500 {
-        all.push(attribute("error.type", &finished.status.to_string()));
+        return Some("aborted".to_owned());
     }
-    all
+    (finished.status >= 500).then(|| finished.status.to_string())
 }
 
 /// Since 1970.

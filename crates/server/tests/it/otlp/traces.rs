@@ -195,6 +195,7 @@ fn a_client_that_leaves_before_the_answer_is_an_aborted_request() {
     client.close_notify().expect("it leaves");
     let span = wait_for(&collector, 1).remove(0);
     assert_eq!(text(&span.attributes, "error.type"), "aborted");
+    assert_eq!(span.status.map(|status| status.code), Some(StatusCode::Error as i32));
     drop(end);
 }
 
