@@ -101,8 +101,8 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     ),
     (
         "try_files",
-        Converted(&["site.fallback", "site.proxy.files_first"]),
-        "`$uri $uri/ =404` is the default; `… /index.html` becomes the fallback, `… @name` a rule with files first; programs, files that a location refuses and other forms are reported",
+        Converted(&["site.extensions", "site.fallback", "site.proxy.files_first"]),
+        "`$uri $uri/ =404` is the default; `$uri.html` becomes an extension that URLs of the site may omit, `… /index.html` the fallback, `… @name` a rule with files first; programs, files that a location refuses and other forms are reported",
     ),
     ("autoindex", Converted(&["site.listing"]), "locations that are newly listed are marked"),
     (

@@ -5,7 +5,7 @@ use toml::Value;
 use super::Context;
 use super::site::{self, Settings};
 use super::values;
-use super::{guards, path_rules, real_ip, targets};
+use super::{extensions, guards, path_rules, real_ip, targets};
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 
@@ -290,7 +290,9 @@ pub(super) fn index(context: &mut Context, site: &mut Table, settings: &Settings
 /// `try_files`
 pub(super) fn try_files(context: &mut Context, site: &mut Table, scope: &Scope, directive: &Directive) {
     let Some((last, tried)) = directive.arguments.split_last() else { return context.report(directive) };
-    let usual = tried.iter().all(|tried| matches!(tried.as_str(), "$uri" | "$uri/" | "$uri/index.html"));
+    extensions::convert(context, site, scope, directive);
+    let is_usual =
+        |tried: &str| matches!(tried, "$uri" | "$uri/" | "$uri/index.html") || extensions::of_argument(tried).is_some();
     let fallback = last.split('?').next().unwrap_or(last);
     let is_file = fallback.starts_with('/') && !fallback.contains('$');
     match last.as_str() {
@@ -300,15 +302,17 @@ pub(super) fn try_files(context: &mut Context, site: &mut Table, scope: &Scope, 
                 let remedy = format!("{remedy}, but it is sent here: keep files that must not be sent out of the root");
                 context.report_unguarded(directive, remedy);
             } else {
-                context.report_with(directive, format!("{remedy}, so the part is closed: use rewrites"));
+                let remedy = format!("{remedy}, so the part is closed: try $uri too, or write [[site.rewrites]] to the files that are sent");
+                context.report_with(directive, remedy);
                 guards::close(context, site, scope, directive);
             }
         }
-        _ if !usual => context.report_with(
+        _ if !tried.iter().all(|tried| is_usual(tried)) => context.report_with(
             directive,
-            "only the path itself is tried, as a file and as a directory: use rewrites for the rest",
+            "only the path itself is tried, as a file, with an extension, and as a directory: write [[site.rewrites]] for the rest",
         ),
-        "=404" | "$uri" | "$uri/" => {}
+        "=404" => {}
+        last if is_usual(last) => {}
         _ if is_file && *scope == Scope::Everything => match context.targets.objection(last) {
             None => site.set("fallback", fallback),
             Some(objection) => context.report_with(directive, objection),

@@ -1,6 +1,7 @@
 //! The whole configuration: process-wide directives, then each server of `http`.
 
 mod auth_request;
+mod extensions;
 mod guards;
 mod limits;
 mod listeners;
@@ -314,3 +315,6 @@ impl Context {
         self.root.table("server").set("log", level);
     }
 }
+
+#[cfg(test)]
+mod tests;

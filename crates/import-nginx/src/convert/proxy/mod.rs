@@ -18,7 +18,7 @@ use toml::Value;
 use super::Context;
 use super::location::{self, Scope};
 use super::site::{self, Settings};
-use super::{auth_request, guards, path_rules, real_ip, values};
+use super::{auth_request, extensions, guards, path_rules, real_ip, values};
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 use fields::Constants;
@@ -256,7 +256,7 @@ fn draft(
     }
     let is_grpc = pass.name == "grpc_pass";
     let url = if is_grpc { Url::of_grpc(pass.first())? } else { Url::of(pass.first())? };
-    let files_first = files_first(context, location);
+    let files_first = files_first(context, site, scope, location);
     let by_rewrite = rewritten(location, block, scope)?;
     let (strips, to_prefix) = match (&url.path, by_rewrite) {
         (None, strips) => (strips, None),
@@ -350,12 +350,19 @@ pub(super) fn is_made_here(name: &str, value: &str) -> bool {
 }
 
 /// Whether files go before, by the location's `try_files`.
-fn files_first(context: &mut Context, location: &Directive) -> bool {
+fn files_first(context: &mut Context, site: &mut Table, scope: &Scope, location: &Directive) -> bool {
     let Some(try_files) = location.children().iter().rfind(|inner| inner.name == "try_files") else { return false };
     let Some((last, tried)) = try_files.arguments.split_last().filter(|(last, _)| last.starts_with('@')) else {
         return false;
     };
-    let is_usual = |tried: &String| matches!(tried.as_str(), "$uri" | "$uri/" | "$uri/index.html" | "");
+    let files_first = tried.iter().any(|tried| tried == "$uri");
+    if files_first {
+        extensions::convert(context, site, scope, try_files);
+    }
+    let is_usual = |tried: &String| {
+        matches!(tried.as_str(), "$uri" | "$uri/" | "$uri/index.html" | "")
+            || files_first && extensions::of_argument(tried).is_some()
+    };
     // Idioms for what is never there.
     let is_nothing =
         |tried: &String| ["/nonexist", "/non-exist", "/dev/null", "/none"].iter().any(|start| tried.starts_with(start));
@@ -363,7 +370,7 @@ fn files_first(context: &mut Context, location: &Directive) -> bool {
         let remedy = format!("only the file at the path itself goes before {last}");
         context.report_with(try_files, remedy);
     }
-    tried.iter().any(|tried| tried == "$uri")
+    files_first
 }
 
 /// The fields that nginx adds to answers and that are set in the rule, since no pattern has its paths. The others are set in the site. Of

@@ -6,7 +6,7 @@ use toml::Value;
 use super::upstreams::{self, Options};
 use super::{Draft, Kind, added, fields, others};
 use crate::convert::location::Scope;
-use crate::convert::{Context, path_rules, site::Settings, targets, values};
+use crate::convert::{Context, extensions, path_rules, site::Settings, targets, values};
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 
@@ -176,6 +176,9 @@ pub(super) fn draft(
     let try_files = location.children().iter().rfind(|inner| inner.name == "try_files");
     let front = try_files.filter(|_| is_front).and_then(front_of);
     let files_first = is_front && try_files.is_some_and(|tried| tried.arguments.iter().any(|tried| tried == "$uri"));
+    if let Some(try_files) = try_files.filter(|_| files_first) {
+        extensions::convert(context, site, scope, try_files);
+    }
     let mut table = table(context, settings, front, block, &all)?;
     if let (Some(_), Value::Table(table)) = (front.and_then(|_| only_front(settings)), &mut table) {
         table.insert("only_front".to_owned(), true.into());

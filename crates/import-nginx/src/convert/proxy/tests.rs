@@ -420,7 +420,8 @@ fn files_go_before_a_named_location() {
         ("try_files $uri @app;", true, 0),
         ("location / { try_files /nonexistent @app; }", false, 0),
         ("location / { try_files /maintenance.html $uri @app; }", true, 1),
-        ("location / { try_files $uri $uri.html @app; }", true, 1),
+        ("location / { try_files $uri $uri.html @app; }", true, 0),
+        ("location / { try_files $uri.html @app; }", false, 1),
     ] {
         let (site, named) =
             site(&format!("{body} location @app {{ proxy_pass http://app; proxy_set_header Host $host; }}"));
