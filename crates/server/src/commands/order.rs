@@ -93,7 +93,7 @@ pub(super) fn run(args: &OrderArgs, what: &Order) -> Result<ExitCode, String> {
     let outcome = find(args.pid).map_err(NotDone::NotTaken).and_then(|pid| order(pid, what));
     match outcome {
         Ok(text) => print(&format!("{text}\n")).map(|()| ExitCode::SUCCESS),
-        Err(NotDone::Failed(why)) => Err(why),
+        Err(NotDone::Failed(why) | NotDone::Lost(why)) => Err(why),
         Err(NotDone::NotTaken(why)) => {
             eprintln!("sealion: {why}");
             Ok(ExitCode::from(2))

@@ -157,6 +157,8 @@ async fn read_order(stream: &mut tokio::net::UnixStream) -> io::Result<Option<Or
 pub(crate) enum NotDone {
     /// No server took it: it does not run, or is too old.
     NotTaken(String),
+    /// The connection ended without an answer: it may be carried out.
+    Lost(String),
     /// The server says why.
     Failed(String),
 }
@@ -179,11 +181,11 @@ fn order_within(patience: Duration, pid: u32, order: &Order) -> Result<String, N
         .write_all(order.to_line().as_bytes())
         .and_then(|()| stream.shutdown(std::net::Shutdown::Write))
         .and_then(|()| stream.read_to_string(&mut answer));
-    exchanged.map_err(|error| NotDone::Failed(format!("process {pid} did not answer: {error}")))?;
+    exchanged.map_err(|error| NotDone::Lost(format!("process {pid} did not answer: {error}")))?;
     match answer.split_once('\n') {
         Some((OK, text)) => Ok(text.to_owned()),
         Some((FAILED, text)) => Err(NotDone::Failed(text.to_owned())),
-        _ => Err(NotDone::Failed(format!("process {pid} ended before it answered; its log says why"))),
+        _ => Err(NotDone::Lost(format!("process {pid} ended before it answered; its log says why"))),
     }
 }
 
@@ -198,8 +200,8 @@ pub(super) fn forward_purges(pid: u32, directories: Vec<PathBuf>) -> Forward {
             let order = Order::ApplyPurges { purges: batch.to_vec(), directories: directories.clone() };
             match order_within(LONGEST_PURGE, pid, &order) {
                 Ok(text) => is_shared.store(text == SHARED, Ordering::Relaxed),
-                Err(NotDone::NotTaken(_)) if is_shared.load(Ordering::Relaxed) => return Ok(()),
-                Err(NotDone::NotTaken(why) | NotDone::Failed(why)) => {
+                Err(NotDone::NotTaken(_) | NotDone::Lost(_)) if is_shared.load(Ordering::Relaxed) => return Ok(()),
+                Err(NotDone::NotTaken(why) | NotDone::Lost(why) | NotDone::Failed(why)) => {
                     let what = format!("process {pid}, which has taken over, did not purge: {why}");
                     if !has_failed.swap(true, Ordering::Relaxed) {
                         tracing::warn!(

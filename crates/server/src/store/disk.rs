@@ -575,6 +575,12 @@ impl Disk {
         }
     }
 
+    /// Removes an object whose file may just have got its name, and not its entry yet. May block.
+    pub(super) fn remove_named(&self, hash: u128) {
+        let _named = self.latest(hash);
+        self.remove(hash);
+    }
+
     /// Whether an object was removed while the index is being loaded, and not stored again.
     fn is_removed(&self, hash: u128) -> bool {
         !self.is_loaded.load(Ordering::Acquire) && self.removals().while_loading.contains(&hash)

@@ -422,9 +422,9 @@ impl Store {
             // The next such request finds nothing to purge.
             let hash = self.hash(&plain_key(url, upstream));
             for variant in self.listed_variants(hash) {
-                self.disk(variant).remove(variant);
+                self.disk(variant).remove_named(variant);
             }
-            self.disk(hash).remove(hash);
+            self.disk(hash).remove_named(hash);
         }
         let purge = Purge { target, soft: false, at };
         self.apply(&purge, Durable::No).and(self.successor.forward(&purge))
