@@ -113,6 +113,12 @@ impl Listener {
         self.forwarding.as_ref().is_some_and(|forwarding| forwarding.trusts(remote.ip()))
     }
 
+    /// The address to which the limits of one client apply on a connection from `peer`. `None`: clients of a Unix socket have no address, and those
+    /// behind a proxy share one.
+    pub(crate) fn one_client(&self, peer: SocketAddr) -> Option<IpAddr> {
+        Some(peer.ip()).filter(|address| !address.is_unspecified() && !self.trusts(peer))
+    }
+
     /// Whether a client connected to this address itself, and not to a proxy in front.
     pub(crate) fn is_direct(&self, remote: SocketAddr) -> bool {
         let ends_tls = self.is_tls || matches!(self.scheme, Scheme::Http);

@@ -8,7 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{Generations, PathPolicy};
 use crate::certificates::TlsProcess;
-use crate::limits::{Addresses, IdleConnections};
+use crate::limits::{Addresses, IdleConnections, StreamPlaces};
 use crate::observe::Warnings;
 use crate::observe::access_log::AccessLogs;
 use crate::observe::metrics::Metrics;
@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     pub tracer: Option<Tracer>,
     /// One permit per connection that may be open.
     pub slots: Arc<Semaphore>,
+    /// Places for responses over HTTP/2 that hold descriptors, beside the first of each connection.
+    pub streams: Arc<StreamPlaces>,
     /// Open connections per client address.
     pub addresses: Arc<Addresses>,
     /// The connections with the times since when they are idle.

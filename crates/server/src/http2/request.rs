@@ -2,8 +2,10 @@
 
 use std::cell::RefCell;
 use std::fmt::Display;
+use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use sealion_h2::{HeadBuffer, HeaderBlock, RequestHead, StreamId};
 use sealion_http::http1::framing::ResponseFraming;
@@ -15,7 +17,7 @@ use tokio::sync::oneshot;
 use crate::exchange::{
     Current, Exchange, Listener, Outcome, PathChoice, Peer, Shared, Started, address, endpoints, now,
 };
-use crate::limits::{Permit, Refusal};
+use crate::limits::{ConnectionStreams, Permit, Refusal, StreamPlace};
 use crate::path::policy::PathReason;
 use crate::response::Response;
 use crate::site::{self, Arrival, Client};
@@ -45,6 +47,8 @@ pub(super) struct Answered {
     pub(super) framing: ResponseFraming,
     /// Its content is another protocol's.
     pub(super) is_tunnel: bool,
+    /// Room for the descriptors that the response holds.
+    _place: Option<StreamPlace>,
 }
 
 /// A response that is made while others are sent.
@@ -91,6 +95,7 @@ impl<'a> Context<'a> {
         socket: &Socket,
         content: Option<RequestContent>,
         current: Current,
+        streams: &Arc<ConnectionStreams>,
     ) -> Answer<'a> {
         let decoded = head.request();
         let is_tunnel = decoded.protocol.is_some();
@@ -116,13 +121,27 @@ impl<'a> Context<'a> {
                 site::answer_from_cache(site, &request, Client { refusal, arrival, ..peer.to_site_client() }, now())
             }
         };
+        let response = response.and_then(|response| match response.body.holds_descriptor() {
+            // Without a place the file is let go, and the request waits for one.
+            true => streams.try_take().map(|place| (response, Some(place))),
+            false => Some((response, None)),
+        });
         let started = exchange.started();
         match response {
-            Some(mut response) => {
+            Some((mut response, place)) => {
                 exchange.answered(&request, peer, &mut response);
                 let framing = framing(request.method, &response);
                 let head = exchange.describes_request().then(|| std::mem::replace(head, free_head()));
-                Answer::Now(Box::new(Answered { head, current, started, client, response, framing, is_tunnel: false }))
+                Answer::Now(Box::new(Answered {
+                    head,
+                    current,
+                    started,
+                    client,
+                    response,
+                    framing,
+                    is_tunnel: false,
+                    _place: place,
+                }))
             }
             None => {
                 let client = Client { refusal, ..peer.to_site_client() };
@@ -145,7 +164,8 @@ impl<'a> Context<'a> {
                     ..inbound
                 };
                 let head = std::mem::replace(head, free_head());
-                let answer = Box::pin(self.answer_later(head, current, started, peer, refusal, inbound));
+                let streams = Arc::clone(streams);
+                let answer = Box::pin(self.answer_later(head, current, started, peer, refusal, inbound, streams));
                 Answer::Later(Later { answer, cancel: forwards.then_some(cancel), hints, interims })
             }
         }
@@ -165,12 +185,20 @@ impl<'a> Context<'a> {
         peer: Peer,
         refusal: Option<Refusal>,
         inbound: Inbound,
+        streams: Arc<ConnectionStreams>,
     ) -> Box<Answered> {
+        let place = streams.take(current.limits.stall_timeout.duration()).await;
         let (response, framing, is_tunnel) = {
             let decoded = head.request();
             let request = as_seen(&decoded);
             let exchange = Exchange::resume(self.shared, &current, self.listener, request.as_ref(), started.clone());
             match (&request, exchange.route(peer)) {
+                (Some(request), Some(_)) if place.is_none() => {
+                    let mut response = Box::pin(exchange.refuse(peer, Status::SERVICE_UNAVAILABLE)).await;
+                    response.cause = Some(io::Error::other(NO_PLACE));
+                    let framing = framing(request.method, &response);
+                    (response, framing, false)
+                }
                 (Some(request), Some(site)) => {
                     let client = Client { refusal, ..peer.to_site_client() };
                     let mut response = site::answer(site, request, client, now(), inbound).await;
@@ -195,7 +223,8 @@ impl<'a> Context<'a> {
             }
         };
         let client = peer.address;
-        Box::new(Answered { head: Some(head), current, started, client, response, framing, is_tunnel })
+        let place = place.filter(|_| response.body.holds_descriptor());
+        Box::new(Answered { head: Some(head), current, started, client, response, framing, is_tunnel, _place: place })
     }
 
     fn inbound(
@@ -242,7 +271,16 @@ impl<'a> Context<'a> {
                 let framing = framing(Method::from_token(decoded.method), &response);
                 (response, framing, client, exchange.started())
             };
-            Box::new(Answered { head: Some(head), current, started, client, response, framing, is_tunnel: false })
+            Box::new(Answered {
+                head: Some(head),
+                current,
+                started,
+                client,
+                response,
+                framing,
+                is_tunnel: false,
+                _place: None,
+            })
         })
     }
 
@@ -252,7 +290,8 @@ impl<'a> Context<'a> {
         let started = Exchange::begin(self.shared, &current, self.listener, self.remote, None).started();
         let response = Response::plain(status);
         let framing = framing(Method::Get, &response);
-        Answered { head: None, current, started, client: self.remote, response, framing, is_tunnel: false }
+        let client = self.remote;
+        Answered { head: None, current, started, client, response, framing, is_tunnel: false, _place: None }
     }
 }
 
@@ -296,6 +335,10 @@ impl Answered {
         }
     }
 }
+
+/// Why a request is refused that waited for a place in vain.
+const NO_PLACE: &str =
+    "no descriptor was free for this stream: raise the limit on open files (LimitNOFILE=, ulimit -Hn)";
 
 /// The request as sites see it. To them CONNECT with a protocol is what asks for the protocol over HTTP/1.1: a GET (RFC 8441 §5).
 fn as_seen<'a>(decoded: &RequestHead<'a>) -> Option<Request<'a>> {

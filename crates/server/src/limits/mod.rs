@@ -6,6 +6,7 @@
 //!              too many: closed, counted                                        empty: 429 with Retry-After                      none: 503
 //! ```
 //!
+//! Streams of HTTP/2 share places for the descriptors that they hold (`streams.rs`).
 //! The content of responses is paced by buckets of the site and of the client (`bandwidth.rs`); TCP paces each connection.
 
 mod address;
@@ -15,6 +16,7 @@ mod config;
 mod idle;
 mod requests;
 mod site;
+mod streams;
 
 pub(crate) use address::ClientNetwork;
 pub(crate) use addresses::{Addresses, Admitted};
@@ -23,3 +25,4 @@ pub(crate) use config::LimitsConfig;
 pub(crate) use idle::{Closing, Idle, IdleConnections, Moment};
 pub(crate) use requests::Requests;
 pub(crate) use site::{Permit, Refusal, SiteLimits, SiteLimitsConfig};
+pub(crate) use streams::{ConnectionStreams, StreamPlace, StreamPlaces};

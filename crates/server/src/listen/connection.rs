@@ -191,11 +191,7 @@ const REFUSAL_OF_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/p
 
 /// Counts the connection among those of its client. `Some(None)`: it is not limited. `None`: it is refused.
 fn admit(peer: SocketAddr, entrance: &Entrance, current: &Current, shared: &Shared) -> Option<Option<Admitted>> {
-    // Clients of a Unix socket have no address, and are not one client; nor are those behind a proxy.
-    let forwarding = entrance.listener.forwarding.as_ref();
-    let is_one_client =
-        !peer.ip().is_unspecified() && !forwarding.is_some_and(|forwarding| forwarding.trusts(peer.ip()));
-    let address = Some(peer.ip()).filter(|_| is_one_client);
+    let address = entrance.listener.one_client(peer);
     let limit = address.and_then(|address| current.limits.connections_per_address(address, shared.most_connections));
     let Some(most) = limit else { return Some(None) };
     let admitted = shared.addresses.admit(peer.ip(), most);

@@ -225,6 +225,9 @@ impl Scrape<'_> {
             .sample(&[("state", "active")], connections.active)
             .sample(&[("state", "lingering")], connections.lingering);
         page.gauge("sealion_connections_max", "Limit on open connections.").value(connections.most);
+        let free = self.shared.streams.free() as u64;
+        page.gauge("sealion_stream_places_free", "Further HTTP/2 responses that may hold a file or a connection open.")
+            .value(free);
     }
 
     fn handshakes(&self, page: &mut Families) {

@@ -3,6 +3,7 @@
 mod announce;
 mod build;
 pub(crate) mod control;
+mod descriptors;
 mod memory;
 mod prepare;
 pub(crate) mod privileges;

@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use super::announce::{announce, describe};
 use super::control::{self, Order, Orders, Outcome};
+use super::descriptors::DescriptorPlan;
 use super::prepare::Prepared;
 use super::privileges::{self, Confinement, GivenUp};
 use super::reload::{self, Refused};
@@ -25,7 +26,7 @@ use super::upgrade::{self, Predecessor, Program, Service, Starting, Successor};
 use crate::certificates;
 use crate::config::{Config, ServeArgs};
 use crate::exchange::{Generations, Shared};
-use crate::limits::IdleConnections;
+use crate::limits::{IdleConnections, StreamPlaces};
 use crate::listen::{Inherited, Listeners, close_idle, worker};
 use crate::monitor::Exporter;
 use crate::observe::Warnings;
@@ -147,7 +148,8 @@ impl<'a> Server<'a> {
         confinement: Confinement,
         access_log: AccessLogs,
     ) -> Result<Self, String> {
-        let Prepared { config, max_connections, metrics_listener, otlp, .. } = prepared;
+        let Prepared { config, descriptors, metrics_listener, otlp, .. } = prepared;
+        let DescriptorPlan { connections: max_connections, streams } = descriptors;
         let (phase, _) = watch::channel(Phase::Serving);
         let (tracer, spans) = otlp.as_ref().and_then(|settings| settings.tracer()).unzip();
         let shared = Arc::new(Shared {
@@ -159,6 +161,7 @@ impl<'a> Server<'a> {
             metrics: prepared.metrics,
             tracer,
             slots: Arc::new(Semaphore::new(max_connections)),
+            streams: StreamPlaces::new(streams),
             addresses: Arc::default(),
             idle: IdleConnections::default(),
             most_connections: max_connections,

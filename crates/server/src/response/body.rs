@@ -11,7 +11,7 @@ use bytes::Bytes;
 use sealion_http::{ContentRange, ContentType, EntityTag, ExtraFields};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::files::resolve::SiteFile;
+use crate::files::resolve::{Content, SiteFile};
 
 /// The content of a response.
 #[derive(Debug)]
@@ -143,6 +143,15 @@ impl Body {
             Body::File { file, .. } | Body::Multipart { file, .. } => file.note_unreadable(),
             Body::Stream(stream) => stream.source.note_unreadable(),
             Body::Empty | Body::Bytes(_) | Body::Shared(_) => {}
+        }
+    }
+
+    /// Whether it keeps a file or a connection to a server open.
+    pub(crate) fn holds_descriptor(&self) -> bool {
+        match self {
+            Body::File { file, .. } | Body::Multipart { file, .. } => matches!(file.content, Content::File(_)),
+            Body::Stream(_) => true,
+            Body::Empty | Body::Bytes(_) | Body::Shared(_) => false,
         }
     }
 

@@ -351,6 +351,10 @@ impl ServerConfig {
 }
 
 impl UpstreamConfig {
+    /// `max_idle` unless it is given.
+    // INHERITED: HTTP libraries keep 32 to 256 connections to a host.
+    pub(crate) const DEFAULT_MAX_IDLE: u64 = 64;
+
     /// An upstream with the defaults.
     pub(crate) fn of(name: &str, servers: Vec<ServerConfig>) -> Self {
         let speaks_fastcgi = servers.iter().any(|server| !server.url.may_speak(Protocol::default()));
@@ -465,9 +469,8 @@ fn tunnel_timeout() -> Timeout {
     Timeout::seconds(3600)
 }
 
-// INHERITED: HTTP libraries keep 32 to 256 connections to a host.
 fn max_idle() -> Bounded<0, 10_000> {
-    within(64)
+    within(UpstreamConfig::DEFAULT_MAX_IDLE)
 }
 
 fn idle_timeout() -> Timeout {

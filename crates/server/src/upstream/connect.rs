@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -24,12 +25,34 @@ pub(super) enum ConnectError {
     Refused(#[source] io::Error),
     #[error("no connection within {} s", .0.as_secs_f32())]
     Timeout(Duration),
+    /// Nothing is known of the server.
+    #[error("this machine lacks descriptors, ports or memory for a connection: {0}")]
+    Exhausted(#[source] io::Error),
     #[error("TLS failed: {0}")]
     Tls(#[source] io::Error),
     #[error("HTTP failed: {0}")]
     Http(#[source] hyper::Error),
     #[error("the server does not offer HTTP/2 by ALPN: set protocol = \"http1\"")]
     NoHttp2,
+}
+
+impl ConnectError {
+    fn refused(error: io::Error) -> Self {
+        if is_exhaustion(&error) { Self::Exhausted(error) } else { Self::Refused(error) }
+    }
+
+    /// Whether it says something of the server.
+    pub(super) fn is_servers_fault(&self) -> bool {
+        !matches!(self, Self::Exhausted(_))
+    }
+}
+
+/// Whether an error of socket(2) or connect(2) is this machine's own: a limit on open files, memory, or no local port is free.
+pub(super) fn is_exhaustion(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM | Errno::ADDRNOTAVAIL)
+    )
 }
 
 /// TLS to a server.
@@ -63,7 +86,7 @@ async fn open(
 ) -> Result<Box<dyn Io>, ConnectError> {
     let (host, port) = match &server.url {
         ServerUrl::Unix(path) => {
-            let mut stream = UnixStream::connect(path).await.map_err(ConnectError::Refused)?;
+            let mut stream = UnixStream::connect(path).await.map_err(ConnectError::refused)?;
             introduce(&mut stream, server, on_behalf).await?;
             return Ok(Box::new(stream));
         }
@@ -72,7 +95,7 @@ async fn open(
     let stream = server.names.connect(host, port, connect_timeout).await;
     let mut stream = stream.map_err(|error| match error.kind() {
         io::ErrorKind::TimedOut => ConnectError::Timeout(connect_timeout),
-        _ => ConnectError::Refused(error),
+        _ => ConnectError::refused(error),
     })?;
     stream.set_nodelay(true).map_err(ConnectError::Refused)?;
     introduce(&mut stream, server, on_behalf).await?;

@@ -268,9 +268,10 @@ async fn share(upstream: &Upstream, server: &Server, patience: Duration) -> Resu
 pub(super) fn unreachable_server(error: &ConnectError) -> FailedTry {
     let failure = match error {
         ConnectError::Timeout(_) => Failure::Timeout(error.to_string()),
+        ConnectError::Exhausted(_) => Failure::Busy(error.to_string()),
         _ => Failure::Unreachable(error.to_string()),
     };
-    FailedTry { failure, may_repeat: true, is_servers_fault: true }
+    FailedTry { failure, may_repeat: true, is_servers_fault: error.is_servers_fault() }
 }
 
 /// A try over one connection that failed.

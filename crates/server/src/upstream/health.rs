@@ -99,7 +99,8 @@ async fn check(upstream: Arc<Upstream>, index: usize) {
     };
     let server = &upstream.servers[index].name;
     match outcome {
-        Ok(()) => {
+        Ok(Checked::Unknown) => {}
+        Ok(Checked::Healthy) => {
             health.failed[index].store(0, Ordering::Relaxed);
             if upstream.balancer.checked(index, true) {
                 tracing::info!("upstream {}: {server} is healthy again", upstream.name);
@@ -117,10 +118,24 @@ async fn check(upstream: Arc<Upstream>, index: usize) {
     }
 }
 
-async fn ask(upstream: &Upstream, index: usize, health: &Health) -> Result<(), String> {
+/// The outcome of a check that found no fault.
+enum Checked {
+    Healthy,
+    /// This machine could not ask.
+    Unknown,
+}
+
+async fn ask(upstream: &Upstream, index: usize, health: &Health) -> Result<Checked, String> {
     let server = &upstream.servers[index];
     let connected = Connected::new(server, health.timeout, health.timeout, OnBehalf::Own);
-    let connected = connected.await.map_err(|error| error.to_string())?;
+    let connected = match connected.await {
+        Ok(connected) => connected,
+        Err(error) if !error.is_servers_fault() => {
+            tracing::warn!("upstream {}: {} cannot be checked: {error}", upstream.name, server.name);
+            return Ok(Checked::Unknown);
+        }
+        Err(error) => return Err(error.to_string()),
+    };
     let own_host;
     let host = match &health.host {
         Some(host) => host,
@@ -134,7 +149,7 @@ async fn ask(upstream: &Upstream, index: usize, health: &Health) -> Result<(), S
     let (method, target) = (&Method::GET, &health.target);
     let request = RequestHead { method, target, host, fields: &fields, te: false, upgrade: None, interim: None };
     match connected.ask(request, None).await {
-        Ok((head, _)) if head.status.code() < 400 => Ok(()),
+        Ok((head, _)) if head.status.code() < 400 => Ok(Checked::Healthy),
         Ok((head, _)) => Err(format!("{} is answered with {}", health.target, head.status)),
         Err(
             RequestError::NotSent(error, _)

@@ -83,6 +83,7 @@ use head::end_of_head;
 use health::Health;
 use names::Names;
 use pool::Pool;
+pub(crate) use pool::bound_idle_connections;
 
 /// What the driver of a protocol knows of a request that may be forwarded.
 #[derive(Debug, Default)]

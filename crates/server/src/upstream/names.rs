@@ -8,6 +8,8 @@ use std::time::Duration;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
+use super::connect::is_exhaustion;
+
 /// The addresses that a name had last.
 #[derive(Debug, Default)]
 pub(super) struct Names {
@@ -23,6 +25,8 @@ impl Names {
         for address in addresses {
             match timeout(share, TcpStream::connect(address)).await {
                 Ok(Ok(stream)) => return Ok(stream),
+                // The next address would fail alike.
+                Ok(Err(error)) if is_exhaustion(&error) => return Err(error),
                 Ok(Err(error)) => failure = io::Error::new(error.kind(), format!("{address}: {error}")),
                 Err(_) => {
                     failure = io::Error::new(io::ErrorKind::TimedOut, format!("{address}: no answer"));
@@ -42,6 +46,7 @@ impl Names {
                 }
                 Ok(addresses)
             }
+            Err(error) if last.is_empty() && is_exhaustion(&error) => Err(error),
             Err(error) if last.is_empty() => {
                 Err(io::Error::new(error.kind(), format!("{host} cannot be resolved: {error}")))
             }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -46,6 +47,34 @@ struct Kept {
 struct Idle {
     connection: http1::Connection,
     since: Instant,
+    _counted: Counted,
+}
+
+/// Idle connections of all workers to all servers, and how many there may be: the limit on open files is the process's too.
+static IDLE: AtomicUsize = AtomicUsize::new(0);
+static MAX_IDLE: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Bounds the idle connections of HTTP/1.1 that the process keeps to all servers together.
+pub(crate) fn bound_idle_connections(most: usize) {
+    MAX_IDLE.store(most, Ordering::Relaxed);
+}
+
+/// One of the idle connections of the process, until dropped.
+#[derive(Debug)]
+struct Counted;
+
+impl Counted {
+    /// `None`: there are enough.
+    fn new() -> Option<Self> {
+        let counted = Counted;
+        (IDLE.fetch_add(1, Ordering::Relaxed) < MAX_IDLE.load(Ordering::Relaxed)).then_some(counted)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        IDLE.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A connection of HTTP/2. Requests that come while it is being opened wait for it.
@@ -107,7 +136,8 @@ impl Pool {
                 runtime.spawn(close(Arc::downgrade(&worker.kept), idle_timeout));
             }
         }
-        kept.idle.push(Idle { connection, since: Instant::now() });
+        let Some(counted) = Counted::new() else { return };
+        kept.idle.push(Idle { connection, since: Instant::now(), _counted: counted });
     }
 }
 

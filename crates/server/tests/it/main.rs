@@ -14,6 +14,7 @@ mod cli;
 mod cold;
 mod config;
 mod deadlines;
+mod descriptors;
 mod doctor;
 mod early_hints;
 mod encoding;

@@ -37,7 +37,7 @@ impl<'a> Http2<'a> {
         current: Current,
     ) {
         let memory = head.memory();
-        match self.context.answer(head, &mut self.permit, stream.socket(), content, current) {
+        match self.context.answer(head, &mut self.permit, stream.socket(), content, current, &self.streams) {
             Answer::Now(answered) => self.respond(id, answered, stream),
             Answer::Later(Later { answer, cancel, hints, interims }) => {
                 if let Some(block) = hints {

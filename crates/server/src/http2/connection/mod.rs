@@ -20,6 +20,7 @@ mod send;
 use std::fmt::Display;
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 
 use sealion_h2::Connection;
@@ -31,7 +32,7 @@ use super::content::Streamed;
 use super::request::{Context, Delivery};
 use super::response::Sending;
 use crate::exchange::{Cut, End, Error, Listener, PathChoice, Shared, poll_idle_end};
-use crate::limits::{Idle, Permit};
+use crate::limits::{ConnectionStreams, Idle, Permit};
 use crate::observe::metrics;
 use answer::Waiting;
 use deadlines::Deadlines;
@@ -133,6 +134,8 @@ struct Http2<'a> {
     idle: Idle<'a>,
     protocol: Connection,
     permit: Permit,
+    /// Places of the responses that hold descriptors.
+    streams: Arc<ConnectionStreams>,
     path: PathChoice,
     receiving: Vec<Receiving>,
     /// Contents that are passed on.
@@ -173,6 +176,7 @@ impl<'a> Http2<'a> {
             idle,
             protocol: Connection::new(context.shared.generations.current().http2.clone()),
             permit: Permit::default(),
+            streams: context.shared.streams.connection(context.listener.one_client(context.remote)),
             path: PathChoice::default(),
             receiving: Vec::new(),
             streamed: Vec::new(),
@@ -303,6 +307,7 @@ impl<'a> Http2<'a> {
             Ok(_) => "the connection ended".to_owned(),
         };
         self.streamed.clear();
+        self.streams.close();
         for Waiting { stream: id, answer, cancel, .. } in std::mem::take(&mut self.answering) {
             drop(cancel);
             let answered = answer.await;

@@ -99,6 +99,13 @@ impl Default for ProxyConfig {
     }
 }
 
+impl ProxyConfig {
+    /// Whether contents may wait in files.
+    pub(crate) fn buffers_in_files(&self) -> bool {
+        [&self.buffer, &self.buffer_request].into_iter().flatten().any(|buffer| buffer.disk.is_some())
+    }
+}
+
 /// Requests to which interim responses are passed on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

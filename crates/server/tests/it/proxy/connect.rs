@@ -29,7 +29,7 @@ fn open(http: &mut Http2, path: &str, protocol: &str, fields: &[(&str, &str)]) -
     stream
 }
 
-fn block_of(path: &str, protocol: &str, fields: &[(&str, &str)]) -> Vec<u8> {
+pub(crate) fn block_of(path: &str, protocol: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     let mut all = block("CONNECT", path, &[]);
     literal(&mut all, ":protocol", protocol);
     for (name, value) in [("sec-websocket-version", "13"), ("sec-websocket-protocol", "chat")].iter().chain(fields) {
@@ -62,7 +62,7 @@ fn switch(request: &Received) -> String {
 }
 
 /// Opens each tunnel, and continues with `inside`.
-fn tunnels(inside: impl Fn(&mut Accepted) + Send + Sync + 'static) -> Upstream {
+pub(crate) fn tunnels(inside: impl Fn(&mut Accepted) + Send + Sync + 'static) -> Upstream {
     Upstream::start(move |accepted| {
         let Some(request) = accepted.request() else { return };
         accepted.write(switch(&request).as_bytes());

@@ -3,7 +3,7 @@
 mod auth;
 mod bounds;
 mod buffers;
-mod connect;
+pub(crate) mod connect;
 mod connections;
 mod content;
 mod fastcgi;
@@ -43,7 +43,7 @@ fn serve_to(site: &Site, urls: &[&str], keys: &str) -> Server {
     serve_config(site, urls, keys).serve_from_user_space()
 }
 
-fn serve_config(site: &Site, urls: &[&str], keys: &str) -> Config {
+pub(crate) fn serve_config(site: &Site, urls: &[&str], keys: &str) -> Config {
     let servers: Vec<_> = urls.iter().map(|url| format!("{{ url = '{url}' }}")).collect();
     let upstream = format!("[[upstream]]\nname = 'app'\nservers = [{}]\n{keys}\n", servers.join(", "));
     site.config("proxy = [{ upstream = 'app' }]").table(&upstream)

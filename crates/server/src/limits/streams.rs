@@ -1,0 +1,246 @@
+//! Room for the descriptors that streams of HTTP/2 hold: open files, connections to servers, tunnels.
+//!
+//! A connection's own place (`Shared::slots`) covers one response at a time. HTTP/2 sends many at a time on one connection, and each further
+//! response that holds a descriptor takes one of [`StreamPlaces`]. Descriptors are planned for both (`process/descriptors.rs`), so that accepting
+//! a connection, and its first response, never lack one.
+//!
+//! ```text
+//! response holds a descriptor? ─no─► sent
+//!              └─yes─► the connection's own place ─taken─► a place of the process ─none, or too many held─► wait for one, then 503
+//! ```
+//!
+//! No connection and no client can take all places: how many each may hold depends on how many are free.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::ClientNetwork;
+
+/// The places of all connections together.
+#[derive(Debug)]
+pub(crate) struct StreamPlaces {
+    free: AtomicUsize,
+    /// Places that each client holds. Memory is bounded by the number of places.
+    clients: Mutex<HashMap<ClientNetwork, usize>>,
+}
+
+/// The places of one connection.
+#[derive(Debug)]
+pub(crate) struct ConnectionStreams {
+    all: Arc<StreamPlaces>,
+    /// `None`: the connection carries requests of several clients, or is the machine's own.
+    client: Option<ClientNetwork>,
+    /// Whether a response has the place that belongs to the connection.
+    has_own: AtomicBool,
+    /// Places of the process that the connection holds.
+    held: AtomicUsize,
+    /// Whether requests that wait for a place give up.
+    closed: AtomicBool,
+}
+
+/// Room for the descriptors of one response, until dropped.
+#[derive(Debug)]
+pub(crate) struct StreamPlace {
+    streams: Arc<ConnectionStreams>,
+    /// Whether it is the place that belongs to the connection.
+    is_own: bool,
+}
+
+/// The part of the free places that one connection may hold: with ever more connections that take all they can, the free places shrink like 1/n and
+/// never reach zero.
+const SHARE_OF_CONNECTION: usize = 8;
+
+/// Time after which a request that waits looks for a place that another connection gave back. It notices at once what its own connection gives back.
+const RETRY: Duration = Duration::from_millis(100);
+
+impl StreamPlaces {
+    pub(crate) fn new(count: usize) -> Arc<Self> {
+        Arc::new(StreamPlaces { free: AtomicUsize::new(count), clients: Mutex::default() })
+    }
+
+    /// The places of a connection. `client`: the address whose share it uses.
+    pub(crate) fn connection(self: &Arc<Self>, client: Option<IpAddr>) -> Arc<ConnectionStreams> {
+        Arc::new(ConnectionStreams {
+            all: Arc::clone(self),
+            client: client.filter(|address| !address.to_canonical().is_loopback()).map(ClientNetwork::of),
+            has_own: AtomicBool::new(false),
+            held: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    /// Places that are not taken.
+    pub(crate) fn free(&self) -> usize {
+        self.free.load(Ordering::Relaxed)
+    }
+
+    /// Takes a place for a connection that holds `held`.
+    fn take(&self, held: usize, client: Option<ClientNetwork>) -> bool {
+        let may_take = |free: usize, by_client: usize| held < free.div_ceil(SHARE_OF_CONNECTION) && by_client < free;
+        let take = |by_client: usize| {
+            let take_one = |free: usize| may_take(free, by_client).then(|| free - 1);
+            self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take_one).is_ok()
+        };
+        let Some(client) = client else { return take(0) };
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let by_client = clients.get(&client).copied().unwrap_or(0);
+        let taken = take(by_client);
+        if taken {
+            clients.insert(client, by_client + 1);
+        }
+        taken
+    }
+
+    fn give_back(&self, client: Option<ClientNetwork>) {
+        self.free.fetch_add(1, Ordering::Relaxed);
+        let Some(client) = client else { return };
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = clients.get_mut(&client) {
+            *count -= 1;
+            if *count == 0 {
+                clients.remove(&client);
+            }
+        }
+    }
+}
+
+impl ConnectionStreams {
+    /// A place, if one is free for this connection.
+    pub(crate) fn try_take(self: &Arc<Self>) -> Option<StreamPlace> {
+        let is_own = !self.has_own.swap(true, Ordering::Relaxed);
+        if !is_own {
+            if !self.all.take(self.held.load(Ordering::Relaxed), self.client) {
+                return None;
+            }
+            self.held.fetch_add(1, Ordering::Relaxed);
+        }
+        Some(StreamPlace { streams: Arc::clone(self), is_own })
+    }
+
+    /// A place, as soon as one is free for this connection. `None`: none was within `timeout`, or [`Self::close`] was called.
+    ///
+    /// The task of the connection has to poll this whenever one of its responses has ended.
+    pub(crate) async fn take(self: &Arc<Self>, timeout: Duration) -> Option<StreamPlace> {
+        match self.try_take() {
+            Some(place) => Some(place),
+            // Boxed: few requests wait.
+            None => Box::pin(self.wait(timeout)).await,
+        }
+    }
+
+    async fn wait(self: &Arc<Self>, timeout: Duration) -> Option<StreamPlace> {
+        let deadline = Instant::now() + timeout;
+        let mut timer = pin!(sleep(RETRY));
+        poll_fn(|cx| {
+            if self.closed.load(Ordering::Relaxed) {
+                return Poll::Ready(None);
+            }
+            loop {
+                if let Some(place) = self.try_take() {
+                    return Poll::Ready(Some(place));
+                }
+                if timer.as_mut().poll(cx).is_pending() {
+                    return Poll::Pending;
+                }
+                let now = Instant::now();
+                if now >= deadline {
+                    return Poll::Ready(None);
+                }
+                timer.as_mut().reset(now + RETRY);
+            }
+        })
+        .await
+    }
+
+    /// The connection ends: requests that wait for a place get none.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for StreamPlace {
+    fn drop(&mut self) {
+        match self.is_own {
+            true => self.streams.has_own.store(false, Ordering::Relaxed),
+            false => {
+                self.streams.held.fetch_sub(1, Ordering::Relaxed);
+                self.streams.all.give_back(self.streams.client);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all_of(streams: &Arc<ConnectionStreams>) -> Vec<StreamPlace> {
+        std::iter::from_fn(|| streams.try_take()).collect()
+    }
+
+    fn address(address: &str) -> Option<IpAddr> {
+        Some(address.parse().unwrap())
+    }
+
+    #[test]
+    fn a_connection_always_has_its_own_place() {
+        let streams = StreamPlaces::new(0).connection(None);
+        let own = streams.try_take().unwrap();
+        assert!(streams.try_take().is_none());
+        drop(own);
+        assert!(streams.try_take().is_some());
+    }
+
+    #[test]
+    fn greedy_connections_leave_places_to_others() {
+        let places = StreamPlaces::new(1000);
+        let mut held = Vec::new();
+        for greedy in 1..=50 {
+            held.push(all_of(&places.connection(None)));
+            assert!(places.free() >= 1000 * 8 / (8 + greedy) - greedy, "{greedy}: {}", places.free());
+        }
+        let next = places.connection(None);
+        assert!(all_of(&next).len() > 10);
+        held.clear();
+        assert_eq!(places.free(), 1000);
+    }
+
+    #[test]
+    fn a_client_with_many_connections_takes_half_of_the_places() {
+        let places = StreamPlaces::new(100);
+        let held: Vec<_> = (0..100).map(|_| all_of(&places.connection(address("192.0.2.1")))).collect();
+        assert_eq!(places.free(), 50);
+        assert!(all_of(&places.connection(address("192.0.2.2"))).len() > 1);
+        drop(held);
+        assert_eq!(places.free(), 100);
+        assert!(places.clients.lock().unwrap().is_empty());
+        let held: Vec<_> = (0..100).map(|_| all_of(&places.connection(address("127.0.0.1")))).collect();
+        assert!(places.free() < 10, "the machine's own proxies have no bound of one client");
+        drop(held);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_waits_for_a_place_of_its_connection() {
+        let streams = StreamPlaces::new(0).connection(None);
+        let own = streams.try_take();
+        let mut waiting = pin!(streams.take(Duration::from_secs(60)));
+        poll_fn(|cx| Poll::Ready(assert!(waiting.as_mut().poll(cx).is_pending()))).await;
+        drop(own);
+        let own = poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx))).await;
+        assert!(matches!(own, Poll::Ready(Some(_))));
+        assert!(streams.take(Duration::from_secs(60)).await.is_none(), "it waits no longer than it may");
+        let mut waiting = pin!(streams.take(Duration::from_secs(60)));
+        poll_fn(|cx| Poll::Ready(assert!(waiting.as_mut().poll(cx).is_pending()))).await;
+        streams.close();
+        let closed = poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx))).await;
+        assert!(matches!(closed, Poll::Ready(None)));
+    }
+}
