@@ -58,6 +58,12 @@ impl Bounds {
         self.window.available(of_stream, WORTHWHILE)
     }
 
+    /// Whether the windows let more of a stream be sent than is ready.
+    pub(crate) fn have_room(self, stream: &Stream) -> bool {
+        let ready = stream.ready().map_or(0, |(ready, _)| ready);
+        self.window.octets().min(stream.send_window.octets()) > i64::try_from(ready).unwrap_or(i64::MAX)
+    }
+
     /// Whether a stream has content ready that the windows hold back.
     pub(crate) fn hold_back(self, stream: &Stream) -> bool {
         stream.ready().is_some_and(|(ready, _)| ready > 0 && self.allowed(stream, ready) == 0)

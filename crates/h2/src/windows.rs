@@ -25,6 +25,11 @@ impl SendWindow {
         if self.used_up && octets < worthwhile.min(ready) { 0 } else { octets.min(ready) }
     }
 
+    /// Octets that may be sent, however few. Negative after SETTINGS made the window smaller (RFC 9113 §6.9.2).
+    pub(crate) fn octets(self) -> i64 {
+        self.octets.into()
+    }
+
     /// WINDOW_UPDATE.
     pub(crate) fn grow(&mut self, increment: u32) -> Result<(), Overflow> {
         self.shift(i64::from(increment))

@@ -290,6 +290,12 @@ impl Connection {
         self.index(stream.0).map_or(0, |index| self.streams[index].sent)
     }
 
+    /// Whether the windows have room for more of a stream's content than [is ready](Self::offer).
+    pub fn has_room(&self, stream: StreamId) -> bool {
+        let bounds = self.bounds();
+        self.index(stream.0).is_some_and(|index| bounds.have_room(&self.streams[index]))
+    }
+
     /// The streams whose content the windows hold back, in the order of their numbers, with their [progress](Self::progress).
     pub fn stalled(&self) -> impl Iterator<Item = (StreamId, u64)> {
         let bounds = self.bounds();

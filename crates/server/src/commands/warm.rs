@@ -24,7 +24,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::print;
 use crate::response::{Piece, Source};
-use crate::upstream::{Forwarded, ServerConfig, ServerUrl, Upstream, UpstreamConfig, Upstreams, forward};
+use crate::upstream::{Forwarded, Reading, ServerConfig, ServerUrl, Upstream, UpstreamConfig, Upstreams, forward};
 use crate::values::{At, Bounded, Problems};
 
 /// Arguments of `sealion warm`.
@@ -250,6 +250,7 @@ impl Client {
         let server = self.server(scheme, authority.as_str(), authority.host())?;
         let target = uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
         let forwarded = Forwarded {
+            reading: Reading::Ahead,
             method: Method::GET,
             target: target.into(),
             fields: self.fields.clone().into(),

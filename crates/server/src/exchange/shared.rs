@@ -36,6 +36,8 @@ pub(crate) struct Shared {
     pub slots: Arc<Semaphore>,
     /// Places for responses over HTTP/2 that hold descriptors, beside the first of each connection.
     pub streams: Arc<StreamPlaces>,
+    /// Bytes of streamed responses over HTTP/2 that wait in memory.
+    pub ahead: Arc<AtomicU64>,
     /// Open connections per client address.
     pub addresses: Arc<Addresses>,
     /// The connections with the times since when they are idle.

@@ -21,7 +21,7 @@ use crate::limits::{ConnectionStreams, Permit, Refusal, StreamPlace};
 use crate::path::policy::PathReason;
 use crate::response::Response;
 use crate::site::{self, Arrival, Client};
-use crate::upstream::{Inbound, Interim, InterimReceiver, RequestContent, interim_responses};
+use crate::upstream::{Inbound, Interim, InterimReceiver, Reading, RequestContent, interim_responses};
 
 /// What all requests of a connection share.
 #[derive(Clone, Copy)]
@@ -77,6 +77,14 @@ impl<'a> From<Answering<'a>> for Answer<'a> {
     }
 }
 
+/// What a response may take of the connection's descriptors and memory.
+#[derive(Clone, Copy)]
+pub(super) struct StreamRoom<'a> {
+    pub(super) streams: &'a Arc<ConnectionStreams>,
+    /// How much of it is read before the client takes it, if it is forwarded.
+    pub(super) reading: Reading,
+}
+
 impl<'a> Context<'a> {
     /// Whether the request in `head` may be forwarded, so that its content is passed on as it comes.
     pub(super) fn may_forward(&self, head: &HeadBuffer, current: &Current) -> bool {
@@ -95,8 +103,9 @@ impl<'a> Context<'a> {
         socket: &Socket,
         content: Option<RequestContent>,
         current: Current,
-        streams: &Arc<ConnectionStreams>,
+        room: StreamRoom<'_>,
     ) -> Answer<'a> {
+        let StreamRoom { streams, reading } = room;
         let decoded = head.request();
         let is_tunnel = decoded.protocol.is_some();
         let Some(request) = as_seen(&decoded) else {
@@ -161,11 +170,12 @@ impl<'a> Context<'a> {
                     upgrade: is_tunnel,
                     is_connect: is_tunnel,
                     span: exchange.span(),
+                    reading,
                     ..inbound
                 };
                 let head = std::mem::replace(head, free_head());
                 let streams = Arc::clone(streams);
-                let answer = Box::pin(self.answer_later(head, current, started, peer, refusal, inbound, streams));
+                let answer = Box::pin(self.answer_later(head, current, started, peer, refusal, (inbound, streams)));
                 Answer::Later(Later { answer, cancel: forwards.then_some(cancel), hints, interims })
             }
         }
@@ -184,8 +194,7 @@ impl<'a> Context<'a> {
         started: Option<Started>,
         peer: Peer,
         refusal: Option<Refusal>,
-        inbound: Inbound,
-        streams: Arc<ConnectionStreams>,
+        (inbound, streams): (Inbound, Arc<ConnectionStreams>),
     ) -> Box<Answered> {
         let place = streams.take(current.limits.stall_timeout.duration()).await;
         let (response, framing, is_tunnel) = {
@@ -252,6 +261,7 @@ impl<'a> Context<'a> {
             script: None,
             gone: Some(gone),
             span: None,
+            reading: Reading::Ahead,
         }
     }
 

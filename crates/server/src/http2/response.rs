@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -144,27 +145,43 @@ impl Sending {
         true
     }
 
-    /// Asks the source for more content, unless much is ready. Ready: it failed. `upcoming` grows by content whose length nobody knew. `heads`
-    /// gets trailers that no content goes before.
+    /// Bytes of the source that wait in memory.
+    pub(super) fn ahead(&self) -> u64 {
+        // Others are in memory for all connections.
+        if self.content.given == 0 { 0 } else { self.content.in_memory() }
+    }
+
+    /// Asks the source for more content, unless enough is ready. Ready: it failed.
+    ///
+    /// A stream whose window is closed is asked for one piece at most.
     pub(super) fn poll_source(
         &mut self,
         connection: &mut Connection,
         cx: &mut Context<'_>,
-        upcoming: &mut u64,
-        heads: &mut Vec<u8>,
+        asking: &mut Asking<'_>,
     ) -> Poll<Error> {
         loop {
             let waiting = self.content.waiting();
-            let source = self.content.source.as_mut().filter(|source| waiting < source.source.ahead());
-            let Some(source) = source else { return Poll::Pending };
+            let Some(source) = &mut self.content.source else { return Poll::Pending };
+            let most = match (connection.has_room(self.stream), asking.ahead.is_full()) {
+                (true, false) => source.source.ahead(),
+                (true, true) => 1,
+                // The end may come, unless a length says that content comes before.
+                (false, false) if source.length.is_none() => 1,
+                (false, _) => 0,
+            };
+            if waiting >= most {
+                return Poll::Pending;
+            }
             let Poll::Ready(piece) = source.source.as_mut().poll_piece(cx) else { return Poll::Pending };
             let announced = source.length;
             match piece {
                 Some(Ok(piece)) => {
                     self.content.given += piece.len();
                     if announced.is_none() {
-                        *upcoming += piece.len();
+                        *asking.upcoming += piece.len();
                     }
+                    asking.ahead.add(&piece);
                     let given = self.content.given;
                     if let Some(announced) = announced.filter(|announced| given > *announced) {
                         return Poll::Ready(Error::SourceLength { announced, given });
@@ -182,7 +199,7 @@ impl Sending {
                     self.trailers = source.source.as_mut().trailers();
                     self.content.source = None;
                     match self.trailers {
-                        Some(_) => drop(self.end_with_trailers(connection, heads)),
+                        Some(_) => drop(self.end_with_trailers(connection, asking.heads)),
                         None => drop(connection.offer(self.stream, 0, true)),
                     }
                 }
@@ -191,7 +208,66 @@ impl Sending {
     }
 }
 
+/// What sources give to their connection.
+pub(super) struct Asking<'a> {
+    /// Grows by content whose length was not known.
+    pub(super) upcoming: &'a mut u64,
+    /// Gets trailers that no content goes before.
+    pub(super) heads: &'a mut Vec<u8>,
+    pub(super) ahead: &'a mut Ahead,
+}
+
+/// Bytes of sources that wait in memory until a connection sends them, and all connections together.
+pub(super) struct Ahead {
+    own: u64,
+    all: Arc<AtomicU64>,
+}
+
+/// Bytes of sources that wait on a connection, beyond which streams with closed windows get none.
+const MAX_AHEAD: u64 = 1 << 20;
+
+// GUESS: as much as contents that wait take by default (`limits.max_buffered`).
+/// The same for all connections together.
+const MAX_AHEAD_IN_ALL: u64 = 256 << 20;
+
+impl Ahead {
+    /// `all`: of all connections.
+    pub(super) fn new(all: &Arc<AtomicU64>) -> Self {
+        Ahead { own: 0, all: Arc::clone(all) }
+    }
+
+    pub(super) fn set(&mut self, own: u64) {
+        if own != self.own {
+            // Wraps around where it falls.
+            self.all.fetch_add(own.wrapping_sub(self.own), Ordering::Relaxed);
+            self.own = own;
+        }
+    }
+
+    fn add(&mut self, piece: &Piece) {
+        if let Piece::Bytes(bytes) = piece {
+            self.set(self.own + bytes.len() as u64);
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.own >= MAX_AHEAD || self.all.load(Ordering::Relaxed) >= MAX_AHEAD_IN_ALL
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
 impl Pieces {
+    /// Bytes of pieces in memory.
+    fn in_memory(&self) -> u64 {
+        let pieces = self.front.iter().chain(&self.behind);
+        pieces.filter(|piece| matches!(piece, ContentPiece::Bytes(..))).map(ContentPiece::len).sum()
+    }
+
     /// Pieces that are not sent to their end.
     fn waiting(&self) -> usize {
         self.behind.len() + usize::from(self.front.is_some())

@@ -162,6 +162,7 @@ impl<'a> Server<'a> {
             tracer,
             slots: Arc::new(Semaphore::new(max_connections)),
             streams: StreamPlaces::new(streams),
+            ahead: Arc::default(),
             addresses: Arc::default(),
             idle: IdleConnections::default(),
             most_connections: max_connections,

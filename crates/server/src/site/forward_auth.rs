@@ -25,7 +25,8 @@ use super::pattern::{Guarded, Prefix};
 use super::proxy::{FieldChange, apply, failed, of_reply};
 use crate::response::{Response, Source};
 use crate::upstream::{
-    Forwarded, Hop, Inbound, Reply, Upstream, Upstreams, forward, is_hop_by_hop, is_loop, pass_span_on, request_fields,
+    Forwarded, Hop, Inbound, Reading, Reply, Upstream, Upstreams, forward, is_hop_by_hop, is_loop, pass_span_on,
+    request_fields,
 };
 use crate::values::{At, Problems};
 
@@ -189,6 +190,7 @@ impl Rule {
         ];
         apply(&about, &mut fields);
         let mut forwarded = Forwarded {
+            reading: Reading::Ahead,
             method: Method::GET,
             target: self.target.clone(),
             fields,

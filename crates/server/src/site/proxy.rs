@@ -436,6 +436,7 @@ impl Rule {
             }
         }
         Some(Forwarded {
+            reading: inbound.reading,
             method: http::Method::from_bytes(request.method.as_str().as_bytes()).ok()?,
             target: uri(&target)?,
             fields,

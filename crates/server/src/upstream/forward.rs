@@ -21,7 +21,7 @@ use super::fastcgi;
 use super::head::RequestFields;
 use super::http2::Shared;
 use super::interim::InterimSender;
-use super::message::{AnswerHead, RequestError, RequestHead, Upgrade};
+use super::message::{AnswerHead, Reading, RequestError, RequestHead, Upgrade};
 use super::protocol::{AnswerContent, Connected};
 use super::proxy_header::{Endpoints, OnBehalf};
 use super::reply::{Reply, ReplyBody};
@@ -53,6 +53,8 @@ pub(crate) struct Forwarded {
     pub(crate) address: Option<IpAddr>,
     /// What FastCGI has instead of a target.
     pub(crate) script: Option<Box<fastcgi::Script>>,
+    /// How much of the response is read before the client takes it.
+    pub(crate) reading: Reading,
 }
 
 impl Forwarded {
@@ -71,6 +73,7 @@ impl Forwarded {
             endpoints: self.endpoints.clone(),
             address: self.address,
             script: self.script.clone(),
+            reading: self.reading,
         }
     }
 }
@@ -213,7 +216,7 @@ async fn ask(mut in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
                     (Box::pin(connected).await.map_err(|error| unreachable_server(&error))?, false)
                 }
             },
-            Protocol::Http2 => Box::pin(share(&upstream, server, patience)).await?,
+            Protocol::Http2 => Box::pin(share(&upstream, server, patience, request.reading)).await?,
         };
         let sent = send(connected, server, request, upstream.answer_timeout).await;
         match sent {
@@ -243,13 +246,18 @@ async fn ask(mut in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
 }
 
 /// A share of a connection of HTTP/2, and whether the connection had been used before.
-async fn share(upstream: &Upstream, server: &Server, patience: Duration) -> Result<(Connected, bool), FailedTry> {
+async fn share(
+    upstream: &Upstream,
+    server: &Server,
+    patience: Duration,
+    reading: Reading,
+) -> Result<(Connected, bool), FailedTry> {
     loop {
-        let opening = match server.pool.share() {
+        let opening = match server.pool.share(reading) {
             Ok(lease) => return Ok((Connected::Http2(lease), true)),
             Err(opening) => opening,
         };
-        let connect = || Shared::connect(server, patience, upstream.idle_timeout);
+        let connect = || Shared::connect(server, patience, upstream.idle_timeout, reading);
         match opening.get_or_init(connect).await {
             Err(error) => return Err(unreachable_server(error)),
             Ok(shared) if shared.is_closed() => {
@@ -316,6 +324,7 @@ async fn send(
         te: request.te,
         upgrade: request.upgrade.as_ref(),
         interim: request.interim.as_deref(),
+        reading: request.reading,
     };
     let broken = match wait(pin!(connected.ask(head, content)), progress.as_ref(), patience).await {
         Ok(Ok(answered)) => return Ok(answered),

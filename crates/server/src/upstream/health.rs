@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Upstream;
 use super::config::HealthConfig;
-use super::message::{RequestError, RequestHead};
+use super::message::{Reading, RequestError, RequestHead};
 use super::protocol::Connected;
 use super::proxy_header::OnBehalf;
 use crate::values::Problems;
@@ -147,7 +147,16 @@ async fn ask(upstream: &Upstream, index: usize, health: &Health) -> Result<Check
     let agent = HeaderValue::from_static("sealion-health");
     let fields = HeaderMap::from_iter([(header::USER_AGENT, agent)]).into();
     let (method, target) = (&Method::GET, &health.target);
-    let request = RequestHead { method, target, host, fields: &fields, te: false, upgrade: None, interim: None };
+    let request = RequestHead {
+        method,
+        target,
+        host,
+        fields: &fields,
+        te: false,
+        upgrade: None,
+        interim: None,
+        reading: Reading::Ahead,
+    };
     match connected.ask(request, None).await {
         Ok((head, _)) if head.status.code() < 400 => Ok(Checked::Healthy),
         Ok((head, _)) => Err(format!("{} is answered with {}", health.target, head.status)),

@@ -26,6 +26,18 @@ pub(super) struct RequestHead<'a> {
     pub(super) upgrade: Option<&'a Upgrade>,
     /// Takes interim responses.
     pub(super) interim: Option<&'a InterimSender>,
+    /// How much of the response is read at a time.
+    pub(super) reading: Reading,
+}
+
+/// How much of a response is read from a server before the client takes it. A client may have many responses on one connection of HTTP/2 and take none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// As much as is cheapest.
+    #[default]
+    Ahead,
+    /// Little: the connection has many responses under way, or the client takes nothing of this one.
+    Sparing,
 }
 
 /// Another protocol that is asked for (RFC 9110 §7.8).

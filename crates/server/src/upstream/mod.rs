@@ -65,7 +65,7 @@ pub(crate) use health::check_health;
 #[cfg(fuzzing)]
 pub(crate) use http1::fuzz as http1_fuzz;
 pub(crate) use interim::{Interim, InterimReceiver, InterimSender, interim_responses};
-pub(crate) use message::Upgrade;
+pub(crate) use message::{Reading, Upgrade};
 
 pub(crate) use pieces::without_room;
 pub(crate) use proxy_header::Endpoints;
@@ -122,6 +122,8 @@ pub(crate) struct Inbound {
     pub(crate) gone: Option<oneshot::Receiver<()>>,
     /// Its span, if there is a tracer.
     pub(crate) span: Option<Arc<Span>>,
+    /// How much of the response is read before the client takes it.
+    pub(crate) reading: Reading,
 }
 
 impl Inbound {

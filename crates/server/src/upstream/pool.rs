@@ -16,6 +16,7 @@ use tokio::time::sleep_until;
 use super::connect::ConnectError;
 use super::http1;
 use super::http2::{Lease, Shared};
+use super::message::Reading;
 
 #[derive(Debug)]
 pub(super) struct Pool {
@@ -31,8 +32,8 @@ pub(super) struct Pool {
 struct Worker {
     /// Of HTTP/1.1.
     kept: Arc<Mutex<Kept>>,
-    /// All of HTTP/2.
-    shared: RefCell<Vec<Arc<Opening>>>,
+    /// All of HTTP/2, with how much they read.
+    shared: RefCell<Vec<(Reading, Arc<Opening>)>>,
 }
 
 /// Idle connections of HTTP/1.1.
@@ -99,21 +100,22 @@ impl Pool {
     }
 
     /// A share of a connection of HTTP/2, or one that has to be opened.
-    pub(super) fn share(&self) -> Result<Lease, Arc<Opening>> {
+    pub(super) fn share(&self, reading: Reading) -> Result<Lease, Arc<Opening>> {
         let shared = &mut self.workers.get_or_default().shared.borrow_mut();
-        shared.retain(|opening| match opening.get() {
+        shared.retain(|(_, opening)| match opening.get() {
             // Requests in progress keep it open.
             Some(Ok(shared)) => !shared.is_closed() && shared.age() < self.age,
             Some(Err(_)) => false,
             None => true,
         });
-        if let Some(lease) = shared.iter().find_map(|opening| opening.get()?.as_ref().ok()?.lease()) {
+        let mut alike = shared.iter().filter(|(other, _)| *other == reading).map(|(_, opening)| opening);
+        if let Some(lease) = alike.clone().find_map(|opening| opening.get()?.as_ref().ok()?.lease()) {
             return Ok(lease);
         }
-        let opening = shared.iter().find(|opening| opening.get().is_none()).cloned();
+        let opening = alike.find(|opening| opening.get().is_none()).cloned();
         Err(opening.unwrap_or_else(|| {
             let opening = Arc::new(Opening::new());
-            shared.push(Arc::clone(&opening));
+            shared.push((reading, Arc::clone(&opening)));
             opening
         }))
     }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::config::Protocol;
 use super::connect::{ConnectError, connect};
 use super::content::RequestContent;
-use super::message::{AnswerFrame, AnswerHead, RequestError, RequestHead};
+use super::message::{AnswerFrame, AnswerHead, Reading, RequestError, RequestHead};
 use super::proxy_header::OnBehalf;
 use super::{Server, http1, http2};
 use crate::tls_client::Io;
@@ -37,7 +37,7 @@ impl Connected {
                 Ok(Connected::Http1(http1::Connection::new(io)))
             }
             Protocol::Http2 => {
-                let shared = http2::Shared::connect(server, connect_timeout, idle_timeout).await?;
+                let shared = http2::Shared::connect(server, connect_timeout, idle_timeout, Reading::Ahead).await?;
                 let closed = || ConnectError::Refused(io::ErrorKind::ConnectionReset.into());
                 shared.lease().map(Connected::Http2).ok_or_else(closed)
             }

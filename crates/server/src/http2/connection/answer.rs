@@ -10,9 +10,9 @@ use tokio::sync::oneshot;
 use super::Http2;
 use crate::exchange::{Current, now};
 use crate::http2::head::with_head;
-use crate::http2::request::{Answer, Answered, Answering, Later, block_of_interim};
-use crate::http2::response::Sending;
-use crate::upstream::{InterimReceiver, RequestContent};
+use crate::http2::request::{Answer, Answered, Answering, Later, StreamRoom, block_of_interim};
+use crate::http2::response::{Asking, Sending};
+use crate::upstream::{InterimReceiver, Reading, RequestContent};
 
 /// A request whose answer is being made.
 pub(super) struct Waiting<'a> {
@@ -37,7 +37,11 @@ impl<'a> Http2<'a> {
         current: Current,
     ) {
         let memory = head.memory();
-        match self.context.answer(head, &mut self.permit, stream.socket(), content, current, &self.streams) {
+        let under_way = self.answering.len() + self.sending.len();
+        let reads_ahead = under_way < MAX_AHEAD_STREAMS && self.protocol.has_room(id);
+        let reading = if reads_ahead { Reading::Ahead } else { Reading::Sparing };
+        let room = StreamRoom { streams: &self.streams, reading };
+        match self.context.answer(head, &mut self.permit, stream.socket(), content, current, room) {
             Answer::Now(answered) => self.respond(id, answered, stream),
             Answer::Later(Later { answer, cancel, hints, interims }) => {
                 if let Some(block) = hints {
@@ -107,9 +111,11 @@ impl<'a> Http2<'a> {
                 Poll::Pending => index += 1,
             }
         }
+        self.ahead.set(self.sending.iter().map(Sending::ahead).sum());
         let mut index = 0;
         while index < self.sending.len() {
-            match self.sending[index].poll_source(&mut self.protocol, cx, &mut self.upcoming, &mut self.heads) {
+            let mut asking = Asking { upcoming: &mut self.upcoming, heads: &mut self.heads, ahead: &mut self.ahead };
+            match self.sending[index].poll_source(&mut self.protocol, cx, &mut asking) {
                 Poll::Ready(error) => {
                     let sending = self.sending.swap_remove(index);
                     // RFC 8441 §5: a tunnel that is reset.
@@ -123,6 +129,9 @@ impl<'a> Http2<'a> {
         }
     }
 }
+
+/// Responses under way on a connection, above which servers are read sparingly. MEASURED is the sum: see `memory::stalled_streams`.
+const MAX_AHEAD_STREAMS: usize = 8;
 
 /// Usual length of a header block, for the choice of path.
 const HEAD_ESTIMATE: u64 = 128;

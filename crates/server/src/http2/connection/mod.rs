@@ -30,7 +30,7 @@ use tokio::task::yield_now;
 use super::batch::{Batch, free_bytes, keep_bytes};
 use super::content::Streamed;
 use super::request::{Context, Delivery};
-use super::response::Sending;
+use super::response::{Ahead, Sending};
 use crate::exchange::{Cut, End, Error, Listener, PathChoice, Shared, poll_idle_end};
 use crate::limits::{ConnectionStreams, Idle, Permit};
 use crate::observe::metrics;
@@ -144,6 +144,8 @@ struct Http2<'a> {
     sending: Vec<Sending>,
     /// Frames that go out before any of [`Self::protocol`]'s next ones: heads of responses.
     heads: Vec<u8>,
+    /// Bytes of sources that wait to be sent.
+    ahead: Ahead,
     /// Octets of responses whose path has not been chosen.
     upcoming: u64,
     /// Records of the next batch.
@@ -183,6 +185,7 @@ impl<'a> Http2<'a> {
             answering: Vec::new(),
             sending: Vec::new(),
             heads: Vec::new(),
+            ahead: Ahead::new(&context.shared.ahead),
             upcoming: 0,
             batch: send::FEWEST_RECORDS,
             requests: 0,

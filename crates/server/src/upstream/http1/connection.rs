@@ -19,10 +19,13 @@ use super::content::{Unwritten, Written, write};
 use super::request::head_octets;
 use crate::tls_client::Io;
 use crate::upstream::content::{Incomplete, RequestContent};
-use crate::upstream::message::{AnswerHead, RequestError, RequestHead};
+use crate::upstream::message::{AnswerHead, Reading, RequestError, RequestHead};
 
 /// Octets for which room is made to read a head. Most answers fit whole, and leave in one send.
 const HEAD_ROOM: usize = 20 << 10;
+
+/// The same where little is read before the client takes it: what comes behind the head stays in memory until then.
+const SPARING_HEAD_ROOM: usize = 4 << 10;
 
 /// A connection on which no request is in progress.
 pub(in crate::upstream) struct Connection {
@@ -83,6 +86,10 @@ impl Connection {
             }
         };
         let mut exchange = Exchange { ends, input: BytesMut::new(), since };
+        let head_room = match request.reading {
+            Reading::Ahead => HEAD_ROOM,
+            Reading::Sparing => SPARING_HEAD_ROOM,
+        };
         let (mut searched, mut has_begun) = (0, false);
         let broken = |has_begun: bool, error: String| match has_begun {
             true => RequestError::BadAnswer(error),
@@ -99,7 +106,7 @@ impl Connection {
                     let body = AnswerBody::new(exchange, &answer);
                     return Ok((AnswerHead { status: answer.status, fields: answer.fields }, body));
                 }
-                None => match poll_fn(|cx| exchange.poll_fill(cx, HEAD_ROOM)).await {
+                None => match poll_fn(|cx| exchange.poll_fill(cx, head_room)).await {
                     Ok(0) => return Err(broken(has_begun, "the connection was closed before an answer".to_owned())),
                     Ok(_) => has_begun = true,
                     Err(Broken::Client(incomplete)) => return Err(RequestError::Client(incomplete)),

@@ -12,7 +12,7 @@ use sealion_http::Status;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::connection::Connection;
-use crate::upstream::message::{AnswerFrame, RequestHead};
+use crate::upstream::message::{AnswerFrame, Reading, RequestHead};
 
 /// An answer that came whole.
 #[derive(Debug, PartialEq, Eq)]
@@ -50,8 +50,16 @@ pub(super) fn read(octets: &[u8], at_a_time: usize, method: &Method) -> Option<A
     let connection = Connection::new(Box::new(server));
     let (host, fields) = (HeaderValue::from_static("x"), HeaderMap::new().into());
     let target = Uri::from_static("/");
-    let request =
-        RequestHead { method, target: &target, host: &host, fields: &fields, te: true, upgrade: None, interim: None };
+    let request = RequestHead {
+        method,
+        target: &target,
+        host: &host,
+        fields: &fields,
+        te: true,
+        upgrade: None,
+        interim: None,
+        reading: Reading::Ahead,
+    };
     let mut cx = Context::from_waker(Waker::noop());
     let Poll::Ready(answered) = pin!(connection.ask(request, None)).poll(&mut cx) else { panic!("nothing waits") };
     let (head, mut body) = answered.ok()?;
