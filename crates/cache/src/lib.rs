@@ -53,7 +53,7 @@ pub use slice::{content_range, strong_validator};
 pub use status_field::{CacheStatus, Forward};
 pub use storing::{NotStored, StoreRequest, has_lifetime, may_store, storable_fields};
 pub use tags::tags;
-pub use validation::{describes, freshen, is_for, update, validation_fields};
+pub use validation::{describes, freshen, is_for, replaces_stored, update, validation_fields};
 pub use vary::{AcceptedCodings, make_canonical, variant_key, vary};
 
 /// Whole seconds since 1970-01-01.

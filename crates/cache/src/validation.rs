@@ -40,6 +40,12 @@ pub fn is_for(stored: &HeaderMap, not_modified: &HeaderMap) -> bool {
     }
 }
 
+/// Whether a response to the validation of a stored one takes its place, even if it is not stored itself (RFC 9111 §4.3.3): the stored one is to be
+/// removed then. False: it tells of the request, or of a failure of the origin, not of the resource.
+pub fn replaces_stored(status: u16) -> bool {
+    !matches!(status, ..200 | 206 | 304 | 400 | 406 | 408 | 413 | 414 | 416 | 417 | 421 | 425 | 429 | 431 | 500..)
+}
+
 /// Whether a 200 to a HEAD request describes the stored response, whose body has `length` octets: it then updates the response as a 304 would.
 /// False: the stored response is stale (RFC 9111 §4.3.5).
 pub fn describes(stored: &HeaderMap, length: u64, head: &HeaderMap) -> bool {
@@ -143,6 +149,16 @@ mod tests {
             (&["etag: a"], &[STRONG], false),
         ] {
             assert_eq!(is_for(&fields(stored), &fields(not_modified)), expected, "{stored:?} {not_modified:?}");
+        }
+    }
+
+    #[test]
+    fn a_page_that_moved_or_was_withdrawn_takes_the_place_of_the_stored_one() {
+        for status in [200, 203, 204, 301, 302, 303, 307, 308, 401, 402, 403, 404, 405, 410, 451] {
+            assert!(replaces_stored(status), "{status}");
+        }
+        for status in [100, 206, 304, 400, 406, 408, 413, 416, 421, 425, 429, 431, 500, 501, 502, 503, 504, 520] {
+            assert!(!replaces_stored(status), "{status}");
         }
     }
 

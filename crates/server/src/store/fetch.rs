@@ -22,6 +22,7 @@ use super::fill::{End, Failed, FetchOutcome, Fill, Flowing, MOST_UNWRITTEN};
 use super::key::add_variant;
 use super::object::Object;
 use super::purge::Verdict;
+use super::replaced::{Superseded, Unstored};
 use super::rule::Rules;
 use super::slices::{FetchRange, Judgement, SlicePosition, Sliced};
 use super::{KEPT_IN_MEMORY, now_ms, now_s};
@@ -80,8 +81,22 @@ impl FetchRequest {
         self.has_authorization || self.has_cookie
     }
 
+    pub(super) fn has_authorization(&self) -> bool {
+        self.has_authorization
+    }
+
     pub(super) fn variant(&self, names: &[HeaderName]) -> Vec<u8> {
         variant(names, FieldSection::from_lines(&self.fields))
+    }
+
+    /// The request as a client sends it that names no user and demands nothing.
+    pub(super) fn of_anybody(&self) -> Self {
+        FetchRequest {
+            fields: Arc::clone(&self.fields),
+            has_authorization: false,
+            has_cookie: false,
+            directives: RequestDirectives::default(),
+        }
     }
 
     fn to_store(&self) -> StoreRequest<'static> {
@@ -177,7 +192,7 @@ impl Fetch {
                 // Without what is not stored of it, nothing may tell which slices belong to it.
                 Judgement::Slice if !self.stays_slice(*position, reply) => true,
                 // What is for one request goes to its client as the origin sends it.
-                Judgement::Slice => self.may_store(reply, requested.second, now_s()).is_err(),
+                Judgement::Slice => self.may_store(&self.request, reply, requested.second, now_s()).is_err(),
                 Judgement::Unusable => true,
             }
         {
@@ -252,21 +267,15 @@ impl Fetch {
         let disk = rules.store.disk(stale.hash);
         // With other fields in Vary it is another variant than the one that others would find it as.
         let keeps_variant = rules.vary(&fields) == rules.vary(&stale.head.fields);
-        if !keeps_variant {
-            disk.remove(stale.hash);
+        // The response for the request that asked is younger than what others must not have any more.
+        let before = stale.times.made.max(requested.at.saturating_sub(1));
+        let lifetime = freshened.unwrap_or(stale.head.lifetime);
+        let head = rules.head(&stale.key, stale.head.status, fields, lifetime);
+        let is_gone = !keeps_variant || head.is_lost_part() || freshened.is_err_and(|why| !is_of_client(why));
+        if is_gone {
+            rules.store.supersede(stale, before);
         }
-        let head = match freshened {
-            Ok(lifetime) => rules.head(&stale.key, stale.head.status, fields, lifetime),
-            Err(why) => {
-                if !is_of_client(why) {
-                    disk.remove(stale.hash);
-                }
-                rules.head(&stale.key, stale.head.status, fields, stale.head.lifetime)
-            }
-        };
         if head.is_lost_part() {
-            disk.remove(stale.hash);
-            rules.store.changed(stale.hash);
             let what = "the validation takes away what tells which slices belong to the response".to_owned();
             let failed = Failed { failure: Failure::Broken(what), trace: Some(trace) };
             return self.fill.end(End::Failed(Arc::new(failed)));
@@ -277,7 +286,8 @@ impl Fetch {
             self.fill.set_own(own);
         }
         let is_stored = freshened.is_ok() && keeps_variant;
-        let times = Times { made: made(requested.at, not_modified), asked: requested.at };
+        let made = if is_stored { made(requested.at, not_modified) } else { before + 1 };
+        let times = Times { made, asked: requested.at };
         let object = Object::new(stale.key.clone(), stale.hash, times, head, Arc::clone(&stale.body), stale.checksum);
         let object = Arc::new(object);
         let outcome = if is_stored { FetchOutcome::Validated } else { FetchOutcome::ValidatedForOne };
@@ -289,9 +299,7 @@ impl Fetch {
             if let Some(Some(version)) = appended.await {
                 object.set_version(version);
             }
-        }
-        if !freshened.is_err_and(is_of_client) {
-            rules.store.changed(stale.hash);
+            rules.store.changed(object.hash);
         }
     }
 
@@ -299,9 +307,14 @@ impl Fetch {
     async fn answered(self, reply: Reply, trace: UpstreamTrace, requested: Requested) -> Option<Whole> {
         let received = now_s();
         let rules = Arc::clone(&self.rules);
-        let (lifetime, names) = match self.may_store(&reply, requested.second, received) {
+        let (lifetime, names) = match self.may_store(&self.request, &reply, requested.second, received) {
             Ok(decision) => decision,
             Err(why) => {
+                if let Some(stale) = &self.stale
+                    && self.supersedes(&reply, requested, received)
+                {
+                    rules.store.supersede(&stale.object, requested.at);
+                }
                 let names_user = self.request.names_user();
                 // A slice beyond the end of the response says nothing of the other slices.
                 let is_beyond =
@@ -342,7 +355,7 @@ impl Fetch {
         rules.store.also_found_by(self.id, hash, &self.fill);
         self.fill.flows(Arc::clone(&flowing));
         let object = self.store_body(&flowing, body.into(), hash, times, &disk).await?;
-        let replaced = self.stale.map(|stale| stale.object).filter(|stale| stale.head.sliced.is_some());
+        let replaced = self.superseded(times);
         Some(Whole { rules, disk, object, times, key: self.key, names, replaced })
     }
 
@@ -352,8 +365,9 @@ impl Fetch {
         Sliced::of(&storable, position.size).is_some()
     }
 
-    fn may_store(
+    pub(super) fn may_store(
         &self,
+        request: &FetchRequest,
         reply: &Reply,
         requested: u64,
         received: u64,
@@ -364,11 +378,10 @@ impl Fetch {
             return Err(Unstored::ByRule(NotStored::Range));
         }
         let code = code(reply.status, &self.range);
-        let lifetime =
-            sealion_cache::may_store(policy, &self.request.to_store(), code, &reply.fields, requested, received);
+        let lifetime = sealion_cache::may_store(policy, &request.to_store(), code, &reply.fields, requested, received);
         let lifetime = lifetime.map_err(Unstored::ByRule)?;
         // Without an explicit lifetime, the response to a request with a cookie may be for its user alone.
-        if self.request.has_cookie && !sealion_cache::has_lifetime(policy, code, &reply.fields) {
+        if request.has_cookie && !sealion_cache::has_lifetime(policy, code, &reply.fields) {
             return Err(Unstored::Cookie);
         }
         let names = self.rules.vary(&reply.fields).ok_or(Unstored::ByRule(NotStored::VaryAny))?;
@@ -443,6 +456,7 @@ impl Fetch {
         };
         match storing {
             Storing::Failed => {
+                drop(self.superseded(times));
                 self.fill.end(End::Passed(Arc::clone(flowing)));
                 None
             }
@@ -457,6 +471,7 @@ impl Fetch {
             Storing::InFile(mut storing) => {
                 if let Err(error) = self.write_unwritten(&mut storing).await {
                     disk.failed("store a response", &error);
+                    drop(self.superseded(times));
                     // It is whole: in the file, and in memory.
                     self.fill.end(End::Passed(Arc::clone(flowing)));
                     return None;
@@ -471,13 +486,22 @@ impl Fetch {
                 let version = finished.await.flatten();
                 match version {
                     Some(version) => object.set_version(version),
-                    None => self.rules.store.changed(hash),
+                    None => {
+                        drop(self.superseded(times));
+                        self.rules.store.changed(hash);
+                    }
                 }
                 let trace = flowing.trace.clone();
                 self.fill.end(End::Stored { object: Arc::clone(&object), outcome: FetchOutcome::Fetched, trace });
                 version.map(|_| object)
             }
         }
+    }
+
+    /// The stored response, whose successor came whole.
+    fn superseded(&self, times: Times) -> Option<Superseded> {
+        let stale = self.stale.as_ref()?;
+        Some(Superseded::new(&self.rules.store, &stale.object, times.asked))
     }
 
     fn broke_off(&self, what: String) -> Option<Arc<Object>> {
@@ -530,8 +554,8 @@ struct Whole {
     key: Vec<u8>,
     /// The request fields that select among the variants of the URL.
     names: Vec<HeaderName>,
-    /// The response in slices that it takes the place of.
-    replaced: Option<Arc<Object>>,
+    /// The stored response that it takes the place of.
+    replaced: Option<Superseded>,
 }
 
 impl Whole {
@@ -571,7 +595,7 @@ impl Whole {
             }
         }
         if let Some(old) = replaced {
-            store.remove_replaced(&old, &object.head);
+            old.by(&object);
         }
         store.stored(&object);
     }
@@ -625,11 +649,11 @@ async fn on_disk<T: Send + 'static>(
 
 /// When a fetch began.
 #[derive(Clone, Copy)]
-struct Requested {
+pub(super) struct Requested {
     /// In the order of fetches and purges, see [`now_ms`].
-    at: u64,
+    pub(super) at: u64,
     /// By the clock: seconds since 1970-01-01.
-    second: u64,
+    pub(super) second: u64,
 }
 
 /// When a response was made, for purges. A cache between here and the origin may have sent one that it purges a moment later: while a purge is
@@ -644,41 +668,6 @@ const ROUNDED: u64 = 2;
 
 /// Seconds in which all caches of a chain apply a purge.
 const YOUNG: u64 = 60;
-
-/// Why an answer is for one request only.
-#[derive(Debug, Clone, Copy)]
-enum Unstored {
-    ByRule(NotStored),
-    /// The request names a user, and nobody says that the answer is for all.
-    Cookie,
-    NoLength,
-    TooLarge,
-}
-
-impl Unstored {
-    fn as_str(self) -> &'static str {
-        match self {
-            Unstored::ByRule(why) => why.as_str(),
-            Unstored::Cookie => "cookie",
-            Unstored::NoLength => "no-length",
-            Unstored::TooLarge => "too-large",
-        }
-    }
-
-    /// Whether the request is the reason: the answer to another may be stored.
-    fn is_of_request(self) -> bool {
-        match self {
-            Unstored::ByRule(why) => why.is_of_request(),
-            Unstored::Cookie => true,
-            Unstored::NoLength | Unstored::TooLarge => false,
-        }
-    }
-
-    /// Whether it is that the request names a user: the answers to all others that do are as this one.
-    fn is_of_user(self) -> bool {
-        matches!(self, Unstored::Cookie | Unstored::ByRule(NotStored::Authorization))
-    }
-}
 
 /// The status by which a response is stored: a slice is a part of a 200.
 fn code(status: Status, range: &FetchRange) -> u16 {

@@ -9,7 +9,7 @@ use siphasher::sip::SipHasher13;
 /// responses of other URLs too, which are fetched again.
 #[derive(Debug)]
 pub(super) struct Invalidated {
-    /// By the hashes of URLs.
+    /// By the hashes of URLs and keys.
     latest: LruCache<u64, u64>,
     /// By the ends of the hashes. Empty: there are no older ones.
     older: Vec<u64>,
@@ -64,10 +64,10 @@ impl Invalidated {
     }
 }
 
-/// The hash of a URL. It needs no secret: a client that finds two URLs of one hash can invalidate each by its own name.
-pub(super) fn hash(url: &str) -> u64 {
+/// The hash of a URL, or of a key. It needs no secret: a client that finds two URLs of one hash can invalidate each by its own name.
+pub(super) fn hash(name: &[u8]) -> u64 {
     let mut hasher = SipHasher13::new();
-    hasher.write(url.as_bytes());
+    hasher.write(name);
     hasher.finish()
 }
 

@@ -28,6 +28,7 @@ mod object;
 mod purge;
 mod purge_file;
 mod purge_url;
+mod replaced;
 mod resp;
 mod respond;
 mod rule;

@@ -19,7 +19,7 @@ pub(crate) enum Target {
     Url(String),
     /// The same, by a request with an unsafe method (RFC 9111 §4.4). Clients can make very many: no URL is kept.
     Invalidated(String),
-    /// As [`Self::Invalidated`] is kept and written again: the hash of the URL.
+    /// As [`Self::Invalidated`] is kept and written again: the hash of the URL, or of the key of one response ([`Self::of_key`]).
     InvalidatedHash(u64),
     /// All invalidated URLs whose hashes end so, and others with them: see [`Invalidated`].
     InvalidatedSlot(u32),
@@ -34,6 +34,11 @@ pub(crate) enum Target {
 }
 
 impl Target {
+    /// One response, with its slices: no other variant of its URL. `key`: of it, or of one of its slices.
+    pub(super) fn of_key(key: &[u8]) -> Self {
+        Target::InvalidatedHash(hash(key::without_slice(key)))
+    }
+
     /// Octets of memory that its name takes.
     fn octets(&self) -> usize {
         let name = match self {
@@ -54,7 +59,7 @@ impl Target {
         match self {
             Target::Everything | Target::Tag(_) | Target::InvalidatedSlot(_) => true,
             Target::Url(own) | Target::Invalidated(own) => url == *own,
-            Target::InvalidatedHash(own) => hash(&url) == *own,
+            Target::InvalidatedHash(own) => hash(url.as_bytes()) == *own,
             Target::Host(own) => host(&url) == own,
             Target::Prefix(start) | Target::Group(start, _) => url.starts_with(start.as_str()),
         }
@@ -180,7 +185,7 @@ impl Purges {
         let table = &mut *table;
         let times = match target {
             Target::Invalidated(url) => {
-                table.invalidated.add(hash(url), *at);
+                table.invalidated.add(hash(url.as_bytes()), *at);
                 return super::go_behind(*at);
             }
             Target::InvalidatedHash(hash) => {
@@ -219,7 +224,9 @@ impl Purges {
         }
         let url = normal(&String::from_utf8_lossy(key::url_of(key)));
         if !table.invalidated.is_empty() {
-            verdict = verdict.max(Times { hard: table.invalidated.of(hash(&url)), soft: 0 }.verdict(stored));
+            let of_url = table.invalidated.of(hash(url.as_bytes()));
+            let hard = of_url.max(table.invalidated.of(hash(key::without_slice(key))));
+            verdict = verdict.max(Times { hard, soft: 0 }.verdict(stored));
         }
         let origin = origin(&url);
         for (prefix, times) in &table.prefixes {
@@ -312,6 +319,33 @@ mod tests {
                     let verdict = |stored| purges.verdict(&key, &boxes(&["a", "news"]), &boxes(&["cart"]), stored);
                     assert_eq!((verdict(999), verdict(1000), verdict(1001)), (expected, expected, Valid), "{target:?}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_purge_by_key_is_of_one_variant_and_its_slices() {
+        let key = |variant: &[u8]| {
+            let mut key = b"https://a.example/x".to_vec();
+            key::add_upstream(&mut key, "app");
+            key::add_variant(&mut key, variant);
+            key
+        };
+        let slice = |mut key: Vec<u8>| {
+            key::add_slice(&mut key, b"65536/200000/1/", b"\"v\"");
+            key
+        };
+        for named in [key(b"de"), slice(key(b"de"))] {
+            let purges = Purges::default();
+            purges.add(&purge(Target::of_key(&named), false, 1000));
+            for (other, expected) in [
+                (key(b"de"), Verdict::Gone),
+                (slice(key(b"de")), Verdict::Gone),
+                (key(b"fr"), Verdict::Valid),
+                (b"https://a.example/x".to_vec(), Verdict::Valid),
+            ] {
+                assert_eq!(purges.verdict(&other, &[], &[], 1000), expected, "{}", other.escape_ascii());
+                assert_eq!(purges.verdict(&other, &[], &[], 1001), Verdict::Valid);
             }
         }
     }

@@ -364,7 +364,7 @@ impl Slices {
 
 impl Store {
     /// The origin has another representation than this one: removes what is stored of it. May block.
-    fn remove_sliced(&self, of_whole: &[u8], sliced: &Sliced) {
+    pub(super) fn remove_sliced(&self, of_whole: &[u8], sliced: &Sliced) {
         for index in 0..sliced.count() {
             let hash = self.hash(&sliced.key(of_whole, index));
             if self.disk(hash).may_have(hash) {

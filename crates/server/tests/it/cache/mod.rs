@@ -5,6 +5,7 @@ mod ending;
 mod fleet;
 mod kill;
 mod orders;
+mod replaced;
 mod reuse;
 mod security;
 mod sharing;
