@@ -294,6 +294,10 @@ impl Fetch {
         self.fill.end(End::Stored { object: Arc::clone(&object), outcome, trace: Some(trace) });
         if is_stored {
             let (stale, metadata) = (Arc::clone(stale), object.metadata());
+            if stale.version().is_none() {
+                // Its file may wait to be written: until then, this fill has what others ask for.
+                disk.behind_writes(|| ()).await;
+            }
             let appended =
                 on_disk(disk, "store the fields of a validation", move |disk| disk.append(&stale, &metadata, times));
             if let Some(Some(version)) = appended.await {
