@@ -45,7 +45,11 @@ impl RequestDirectives {
     }
 
     fn add(&mut self, member: &Member<'_>) {
-        let Member { name, argument } = member;
+        let Member { name, argument, .. } = member;
+        for token in member.tokens_of_malformed() {
+            self.no_cache |= token.eq_ignore_ascii_case(b"no-cache");
+            self.no_store |= token.eq_ignore_ascii_case(b"no-store");
+        }
         let is = |directive: &[u8]| name.eq_ignore_ascii_case(directive);
         if is(b"no-cache") {
             self.no_cache = true;
@@ -103,29 +107,54 @@ impl ResponseDirectives {
     /// Reads the lines of a Cache-Control.
     pub(crate) fn parse<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut directives = ResponseDirectives::default();
-        lines.flat_map(Members).for_each(|member| directives.add(member.name, member.argument));
+        for member in lines.flat_map(Members) {
+            directives.add(member.name, member.argument);
+            member.tokens_of_malformed().for_each(|token| directives.prohibit(token));
+        }
         directives
     }
 
+    /// Adds a word of text that cannot be read: what forbids counts, what permits does not.
+    pub(crate) fn prohibit(&mut self, token: &[u8]) {
+        let is = |directive: &[u8]| token.eq_ignore_ascii_case(directive);
+        if is(b"no-store") {
+            self.no_store = true;
+        } else if is(b"private") {
+            self.private = Scope::Response;
+        } else if is(b"no-cache") {
+            self.no_cache = Scope::Response;
+        } else if is(b"must-revalidate") {
+            self.must_revalidate = true;
+        } else if is(b"proxy-revalidate") {
+            self.proxy_revalidate = true;
+        }
+    }
+
+    /// Whether nothing of the response may be stored.
+    pub(crate) fn forbids(&self) -> bool {
+        self.no_store || self.private == Scope::Response
+    }
+
     /// Adds a directive. Of a repeated one with a number, the first counts. An invalid lifetime is one of 0 seconds, and an invalid
-    /// permission to send a stale response grants nothing (RFC 9111 §4.2.1).
+    /// permission grants nothing (RFC 9111 §4.2.1).
     pub(crate) fn add(&mut self, name: &[u8], argument: Argument<'_>) {
         let is = |directive: &[u8]| name.eq_ignore_ascii_case(directive);
+        let is_readable = argument != Argument::Malformed;
         let seconds = |first: &mut Option<u32>| {
             first.get_or_insert(argument.seconds().unwrap_or(0));
         };
         if is(b"no-store") {
             self.no_store = true;
         } else if is(b"public") {
-            self.public = true;
+            self.public |= is_readable;
         } else if is(b"must-revalidate") {
             self.must_revalidate = true;
         } else if is(b"proxy-revalidate") {
             self.proxy_revalidate = true;
         } else if is(b"must-understand") {
-            self.must_understand = true;
+            self.must_understand |= is_readable;
         } else if is(b"immutable") {
-            self.immutable = true;
+            self.immutable |= is_readable;
         } else if is(b"no-cache") {
             self.no_cache.widen(argument);
         } else if is(b"private") {
@@ -179,8 +208,23 @@ pub(crate) fn delta_seconds(digits: &[u8]) -> Option<u32> {
 /// One directive of a list.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Member<'a> {
+    /// Empty: the text begins with something else.
     pub(crate) name: &'a [u8],
     pub(crate) argument: Argument<'a>,
+    text: &'a [u8],
+}
+
+impl<'a> Member<'a> {
+    /// The words of a member that cannot be read, as of `public; no-store` or `x="no-store` without a closing quote. Of another member: none.
+    pub(crate) fn tokens_of_malformed(&self) -> impl Iterator<Item = &'a [u8]> {
+        let text = if self.argument == Argument::Malformed { self.text } else { &[] };
+        tokens(text)
+    }
+}
+
+/// The words of a text that cannot be read.
+pub(crate) fn tokens(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|octet| !is_tchar(*octet)).filter(|token| !token.is_empty())
 }
 
 /// The argument of a directive.
@@ -215,29 +259,27 @@ impl Argument<'_> {
     }
 }
 
-/// The directives of one line. What has no name is skipped up to the next comma.
+/// The directives of one line. A malformed one ends at the next comma outside quotes.
 pub(crate) struct Members<'a>(&'a [u8]);
 
 impl<'a> Iterator for Members<'a> {
     type Item = Member<'a>;
 
     fn next(&mut self) -> Option<Member<'a>> {
-        loop {
-            let start = self.0.iter().position(|octet| !matches!(octet, b' ' | b'\t' | b','))?;
-            let name = self.take_token(start);
-            let argument = match self.0 {
-                [b'=', b'"', rest @ ..] => self.take_quoted(rest),
-                [b'=', ..] => match self.take_token(1) {
-                    [] => Argument::Malformed,
-                    token => Argument::Token(token),
-                },
-                _ => Argument::Absent,
-            };
-            let is_whole = self.skip_to_comma();
-            if !name.is_empty() {
-                return Some(Member { name, argument: if is_whole { argument } else { Argument::Malformed } });
-            }
-        }
+        let start = self.0.iter().position(|octet| !matches!(octet, b' ' | b'\t' | b','))?;
+        let whole = &self.0[start..];
+        let name = self.take_token(start);
+        let argument = match self.0 {
+            [b'=', b'"', rest @ ..] => self.take_quoted(rest),
+            [b'=', ..] => match self.take_token(1) {
+                [] => Argument::Malformed,
+                token => Argument::Token(token),
+            },
+            _ => Argument::Absent,
+        };
+        let is_whole = self.skip_to_comma() && !name.is_empty();
+        let text = &whole[..whole.len() - self.0.len()];
+        Some(Member { name, argument: if is_whole { argument } else { Argument::Malformed }, text })
     }
 }
 
@@ -410,6 +452,42 @@ mod tests {
             (&["max-ages=60, xmax-age=60"], None),
         ] {
             assert_eq!(response(lines).max_age, expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_forbids_and_permits_nothing() {
+        for (line, no_store, private, no_cache) in [
+            ("public; no-store; max-age=60", true, false, false),
+            ("public; private; max-age=60", false, true, false),
+            ("max-age=60 no-store", true, false, false),
+            ("max-age=60; No-Store", true, false, false),
+            ("max-age=60;private=\"a\"", false, true, false),
+            ("max-age=60, x=\"a, no-store", true, false, false),
+            ("x=\"a, private, max-age=60", false, true, false),
+            ("\"no-store\", max-age=60", true, false, false),
+            (";private, max-age=60", false, true, false),
+            ("=no-store, max-age=60", true, false, false),
+            ("max-age=60 \"x, no-store\", public", true, false, false),
+            ("must-understand; no-store; max-age=60", true, false, false),
+            ("max-age=60; no-cache", false, false, true),
+            // In order, or another word.
+            ("x=\"no-store, private\", max-age=60", false, false, false),
+            ("x=no-store, max-age=60", false, false, false),
+            ("max-age=60; no-store-remote; privately; x-no-store", false, false, false),
+        ] {
+            let found = response(&[line]);
+            let is_whole = |scope: &Scope| *scope == Scope::Response;
+            let all = (found.no_store, is_whole(&found.private), is_whole(&found.no_cache));
+            assert_eq!(all, (no_store, private, no_cache), "{line}");
+            assert!(!found.must_understand, "{line}");
+        }
+        let revalidated = response(&["max-age=60; must-revalidate; proxy-revalidate"]);
+        assert!(revalidated.must_revalidate && revalidated.proxy_revalidate);
+        let permissions = response(&["public;x, must-understand;x, immutable;x"]);
+        assert!(!permissions.public && !permissions.must_understand && !permissions.immutable);
+        for line in ["max-age=0; no-store", "x=\"no-store"] {
+            assert!(request(line).no_store, "{line}");
         }
     }
 

@@ -3,7 +3,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::directives::{Argument, Members, ResponseDirectives, closing_quote};
+use crate::directives::{Argument, Members, ResponseDirectives, closing_quote, tokens};
 
 /// The directives of Surrogate-Control, if it says whether or how long a response is stored. Other directives, above all `content` of ESI, leave
 /// that to Cache-Control.
@@ -13,11 +13,14 @@ pub(crate) fn surrogate(fields: &HeaderMap) -> Option<ResponseDirectives> {
     for member in lines.flat_map(members) {
         let end = member.iter().position(|octet| *octet == b';').unwrap_or(member.len());
         let target = member[end..].strip_prefix(b";").map(<[u8]>::trim_ascii);
-        if target.is_some_and(|target| !target.eq_ignore_ascii_case(TARGET)) {
+        let is_no_store = |token: &[u8]| token.eq_ignore_ascii_case(NO_STORE);
+        if let Some(target) = target.filter(|target| !target.eq_ignore_ascii_case(TARGET)) {
+            // Written with a semicolon in place of a comma.
+            directives.no_store |= tokens(target).any(is_no_store);
             continue;
         }
         for directive in Members::of(&member[..end]) {
-            if directive.name.eq_ignore_ascii_case(b"no-store") {
+            if is_no_store(directive.name) || directive.tokens_of_malformed().any(is_no_store) {
                 directives.no_store = true;
             } else if directive.name.eq_ignore_ascii_case(b"max-age") {
                 add_max_age(&mut directives, directive.argument);
@@ -26,6 +29,8 @@ pub(crate) fn surrogate(fields: &HeaderMap) -> Option<ResponseDirectives> {
     }
     (directives.no_store || directives.max_age.is_some()).then_some(directives)
 }
+
+const NO_STORE: &[u8] = b"no-store";
 
 /// The name by which a directive is meant for this cache.
 const TARGET: &[u8] = b"sealion";
@@ -84,6 +89,10 @@ mod tests {
             ("no-store;other, max-age=60", Some((Some(60), false, None))),
             ("max-age=x", Some((Some(0), false, None))),
             ("max-age", Some((Some(0), false, None))),
+            // Malformed: what forbids counts.
+            ("max-age=60; no-store", Some((None, true, None))),
+            ("max-age=60 no-store", Some((None, true, None))),
+            ("content=\"ESI/1.0, no-store", Some((None, true, None))),
             // Nothing for this cache.
             ("max-age=60;other", None),
             ("content=\"ESI/1.0\"", None),

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
-use crate::directives::{Argument, ResponseDirectives};
+use crate::directives::{Argument, ResponseDirectives, tokens};
 use crate::surrogate::surrogate;
 
 /// Fields whose first valid one is heeded instead of Cache-Control and Expires (RFC 9213 §2.2).
@@ -15,18 +15,30 @@ pub(crate) fn targeted(fields: &HeaderMap) -> Option<ResponseDirectives> {
     TARGETS.iter().find_map(|name| directives(fields, name)).or_else(|| surrogate(fields))
 }
 
-/// A field that cannot be parsed counts as absent (RFC 9213 §2.1).
+/// A field that cannot be parsed counts as absent (RFC 9213 §2.1), unless a word of it forbids storing.
 fn directives(fields: &HeaderMap, name: &HeaderName) -> Option<ResponseDirectives> {
     let lines: Vec<_> = fields.get_all(name).iter().map(HeaderValue::as_bytes).collect();
     if lines.is_empty() {
         return None;
     }
-    let dictionary: Dictionary = Parser::new(&lines.join(&b", "[..])).parse().ok()?;
+    let mut directives = ResponseDirectives::default();
+    let text = lines.join(&b", "[..]);
+    let Ok(dictionary) = Parser::new(&text).parse::<Dictionary>() else {
+        tokens(&text).for_each(|token| directives.prohibit(token));
+        return directives.forbids().then_some(directives);
+    };
     if dictionary.is_empty() {
         return None;
     }
-    let mut directives = ResponseDirectives::default();
     for (directive, value) in &dictionary {
+        let parameters = match value {
+            ListEntry::Item(item) => &item.params,
+            ListEntry::InnerList(list) => &list.params,
+        };
+        // Written with a semicolon in place of a comma.
+        for (name, _) in parameters.iter().filter(|(_, value)| **value != BareItem::Boolean(false)) {
+            directives.prohibit(name.as_str().as_bytes());
+        }
         let argument = match value {
             ListEntry::Item(item) => match &item.bare_item {
                 BareItem::Boolean(false) => continue,
@@ -92,6 +104,23 @@ mod tests {
         let all = found(&[(CDN, "no-store=?0, public, private=\"a\", must-revalidate=?1")]).unwrap();
         assert!(!all.no_store && all.public && all.must_revalidate);
         assert_eq!(all.private, Scope::Fields(vec![HeaderName::from_static("a")]));
+    }
+
+    #[test]
+    fn a_field_that_forbids_storing_does_so_although_it_cannot_be_read() {
+        for (line, expected) in [
+            ("public; no-store; max-age=60", Some((true, false))),
+            ("max-age=60;private", Some((false, true))),
+            ("max-age=60;no-store=?0", Some((false, false))),
+            ("No-Store", Some((true, false))),
+            ("max-age=60, private,", Some((false, true))),
+            ("x=\"no-store", Some((true, false))),
+            ("max-age=60, no-store-remote,", None),
+            ("max-age=60, no-cache,", None),
+        ] {
+            let found = found(&[("cdn-cache-control", line)]);
+            assert_eq!(found.map(|all| (all.no_store, all.private == Scope::Response)), expected, "{line}");
+        }
     }
 
     #[test]

@@ -35,6 +35,10 @@ fn what_must_not_be_stored_is_fetched_for_each_request() {
     let rows: &[(&'static str, &[(&str, &str)])] = &[
         ("Cache-Control: no-store\r\n", &[]),
         ("Cache-Control: private, max-age=1000\r\n", &[]),
+        // Malformed, but clear enough.
+        ("Cache-Control: public; no-store; max-age=1000\r\n", &[]),
+        ("Cache-Control: max-age=1000, x=\"private\r\n", &[]),
+        ("Cache-Control: max-age=1000\r\nCDN-Cache-Control: max-age=1000; no-store\r\n", &[]),
         ("Cache-Control: max-age=1000\r\nSet-Cookie: a=1\r\n", &[]),
         ("Cache-Control: max-age=1000\r\nVary: *\r\n", &[]),
         (long, &[("Authorization", "Basic eDp5")]),
