@@ -31,6 +31,7 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
+use super::emptied::OuterDirectories;
 use super::format::{FOOTER, Footer, Metadata};
 use crate::files::resolve::Wait;
 
@@ -52,6 +53,8 @@ pub(super) struct Directory {
     /// Boots whose objects need no check: this one, and the one before if it ended in order.
     boots: [u32; 2],
     next_temporary: AtomicU64,
+    /// The directories of objects in it.
+    outer: OuterDirectories,
 }
 
 /// What the path led to.
@@ -114,6 +117,7 @@ impl Directory {
             is_newly_owned: AtomicBool::new(false),
             boots: [boot, clean.unwrap_or(boot)],
             next_temporary: AtomicU64::new(0),
+            outer: OuterDirectories::default(),
         })
     }
 
@@ -180,12 +184,12 @@ impl Directory {
         Ok(flock(&self.place.load().lock, FlockOperation::Unlock)?)
     }
 
-    /// Whether the path leads to it still, and it has the number by which it is known.
+    /// Whether the path leads to it still, it has the number by which it is known, and all directories of objects.
     pub(super) fn is_in_place(&self) -> bool {
         let place = self.place.load();
         let number = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
         let is_there = match (stat(&self.path), fstat(&place.root)) {
-            (Ok(there), Ok(own)) => number(there) == number(own),
+            (Ok(there), Ok(own)) => number(there) == number(own) && !self.outer.lost_some(&place.root, &own),
             (Err(Errno::NOENT | Errno::NOTDIR), _) => false,
             // A directory above may be closed to the user that serves, or the disk fails.
             _ => true,
@@ -218,6 +222,7 @@ impl Directory {
             write_file(&place.root, NUMBER, &self.number)?;
         }
         self.is_owner.store(false, Ordering::Release);
+        self.outer.forget();
         self.place.store(Arc::new(place));
         Ok(())
     }
@@ -489,9 +494,9 @@ fn name(hash: u128) -> String {
 
 /// Hexadecimal digits of a hash by which objects share a directory. MEASURED: with 4,096 directories, a file is made and named by 27 us of CPU, with 65,536 by
 /// 50 to 76 (ext4, 40,000 files, 2026-11-22).
-const OUTER: usize = 3;
+pub(super) const OUTER: usize = 3;
 
-fn hex(name: &[u8], digits: usize) -> Option<u128> {
+pub(super) fn hex(name: &[u8], digits: usize) -> Option<u128> {
     let is_lower_hex = |octet: &u8| matches!(octet, b'0'..=b'9' | b'a'..=b'f');
     if name.len() != digits || !name.iter().all(is_lower_hex) {
         return None;

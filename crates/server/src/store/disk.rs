@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use super::changes::Changes;
 use super::counts::{Counts, DiskState};
 use super::directory::{Directory, Opened, Scan, Temporary};
 use super::format::{FOOTER, Footer, Kind, Metadata};
@@ -57,6 +58,8 @@ pub(super) struct Disk {
     removals: Mutex<Removals>,
     has_work: Condvar,
     counts: Counts,
+    /// Those of the store, whose workers keep objects of this disk.
+    changes: Arc<Changes>,
 }
 
 #[derive(Debug, Default)]
@@ -69,7 +72,13 @@ struct Removals {
 
 impl Disk {
     /// Opens the directory, and starts to load its index.
-    pub(super) fn open(path: &Path, size: u64, objects: u64, reserve: u64) -> io::Result<Arc<Self>> {
+    pub(super) fn open(
+        path: &Path,
+        size: u64,
+        objects: u64,
+        reserve: u64,
+        changes: &Arc<Changes>,
+    ) -> io::Result<Arc<Self>> {
         let disk = Arc::new(Disk {
             directory: Arc::new(Directory::open(path)?),
             index: Index::new(size, objects),
@@ -87,6 +96,7 @@ impl Disk {
             removals: Mutex::default(),
             has_work: Condvar::new(),
             counts: Counts::default(),
+            changes: Arc::clone(changes),
         });
         Ok(disk)
     }
@@ -180,11 +190,13 @@ impl Disk {
             return;
         }
         tracing::warn!(
-            "cache {}: the directory was removed or replaced; it begins again",
+            "cache {}: the directory was removed, emptied or replaced; it begins again",
             self.directory.path.display()
         );
         self.is_loaded.store(false, Ordering::Release);
         self.index.clear();
+        // What workers keep in memory was removed too.
+        self.changes.add_all();
         self.paused_until.store(0, Ordering::Relaxed);
     }
 

@@ -15,7 +15,7 @@ fn processor_time() -> Duration {
 
 fn open(path: &Path, objects: u64) -> Arc<Disk> {
     // Twice the room: the shards of an index do not fill evenly.
-    Disk::open(path, objects * 2 * 4096, objects * 2, 0).unwrap()
+    Disk::open(path, objects * 2 * 4096, objects * 2, 0, &Arc::default()).unwrap()
 }
 
 fn wait_until_loaded(disk: &Disk, mut meanwhile: impl FnMut()) {

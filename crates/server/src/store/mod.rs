@@ -12,11 +12,13 @@
 //! What may be stored and sent is decided by `sealion-cache`, which has no file and no clock.
 
 mod answer;
+mod changes;
 mod config;
 mod counts;
 mod describe;
 mod directory;
 mod disk;
+mod emptied;
 mod fetch;
 mod fill;
 mod format;
@@ -59,6 +61,7 @@ pub(crate) use stream::PurgeStreamState;
 pub(crate) use successor::Forward;
 
 use crate::values::Problems;
+use changes::Changes;
 use directory::share_salt;
 use disk::{Disk, Lookup};
 use fill::{Fill, Joined, Known};
@@ -87,8 +90,7 @@ pub(crate) struct Store {
     /// Keys whose responses were not stored, or not yet.
     passed: Mutex<LruCache<u128, Passed>>,
     variants: Variants,
-    /// How often objects were replaced or purged, by a part of their hash: workers then compare what they keep.
-    changes: [AtomicU64; CHANGES],
+    changes: Arc<Changes>,
     fronts: ThreadLocal<RefCell<Front>>,
     /// Files that each worker keeps open.
     most_open: usize,
@@ -171,7 +173,7 @@ impl Store {
             fills: Mutex::default(),
             passed: Mutex::new(LruCache::new(MOST_PASSED)),
             variants: Variants::new(),
-            changes: std::array::from_fn(|_| AtomicU64::new(0)),
+            changes: Arc::default(),
             fronts: ThreadLocal::new(),
             most_open,
         }))
@@ -184,7 +186,7 @@ impl Store {
     pub(crate) fn open(&self) -> Result<Vec<PathBuf>, String> {
         let CacheConfig { size, objects, free, .. } = self.config;
         let open = |path: &PathBuf| {
-            Disk::open(path, size.0, objects.get(), free.0).map_err(|error| {
+            Disk::open(path, size.0, objects.get(), free.0, &self.changes).map_err(|error| {
                 let path = path.display();
                 format!("cache.directories: {path}: {error}: name a directory that the server may write to")
             })
@@ -377,11 +379,11 @@ impl Store {
 
     /// An object was replaced.
     fn changed(&self, hash: u128) {
-        self.changes[hash as usize % CHANGES].fetch_add(1, Ordering::Release);
+        self.changes.add(hash);
     }
 
     fn epoch(&self, hash: u128) -> u64 {
-        self.changes[hash as usize % CHANGES].load(Ordering::Acquire)
+        self.changes.of(hash)
     }
 
     /// Purges. Later requests see it at once, and so do the process that took over and the next one; where there is a purge stream, other nodes see it when
@@ -448,9 +450,7 @@ impl Store {
 
     /// Workers compare all that they keep.
     fn all_changed(&self) {
-        for change in &self.changes {
-            change.fetch_add(1, Ordering::Release);
-        }
+        self.changes.add_all();
     }
 
     /// Whether something may be stored for a URL whose keys have no further parts, or is on its way.
@@ -533,8 +533,6 @@ pub(crate) const CLOSING: Duration = Duration::from_secs(5);
 
 /// Time between calls of [`Store::sweep`].
 pub(crate) const SWEEP: Duration = Duration::from_secs(1);
-
-const CHANGES: usize = 64;
 
 /// Keys of which is remembered that their responses are not stored.
 const MOST_PASSED: NonZeroUsize = NonZeroUsize::new(65_536).expect("not zero");

@@ -328,6 +328,35 @@ fn a_directory_that_vanishes_costs_hits_and_no_response() {
     }
 }
 
+/// Operators empty the directory of another server to purge it.
+#[test]
+fn emptying_the_directory_purges_what_the_workers_keep_in_memory() {
+    let cached = Cached::new(counting(FRESH));
+    let empty: [fn(&str) -> bool; 3] = [|_| true, |name| name.len() == 3, |name| !["lock", "purges"].contains(&name)];
+    for (n, is_removed) in empty.into_iter().enumerate() {
+        let target = format!("/{n}");
+        let before = wait_until_stored(&cached, &target);
+        // All workers have it.
+        for _ in 0..40 {
+            assert_eq!(cached.get(&target, &[]).body, before);
+        }
+        for entry in fs::read_dir(&cached.directory).unwrap().flatten() {
+            let path = entry.path();
+            match path.is_dir() {
+                _ if !is_removed(&entry.file_name().to_string_lossy()) => {}
+                true => drop(fs::remove_dir_all(path)),
+                false => drop(fs::remove_file(path)),
+            }
+        }
+        cached.server().wait_for_lines(n + 1, "it begins again", |line| line.text.contains("it begins again"));
+        wait_until("it is fetched again", || cached.get(&target, &[]).body != before);
+        for _ in 0..40 {
+            assert_ne!(cached.get(&target, &[]).body, before, "{n}");
+        }
+        wait_for_cache(&cached.directory);
+    }
+}
+
 /// Asks until the response has a file, and returns its body.
 #[track_caller]
 fn wait_until_stored(cached: &Cached, target: &str) -> Vec<u8> {
