@@ -285,13 +285,19 @@ impl CacheRule {
         }
     }
 
-    /// Removes the fields by which some applications answer for another URL or with another method than the key says.
-    pub(crate) fn keep_to_key(&self, fields: &mut HeaderMap, is_trusted: bool) {
-        let of_proxy = OF_PROXY.iter().filter(|_| !is_trusted);
-        for name in OVERRIDES.iter().chain(of_proxy) {
-            if !self.key_headers.iter().any(|own| **own == **name) {
-                fields.remove(*name);
-            }
+    /// Removes the fields by which some applications answer for another URL or with another method than the key says. `is_own`: whether the rule sets a
+    /// field, for all clients alike.
+    pub(crate) fn keep_to_key(&self, fields: &mut HeaderMap, is_trusted: bool, is_own: impl Fn(&str) -> bool) {
+        let is_removed = |name: &str| {
+            let is_of_url = match OF_PROXY.contains(&name) {
+                true => !is_trusted,
+                false => names_url(name) && made_here(name).is_none(),
+            };
+            is_of_url && !self.key_headers.iter().any(|own| **own == *name) && !is_own(name)
+        };
+        let removed: Vec<_> = fields.keys().filter(|name| is_removed(name.as_str())).cloned().collect();
+        for name in removed {
+            fields.remove(name);
         }
     }
 
@@ -321,17 +327,57 @@ impl CacheRule {
 /// Fields of a trusted proxy besides those that are made here.
 const OF_PROXY: [&str; 2] = ["x-forwarded-port", "x-forwarded-prefix"];
 
-/// Fields by which applications and frameworks take another host, path or method than that of the request line.
-const OVERRIDES: [&str; 9] = [
-    "x-forwarded-scheme",
-    "x-forwarded-server",
+/// Whether applications, frameworks or gateways take another scheme, host, path or method from a field than the request line has. `name`: in lower case.
+fn names_url(name: &str) -> bool {
+    let behind = OVERRIDING_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix));
+    behind.is_some_and(|rest| rest.split('-').any(|word| PARTS_OF_URL.contains(&word))) || OVERRIDES.contains(&name)
+}
+
+/// Fields whose names begin so tell of another request, to a proxy in front or before a rewrite: of its URL, if one of [`PARTS_OF_URL`] follows.
+const OVERRIDING_PREFIXES: [&str; 4] = ["x-forward-", "x-forwarded-", "x-original-", "x-rewrite-"];
+
+const PARTS_OF_URL: [&str; 16] = [
+    "base", "context", "host", "https", "method", "path", "port", "prefix", "proto", "protocol", "scheme", "server",
+    "ssl", "tls", "uri", "url",
+];
+
+/// Others.
+const OVERRIDES: [&str; 35] = [
+    "base-url",
+    "cf-visitor",
+    "cloudfront-forwarded-proto",
+    "fastly-ssl",
+    "front-end-https",
+    "proxy-host",
+    "proxy-url",
+    "request-uri",
+    "x-appengine-https",
+    "x-arr-ssl",
+    "x-backend-host",
+    "x-client-scheme",
+    "x-envoy-original-host",
+    "x-envoy-original-method",
+    "x-envoy-original-path",
     "x-host",
+    "x-host-override",
+    "x-http-host-override",
     "x-http-method",
     "x-http-method-override",
+    "x-http-path-override",
+    "x-https",
+    "x-invoke-path",
     "x-method-override",
-    "x-original-host",
-    "x-original-url",
-    "x-rewrite-url",
+    "x-proto",
+    "x-proxy-host",
+    "x-proxy-url",
+    "x-real-host",
+    "x-real-scheme",
+    "x-request-uri",
+    "x-scheme",
+    "x-script-name",
+    "x-ssl",
+    "x-uri",
+    "x-url-scheme",
 ];
 
 /// What a request is for.
@@ -379,6 +425,18 @@ impl Pattern {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fields_that_name_another_url_are_told_from_those_that_name_a_user() {
+        for name in ["x-url-scheme", "x-forwarded-ssl", "x-original-request-uri", "x-forwarded-proto-version"] {
+            assert!(names_url(name), "{name}");
+        }
+        for name in
+            ["x-country", "x-forwarded-user", "x-forwarded-client-cert", "x-original-forwarded-for", "x-forwarded"]
+        {
+            assert!(!names_url(name), "{name}");
+        }
+    }
 
     #[test]
     fn fields_of_an_object_have_octets_of_their_own() {

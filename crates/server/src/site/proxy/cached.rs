@@ -64,7 +64,8 @@ impl Rule {
         let trace = if let Some(reason) = bypass {
             CacheTrace::bypass(reason)
         } else {
-            cache.keep_to_key(&mut forwarded.fields, is_trusted);
+            let is_own = |name: &str| self.request.iter().any(|(own, _)| own == name);
+            cache.keep_to_key(&mut forwarded.fields, is_trusted, is_own);
             // Trailers are not stored.
             (forwarded.te, forwarded.takes_trailers) = (false, false);
             // The request to the server may be that of many clients.

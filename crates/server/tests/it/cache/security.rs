@@ -6,7 +6,7 @@ use sealion_testkit::http;
 
 use super::{Cached, answer, counting, status};
 use crate::support::upstream::{Received, Upstream};
-use crate::support::wait_until;
+use crate::support::{wait_for_cache, wait_until};
 
 const FRESH: &str = "Cache-Control: max-age=1000\r\n";
 
@@ -23,7 +23,7 @@ fn echo(request: &Received) -> Vec<u8> {
 }
 
 /// Field names by which some applications take another URL, host, scheme or method than the request line says.
-const OVERRIDES: [&str; 14] = [
+const OVERRIDES: [&str; 51] = [
     "X-Forwarded-Host",
     "X-Forwarded-Proto",
     "X-Forwarded-Port",
@@ -38,6 +38,43 @@ const OVERRIDES: [&str; 14] = [
     "X-HTTP-Method",
     "X-Method-Override",
     "Forwarded",
+    "X-Forwarded-Ssl",
+    "X-Forwarded-Protocol",
+    "X-Forwarded-Uri",
+    "X-Forwarded-Url",
+    "X-Forwarded-Path",
+    "X-Forwarded-Method",
+    "X-Forwarded-Context",
+    "X-Forwarded-Base",
+    "X-Forwarded-Https",
+    "X-Forward-Host",
+    "X-Forward-Proto",
+    "X-Original-Uri",
+    "X-Original-Method",
+    "X-Original-Path",
+    "X-Original-Proto",
+    "X-Original-Scheme",
+    "X-Rewrite-Uri",
+    "X-Url-Scheme",
+    "X-Scheme",
+    "X-Proto",
+    "X-Ssl",
+    "X-Https",
+    "X-Client-Scheme",
+    "X-Real-Host",
+    "X-Proxy-Host",
+    "X-Host-Override",
+    "X-HTTP-Host-Override",
+    "X-HTTP-Path-Override",
+    "X-Invoke-Path",
+    "X-Script-Name",
+    "X-Envoy-Original-Path",
+    "X-Arr-Ssl",
+    "Front-End-Https",
+    "CloudFront-Forwarded-Proto",
+    "Fastly-Ssl",
+    "CF-Visitor",
+    "Proxy-Host",
 ];
 
 #[test]
@@ -51,6 +88,28 @@ fn a_field_that_makes_another_request_of_it_poisons_nothing() {
         let clean = cached.get(&target, &[]).body;
         assert!(!String::from_utf8_lossy(&clean).contains("evil"), "{name}");
     }
+}
+
+/// The operator's own value is the same for every client; one that belongs to the key is the client's.
+#[test]
+fn fields_that_the_rule_sets_or_the_key_has_reach_the_origin() {
+    let cached = Cached::stopped(Upstream::answering(echo), "", "");
+    let rule = "default = true\nproxy = [{ path = '/', upstream = 'app', cache = { key_headers = ['X-Scheme'] }, \
+                request_headers = [{ name = 'X-Forwarded-Ssl', value = 'on' }, { name = 'X-Forwarded-Port', value = '443' }] }]";
+    let tables = format!(
+        "[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]\n[cache]\ndirectories = ['{}']\n",
+        cached.origin.url(),
+        cached.directory.display()
+    );
+    let server = cached.site.config(rule).table(&tables).serve_from_user_space();
+    wait_for_cache(&cached.directory);
+    let cached = Cached { server: Some(server), ..cached };
+    let evil = [("X-Forwarded-Ssl", "evil"), ("X-Forwarded-Port", "evil"), ("X-Scheme", "one")];
+    let seen = String::from_utf8(cached.get("/a", &evil).body).expect("text").to_ascii_lowercase();
+    for line in ["x-forwarded-ssl: on\n", "x-forwarded-port: 443\n", "x-scheme: one\n"] {
+        assert!(seen.contains(line) && !seen.contains("evil"), "{seen}");
+    }
+    assert_ne!(status(&cached.get("/a", &[("X-Scheme", "two")])), "hit");
 }
 
 #[test]
