@@ -25,7 +25,7 @@ use super::proxy_redirects::Rewriter;
 use crate::observe::Warnings;
 use crate::observe::access_log::UpstreamTrace;
 use crate::response::{Body, BodyStream, Response};
-use crate::store::{CacheRule, Store};
+use crate::store::{CacheRule, Store, one_slash_first};
 use crate::upstream::{
     Buffered, Failure, Forwarded, Inbound, NotCollected, OTHER_REQUESTS, Reply, Rest, Script, Spooling, Upgrade,
     Upstream, Upstreams, WEBSOCKET, WebSocketKey, add_trace_context, collect, forward, is_loop, is_same_by_cgi,
@@ -145,7 +145,7 @@ impl Proxies {
         let path = target.split(['?', '#']).next().unwrap_or_default();
         let rule = SitePath::parse_forwarded(path).ok().filter(|_| is_by_path).and_then(|path| self.find(&path));
         let rules = rule.map_or(&self.rules[..], std::slice::from_ref);
-        rules.iter().filter_map(|rule| rule.cache.as_ref()).map(|cache| cache.as_in_key(url.to_owned()))
+        rules.iter().filter_map(|rule| rule.cache.as_ref()).map(|cache| cache.as_in_key(url))
     }
 
     pub(super) fn name_endpoints(&self) -> bool {
@@ -376,7 +376,8 @@ impl Rule {
         mut inbound: Inbound,
     ) -> Option<Forwarded> {
         let sealion_http::Target::Path { path: raw, .. } = request.target else { return None };
-        let raw = rewritten.unwrap_or(raw);
+        // As in the key of a stored response, whatever is put before it.
+        let raw = one_slash_first(rewritten.unwrap_or(raw));
         let raw = match (&self.paths, self.strip_prefix) {
             (Guarded::Beneath(prefix), true) => strip(raw, prefix, path)?,
             _ => raw.into(),

@@ -460,7 +460,7 @@ impl CacheRule {
             None => target.path.to_owned(),
         };
         let targets = sealion_cache::invalidated(request.method, status.code(), &own, authority, fields);
-        let targets = targets.into_iter().map(|target| self.as_in_key(target));
+        let targets = targets.iter().map(|target| self.as_in_key(target));
         let groups = sealion_cache::invalidated_groups(request.method, status.code(), fields);
         let origin = format!("{scheme}://{}", authority.to_ascii_lowercase());
         let urls = targets.map(|target| Target::Invalidated(format!("{origin}{target}")));

@@ -56,6 +56,7 @@ pub(crate) use answer::{Answered, Question};
 pub(crate) use config::{CacheConfig, CacheRuleConfig};
 pub(crate) use counts::DiskState;
 pub(crate) use purge::{Purge, Target};
+pub(crate) use purge_url::one_slash_first;
 pub(crate) use rule::{CacheRule, Targeted};
 pub(crate) use stream::PurgeStreamState;
 pub(crate) use successor::Forward;

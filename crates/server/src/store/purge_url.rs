@@ -34,13 +34,30 @@ pub(super) fn with_normal_host(url: &str) -> String {
 }
 
 /// A URL in the spelling by which purges compare: its host without upper case, a dot at the end and the port of the scheme, its path and query with percent
-/// signs where a URL has to have them alone (RFC 3986 §6.2.2).
+/// signs where a URL has to have them alone (RFC 3986 §6.2.2), and one slash for several in its path, of which a rule forwards one here and there.
 pub(super) fn normal(url: &str) -> String {
     let url = with_normal_host(url);
     let (origin, target) = url.split_at(origin(&url).len());
+    let (path, query) = target.split_at(target.find('?').unwrap_or(target.len()));
     let mut normal = origin.to_owned();
-    spell(target, &mut normal);
+    let mut segments = path.split('/');
+    // Backslashes there are forwarded as slashes are.
+    let first = segments.by_ref().map(|segment| segment.trim_start_matches('\\')).find(|segment| !segment.is_empty());
+    for segment in first.into_iter().chain(segments.filter(|segment| !segment.is_empty())) {
+        normal.push('/');
+        spell(segment, &mut normal);
+    }
+    if path.ends_with('/') {
+        normal.push('/');
+    }
+    spell(query, &mut normal);
     normal
+}
+
+/// A path with one slash at its beginning: readers of URLs take `//x/y` for the path `/y` of the host `x`, and servers get it so.
+pub(crate) fn one_slash_first(path: &str) -> &str {
+    let slashes = path.len() - path.trim_start_matches('/').len();
+    &path[slashes.saturating_sub(1)..]
 }
 
 /// A part of a path or query in the spelling by which purges compare.
@@ -84,6 +101,13 @@ pub(super) fn host(url: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slashes_at_the_beginning_become_one() {
+        for (path, expected) in [("//x//y", "/x//y"), ("/x", "/x"), ("/", "/"), ("///", "/"), ("*", "*"), ("", "")] {
+            assert_eq!(one_slash_first(path), expected);
+        }
+    }
 
     #[test]
     fn urls_that_name_the_same_have_one_spelling() {

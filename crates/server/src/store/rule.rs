@@ -18,7 +18,7 @@ use super::Store;
 use super::config::{CacheRuleConfig, Query};
 use super::key::{NUMBER, add_part, add_upstream, authority_of};
 use super::object::Head;
-use super::purge_url::spelled;
+use super::purge_url::{one_slash_first, origin, spelled};
 use super::slices::Sliced;
 use crate::observe::access_log::{CacheOutcome, CacheTrace};
 use crate::response::Response;
@@ -232,12 +232,14 @@ impl CacheRule {
         Some(parameters.into_iter().map(|(_, parameter)| parameter).collect::<Vec<_>>().join("&"))
     }
 
-    /// Path and query as keys have them.
-    pub(crate) fn as_in_key(&self, target: String) -> String {
-        let Some((path, query)) = target.split_once('?') else { return target };
-        match self.query_in_key(Some(query)) {
-            None => path.to_owned(),
-            Some(query) => format!("{path}?{query}"),
+    /// Path and query as keys have them, or a URL with them.
+    pub(crate) fn as_in_key(&self, target: &str) -> String {
+        let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
+        let (origin, path) = if path.starts_with('/') { ("", path) } else { path.split_at(origin(path).len()) };
+        let path = one_slash_first(path);
+        match self.query_in_key(query) {
+            None => format!("{origin}{path}"),
+            Some(query) => format!("{origin}{path}?{query}"),
         }
     }
 
@@ -383,10 +385,18 @@ const OVERRIDES: [&str; 35] = [
 /// What a request is for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Targeted<'a> {
-    pub(crate) path: &'a str,
-    pub(crate) query: Option<&'a str>,
+    /// As the server gets it: with one slash at the beginning.
+    pub(super) path: &'a str,
+    pub(super) query: Option<&'a str>,
     /// The name of the upstream.
-    pub(crate) upstream: &'a str,
+    pub(super) upstream: &'a str,
+}
+
+impl<'a> Targeted<'a> {
+    /// `path`: as the client wrote it.
+    pub(crate) fn new(path: &'a str, query: Option<&'a str>, upstream: &'a str) -> Self {
+        Targeted { path: one_slash_first(path), query, upstream }
+    }
 }
 
 /// Names and values of the cookies of a request (RFC 6265 §4.2.1). Some servers take the name without a space at its end.

@@ -10,6 +10,7 @@ mod reuse;
 mod security;
 mod sharing;
 mod slices;
+mod spellings;
 mod warm;
 
 use std::path::PathBuf;

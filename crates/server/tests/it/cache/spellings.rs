@@ -1,0 +1,74 @@
+//! URLs in several spellings: which of them share a response, and what purges and writes reach.
+
+use rustix::process::Signal;
+
+use super::disk::wait_for_objects;
+use super::{Cached, answer, counting, status};
+use crate::support::upstream::Upstream;
+use crate::support::{PROGRAM, wait_for_cache, wait_until};
+
+const FRESH: &str = "Cache-Control: max-age=1000\r\n";
+
+fn by_line() -> Upstream {
+    Upstream::answering(|request| answer(200, FRESH, request.line().as_bytes()))
+}
+
+/// The server gets one slash in their place.
+#[test]
+fn slashes_at_the_beginning_are_one_in_the_key_as_for_the_server() {
+    let cached = Cached::new(by_line());
+    assert_eq!(cached.get("//x?a=//b", &[]).body, b"GET /x?a=//b");
+    wait_until("it is stored", || status(&cached.get("/x?a=//b", &[])) == "hit");
+    for target in ["/x?a=//b", "//x?a=//b", "////x?a=//b"] {
+        let response = cached.get(target, &[]);
+        assert_eq!((response.body.as_slice(), status(&response).as_str()), (&b"GET /x?a=//b"[..], "hit"), "{target}");
+    }
+    assert_eq!(cached.get("/x//y", &[]).body, b"GET /x//y");
+    assert_eq!(cached.get("/x/y", &[]).body, b"GET /x/y");
+}
+
+/// With a prefix too, the server gets the same for all requests that share a response.
+#[test]
+fn slashes_at_the_beginning_are_one_before_a_prefix_is_added() {
+    let cached = Cached::stopped(by_line(), "", "");
+    let rule = "default = true\nproxy = [{ path = '/', upstream = 'app', to_prefix = '/v1', cache = {} }]";
+    let tables = format!(
+        "[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]\n[cache]\ndirectories = ['{}']\n",
+        cached.origin.url(),
+        cached.directory.display()
+    );
+    let server = cached.site.config(rule).table(&tables).serve_from_user_space();
+    wait_for_cache(&cached.directory);
+    let cached = Cached { server: Some(server), ..cached };
+    for target in ["//x", "/x", "///x"] {
+        assert_eq!(cached.get(target, &[]).body, b"GET /v1/x", "{target}");
+    }
+}
+
+#[test]
+fn a_purge_and_a_write_reach_a_url_however_many_slashes_it_has() {
+    let spellings = ["/x/y", "//x/y", "/x//y", "/x///y", "/\\x/y", "\\/x/y"];
+    let stored = &spellings[..5];
+    for stored in stored {
+        for by in &spellings[..5] {
+            let cached = Cached::with(counting(FRESH), "", "purge_from = ['127.0.0.1']");
+            for (method, expected) in [("PURGE", &b"body 1"[..]), ("POST", b"body 3")] {
+                cached.get(stored, &[]);
+                wait_until("it is stored", || status(&cached.get(stored, &[])) == "hit");
+                assert_eq!(cached.ask(method, by, &[]).status, 200);
+                assert_eq!(cached.get(stored, &[]).body, expected, "{method} {by} of {stored}");
+            }
+        }
+    }
+    let cached = Cached::new(counting(FRESH));
+    let host = [("Host", "localhost")];
+    cached.get("//x", &host);
+    wait_until("it is stored", || status(&cached.get("//x", &host)) == "hit");
+    let output = std::process::Command::new(PROGRAM)
+        .args(["purge", "https://localhost/x", "--pid"])
+        .arg(cached.server().pid().to_string())
+        .output()
+        .expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(cached.get("//x", &host).body, b"body 1");
+}
