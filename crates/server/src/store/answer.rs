@@ -21,7 +21,7 @@ use super::fill::{End, Failed, FetchOutcome, Fill, Flowing, Joined, Phase};
 use super::front::{Front, HitLines, Kept};
 use super::key::{Key, add_variant, is_slice, without_variant};
 use super::object::{Head, Object, Stored};
-use super::purge::{Purge, Target, Verdict};
+use super::purge::{Target, Verdict};
 use super::respond::{Origin, Reuse};
 use super::rule::{CacheRule, Rules, Targeted};
 use super::slices::{FetchRange, SlicePosition, Sliced, Slices};
@@ -470,24 +470,9 @@ impl CacheRule {
             return;
         }
         let (store, upstream) = (Arc::clone(&self.rules.store), target.upstream.to_owned());
-        let has_parts = question.is_trusted || self.has_parts();
-        let invalidated = spawn_blocking(move || {
-            // What is not stored needs no line on the disk at once: clients could make very many. But a worker may keep it still, or it may be on
-            // its way.
-            let is_stored = |target: &Target| match target {
-                Target::Invalidated(url) => has_parts || store.may_have(url, &upstream),
-                _ => true,
-            };
-            all.into_iter().try_for_each(|target| match is_stored(&target) {
-                true => store.invalidate(target, &upstream),
-                false => {
-                    let purge = store.purge_here(&Purge { target, soft: false, at: now_ms() });
-                    // It may be stored under another spelling: its line is written at the end.
-                    store.purges().leave_out_line();
-                    store.successor.forward(&purge)
-                }
-            })
-        });
+        // Each has its line before the client learns of it: it may be stored under another spelling, and a server that is killed writes nothing.
+        let invalidated =
+            spawn_blocking(move || all.into_iter().try_for_each(|target| store.invalidate(target, &upstream)));
         if let Ok(Err(error)) = invalidated.await {
             // The log says it once for each directory, and for the process that took over.
             tracing::debug!("cache: cannot write down what {} invalidates: {error}", request.method.as_str());

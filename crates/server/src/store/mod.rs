@@ -422,15 +422,17 @@ impl Store {
     /// request.
     fn invalidate(&self, target: Target, upstream: &str) -> std::io::Result<()> {
         let at = now_ms();
-        if let Target::Invalidated(url) = &target {
-            // The next such request finds nothing to purge.
+        // Files under another spelling, or with further parts of the key, go when they are asked for.
+        if let Target::Invalidated(url) = &target
+            && self.may_have(url, upstream)
+        {
             let hash = self.hash(&plain_key(url, upstream));
             for variant in self.listed_variants(hash) {
                 self.disk(variant).remove_named(variant);
             }
             self.disk(hash).remove_named(hash);
         }
-        let purge = Purge { target, soft: false, at };
+        let purge = Purge { target: target.hashed(), soft: false, at };
         self.apply(&purge, Durable::No).and(self.successor.forward(&purge))
     }
 

@@ -39,6 +39,14 @@ impl Target {
         Target::InvalidatedHash(hash(key::without_slice(key)))
     }
 
+    /// The same without a URL, whose length a client chooses: its line in a file is short.
+    pub(super) fn hashed(self) -> Self {
+        match self.normal() {
+            Target::Invalidated(url) => Target::InvalidatedHash(hash(url.as_bytes())),
+            other => other,
+        }
+    }
+
     /// Octets of memory that its name takes.
     fn octets(&self) -> usize {
         let name = match self {

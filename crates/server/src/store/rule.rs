@@ -303,11 +303,6 @@ impl CacheRule {
         }
     }
 
-    /// Whether fields or cookies belong to keys.
-    pub(super) fn has_parts(&self) -> bool {
-        !self.key_headers.is_empty() || !self.key_cookies.is_empty()
-    }
-
     /// Why a request can neither have a stored response nor make one. `has_connection`: whether it has the field Connection.
     pub(super) fn bypass(&self, request: &Request<'_>, has_connection: bool) -> Option<&'static str> {
         match () {

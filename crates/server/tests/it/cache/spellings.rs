@@ -72,3 +72,24 @@ fn a_purge_and_a_write_reach_a_url_however_many_slashes_it_has() {
     assert!(output.status.success(), "{output:?}");
     assert_eq!(cached.get("//x", &host).body, b"body 1");
 }
+
+/// The write names the URL in another way than the request whose response is stored.
+#[test]
+fn a_write_under_another_spelling_outlasts_a_server_that_is_killed() {
+    let mut cached = Cached::new(counting(FRESH));
+    let rows = [("/%61b", "/ab"), ("/c?d=%2f", "/c?d=%2F"), ("/e~f", "/e%7Ef"), ("/g//h", "/g/h")];
+    for (stored, _) in rows {
+        cached.get(stored, &[]);
+    }
+    wait_for_objects(&cached, rows.len());
+    for (_, written) in rows {
+        assert_eq!(cached.ask("POST", written, &[]).status, 200);
+    }
+    let mut server = cached.server.take().expect("it runs");
+    server.signal(Signal::KILL);
+    server.wait();
+    cached.restart();
+    for (stored, _) in rows {
+        assert_eq!(status(&cached.get(stored, &[])), "uri-miss", "{stored}");
+    }
+}
