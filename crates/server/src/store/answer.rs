@@ -454,6 +454,9 @@ impl CacheRule {
     /// What an answer to a request with another method invalidates (RFC 9111 §4.4, RFC 9875 §3).
     pub(crate) async fn invalidate(&self, question: Question<'_>, status: Status, fields: &HeaderMap) {
         let Question { request, scheme, target, .. } = question;
+        if !self.invalidates {
+            return;
+        }
         let authority = request.authority.unwrap_or_default();
         let own = match target.query {
             Some(query) => format!("{}?{query}", target.path),

@@ -88,8 +88,11 @@ pub(crate) struct CacheRuleConfig {
     pub finish: bool,
     /// Whether responses carry Cache-Status (RFC 9211).
     pub status_header: bool,
-    /// Networks from which the method PURGE removes a URL.
+    /// Networks from which the method PURGE removes a URL. From all others it is refused (403), and never forwarded.
     pub purge_from: Vec<At<String>>,
+    /// Whether a request with an unsafe method (POST, PUT, DELETE …) removes what is stored for its URL if the server answers without an error (RFC 9111 §4.4).
+    /// `false`: what is stored stays until it is stale, whatever clients write.
+    pub invalidate: bool,
 }
 
 /// The part of a query that belongs to a key.
@@ -127,6 +130,7 @@ impl Default for CacheRuleConfig {
             finish: true,
             status_header: true,
             purge_from: Vec::new(),
+            invalidate: true,
         }
     }
 }

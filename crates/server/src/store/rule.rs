@@ -38,6 +38,8 @@ pub(crate) struct CacheRule {
     pub(super) ignore_request: bool,
     pub(super) status_header: bool,
     purge_from: Box<[IpNet]>,
+    /// Whether requests with unsafe methods invalidate.
+    pub(super) invalidates: bool,
 }
 
 /// What a fetch needs of a rule.
@@ -167,6 +169,7 @@ impl CacheRuleConfig {
             ignore_request: self.ignore_request,
             status_header: self.status_header,
             purge_from: self.purgers(key, problems),
+            invalidates: self.invalidate,
         })
     }
 }
@@ -193,11 +196,6 @@ impl CacheRule {
             let address = address.to_canonical();
             self.purge_from.iter().any(|network| network.contains(&address))
         })
-    }
-
-    /// Whether any client may purge.
-    pub(crate) fn has_purge(&self) -> bool {
-        !self.purge_from.is_empty()
     }
 
     /// The query as keys have it. The server gets the same, so that what is no part of a key does not make the response stored under it.

@@ -48,7 +48,7 @@ impl Rule {
         let target = Targeted::new(raw, query.as_deref(), &self.upstream.name);
         let (is_trusted, client) = (inbound.is_trusted, inbound.bounded_client());
         let question = Question { request, scheme: inbound.scheme, is_trusted, target };
-        if request.method.as_str() == "PURGE" && cache.has_purge() {
+        if request.method.as_str() == "PURGE" {
             return purge(cache, question, &inbound).await;
         }
         let bypass = match () {
@@ -102,6 +102,7 @@ impl Rule {
     }
 }
 
+/// Purges for a client that may. Others are refused: the server might take the method for one of its own.
 async fn purge(cache: &CacheRule, question: Question<'_>, inbound: &Inbound) -> Response {
     if !cache.may_purge(inbound.client) {
         return Response::plain(Status::FORBIDDEN);

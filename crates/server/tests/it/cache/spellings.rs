@@ -93,3 +93,32 @@ fn a_write_under_another_spelling_outlasts_a_server_that_is_killed() {
         assert_eq!(status(&cached.get(stored, &[])), "uri-miss", "{stored}");
     }
 }
+
+/// Nobody may purge, and the server may take the method for one of its own.
+#[test]
+fn purge_is_neither_forwarded_nor_heeded_where_no_network_may_purge() {
+    let cached = Cached::new(counting(FRESH));
+    cached.get("/a", &[]);
+    wait_until("it is stored", || status(&cached.get("/a", &[])) == "hit");
+    for target in ["/a", "/b", "*"] {
+        let status = cached.ask("PURGE", target, &[]).status;
+        assert!(status == 403 || target == "*" && (400..500).contains(&status), "{target}: {status}");
+    }
+    assert_eq!((status(&cached.get("/a", &[])).as_str(), cached.fetches()), ("hit", 1));
+}
+
+#[test]
+fn a_rule_can_keep_what_is_stored_when_clients_write() {
+    let origin = Upstream::answering(|_| {
+        answer(200, &format!("{FRESH}Cache-Groups: \"a\"\r\nCache-Group-Invalidation: \"a\"\r\n"), b"the body")
+    });
+    let cached = Cached::with(origin, "", "invalidate = false, purge_from = ['127.0.0.1']");
+    cached.get("/a", &[]);
+    wait_until("it is stored", || status(&cached.get("/a", &[])) == "hit");
+    for method in ["POST", "PUT", "DELETE", "PATCH", "FOO"] {
+        assert_eq!(cached.ask(method, "/a", &[]).status, 200);
+        assert_eq!(status(&cached.get("/a", &[])), "hit", "{method}");
+    }
+    assert_eq!(cached.ask("PURGE", "/a", &[]).status, 200);
+    assert_eq!(status(&cached.get("/a", &[])), "uri-miss");
+}
