@@ -1,6 +1,7 @@
 //! Location and cookies of answers, where the application knows neither the client's host nor the prefix that is left out.
 
 use http::header::{self, HeaderMap, HeaderValue};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -63,7 +64,8 @@ impl Rewriter {
         };
         // A path of two slashes would be a host.
         let path = self.forwarded(path)?.trim_start_matches('/');
-        Some(format!("{}/{path}", self.prefix))
+        let (path, query) = path.split_at(path.find(['?', '#']).unwrap_or(path.len()));
+        Some(format!("{}/{}{query}", self.prefix, utf8_percent_encode(path, READ_BY_BROWSERS)))
     }
 
     /// A path of the application without what was put before it. `None`: no client can ask for it.
@@ -116,6 +118,10 @@ impl Rewriter {
     }
 }
 
+/// Characters that browsers take for a slash or leave out: `/\host` and a tab between two slashes name a host as `//host` does
+/// (https://url.spec.whatwg.org/#concept-basic-url-parser).
+const READ_BY_BROWSERS: &AsciiSet = &CONTROLS.add(b' ').add(b'\\');
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,6 +141,17 @@ mod tests {
             ("https://example.org/x", Some("/x"), Some("/api/x")),
             ("/x//y", Some("/x//y"), Some("/api/x//y")),
             ("http://app.internal//evil.example/", Some("/evil.example/"), Some("/api/evil.example/")),
+            // Browsers read backslashes as slashes, and leave out tabs and newlines.
+            ("http://app.internal/\\evil.example/", Some("/%5Cevil.example/"), Some("/api/%5Cevil.example/")),
+            ("http://app.internal//\\evil.example/", Some("/%5Cevil.example/"), Some("/api/%5Cevil.example/")),
+            ("http://app.internal/\t/evil.example/", Some("/%09/evil.example/"), Some("/api/%09/evil.example/")),
+            ("http://app.internal/\t\\evil.example/", Some("/%09%5Cevil.example/"), Some("/api/%09%5Cevil.example/")),
+            ("http://app.internal/ /evil.example/", Some("/%20/evil.example/"), Some("/api/%20/evil.example/")),
+            ("http://app.internal/\n/evil.example/", Some("/%0A/evil.example/"), Some("/api/%0A/evil.example/")),
+            ("/\\evil.example/", Some("/%5Cevil.example/"), Some("/api/%5Cevil.example/")),
+            ("/\t/evil.example/", Some("/%09/evil.example/"), Some("/api/%09/evil.example/")),
+            ("http://app.internal\\@evil.example/", None, None),
+            ("http://app.internal?/\\x", Some("/?/\\x"), Some("/api/?/\\x")),
             ("//evil.example/", None, None),
             ("https://other.example/x", None, None),
             ("http://10.0.0.7:3000@other.example/", None, None),

@@ -298,6 +298,33 @@ fn redirects_and_cookies_of_an_application_suit_the_client() {
     }
 }
 
+/// Browsers read `/\host` and a tab between two slashes as `//host`.
+#[test]
+fn a_location_of_the_application_names_no_other_host() {
+    let site = Site::new();
+    let upstream = Upstream::answering(|request| {
+        let path = match request.line() {
+            "GET /backslash" => "/\\evil.example/",
+            "GET /tab" => "/\t/evil.example/",
+            _ => "//evil.example/",
+        };
+        let fields =
+            ["Location", "Content-Location"].map(|name| format!("{name}: http://{}{path}", request.field("host")));
+        format!("HTTP/1.1 302 Found\r\n{}\r\nContent-Length: 0\r\n\r\n", fields.join("\r\n")).into_bytes()
+    });
+    let keys = format!("proxy = [{{ upstream = '{}', host = 'upstream', redirects = 'rewrite' }}]", upstream.url());
+    let server = site.config(&keys).serve_from_user_space();
+    for protocol in ["--http1.1", "--http2"] {
+        for (target, location) in
+            [("/backslash", "/%5Cevil.example/"), ("/tab", "/%09/evil.example/"), ("/slash", "/evil.example/")]
+        {
+            let response = curl::get(&site.pki, server.address(), target, &[protocol]);
+            assert_eq!(response.field("location"), Some(location), "{protocol} {target}");
+            assert_eq!(response.field("content-location"), Some(location), "{protocol} {target}");
+        }
+    }
+}
+
 #[test]
 fn a_rule_makes_a_trace_where_the_client_has_none() {
     let site = Site::new();
