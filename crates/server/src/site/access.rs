@@ -62,6 +62,11 @@ impl Access {
         (!configs.is_empty()).then_some(access)
     }
 
+    /// Whether a rule names its paths by an expression.
+    pub(super) fn has_expressions(&self) -> bool {
+        !self.by_regex.is_empty()
+    }
+
     /// Whether a client may access a path. `None`: a client on a Unix socket, without an address; it matches only `0.0.0.0/0` and
     /// `::/0`.
     pub(crate) fn allows(&self, client: Option<IpAddr>, path: &SitePath<'_>) -> bool {

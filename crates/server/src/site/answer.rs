@@ -16,6 +16,7 @@
 mod archive;
 mod digest;
 mod file;
+mod guards;
 
 use std::io;
 use std::net::IpAddr;
@@ -29,7 +30,7 @@ use tokio::task::spawn_blocking;
 use super::basic_auth::{BasicAuth, Decision, Verdict};
 use super::forward_auth::Asking;
 use super::maintenance::Maintenance;
-use super::{Site, error_text, plain_http, proxy};
+use super::{Site, error_text, plain_http, proxy, readings};
 use crate::files::cache::Files;
 use crate::files::resolve::{Found, SiteFile, Unresolved};
 use crate::limits::Refusal;
@@ -143,17 +144,23 @@ impl From<Response> for Answer {
 impl<'a> Answering<'a> {
     /// The requested path, or the status for an unservable one.
     fn path(&self) -> Result<SitePath<'a>, Status> {
-        match self.request.target {
-            Target::Path { path, .. } => match SitePath::parse(path, self.site.options.show_dotfiles) {
-                Ok(path) => Ok(path),
-                Err(Unnameable::Malformed(_)) => Err(Status::BAD_REQUEST),
-                Err(Unnameable::NotFound) => self.path_to_forward(path).ok_or(Status::NOT_FOUND),
-            },
-            Target::Asterisk => Err(Status::METHOD_NOT_ALLOWED),
+        let raw = match self.request.target {
+            Target::Path { path, .. } => path,
+            Target::Asterisk => return Err(Status::METHOD_NOT_ALLOWED),
+        };
+        let features = &self.site.features;
+        let is_read_by_others = || features.has_guards() || self.path_to_forward(raw).is_some();
+        if memchr::memchr(b';', raw.as_bytes()).is_some() && readings::hides_slash(raw) && is_read_by_others() {
+            return Err(Status::BAD_REQUEST);
+        }
+        match SitePath::parse(raw, self.site.options.show_dotfiles) {
+            Ok(path) => Ok(path),
+            Err(Unnameable::Malformed(_)) => Err(Status::BAD_REQUEST),
+            Err(Unnameable::NotFound) => self.path_to_forward(raw).ok_or(Status::NOT_FOUND),
         }
     }
 
-    /// A path that no file can have, where it is forwarded.
+    /// A path, where it is forwarded.
     fn path_to_forward(&self, path: &str) -> Option<SitePath<'a>> {
         let proxies = self.site.features.proxies.as_ref()?;
         SitePath::parse_forwarded(path).ok().filter(|path| proxies.find(path).is_some())
@@ -196,8 +203,7 @@ impl<'a> Answering<'a> {
         if self.site.features.need_steps_before_proxies() || self.refuse_or_redirect(path).is_some() {
             return None;
         }
-        let is_read_alike = matches!(proxy::Rule::as_read_elsewhere(path), Ok(None));
-        if !rule.answers_from_cache() || !is_read_alike {
+        if !rule.answers_from_cache() || !self.permits_readings(path) {
             return None;
         }
         let mut response = rule.answer_at_once(self.request, self.client.arrival?, self.now)?;
@@ -476,10 +482,11 @@ impl<'a> Answering<'a> {
                 return answer;
             }
         }
-        let elsewhere = match proxy::Rule::as_read_elsewhere(path) {
-            Ok(None) => None,
-            _ => match Box::pin(self.guard_read_elsewhere(path, user)).await {
-                Ok(elsewhere) => elsewhere,
+        let raw = rewritten.unwrap_or(self.raw_path());
+        let readings = match self.is_read_alike(raw, path) {
+            true => Vec::new(),
+            false => match Box::pin(self.guard_readings(raw, path, user)).await {
+                Ok(readings) => readings,
                 Err(refusal) => return (*refusal).into(),
             },
         };
@@ -487,9 +494,8 @@ impl<'a> Answering<'a> {
             inbound.fields = auth.fields();
         }
         if rule.runs_scripts() {
-            let elsewhere = elsewhere.as_ref();
             let asked = rewritten.map(|_| asked);
-            if let Err(refusal) = Box::pin(self.add_script(rule, path, elsewhere, asked, user, inbound)).await {
+            if let Err(refusal) = Box::pin(self.add_script(rule, path, &readings, asked, user, inbound)).await {
                 return (*refusal).into();
             }
         }
@@ -506,7 +512,7 @@ impl<'a> Answering<'a> {
         &self,
         rule: &proxy::Rule,
         path: &SitePath<'_>,
-        elsewhere: Option<&SitePath<'_>>,
+        readings: &[SitePath<'_>],
         asked: Option<&SitePath<'_>>,
         user: &mut Option<Box<str>>,
         inbound: &mut Inbound,
@@ -521,73 +527,18 @@ impl<'a> Answering<'a> {
         if let Some(refusal) = self.guard_in_all_readings(&name, user).await {
             return Err(Box::new(refusal));
         }
-        if let Some(refusal) = self.guard_path_info(rule, path, elsewhere, user).await {
+        if let Some(refusal) = self.guard_path_info(rule, path, readings, user).await {
             return Err(Box::new(refusal));
         }
         // REQUEST_URI is the path that was asked for, whatever it was rewritten to.
         if let Some(asked) = asked {
-            let elsewhere = self.guard_read_elsewhere(asked, user).await?;
-            if let Some(refusal) = self.guard_path_info(rule, asked, elsewhere.as_ref(), user).await {
+            let readings = self.guard_readings(self.raw_path(), asked, user).await?;
+            if let Some(refusal) = self.guard_path_info(rule, asked, &readings, user).await {
                 return Err(Box::new(refusal));
             }
         }
         rule.add_script(script, self.request, inbound);
         Ok(())
-    }
-
-    /// The path that an application may read instead of `path`, if there is one and it is permitted too: [`proxy::Rule::as_read_elsewhere`]. An
-    /// error is the refusal.
-    async fn guard_read_elsewhere(
-        &self,
-        path: &SitePath<'_>,
-        user: &mut Option<Box<str>>,
-    ) -> Result<Option<SitePath<'static>>, Box<Response>> {
-        let elsewhere = proxy::Rule::as_read_elsewhere(path).map_err(|status| Box::new(Response::plain(status)))?;
-        let Some(other) = &elsewhere else { return Ok(None) };
-        if let Some(refusal) = self.guard_forwarded(other, user).await {
-            return Err(Box::new(refusal));
-        }
-        for part in proxy::Rule::before_query(path).map_err(|status| Box::new(Response::plain(status)))? {
-            if let Some(refusal) = self.guard_forwarded(&part, user).await {
-                return Err(Box::new(refusal));
-            }
-        }
-        Ok(elsewhere)
-    }
-
-    /// The refusal if a path is not permitted that the application of a script may take from `path`: what stands behind the script's name, alone and
-    /// beneath the script's directory. `elsewhere`: see [`Self::guard_read_elsewhere`].
-    async fn guard_path_info(
-        &self,
-        rule: &proxy::Rule,
-        path: &SitePath<'_>,
-        elsewhere: Option<&SitePath<'_>>,
-        user: &mut Option<Box<str>>,
-    ) -> Option<Response> {
-        let readings = [Some(path), elsewhere].into_iter().flatten();
-        for meant in readings.flat_map(|reading| rule.behind_script(reading)).collect::<Vec<_>>() {
-            let Ok(meant) = SitePath::of_octets(&meant) else { return Some(Response::plain(Status::NOT_FOUND)) };
-            if let Some(refusal) = self.guard_in_all_readings(&meant, user).await {
-                return Some(refusal);
-            }
-        }
-        None
-    }
-
-    async fn guard_in_all_readings(&self, path: &SitePath<'_>, user: &mut Option<Box<str>>) -> Option<Response> {
-        match self.guard_forwarded(path, user).await {
-            None => self.guard_read_elsewhere(path, user).await.err().map(|refusal| *refusal),
-            refusal => refusal,
-        }
-    }
-
-    /// The refusal if the rule of `path` does not forward the method, or the request may not access `path`.
-    async fn guard_forwarded(&self, path: &SitePath<'_>, user: &mut Option<Box<str>>) -> Option<Response> {
-        let rule = self.site.features.proxies.as_ref().and_then(|proxies| proxies.find(path));
-        if let Some(refusal) = rule.and_then(|rule| rule.refusal(self.request)) {
-            return Some(refusal);
-        }
-        self.guard(path, user).await
     }
 
     /// Whether the index of a directory is a script that goes before the files that are named after it in the site's `index`.
@@ -613,15 +564,6 @@ impl<'a> Answering<'a> {
             }
         }
         false
-    }
-
-    /// Whether a file can have the path: one that was rewritten, or the one of the request.
-    fn may_be_file(&self, rewritten: Option<&str>) -> bool {
-        let path = match (rewritten, self.request.target) {
-            (Some(path), _) | (None, Target::Path { path, .. }) => path,
-            (None, Target::Asterisk) => return false,
-        };
-        SitePath::parse(path, self.site.options.show_dotfiles).is_ok()
     }
 }
 

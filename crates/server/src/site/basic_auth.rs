@@ -153,6 +153,11 @@ impl BasicAuth {
         (!configs.is_empty()).then_some(auth)
     }
 
+    /// Whether a part is named by an expression.
+    pub(super) fn has_expressions(&self) -> bool {
+        !self.by_regex.is_empty()
+    }
+
     /// Decides about a request for a path. `authorization`: the value of Authorization.
     pub(crate) fn check(&self, path: &SitePath<'_>, authorization: Option<&[u8]>) -> Verdict {
         let parts = self.parts(path);

@@ -141,6 +141,13 @@ impl Features {
         self.access.is_some() || self.basic_auth.is_some() || self.forward_auth.is_some()
     }
 
+    /// Whether a guard names its paths by an expression.
+    pub(super) fn have_expressions(&self) -> bool {
+        self.access.as_ref().is_some_and(Access::has_expressions)
+            || self.basic_auth.as_ref().is_some_and(BasicAuth::has_expressions)
+            || self.forward_auth.as_ref().is_some_and(ForwardAuth::has_expressions)
+    }
+
     /// Whether any feature depends on the name of the file that is sent.
     pub(super) fn depend_on_names(&self) -> bool {
         self.has_guards() || self.headers.is_some() || self.cors.is_some()

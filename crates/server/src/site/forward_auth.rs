@@ -85,6 +85,11 @@ impl ForwardAuth {
         self.rules.iter().any(|rule| rule.upstream.names_endpoints())
     }
 
+    /// Whether a rule names its paths by an expression.
+    pub(super) fn has_expressions(&self) -> bool {
+        self.rules.iter().any(|rule| matches!(rule.paths, Guarded::Matching(_)))
+    }
+
     /// Whether a path is guarded by a rule that does not guard `passed`.
     pub(super) fn needs_more(&self, path: &SitePath<'_>, passed: Option<&SitePath<'_>>) -> bool {
         self.rules.iter().any(|rule| rule.guards(path) && !passed.is_some_and(|passed| rule.guards(passed)))

@@ -30,6 +30,7 @@ mod pattern;
 pub(crate) mod plain_http;
 mod proxy;
 mod proxy_redirects;
+mod readings;
 mod redirect;
 mod rewrite;
 mod security_headers;

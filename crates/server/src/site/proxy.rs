@@ -1,7 +1,6 @@
 //! Rules that forward requests to an upstream.
 //!
-//! Guards are checked against the path as an application may read it: decoded, with slashes where any decoding has them. The path is then
-//! sent as the client wrote it.
+//! Guards are checked against the path in every reading of an application (`readings.rs`). The path is then sent as the client wrote it.
 
 use std::borrow::Cow;
 use std::future::{pending, poll_fn};
@@ -163,26 +162,8 @@ impl Proxies {
     }
 }
 
-/// The path of decoded octets, with backslashes as slashes and without parameters behind `;`.
-fn folded(octets: &[u8]) -> Result<SitePath<'static>, Status> {
-    let mut folded = Vec::with_capacity(octets.len());
-    let mut is_parameter = false;
-    for octet in octets.iter().copied() {
-        match octet {
-            b'/' | b'\\' => {
-                is_parameter = false;
-                folded.push(b'/');
-            }
-            b';' => is_parameter = true,
-            _ if is_parameter => {}
-            _ => folded.push(octet),
-        }
-    }
-    SitePath::of_octets(&folded).map_err(|_| Status::BAD_REQUEST)
-}
-
 /// The path with one slash at its beginning: readers of URLs take `//x/y` for the path `/y` of the host `x`, and rules count slashes in a row as one.
-fn with_one_slash(path: &str) -> Cow<'_, str> {
+pub(super) fn with_one_slash(path: &str) -> Cow<'_, str> {
     let rest = path.trim_start_matches(['/', '\\']);
     if path.len() - rest.len() <= 1 { path.into() } else { format!("/{rest}").into() }
 }
@@ -214,30 +195,6 @@ pub(super) fn apply(rules: &[FieldChange], fields: &mut HeaderMap) {
 }
 
 impl Rule {
-    /// The path, after any decoding that an application might add: twice, with backslashes as slashes, without parameters behind `;`. Guards
-    /// have to permit it too. `Ok(None)`: it is `path`. An error is a path that would leave its directory then.
-    pub(super) fn as_read_elsewhere(path: &SitePath<'_>) -> Result<Option<SitePath<'static>>, Status> {
-        let octets = path.as_bytes();
-        if !octets.iter().any(|octet| matches!(octet, b'%' | b'\\' | b';' | b'?' | b'#')) {
-            return Ok(None);
-        }
-        let decoded: Vec<u8> = percent_encoding::percent_decode(&path.full()).collect();
-        folded(&decoded).map(Some)
-    }
-
-    /// The parts that an application takes for the whole if it looks for the query after it has decoded the path, once or twice; otherwise read as
-    /// by [`Self::as_read_elsewhere`]. An error is one that would leave its directory then.
-    pub(super) fn before_query(path: &SitePath<'_>) -> Result<Vec<SitePath<'static>>, Status> {
-        let once = path.full();
-        let twice: Vec<u8> = percent_encoding::percent_decode(&once).collect();
-        let cut = |octets: &[u8]| {
-            let end = octets.iter().position(|octet| matches!(octet, b'?' | b'#'))?;
-            Some(octets[..end].to_vec())
-        };
-        let decoded = cut(&once).map(|part| percent_encoding::percent_decode(&part).collect());
-        [decoded, cut(&twice)].into_iter().flatten().map(|part| folded(&part)).collect()
-    }
-
     /// Forwards a request. `path`: as the rule was found by. `rewritten`: the path by the site's rewrites, encoded, if one applied.
     pub(super) async fn forward(
         &self,

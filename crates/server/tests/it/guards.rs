@@ -14,7 +14,7 @@ fn body(response: &Response) -> &str {
 }
 
 /// A file of users; each password is the user's name.
-fn add_users(site: &Site, file: &str, users: &[&str]) {
+pub(crate) fn add_users(site: &Site, file: &str, users: &[&str]) {
     let line = |user: &&str| {
         let hash = bcrypt::hash_with_result(user, 4).expect("a hash").format_for_version(bcrypt::Version::TwoY);
         format!("{user}:{hash}\n")

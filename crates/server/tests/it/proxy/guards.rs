@@ -1,9 +1,217 @@
 //! A guard holds for whatever spelling an application takes for its path.
 
-use sealion_testkit::http;
+use sealion_testkit::server::Server;
+use sealion_testkit::{Suite, http};
 
+use crate::guards::add_users;
 use crate::support::Site;
+use crate::support::http2::Http2;
 use crate::support::upstream::{Upstream, ok};
+
+/// The statuses of `target` over HTTP/1.1 and HTTP/2.
+#[track_caller]
+fn statuses(site: &Site, server: &Server, target: &str) -> [u16; 2] {
+    let over_http1 = http::get(&mut site.connect(server), target).expect("a response").status;
+    let (over_http2, _) = Http2::connect(site.connector(Suite::TLS13), server.address(), &[]).fetch(target);
+    [over_http1, over_http2]
+}
+
+/// Each kind of guard for `paths`, a key such as `path = '/admin/'`. A server at `auth` refuses all that it is asked about; there is a file `users`.
+fn each_guard(paths: &str, auth: &Upstream) -> [(&'static str, String, u16); 3] {
+    [
+        ("access", format!("access = [{{ {paths}, deny = ['127.0.0.1'] }}]"), 403),
+        ("basic_auth", format!("basic_auth = [{{ {paths}, users = 'users' }}]"), 401),
+        ("forward_auth", format!("forward_auth = [{{ {paths}, to = '{}/' }}]", auth.url()), 403),
+    ]
+}
+
+fn refusing() -> Upstream {
+    Upstream::answering(|_| b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n".to_vec())
+}
+
+fn with_users() -> Site {
+    let site = Site::new();
+    add_users(&site, "users", &["ada"]);
+    site
+}
+
+const PARAMETERS_WITH_SLASHES: [&str; 12] = [
+    "/app;%2Fy/admin/x",
+    "/app;%2fy/admin/x",
+    "/app;%5Cy/admin/x",
+    "/app;y\\z/admin/x",
+    "/app;%252Fy/admin/x",
+    "/app;%25252Fy/admin/x",
+    "/app;%255Cy/admin/x",
+    "/app;%C0%AFy/admin/x",
+    "/app/;%2Fy/admin",
+    "/;%2Fy/app/admin",
+    "/app/x;a=b;c=%2F/y",
+    "/app/public;%2F%3F/admin",
+];
+
+/// Servlet containers drop a parameter up to the next slash that is not encoded; others decode it first.
+#[test]
+fn a_parameter_that_hides_a_slash_is_refused_whatever_guards_the_site() {
+    let site = with_users();
+    site.add("app/x", "a file");
+    let (upstream, auth) = (Upstream::answering(|request| ok(request.line().as_bytes())), refusing());
+    let forwarding = format!("proxy = [{{ upstream = '{}' }}]\n", upstream.url());
+    let methods = format!(
+        "proxy = [{{ path = '/app/admin/', methods = ['POST'], upstream = '{url}' }}, {{ upstream = '{url}' }}]",
+        url = upstream.url()
+    );
+    let guards = each_guard("path = '/app/admin/'", &auth);
+    let forwarded = guards.iter().map(|(kind, keys, _)| (*kind, format!("{forwarding}{keys}")));
+    let files = guards.iter().map(|(kind, keys, _)| (*kind, keys.clone()));
+    let others = [("nothing", forwarding.clone()), ("methods", methods)];
+    for (kind, keys) in forwarded.chain(files).chain(others) {
+        let server = site.config(&keys).serve_from_user_space();
+        for target in PARAMETERS_WITH_SLASHES {
+            assert_eq!(statuses(&site, &server, target), [400, 400], "{kind} {target}");
+        }
+        assert_eq!(statuses(&site, &server, "/app/x"), [200, 200], "{kind}");
+    }
+    assert_eq!(auth.requests().len(), 0);
+    let lines: Vec<_> = upstream.requests().iter().map(|request| request.line().to_owned()).collect();
+    assert!(lines.iter().all(|line| line == "GET /app/x"), "{lines:?}");
+}
+
+/// What the path is to an application, if not to the first one that one thinks of.
+const SPELLINGS_OF_ADMIN: [&str; 38] = [
+    "/app/admin/x",
+    "/app;a=b/admin/x",
+    "/app%3By/admin/x",
+    "/app%253By/admin/x",
+    "/app%3B%2Fy/admin/x",
+    "/app%3B%252Fy/admin/x",
+    "/app%3By%2Fz/admin/x",
+    "/app%3B%5Cy/admin/x",
+    "/app;%3F/admin/x",
+    "/app;%23/admin/x",
+    "/;y/app/;z/admin/x",
+    "/app/admin%3Fx",
+    "/app/admin;y%3Fx",
+    "/app/admin%3B%3Fx",
+    "/app/admin%253Fx",
+    "/app/admin%23x%3Fy",
+    "/app/%2561dmin/x",
+    "/app/%252561dmin/x",
+    "/app/%25u0061dmin/x",
+    "/app%255Cadmin%255Cx",
+    "/app%C0%AFadmin/x",
+    "/app%C1%9Cadmin/x",
+    "/app%E0%80%AFadmin/x",
+    "/app%25C0%25AFadmin/x",
+    "/app/%C1%A1dmin/x",
+    "/app%EF%BC%8Fadmin/x",
+    "/app/admin%00",
+    "/app/admin%2500",
+    "/app/admin%20/x",
+    "/app/%20admin/x",
+    "/app/admin%0A",
+    "/app/ad%0Amin/x",
+    "/app/admin./x",
+    "/app/admin::$INDEX_ALLOCATION/x",
+    "/(S(x))/app/admin/x",
+    "/app/ad/(S(x))min/x",
+    "/x/..;/app/admin/x",
+    "/x/%2e%2e%3B/app/admin/x",
+];
+
+#[test]
+fn every_reading_of_an_application_is_guarded() {
+    let site = with_users();
+    let (upstream, auth) = (Upstream::answering(|request| ok(request.line().as_bytes())), refusing());
+    let url = upstream.url();
+    let guards = each_guard("path = '/app/admin/'", &auth)
+        .map(|(kind, keys, status)| (kind, format!("proxy = [{{ upstream = '{url}' }}]\n{keys}"), status));
+    let methods = format!(
+        "proxy = [{{ path = '/app/admin/', methods = ['POST'], upstream = '{url}' }}, {{ upstream = '{url}' }}]"
+    );
+    for (kind, keys, refusal) in guards.into_iter().chain([("methods", methods, 405)]) {
+        let server = site.config(&keys).serve_from_user_space();
+        for target in SPELLINGS_OF_ADMIN {
+            let found = statuses(&site, &server, target);
+            assert!(found == [refusal; 2] || found == [400; 2], "{kind} {target}: {found:?}");
+        }
+        assert_eq!(upstream.requests().len(), 0, "{kind}");
+    }
+}
+
+/// Parameters, encoded slashes and the like in paths that are not guarded.
+#[test]
+fn ordinary_paths_pass_beside_a_guard() {
+    let site = Site::new();
+    let upstream = Upstream::answering(|request| ok(request.line().as_bytes()));
+    let keys = format!(
+        "proxy = [{{ upstream = '{}' }}]\naccess = [{{ path = '/admin/', deny = ['127.0.0.1'] }}, {{ regex = '\\.key$', deny = ['127.0.0.1'] }}]",
+        upstream.url()
+    );
+    let server = site.config(&keys).serve_from_user_space();
+    let mut over_http2 = Http2::connect(site.connector(Suite::TLS13), server.address(), &[]);
+    let mut over_http1 = site.connect(&server);
+    for target in [
+        "/app;jsessionid=1F2E.node0!-3/x",
+        "/cart;v=1.2;w=a,b/x;y",
+        "/a%2Fb",
+        "/repos/group%2Fproject/files/a%2Fb.rb",
+        "/a;b/c%2Fd",
+        "/title%3B%20a%2Fb",
+        "/c%2B%2B/a+b",
+        "/caf%C3%A9/%E3%81%82",
+        "/wiki/Apple_Inc.",
+        "/wiki/Talk:C",
+        "/compare/main...feature",
+        "/f(x)/y(z)",
+        "/what%3F",
+        "/100%25",
+        "/redirect/https%253A%252F%252Fexample.org",
+        "/a%20b/c%20",
+        "/dir/",
+        "/a.keys/",
+    ] {
+        let line = format!("GET {target}").into_bytes();
+        assert_eq!(over_http2.fetch(target), (200, line.clone()), "{target}");
+        assert_eq!(http::get(&mut over_http1, target).expect("a response").body, line, "{target}");
+    }
+}
+
+/// Applications drop a slash at the end, and `$` of several languages matches before a newline.
+#[test]
+fn an_expression_guards_its_paths_with_a_slash_at_their_end() {
+    let site = with_users();
+    let auth = refusing();
+    let upstream =
+        Upstream::answering(|_| b"HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nContent-Length: 0\r\n\r\n".to_vec());
+    for (kind, keys, refusal) in each_guard("regex = '\\.secret$'", &auth) {
+        let cache = site.outside().join(kind);
+        std::fs::create_dir(&cache).expect("a directory");
+        let keys = format!("proxy = [{{ upstream = '{}', cache = {{}} }}]\n{keys}", upstream.url());
+        let table = format!("[cache]\ndirectories = ['{}']\n", cache.display());
+        let server = site.config(&keys).table(&table).serve_from_user_space();
+        for target in [
+            "/x.secret",
+            "/x.secret/",
+            "/x.secret//",
+            "/x.secret%2f",
+            "/x.secret%2F/",
+            "/x.secret;/",
+            "/x.secret/;a=b",
+            "/x.secret%5C",
+            "/x.secret%252F",
+            "/x.secret/%3Fy",
+            "/x.secret%0A",
+            "/x.secret./",
+        ] {
+            assert_eq!(statuses(&site, &server, target), [refusal; 2], "{kind} {target}");
+        }
+        // Stored responses are sent without another request.
+        assert_eq!(statuses(&site, &server, "/x.secrets/"), [200, 200], "{kind}");
+    }
+    let lines: Vec<_> = upstream.requests().iter().map(|request| request.line().to_owned()).collect();
+    assert_eq!(lines, ["GET /x.secrets/"; 3]);
+}
 
 #[test]
 fn no_spelling_of_a_guarded_path_reaches_the_server() {

@@ -1,0 +1,127 @@
+//! Guards of a path that is forwarded, in every reading of an application.
+
+use sealion_http::path::SitePath;
+use sealion_http::{Status, Target};
+
+use super::Answering;
+use crate::response::Response;
+use crate::site::{proxy, readings};
+
+impl Answering<'_> {
+    /// The path of the request as it arrived.
+    pub(super) fn raw_path(&self) -> &str {
+        match self.request.target {
+            Target::Path { path, .. } => path,
+            Target::Asterisk => "",
+        }
+    }
+
+    /// Whether guards that permit a path permit it in every reading. `raw`: as it is forwarded.
+    pub(super) fn is_read_alike(&self, raw: &str, path: &SitePath<'_>) -> bool {
+        readings::are_alike(raw, path) && !self.has_other_end(path)
+    }
+
+    /// Whether an expression may tell a path from the same without its last slash, which applications drop.
+    fn has_other_end(&self, path: &SitePath<'_>) -> bool {
+        path.names_directory() && !path.as_bytes().is_empty() && self.site.features.have_expressions()
+    }
+
+    /// Whether networks and methods permit every reading of the requested path.
+    pub(super) fn permits_readings(&self, path: &SitePath<'_>) -> bool {
+        let raw = self.raw_path();
+        self.is_read_alike(raw, path)
+            || readings::of_forwarded(raw, path)
+                .is_ok_and(|readings| readings.iter().chain([path]).all(|path| self.is_permitted(path)))
+    }
+
+    /// Whether networks and methods permit a path.
+    fn is_permitted(&self, path: &SitePath<'_>) -> bool {
+        let is_allowed = self.method_refusal(path).is_none() && self.is_allowed(path);
+        is_allowed && self.without_last_slash(path).is_none_or(|path| self.is_allowed(&path))
+    }
+
+    /// The readings of a path beside `path`, if all of them are permitted. `raw`: as it is forwarded. An error is the refusal.
+    pub(super) async fn guard_readings(
+        &self,
+        raw: &str,
+        path: &SitePath<'_>,
+        user: &mut Option<Box<str>>,
+    ) -> Result<Vec<SitePath<'static>>, Box<Response>> {
+        let refused = |status| Box::new(Response::plain(status));
+        // The path may be the result of a rewrite.
+        if readings::hides_slash(raw) {
+            return Err(refused(Status::BAD_REQUEST));
+        }
+        let readings = readings::of_forwarded(raw, path).map_err(refused)?;
+        for reading in readings.iter().chain([path]) {
+            if let Some(refusal) = self.guard_forwarded(reading, user).await {
+                return Err(Box::new(refusal));
+            }
+        }
+        Ok(readings)
+    }
+
+    /// The refusal if a path is not permitted that the application of a script may take from `path`: what stands behind the script's name, alone and
+    /// beneath the script's directory. `readings`: see [`Self::guard_readings`].
+    pub(super) async fn guard_path_info(
+        &self,
+        rule: &proxy::Rule,
+        path: &SitePath<'_>,
+        readings: &[SitePath<'_>],
+        user: &mut Option<Box<str>>,
+    ) -> Option<Response> {
+        let all = readings.iter().chain([path]);
+        for meant in all.flat_map(|reading| rule.behind_script(reading)).collect::<Vec<_>>() {
+            let Ok(meant) = SitePath::of_octets(&meant) else { return Some(Response::plain(Status::NOT_FOUND)) };
+            if let Some(refusal) = self.guard_in_all_readings(&meant, user).await {
+                return Some(refusal);
+            }
+        }
+        None
+    }
+
+    /// The refusal if a path that an application gets decoded is not permitted in one of its readings.
+    pub(super) async fn guard_in_all_readings(
+        &self,
+        path: &SitePath<'_>,
+        user: &mut Option<Box<str>>,
+    ) -> Option<Response> {
+        let readings = match readings::of_decoded(path) {
+            Ok(readings) => readings,
+            Err(status) => return Some(Response::plain(status)),
+        };
+        for reading in readings.iter().chain([path]) {
+            if let Some(refusal) = self.guard_forwarded(reading, user).await {
+                return Some(refusal);
+            }
+        }
+        None
+    }
+
+    /// The refusal if the rule of `path` does not forward the method, or the request may not access `path`, with or without its last slash.
+    async fn guard_forwarded(&self, path: &SitePath<'_>, user: &mut Option<Box<str>>) -> Option<Response> {
+        if let Some(refusal) = self.method_refusal(path) {
+            return Some(refusal);
+        }
+        if let Some(refusal) = self.guard(path, user).await {
+            return Some(refusal);
+        }
+        let path = self.without_last_slash(path)?;
+        self.guard(&path, user).await
+    }
+
+    fn method_refusal(&self, path: &SitePath<'_>) -> Option<Response> {
+        let rule = self.site.features.proxies.as_ref().and_then(|proxies| proxies.find(path));
+        rule.and_then(|rule| rule.refusal(self.request))
+    }
+
+    fn without_last_slash(&self, path: &SitePath<'_>) -> Option<SitePath<'static>> {
+        // It has no dot segments.
+        SitePath::of_octets(path.as_bytes()).ok().filter(|_| self.has_other_end(path))
+    }
+
+    /// Whether a file can have the path: one that was rewritten, or the one of the request.
+    pub(super) fn may_be_file(&self, rewritten: Option<&str>) -> bool {
+        SitePath::parse(rewritten.unwrap_or(self.raw_path()), self.site.options.show_dotfiles).is_ok()
+    }
+}
