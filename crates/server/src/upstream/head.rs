@@ -41,6 +41,9 @@ pub(crate) struct Hop<'a> {
 const MADE_HERE: [&str; 6] =
     ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "x-request-id"];
 
+/// Fields by which frameworks (Symfony, Laminas, modules of IIS) replace the path of a request. Guards have seen another one.
+const REPLACE_PATH: [&str; 2] = ["x-original-url", "x-rewrite-url"];
+
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -66,6 +69,10 @@ pub(crate) fn is_hop_by_hop(name: &str) -> bool {
 pub(crate) fn is_same_by_cgi(one: &str, other: &str) -> bool {
     let dashes = |octet: u8| if octet == b'_' { b'-' } else { octet };
     one.len() == other.len() && one.bytes().map(dashes).eq(other.bytes().map(dashes))
+}
+
+fn replaces_path(name: &str) -> bool {
+    REPLACE_PATH.iter().any(|own| is_same_by_cgi(own, name))
 }
 
 fn is_made_here(name: &str) -> bool {
@@ -116,7 +123,7 @@ fn may_be_trailer(name: &str) -> bool {
     ];
     let is_same = |own: &&str| is_same_by_cgi(own, name);
     let is_one = WITH_A_MEANING_BEFORE.iter().chain(&HOP_BY_HOP).any(is_same);
-    !is_one && !is_made_here(name) && !name.starts_with("if-") && !name.starts_with("if_")
+    !is_one && !is_made_here(name) && !replaces_path(name) && !name.starts_with("if-") && !name.starts_with("if_")
 }
 
 /// The trailers of a request as a server gets them.
@@ -186,6 +193,7 @@ pub(crate) fn request_fields(request: &Request<'_>, hop: &Hop<'_>) -> RequestFie
         let lower = name.as_str();
         let is_of_connection = HOP_BY_HOP.iter().chain(&["host"]).any(|own| is_same_by_cgi(own, lower));
         let is_dropped = is_of_connection || is_made_here(lower) || name == CDN_LOOP;
+        let is_dropped = is_dropped || !hop.is_trusted && replaces_path(lower);
         if !is_dropped && !named.has(lower) {
             values.add(name, value);
         }

@@ -297,3 +297,24 @@ fn files_are_not_reached_by_spellings_that_only_an_application_has() {
         assert_eq!(http::get(&mut client, target).expect("a response").body, body.as_bytes(), "{target}");
     }
 }
+
+/// Some frameworks take the path from a field.
+#[test]
+fn no_field_of_a_client_replaces_the_path() {
+    let site = Site::new();
+    let upstream = Upstream::echo();
+    let keys = format!("proxy = [{{ upstream = '{}' }}]", upstream.url());
+    let listener = |keys: &str| format!("address = '127.0.0.1:0'\n{keys}");
+    let trusting = "client_address = 'x-forwarded-for'\ntrusted_proxies = ['127.0.0.1']";
+    let listeners = [(listener(""), false), (listener(trusting), true)];
+    for (listener, is_trusted) in listeners {
+        let server = site.config(&keys).listen(&listener).serve_from_user_space();
+        let fields = [("X-Original-URL", "/admin"), ("X_Rewrite-Url", "/admin"), ("X-Original", "1")];
+        let response = http::request(&mut site.connect(&server), "GET", "/open", &fields).expect("a response");
+        assert_eq!(response.status, 200);
+        let passed = if is_trusted { &["/admin"][..] } else { &[] };
+        assert_eq!(upstream.last().all("x-original-url"), passed);
+        assert_eq!(upstream.last().all("x_rewrite-url"), passed);
+        assert_eq!(upstream.last().field("x-original"), "1");
+    }
+}
