@@ -69,7 +69,7 @@ pub(crate) async fn answer(
     now: HttpTime,
     mut inbound: Inbound,
 ) -> Response {
-    let auth = site.features.forward_auth.as_ref().map(|auth| Asking::new(auth, request, &inbound));
+    let auth = site.features.forward_auth.as_ref().map(|auth| Asking::new(auth, site, request, &inbound));
     Answering { site, request, client, now, auth: auth.as_ref() }.answer(&mut inbound).await
 }
 
@@ -475,7 +475,7 @@ impl<'a> Answering<'a> {
             return refusal.into();
         }
         let takes_file = matches!(self.request.method, Method::Get | Method::Head) && !inbound.upgrade;
-        let takes_file = takes_file && rule.files_first && self.may_be_file(rewritten);
+        let takes_file = takes_file && rule.files_first && self.may_be_file(rewritten, path);
         if takes_file && !Box::pin(self.index_is_script(rule, path)).await {
             let answer = Box::pin(self.serve(path, asked, user)).await;
             if answer.response.status != Status::NOT_FOUND {

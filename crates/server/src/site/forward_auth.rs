@@ -21,8 +21,9 @@ use sealion_http::{Request, Status, Target};
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
+use super::Site;
 use super::pattern::{Guarded, Prefix};
-use super::proxy::{FieldChange, apply, failed, of_reply};
+use super::proxy::{self, FieldChange, apply, failed, of_reply};
 use crate::response::{Response, Source};
 use crate::upstream::{
     Forwarded, Hop, Inbound, Reading, Reply, Upstream, Upstreams, forward, is_hop_by_hop, is_loop, pass_span_on,
@@ -164,14 +165,17 @@ impl Rule {
     }
 
     /// Asks whether a request may pass: the fields that it gets then, or the answer for the client.
-    async fn ask(&self, request: &Request<'_>, hop: &Hop<'_>) -> Result<Vec<FieldChange>, Box<Response>> {
+    async fn ask(&self, site: &Site, request: &Request<'_>, hop: &Hop<'_>) -> Result<Vec<FieldChange>, Box<Response>> {
         let refuse = |status| Err(Box::new(Response::plain(status)));
         let Target::Path { path, query } = request.target else { return refuse(Status::BAD_REQUEST) };
         if is_loop(request) {
             let what = "the request has come back: the server that is asked whether it may pass leads here again";
             return Err(Box::new(Response::plain(Status::LOOP_DETECTED).because(Some(io::Error::other(what)))));
         }
-        let uri = query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
+        let Some(path) = site.path_asked(path) else { return refuse(Status::BAD_REQUEST) };
+        let uri = query.map_or_else(|| path.clone(), |query| format!("{path}?{query}"));
+        // As it is forwarded.
+        let Some(uri) = proxy::uri(&uri).map(|uri| uri.to_string()) else { return refuse(Status::BAD_REQUEST) };
         let url = format!("{}://{}{uri}", hop.scheme, hop.host.unwrap_or_default());
         let (Ok(method), Ok(uri), Ok(url)) =
             (HeaderValue::from_str(request.method.as_str()), HeaderValue::try_from(uri), HeaderValue::try_from(url))
@@ -273,6 +277,7 @@ async fn drain(reply: Reply) {
 #[derive(Debug)]
 pub(super) struct Asking<'a> {
     auth: &'a ForwardAuth,
+    site: &'a Site,
     request: &'a Request<'a>,
     hop: Hop<'a>,
     /// The rules that let it pass, and what they copy.
@@ -280,8 +285,8 @@ pub(super) struct Asking<'a> {
 }
 
 impl<'a> Asking<'a> {
-    pub(super) fn new(auth: &'a ForwardAuth, request: &'a Request<'a>, inbound: &Inbound) -> Self {
-        Asking { auth, request, hop: inbound.hop(request.authority), passed: Mutex::default() }
+    pub(super) fn new(auth: &'a ForwardAuth, site: &'a Site, request: &'a Request<'a>, inbound: &Inbound) -> Self {
+        Asking { auth, site, request, hop: inbound.hop(request.authority), passed: Mutex::default() }
     }
 
     fn passed(&self) -> MutexGuard<'_, BTreeMap<usize, Vec<FieldChange>>> {
@@ -294,7 +299,7 @@ impl<'a> Asking<'a> {
             if !rule.guards(path) || self.passed().contains_key(&index) {
                 continue;
             }
-            match rule.ask(self.request, &self.hop).await {
+            match rule.ask(self.site, self.request, &self.hop).await {
                 Ok(fields) => drop(self.passed().insert(index, fields)),
                 Err(refusal) => return Some(*refusal),
             }

@@ -14,8 +14,8 @@ use std::time::Instant;
 
 use http::Uri;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
-use sealion_http::path::SitePath;
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode, utf8_percent_encode};
+use sealion_http::path::{OUTSIDE_PCHAR, SitePath};
 use sealion_http::{Request, Status};
 
 use super::fastcgi::{Found, Scripts};
@@ -195,6 +195,20 @@ pub(super) fn apply(rules: &[FieldChange], fields: &mut HeaderMap) {
 }
 
 impl Rule {
+    /// The path of a request as its client names what is forwarded, for a server that is asked about it: with the slashes that the rule's server gets.
+    pub(super) fn as_asked<'a>(&self, raw: &'a str, path: &SitePath<'_>) -> Cow<'a, str> {
+        let is_stripped = |prefix: &&Prefix| self.strip_prefix && !prefix.as_bytes().is_empty();
+        match &self.paths {
+            Guarded::Beneath(prefix) if is_stripped(&prefix) => match strip(raw, prefix, path) {
+                Some(rest) if rest.len() - rest.trim_start_matches(['/', '\\']).len() > 1 => {
+                    format!("/{}{}", percent_encode(prefix.as_bytes(), OUTSIDE_PCHAR), with_one_slash(&rest)).into()
+                }
+                _ => with_one_slash(raw),
+            },
+            _ => with_one_slash(raw),
+        }
+    }
+
     /// Forwards a request. `path`: as the rule was found by. `rewritten`: the path by the site's rewrites, encoded, if one applied.
     pub(super) async fn forward(
         &self,
@@ -485,7 +499,7 @@ pub(super) fn failed(failure: &Failure, trace: Option<UpstreamTrace>, upstream: 
 }
 
 /// The path and query as they are sent. What clients send unencoded, and no URI has (RFC 3986 §2), is encoded.
-fn uri(target: &str) -> Option<Uri> {
+pub(super) fn uri(target: &str) -> Option<Uri> {
     const UNWISE: &AsciiSet =
         &CONTROLS.add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
     Uri::try_from(target).or_else(|_| Uri::try_from(utf8_percent_encode(target, UNWISE).to_string())).ok()

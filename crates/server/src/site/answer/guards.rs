@@ -5,7 +5,7 @@ use sealion_http::{Status, Target};
 
 use super::Answering;
 use crate::response::Response;
-use crate::site::{proxy, readings};
+use crate::site::{Site, proxy, readings};
 
 impl Answering<'_> {
     /// The path of the request as it arrived.
@@ -120,8 +120,26 @@ impl Answering<'_> {
         SitePath::of_octets(path.as_bytes()).ok().filter(|_| self.has_other_end(path))
     }
 
-    /// Whether a file can have the path: one that was rewritten, or the one of the request.
-    pub(super) fn may_be_file(&self, rewritten: Option<&str>) -> bool {
-        SitePath::parse(rewritten.unwrap_or(self.raw_path()), self.site.options.show_dotfiles).is_ok()
+    /// Whether a file can have the path: `rewritten`, or the one of the request. `path`: the same, parsed.
+    pub(super) fn may_be_file(&self, rewritten: Option<&str>, path: &SitePath<'_>) -> bool {
+        let raw = rewritten.unwrap_or(self.raw_path());
+        // The server that is asked sees the slashes of an application, and the file has one spelling.
+        let differs = rewritten.is_none() && proxy::with_one_slash(raw).contains("//");
+        let is_asked_otherwise = differs && self.auth.is_some_and(|auth| auth.needs_more(path, None));
+        !is_asked_otherwise && SitePath::parse(raw, self.site.options.show_dotfiles).is_ok()
+    }
+}
+
+impl Site {
+    /// The path of a request, encoded, as a server is asked about it: with the slashes of the path that is forwarded, or of the file that is sent.
+    pub(in crate::site) fn path_asked(&self, raw: &str) -> Option<String> {
+        let path = SitePath::parse(raw, self.options.show_dotfiles).or_else(|_| SitePath::parse_forwarded(raw)).ok()?;
+        let is_rewritten = self.features.rewrites.as_ref().is_some_and(|rewrites| rewrites.apply(&path).is_some());
+        let rule = self.features.proxies.as_ref().filter(|_| !is_rewritten).and_then(|proxies| proxies.find(&path));
+        Some(match rule {
+            Some(rule) => rule.as_asked(raw, &path).into_owned(),
+            None if path.names_directory() => path.with_slash(None),
+            None => path.without_slash(None),
+        })
     }
 }

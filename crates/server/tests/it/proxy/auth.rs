@@ -1,8 +1,10 @@
 //! Another server is asked whether a request may pass.
 
+use sealion_testkit::Suite;
 use sealion_testkit::http::{self, Response};
 
 use super::post;
+use crate::support::http2::Http2;
 use crate::support::upstream::{Received, Upstream, ok};
 use crate::support::{Site, access_line, access_lines, curl};
 
@@ -214,6 +216,69 @@ fn no_spelling_of_a_guarded_path_passes_without_being_asked() {
     assert_eq!(response.body, b"GET /admin/a%252Fb.key");
     assert_eq!(auth.requests().len() - before, 2);
     assert_eq!(http::get(&mut client, "/administrator").expect("a response").status, 200);
+}
+
+/// A server that decides by the beginning of the path gets the one that the application gets, and of a file its name.
+#[test]
+fn it_is_asked_about_the_path_that_is_forwarded() {
+    let site = Site::new();
+    for name in ["files/admin/x", "both/admin/x"] {
+        site.add(name, "secret");
+    }
+    let auth = Upstream::answering(|request| {
+        let places = ["/admin", "/api/admin", "/files/admin", "/both/admin"];
+        let about = ["x-forwarded-uri", "x-original-uri", "x-original-url"].map(|name| request.field(name).to_owned());
+        let path = |uri: &String| uri.trim_start_matches("https://localhost").to_owned();
+        assert!(about.iter().all(|uri| path(uri) == about[0]), "{about:?}");
+        match places.iter().any(|place| about[0].starts_with(place)) {
+            true => b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n".to_vec(),
+            false => ok(b""),
+        }
+    });
+    let upstream = Upstream::answering(|request| ok(request.line().as_bytes()));
+    let keys = format!(
+        "forward_auth = [{{ to = '{auth}' }}]\n\
+         proxy = [{{ path = '/api/', upstream = '{url}', strip_prefix = true }}, {{ path = '/both/', upstream = '{url}', files_first = true }}, \
+         {{ regex = '^/[^f]', upstream = '{url}' }}]",
+        auth = auth.url(),
+        url = upstream.url()
+    );
+    let server = site.config(&keys).serve_from_user_space();
+    let mut over_http2 = Http2::connect(site.connector(Suite::TLS13), server.address(), &[]);
+    for target in [
+        "//admin/x",
+        "///admin/x?y",
+        "/\\admin/x",
+        "/\\/admin",
+        "/api//admin/x",
+        "//api/\\admin/x",
+        "/api///admin",
+        "/files//admin/x",
+        "//files///admin//x",
+        "/%66iles/admin/x",
+        "/both/admin/x",
+    ] {
+        assert_eq!(http::get(&mut site.connect(&server), target).expect("a response").status, 403, "{target}");
+        assert_eq!(over_http2.fetch(target).0, 403, "{target}");
+    }
+    let absolute = http::get(&mut site.connect(&server), "http://localhost//admin/x").expect("a response");
+    assert_eq!(absolute.status, 403);
+    assert_eq!(upstream.requests().len(), 0);
+    // A file has one spelling; with another, the application is asked.
+    assert_eq!(over_http2.fetch("/both//admin/x"), (200, b"GET /both//admin/x".to_vec()));
+    for (target, forwarded, asked) in [
+        ("/open/a;b=c/%2561?q=1", "/open/a;b=c/%2561?q=1", "/open/a;b=c/%2561?q=1"),
+        ("//open//x", "/open//x", "/open//x"),
+        ("/open/a\"b<c>", "/open/a%22b%3Cc%3E", "/open/a%22b%3Cc%3E"),
+        ("/api", "/", "/api"),
+        ("/api//x//y?q", "/x//y?q", "/api/x//y?q"),
+    ] {
+        let line = format!("GET {forwarded}").into_bytes();
+        assert_eq!(over_http2.fetch(target), (200, line.clone()), "{target}");
+        assert_eq!(auth.last().field("x-forwarded-uri"), asked, "{target}");
+        assert_eq!(http::get(&mut site.connect(&server), target).expect("a response").body, line, "{target}");
+        assert_eq!(auth.last().field("x-forwarded-uri"), asked, "{target}");
+    }
 }
 
 #[test]
