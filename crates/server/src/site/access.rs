@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use sealion_http::path::SitePath;
 use serde::{Deserialize, Serialize};
 
-use super::pattern::{Guarded, PathRegex, Prefix};
+use super::pattern::{Case, Guarded, PathRegex, Prefix};
 use crate::values::{At, Problems, parse_network};
 
 /// Access by client network. Other clients get 403. Every rule that covers a path must allow the request.
@@ -19,6 +19,8 @@ pub(crate) struct AccessConfig {
     /// Regular expression for the decoded paths to protect, instead of `path`. It matches octets, anywhere in the path; anchor it with
     /// `^` and `$`. The file that is sent must pass too: an index, a rewritten path, the fallback, a compressed sibling.
     pub regex: Option<At<String>>,
+    /// Whether case is ignored, for applications and file systems that do: `/admin/` then covers `/ADMIN/` too.
+    pub ignore_case: bool,
     /// Networks to allow, for instance `10.0.0.0/8`, `2001:db8::/32` or `192.0.2.7`. Empty: all that `deny` does not list.
     pub allow: Vec<At<String>>,
     /// Networks to deny, even if `allow` lists them.
@@ -43,7 +45,8 @@ impl Access {
     pub(crate) fn build(configs: &[AccessConfig], key: &str, problems: &mut Problems) -> Option<Self> {
         let mut access = Access { by_prefix: Vec::new(), by_regex: Vec::new() };
         for config in configs {
-            let paths = Guarded::build(config.path.as_ref(), config.regex.as_ref(), key, problems);
+            let case = Case::from_key(config.ignore_case);
+            let paths = Guarded::build(config.path.as_ref(), config.regex.as_ref(), case, key, problems);
             let mut networks = |named: &[At<String>], which| {
                 let key = format!("{key}.{which}");
                 named.iter().filter_map(|text| network(text, &key, problems)).collect::<Vec<_>>()

@@ -23,7 +23,7 @@ use sealion_http::path::SitePath;
 use serde::{Deserialize, Serialize};
 
 use super::htpasswd::Htpasswd;
-use super::pattern::{Guarded, PathRegex, Prefix};
+use super::pattern::{Case, Guarded, PathRegex, Prefix};
 use super::verifications::VERIFICATIONS;
 use crate::response::Response;
 use crate::values::{At, Problems};
@@ -38,6 +38,8 @@ pub(crate) struct BasicAuthConfig {
     /// Regular expression for the decoded paths to protect, instead of `path`. It matches octets, anywhere in the path; anchor it with
     /// `^` and `$`. The file that is sent must pass too: an index, a rewritten path, the fallback, a compressed sibling.
     pub regex: Option<At<String>>,
+    /// Whether case is ignored, for applications and file systems that do: `/admin/` then covers `/ADMIN/` too.
+    pub ignore_case: bool,
     /// Realm, shown by browsers in the password prompt.
     pub realm: At<String>,
     /// File of users and password hashes (bcrypt or argon2id), one per line, as `sealion passwd` and `htpasswd -B` write them. Read at
@@ -47,7 +49,13 @@ pub(crate) struct BasicAuthConfig {
 
 impl Default for BasicAuthConfig {
     fn default() -> Self {
-        BasicAuthConfig { path: None, regex: None, realm: "this site".to_owned().into(), users: PathBuf::new().into() }
+        BasicAuthConfig {
+            path: None,
+            regex: None,
+            ignore_case: false,
+            realm: "this site".to_owned().into(),
+            users: PathBuf::new().into(),
+        }
     }
 }
 
@@ -116,7 +124,8 @@ impl BasicAuth {
     pub(crate) fn build(configs: &[BasicAuthConfig], key: &str, problems: &mut Problems) -> Option<Self> {
         let mut auth = BasicAuth { by_prefix: Vec::new(), by_regex: Vec::new() };
         for config in configs {
-            let paths = Guarded::build(config.path.as_ref(), config.regex.as_ref(), key, problems);
+            let case = Case::from_key(config.ignore_case);
+            let paths = Guarded::build(config.path.as_ref(), config.regex.as_ref(), case, key, problems);
             if !is_value(&config.realm) || config.realm.is_empty() || config.realm.contains(['"', '\\']) {
                 let remedy = "write visible ASCII without quotes and backslashes";
                 problems.add(&config.realm.span, &format!("{key}.realm"), remedy);

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use super::Site;
-use super::pattern::{Guarded, Prefix};
+use super::pattern::{Case, Guarded, Prefix};
 use super::proxy::{self, FieldChange, apply, failed, of_reply};
 use crate::response::{Response, Source};
 use crate::upstream::{
@@ -40,6 +40,8 @@ pub(crate) struct ForwardAuthConfig {
     /// Regular expression for the decoded paths to protect, instead of `path`. It matches octets, anywhere in the path; anchor it with
     /// `^` and `$`.
     pub regex: Option<At<String>>,
+    /// Whether case is ignored, for applications and file systems that do: `/admin/` then covers `/ADMIN/` too. `except` never ignores case.
+    pub ignore_case: bool,
     /// Paths that are not protected, with everything beneath them: those of a login, for instance.
     pub except: Vec<At<String>>,
     /// URL that is asked for each request, for instance `http://127.0.0.1:9091/verify`, or `unix:/run/auth.sock:/verify`; with `upstream`, a path.
@@ -100,7 +102,8 @@ impl ForwardAuth {
 impl ForwardAuthConfig {
     fn build(&self, upstreams: &mut Upstreams, key: &str, problems: &mut Problems) -> Option<Rule> {
         let before = problems.len();
-        let paths = Guarded::build(self.path.as_ref(), self.regex.as_ref(), key, problems);
+        let case = Case::from_key(self.ignore_case);
+        let paths = Guarded::build(self.path.as_ref(), self.regex.as_ref(), case, key, problems);
         let except_key = format!("{key}.except");
         let except =
             self.except.iter().filter_map(|path| Prefix::build(path, &path.span, &except_key, problems)).collect();

@@ -68,6 +68,8 @@ impl PathPattern {
 pub(super) struct Prefix {
     /// Without leading and trailing slashes; empty: covers every path.
     name: Box<[u8]>,
+    /// The same in one case, where case is ignored.
+    folded: Option<Box<[u8]>>,
     /// Whether it was written with a slash at its end, so that it is no file.
     is_directory: bool,
 }
@@ -83,15 +85,24 @@ impl Prefix {
         } else if text != "/" && segments().any(|segment| matches!(segment, "" | "." | "..")) {
             "write it without empty segments, . and .."
         } else {
-            return Some(Prefix { name: text.trim_matches('/').as_bytes().into(), is_directory: text.ends_with('/') });
+            let name = text.trim_matches('/').as_bytes().into();
+            return Some(Prefix { name, folded: None, is_directory: text.ends_with('/') });
         };
         problems.add(span, key, remedy);
         None
     }
 
+    /// The prefix, which covers and guards paths in any case.
+    fn ignoring_case(self) -> Self {
+        Prefix { folded: Some(fold(&self.name).into()), ..self }
+    }
+
     /// Whether the decoded path `name`, without leading and trailing slashes, lies at or beneath the prefix.
     pub(super) fn covers(&self, name: &[u8]) -> bool {
-        self.rest(name).is_some()
+        match &self.folded {
+            None => rest_behind(&self.name, name).is_some(),
+            Some(own) => rest_behind(own, &fold(name)).is_some(),
+        }
     }
 
     /// Whether access rules for the prefix apply to the path `name`: the prefix covers it, or is the file of which it would be a
@@ -103,19 +114,16 @@ impl Prefix {
     /// Whether `name` would be a compressed sibling of the file with this path. A directory has none: `/docs.gz` is no part of
     /// `/docs/`.
     pub(super) fn has_sibling(&self, name: &[u8]) -> bool {
-        !self.is_directory && original_of(name) == Some(&*self.name)
+        !self.is_directory
+            && match &self.folded {
+                None => original_of(name) == Some(&*self.name),
+                Some(own) => original_of(&fold(name)) == Some(&**own),
+            }
     }
 
-    /// The part of the path after the prefix and its slash. `None`: the prefix does not cover the path.
+    /// The part of the path after the prefix and its slash. `None`: the prefix does not cover the path, as it is written.
     pub(super) fn rest<'a>(&self, name: &'a [u8]) -> Option<&'a [u8]> {
-        if self.name.is_empty() {
-            return Some(name);
-        }
-        match name.strip_prefix(&*self.name)? {
-            [] => Some(b""),
-            [b'/', rest @ ..] => Some(rest),
-            _ => None,
-        }
+        rest_behind(&self.name, name)
     }
 
     /// The decoded prefix, without leading and trailing slashes.
@@ -124,27 +132,82 @@ impl Prefix {
     }
 }
 
+fn rest_behind<'a>(prefix: &[u8], name: &'a [u8]) -> Option<&'a [u8]> {
+    if prefix.is_empty() {
+        return Some(name);
+    }
+    match name.strip_prefix(prefix)? {
+        [] => Some(b""),
+        [b'/', rest @ ..] => Some(rest),
+        _ => None,
+    }
+}
+
+/// Whether guards tell upper and lower case apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Case {
+    Exact,
+    Ignored,
+}
+
+impl Case {
+    pub(super) fn from_key(ignore_case: bool) -> Self {
+        if ignore_case { Case::Ignored } else { Case::Exact }
+    }
+}
+
+/// A path in which all spellings that differ in case alone are the same. Characters beyond ASCII that some applications take for letters of ASCII, such as the
+/// sign of Kelvin, become those.
+fn fold(path: &[u8]) -> Vec<u8> {
+    if path.is_ascii() {
+        return path.to_ascii_lowercase();
+    }
+    let mut folded = Vec::with_capacity(path.len());
+    for chunk in path.utf8_chunks() {
+        let characters = chunk.valid().chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase);
+        folded.extend_from_slice(characters.collect::<String>().as_bytes());
+        folded.extend_from_slice(chunk.invalid());
+    }
+    folded
+}
+
 /// A regular expression for decoded paths with their leading slash.
 #[derive(Debug)]
-pub(super) struct PathRegex(Regex);
+pub(super) struct PathRegex {
+    regex: Regex,
+    /// For folded paths, where case is ignored.
+    folded: Option<Regex>,
+}
 
 impl PathRegex {
     /// Parses an expression, and adds errors to `problems`.
     ///
     /// It matches octets, as file names are: `.` and `[^/]` also match names that are not UTF-8, which `(?u)` would not.
     pub(super) fn build(text: &str, span: &Range<usize>, key: &str, problems: &mut Problems) -> Option<Self> {
-        build_regex(text, Octets::Bytes, span, key, problems).map(PathRegex)
+        let regex = build_regex(text, Octets::Bytes, span, key, problems)?;
+        Some(PathRegex { regex, folded: None })
+    }
+
+    /// The same for an expression that ignores case.
+    fn build_ignoring_case(text: &str, span: &Range<usize>, key: &str, problems: &mut Problems) -> Option<Self> {
+        let text = format!("(?i){text}");
+        let folded = build_regex(&text, Octets::Unicode, span, key, problems)?;
+        let regex = build_regex(&text, Octets::Bytes, span, key, problems)?;
+        Some(PathRegex { regex, folded: Some(folded) })
     }
 
     /// Whether the expression matches the path `full`, which has its slashes.
     pub(super) fn is_match(&self, full: &[u8]) -> bool {
-        self.0.is_match(full)
+        self.regex.is_match(full) || self.folded.as_ref().is_some_and(|regex| regex.is_match(&fold(full)))
     }
 
     /// Whether access rules for the expression apply to the path `full`, which has its slashes: it matches the path, or the file of
     /// which that would be a compressed sibling.
     pub(super) fn guards(&self, full: &[u8]) -> bool {
-        self.0.is_match(full) || original_of(full).is_some_and(|original| self.0.is_match(original))
+        let guards = |regex: &Regex, full: &[u8]| {
+            regex.is_match(full) || original_of(full).is_some_and(|original| regex.is_match(original))
+        };
+        guards(&self.regex, full) || self.folded.as_ref().is_some_and(|regex| guards(regex, &fold(full)))
     }
 }
 
@@ -157,10 +220,11 @@ pub(super) enum Guarded {
 }
 
 impl Guarded {
-    /// Parses the keys `path` and `regex` of a guard, of which one is given at most. Without either it protects every path.
+    /// Parses the keys `path`, `regex` and `ignore_case` of a guard; `path` or `regex` is given at most. Without either it protects every path.
     pub(super) fn build(
         path: Option<&At<String>>,
         regex: Option<&At<String>>,
+        case: Case,
         key: &str,
         problems: &mut Problems,
     ) -> Option<Self> {
@@ -170,11 +234,18 @@ impl Guarded {
                 problems.add(&regex.span, &regex_key, "write path or regex, or a rule for each");
                 None
             }
-            (None, Some(regex)) => PathRegex::build(regex, &regex.span, &regex_key, problems).map(Guarded::Matching),
-            (Some(path), None) => {
-                Prefix::build(path, &path.span, &format!("{key}.path"), problems).map(Guarded::Beneath)
+            (None, Some(regex)) => {
+                let build = match case {
+                    Case::Exact => PathRegex::build,
+                    Case::Ignored => PathRegex::build_ignoring_case,
+                };
+                build(regex, &regex.span, &regex_key, problems).map(Guarded::Matching)
             }
-            (None, None) => Some(Guarded::Beneath(Prefix { name: Box::default(), is_directory: true })),
+            (Some(path), None) => {
+                let prefix = Prefix::build(path, &path.span, &format!("{key}.path"), problems)?;
+                Some(Guarded::Beneath(if case == Case::Ignored { prefix.ignoring_case() } else { prefix }))
+            }
+            (None, None) => Some(Guarded::Beneath(Prefix { name: Box::default(), folded: None, is_directory: true })),
         }
     }
 
@@ -334,6 +405,37 @@ mod tests {
             let mut problems = Problems::of_arguments();
             assert!(Prefix::build(prefix, &(0..0), "path", &mut problems).is_none(), "{prefix}");
             assert_eq!(problems.len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_guard_that_ignores_case_covers_every_spelling() {
+        let at = |text: &str| At { value: text.to_owned(), span: 0..0 };
+        let mut problems = Problems::of_arguments();
+        let prefix = Guarded::build(Some(&at("/Kaf\u{c9}/Sub.txt")), None, Case::Ignored, "k", &mut problems);
+        let Some(Guarded::Beneath(prefix)) = prefix else { panic!("{problems}") };
+        for (name, is_guarded) in [
+            ("Kaf\u{c9}/Sub.txt", true),
+            ("kaf\u{e9}/sub.txt", true),
+            ("KAF\u{c9}/SUB.TXT", true),
+            ("\u{212a}af\u{e9}/\u{17f}ub.txt/x", true),
+            ("KAF\u{c9}/SUB.TXT.GZ", true),
+            ("kafe/sub.txt", false),
+            ("kaf\u{e9}/sub.txts", false),
+        ] {
+            assert_eq!(prefix.guards(name.as_bytes()), is_guarded, "{name}");
+        }
+        let regex = Guarded::build(None, Some(&at("^/Kaf\u{c9}/[^/]+\\.Key$")), Case::Ignored, "k", &mut problems);
+        let Some(Guarded::Matching(regex)) = regex else { panic!("{problems}") };
+        for (full, is_guarded) in [
+            (&b"/Kaf\xc3\x89/x.Key"[..], true),
+            (b"/kaf\xc3\xa9/x.key", true),
+            (b"/KAF\xc3\x89/\xff.KEY", true),
+            ("/\u{212a}AF\u{e9}/x.\u{212a}ey".as_bytes(), true),
+            (b"/KAF\xc3\x89/x.KEY.GZ", true),
+            (b"/kafe/x.key", false),
+        ] {
+            assert_eq!(regex.guards(full), is_guarded, "{}", full.escape_ascii());
         }
     }
 

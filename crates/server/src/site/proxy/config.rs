@@ -15,7 +15,7 @@ use super::{Host, Rule, apply, uri};
 use crate::observe::Warnings;
 use crate::site::early_hints::is_navigation;
 use crate::site::fastcgi::{FastcgiConfig, Scripts};
-use crate::site::pattern::Guarded;
+use crate::site::pattern::{Case, Guarded};
 use crate::site::proxy_redirects::{Redirects, Rewriter};
 use crate::store::{CacheRuleConfig, Store};
 use crate::upstream::{BufferConfig, Spooling, Upstream, Upstreams, WEBSOCKET, is_hop_by_hop, passed_on};
@@ -152,7 +152,7 @@ impl ProxyConfig {
         problems: &mut Problems,
     ) -> Option<Rule> {
         let before = problems.len();
-        let paths = Guarded::build(self.path.as_ref(), self.regex.as_ref(), key, problems);
+        let paths = Guarded::build(self.path.as_ref(), self.regex.as_ref(), Case::Exact, key, problems);
         if *self.strip_prefix && self.regex.is_some() {
             let what = "needs path: an expression has no prefix; rewrite the path with [[site.rewrites]]";
             problems.add(&self.strip_prefix.span, &format!("{key}.strip_prefix"), what);

@@ -318,3 +318,31 @@ fn no_field_of_a_client_replaces_the_path() {
         assert_eq!(upstream.last().field("x-original"), "1");
     }
 }
+
+/// An application or a file system that takes `/ADMIN` for `/admin`.
+#[test]
+fn a_guard_ignores_case_where_it_is_told_to() {
+    let site = with_users();
+    for name in ["admin/x", "ADMIN/x", "Admin/X.Secret"] {
+        site.add(name, "a file");
+    }
+    let (upstream, auth) = (Upstream::answering(|request| ok(request.line().as_bytes())), refusing());
+    let guards = |paths: &str| each_guard(&format!("{paths}, ignore_case = true"), &auth);
+    let forwarding = format!("proxy = [{{ upstream = '{}' }}]\n", upstream.url());
+    for (kind, keys, refusal) in guards("path = '/Admin/'").into_iter().chain(guards("regex = '^/[^/]+/x\\.secret$'")) {
+        let is_expression = keys.contains("regex");
+        for keys in [keys.clone(), format!("{forwarding}{keys}")] {
+            let server = site.config(&keys).serve_from_user_space();
+            for target in ["/admin/x.secret", "/ADMIN/X.SECRET", "/Admin/X.Secret", "/%41dmin/x.secre%54"] {
+                assert_eq!(statuses(&site, &server, target), [refusal; 2], "{kind} {keys} {target}");
+            }
+            let other = if is_expression { "/ADMIN/x" } else { "/ADMINS/x" };
+            let found = statuses(&site, &server, other);
+            assert!(found == [200; 2] || found == [404; 2], "{kind} {keys} {other}: {found:?}");
+        }
+    }
+    let lines: Vec<_> = upstream.requests().iter().map(|request| request.line().to_ascii_lowercase()).collect();
+    assert!(lines.iter().all(|line| !line.contains("secret")), "{lines:?}");
+    let server = site.config(&each_guard("path = '/Admin/'", &auth)[0].1).serve_from_user_space();
+    assert_eq!(statuses(&site, &server, "/ADMIN/x"), [200; 2], "case counts otherwise");
+}
