@@ -7,6 +7,7 @@
 //! | DATA without content | [`MOST_EMPTY_DATA`], refilled by completed requests |
 //! | WINDOW_UPDATE by few octets | [`MOST_SMALL_UPDATES`], and two for each DATA frame that was sent |
 //! | PRIORITY_UPDATE | [`MOST_PRIORITY_UPDATES`], refilled by completed requests |
+//! | frames on streams that the server has reset | header blocks: one for each such stream, then as resets; content: the ratio, beyond what the stream's window allowed |
 //! | any frames without use | the ratio: (all octets) / 8 > payload + 1 MiB, as in nginx |
 //!
 //! Header blocks are bounded in `request` and `connection`.
@@ -49,12 +50,22 @@ pub(crate) struct Abuse {
     small_updates: Budget,
     priority_updates: Budget,
     replies: u32,
+    late: Late,
     /// Frames received.
     frames: u64,
     /// Octets of all of them.
     received: u64,
     /// Octets that were of use: decoded fields, content of both directions.
     payload: u64,
+}
+
+/// Frames that a client may have sent before it learned of a reset.
+#[derive(Debug, Default)]
+struct Late {
+    /// Bytes of DATA.
+    content: u64,
+    /// Header blocks: trailers.
+    blocks: u32,
 }
 
 /// What may still happen. It refills up to what it began with.
@@ -87,6 +98,7 @@ impl Abuse {
             small_updates: Budget::new(MOST_SMALL_UPDATES),
             priority_updates: Budget::new(MOST_PRIORITY_UPDATES),
             replies: 0,
+            late: Late::default(),
             frames: 0,
             received: 0,
             payload: 0,
@@ -115,6 +127,28 @@ impl Abuse {
     /// A stream was reset by the client or by its fault, or refused.
     pub(crate) fn reset(&mut self) -> Result<(), ConnectionError> {
         self.resets.spend(Flood::Resets)
+    }
+
+    /// The server reset a stream whose content had not ended. The client may have sent as much of it as the stream's `window` allowed, and trailers.
+    pub(crate) fn interrupted(&mut self, window: u32) {
+        self.late.content += u64::from(window);
+        self.late.blocks = self.late.blocks.saturating_add(1);
+    }
+
+    /// DATA of so many bytes arrived on a stream that the server had reset.
+    pub(crate) fn late_content(&mut self, octets: u32) {
+        let expected = self.late.content.min(u64::from(octets));
+        self.late.content -= expected;
+        self.useful(expected);
+    }
+
+    /// A header block arrived on a stream that the server had reset.
+    pub(crate) fn late_block(&mut self) -> Result<(), ConnectionError> {
+        match self.late.blocks.checked_sub(1) {
+            Some(left) => self.late.blocks = left,
+            None => self.reset()?,
+        }
+        Ok(())
     }
 
     /// A request was answered to its end.
@@ -204,6 +238,17 @@ mod tests {
             abuse.sent_data(1);
         }
         assert_eq!(count(|| abuse.window_update(1)), 8000 + MOST_SMALL_UPDATES);
+    }
+
+    #[test]
+    fn what_may_have_been_under_way_when_a_stream_was_reset_costs_nothing() {
+        let mut abuse = abuse();
+        abuse.interrupted(100);
+        abuse.interrupted(50);
+        abuse.late_content(120);
+        abuse.late_content(31);
+        assert_eq!((abuse.payload, abuse.late.content), (150, 0));
+        assert_eq!(count(|| abuse.late_block()), 2 + 10);
     }
 
     #[test]

@@ -125,12 +125,15 @@ pub(crate) enum Closed {
     Reset(By),
 }
 
-/// The streams that closed last. Frames on older ones count as frames on streams that were reset.
+/// The streams that closed last. Older ones are forgotten, and taken for streams that the server has reset: a client that sends on them may not have
+/// read that yet.
 #[derive(Debug, Default)]
 pub(crate) struct RecentlyClosed {
     streams: [u32; REMEMBERED],
     how: [u8; REMEMBERED],
     next: u8,
+    /// The highest stream that was forgotten.
+    forgotten: u32,
 }
 
 /// What may be under way on a stream that was just reset.
@@ -139,6 +142,7 @@ const REMEMBERED: usize = 16;
 impl RecentlyClosed {
     pub(crate) fn remember(&mut self, stream: u32, how: Closed) {
         let at = usize::from(self.next) % REMEMBERED;
+        self.forgotten = self.forgotten.max(self.streams[at]);
         self.streams[at] = stream;
         self.how[at] = match how {
             Closed::Ended => 0,
@@ -148,13 +152,14 @@ impl RecentlyClosed {
         self.next = self.next.wrapping_add(1);
     }
 
+    /// How a stream below the highest, which has no slot, was closed. `None`: the client opened a higher one first, and never this one.
     pub(crate) fn get(&self, stream: u32) -> Option<Closed> {
-        let at = self.streams.iter().position(|closed| *closed == stream)?;
-        Some(match self.how[at] {
-            0 => Closed::Ended,
-            1 => Closed::Reset(By::Client),
-            _ => Closed::Reset(By::Server),
-        })
+        match self.streams.iter().position(|closed| *closed == stream).map(|at| self.how[at]) {
+            Some(0) => Some(Closed::Ended),
+            Some(1) => Some(Closed::Reset(By::Client)),
+            Some(_) => Some(Closed::Reset(By::Server)),
+            None => (stream <= self.forgotten).then_some(Closed::Reset(By::Server)),
+        }
     }
 }
 
@@ -163,16 +168,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_streams_are_remembered() {
+    fn the_last_streams_are_remembered_and_others_taken_for_reset() {
         let mut closed = RecentlyClosed::default();
         assert_eq!(closed.get(1), None);
         for stream in 1..300 {
             let how = if stream % 2 == 0 { Closed::Ended } else { Closed::Reset(By::Server) };
             closed.remember(stream, how);
             assert_eq!(closed.get(stream), Some(how));
-            assert!(stream <= 16 || closed.get(stream - 16).is_none());
+            assert!(stream <= 16 || closed.get(stream - 16) == Some(Closed::Reset(By::Server)));
         }
         closed.remember(301, Closed::Reset(By::Client));
         assert_eq!(closed.get(301), Some(Closed::Reset(By::Client)));
+        assert_eq!(closed.get(300), None, "it was skipped");
     }
 }

@@ -93,6 +93,11 @@ impl ReceiveWindow {
         consumed
     }
 
+    /// Bytes that the peer may still send.
+    pub(crate) fn open(&self) -> u32 {
+        self.open
+    }
+
     pub(crate) fn held(&self) -> u32 {
         self.held
     }

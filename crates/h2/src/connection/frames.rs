@@ -48,7 +48,7 @@ impl Connection {
         }
         let mut data = Data { stream: None, left: frame.length, padding: 0, end };
         let Some(index) = self.index(frame.stream) else {
-            self.on_closed_stream(frame.stream)?;
+            self.on_data_of_closed_stream(frame.stream, octets)?;
             return Ok((data, None));
         };
         let stream = &mut self.streams[index];
@@ -71,7 +71,7 @@ impl Connection {
                 Ok((data, event))
             }
             State::Reset(by) => {
-                self.on_reset_stream(frame.stream, by)?;
+                self.on_data_of_reset_stream(frame.stream, octets, by)?;
                 Ok((data, None))
             }
         }
@@ -165,7 +165,7 @@ impl Connection {
         match self.closed.get(block.stream) {
             Some(Closed::Reset(by)) => {
                 self.decode(Kind::Trailers, block, buffer)?;
-                self.on_reset_stream(block.stream, by)?;
+                self.on_block_of_reset_stream(block.stream, by)?;
                 Ok(None)
             }
             Some(Closed::Ended) => Err(AFTER_THE_END),
@@ -180,7 +180,7 @@ impl Connection {
         if let Drain::Final(_) = self.drain {
             // The client repeats it elsewhere (§6.8).
             self.abuse.reset()?;
-            self.closed.remember(stream.0, Closed::Reset(By::Server));
+            self.remember_refused(block);
             return Ok(Some(Event::Refused { stream }));
         }
         let malformed = match section {
@@ -192,11 +192,11 @@ impl Connection {
             _ => None,
         };
         if let Some(why) = malformed {
-            self.refuse(stream.0, ErrorCode::PROTOCOL_ERROR)?;
+            self.refuse(block, ErrorCode::PROTOCOL_ERROR)?;
             return Ok(Some(Event::Malformed { stream, why }));
         }
         if self.streams.len() >= self.limits.streams as usize {
-            self.refuse(stream.0, ErrorCode::REFUSED_STREAM)?;
+            self.refuse(block, ErrorCode::REFUSED_STREAM)?;
             return Ok(Some(Event::Refused { stream }));
         }
         let early = self.take_early_priority(stream.0);
@@ -233,7 +233,7 @@ impl Connection {
             }
             State::Live { .. } => self.stream_error(index, ErrorCode::STREAM_CLOSED),
             State::Reset(by) => {
-                self.on_reset_stream(block.stream, by)?;
+                self.on_block_of_reset_stream(block.stream, by)?;
                 Ok(None)
             }
         }
@@ -416,35 +416,59 @@ impl Connection {
     fn stream_error<'a>(&mut self, index: usize, code: ErrorCode) -> Outcome<'a> {
         self.abuse.reset()?;
         let stream = StreamId(self.streams[index].id);
-        self.streams[index].state = State::Reset(By::Server);
+        self.interrupt(index);
         self.write_reset(stream.0, code);
         Ok(Some(Event::Reset { stream, code, by: By::Server }))
     }
 
     /// Resets a stream that gets no slot.
-    fn refuse(&mut self, stream: u32, code: ErrorCode) -> Result<(), ConnectionError> {
+    fn refuse(&mut self, block: Block<'_>, code: ErrorCode) -> Result<(), ConnectionError> {
         self.abuse.reset()?;
-        self.write_reset(stream, code);
-        self.closed.remember(stream, Closed::Reset(By::Server));
+        self.write_reset(block.stream, code);
+        self.remember_refused(block);
         Ok(())
     }
 
+    fn remember_refused(&mut self, block: Block<'_>) {
+        if !block.end_stream {
+            self.abuse.interrupted(self.limits.stream_window);
+        }
+        self.closed.remember(block.stream, Closed::Reset(By::Server));
+    }
+
     /// DATA on a stream without a slot.
-    fn on_closed_stream(&mut self, stream: u32) -> Result<(), ConnectionError> {
+    fn on_data_of_closed_stream(&mut self, stream: u32, octets: u32) -> Result<(), ConnectionError> {
         self.check_not_idle(stream)?;
         match self.closed.get(stream) {
             Some(Closed::Ended) => Err(AFTER_THE_END),
-            Some(Closed::Reset(by)) => self.on_reset_stream(stream, by),
-            None => self.on_reset_stream(stream, By::Client),
+            Some(Closed::Reset(by)) => self.on_data_of_reset_stream(stream, octets, by),
+            None => self.on_data_of_reset_stream(stream, octets, By::Client),
         }
     }
 
-    /// DATA or HEADERS on a stream that was reset. If we did that, the frame may have been under way.
-    fn on_reset_stream(&mut self, stream: u32, by: By) -> Result<(), ConnectionError> {
-        if by == By::Client {
-            self.abuse.reset()?;
-            self.write_reset(stream, ErrorCode::STREAM_CLOSED);
+    /// DATA on a stream that was reset. If the server did that, the frame may have been under way.
+    fn on_data_of_reset_stream(&mut self, stream: u32, octets: u32, by: By) -> Result<(), ConnectionError> {
+        match by {
+            By::Client => self.on_frame_behind_reset(stream),
+            By::Server => {
+                self.abuse.late_content(octets);
+                Ok(())
+            }
         }
+    }
+
+    /// A header block, which was decoded, on a stream that was reset. If the server did that, the block may have been under way.
+    fn on_block_of_reset_stream(&mut self, stream: u32, by: By) -> Result<(), ConnectionError> {
+        match by {
+            By::Client => self.on_frame_behind_reset(stream),
+            By::Server => self.abuse.late_block(),
+        }
+    }
+
+    /// The client sent a frame on a stream that it had reset.
+    fn on_frame_behind_reset(&mut self, stream: u32) -> Result<(), ConnectionError> {
+        self.abuse.reset()?;
+        self.write_reset(stream, ErrorCode::STREAM_CLOSED);
         Ok(())
     }
 

@@ -222,9 +222,18 @@ impl Connection {
         if let Some(index) = self.index(stream.0)
             && let State::Live { .. } = self.streams[index].state
         {
-            self.streams[index].state = State::Reset(By::Server);
+            self.interrupt(index);
             self.write_reset(stream.0, code);
         }
+    }
+
+    /// The server resets a stream that has a slot: what the client has sent of it meanwhile will be dropped.
+    fn interrupt(&mut self, index: usize) {
+        let stream = &mut self.streams[index];
+        if stream.is_receiving() {
+            self.abuse.interrupted(stream.receive_window.open());
+        }
+        stream.state = State::Reset(By::Server);
     }
 
     /// Gives the slot of a stream back: the driver's work for it has ended. Each [`Event::Request`] and [`Event::TooLarge`] is followed by exactly one
@@ -242,13 +251,16 @@ impl Connection {
                 self.abuse.completed();
                 Closed::Ended
             }
-            State::Live { sending: Sending::Ended, .. } => {
-                self.abuse.completed();
-                self.write_reset(stream.0, ErrorCode::NO_ERROR);
-                Closed::Reset(By::Server)
-            }
-            State::Live { .. } => {
-                self.write_reset(stream.0, ErrorCode::INTERNAL_ERROR);
+            State::Live { sending, .. } => {
+                let code = match sending {
+                    Sending::Ended => {
+                        self.abuse.completed();
+                        ErrorCode::NO_ERROR
+                    }
+                    _ => ErrorCode::INTERNAL_ERROR,
+                };
+                self.interrupt(index);
+                self.write_reset(stream.0, code);
                 Closed::Reset(By::Server)
             }
             State::Reset(by) => Closed::Reset(by),

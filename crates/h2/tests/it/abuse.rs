@@ -82,6 +82,43 @@ fn provoked_resets_count_as_resets() {
     assert_eq!(count(1000, |_| server.receive(&frame(DATA, 0, 1, b"a")).map(drop)), 255);
 }
 
+/// Frames on streams that the server has reset are dropped, each at a cost.
+#[test]
+fn frames_on_streams_that_were_reset_end_the_connection() {
+    for forgotten in [false, true] {
+        let opened = || {
+            let mut server = Server::new(Limits::default());
+            server.receive(&post(1)).unwrap();
+            server.complete(1);
+            for at in 1..=20 {
+                server.receive(&get(2 * at + 1)).unwrap();
+                if forgotten {
+                    server.complete(2 * at + 1);
+                }
+            }
+            server.control();
+            server
+        };
+        // Blocks, which have to be decoded: as many as resets, and the trailers that may have been under way.
+        let mut server = opened();
+        assert_eq!(count(1000, |_| server.receive(&frame(HEADERS, END, 1, GET)).map(drop)), 257);
+        let mut server = opened();
+        let empty = frame(DATA, 0, 1, b"");
+        assert_eq!(count(1000, |_| server.receive(&empty).map(drop)), MOST_EMPTY_DATA as usize);
+        // Content beyond what may have been under way counts as any frame without use.
+        for content in [frame(DATA, 0, 1, b"a"), frame(DATA, 0, 1, &[0; 16_384]), frame(DATA, END_STREAM, 1, b"")] {
+            let mut server = opened();
+            let frames = count(1_000_000, |_| {
+                server.receive(&content)?;
+                server.control();
+                Ok(())
+            });
+            let octets = frames * content.len();
+            assert!(octets < (8 << 20) + 8 * 66_000 + 8 * 1024 + content.len(), "{octets}");
+        }
+    }
+}
+
 #[test]
 fn a_browser_may_leave_pages_for_ever() {
     let mut server = Server::new(Limits::default());

@@ -130,6 +130,74 @@ fn content_that_is_not_needed_is_cancelled_behind_the_response() {
     assert_eq!(server.receive(&frame(HEADERS, END, 1, &[0x82])).unwrap(), []);
 }
 
+/// Many streams close, so that those before are forgotten. They begin with `first`.
+fn close_many(server: &mut Server, first: u32) {
+    for at in 0..40 {
+        let stream = first + 2 * at;
+        server.receive(&get(stream)).unwrap();
+        server.complete(stream);
+    }
+    assert!(server.control().is_empty());
+}
+
+#[test]
+fn frames_on_a_stream_that_was_reset_long_ago_are_dropped_and_decoded() {
+    let mut server = Server::new(Limits::default());
+    server.receive(&post(1)).unwrap();
+    server.complete(1);
+    server.control();
+    close_many(&mut server, 3);
+    // Small frames, as of a client that sends what it reads.
+    for _ in 0..1000 {
+        assert_eq!(server.receive(&frame(DATA, 0, 1, b"abc")).unwrap(), []);
+    }
+    assert!(server.control().is_empty(), "nothing is replied");
+    // Padding counts for the connection's window, which opens again.
+    for _ in 0..8 {
+        assert_eq!(server.receive(&frame(DATA, PADDED, 1, &[9; 16_384])).unwrap(), []);
+    }
+    let control = server.control();
+    assert!(control.iter().all(|frame| (frame.kind, frame.stream) == (WINDOW_UPDATE, 0)), "{control:?}");
+    assert!(!control.is_empty());
+    // Trailers in two frames add to the table that the next request refers to.
+    let trailers = [frame(HEADERS, END_STREAM, 1, b"\x40\x01x"), frame(CONTINUATION, END_HEADERS, 1, b"\x01y")];
+    assert_eq!(server.receive_all(&trailers).unwrap(), []);
+    let request = frame(HEADERS, END, 101, &[GET, b"\xbe"].concat());
+    let fields = vec![("x".to_owned(), "y".to_owned())];
+    assert_eq!(server.receive(&request).unwrap(), [Seen::Request { stream: 101, end: true, fields }]);
+    assert_eq!(server.receive(&[window_update(1, 9), reset(1)].concat()).unwrap(), []);
+    assert!(server.control().is_empty());
+}
+
+#[test]
+fn a_client_may_have_each_of_its_uploads_refused() {
+    for refused in ["by a response", "by a reset", "for want of a slot"] {
+        let mut server = Server::new(Limits { streams: 1, ..Limits::default() });
+        let uploads = if refused == "for want of a slot" { 200 } else { 1000 };
+        if refused == "for want of a slot" {
+            server.receive(&get(1)).unwrap();
+        }
+        for at in 1..=uploads {
+            let stream = 2 * at + 1;
+            server.receive(&post(stream)).unwrap();
+            match refused {
+                "by a response" => server.complete(stream),
+                "by a reset" => {
+                    server.connection.reset(server.id(stream), ErrorCode::CANCEL);
+                    server.connection.release(server.id(stream));
+                }
+                _ => {}
+            }
+            server.control();
+            // As much as the window of a stream, which the client sent before it read that.
+            for length in [16_384, 16_384, 16_384, 16_383] {
+                server.receive(&frame(DATA, 0, stream, &vec![0; length])).unwrap();
+            }
+            server.receive(&frame(HEADERS, END, stream, b"\x00\x01x\x01y")).unwrap();
+        }
+    }
+}
+
 #[test]
 fn frames_on_streams_that_were_never_opened_end_the_connection() {
     for frame in [
@@ -257,9 +325,20 @@ fn frames_behind_the_end_of_a_stream() {
         }
     }
     // Never opened, and below one that was.
-    let mut server = Server::new(Limits::default());
-    server.receive(&get(5)).unwrap();
-    assert_eq!(server.receive(&get(3)).unwrap_err().code, ErrorCode::PROTOCOL_ERROR);
+    for after in 0..2 {
+        let mut server = Server::new(Limits::default());
+        server.receive(&get(5)).unwrap();
+        if after == 1 {
+            server.complete(5);
+        }
+        assert_eq!(server.receive(&get(3)).unwrap_err().code, ErrorCode::PROTOCOL_ERROR);
+    }
+    // Never opened, and above all that were, however many these are.
+    for late in [frame(DATA, 0, 201, b"a"), window_update(201, 1), reset(201)] {
+        let mut server = Server::new(Limits::default());
+        close_many(&mut server, 1);
+        assert_eq!(server.receive(&late).unwrap_err().code, ErrorCode::PROTOCOL_ERROR);
+    }
 }
 
 #[test]
