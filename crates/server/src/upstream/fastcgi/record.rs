@@ -109,16 +109,34 @@ pub(super) enum BadRecord {
     Type(u8),
     #[error("the record that ends the request has {0} octets")]
     End(usize),
+    #[error("its records have too much padding, or too little content each")]
+    Framing,
 }
 
 /// Reads records as their octets come: content is passed on before its record is whole.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Records {
     kind: u8,
     /// Octets of content that are still to come.
     left: usize,
     /// Octets of padding behind them.
     padding: usize,
+    /// Bytes of heads and padding that may still come. Content adds to it.
+    framing: usize,
+}
+
+/// Bytes of heads and padding between two bytes of content, as for chunks: a server that sends little content in much framing costs as much as one that
+/// sends much.
+const MAX_FRAMING: usize = 16 << 10;
+
+/// By how much a byte of content raises what is left of [`MAX_FRAMING`]. A record of one byte has eight of head, and seven of padding where records are
+/// aligned.
+const FRAMING_PER_BYTE: usize = 16;
+
+impl Default for Records {
+    fn default() -> Self {
+        Records { kind: 0, left: 0, padding: 0, framing: MAX_FRAMING }
+    }
 }
 
 impl Records {
@@ -150,6 +168,7 @@ impl Records {
                 return Ok(None);
             }
             self.left -= length;
+            self.framing = MAX_FRAMING.min(self.framing + length.saturating_mul(FRAMING_PER_BYTE));
             let content = buffer.split_to(length).freeze();
             return Ok(Some(if self.kind == STDOUT { Event::Stdout(content) } else { Event::Stderr(content) }));
         }
@@ -172,6 +191,7 @@ impl Records {
         self.kind = kind;
         self.left = usize::from(u16::from_be_bytes([high, low]));
         self.padding = usize::from(padding);
+        self.framing = self.framing.checked_sub(HEAD + self.padding).ok_or(BadRecord::Framing)?;
         if kind == END_REQUEST && self.left != HEAD {
             return Err(BadRecord::End(self.left));
         }
@@ -261,6 +281,27 @@ mod tests {
             (record(END_REQUEST, &[0; 9], 0), BadRecord::End(9)),
         ] {
             assert_eq!(read(&octets, 1), Err(expected));
+        }
+    }
+
+    #[test]
+    fn heads_and_padding_are_bounded_by_the_content() {
+        // Records of one byte may be aligned, for ever.
+        let aligned = record(STDOUT, b"x", 7).repeat(100_000);
+        assert_eq!(read(&aligned, 4096), Ok(vec![(STDOUT, vec![b'x'; 100_000])]));
+        let most = MAX_FRAMING / (HEAD + 255);
+        for (flood, most) in [
+            // Each gives 16 back.
+            (record(STDOUT, b"x", 255), MAX_FRAMING / (HEAD + 255 - 16)),
+            (record(STDERR, b"x", 255), MAX_FRAMING / (HEAD + 255 - 16)),
+            (record(STDOUT, b"", 255), most),
+            (record(STDERR, b"", 0), MAX_FRAMING / HEAD),
+        ] {
+            assert!(read(&flood.repeat(most), 4096).is_ok(), "{flood:?}");
+            assert_eq!(read(&flood.repeat(most + 2), 4096), Err(BadRecord::Framing), "{flood:?}");
+            // However much content came before.
+            let before = record(STDOUT, &[b'x'; 60_000], 0).repeat(20);
+            assert_eq!(read(&[before, flood.repeat(most + 2)].concat(), 4096), Err(BadRecord::Framing), "{flood:?}");
         }
     }
 
