@@ -208,7 +208,7 @@ async fn ask(mut in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
     }
     loop {
         let (connected, is_kept) = match server.protocol {
-            Protocol::Http1 | Protocol::Fastcgi => match server.pool.take() {
+            Protocol::Http1 | Protocol::Fastcgi => match server.pool.take().await {
                 Some(connection) => (Connected::Http1(connection), true),
                 None => {
                     let client = OnBehalf::Client(request.endpoints.as_deref());
@@ -417,9 +417,7 @@ fn reply(
             fields.entry(header::CONTENT_LENGTH).or_insert(const { HeaderValue::from_static("0") });
         }
         let ends_with_stream = content.ends_with_stream();
-        // What a server sends behind the head of an answer to HEAD would be taken for its next answer.
-        let may_be_kept = request.method != Method::HEAD;
-        let body = ReplyBody::new(in_progress, content, may_be_kept, request.takes_trailers);
+        let body = ReplyBody::new(in_progress, content, request.takes_trailers);
         return Ok(Reply { status, fields, body: body.into(), ends_with_stream });
     }
     let asked = request.upgrade.as_ref();

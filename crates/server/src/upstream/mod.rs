@@ -207,12 +207,15 @@ impl InProgress {
         &self.upstream.servers[self.server].name
     }
 
-    /// Keeps a connection whose request has been answered.
-    fn keep(&self, connection: http1::Connection) {
+    /// Keeps a connection whose request has been answered, if it may have another.
+    fn keep(&self, released: http1::Released) {
         let server = &self.upstream.servers[self.server];
-        // One that names a client is for that client alone.
-        if server.proxy_protocol.is_none() {
-            server.pool.keep(connection, self.upstream.idle_timeout);
+        match released {
+            // One that names a client is for that client alone.
+            http1::Released::Open(_) if server.proxy_protocol.is_some() => {}
+            http1::Released::Open(connection) => server.pool.keep(connection, self.upstream.idle_timeout),
+            http1::Released::Unasked => server.pool.distrust(),
+            http1::Released::Closed => {}
         }
     }
 }
@@ -410,14 +413,15 @@ impl UpstreamConfig {
         let queue = self.queue.as_ref().map_or(config::QUEUE, |queue| queue.value.usize());
         let server = |config: &ServerConfig| {
             let tls = connector.for_server(&config.url, problems);
+            let name: Arc<str> = config.url.to_string().into();
             Server {
-                name: config.url.to_string().into(),
+                pool: Pool::new(name.clone(), max_idle, self.connection_age.duration()),
+                name,
                 url: config.url.value.clone(),
                 protocol: self.protocol,
                 proxy_protocol: self.proxy_protocol.as_ref().map(|version| version.value),
                 tls,
                 names: Names::default(),
-                pool: Pool::new(max_idle, self.connection_age.duration()),
                 counts: Counts::default(),
                 gate: self.max_connections.map(|most| Gate::new(most.usize(), queue)),
                 warnings: Warnings::default(),

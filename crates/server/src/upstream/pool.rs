@@ -11,15 +11,18 @@ use std::time::{Duration, Instant};
 use thread_local::ThreadLocal;
 use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
+use tokio::task::yield_now;
 use tokio::time::sleep_until;
 
 use super::connect::ConnectError;
-use super::http1;
+use super::http1::{self, Unasked};
 use super::http2::{Lease, Shared};
 use super::message::Reading;
 
 #[derive(Debug)]
 pub(super) struct Pool {
+    /// The server, for the log.
+    server: Arc<str>,
     /// Most idle connections of HTTP/1.1 that a worker keeps.
     most: usize,
     /// Age at which a connection gets no further request.
@@ -42,6 +45,9 @@ struct Kept {
     idle: Vec<Idle>,
     /// Wakes the task that closes them, if it runs.
     closer: Option<Waker>,
+    /// The server was seen to send bytes behind a response that has no content. What comes a moment later would be taken for the response to the next
+    /// request, so no connection is kept behind such a response.
+    is_distrusted: bool,
 }
 
 #[derive(Debug)]
@@ -82,21 +88,45 @@ impl Drop for Counted {
 pub(super) type Opening = OnceCell<Result<Shared, ConnectError>>;
 
 impl Pool {
-    pub(super) fn new(most: usize, age: Duration) -> Self {
-        Pool { most, age, workers: ThreadLocal::new() }
+    pub(super) fn new(server: Arc<str>, most: usize, age: Duration) -> Self {
+        Pool { server, most, age, workers: ThreadLocal::new() }
     }
 
     /// The connection that was kept last, unless it was closed. The server may close it at the same moment: this race is inherent, and the request
     /// then fails.
-    pub(super) fn take(&self) -> Option<http1::Connection> {
+    pub(super) async fn take(&self) -> Option<http1::Connection> {
+        loop {
+            let mut connection = self.pop()?;
+            if !connection.is_behind_head {
+                return Some(connection);
+            }
+            // Content that is sent behind the head all the same may have come since: the runtime looks at its sockets first.
+            yield_now().await;
+            if self.may_go_on(&mut connection) {
+                return Some(connection);
+            }
+        }
+    }
+
+    fn pop(&self) -> Option<http1::Connection> {
         let mut kept = lock(&self.workers.get()?.kept);
         let mut noop = Context::from_waker(Waker::noop());
         while let Some(Idle { mut connection, .. }) = kept.idle.pop() {
-            if connection.age() < self.age && connection.is_quiet(&mut noop) {
+            if connection.age() < self.age && kept.may_go_on(&mut connection, &self.server, &mut noop) {
                 return Some(connection);
             }
         }
         None
+    }
+
+    fn may_go_on(&self, connection: &mut http1::Connection) -> bool {
+        let mut kept = lock(&self.workers.get_or_default().kept);
+        kept.may_go_on(connection, &self.server, &mut Context::from_waker(Waker::noop()))
+    }
+
+    /// Bytes follow a response that has no content.
+    pub(super) fn distrust(&self) {
+        lock(&self.workers.get_or_default().kept).distrust(&self.server);
     }
 
     /// A share of a connection of HTTP/2, or one that has to be opened.
@@ -125,21 +155,49 @@ impl Pool {
     pub(super) fn keep(&self, mut connection: http1::Connection, idle_timeout: Duration) {
         let worker = self.workers.get_or_default();
         let mut kept = lock(&worker.kept);
-        if connection.age() >= self.age || kept.idle.len() >= self.most {
+        if connection.age() >= self.age
+            || kept.idle.len() >= self.most
+            || (connection.is_behind_head && kept.is_distrusted)
+        {
             return;
         }
-        match &kept.closer {
-            Some(closer) if !connection.is_quiet(&mut Context::from_waker(closer)) => return,
-            Some(_) => {}
+        match kept.closer.take() {
+            Some(closer) => {
+                let may_go_on = kept.may_go_on(&mut connection, &self.server, &mut Context::from_waker(&closer));
+                kept.closer = Some(closer);
+                if !may_go_on {
+                    return;
+                }
+            }
             None => {
                 // Without a runtime the process is ending.
                 let Ok(runtime) = Handle::try_current() else { return };
                 kept.closer = Some(Waker::noop().clone());
-                runtime.spawn(close(Arc::downgrade(&worker.kept), idle_timeout));
+                runtime.spawn(close(Arc::downgrade(&worker.kept), Arc::clone(&self.server), idle_timeout));
             }
         }
         let Some(counted) = Counted::new() else { return };
         kept.idle.push(Idle { connection, since: Instant::now(), _counted: counted });
+    }
+}
+
+impl Kept {
+    /// Whether the server has neither closed the connection nor sent anything. Wakes `cx` when it does.
+    fn may_go_on(&mut self, connection: &mut http1::Connection, server: &str, cx: &mut Context<'_>) -> bool {
+        let unasked = connection.unasked(cx);
+        if unasked == Unasked::Bytes && connection.is_behind_head {
+            self.distrust(server);
+        }
+        unasked == Unasked::Nothing
+    }
+
+    fn distrust(&mut self, server: &str) {
+        if !std::mem::replace(&mut self.is_distrusted, true) {
+            tracing::warn!(
+                "{server}: bytes follow a response that has no content, such as one to HEAD: connections to this server are closed behind such \
+                 responses. Correct the application"
+            );
+        }
     }
 }
 
@@ -148,14 +206,18 @@ fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
 }
 
 /// Closes connections that have been idle for `idle_timeout`, or that their server closes, until there is none.
-async fn close(kept: Weak<Mutex<Kept>>, idle_timeout: Duration) {
+async fn close(kept: Weak<Mutex<Kept>>, server: Arc<str>, idle_timeout: Duration) {
     let mut timer = pin!(sleep_until((Instant::now() + idle_timeout).into()));
     poll_fn(|cx| {
         let Some(kept) = kept.upgrade() else { return Poll::Ready(()) };
         let mut kept = lock(&kept);
         loop {
             let now = Instant::now();
-            kept.idle.retain_mut(|idle| now - idle.since < idle_timeout && idle.connection.is_quiet(cx));
+            let mut idle = std::mem::take(&mut kept.idle);
+            idle.retain_mut(|idle| {
+                now - idle.since < idle_timeout && kept.may_go_on(&mut idle.connection, &server, cx)
+            });
+            kept.idle = idle;
             let Some(oldest) = kept.idle.iter().map(|idle| idle.since).min() else {
                 kept.closer = None;
                 return Poll::Ready(());

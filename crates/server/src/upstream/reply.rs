@@ -51,8 +51,6 @@ pub(super) struct ReplyBody {
     in_progress: InProgress,
     /// `None`: it broke off.
     content: Option<AnswerContent>,
-    /// Whether its connection may have another request.
-    may_be_kept: bool,
     patience: Patience,
     /// Goes off when the answer must have ended.
     deadline: Option<Pin<Box<Sleep>>>,
@@ -63,16 +61,11 @@ pub(super) struct ReplyBody {
 
 impl ReplyBody {
     /// `takes_trailers`: whether the client does.
-    pub(super) fn new(
-        in_progress: InProgress,
-        content: AnswerContent,
-        may_be_kept: bool,
-        takes_trailers: bool,
-    ) -> Self {
+    pub(super) fn new(in_progress: InProgress, content: AnswerContent, takes_trailers: bool) -> Self {
         let patience = Patience::new(in_progress.upstream.stall_timeout);
         let deadline = in_progress.deadline.map(|deadline| Box::pin(sleep_until(deadline.into())));
         let content = Some(content);
-        ReplyBody { in_progress, content, may_be_kept, patience, deadline, takes_trailers, trailers: None }
+        ReplyBody { in_progress, content, patience, deadline, takes_trailers, trailers: None }
     }
 
     fn poll_content(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Piece>>> {
@@ -129,11 +122,8 @@ impl Source for ReplyBody {
 
 impl Drop for ReplyBody {
     fn drop(&mut self) {
-        if let Some(AnswerContent::Http1(body)) = self.content.take()
-            && self.may_be_kept
-            && let Some(connection) = body.into_connection()
-        {
-            self.in_progress.keep(connection);
+        if let Some(AnswerContent::Http1(body)) = self.content.take() {
+            self.in_progress.keep(body.into_connection());
         }
     }
 }

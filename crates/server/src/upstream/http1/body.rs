@@ -10,7 +10,7 @@ use sealion_http::http1::body::{BodyDrain, Drained};
 use sealion_http::http1::head;
 
 use super::answer::{Framing, Head};
-use super::connection::{Broken, Connection, Exchange};
+use super::connection::{Broken, Exchange, Released};
 use crate::tls_client::Io;
 use crate::upstream::connect::MOST_HEAD;
 use crate::upstream::message::AnswerFrame;
@@ -24,6 +24,8 @@ pub(in crate::upstream) struct AnswerBody {
     exchange: Exchange,
     left: Left,
     persists: bool,
+    /// The response has no content, whatever its fields announce.
+    is_behind_head: bool,
 }
 
 enum Left {
@@ -51,7 +53,8 @@ impl AnswerBody {
             })),
             Framing::UntilClose => Left::UntilClose,
         };
-        AnswerBody { exchange, left, persists: head.persists && !matches!(head.framing, Framing::UntilClose) }
+        let persists = head.persists && head.framing != Framing::UntilClose;
+        AnswerBody { exchange, left, persists, is_behind_head: head.framing == Framing::Nothing }
     }
 
     /// Whether the end has come.
@@ -108,9 +111,9 @@ impl AnswerBody {
         }
     }
 
-    /// The connection, for another request. `None`: it cannot have one.
-    pub(in crate::upstream) fn into_connection(self) -> Option<Connection> {
-        if self.has_ended() && self.persists { self.exchange.end() } else { None }
+    /// The connection, for another request.
+    pub(in crate::upstream) fn into_connection(self) -> Released {
+        if self.has_ended() && self.persists { self.exchange.end(self.is_behind_head) } else { Released::Closed }
     }
 
     /// The connection, for another protocol, with what has come of it.

@@ -31,6 +31,28 @@ const SPARING_HEAD_ROOM: usize = 4 << 10;
 pub(in crate::upstream) struct Connection {
     io: Box<dyn Io>,
     since: Instant,
+    /// Its last response had no content, whatever its fields announce: to HEAD, or by its status.
+    pub(in crate::upstream) is_behind_head: bool,
+}
+
+/// What a server has sent without a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::upstream) enum Unasked {
+    Nothing,
+    Bytes,
+    /// The connection was closed, or is lost.
+    End,
+}
+
+/// A connection at the end of a response.
+#[derive(Debug)]
+pub(in crate::upstream) enum Released {
+    /// It may have another request.
+    Open(Connection),
+    /// It cannot: bytes follow a response that has no content.
+    Unasked,
+    /// It cannot, for any other reason.
+    Closed,
 }
 
 impl fmt::Debug for Connection {
@@ -41,19 +63,24 @@ impl fmt::Debug for Connection {
 
 impl Connection {
     pub(in crate::upstream) fn new(io: Box<dyn Io>) -> Self {
-        Connection { io, since: Instant::now() }
+        Connection { io, since: Instant::now(), is_behind_head: false }
     }
 
     pub(in crate::upstream) fn age(&self) -> Duration {
         self.since.elapsed()
     }
 
-    /// Whether the server has neither closed the connection nor sent anything. Wakes `cx` when it does.
-    pub(in crate::upstream) fn is_quiet(&mut self, cx: &mut Context<'_>) -> bool {
+    /// What has come. Wakes `cx` when something does.
+    pub(in crate::upstream) fn unasked(&mut self, cx: &mut Context<'_>) -> Unasked {
         let mut space = [0; 1];
-        let read = poll_fn(|cx| Pin::new(&mut self.io).poll_read(cx, &mut ReadBuf::new(&mut space)));
+        let mut space = ReadBuf::new(&mut space);
+        let read = poll_fn(|cx| Pin::new(&mut self.io).poll_read(cx, &mut space));
         // A task that has used up its budget is told to wait, whatever has come.
-        pin!(unconstrained(read)).poll(cx).is_pending()
+        match pin!(unconstrained(read)).poll(cx) {
+            Poll::Pending => Unasked::Nothing,
+            Poll::Ready(Ok(())) if !space.filled().is_empty() => Unasked::Bytes,
+            Poll::Ready(_) => Unasked::End,
+        }
     }
 
     /// Sends a request and waits for the head of its answer.
@@ -62,7 +89,7 @@ impl Connection {
         request: RequestHead<'_>,
         content: Option<RequestContent>,
     ) -> Result<(AnswerHead, AnswerBody), RequestError> {
-        let Connection { mut io, since } = self;
+        let Connection { mut io, since, .. } = self;
         let octets = head_octets(&request, content.as_ref());
         let mut sent = 0;
         while sent < octets.len() {
@@ -172,21 +199,22 @@ impl Exchange {
         Poll::Pending
     }
 
-    /// The connection, for another request. `None`: it cannot have one, since not all of this one was written, or octets follow the answer.
-    pub(super) fn end(self) -> Option<Connection> {
+    /// The connection, for another request, unless not all of this one was written, or bytes follow the response. `is_behind_head`: the response has no
+    /// content.
+    pub(super) fn end(self, is_behind_head: bool) -> Released {
         let Exchange { ends, input, since } = self;
         if !input.is_empty() {
-            return None;
+            return if is_behind_head { Released::Unasked } else { Released::Closed };
         }
         let io = match ends {
             Ends::Both(io) => io,
             Ends::Apart { from, mut writer } => {
                 let _ = writer.poll_end(&mut Context::from_waker(Waker::noop()));
-                let Writer::Ended(Some(to)) = writer else { return None };
+                let Writer::Ended(Some(to)) = writer else { return Released::Closed };
                 from.unsplit(to)
             }
         };
-        Some(Connection { io, since })
+        Released::Open(Connection { io, since, is_behind_head })
     }
 
     /// The connection, for another protocol, with what has been read of it. `None`: a content is being written.

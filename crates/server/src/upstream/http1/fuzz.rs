@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, Method, Uri};
 use sealion_http::Status;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::connection::Connection;
+use super::connection::{Connection, Released};
 use crate::upstream::message::{AnswerFrame, Reading, RequestHead};
 
 /// An answer that came whole.
@@ -80,7 +80,7 @@ pub(super) fn read(octets: &[u8], at_a_time: usize, method: &Method) -> Option<A
         }
     }
     // What follows may not have been read yet: the pool finds it.
-    answer.is_kept = body.into_connection().is_some() && unread.load(Ordering::Relaxed) == 0;
+    answer.is_kept = matches!(body.into_connection(), Released::Open(_)) && unread.load(Ordering::Relaxed) == 0;
     Some(answer)
 }
 

@@ -1,10 +1,12 @@
 //! Connections to servers, between requests.
 
-use sealion_testkit::http;
+use std::sync::{Mutex, mpsc};
+
+use sealion_testkit::{Client, http};
 
 use super::{post, serve};
 use crate::support::upstream::{Upstream, ok};
-use crate::support::{Site, wait_until};
+use crate::support::{Site, wait_for_message, wait_until};
 
 /// Answers one request, and ends when the connection is closed.
 fn once(finishes: bool) -> Upstream {
@@ -59,6 +61,89 @@ fn what_a_server_sends_without_a_request_costs_its_connection_and_answers_nothin
             format!("GET {path}").as_bytes()
         );
         wait_until("the connection is closed", || upstream.has_ended(n));
+    }
+}
+
+#[track_caller]
+fn head(client: &mut Client, target: &str) -> http::Response {
+    http::request(client, "HEAD", target, &[]).expect("a response")
+}
+
+#[test]
+fn requests_behind_responses_without_content_take_the_same_connection() {
+    let site = Site::new();
+    let upstream = Upstream::answering(|request| {
+        let head = match request.line() {
+            "HEAD /length" => "200 OK\r\nContent-Length: 5",
+            "HEAD /chunked" => "200 OK\r\nTransfer-Encoding: chunked",
+            "HEAD /unknown" => "200 OK\r\nX: y",
+            "HEAD /missing" => "404 Not Found\r\nContent-Length: 9999999999",
+            "GET /same" => "304 Not Modified\r\nContent-Length: 5",
+            _ => return ok(request.line().as_bytes()),
+        };
+        format!("HTTP/1.1 {head}\r\n\r\n").into_bytes()
+    });
+    let server = serve(&site, &upstream, "");
+    let mut client = site.connect(&server);
+    for n in 0..20 {
+        for (target, status) in [("/length", 200), ("/chunked", 200), ("/unknown", 200), ("/missing", 404)] {
+            assert_eq!(head(&mut client, target).status, status, "{target}");
+        }
+        assert_eq!(http::get(&mut client, "/same").expect("a response").status, 304);
+        let target = format!("/{n}");
+        assert_eq!(http::get(&mut client, &target).expect("a response").body, format!("GET {target}").as_bytes());
+    }
+    assert_eq!(upstream.connections(), 1);
+}
+
+/// Sends content behind the head of its response to HEAD: with the head, or once a message has come.
+fn unasked() -> (Upstream, mpsc::Sender<()>) {
+    let (goes_on, waits) = mpsc::channel::<()>();
+    let waits = Mutex::new(waits);
+    let upstream = Upstream::start(move |accepted| {
+        while let Some(request) = accepted.request() {
+            let content = ok(b"unasked");
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", content.len());
+            match request.line() {
+                "HEAD /at-once" => accepted.write(&[head.as_bytes(), &content].concat()),
+                "HEAD /later" => {
+                    accepted.write(head.as_bytes());
+                    waits.lock().expect("no panic").recv().expect("the test goes on");
+                    accepted.write(&content);
+                }
+                "HEAD /none" => accepted.write(head.as_bytes()),
+                line => accepted.write(&ok(line.as_bytes())),
+            }
+        }
+    });
+    (upstream, goes_on)
+}
+
+#[test]
+fn content_behind_a_response_to_head_costs_the_connection_and_answers_nothing() {
+    for target in ["/later", "/at-once"] {
+        let site = Site::new();
+        let (upstream, goes_on) = unasked();
+        let server = serve(&site, &upstream, "idle_timeout = '1h'");
+        // A client has one worker, and so one set of connections.
+        let mut client = site.connect(&server);
+        assert_eq!(head(&mut client, target).status, 200);
+        if target == "/later" {
+            goes_on.send(()).expect("the server waits");
+        }
+        wait_until("the connection is closed", || upstream.has_ended(1));
+        assert_eq!(http::get(&mut client, "/next").expect("a response").body, b"GET /next");
+        let line = wait_for_message(&server, "bytes follow a response that has no content");
+        assert!(line.contains(&upstream.url()), "{line}");
+        // The server is not trusted with a connection again, behind a response that has no content.
+        for connections in [2, 3] {
+            assert_eq!(head(&mut client, "/none").status, 200);
+            wait_until("the connection is closed", || upstream.has_ended(connections));
+        }
+        for _ in 0..3 {
+            assert_eq!(http::get(&mut client, "/next").expect("a response").body, b"GET /next");
+        }
+        assert_eq!(upstream.connections(), 4);
     }
 }
 
