@@ -365,6 +365,8 @@ fn opens_tunnel(response: &mut Response) -> bool {
     if is_open {
         response.status = Status::OK;
         response.fields.extra.remove("Upgrade");
+        // The reply to a key that the client did not send.
+        response.fields.extra.remove("Sec-WebSocket-Accept");
     }
     is_open
 }

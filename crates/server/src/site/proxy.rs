@@ -388,9 +388,10 @@ impl Rule {
             self.warn_of_websocket();
         }
         let upgrade = upgrade.filter(|protocol| permits(&self.upgrade, protocol));
-        let key = match inbound.is_connect && upgrade.is_some() {
-            true => Some(WebSocketKey::random()?),
-            false => None,
+        let key = match (inbound.is_connect, upgrade.is_some()) {
+            (true, true) => Some(WebSocketKey::random()?),
+            (false, true) => WebSocketKey::of_client(request),
+            (_, false) => None,
         };
         let te = upgrade.is_none() && takes_trailers(request);
         if let Some(content) = &mut inbound.content {

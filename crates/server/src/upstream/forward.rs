@@ -26,6 +26,7 @@ use super::protocol::{AnswerContent, Connected};
 use super::proxy_header::{Endpoints, OnBehalf};
 use super::reply::{Reply, ReplyBody};
 use super::tunnel;
+use super::websocket::WEBSOCKET;
 use super::{InProgress, Server, Upstream};
 use crate::observe::access_log::UpstreamTrace;
 
@@ -421,11 +422,12 @@ fn reply(
         return Ok(Reply { status, fields, body: body.into(), ends_with_stream });
     }
     let asked = request.upgrade.as_ref();
-    let Some(asked) = asked.filter(|asked| names_protocol(&fields, &asked.protocol)) else {
+    let Some((asked, chosen)) = asked.and_then(|asked| Some((asked, chosen_protocol(&fields, &asked.protocol)?)))
+    else {
         return Err(refuse("it switches to a protocol that was not asked for"));
     };
-    if asked.key.as_ref().is_some_and(|key| !key.take_reply(&mut fields)) {
-        return Err(refuse("its Sec-WebSocket-Accept does not fit the key that it was sent"));
+    if chosen.eq_ignore_ascii_case(WEBSOCKET) && !asked.key.as_ref().is_some_and(|key| key.is_replied_to(&fields)) {
+        return Err(refuse("its Sec-WebSocket-Accept does not fit the request's Sec-WebSocket-Key"));
     }
     let sent = request.content.take().ok_or_else(|| refuse(&format!("nothing can be sent by {:?}", asked.protocol)))?;
     let (io, first) = content.upgrade().ok_or_else(|| refuse("its connection cannot become a tunnel"))?;
@@ -433,10 +435,9 @@ fn reply(
     Ok(Reply { status, fields, body: body.into(), ends_with_stream: false })
 }
 
-/// Whether Upgrade of the answer names one of the protocols in `asked` (RFC 9110 §7.8).
-fn names_protocol(fields: &HeaderMap, asked: &HeaderValue) -> bool {
-    let (Some(Ok(chosen)), Ok(asked)) = (fields.get(header::UPGRADE).map(HeaderValue::to_str), asked.to_str()) else {
-        return false;
-    };
-    asked.split(',').any(|protocol| protocol.trim().eq_ignore_ascii_case(chosen.trim()))
+/// The protocol that Upgrade of the answer names, if it is one of those in `asked` (RFC 9110 §7.8).
+fn chosen_protocol<'a>(fields: &'a HeaderMap, asked: &HeaderValue) -> Option<&'a str> {
+    let chosen = fields.get(header::UPGRADE)?.to_str().ok()?.trim();
+    let mut asked = asked.to_str().ok()?.split(',');
+    asked.any(|protocol| protocol.trim().eq_ignore_ascii_case(chosen)).then_some(chosen)
 }

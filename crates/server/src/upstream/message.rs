@@ -45,7 +45,7 @@ pub(crate) enum Reading {
 pub(crate) struct Upgrade {
     /// The value of Upgrade.
     pub(crate) protocol: HeaderValue,
-    /// The key of WebSocket's handshake, where the client's own protocol has none.
+    /// The key of WebSocket's handshake. `None`: the client asks for another protocol, or sent no single key.
     pub(crate) key: Option<websocket::Key>,
 }
 

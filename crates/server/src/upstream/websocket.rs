@@ -1,9 +1,11 @@
-//! The handshake of WebSocket (RFC 6455 §4) on behalf of clients of HTTP/2, whose own has no key (RFC 8441 §5).
+//! The handshake of WebSocket (RFC 6455 §4): with the key of the client, or with a key for clients of HTTP/2, whose own handshake has none
+//! (RFC 8441 §5).
 
 use aws_lc_rs::{digest, rand};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::header::{HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY};
+use sealion_http::Request;
 
 /// The name of the protocol, for `:protocol` and Upgrade.
 pub(crate) const WEBSOCKET: &str = "websocket";
@@ -20,15 +22,22 @@ impl Key {
         HeaderValue::try_from(STANDARD.encode(nonce)).ok().map(Key)
     }
 
+    /// The key of a client's request. `None`: it has no key, or several.
+    pub(crate) fn of_client(request: &Request<'_>) -> Option<Self> {
+        let key = request.fields.singleton(SEC_WEBSOCKET_KEY.as_str()).value()?;
+        HeaderValue::from_bytes(key).ok().map(Key)
+    }
+
     /// The field that a request has it in.
     pub(super) fn field(&self) -> (HeaderName, &HeaderValue) {
         (SEC_WEBSOCKET_KEY, &self.0)
     }
 
-    /// Takes the reply to the key out of an answer. `false`: it does not fit.
-    pub(super) fn take_reply(&self, fields: &mut HeaderMap) -> bool {
-        let reply = fields.remove(SEC_WEBSOCKET_ACCEPT);
-        reply.is_some_and(|reply| reply.as_bytes().trim_ascii() == self.reply().as_bytes())
+    /// Whether the fields of a response have the reply to the key, and no other.
+    pub(super) fn is_replied_to(&self, fields: &HeaderMap) -> bool {
+        let mut replies = fields.get_all(SEC_WEBSOCKET_ACCEPT).iter();
+        let fits = |reply: &HeaderValue| reply.as_bytes().trim_ascii() == self.reply().as_bytes();
+        replies.next().is_some_and(fits) && replies.next().is_none()
     }
 
     fn reply(&self) -> String {
@@ -52,10 +61,12 @@ mod tests {
         let key = Key(HeaderValue::from_static("dGhlIHNhbXBsZSBub25jZQ=="));
         let reply = HeaderValue::from_static("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
         let mut fields = HeaderMap::from_iter([(SEC_WEBSOCKET_ACCEPT, reply.clone())]);
-        assert!(key.take_reply(&mut fields) && fields.is_empty());
-        assert!(!key.take_reply(&mut fields), "none");
+        assert!(key.is_replied_to(&fields));
+        assert!(!key.is_replied_to(&HeaderMap::new()));
         let other = Key::random().expect("random numbers");
-        assert!(!other.take_reply(&mut HeaderMap::from_iter([(SEC_WEBSOCKET_ACCEPT, reply)])));
+        assert!(!other.is_replied_to(&fields));
+        fields.append(SEC_WEBSOCKET_ACCEPT, reply);
+        assert!(!key.is_replied_to(&fields), "RFC 6455 §11.3.3: once");
         assert_eq!(STANDARD.decode(other.0.as_bytes()).expect("base64").len(), 16);
     }
 }

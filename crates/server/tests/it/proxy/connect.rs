@@ -51,10 +51,15 @@ fn assert_status(http: &mut Http2, stream: u32, status: u16) {
     assert_eq!(http.streams[&stream].status, status);
 }
 
-/// The answer to a handshake (RFC 6455 §4.2.2).
-fn switch(request: &Received) -> String {
+/// The value of Sec-WebSocket-Accept in the response to a handshake (RFC 6455 §4.2.2).
+pub(super) fn accept_of(request: &Received) -> String {
     let seed = format!("{}258EAFA5-E914-47DA-95CA-C5AB0DC85B11", request.field("sec-websocket-key"));
-    let accept = STANDARD.encode(digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, seed.as_bytes()));
+    STANDARD.encode(digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, seed.as_bytes()))
+}
+
+/// The response to a handshake.
+fn switch(request: &Received) -> String {
+    let accept = accept_of(request);
     format!(
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\
          Sec-WebSocket-Protocol: chat\r\n\r\n"

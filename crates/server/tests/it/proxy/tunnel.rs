@@ -2,12 +2,17 @@
 
 use sealion_testkit::{Client, http};
 
+use super::connect::accept_of;
 use super::{is_orderly, serve};
 use crate::support::upstream::Upstream;
-use crate::support::{Site, access_line};
+use crate::support::{Site, access_line, wait_for_message};
+
+/// The key of RFC 6455 §1.3, and the reply to it.
+const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
+const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
 const ASKS: [(&str, &str); 3] =
-    [("Connection", "keep-alive, Upgrade"), ("Upgrade", "WebSocket"), ("Sec-WebSocket-Key", "a")];
+    [("Connection", "keep-alive, Upgrade"), ("Upgrade", "WebSocket"), ("Sec-WebSocket-Key", KEY)];
 
 /// A server that echoes what comes behind the upgrade, and ends with the client.
 fn echo() -> Upstream {
@@ -16,10 +21,13 @@ fn echo() -> Upstream {
         if request.all("upgrade") != ["WebSocket"] {
             return accepted.write(b"HTTP/1.1 426 Upgrade Required\r\nContent-Length: 0\r\n\r\n");
         }
-        assert_eq!(request.field("connection").to_ascii_lowercase(), "upgrade");
-        accepted.write(
-            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nX-Own: 1\r\n\r\nhello",
+        assert_eq!((request.field("connection"), request.field("sec-websocket-key")), ("upgrade", KEY));
+        let head = format!(
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {}\r\n\
+             X-Own: 1\r\n\r\nhello",
+            accept_of(&request)
         );
+        accepted.write(head.as_bytes());
         while let Some(octet) = accepted.read(1) {
             accepted.write(&octet);
         }
@@ -41,7 +49,8 @@ fn a_tunnel_passes_octets_in_both_directions_up_to_the_end_of_each() {
     let mut client = site.connect(&server);
     let head = open(&mut client).to_ascii_lowercase();
     assert!(head.starts_with("http/1.1 101 switching protocols\r\n"), "{head}");
-    for field in ["\r\nupgrade: websocket\r\n", "\r\nconnection: upgrade\r\n", "\r\nx-own: 1\r\n"] {
+    let accept = format!("\r\nsec-websocket-accept: {}\r\n", ACCEPT.to_ascii_lowercase());
+    for field in ["\r\nupgrade: websocket\r\n", "\r\nconnection: upgrade\r\n", "\r\nx-own: 1\r\n", &accept] {
         assert!(head.contains(field), "{head}");
     }
     assert!(!head.contains("content-length") && !head.contains("transfer-encoding"), "{head}");
@@ -73,6 +82,43 @@ fn a_server_may_refuse_the_tunnel_and_the_connection_goes_on() {
     // What a client sent before the server agreed is a request, never a part of a tunnel.
     assert_eq!(http::get(&mut client, "/next").expect("a response").status, 403);
     assert_eq!(upstream.last().line(), "GET /next");
+}
+
+/// A server that does not know WebSocket may be made to say 101, and would take what follows for requests.
+#[test]
+fn a_tunnel_for_websocket_needs_the_reply_to_the_clients_key() {
+    let site = Site::new();
+    let upstream = Upstream::start(|accepted| {
+        let Some(request) = accepted.request() else { return };
+        let reply = request.all("x-reply").join("\r\n");
+        let head = format!("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n{reply}\r\n\r\n");
+        accepted.write(head.as_bytes());
+        assert_eq!(accepted.read_to_end(), b"", "nothing passes");
+    });
+    let rule = format!("proxy = [{{ upstream = '{}', upgrade = ['websocket', 'echo'] }}]", upstream.url());
+    let server = site.config(&rule).serve_from_user_space();
+    let right = format!("Sec-WebSocket-Accept: {ACCEPT}");
+    let websocket = "Upgrade: websocket";
+    let wrong = "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOp=";
+    for (asked, keys, replies, status) in [
+        ("websocket", &[KEY][..], &[websocket, &right][..], 101),
+        ("websocket", &[KEY], &[websocket], 502),
+        ("websocket", &[KEY], &[websocket, wrong], 502),
+        ("websocket", &[KEY], &[websocket, &right, wrong], 502),
+        ("websocket", &[], &[websocket, &right], 502),
+        ("websocket", &[KEY, "a"], &[websocket, &right], 502),
+        ("echo", &[], &["Upgrade: echo"], 101),
+        ("echo", &[], &[websocket, &right], 502),
+    ] {
+        let mut fields = vec![("Connection", "Upgrade"), ("Upgrade", asked)];
+        fields.extend(keys.iter().map(|key| ("Sec-WebSocket-Key", *key)));
+        fields.extend(replies.iter().map(|reply| ("X-Reply", *reply)));
+        let mut client = site.connect(&server);
+        client.send(http::head("GET", "/chat", &fields).as_bytes()).expect("it leaves");
+        let head = String::from_utf8(client.read_until(b"\r\n\r\n").expect("a head")).expect("text");
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{asked} {keys:?} {replies:?}: {head}");
+    }
+    wait_for_message(&server, "its Sec-WebSocket-Accept does not fit the request's Sec-WebSocket-Key");
 }
 
 /// By h2c a client could send requests that no rule has seen.
