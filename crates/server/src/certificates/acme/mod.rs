@@ -13,6 +13,7 @@
 //! The time of the next permitted order is kept on disk, so that a server in a restart loop sends no more orders.
 
 mod answers;
+mod client;
 mod dns;
 mod dns_update;
 mod failures;
@@ -189,11 +190,7 @@ impl Settings {
 
     async fn account(&self) -> Result<Account, String> {
         self.make_directory()?;
-        let builder = match &self.root {
-            Some(root) => Account::builder_with_root(root),
-            None => Account::builder(),
-        };
-        let builder = builder.map_err(explain)?;
+        let builder = Account::builder_with_http(client::client(self.root.as_deref())?);
         let file = self.state.join(ACCOUNT);
         let _making;
         let kept = match fs::read(&file) {
