@@ -22,7 +22,7 @@ pub(crate) struct CacheConfig {
     pub size: Size,
     /// Most responses in each directory.
     pub objects: Bounded<1, 1_000_000_000>,
-    /// Octets that stay free on each file system.
+    /// Bytes that stay free on each file system. Where it has less, the responses that are worth least are removed until it has.
     pub free: Size,
     /// Memory for responses that are asked for often, for each worker.
     pub memory: Size,

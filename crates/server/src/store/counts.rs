@@ -1,6 +1,8 @@
 //! What a disk counts, and how metrics show it.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::disk::Disk;
 
 /// What happened since the start.
 #[derive(Debug, Default)]
@@ -25,10 +27,34 @@ pub(crate) struct DiskState {
     pub(crate) bytes: u64,
     pub(crate) index_bytes: u64,
     pub(crate) is_up: bool,
+    /// Whether the files of what was purged are being removed.
+    pub(crate) is_swept: bool,
     pub(crate) stored: u64,
     pub(crate) evicted: u64,
     pub(crate) failures: u64,
     pub(crate) variants_removed: u64,
     pub(crate) slices_changed: u64,
     pub(crate) dropped: u64,
+}
+
+impl Disk {
+    pub(super) fn state(&self) -> DiskState {
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        DiskState {
+            directory: self.directory.path.display().to_string(),
+            objects: self.index.len(),
+            bytes: self.index.octets(),
+            index_bytes: self.index.memory(),
+            is_up: self.directory.is_owner()
+                && self.room.is_enough()
+                && self.now() >= self.paused_until.load(Ordering::Relaxed),
+            is_swept: self.sweeps.is_running(),
+            stored: count(&self.counts.stored),
+            evicted: count(&self.counts.evicted),
+            failures: count(&self.counts.failures),
+            variants_removed: count(&self.counts.variants_removed),
+            slices_changed: count(&self.counts.slices_changed),
+            dropped: count(&self.counts.dropped),
+        }
+    }
 }

@@ -21,11 +21,14 @@ impl Store {
     /// A line for each directory.
     pub(crate) fn describe(&self) -> String {
         let line = |disk: DiskState| {
-            let DiskState { directory, objects, bytes, index_bytes, is_up, stored, evicted, failures, .. } = disk;
+            let DiskState {
+                directory, objects, bytes, index_bytes, is_up, is_swept, stored, evicted, failures, ..
+            } = disk;
             let state = if is_up { "" } else { "; nothing is stored now: the log says why" };
+            let sweep = if is_swept { "; purged files are being removed" } else { "" };
             format!(
                 "{directory}: {objects} responses, {} on the disk, {} of memory for the index; since the start {stored} stored, \
-                 {evicted} evicted, {failures} failures{state}",
+                 {evicted} evicted, {failures} failures{sweep}{state}",
                 megabytes(bytes),
                 megabytes(index_bytes),
             )
@@ -88,7 +91,7 @@ impl Store {
             return Err("another process owns the cache: ask that one, or wait until it has ended".to_owned());
         }
         let effect = if soft { "is stale" } else { "is purged" };
-        let found = self.found_by(&target, upstreams);
+        let found = self.found_by(&target, soft, upstreams);
         match self.purge(target, soft) {
             Ok(()) => Ok(found.map_or_else(|| format!("{what} {effect}"), |found| format!("{what} {effect}: {found}"))),
             Err(error) => Err(format!("{what} {effect}, but that does not last or reach all: {error}")),
@@ -96,11 +99,12 @@ impl Store {
     }
 
     /// What an order to purge is about to find, as far as that is known without reading everything. May block.
-    fn found_by<'a>(&self, target: &Target, upstreams: impl Iterator<Item = &'a str>) -> Option<String> {
+    fn found_by<'a>(&self, target: &Target, soft: bool, upstreams: impl Iterator<Item = &'a str>) -> Option<String> {
         match target {
             Target::Everything => {
                 let count: u64 = self.disk_states().map(|disk| disk.objects).sum();
-                Some(format!("{count} files"))
+                let what = if soft { "files" } else { "files, which are removed from the disk from now on" };
+                Some(format!("{count} {what}"))
             }
             Target::Url(url) => {
                 // As it is written, and as most clients spell it.
@@ -133,7 +137,7 @@ impl Store {
     }
 
     /// What the purges say of a file.
-    fn verdict_of(&self, opened: &Opened) -> Verdict {
+    pub(super) fn verdict_of(&self, opened: &Opened) -> Verdict {
         let Opened { footer, metadata, .. } = opened;
         let Kind::Response { fields, .. } = &metadata.kind else { return Verdict::Valid };
         let pairs =
@@ -207,8 +211,8 @@ fn note(config: &super::CacheConfig, path: &Path) -> Option<String> {
     let (octets, size) = (stat.f_blocks * stat.f_frsize, config.size.0);
     if size.saturating_add(config.free.0) > octets {
         return Some(format!(
-            "cache.size: {} and cache.free are more than the whole file system of {shown} has, {}: nothing is removed before it is full, and then \
-             responses pass without being stored",
+            "cache.size: {} and cache.free are more than the whole file system of {shown} has, {}: the responses that are worth least are removed \
+             before cache.size is reached",
             megabytes(size),
             megabytes(octets)
         ));

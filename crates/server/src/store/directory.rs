@@ -561,9 +561,13 @@ fn write_file(root: &OwnedFd, name: &str, content: &[u8]) -> io::Result<()> {
     let next = format!("{name}.next");
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let mut file = File::from(openat(root, &next, flags, FILE)?);
-    file.write_all(content)?;
-    file.sync_all()?;
-    renameat(root, &next, root, name)?;
+    let written = file.write_all(content).and_then(|()| file.sync_all());
+    let renamed = written.and_then(|()| Ok(renameat(root, &next, root, name)?));
+    if renamed.is_err() {
+        // A full disk has no room for a part of it.
+        let _ = unlinkat(root, &next, AtFlags::empty());
+    }
+    renamed?;
     Ok(fsync(root)?)
 }
 

@@ -18,13 +18,15 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::changes::Changes;
-use super::counts::{Counts, DiskState};
+use super::counts::Counts;
 use super::directory::{Directory, Opened, Scan, Temporary};
 use super::format::{FOOTER, Footer, Kind, Metadata};
 use super::index::{Blocks, Entry, Index};
 use super::object::{Object, Stored};
+use super::room::{LARGE, Room};
 use super::rule::Rules;
 use super::snapshot;
+use super::sweep::Sweeps;
 use super::writer::{Full, HANGS, Writer};
 use crate::files::resolve::Wait;
 use crate::observe::Warnings;
@@ -33,19 +35,17 @@ use crate::observe::Warnings;
 #[derive(Debug)]
 pub(super) struct Disk {
     pub(super) directory: Arc<Directory>,
-    index: Index,
-    /// Octets to leave free on the file system.
-    reserve: u64,
+    pub(super) index: Index,
+    pub(super) room: Room,
+    pub(super) sweeps: Sweeps,
     /// Whether the index has every object of the directory.
     is_loaded: AtomicBool,
-    /// Whether the file system has more room than the reserve.
-    has_room: AtomicBool,
     /// Whether the thread is removing files.
     is_removing: AtomicBool,
     /// Whether it was said that another process owns the directory.
     is_told: AtomicBool,
     /// Until when nothing is written, in milliseconds after `begun`: the disk failed.
-    paused_until: AtomicU64,
+    pub(super) paused_until: AtomicU64,
     begun: Instant,
     /// Held while a file gets its name and its entry: the snapshot has all files or none is written.
     naming: RwLock<()>,
@@ -57,17 +57,18 @@ pub(super) struct Disk {
     dropped: Warnings,
     removals: Mutex<Removals>,
     has_work: Condvar,
-    counts: Counts,
+    pub(super) counts: Counts,
     /// Those of the store, whose workers keep objects of this disk.
     changes: Arc<Changes>,
 }
 
 #[derive(Debug, Default)]
-struct Removals {
-    hashes: Vec<u128>,
-    /// Those that were removed while the index is being loaded, and not stored again: loading may find their files still.
+pub(super) struct Removals {
+    pub(super) hashes: Vec<u128>,
+    /// Those that were removed while the index is being loaded, and not stored again: loading may find their files still. While another process owns the
+    /// directory, those that this one does not send: their files are the owner's to remove.
     while_loading: HashSet<u128>,
-    is_stopping: bool,
+    pub(super) is_stopping: bool,
 }
 
 impl Disk {
@@ -82,9 +83,9 @@ impl Disk {
         let disk = Arc::new(Disk {
             directory: Arc::new(Directory::open(path)?),
             index: Index::new(size, objects),
-            reserve,
+            room: Room::new(reserve),
+            sweeps: Sweeps::default(),
             is_loaded: AtomicBool::new(false),
-            has_room: AtomicBool::new(true),
             is_removing: AtomicBool::new(false),
             is_told: AtomicBool::new(false),
             paused_until: AtomicU64::new(0),
@@ -132,27 +133,14 @@ impl Disk {
             }
         }
         let is_paused = self.now() < self.paused_until.load(Ordering::Relaxed);
-        if self.directory.is_owner() && !self.is_loaded.load(Ordering::Acquire) && !is_paused {
+        if self.directory.is_owner() && !self.is_loaded() && !is_paused {
             self.load();
         }
         if !self.directory.is_in_place() {
             self.reopen();
             return !self.is_stopping();
         }
-        let lacks = match self.directory.free() {
-            Ok((octets, _)) if octets <= self.reserve => Some("has less free than cache.free"),
-            Ok((_, 0)) => Some("has no inode left"),
-            Ok(_) => None,
-            Err(_) => Some("does not say what is free"),
-        };
-        if self.has_room.swap(lacks.is_none(), Ordering::Relaxed)
-            && let Some(lacks) = lacks
-        {
-            let path = self.directory.path.display();
-            tracing::warn!(
-                "cache {path}: its file system {lacks}; responses pass without being stored until there is more"
-            );
-        }
+        self.keep_room();
         let mut removals = self.removals();
         if removals.hashes.is_empty() && !removals.is_stopping {
             removals = self.has_work.wait_timeout(removals, TURN).unwrap_or_else(PoisonError::into_inner).0;
@@ -256,13 +244,13 @@ impl Disk {
         }
     }
 
-    fn removals(&self) -> MutexGuard<'_, Removals> {
+    pub(super) fn removals(&self) -> MutexGuard<'_, Removals> {
         self.removals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds an object to the index, and has removed what must go for it. Returns its version.
     fn add(&self, hash: u128, length: u64) -> u32 {
-        if !self.is_loaded.load(Ordering::Acquire) {
+        if !self.is_loaded() {
             self.removals().while_loading.remove(&hash);
         }
         let (version, gone) = self.add_to_index(hash, length);
@@ -275,6 +263,16 @@ impl Disk {
         let (version, gone) = self.index.insert(hash, Blocks::of(length));
         self.counts.evicted.fetch_add(gone.len() as u64, Ordering::Relaxed);
         (version, gone)
+    }
+
+    /// Whether the index has every object of the directory.
+    pub(super) fn is_loaded(&self) -> bool {
+        self.is_loaded.load(Ordering::Acquire)
+    }
+
+    /// Has the thread look at once.
+    pub(super) fn wake(&self) {
+        self.has_work.notify_one();
     }
 
     /// Writes the snapshot and leaves the directory to the next process.
@@ -297,7 +295,7 @@ impl Disk {
             }
         }
         // Files that the thread has not come to would never be found: without a snapshot, the next process reads the directory.
-        let is_whole = self.is_loaded.load(Ordering::Acquire) && !self.is_removing.load(Ordering::Relaxed);
+        let is_whole = self.is_loaded() && !self.is_removing.load(Ordering::Relaxed);
         if is_whole {
             let objects = self.index.iter().map(|(hash, blocks)| (hash, blocks.number()));
             if let Err(error) = snapshot::write(&self.directory, self.index.len(), objects) {
@@ -311,23 +309,19 @@ impl Disk {
 
     /// Whether an object may be stored now. `length`: of its body, if it is known.
     pub(super) fn may_store(&self, length: Option<u64>) -> bool {
-        if !self.directory.is_owner() || self.now() < self.paused_until.load(Ordering::Relaxed) {
-            return false;
-        }
-        if !self.has_room.load(Ordering::Relaxed) {
-            return false;
-        }
-        // For small ones, the answer of the last turn counts.
-        let Some(length) = length.filter(|length| *length >= LARGE) else { return true };
-        self.directory.free().is_ok_and(|(octets, inodes)| octets >= length + self.reserve && inodes > 0)
+        let is_ready = self.directory.is_owner() && self.now() >= self.paused_until.load(Ordering::Relaxed);
+        is_ready && self.has_room_for(length)
     }
 
-    /// Says that the disk failed, and stores nothing for a while.
+    /// Says that the disk failed, and stores nothing for a while. A disk that is full has objects go instead.
     pub(super) fn failed(&self, what: &str, error: &io::Error) {
         if !self.directory.is_owner() {
             return;
         }
         self.counts.failures.fetch_add(1, Ordering::Relaxed);
+        if self.is_full(error) {
+            return;
+        }
         let until = self.now() + PAUSE.as_millis() as u64;
         if self.paused_until.swap(until, Ordering::Relaxed) < self.now() {
             let path = self.directory.path.display();
@@ -371,7 +365,7 @@ impl Disk {
         self.naming.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn now(&self) -> u64 {
+    pub(super) fn now(&self) -> u64 {
         self.begun.elapsed().as_millis() as u64
     }
 
@@ -379,7 +373,7 @@ impl Disk {
     pub(super) fn lookup(&self, hash: u128) -> Lookup {
         match self.index.get(hash) {
             Some(entry) => Lookup::Found(entry),
-            None if self.is_loaded.load(Ordering::Acquire) => Lookup::None,
+            None if self.is_loaded() => Lookup::None,
             None => Lookup::Unknown,
         }
     }
@@ -564,7 +558,7 @@ impl Disk {
 
     /// Whether the directory may have an object.
     pub(super) fn may_have(&self, hash: u128) -> bool {
-        self.index.peek(hash).is_some() || !self.is_loaded.load(Ordering::Acquire)
+        self.index.peek(hash).is_some() || !self.is_loaded()
     }
 
     /// Removes a variant of a URL that has too many.
@@ -595,32 +589,20 @@ impl Disk {
 
     /// Whether an object was removed while the index is being loaded, and not stored again.
     fn is_removed(&self, hash: u128) -> bool {
-        !self.is_loaded.load(Ordering::Acquire) && self.removals().while_loading.contains(&hash)
+        !self.is_loaded() && self.removals().while_loading.contains(&hash)
     }
 
-    fn remove_later(&self, hashes: Vec<u128>) {
+    pub(super) fn remove_later(&self, hashes: Vec<u128>) {
         if !hashes.is_empty() {
-            self.removals().hashes.extend(hashes);
-            self.has_work.notify_one();
+            self.queue(&mut self.removals(), hashes);
         }
     }
 
-    pub(super) fn state(&self) -> DiskState {
-        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        DiskState {
-            directory: self.directory.path.display().to_string(),
-            objects: self.index.len(),
-            bytes: self.index.octets(),
-            index_bytes: self.index.memory(),
-            is_up: self.directory.is_owner()
-                && self.has_room.load(Ordering::Relaxed)
-                && self.now() >= self.paused_until.load(Ordering::Relaxed),
-            stored: count(&self.counts.stored),
-            evicted: count(&self.counts.evicted),
-            failures: count(&self.counts.failures),
-            variants_removed: count(&self.counts.variants_removed),
-            slices_changed: count(&self.counts.slices_changed),
-            dropped: count(&self.counts.dropped),
+    /// Has files removed that went from the index, if they are this process's.
+    fn queue(&self, removals: &mut Removals, hashes: Vec<u128>) {
+        if !hashes.is_empty() && self.directory.is_owner() {
+            removals.hashes.extend(hashes);
+            self.has_work.notify_one();
         }
     }
 }
@@ -691,8 +673,6 @@ const MOST_LATEST: NonZeroUsize = NonZeroUsize::new(128).expect("not zero");
 const PAUSE: Duration = Duration::from_secs(10);
 /// Octets that validations may append to an object before its file is rewritten.
 const MOST_TAILS: u64 = 64 << 10;
-/// Body for which room is made before it is written.
-const LARGE: u64 = 1 << 20;
 
 #[cfg(test)]
 #[path = "disk_tests.rs"]

@@ -436,7 +436,7 @@ impl Fetch {
             size += piece.len() as u64;
             checksum = crc32c::crc32c_append(checksum, &piece);
             self.fill.push(piece);
-            if size > self.rules.max_object {
+            if size > self.rules.max_object || size > disk.index.largest() {
                 storing = Storing::Failed;
             }
             if matches!(storing, Storing::InMemory) && size > KEPT_IN_MEMORY {

@@ -3,7 +3,9 @@
 //! quick_cache evicts by S3-FIFO: an object that is asked for once goes before those that are asked for again, whatever their order.
 
 use std::hash::{BuildHasher, Hasher};
+use std::mem;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
@@ -15,7 +17,20 @@ pub(super) struct Index {
     /// Blocks of all objects.
     blocks: AtomicU64,
     next_version: AtomicU32,
+    bound: Mutex<Bound>,
+    /// Objects that went because the bound was lowered, until [`Self::shrink`] takes them.
+    shrunk: Arc<Mutex<Vec<Evicted>>>,
 }
+
+/// The weight that all objects may have.
+#[derive(Debug)]
+struct Bound {
+    now: u64,
+    /// As the configuration sets it.
+    whole: u64,
+}
+
+type Evicted = (u128, Entry);
 
 /// What is known of an object without its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,11 +70,65 @@ impl Index {
             .weight_capacity(blocks)
             .build()
             .expect("capacities are given");
+        let shrunk = Arc::default();
+        let evictions = Evictions { shrunk: Arc::clone(&shrunk) };
         Index {
-            objects: Cache::with_options(options, ByBlocks { least }, KeysAreHashes, Evictions),
+            objects: Cache::with_options(options, ByBlocks { least }, KeysAreHashes, evictions),
             blocks: AtomicU64::new(0),
             next_version: AtomicU32::new(0),
+            bound: Mutex::new(Bound { now: blocks, whole: blocks }),
+            shrunk,
         }
+    }
+
+    /// Lowers the bound until objects of so many bytes have gone. Returns them. The bound stays: the disk has no room for more.
+    pub(super) fn shrink(&self, bytes: u64) -> Vec<u128> {
+        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        let (wanted, shards) = (bytes.div_ceil(BLOCK), self.objects.num_shards() as u64);
+        let (mut gone, mut freed) = (Vec::new(), 0);
+        while freed < wanted && self.len() > 0 {
+            let (weight, blocks) = (self.objects.weight(), self.blocks.load(Ordering::Relaxed).saturating_sub(freed));
+            // Small objects may weigh more than their blocks. Each shard rounds its part of the bound up.
+            let less = u128::from(wanted - freed) * u128::from(weight) / u128::from(blocks.max(1));
+            let less = u64::try_from(less).unwrap_or(u64::MAX).max(shards);
+            bound.now = weight.saturating_sub(less).max(shards);
+            self.objects.set_capacity(bound.now);
+            let mut evicted = mem::take(&mut *self.shrunk.lock().unwrap_or_else(PoisonError::into_inner));
+            if evicted.is_empty() {
+                // Each shard keeps a block.
+                evicted.extend(self.objects.drain());
+            }
+            freed += evicted.iter().map(|(_, entry)| u64::from(entry.blocks.0)).sum::<u64>();
+            gone.extend(evicted.into_iter().map(|(hash, _)| hash));
+        }
+        self.blocks.fetch_sub(freed, Ordering::Relaxed);
+        gone
+    }
+
+    /// Raises a bound that was lowered: there is room for so many bytes more than the objects have now.
+    pub(super) fn grow(&self, bytes: u64) {
+        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        let (weight, blocks) = (self.objects.weight(), self.blocks.load(Ordering::Relaxed).max(1));
+        // Small objects may weigh more than their blocks.
+        let more = u128::from(bytes / BLOCK) * u128::from(weight.max(blocks)) / u128::from(blocks);
+        let raised = weight.saturating_add(u64::try_from(more).unwrap_or(u64::MAX)).min(bound.whole);
+        // Each change of the bound rounds quick_cache's own: small ones wait.
+        if raised == bound.whole || raised > bound.now + bound.now / 16 {
+            bound.now = raised;
+            self.objects.set_capacity(raised);
+        }
+    }
+
+    /// Whether the bound is lower than the configuration sets it.
+    pub(super) fn is_shrunk(&self) -> bool {
+        let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        bound.now < bound.whole
+    }
+
+    /// Bytes of the largest object that is not evicted as soon as it is stored.
+    pub(super) fn largest(&self) -> u64 {
+        // quick_cache keeps 3 in 100 for objects that are new.
+        self.objects.shard_capacity() * 97 / 100 * BLOCK
     }
 
     /// The entry of an object, which is asked for again by that.
@@ -75,9 +144,10 @@ impl Index {
     /// Adds or replaces an object. Returns its version, and the hashes of those that must go: perhaps this one, if it is larger than a shard.
     pub(super) fn insert(&self, hash: u128, blocks: Blocks) -> (u32, Vec<u128>) {
         let version = self.next_version.fetch_add(1, Ordering::Relaxed);
-        let mut evicted = Vec::new();
+        let mut evicted = Some(Vec::new());
         self.blocks.fetch_add(blocks.0.into(), Ordering::Relaxed);
         self.objects.insert_with_lifecycle(hash, Entry { blocks, version }, &mut evicted);
+        let evicted = evicted.unwrap_or_default();
         let freed = evicted.iter().map(|(_, entry)| u64::from(entry.blocks.0)).sum();
         self.blocks.fetch_sub(freed, Ordering::Relaxed);
         // An older object of the same key was replaced, file and all.
@@ -136,13 +206,19 @@ impl Weighter<u128, Entry> for ByBlocks {
 
 /// Collects what is evicted.
 #[derive(Debug, Clone)]
-struct Evictions;
+struct Evictions {
+    shrunk: Arc<Mutex<Vec<Evicted>>>,
+}
 
 impl Lifecycle<u128, Entry> for Evictions {
-    type RequestState = Vec<(u128, Entry)>;
+    /// What an insertion evicts. `None`: the bound is lowered, which takes no state of its caller.
+    type RequestState = Option<Vec<Evicted>>;
 
     fn on_evict(&self, state: &mut Self::RequestState, hash: u128, entry: Entry) {
-        state.push((hash, entry));
+        match state {
+            Some(evicted) => evicted.push((hash, entry)),
+            None => self.shrunk.lock().unwrap_or_else(PoisonError::into_inner).push((hash, entry)),
+        }
     }
 }
 
@@ -232,6 +308,31 @@ mod tests {
             assert!(index.len() <= objects && index.len() >= objects / 2, "{} of {objects}", index.len());
             assert_eq!(index.len() + gone as u64, objects * 6);
             assert_eq!(index.octets(), index.len() * BLOCK);
+        }
+    }
+
+    #[test]
+    fn a_bound_that_is_lowered_names_what_must_go_and_holds_until_it_is_raised() {
+        for (octets, objects) in [(1 << 30, 1_000_000), (1 << 40, 100_000)] {
+            let index = Index::new(octets, objects);
+            let add = |from: u128| {
+                let spread = |n: u128| n.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+                (from..from + 10_000).map(|n| index.insert(spread(n), Blocks::of(BLOCK)).1.len()).sum::<usize>()
+            };
+            assert_eq!((add(0), index.is_shrunk()), (0, false));
+            let gone = index.shrink(1000 * BLOCK);
+            assert!((1000..2000).contains(&gone.len()), "{} have gone", gone.len());
+            assert!(gone.iter().all(|hash| index.peek(*hash).is_none()) && index.is_shrunk());
+            assert_eq!((index.len(), index.octets()), (10_000 - gone.len() as u64, index.len() * BLOCK));
+            // For each that comes, another goes.
+            let before = index.len();
+            assert_eq!(add(1_000_000), 10_000);
+            assert_eq!(index.len(), before);
+            index.grow(u64::MAX);
+            assert!(!index.is_shrunk());
+            assert_eq!(add(2_000_000), 0);
+            assert_eq!(index.shrink(u64::MAX).len() as u64, before + 10_000);
+            assert_eq!((index.len(), index.octets(), index.shrink(BLOCK)), (0, 0, Vec::new()));
         }
     }
 

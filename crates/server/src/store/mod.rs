@@ -33,11 +33,13 @@ mod purge_url;
 mod replaced;
 mod resp;
 mod respond;
+mod room;
 mod rule;
 mod slices;
 mod snapshot;
 mod stream;
 mod successor;
+mod sweep;
 mod variants;
 mod writer;
 

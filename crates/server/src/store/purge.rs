@@ -114,6 +114,9 @@ pub(super) struct Purges {
     table: RwLock<Table>,
     /// Purges that no file has a line of yet, so far.
     left_out: AtomicU64,
+    /// The latest purge that an operator ordered, and the latest of everything. Soft ones leave their objects.
+    latest_ordered: AtomicU64,
+    latest_of_all: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -158,6 +161,27 @@ impl Purges {
     /// How many lines were left out so far.
     pub(super) fn left_out(&self) -> u64 {
         self.left_out.load(Ordering::Acquire)
+    }
+
+    /// The times of the latest purge that an operator ordered, and of the latest of everything: files are left behind. Clients invalidate one URL at a time,
+    /// whose file is removed at once.
+    pub(super) fn latest_ordered(&self) -> (u64, u64) {
+        (self.latest_ordered.load(Ordering::Acquire), self.latest_of_all.load(Ordering::Acquire))
+    }
+
+    fn note_ordered(&self, Purge { target, soft, at }: &Purge) {
+        let is_ordered = match target {
+            Target::Everything | Target::Url(_) | Target::Prefix(_) | Target::Host(_) | Target::Tag(_) => true,
+            Target::Group(..) | Target::Invalidated(_) | Target::InvalidatedHash(_) | Target::InvalidatedSlot(_) => {
+                false
+            }
+        };
+        if is_ordered && !soft {
+            self.latest_ordered.fetch_max(*at, Ordering::AcqRel);
+        }
+        if *target == Target::Everything && !soft {
+            self.latest_of_all.fetch_max(*at, Ordering::AcqRel);
+        }
     }
 
     /// All purges, a line each.
@@ -220,6 +244,7 @@ impl Purges {
         };
         times.add(*soft, *at);
         table.fold();
+        self.note_ordered(purge);
         super::go_behind(*at);
     }
 

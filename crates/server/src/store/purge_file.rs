@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -164,6 +164,8 @@ struct PurgeFile {
     is_unreadable: bool,
     /// How often it could not be written, since the log says so.
     not_written: u64,
+    /// When it could not be written last.
+    failed_at: Option<Instant>,
 }
 
 impl PurgeFile {
@@ -177,6 +179,7 @@ impl PurgeFile {
             left_out: 0,
             is_unreadable: false,
             not_written: 0,
+            failed_at: None,
         };
         file.read(purges);
         // Nothing was found before.
@@ -200,6 +203,9 @@ impl PurgeFile {
             {
                 // The next purge tries again, and says so.
                 tracing::debug!("cache: cannot write the purges again: {error}");
+            }
+            if first.is_none() && self.failed_at.is_some_and(|failed| failed.elapsed() > RETRY) {
+                self.write_again(purges);
             }
             // What waits shares one write.
             let (mut lines, mut durable, mut is_last, mut waiting) = (Vec::new(), Durable::No, false, Vec::new());
@@ -235,6 +241,7 @@ impl PurgeFile {
                 store.fills().clear();
                 store.all_changed();
             }
+            store.sweep_purged(n);
         }
     }
 
@@ -342,6 +349,7 @@ impl PurgeFile {
             _ => {}
         }
         self.not_written = if written.is_ok() { 0 } else { self.not_written + 1 };
+        self.failed_at = written.is_err().then(Instant::now);
     }
 
     fn append_lines(&mut self, lines: &[u8], durable: Durable) -> io::Result<()> {
@@ -357,6 +365,14 @@ impl PurgeFile {
         }
         self.octets += lines.len() as u64;
         if durable == Durable::Yes { file.sync_data() } else { Ok(()) }
+    }
+
+    /// Tries once more to write the purges that could not be written: a full disk may have room by now. The owner replaces the file.
+    fn write_again(&mut self, purges: &Purges) {
+        if self.directory.is_owner() {
+            let replaced = self.replace(purges);
+            self.note_written(replaced.as_ref());
+        }
     }
 
     /// Writes what no line was written for. The last chance before the directory is left to another process.
@@ -403,6 +419,9 @@ const LATEST: u64 = 1 << 50;
 
 /// What the operator has to know of purges that are not written.
 const NOT_LASTING: &str = "they hold until this process ends, and longer only if another directory has them";
+
+/// Time after which purges that could not be written are written again, without another order.
+const RETRY: Duration = Duration::from_secs(5);
 
 /// Octets above which the file is replaced by one without superseded purges.
 const MOST_OCTETS: u64 = 128 << 20;

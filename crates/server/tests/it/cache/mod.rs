@@ -7,6 +7,7 @@ mod kill;
 mod orders;
 mod replaced;
 mod reuse;
+mod room;
 mod security;
 mod sharing;
 mod slices;
