@@ -14,7 +14,6 @@
 //! the boot is checked as a whole before it is sent ([`Directory::is_suspect`]).
 
 use std::borrow::Cow;
-use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -39,7 +38,7 @@ use crate::files::resolve::Wait;
 #[derive(Debug)]
 pub(super) struct Directory {
     pub(super) path: PathBuf,
-    place: ArcSwap<Place>,
+    pub(super) place: ArcSwap<Place>,
     /// Differs from those of other directories.
     pub(super) number: [u8; 16],
     /// The salt for the hashes of keys ([`share_salt`]).
@@ -59,8 +58,8 @@ pub(super) struct Directory {
 
 /// What the path led to.
 #[derive(Debug)]
-struct Place {
-    root: OwnedFd,
+pub(super) struct Place {
+    pub(super) root: OwnedFd,
     lock: File,
 }
 
@@ -73,6 +72,10 @@ pub(super) struct Temporary {
     place: Arc<Place>,
     is_published: bool,
 }
+
+/// The directory, while it belongs to this process: others only read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Owned<'a>(pub(super) &'a Directory);
 
 /// A file of an object, opened.
 #[derive(Debug)]
@@ -158,6 +161,11 @@ impl Directory {
 
     pub(super) fn is_owner(&self) -> bool {
         self.is_owner.load(Ordering::Acquire)
+    }
+
+    /// What the owner alone may do. `None`: another process is the owner.
+    pub(super) fn owned(&self) -> Option<Owned<'_>> {
+        self.is_owner().then_some(Owned(self))
     }
 
     /// Keeps the directory from being left to another process, for as long as the guard lives. `None`: this process is not the owner.
@@ -303,20 +311,6 @@ impl Directory {
         }
     }
 
-    /// Opens the file of an object for writing behind its end.
-    pub(super) fn open_to_append(&self, hash: u128) -> io::Result<File> {
-        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        Ok(openat(&self.place.load().root, name(hash), flags, Mode::empty())?.into())
-    }
-
-    /// Removes the object with this hash, if there is one.
-    pub(super) fn remove(&self, hash: u128) -> io::Result<()> {
-        match unlinkat(&self.place.load().root, name(hash), AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(errno.into()),
-        }
-    }
-
     /// Calls `visit` with hash and octets of every object. Ends early if that returns `false`.
     pub(super) fn scan(&self, mut visit: impl FnMut(u128, u64) -> bool) -> io::Result<Scan> {
         let place = self.place.load();
@@ -336,36 +330,6 @@ impl Directory {
             }
         }
         Ok(Scan::Complete)
-    }
-
-    /// Removes the objects of builds before 2026-11-22, which named them `ab/cd/…`: nothing finds them by that name. `pause` is called between two directories; `false`:
-    /// to be ended early.
-    pub(super) fn remove_former(&self, mut pause: impl FnMut() -> bool) -> io::Result<u64> {
-        let place = self.place.load();
-        let mut removed = 0;
-        let below = |directory: &OwnedFd, digits: usize| -> io::Result<Vec<CString>> {
-            let names = Dir::read_from(directory)?.map(|entry| Ok(entry?.file_name().to_owned()));
-            let names = names.collect::<io::Result<Vec<_>>>()?;
-            Ok(names.into_iter().filter(|name| hex(name.to_bytes(), digits).is_some()).collect())
-        };
-        for first in below(&place.root, 2)? {
-            let outer = openat(&place.root, &first, DIRECTORY, Mode::empty());
-            let Ok(outer) = outer else { continue };
-            for second in below(&outer, 2)? {
-                let Ok(inner) = openat(&outer, &second, DIRECTORY, Mode::empty()) else { continue };
-                for name in below(&inner, 28)? {
-                    unlinkat(&inner, &name, AtFlags::empty())?;
-                    removed += 1;
-                }
-                // What else is there stays.
-                let _ = unlinkat(&outer, &second, AtFlags::REMOVEDIR);
-                if !pause() {
-                    return Ok(removed);
-                }
-            }
-            let _ = unlinkat(&place.root, &first, AtFlags::REMOVEDIR);
-        }
-        Ok(removed)
     }
 
     /// Octets that are free on the file system for this process, and its inodes.
@@ -424,6 +388,22 @@ impl Directory {
 
     fn directory(&self, name: &str) -> io::Result<OwnedFd> {
         Ok(openat(&self.place.load().root, name, DIRECTORY, Mode::empty())?)
+    }
+}
+
+impl Owned<'_> {
+    /// Opens the file of an object for writing behind its end.
+    pub(super) fn open_to_append(&self, hash: u128) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        Ok(openat(&self.0.place.load().root, name(hash), flags, Mode::empty())?.into())
+    }
+
+    /// Removes the object with this hash, if there is one.
+    pub(super) fn remove(&self, hash: u128) -> io::Result<()> {
+        match unlinkat(&self.0.place.load().root, name(hash), AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
     }
 }
 
@@ -579,7 +559,8 @@ fn optional<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
+pub(super) const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 /// Responses may be private to a site: only this user reads them.
 const FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 const TEMPORARY: &str = "temporary";
@@ -634,36 +615,10 @@ mod tests {
         all.sort_unstable();
         assert_eq!(seen, all);
         for hash in hashes {
-            directory.remove(hash).unwrap();
-            directory.remove(hash).unwrap();
+            directory.owned().unwrap().remove(hash).unwrap();
+            directory.owned().unwrap().remove(hash).unwrap();
             assert!(directory.find(hash, Wait::Yes).unwrap().is_none());
         }
-    }
-
-    #[test]
-    fn objects_of_the_former_layout_are_removed_and_nothing_else() {
-        let scratch = tempfile::tempdir().unwrap();
-        let directory = Arc::new(Directory::open(scratch.path()).unwrap());
-        assert!(directory.try_own().unwrap());
-        write(&directory, 7, b"body");
-        let add = |name: &str| {
-            let path = scratch.path().join(name);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, "content").unwrap();
-        };
-        let rest = "0123456789abcdef0123456789ab";
-        for name in [format!("ab/cd/{rest}"), format!("ab/ce/{rest}"), format!("00/ff/{rest}")] {
-            add(&name);
-        }
-        add("ab/cd/of-somebody-else");
-        add("ba/of-somebody-else");
-        assert_eq!(directory.remove_former(|| false).unwrap(), 1);
-        assert_eq!(directory.remove_former(|| true).unwrap(), 2);
-        assert_eq!(directory.remove_former(|| true).unwrap(), 0);
-        let is_there = |name: &str| scratch.path().join(name).exists();
-        assert!(is_there("ab/cd/of-somebody-else") && is_there("ba/of-somebody-else"));
-        assert!(!is_there("ab/ce") && !is_there("00"));
-        assert!(directory.find(7, Wait::Yes).unwrap().is_some());
     }
 
     #[test]
@@ -690,7 +645,7 @@ mod tests {
         assert_eq!(first.number, second.number);
         assert!(first.try_own().unwrap());
         assert!(!second.try_own().unwrap());
-        assert!(second.create().is_err());
+        assert!(second.create().is_err() && second.owned().is_none());
         std::mem::forget(first.create().unwrap());
         first.disown(true).unwrap();
         assert!(second.try_own().unwrap());

@@ -42,6 +42,8 @@ pub(super) struct Disk {
     is_loaded: AtomicBool,
     /// Whether the thread is removing files.
     is_removing: AtomicBool,
+    /// Whether another process owned the directory when the thread looked last.
+    is_of_another: AtomicBool,
     /// Whether it was said that another process owns the directory.
     is_told: AtomicBool,
     /// Until when nothing is written, in milliseconds after `begun`: the disk failed.
@@ -87,6 +89,7 @@ impl Disk {
             sweeps: Sweeps::default(),
             is_loaded: AtomicBool::new(false),
             is_removing: AtomicBool::new(false),
+            is_of_another: AtomicBool::new(false),
             is_told: AtomicBool::new(false),
             paused_until: AtomicU64::new(0),
             begun: Instant::now(),
@@ -121,14 +124,18 @@ impl Disk {
     fn work(&self) -> bool {
         if !self.directory.is_owner() {
             match self.directory.try_own() {
-                // While one process takes over from another, that is usual.
-                Ok(false) if self.begun.elapsed() > TAKEOVER && !self.is_told.swap(true, Ordering::Relaxed) => {
-                    tracing::warn!(
-                        "cache {}: another process uses the directory: nothing is stored here until that one ends",
-                        self.directory.path.display()
-                    );
+                Ok(true) if self.is_of_another.swap(false, Ordering::Relaxed) => self.forget_removed(),
+                Ok(true) => {}
+                Ok(false) => {
+                    self.is_of_another.store(true, Ordering::Relaxed);
+                    // While one process takes over from another, that is usual.
+                    if self.begun.elapsed() > TAKEOVER && !self.is_told.swap(true, Ordering::Relaxed) {
+                        let path = self.directory.path.display();
+                        tracing::warn!(
+                            "cache {path}: another process uses the directory: nothing is stored here until that one ends"
+                        );
+                    }
                 }
-                Ok(_) => {}
                 Err(error) => self.failed("take over", &error),
             }
         }
@@ -155,7 +162,8 @@ impl Disk {
             let alone = self.latest(*hash);
             // An object that was stored again meanwhile stays.
             if self.index.peek(*hash).is_none()
-                && let Err(error) = self.directory.remove(*hash)
+                && let Some(owned) = self.directory.owned()
+                && let Err(error) = owned.remove(*hash)
             {
                 self.failed("remove an object", &error);
             }
@@ -207,7 +215,8 @@ impl Disk {
         }
         self.is_loaded.store(true, Ordering::Release);
         self.removals().while_loading = HashSet::new();
-        let former = self.directory.remove_former(|| {
+        let Some(owned) = self.directory.owned() else { return };
+        let former = owned.remove_former(|| {
             std::thread::sleep(Duration::from_millis(1));
             !self.is_stopping()
         });
@@ -239,8 +248,7 @@ impl Disk {
         let mut removals = self.removals();
         if self.index.peek(hash).is_none() && !removals.while_loading.contains(&hash) {
             let (_, gone) = self.add_to_index(hash, length);
-            removals.hashes.extend(gone);
-            self.has_work.notify_one();
+            self.queue(&mut removals, gone);
         }
     }
 
@@ -261,7 +269,9 @@ impl Disk {
     /// Adds an object to the index. Returns its version, and what must go for it.
     fn add_to_index(&self, hash: u128, length: u64) -> (u32, Vec<u128>) {
         let (version, gone) = self.index.insert(hash, Blocks::of(length));
-        self.counts.evicted.fetch_add(gone.len() as u64, Ordering::Relaxed);
+        if self.directory.is_owner() {
+            self.counts.evicted.fetch_add(gone.len() as u64, Ordering::Relaxed);
+        }
         (version, gone)
     }
 
@@ -286,12 +296,10 @@ impl Disk {
         let left = std::mem::take(&mut removals.hashes);
         drop(removals);
         self.has_work.notify_all();
-        if !self.directory.is_owner() {
-            return;
-        }
+        let Some(owned) = self.directory.owned() else { return };
         for hash in left {
             if self.index.peek(hash).is_none() {
-                let _ = self.directory.remove(hash);
+                let _ = owned.remove(hash);
             }
         }
         // Files that the thread has not come to would never be found: without a snapshot, the next process reads the directory.
@@ -533,9 +541,7 @@ impl Disk {
         let is_same = old.key == metadata.key
             && (footer.stored, footer.body, footer.body_checksum)
                 == (object.times.made, object.body.len, object.checksum);
-        if !is_same || !self.directory.is_owner() {
-            return Ok(None);
-        }
+        let Some(owned) = self.directory.owned().filter(|_| is_same) else { return Ok(None) };
         let (tail, whole) = tail(metadata, hash, times.made, (footer.body, footer.body_checksum), footer.boot)?;
         // Clients can have a response validated as often as they like.
         if length - footer.body > MOST_TAILS.max(footer.body / 8) {
@@ -547,7 +553,7 @@ impl Disk {
             temporary.file.write_all_at(&tail, footer.body)?;
             return self.replace(temporary, hash, whole).map(Some);
         }
-        let mut target = self.directory.open_to_append(hash)?;
+        let mut target = owned.open_to_append(hash)?;
         // Another response may have taken the name since.
         if target.metadata()?.ino() != file.metadata()?.ino() {
             return Ok(None);
@@ -572,13 +578,20 @@ impl Disk {
         self.counts.slices_changed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Removes an object.
+    /// Removes an object. Where another process owns the directory, it is not sent from here, and its file stays.
     pub(super) fn remove(&self, hash: u128) {
-        let is_new = self.is_loaded.load(Ordering::Acquire) || self.removals().while_loading.insert(hash);
-        self.index.remove(hash);
-        if is_new {
-            self.remove_later(vec![hash]);
+        if !self.is_loaded() {
+            let mut removals = self.removals();
+            if !self.directory.is_owner() && removals.while_loading.len() >= MOST_NOT_SENT {
+                removals.while_loading.clear();
+            }
+            if !removals.while_loading.insert(hash) {
+                self.index.remove(hash);
+                return;
+            }
         }
+        self.index.remove(hash);
+        self.remove_later(vec![hash]);
     }
 
     /// Removes an object whose file may just have got its name, and not its entry yet. May block.
@@ -604,6 +617,13 @@ impl Disk {
             removals.hashes.extend(hashes);
             self.has_work.notify_one();
         }
+    }
+
+    /// The directory has become this process's: the owner before may have stored again what was not to be sent.
+    fn forget_removed(&self) {
+        let mut removals = self.removals();
+        removals.while_loading.clear();
+        self.index.clear();
     }
 }
 
@@ -671,6 +691,8 @@ const LOCKS: usize = 64;
 const MOST_LATEST: NonZeroUsize = NonZeroUsize::new(128).expect("not zero");
 /// After a failure of the disk.
 const PAUSE: Duration = Duration::from_secs(10);
+/// Objects that a process does not send while another owns the directory. Beyond, all are looked at again: clients can invalidate very many.
+const MOST_NOT_SENT: usize = 100_000;
 /// Octets that validations may append to an object before its file is rewritten.
 const MOST_TAILS: u64 = 64 << 10;
 

@@ -96,6 +96,7 @@ fn what_is_removed_while_the_index_is_loaded_stays_removed() {
     drop(disk);
     // Nothing is loaded or unlinked before it is started.
     let disk = open(scratch.path(), 10);
+    assert!(disk.directory.try_own().unwrap());
     let is_found = || disk.open_object(1, key, Wait::Yes).unwrap().is_some();
     assert!(is_found());
     for _ in 0..3 {

@@ -22,6 +22,7 @@ mod emptied;
 mod fetch;
 mod fill;
 mod format;
+mod former;
 mod front;
 mod index;
 mod invalidated;

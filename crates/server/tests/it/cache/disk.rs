@@ -212,6 +212,32 @@ fn a_second_process_says_that_it_stores_nothing() {
     assert_eq!(messages(cached.server(), "another process"), 0);
 }
 
+/// A smaller cache in its configuration, and what it takes for damaged, are no reason to remove files of the owner.
+#[test]
+fn a_process_that_does_not_own_the_directory_only_reads() {
+    let body = vec![b'x'; 200_000];
+    let origin = Upstream::answering(move |_| answer(200, FRESH, &body));
+    let mut cached = Cached::new(origin);
+    for n in 0..40 {
+        wait_until_stored(&cached, &format!("/{n}"));
+    }
+    cached.keys = ("size = '1MiB'", "");
+    let mut second = cached.config().serve_from_user_space();
+    wait_for_message(&second, "another process uses the directory");
+    let damaged = objects(&cached.directory).remove(7);
+    fs::File::options().write(true).open(&damaged).unwrap().set_len(100).unwrap();
+    let fetches = cached.fetches();
+    for n in 0..40 {
+        let got = http::get(&mut cached.site.connect(&second), &format!("/{n}")).expect("a response");
+        assert_eq!(got.body.len(), 200_000);
+    }
+    assert!(cached.fetches() <= fetches + 1, "all others are hits");
+    // It removes what it is about to before it ends.
+    second.signal(Signal::TERM);
+    second.wait();
+    assert_eq!(objects(&cached.directory).len(), 40);
+}
+
 #[test]
 fn purges_survive_a_restart() {
     let mut cached = Cached::with(counting(FRESH), "", "purge_from = ['127.0.0.1']");
