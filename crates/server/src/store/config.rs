@@ -16,7 +16,7 @@ use crate::values::{At, Bounded, Problems, Size, Time, parse_network};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct CacheConfig {
-    /// Directories of stored responses, one for each disk. Each belongs to one server.
+    /// Directories of stored responses, one for each disk. Each belongs to one server, and is empty or has been its cache before.
     pub directories: At<Vec<PathBuf>>,
     /// Most octets that stored responses take in each directory.
     pub size: Size,

@@ -8,6 +8,7 @@ use http::{HeaderMap, HeaderValue};
 use rustix::fs::{Access, access, statvfs};
 use sealion_cache::Lifetime;
 
+use super::claim::require_own;
 use super::counts::DiskState;
 use super::directory::Opened;
 use super::format::{Kind, Metadata};
@@ -199,6 +200,11 @@ impl Store {
 /// What is wrong with a directory before the server has opened it, with the remedy. It is looked at as the user that asks.
 fn note(config: &super::CacheConfig, path: &Path) -> Option<String> {
     let shown = path.display();
+    if let Err(error) = require_own(path)
+        && error.kind() == std::io::ErrorKind::InvalidInput
+    {
+        return Some(format!("cache.directories: {shown}: {error}"));
+    }
     let there = path.ancestors().find(|path| path.exists()).filter(|path| !path.as_os_str().is_empty());
     let there = there.unwrap_or(Path::new("."));
     if access(there, Access::WRITE_OK | Access::EXEC_OK).is_err() {

@@ -31,6 +31,7 @@ use rustix::fs::{
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::emptied::OuterDirectories;
+use super::claim::require_own;
 use super::format::{FOOTER, Footer, Metadata};
 use crate::files::resolve::Wait;
 
@@ -96,7 +97,11 @@ pub(super) enum Scan {
 
 impl Directory {
     /// Opens `path`, and makes what is missing in it.
+    ///
+    /// # Errors
+    /// `InvalidInput`: it holds files of others.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
+        require_own(path)?;
         std::fs::create_dir_all(path)?;
         let place = Place::open(path)?;
         let number = match read_file(&place.root, NUMBER) {
@@ -126,7 +131,7 @@ impl Directory {
 
     /// What the user that serves must own.
     pub(super) fn own_paths(&self) -> Vec<PathBuf> {
-        let within = ["lock", NUMBER, SALT, TEMPORARY].map(|name| self.path.join(name));
+        let within = [LOCK, NUMBER, SALT, TEMPORARY].map(|name| self.path.join(name));
         [self.path.clone()].into_iter().chain(within).collect()
     }
 
@@ -411,7 +416,7 @@ impl Place {
     fn open(path: &Path) -> io::Result<Self> {
         let root = openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let lock = File::from(openat(&root, "lock", flags, FILE)?);
+        let lock = File::from(openat(&root, LOCK, flags, FILE)?);
         make_directory(&root, TEMPORARY)?;
         Ok(Place { root, lock })
     }
@@ -563,8 +568,9 @@ pub(super) const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 /// Responses may be private to a site: only this user reads them.
 const FILE: Mode = Mode::RUSR.union(Mode::WUSR);
-const TEMPORARY: &str = "temporary";
-const NUMBER: &str = "sealion-cache";
+pub(super) const LOCK: &str = "lock";
+pub(super) const TEMPORARY: &str = "temporary";
+pub(super) const NUMBER: &str = "sealion-cache";
 const SALT: &str = "salt";
 const CLEAN: &str = "clean";
 

@@ -13,6 +13,7 @@
 
 mod answer;
 mod changes;
+mod claim;
 mod config;
 mod counts;
 mod describe;
@@ -192,7 +193,10 @@ impl Store {
         let open = |path: &PathBuf| {
             Disk::open(path, size.0, objects.get(), free.0, &self.changes).map_err(|error| {
                 let path = path.display();
-                format!("cache.directories: {path}: {error}: name a directory that the server may write to")
+                match error.kind() {
+                    std::io::ErrorKind::InvalidInput => format!("cache.directories: {path}: {error}"),
+                    _ => format!("cache.directories: {path}: {error}: name a directory that the server may write to"),
+                }
             })
         };
         let disks: Box<[_]> = self.paths.iter().map(open).collect::<Result<_, _>>()?;

@@ -145,6 +145,50 @@ fn root_becomes_a_user_and_cannot_come_back() {
     assert_eq!(watched.get("/ready").0, 200);
 }
 
+/// What is in it would be the user's to remove and to replace.
+#[test]
+fn a_cache_that_holds_files_of_others_is_refused_and_stays_with_its_owner() {
+    demand_root("give directories away");
+    let site = Site::new();
+    site.add("f", "content");
+    let cache = site.outside().join("var");
+    fs::create_dir(&cache).expect("a directory");
+    let tables = format!(
+        "[privileges]\nuser = '65534'\n[[upstream]]\nname = 'app'\nservers = [{{ url = 'http://127.0.0.1:9' }}]\n\
+         [cache]\ndirectories = [{cache:?}]\n"
+    );
+    let config =
+        site.config("default = true\nproxy = [{ path = '/app/', upstream = 'app', cache = {} }]").table(&tables);
+    let file = config.write();
+    let owner = |path: &std::path::Path| fs::metadata(path).expect("it is there").uid();
+
+    fs::write(cache.join("of-another"), "content").expect("a file");
+    // A server that starts would run for ever.
+    let mut command = Command::new("timeout");
+    let output = command.args(["20", PROGRAM, "serve", "--config"]).arg(&file).output().expect("it runs and ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{said}");
+    for part in [&*cache.display().to_string(), "of-another", "name a directory for the cache alone"] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert_eq!(owner(&cache), 0);
+    assert_eq!(fs::read_dir(&cache).expect("it is ours").count(), 1, "nothing was made in it");
+
+    // A disk that was formatted, and then a cache.
+    fs::remove_file(cache.join("of-another")).expect("it is ours");
+    fs::create_dir(cache.join("lost+found")).expect("it is ours");
+    for directory in [site.outside(), &site.root(), site.pki.directory()] {
+        set_mode(directory, 0o755);
+    }
+    for _ in 0..2 {
+        let server = config.serve_from_user_space();
+        wait_for_cache(&cache);
+        assert_eq!(owner(&cache), 65534);
+        assert_eq!(owner(&cache.join("lost+found")), 0);
+        drop(server);
+    }
+}
+
 /// A service manager, or the predecessor, may have set the user alone.
 #[test]
 fn the_group_is_assumed_by_a_process_that_has_the_user_already() {
