@@ -100,6 +100,9 @@ impl CacheRule {
         front.key = key;
         drop(front);
         let (object, lines) = found?;
+        if !object.is_checked() {
+            return None;
+        }
         let directives = match directives {
             [None, None] => RequestDirectives::default(),
             _ => self.directives(request),
@@ -555,12 +558,12 @@ impl Store {
         loop {
             let kept = self.walk_kept(&mut self.front().borrow_mut(), key, &mut has_variants, request, now);
             if let Some((object, _)) = kept {
-                return Found { object: Some(object), has_variants, looked: None };
+                return self.found(object, key, has_variants).await;
             }
             let looked = Some(self.epoch(self.hash(key.in_store())));
             match self.load(&rule.rules, key, now).await {
                 Some(Stored::Object(object)) if !object.head.is_lost_part() => {
-                    return Found { object: Some(object), has_variants, looked: None };
+                    return self.found(object, key, has_variants).await;
                 }
                 Some(Stored::Variants(names)) if !has_variants => {
                     has_variants = true;
@@ -569,6 +572,15 @@ impl Store {
                 _ => return Found { object: None, has_variants, looked },
             }
         }
+    }
+
+    /// An object that was found, unless its body is damaged.
+    async fn found(&self, object: Arc<Object>, key: &Key, has_variants: bool) -> Found {
+        if self.is_sound(&object).await {
+            return Found { object: Some(object), has_variants, looked: None };
+        }
+        self.front().borrow_mut().remove(key.in_front());
+        Found { object: None, has_variants, looked: Some(self.epoch(object.hash)) }
     }
 
     /// Loads from the disk what lies under a key.

@@ -316,6 +316,12 @@ impl Directory {
         }
     }
 
+    /// Whether a file is the object with this hash still.
+    pub(super) fn has_name(&self, hash: u128, file: &File) -> bool {
+        let named = statat(&self.place.load().root, name(hash), AtFlags::SYMLINK_NOFOLLOW);
+        named.is_ok_and(|named| fstat(file).is_ok_and(|own| own.st_ino == named.st_ino))
+    }
+
     /// Calls `visit` with hash and octets of every object. Ends early if that returns `false`.
     pub(super) fn scan(&self, mut visit: impl FnMut(u128, u64) -> bool) -> io::Result<Scan> {
         let place = self.place.load();

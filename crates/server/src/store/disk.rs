@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::changes::Changes;
+use super::check::Checks;
 use super::counts::Counts;
 use super::directory::{Directory, Opened, Scan, Temporary};
 use super::format::{FOOTER, Footer, Kind, Metadata};
@@ -38,6 +39,7 @@ pub(super) struct Disk {
     pub(super) index: Index,
     pub(super) room: Room,
     pub(super) sweeps: Sweeps,
+    pub(super) checks: Checks,
     /// Whether the index has every object of the directory.
     is_loaded: AtomicBool,
     /// Whether the thread is removing files.
@@ -87,6 +89,7 @@ impl Disk {
             index: Index::new(size, objects),
             room: Room::new(reserve),
             sweeps: Sweeps::default(),
+            checks: Checks::default(),
             is_loaded: AtomicBool::new(false),
             is_removing: AtomicBool::new(false),
             is_of_another: AtomicBool::new(false),
@@ -559,7 +562,12 @@ impl Disk {
             return Ok(None);
         }
         target.write_all(&tail)?;
-        Ok(Some(self.add(hash, length + tail.len() as u64)))
+        let was_checked = self.index.peek(hash).is_some_and(|entry| entry.is_checked);
+        let version = self.add(hash, length + tail.len() as u64);
+        if was_checked {
+            self.index.note_checked(hash, version);
+        }
+        Ok(Some(version))
     }
 
     /// Whether the directory may have an object.

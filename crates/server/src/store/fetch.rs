@@ -288,8 +288,7 @@ impl Fetch {
         let is_stored = freshened.is_ok() && keeps_variant;
         let made = if is_stored { made(requested.at, not_modified) } else { before + 1 };
         let times = Times { made, asked: requested.at };
-        let object = Object::new(stale.key.clone(), stale.hash, times, head, Arc::clone(&stale.body), stale.checksum);
-        let object = Arc::new(object);
+        let object = Arc::new(stale.with(times, head));
         let outcome = if is_stored { FetchOutcome::Validated } else { FetchOutcome::ValidatedForOne };
         self.fill.end(End::Stored { object: Arc::clone(&object), outcome, trace: Some(trace) });
         if is_stored {

@@ -7,7 +7,7 @@ use std::mem;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use quick_cache::sync::Cache;
+use quick_cache::sync::{Cache, EntryAction};
 use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 
 /// The objects of a disk.
@@ -39,6 +39,8 @@ pub(super) struct Entry {
     pub(super) blocks: Blocks,
     /// Differs between two objects of one key.
     pub(super) version: u32,
+    /// Whether this process has checked its body in a file.
+    pub(super) is_checked: bool,
 }
 
 /// Blocks of 4 KiB.
@@ -146,13 +148,24 @@ impl Index {
         let version = self.next_version.fetch_add(1, Ordering::Relaxed);
         let mut evicted = Some(Vec::new());
         self.blocks.fetch_add(blocks.0.into(), Ordering::Relaxed);
-        self.objects.insert_with_lifecycle(hash, Entry { blocks, version }, &mut evicted);
+        self.objects.insert_with_lifecycle(hash, Entry { blocks, version, is_checked: false }, &mut evicted);
         let evicted = evicted.unwrap_or_default();
         let freed = evicted.iter().map(|(_, entry)| u64::from(entry.blocks.0)).sum();
         self.blocks.fetch_sub(freed, Ordering::Relaxed);
         // An older object of the same key was replaced, file and all.
         let is_gone = |(other, entry): &(u128, Entry)| *other != hash || entry.version == version;
         (version, evicted.into_iter().filter(is_gone).map(|(other, _)| other).collect())
+    }
+
+    /// The body of this version of an object was checked.
+    pub(super) fn note_checked(&self, hash: u128, version: u32) {
+        // Only where it is: quick_cache makes a place for what it does not find.
+        if self.objects.contains_key(&hash) {
+            self.objects.entry(&hash, None, |_, entry| {
+                entry.is_checked |= entry.version == version;
+                EntryAction::Retain(())
+            });
+        }
     }
 
     pub(super) fn remove(&self, hash: u128) {

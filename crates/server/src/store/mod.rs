@@ -13,6 +13,7 @@
 
 mod answer;
 mod changes;
+mod check;
 mod claim;
 mod config;
 mod counts;

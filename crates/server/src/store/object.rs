@@ -3,14 +3,15 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sealion_cache::Lifetime;
 use sealion_http::{ExtraFields, Status};
 
 use super::KEPT_IN_MEMORY;
+use super::check::Check;
 use super::directory::{Opened, read_exact_at};
 use super::disk::Times;
 use super::format::{Kind, Metadata};
@@ -31,6 +32,10 @@ pub(crate) struct Object {
     pub(super) body: Arc<SiteFile>,
     /// CRC-32C of the body.
     pub(super) checksum: u32,
+    /// Whether a loss of power may have damaged the body.
+    pub(super) is_suspect: bool,
+    /// The check of a body in a file, once it is asked for.
+    pub(super) check: OnceLock<Arc<Check>>,
 }
 
 /// What a stored response says besides its body.
@@ -74,7 +79,8 @@ impl Object {
         body: Arc<SiteFile>,
         checksum: u32,
     ) -> Self {
-        Object { key, hash, version: AtomicU32::new(NOT_INDEXED), times, head, body, checksum }
+        let (version, check) = (AtomicU32::new(NOT_INDEXED), OnceLock::new());
+        Object { key, hash, version, times, head, body, checksum, is_suspect: false, check }
     }
 
     pub(super) fn version(&self) -> Option<u32> {
@@ -88,7 +94,14 @@ impl Object {
     /// The same, stale from now on.
     pub(super) fn made_stale(&self, now: u64) -> Self {
         let head = Head { lifetime: self.head.lifetime.made_stale(now), ..self.head.clone() };
-        Object::new(self.key.clone(), self.hash, self.times, head, Arc::clone(&self.body), self.checksum)
+        self.with(self.times, head)
+    }
+
+    /// The same body with another head.
+    pub(super) fn with(&self, times: Times, head: Head) -> Self {
+        let Object { ref key, hash, ref body, checksum, is_suspect, ref check, .. } = *self;
+        let object = Object::new(key.clone(), hash, times, head, Arc::clone(body), checksum);
+        Object { is_suspect, check: check.clone(), ..object }
     }
 
     /// Octets of memory that it takes.
@@ -130,7 +143,8 @@ impl Object {
 }
 
 impl Stored {
-    /// What a file holds. Short bodies are read into memory. `is_suspect`: the whole body is to be checked. `Ok(None)`: it is damaged.
+    /// What a file holds. Short bodies are read into memory, and checked by that. `is_suspect`: a loss of power may have damaged a long one. `Ok(None)`: it is
+    /// damaged.
     ///
     /// # Errors
     /// The file cannot be read; `WouldBlock`: not without blocking.
@@ -162,29 +176,18 @@ impl Stored {
             }
             Content::Memory(bytes.into())
         } else {
-            if is_suspect && wait == Wait::No {
-                return Err(io::ErrorKind::WouldBlock.into());
-            }
-            if is_suspect && checksum(&file, footer.body)? != footer.body_checksum {
-                return Ok(None);
-            }
             Content::File(Arc::new(file))
         };
         let head = rules.head(&key, status, map, lifetime);
         let body = SiteFile::of_content(content, footer.body);
-        Ok(Some(Stored::Object(Arc::new(Object::new(
-            key.into(),
-            footer.hash,
-            Times { made: footer.stored, asked: footer.stored },
-            head,
-            body,
-            footer.body_checksum,
-        )))))
+        let times = Times { made: footer.stored, asked: footer.stored };
+        let object = Object::new(key.into(), footer.hash, times, head, body, footer.body_checksum);
+        Ok(Some(Stored::Object(Arc::new(Object { is_suspect, ..object }))))
     }
 }
 
-/// CRC-32C of the first `length` octets.
-pub(super) fn checksum(file: &File, length: u64) -> io::Result<u32> {
+/// CRC-32C of the first `length` bytes. `read` learns of each part.
+pub(super) fn checksum(file: &File, length: u64, mut read: impl FnMut(u64)) -> io::Result<u32> {
     let mut buffer = vec![0; 1 << 18];
     let (mut checksum, mut at) = (0, 0);
     while at < length {
@@ -192,6 +195,7 @@ pub(super) fn checksum(file: &File, length: u64) -> io::Result<u32> {
         file.read_exact_at(&mut buffer[..part], at)?;
         checksum = crc32c::crc32c_append(checksum, &buffer[..part]);
         at += part as u64;
+        read(part as u64);
     }
     Ok(checksum)
 }

@@ -9,6 +9,7 @@ use sealion_cache::{CacheStatus, Precondition};
 use sealion_http::range::{self, Selection};
 use sealion_http::{ContentRange, ExtraFields, Fields, Method, Request, Status, write_decimal};
 
+use super::check::Withheld;
 use super::fill::{Fill, Flowing};
 use super::object::{Head, Object};
 use super::slices::Slices;
@@ -43,8 +44,15 @@ impl Reuse<'_> {
     #[inline]
     pub(super) fn object(self, object: &Object) -> Response {
         let Object { head, body, .. } = object;
-        self.respond(head, head.status, Some(body.len), |range| Some(Body::File { file: Arc::clone(body), range }))
-            .unwrap_or_else(|| Response::plain(Status::BAD_GATEWAY))
+        let content = |range: Range<u64>| match object.being_checked() {
+            None => Some(Body::File { file: Arc::clone(body), range }),
+            Some(check) => {
+                let length = Some(range.end - range.start);
+                let source = Box::pin(Withheld::new(Arc::clone(body), range, check));
+                Some(Body::Stream(BodyStream { length, source }))
+            }
+        };
+        self.respond(head, head.status, Some(body.len), content).unwrap_or_else(|| Response::plain(Status::BAD_GATEWAY))
     }
 
     /// The response of which `head` is that of a slice. `fill`: that slice comes by it. `None`: too late, it is not there any more.

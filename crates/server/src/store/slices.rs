@@ -336,7 +336,12 @@ impl Slices {
         };
         let Stored::Object(object) = stored else { return None };
         let range = self.sliced.range(index);
-        if !self.sliced.has(index, &object.head) || object.body.len != range.end - range.start {
+        let fits = self.sliced.has(index, &object.head) && object.body.len == range.end - range.start;
+        if !fits {
+            return None;
+        }
+        if !store.is_sound(&object).await {
+            store.front().borrow_mut().remove(in_front.in_front());
             return None;
         }
         // One that a purge made stale is as valid as the one that tells of it, which was validated since.

@@ -31,7 +31,7 @@ pub(super) fn read(
     let mut expected = [0; 4];
     file.read_exact_at(&mut expected, rows * ROW as u64)?;
     // Nothing of it counts unless all of it is right: it is read twice.
-    if rows == 0 || checksum(&file, rows * ROW as u64)?.to_le_bytes() != expected {
+    if rows == 0 || checksum(&file, rows * ROW as u64, |_| ())?.to_le_bytes() != expected {
         return Ok(false);
     }
     reserve(rows);

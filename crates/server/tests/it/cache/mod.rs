@@ -1,5 +1,6 @@
 //! Responses that are stored and sent again. The origin of each test counts what reaches it.
 
+mod damage;
 mod disk;
 mod ending;
 mod fleet;
