@@ -1,4 +1,4 @@
-//! The scripts of the Debian package, with stand-ins for systemd, and the descriptions of container images.
+//! The scripts of the Debian package, with stand-ins for systemd, the descriptions of container images, and the manifests for Kubernetes.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -117,4 +117,37 @@ fn both_images_of_the_server_are_set_up_alike() {
     let (packaged, built) = (last_stage("Containerfile"), last_stage("source/Containerfile"));
     assert!(packaged.iter().any(|line| line.starts_with("HEALTHCHECK ")), "{packaged:#?}");
     assert_eq!(packaged, built);
+}
+
+/// The metrics listener has no token in the manifests: each file with such pods closes its port, because files are applied one by one.
+#[test]
+fn each_manifest_closes_the_metrics_port_of_its_pods() {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/kubernetes");
+    let mut checked = Vec::new();
+    for manifest in fs::read_dir(directory).expect("the manifests") {
+        let manifest = manifest.expect("a manifest").path();
+        let text = fs::read_to_string(&manifest).expect("a manifest");
+        let documents: Vec<&str> = text.split("\n---\n").collect();
+        let pods = documents.iter().filter(|document| document.contains("{ name: metrics, containerPort: "));
+        for pod in pods {
+            let (_, selector) = pod.split_once("\n  selector:\n    matchLabels: ").expect("a selector of pods");
+            let labels = selector.lines().next().expect("labels");
+            let policy = documents.iter().find(|document| {
+                let selects = document.contains(&format!("\n  podSelector:\n    matchLabels: {labels}\n"));
+                selects && document.contains("\nkind: NetworkPolicy\n")
+            });
+            let policy = policy.unwrap_or_else(|| panic!("{}: no policy for {labels}", manifest.display()));
+            let (_, ingress) = policy.split_once("\n  policyTypes: [Ingress]\n  ingress:").expect("rules");
+            // A rule without `from` admits everything, and one without `ports` opens every port.
+            for rule in ingress.split("\n    - ").skip(1) {
+                let is_open = !rule.starts_with("from:\n");
+                let opens_metrics = !rule.contains("{ port: ") || rule.contains("{ port: metrics,");
+                assert!(!(is_open && opens_metrics), "{}: {rule}", manifest.display());
+            }
+            assert!(ingress.contains("{ port: metrics,"), "{}: nothing may read metrics", manifest.display());
+            checked.push(manifest.file_stem().expect("a name").to_owned());
+        }
+    }
+    checked.sort();
+    assert_eq!(checked, ["cache", "daemonset", "deployment"]);
 }
