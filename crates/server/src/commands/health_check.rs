@@ -8,6 +8,7 @@ use clap::Args;
 
 use super::http_client::Request;
 use crate::commands::print;
+use crate::values::printable;
 
 /// Orchestrators give a health check a few seconds.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -43,6 +44,7 @@ pub(super) fn run(args: &HealthArgs) -> Result<ExitCode, String> {
     let response = request.send().map_err(|error| {
         format!("{} does not answer: {error}: is the server running with [metrics] listen = \"{0}\"?", args.address)
     })?;
-    print(&response.body)?;
+    // Any program may listen there.
+    print(&printable(&response.body))?;
     Ok(if response.status() == "200" { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

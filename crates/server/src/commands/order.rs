@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::print;
-use crate::process::control::{NotDone, Order, order, running};
+use crate::process::control::{NotDone, Order, order};
+use crate::process::servers::Peer;
 use crate::store::Target;
 
 /// Arguments of `sealion reload` and `sealion upgrade`.
@@ -90,28 +91,14 @@ pub(super) fn purge(args: PurgeArgs) -> Result<ExitCode, String> {
 /// # Errors
 /// The reason that the server gives.
 pub(super) fn run(args: &OrderArgs, what: &Order) -> Result<ExitCode, String> {
-    let outcome = find(args.pid).map_err(NotDone::NotTaken).and_then(|pid| order(pid, what));
+    let found = args.pid.map_or_else(Peer::only, Peer::with_pid);
+    let outcome = found.map_err(NotDone::NotTaken).and_then(|peer| order(peer, what));
     match outcome {
         Ok(text) => print(&format!("{text}\n")).map(|()| ExitCode::SUCCESS),
         Err(NotDone::Failed(why) | NotDone::Lost(why)) => Err(why),
         Err(NotDone::NotTaken(why)) => {
             eprintln!("sealion: {why}");
             Ok(ExitCode::from(2))
-        }
-    }
-}
-
-fn find(pid: Option<u32>) -> Result<u32, String> {
-    match (pid, &running()[..]) {
-        (Some(pid), _) => Ok(pid),
-        (None, [pid]) => Ok(*pid),
-        (None, []) => Err(
-            "no server is running here: a server in a container is reached from inside, for instance by `docker exec`"
-                .to_owned(),
-        ),
-        (None, several) => {
-            let options: Vec<_> = several.iter().map(|pid| format!("--pid {pid}")).collect();
-            Err(format!("several servers are running: choose one by {}", options.join(" or ")))
         }
     }
 }

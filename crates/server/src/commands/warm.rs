@@ -25,7 +25,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::print;
 use crate::response::{Piece, Source};
 use crate::upstream::{Forwarded, Reading, ServerConfig, ServerUrl, Upstream, UpstreamConfig, Upstreams, forward};
-use crate::values::{At, Bounded, Problems};
+use crate::values::{At, Bounded, Problems, printable};
 
 /// Arguments of `sealion warm`.
 #[derive(Debug, Clone, Args)]
@@ -115,7 +115,7 @@ impl Counts {
             Ok(Warmed::WasThere) => self.there += 1,
             Err(why) => {
                 self.failed += 1;
-                eprintln!("sealion: {url}: {why}");
+                eprintln!("sealion: {}: {}", printable(url), printable(&why));
             }
         }
     }

@@ -5,24 +5,24 @@
 //! ```
 //!
 //! The socket is abstract (unix(7)): it needs no directory that both sides can reach, and it ends with the process. Its name has the
-//! process id, and the server answers only root and its own user. The command trusts the socket only if the process that listens has that id.
+//! process id, and the server answers only root and its own user. Any program can take such a name: `servers.rs` tells which socket a command trusts.
 
 use std::io::{self, Read, Write};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::net::sockopt;
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
+use super::servers::{self, Peer};
 use crate::store::{Forward, Purge, Target};
+use crate::values::printable;
 
 /// An order to the running server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,11 +55,9 @@ impl Order {
     }
 }
 
-/// Binds the socket of this process. Call it before privileges are given up. `None`: another process has the name, or there are no such
-/// sockets; signals still work.
+/// Binds the socket of this process. Call it before privileges are given up. `None`: there are no such sockets; signals still work.
 pub(super) fn bind() -> Option<UnixListener> {
-    let bound = address(std::process::id()).and_then(|address| UnixListener::bind_addr(&address));
-    let bound = bound.and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
+    let bound = servers::bind().and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
     bound.inspect_err(|error| tracing::warn!("cannot listen for `sealion reload` and `sealion upgrade`: {error}")).ok()
 }
 
@@ -163,29 +161,48 @@ pub(crate) enum NotDone {
     Failed(String),
 }
 
-/// Gives an order to the server with this process id, and waits for its outcome.
-pub(crate) fn order(pid: u32, order: &Order) -> Result<String, NotDone> {
-    order_within(LONGEST_ANSWER, pid, order)
+/// Gives an order to a server, and waits for its outcome. Of the text, characters that a terminal would obey are escaped.
+pub(crate) fn order(peer: Peer, order: &Order) -> Result<String, NotDone> {
+    order_within(LONGEST_ANSWER, peer, order)
 }
 
-fn order_within(patience: Duration, pid: u32, order: &Order) -> Result<String, NotDone> {
-    let lost = |error: io::Error| NotDone::NotTaken(format!("process {pid} takes no orders: {error}"));
-    let mut stream = address(pid).and_then(|address| UnixStream::connect_addr(&address)).map_err(lost)?;
-    let listening = sockopt::socket_peercred(&stream).map_err(|error| lost(error.into()))?;
-    if u32::try_from(listening.pid.as_raw_nonzero().get()) != Ok(pid) {
-        return Err(NotDone::NotTaken(format!("process {} listens in place of process {pid}", listening.pid)));
-    }
-    stream.set_read_timeout(Some(patience)).and_then(|()| stream.set_write_timeout(Some(patience))).map_err(lost)?;
-    let mut answer = String::new();
-    let exchanged = stream
-        .write_all(order.to_line().as_bytes())
-        .and_then(|()| stream.shutdown(std::net::Shutdown::Write))
-        .and_then(|()| stream.read_to_string(&mut answer));
-    exchanged.map_err(|error| NotDone::Lost(format!("process {pid} did not answer: {error}")))?;
-    match answer.split_once('\n') {
-        Some((OK, text)) => Ok(text.to_owned()),
-        Some((FAILED, text)) => Err(NotDone::Failed(text.to_owned())),
+fn order_within(patience: Duration, peer: Peer, order: &Order) -> Result<String, NotDone> {
+    let Peer { pid, mut stream } = peer;
+    let end = Instant::now() + patience;
+    let lost = |error: io::Error| NotDone::Lost(format!("process {pid} did not answer: {error}"));
+    stream.set_write_timeout(Some(patience)).map_err(lost)?;
+    stream.write_all(order.to_line().as_bytes()).map_err(lost)?;
+    stream.shutdown(std::net::Shutdown::Write).map_err(lost)?;
+    let response = read_response(&mut stream, end).map_err(lost)?;
+    match response.split_once('\n') {
+        Some((OK, text)) => Ok(printable(text)),
+        Some((FAILED, text)) => Err(NotDone::Failed(printable(text))),
         _ => Err(NotDone::Lost(format!("process {pid} ended before it answered; its log says why"))),
+    }
+}
+
+/// Reads to the end of the stream.
+///
+/// # Errors
+/// The end does not come in time, or the response is longer than any server's.
+fn read_response(stream: &mut UnixStream, end: Instant) -> io::Result<String> {
+    let mut response = Vec::new();
+    let mut piece = [0; 16 << 10];
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut piece) {
+            Ok(0) => return Ok(String::from_utf8_lossy(&response).into_owned()),
+            Ok(taken) => response.extend_from_slice(&piece[..taken]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        if response.len() > MAX_RESPONSE {
+            return Err(io::Error::other(format!("its response is longer than {MAX_RESPONSE} bytes")));
+        }
     }
 }
 
@@ -198,7 +215,8 @@ pub(super) fn forward_purges(pid: u32, directories: Vec<PathBuf>) -> Forward {
             let (batch, rest) = purges.split_at(batch(purges));
             purges = rest;
             let order = Order::ApplyPurges { purges: batch.to_vec(), directories: directories.clone() };
-            match order_within(LONGEST_PURGE, pid, &order) {
+            let done = Peer::child(pid).map_err(NotDone::NotTaken);
+            match done.and_then(|peer| order_within(LONGEST_PURGE, peer, &order)) {
                 Ok(text) => is_shared.store(text == SHARED, Ordering::Relaxed),
                 Err(NotDone::NotTaken(_) | NotDone::Lost(_)) if is_shared.load(Ordering::Relaxed) => return Ok(()),
                 Err(NotDone::NotTaken(why) | NotDone::Lost(why) | NotDone::Failed(why)) => {
@@ -228,30 +246,6 @@ fn batch(purges: &[Purge]) -> usize {
     fits.count().max(1).min(purges.len())
 }
 
-/// The servers that take orders, by process id: those of this network and process namespace.
-pub(crate) fn running() -> Vec<u32> {
-    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    let prefix = format!("@{}", name_before_pid());
-    let mut pids: Vec<u32> = sockets
-        .lines()
-        .filter_map(|line| line.split_ascii_whitespace().last()?.strip_prefix(&prefix)?.parse().ok())
-        .collect();
-    pids.sort_unstable();
-    pids.dedup();
-    pids
-}
-
-fn address(pid: u32) -> io::Result<SocketAddr> {
-    SocketAddr::from_abstract_name(format!("{}{pid}", name_before_pid()))
-}
-
-/// Process ids repeat in each process namespace, while containers on the host's network share the names of sockets.
-fn name_before_pid() -> String {
-    let namespace = std::fs::read_link("/proc/self/ns/pid").ok();
-    let namespace = namespace.as_ref().and_then(|link| link.to_str()).unwrap_or_default();
-    format!("sealion-{}-", namespace.trim_matches(|c: char| !c.is_ascii_digit()))
-}
-
 const OK: &str = "ok";
 const FAILED: &str = "failed";
 
@@ -264,6 +258,9 @@ const MOST_AT_ONCE: usize = 8;
 /// Longer than every order: the path of a URL has at most a mebioctet, and each octet at most three characters.
 const LONGEST_ORDER: u64 = 8 << 20;
 
+/// Longer than every response: a line for each variant of a URL is the longest.
+const MAX_RESPONSE: usize = 16 << 20;
+
 /// Time for a command to write its order, and to take the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -272,3 +269,37 @@ const LONGEST_PURGE: Duration = Duration::from_secs(30);
 
 /// Longer than an upgrade may take.
 const LONGEST_ANSWER: Duration = Duration::from_secs(90);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a command tells of a server that answers so.
+    fn told(response: &[u8]) -> Result<String, NotDone> {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let response = response.to_vec();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut order = Vec::new();
+                far.read_to_end(&mut order).unwrap();
+                // The command may have read enough.
+                let _ = far.write_all(&response);
+            });
+            order(Peer { pid: 4711, stream: near }, &Order::Reload)
+        })
+    }
+
+    #[test]
+    fn a_terminal_obeys_nothing_that_a_server_says() {
+        assert!(matches!(told(b"ok\none\ntwo"), Ok(text) if text == "one\ntwo"));
+        assert!(matches!(told(b"ok\n\x1b[2Jdone\r"), Ok(text) if text == "\\u{1b}[2Jdone\\u{d}"));
+        assert!(matches!(told(b"failed\n\x9b31m\x07"), Err(NotDone::Failed(text)) if text == "\u{fffd}31m\\u{7}"));
+        assert!(matches!(told(b"\x1b[2J"), Err(NotDone::Lost(text)) if !text.contains('\u{1b}')));
+    }
+
+    #[test]
+    fn a_response_without_end_is_not_kept() {
+        let endless = vec![b'x'; MAX_RESPONSE + 1];
+        assert!(matches!(told(&endless), Err(NotDone::Lost(text)) if text.contains("longer than 16777216 bytes")));
+    }
+}

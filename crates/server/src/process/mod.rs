@@ -9,6 +9,7 @@ mod prepare;
 pub(crate) mod privileges;
 mod reload;
 mod serve;
+pub(crate) mod servers;
 mod service_manager;
 mod show;
 mod signals;

@@ -8,7 +8,6 @@ mod network;
 mod phase;
 mod problems;
 mod random;
-#[cfg(any(feature = "acme", feature = "otlp"))]
 mod text;
 mod units;
 
@@ -23,4 +22,5 @@ pub(crate) use problems::Problems;
 pub(crate) use random::random_bits;
 #[cfg(any(feature = "acme", feature = "otlp"))]
 pub(crate) use text::one_line;
+pub(crate) use text::printable;
 pub(crate) use units::{At, Bounded, Size, Time, Timeout};

@@ -40,6 +40,7 @@ mod nginx_php;
 #[cfg(feature = "import-nginx")]
 mod nginx_redirects;
 mod ocsp;
+mod orders;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod packaging;

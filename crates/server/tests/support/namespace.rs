@@ -1,6 +1,7 @@
 //! Network namespaces (ip-netns(8)): machines of their own. Only root can make them.
 
 use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{demand_root, tool};
@@ -24,6 +25,11 @@ impl Namespace {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.0, program]);
         command
+    }
+
+    /// A thread that opens this file can enter the namespace (setns(2)).
+    pub(crate) fn file(&self) -> PathBuf {
+        Path::new("/run/netns").join(&self.0)
     }
 
     /// Lays a cable from here. Returns the namespace's address at its end.

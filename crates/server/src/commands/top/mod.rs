@@ -17,7 +17,7 @@ use rates::Rates;
 
 use crate::commands::print;
 use crate::monitor::Summary;
-use crate::values::Timeout;
+use crate::values::{Timeout, printable};
 
 /// Arguments of `sealion top`.
 #[derive(Debug, Clone, Args)]
@@ -50,7 +50,8 @@ pub(super) fn run(args: &TopArgs) -> Result<ExitCode, String> {
     if args.once || !std::io::stdout().is_terminal() {
         std::thread::sleep(every);
         let now = source.fetch()?;
-        print(&text::page(&now, &Rates::between(&before, &now)))?;
+        // Clients chose the paths in it.
+        print(&printable(&text::page(&now, &Rates::between(&before, &now))))?;
         return Ok(ExitCode::SUCCESS);
     }
     live(&source, before, every)
