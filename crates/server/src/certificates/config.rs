@@ -11,7 +11,7 @@ use sealion_tls::{ClientAuthMode, ExpiredLists, RequireEms, Version};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::values::{At, Time, overridable};
+use crate::values::{At, Secret, SecretUrl, Time, overridable};
 
 /// Versions, suites, session tickets and automatic certificates, for all sites.
 #[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize, JsonSchema)]
@@ -271,7 +271,7 @@ impl JsonSchema for AcmeUse {
 pub(crate) struct AcmeOnDemandConfig {
     /// Service of yours that is asked before a certificate is ordered, for instance `http://127.0.0.1:9123/allowed`: by GET, with the query `domain=NAME`.
     /// A status from 200 to 299 allows it.
-    pub ask: At<String>,
+    pub ask: At<SecretUrl>,
 }
 
 /// Certificates obtained and renewed automatically (ACME, RFC 8555), for sites with `acme = true`.
@@ -281,7 +281,7 @@ pub(crate) struct AcmeConfig {
     /// Name by which sites choose the account, in `[[tls.acme_accounts]]` only.
     pub name: Option<At<String>>,
     /// Directory URL of the certificate authority.
-    pub directory: String,
+    pub directory: SecretUrl,
     /// Contact addresses for the authority, for instance `mailto:admin@example.org`.
     pub contact: Vec<String>,
     /// Whether you agree to the authority's terms of service. Until you do, no request is sent to it.
@@ -307,7 +307,7 @@ impl Default for AcmeConfig {
     fn default() -> Self {
         AcmeConfig {
             name: None,
-            directory: "https://acme-v02.api.letsencrypt.org/directory".to_owned(),
+            directory: "https://acme-v02.api.letsencrypt.org/directory".to_owned().into(),
             contact: Vec::new(),
             agree_to_terms: false,
             challenge: ChallengeKind::default(),
@@ -375,7 +375,7 @@ pub(crate) enum ChallengeKind {
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExternalAccountConfig {
     /// Key identifier, from the authority.
-    pub key_id: String,
+    pub key_id: Secret,
     /// File with the MAC key in base64url, as the authority issued it.
     pub hmac_key: At<PathBuf>,
 }

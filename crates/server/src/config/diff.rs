@@ -18,6 +18,14 @@ pub(crate) struct Change {
     pub after: Option<String>,
 }
 
+impl Change {
+    /// Whether the value is a secret, or has one.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn is_secret(&self) -> bool {
+        [&self.before, &self.after].into_iter().flatten().any(|value| value.contains(crate::values::SECRET_MARK))
+    }
+}
+
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let side = |side: &Option<String>| side.clone().unwrap_or_else(|| "nothing".to_owned());
@@ -114,6 +122,31 @@ mod tests {
         assert!(told.contains(&"server.workers: nothing becomes 3".to_owned()), "{told:?}");
         assert!(told.contains(&"site[a.example].root: \"/a\" becomes \"/c\"".to_owned()), "{told:?}");
         assert!(told.contains(&"site[b.example].root: nothing becomes \"/b\"".to_owned()), "{told:?}");
+    }
+
+    #[test]
+    fn a_change_of_a_secret_is_named_and_the_secret_is_not() {
+        let with = |secret: &str| {
+            config(&format!(
+                "[otlp]\nheaders = {{ A = '{secret}' }}\n\
+                 [cache]\npurge_stream = 'redis://:{secret}@h/k'\n\
+                 [tls.acme]\ndirectory = 'https://h/?{secret}'\n\
+                 external_account = {{ key_id = '{secret}', hmac_key = 'f' }}\n\
+                 [[upstream]]\nname = 'a'\nservers = []\nhealth = {{ path = '/h?{secret}' }}\n\
+                 [[site]]\nproxy = [{{ upstream = 'a', request_headers = [{{ name = 'A', value = '{secret}' }}] }}]\n\
+                 acme_on_demand = {{ ask = 'http://h/?{secret}' }}\n"
+            ))
+        };
+        let (before, after) = (with("hunter2"), with("hunter3"));
+        assert_eq!(changes(&before, &with("hunter2")), []);
+        let told = changes(&before, &after);
+        assert_eq!(told.len(), 7, "{told:?}");
+        for change in told {
+            assert!(change.is_secret() && !change.to_string().contains("hunter"), "{change}");
+        }
+        for config in [before, after] {
+            assert!(!format!("{config:?}").contains("hunter"));
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::observe::metrics::MetricsConfig;
 use crate::site::{ProxyConfig, RedirectConfig, RewriteConfig, SiteConfig};
 use crate::store::{CacheConfig, CacheRuleConfig};
 use crate::upstream::{ServerConfig, ServerUrl, UpstreamConfig};
-use crate::values::{At, Given, Problems, Size};
+use crate::values::{At, Given, Problems, SecretUrl, Size};
 
 /// Arguments of `sealion serve`. Options and environment variables override the file.
 #[derive(Debug, Clone, Args)]
@@ -205,7 +205,7 @@ impl ServeArgs {
             servers.tls.roots = self.roots.clone().map(At::from);
             upstream.push(servers);
             let cache = (!self.cache.directories.is_empty()).then(|| CacheRuleConfig::default().into());
-            let upstream = NAME.to_owned().into();
+            let upstream = SecretUrl::from(NAME.to_owned()).into();
             let rule = ProxyConfig { upstream, files_first: with_files, cache, ..ProxyConfig::default() };
             site.proxy.push(rule);
         }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 
 use crate::files::resolve::{NotOpened, Root, Wait};
-use crate::values::{At, Problems};
+use crate::values::{At, Problems, Secret};
 
 /// The scripts of a rule whose upstream has `protocol = "fastcgi"`. No file with their extensions is sent by the site itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -31,7 +31,7 @@ pub(crate) struct FastcgiConfig {
     /// How the names of scripts end. What follows in a path is its PATH_INFO: `/x.php/a` runs `/x.php` with `/a`.
     pub extensions: At<Vec<String>>,
     /// Further variables, for instance `{ APP_ENV = "production" }`.
-    pub params: At<BTreeMap<String, String>>,
+    pub params: At<BTreeMap<String, Secret>>,
 }
 
 impl Default for FastcgiConfig {
@@ -59,7 +59,7 @@ pub(super) struct Scripts {
     /// Whether others are not run.
     only_front: bool,
     extensions: Vec<String>,
-    pub(super) params: Arc<[(String, String)]>,
+    pub(super) params: Arc<[(String, Secret)]>,
 }
 
 /// The script of a request.

@@ -29,7 +29,7 @@ use crate::upstream::{
     Forwarded, Hop, Inbound, Reading, Reply, Upstream, Upstreams, forward, is_hop_by_hop, is_loop, pass_span_on,
     request_fields,
 };
-use crate::values::{At, Problems};
+use crate::values::{At, Problems, SecretUrl};
 
 /// Authentication by another server. Every rule that covers a path must let the request pass.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -45,9 +45,9 @@ pub(crate) struct ForwardAuthConfig {
     /// Paths that are not protected, with everything beneath them: those of a login, for instance.
     pub except: Vec<At<String>>,
     /// URL that is asked for each request, for instance `http://127.0.0.1:9091/verify`, or `unix:/run/auth.sock:/verify`; with `upstream`, a path.
-    pub to: At<String>,
+    pub to: At<SecretUrl>,
     /// Name of an `[[upstream]]`, whose servers are asked.
-    pub upstream: Option<At<String>>,
+    pub upstream: Option<At<SecretUrl>>,
     /// Fields of the answer that a forwarded request gets, for instance `Remote-User`. What a client sends under these names is dropped,
     /// on every path of the site.
     pub copy: At<Vec<String>>,
@@ -109,12 +109,12 @@ impl ForwardAuthConfig {
             self.except.iter().filter_map(|path| Prefix::build(path, &path.span, &except_key, problems)).collect();
         let to_key = format!("{key}.to");
         let (server, target) = match &self.upstream {
-            Some(name) => (upstreams.find(name, &format!("{key}.upstream"), problems), self.to.as_str()),
+            Some(name) => (upstreams.find(name, &format!("{key}.upstream"), problems), self.to.reveal()),
             None => {
-                let (url, target) = split(&self.to);
-                let url = At { value: url.to_owned(), span: self.to.span.clone() };
+                let (url, target) = split(self.to.reveal());
+                let url = At { value: SecretUrl::from(url.to_owned()), span: self.to.span.clone() };
                 // A word is the name of no upstream here.
-                match url.contains(':') {
+                match url.reveal().contains(':') {
                     true => (upstreams.find(&url, &to_key, problems), target),
                     false => {
                         let what = "is no URL: write for instance http://127.0.0.1:9091/verify, or name an upstream and write a path";

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::hsts::HstsConfig;
 use super::pattern::PathPattern;
 use super::security_headers::SecurityHeaders;
-use crate::values::{At, Problems};
+use crate::values::{At, Problems, Secret};
 
 /// Header fields for responses, by path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -19,7 +19,7 @@ pub(crate) struct HeadersRule {
     /// Files to apply the rule to: `*.css` by name, `/assets/**` from the root. Responses without a file match by request path.
     pub path: At<String>,
     /// Fields to send. They replace fields of earlier rules and of the preset.
-    pub set: BTreeMap<String, At<String>>,
+    pub set: BTreeMap<String, At<Secret>>,
     /// Fields of earlier rules and of the preset to remove.
     pub unset: Vec<At<String>>,
 }
@@ -125,7 +125,7 @@ impl HeadersRule {
             } else if let Some((_, remedy)) = OURS.iter().find(|(ours, _)| ours.eq_ignore_ascii_case(name)) {
                 problems.add(&value.span, &key, format!("cannot be set here: {remedy}"));
             }
-            if !is_value(value) {
+            if !is_value(value.reveal()) {
                 problems.add(&value.span, &key, "write visible ASCII, without spaces at the ends");
             }
         }
@@ -144,7 +144,7 @@ impl HeadersRule {
             }
         }
         (problems.len() == before).then_some(())?;
-        let set = self.set.iter().map(|(name, value)| (name.clone(), value.value.clone())).collect();
+        let set = self.set.iter().map(|(name, value)| (name.clone(), value.reveal().clone())).collect();
         Some(Step { path: path?, set, unset: self.unset.iter().map(|name| name.value.clone()).collect() })
     }
 }

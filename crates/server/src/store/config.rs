@@ -10,7 +10,7 @@ use sealion_cache::Policy;
 use sealion_http::extra_fields::is_name;
 use serde::{Deserialize, Serialize};
 
-use crate::values::{At, Bounded, Problems, Size, Time, parse_network};
+use crate::values::{At, Bounded, Problems, SecretUrl, Size, Time, parse_network};
 
 /// The cache of responses.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -27,7 +27,7 @@ pub(crate) struct CacheConfig {
     /// Memory for responses that are asked for often, for each worker.
     pub memory: Size,
     /// A stream of Valkey or Redis by which the nodes of a fleet purge together: `redis://HOST:PORT/KEY`.
-    pub purge_stream: Option<At<String>>,
+    pub purge_stream: Option<At<SecretUrl>>,
     /// File whose first line is the password for that server, or a user and the password with a space between.
     pub purge_stream_password: Option<At<PathBuf>>,
 }

@@ -20,7 +20,7 @@ use super::purge::{Purge, Target};
 use super::purge_file::Durable;
 use super::resp::{Connection, Reply};
 use super::{CacheConfig, Store, now_ms};
-use crate::values::Problems;
+use crate::values::{Problems, Secret};
 
 /// The stream of a fleet, and how far this node has read it.
 #[derive(Debug)]
@@ -35,15 +35,10 @@ pub(super) struct PurgeStream {
     begun: Instant,
 }
 
+#[derive(Debug)]
 struct Login {
     user: Option<String>,
-    password: String,
-}
-
-impl fmt::Debug for Login {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Login")
-    }
+    password: Secret,
 }
 
 /// The stream as metrics show it.
@@ -88,7 +83,8 @@ impl PurgeStream {
     pub(super) fn build(config: &CacheConfig, problems: &mut Problems) -> Option<Self> {
         let url = config.purge_stream.as_ref()?;
         let mut add = |what: String| problems.add(&url.span, "cache.purge_stream", what);
-        let address = url.strip_prefix("redis://").or_else(|| url.strip_prefix("valkey://"));
+        let text = url.reveal();
+        let address = text.strip_prefix("redis://").or_else(|| text.strip_prefix("valkey://"));
         let parts = address.and_then(|address| address.split_once('/'));
         let Some((server, key)) = parts.filter(|(server, key)| !server.is_empty() && !key.is_empty()) else {
             add(format!("{:?} is no stream: write for instance redis://10.0.0.9:6379/sealion-purges", url.value));
@@ -106,7 +102,7 @@ impl PurgeStream {
                 Ok(text) => {
                     let line = text.lines().next().unwrap_or_default();
                     let (user, password) = line.split_once(' ').map_or((None, line), |(user, word)| (Some(user), word));
-                    Some(Login { user: user.map(str::to_owned), password: password.to_owned() })
+                    Some(Login { user: user.map(str::to_owned), password: password.to_owned().into() })
                 }
                 Err(error) => {
                     let what = format!("{}: {error}", file.value.display());
@@ -151,7 +147,8 @@ impl PurgeStream {
         let mut connection = Connection::open(&self.server, PATIENCE)?;
         if let Some(Login { user, password }) = &self.login {
             let user = user.as_ref().map(|user| user.as_bytes());
-            let command: Vec<&[u8]> = [&b"AUTH"[..]].into_iter().chain(user).chain([password.as_bytes()]).collect();
+            let command: Vec<&[u8]> =
+                [&b"AUTH"[..]].into_iter().chain(user).chain([password.reveal().as_bytes()]).collect();
             connection.call(&command)?;
         }
         Ok(connection)

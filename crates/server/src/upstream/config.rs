@@ -9,7 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::values::{At, Bounded, Time, Timeout};
+use crate::values::{At, Bounded, SecretUrl, Time, Timeout, shown_url};
 
 /// Servers that requests are forwarded to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -124,7 +124,7 @@ pub(crate) struct ServerConfig {
 #[serde(deny_unknown_fields)]
 pub(crate) struct HealthConfig {
     /// Path to ask for. An answer below 400 is healthy.
-    pub path: At<String>,
+    pub path: At<SecretUrl>,
 
     /// Time between two checks.
     #[serde(default = "check_every")]
@@ -275,29 +275,30 @@ impl FromStr for ServerUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        let shown = shown_url(text);
         if let Some(path) = text.strip_prefix("unix:") {
             let path = path.strip_prefix("//").filter(|rest| rest.starts_with('/')).unwrap_or(path);
             return match path.starts_with('/') {
                 true => Ok(ServerUrl::Unix(path.into())),
-                false => Err(format!("{text:?}: write the whole path of the socket, for instance unix:/run/app.sock")),
+                false => Err(format!("{shown:?}: write the whole path of the socket, for instance unix:/run/app.sock")),
             };
         }
         let found = UrlScheme::ALL.into_iter().find_map(|scheme| Some((scheme, text.strip_prefix(scheme.prefix())?)));
         let Some((scheme, rest)) = found else {
             return Err(format!(
-                "{text:?} is not the URL of a server: write http://host:port, https://host or unix:/run/app.sock"
+                "{shown:?} is not the URL of a server: write http://host:port, https://host or unix:/run/app.sock"
             ));
         };
         let authority = rest.strip_suffix('/').unwrap_or(rest);
         if authority.contains(['/', '?', '#']) {
             return Err(format!(
-                "{text:?} has a path: a rule's path decides what is asked for; write {text:?} up to the host"
+                "{shown:?} has a path: a rule's path decides what is asked for; write {shown:?} up to the host"
             ));
         }
         if authority.contains('@') {
-            return Err(format!("{text:?} has a user: set the field Authorization in the rule's request_headers"));
+            return Err(format!("{shown:?} has a user: set the field Authorization in the rule's request_headers"));
         }
-        let wrong = |what: &str| format!("{text:?}: {what}: write for instance http://127.0.0.1:3000");
+        let wrong = |what: &str| format!("{shown:?}: {what}: write for instance http://127.0.0.1:3000");
         let (host, port) = match authority.strip_prefix('[') {
             Some(rest) => {
                 let (host, port) = rest.split_once(']').ok_or_else(|| wrong("the address has no end"))?;

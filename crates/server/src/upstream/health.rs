@@ -37,11 +37,11 @@ pub(super) struct Health {
 impl HealthConfig {
     /// For so many servers.
     pub(super) fn build(&self, servers: usize, key: &str, problems: &mut Problems) -> Option<Health> {
-        let path = &self.path;
+        let path = self.path.reveal();
         let is_path =
             path.starts_with('/') && path.bytes().all(|octet| octet.is_ascii_graphic()) && !path.contains('#');
-        let Some(target) = Uri::try_from(path.as_str()).ok().filter(|_| is_path) else {
-            problems.add(&path.span, &format!("{key}.path"), "begin it with a slash, for instance /healthz");
+        let Some(target) = Uri::try_from(path).ok().filter(|_| is_path) else {
+            problems.add(&self.path.span, &format!("{key}.path"), "begin it with a slash, for instance /healthz");
             return None;
         };
         let host = match self.host.as_ref().map(|host| (HeaderValue::try_from(host.as_str()), host)) {

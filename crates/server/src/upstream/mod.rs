@@ -46,7 +46,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use crate::limits::LimitsConfig;
 use crate::observe::Warnings;
 use crate::observe::traces::Span;
-use crate::values::{At, Problems};
+use crate::values::{At, Problems, SecretUrl};
 
 pub(crate) use answer_fields::passed_on;
 pub(crate) use collect::{NotCollected, collect};
@@ -346,11 +346,11 @@ impl Upstreams {
     }
 
     /// The upstream with this name, or a new one for the URL of a server.
-    pub(crate) fn find(&mut self, name: &At<String>, key: &str, problems: &mut Problems) -> Option<Arc<Upstream>> {
-        if let Some(found) = self.all.iter().find(|upstream| *upstream.name == *name.value) {
+    pub(crate) fn find(&mut self, name: &At<SecretUrl>, key: &str, problems: &mut Problems) -> Option<Arc<Upstream>> {
+        if let Some(found) = self.all.iter().find(|upstream| *upstream.name == *name.reveal()) {
             return Some(Arc::clone(found));
         }
-        if !name.contains(':') {
+        if !name.reveal().contains(':') {
             let what = format_args!(
                 "there is no [[upstream]] with the name {:?}: add it, or write the URL of a server",
                 name.value
@@ -358,10 +358,10 @@ impl Upstreams {
             problems.add(&name.span, key, what);
             return None;
         }
-        match name.parse::<ServerUrl>() {
+        match name.reveal().parse::<ServerUrl>() {
             Ok(url) => {
                 let server = ServerConfig::of(At { value: url, span: name.span.clone() });
-                self.add(&UpstreamConfig::of(name, vec![server]), key, problems)
+                self.add(&UpstreamConfig::of(name.reveal(), vec![server]), key, problems)
             }
             Err(error) => {
                 problems.add(&name.span, key, error);

@@ -8,6 +8,7 @@ mod network;
 mod phase;
 mod problems;
 mod random;
+mod secret;
 mod text;
 mod units;
 
@@ -20,6 +21,9 @@ pub(crate) use phase::Phase;
 pub(crate) use phase::draining;
 pub(crate) use problems::Problems;
 pub(crate) use random::random_bits;
+#[cfg(any(test, fuzzing))]
+pub(crate) use secret::MARK as SECRET_MARK;
+pub(crate) use secret::{Secret, SecretUrl, shown_url};
 #[cfg(any(feature = "acme", feature = "otlp"))]
 pub(crate) use text::one_line;
 pub(crate) use text::printable;

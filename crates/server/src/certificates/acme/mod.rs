@@ -40,7 +40,7 @@ use super::config::{AcmeConfig, ChallengeKind};
 use super::pair::{Loaded, PairFiles};
 use super::private_file;
 use crate::certificates::CertifiedSite;
-use crate::values::{At, Problems, one_line};
+use crate::values::{At, Problems, Secret, SecretUrl, one_line};
 
 /// The file of an account.
 const ACCOUNT: &str = "account.json";
@@ -48,7 +48,7 @@ const ACCOUNT: &str = "account.json";
 /// `[tls.acme]` or one of `[[tls.acme_accounts]]`, checked.
 #[derive(Debug)]
 pub(super) struct Settings {
-    directory: String,
+    directory: SecretUrl,
     contact: Vec<String>,
     challenge: ChallengeKind,
     /// With `dns-01`.
@@ -56,7 +56,7 @@ pub(super) struct Settings {
     /// A subdirectory of the configured one for this authority and account.
     state: PathBuf,
     root: Option<PathBuf>,
-    external_account: Option<(String, Vec<u8>)>,
+    external_account: Option<(Secret, Secret<Vec<u8>>)>,
     /// Held while the account is made, so that orders side by side do not make two.
     making: tokio::sync::Mutex<()>,
 }
@@ -83,7 +83,7 @@ impl Settings {
             let span = config.name.as_ref().map_or(0..0, |name| name.span.clone());
             problems.add(&span, &format!("{key}.agree_to_terms"), what);
         }
-        let Some(authority) = config.directory.strip_prefix("https://") else {
+        let Some(authority) = config.directory.reveal().strip_prefix("https://") else {
             problems.add(
                 &(0..0),
                 &format!("{key}.directory"),
@@ -115,7 +115,7 @@ impl Settings {
                     problems.add(&account.hmac_key.span, &format!("{key}.external_account.hmac_key"), what);
                 })
                 .ok()
-                .map(|mac_key| (account.key_id.clone(), mac_key))
+                .map(|mac_key| (account.key_id.clone(), mac_key.into()))
         });
         let mut of_authority = authority.replace(|c: char| !c.is_ascii_alphanumeric() && c != '.' && c != '-', "_");
         if let Some(name) = &config.name {
@@ -212,9 +212,10 @@ impl Settings {
         }
         let contact: Vec<&str> = self.contact.iter().map(String::as_str).collect();
         let new = NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
-        let external = self.external_account.as_ref().map(|(id, key)| ExternalAccountKey::new(id.clone(), key));
+        let external =
+            self.external_account.as_ref().map(|(id, key)| ExternalAccountKey::new(id.reveal().clone(), key.reveal()));
         let (account, credentials) =
-            builder.create(&new, self.directory.clone(), external.as_ref()).await.map_err(explain)?;
+            builder.create(&new, self.directory.reveal().to_owned(), external.as_ref()).await.map_err(explain)?;
         let kept = serde_json::to_vec(&credentials).map_err(|e| e.to_string())?;
         private_file::write(&file, &kept).map_err(|e| format!("{}: {e}", file.display()))?;
         tracing::info!("ACME: account created at {}, stored in {}", self.directory, file.display());

@@ -34,7 +34,7 @@ use crate::certificates::{AcmeOnDemandConfig, CertifiedSite, HttpChallenges};
 use crate::fetch::fetch;
 use crate::observe::Warnings;
 use crate::tls_client;
-use crate::values::{At, Problems};
+use crate::values::{At, Problems, SecretUrl};
 
 /// Jobs that have not begun. They begin as fast as their thread looks for files.
 const MOST_NEW: usize = 1024;
@@ -155,11 +155,11 @@ impl Settings {
         process: &Arc<OnDemand>,
         problems: &mut Problems,
     ) -> Option<Source> {
-        let (ask, tls) = service(&config.ask, problems)?;
+        let tls = service(&config.ask, problems)?;
         let names = Names {
             settings: self.clone(),
             only: (!site.default).then(|| site.names.clone()),
-            ask,
+            ask: config.ask.value.clone(),
             tls,
             certificates: Cache::new(KEPT),
             refused: Cache::new(REFUSED),
@@ -168,19 +168,19 @@ impl Settings {
     }
 }
 
-/// The address of the operator's service, and what verifies it if it has TLS. `None`: the error is in `problems`.
-fn service(ask: &At<String>, problems: &mut Problems) -> Option<(Uri, Option<TlsConnector>)> {
+/// Verifies the operator's service if it has TLS. `None`: the error is in `problems`.
+fn service(ask: &At<SecretUrl>, problems: &mut Problems) -> Option<Option<TlsConnector>> {
     const KEY: &str = "site.acme_on_demand.ask";
-    let url = ask.parse::<Uri>().ok().filter(|url| {
+    let url = ask.reveal().parse::<Uri>().ok().filter(|url| {
         let has_user = url.authority().is_some_and(|authority| authority.as_str().contains('@'));
-        [Some(&Scheme::HTTP), Some(&Scheme::HTTPS)].contains(&url.scheme()) && !has_user && !ask.contains('#')
+        [Some(&Scheme::HTTP), Some(&Scheme::HTTPS)].contains(&url.scheme()) && !has_user && !ask.reveal().contains('#')
     });
     let Some(url) = url else {
         problems.add(&ask.span, KEY, "write the address of a service as http://host:port/path, or with https");
         return None;
     };
     match (url.scheme() == Some(&Scheme::HTTPS)).then(|| tls_client::connector(None)).transpose() {
-        Ok(tls) => Some((url, tls)),
+        Ok(tls) => Some(tls),
         Err(error) => {
             problems.add(&ask.span, KEY, error);
             None
@@ -200,7 +200,7 @@ struct Names {
     settings: Arc<Settings>,
     /// The names to order for. `None`: any. The first site gets clients whose name no site has, too, and is not to order for all of them.
     only: Option<Vec<String>>,
-    ask: Uri,
+    ask: SecretUrl,
     tls: Option<TlsConnector>,
     certificates: Cache<Box<str>, Shown>,
     /// Until when.
@@ -307,9 +307,10 @@ impl Names {
 
     /// The address that tells whether the name may have a certificate.
     fn question(&self, name: &str) -> Result<Request<Bytes>, http::Error> {
-        let separator = if self.ask.query().is_some() { '&' } else { '?' };
+        let ask: Uri = self.ask.reveal().parse()?;
+        let separator = if ask.query().is_some() { '&' } else { '?' };
         // A name has letters, digits, hyphens, underscores and points, which a query takes as they are.
-        Request::get(format!("{}{separator}domain={name}", self.ask)).body(Bytes::new())
+        Request::get(format!("{ask}{separator}domain={name}")).body(Bytes::new())
     }
 
     /// Asks the operator's service.

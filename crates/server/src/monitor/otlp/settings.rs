@@ -11,7 +11,7 @@ use tokio_rustls::TlsConnector;
 use crate::observe::otlp::OtlpConfig;
 use crate::observe::traces::{Spans, Tracer};
 use crate::tls_client;
-use crate::values::{At, Problems};
+use crate::values::{At, Problems, SecretUrl};
 
 /// Where metrics and spans go, and how often.
 pub(crate) struct Settings {
@@ -73,7 +73,7 @@ impl Settings {
             problems.add(&file.span, "otlp.roots", what);
         }
         let tls = is_https.then(|| connector(config.roots.as_ref(), problems)).flatten();
-        let endpoint = endpoint.trim_end_matches('/').to_owned();
+        let endpoint = endpoint.reveal().trim_end_matches('/').to_owned();
         let interval = config.interval.duration();
         let service_name = config.service_name.value.clone();
         let sample = config.sample.value;
@@ -102,9 +102,9 @@ fn connector(roots: Option<&At<PathBuf>>, problems: &mut Problems) -> Option<Tls
 ///
 /// # Errors
 /// Requests cannot be sent to it; with what to write.
-fn check(endpoint: &str) -> Result<bool, String> {
+fn check(endpoint: &SecretUrl) -> Result<bool, String> {
     let example = "write one such as \"http://127.0.0.1:4318\"";
-    let url: Uri = endpoint.parse().map_err(|error| format!("{endpoint:?} is no URL: {error}: {example}"))?;
+    let url: Uri = endpoint.reveal().parse().map_err(|error| format!("{endpoint:?} is no URL: {error}: {example}"))?;
     let is_https = url.scheme() == Some(&Scheme::HTTPS);
     let Some(authority) = url.authority().filter(|_| is_https || url.scheme() == Some(&Scheme::HTTP)) else {
         return Err(format!("{endpoint:?} is no URL of http or https: {example}"));

@@ -19,7 +19,7 @@ use crate::site::pattern::{Case, Guarded};
 use crate::site::proxy_redirects::{Redirects, Rewriter};
 use crate::store::{CacheRuleConfig, Store};
 use crate::upstream::{BufferConfig, Spooling, Upstream, Upstreams, WEBSOCKET, is_hop_by_hop, passed_on};
-use crate::values::{At, Problems, Size};
+use crate::values::{At, Problems, Secret, SecretUrl, Size};
 
 /// A rule that forwards requests. The first rule that covers a path is taken.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -30,7 +30,7 @@ pub(crate) struct ProxyConfig {
     /// Regular expression for the decoded paths to forward, instead of `path`. It matches anywhere; anchor it with `^` and `$`.
     pub regex: Option<At<String>>,
     /// Name of an `[[upstream]]`, or the URL of a server: `http://127.0.0.1:3000`, `https://app.internal`, `unix:/run/app.sock`.
-    pub upstream: At<String>,
+    pub upstream: At<SecretUrl>,
     /// Whether the rule's `path` is left out of the forwarded path: with `path = "/api/"`, `/api/users` is forwarded as `/users`.
     pub strip_prefix: At<bool>,
     /// Path that goes before the forwarded one: with `path = "/api/"`, `strip_prefix = true` and `to_prefix = "/v1"`, `/api/users` is forwarded as
@@ -134,7 +134,7 @@ impl InterimRequests {
 #[serde(deny_unknown_fields)]
 pub(crate) struct FieldRule {
     pub name: String,
-    pub value: String,
+    pub value: Secret,
 }
 
 impl ProxyConfig {
@@ -165,7 +165,7 @@ impl ProxyConfig {
             problems.add(&at.span, &format!("{key}.to_prefix"), what);
         }
         let upstream_key = format!("{key}.upstream");
-        let upstream = match self.upstream.is_empty() {
+        let upstream = match self.upstream.reveal().is_empty() {
             true => {
                 let what = "is missing: name an [[upstream]], or write the URL of a server, for instance http://127.0.0.1:3000";
                 problems.add(&self.upstream.span, &upstream_key, what);
@@ -337,7 +337,7 @@ fn fields(rules: &At<Vec<FieldRule>>, key: &str, problems: &mut Problems) -> Vec
     let mut fields = Vec::new();
     for FieldRule { name, value } in rules.iter() {
         let lower = name.to_ascii_lowercase();
-        let what = match (HeaderName::try_from(&lower), HeaderValue::try_from(value)) {
+        let what = match (HeaderName::try_from(&lower), HeaderValue::try_from(value.reveal())) {
             _ if !is_name(name) => format!("{name:?} is no name of a field"),
             _ if is_hop_by_hop(&lower) => {
                 format!("{name} belongs to the connection and is made by the server: remove it")
@@ -347,7 +347,7 @@ fn fields(rules: &At<Vec<FieldRule>>, key: &str, problems: &mut Problems) -> Vec
                 fields.push((name, (!value.is_empty()).then_some(value)));
                 continue;
             }
-            _ => format!("{value:?} is no value of a field"),
+            _ => format!("{name}: its value has characters that no field may have: write visible ones"),
         };
         problems.add(&rules.span, key, what);
     }

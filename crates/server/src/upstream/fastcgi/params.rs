@@ -8,6 +8,7 @@ use http::HeaderMap;
 
 use super::record::{PARAMS, begin, pair, stream};
 use crate::upstream::Forwarded;
+use crate::values::Secret;
 
 /// The script that answers a request, and what it learns beside the fields.
 #[derive(Debug, Clone)]
@@ -32,7 +33,7 @@ pub(crate) struct Script {
     /// The client's port, and where it connected to.
     pub(crate) ends: Option<(u16, SocketAddr)>,
     /// Variables that the rule sets.
-    pub(crate) params: Arc<[(String, String)]>,
+    pub(crate) params: Arc<[(String, Secret)]>,
 }
 
 impl Script {
@@ -87,7 +88,7 @@ impl Script {
             set(&name, &value);
         }
         for (name, value) in self.params.iter() {
-            set(name, value.as_bytes());
+            set(name, value.reveal().as_bytes());
         }
         pairs
     }
