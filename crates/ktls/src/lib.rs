@@ -85,6 +85,7 @@ compile_error!(
 );
 
 pub mod diag;
+pub mod faults;
 pub mod handover;
 pub mod nic;
 pub mod nonce;

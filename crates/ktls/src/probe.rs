@@ -34,7 +34,9 @@ pub fn probe() -> Probe {
         rekey_rx: rekey(&pairs, uapi::TLS_RX, Operation::RekeyRx),
         zerocopy_read_only: pairs.sending(Version::Tls12, PLAIN).and_then(|mut c| c.tx.zerocopy_read_only(true)),
         max_payload: pairs.sending(Version::Tls13, PLAIN).and_then(|mut c| c.tx.max_payload(512)),
-        expect_no_pad: pairs.both(Version::Tls13, PLAIN).and_then(|(_c, mut rx)| rx.expect_no_pad(true)),
+        expect_no_pad: pairs
+            .both(Version::Tls13, PLAIN)
+            .and_then(|(_c, mut rx)| rx.expect_no_pad_despite_cve_2026_74611(true)),
         host: None,
     }
 }
@@ -92,7 +94,7 @@ impl Probe {
         self.zerocopy_read_only
     }
 
-    /// Whether the kernel knows [`Rx::expect_no_pad`](crate::Rx::expect_no_pad).
+    /// Whether the kernel has the option of [`Rx::expect_no_pad`](crate::Rx::expect_no_pad), which may still refuse it: see there.
     pub fn expect_no_pad(&self) -> Result<(), Error> {
         self.expect_no_pad
     }

@@ -8,6 +8,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::pipe::SpliceFlags;
 
 use crate::crypto_info::{live_sequence, suite_of};
+use crate::faults::{EXPECT_NO_PAD, Kernel, Standing};
 use crate::handover::Refused;
 use crate::sys::msg::{self, Read};
 use crate::sys::{sockopt, uapi};
@@ -271,9 +272,27 @@ impl<S: AsFd, T: BorrowMut<RxState>> Rx<S, T> {
     /// [`TlsStat::rx_no_pad_violation`](crate::stat::TlsStat::rx_no_pad_violation).
     ///
     /// **Only if the peer is trusted**: one that pads every record doubles the cost of opening them (`tls.rst`).
+    ///
+    /// `Unsupported`: this kernel lacks the option, or has the fault by which a peer overwrites later buffers of the reader
+    /// ([CVE-2026-74611](crate::faults)), or is not known to be free of it. Kernels are free of it from 6.18.45, 7.1.9 and 7.2 on.
     pub fn expect_no_pad(&mut self, on: bool) -> Result<(), Error> {
+        let standing = Kernel::running().map_or(Standing::NotKnown, |kernel| EXPECT_NO_PAD.standing(kernel));
+        self.set_no_pad(on, standing)
+    }
+
+    /// As [`expect_no_pad`](Self::expect_no_pad), also on a kernel by which **a peer can overwrite later buffers of the reader**: records that are padded, or
+    /// that are no data, are written again behind the bytes that the read reports. Read into one buffer a call, and use no byte of it but those.
+    pub fn expect_no_pad_despite_cve_2026_74611(&mut self, on: bool) -> Result<(), Error> {
+        self.set_no_pad(on, Standing::Absent)
+    }
+
+    fn set_no_pad(&mut self, on: bool, fault: Standing) -> Result<(), Error> {
         if self.version() != Version::Tls13 {
             return Err(Error::misuse(Operation::ExpectNoPad, "only TLS 1.3 records have padding"));
+        }
+        if on && fault != Standing::Absent {
+            let advice = "the peer could overwrite later buffers of the reader (CVE-2026-74611): go without the option, or use Linux 6.18.45, 7.1.9, 7.2 or newer";
+            return Err(Error::unsupported(Operation::ExpectNoPad, advice));
         }
         sockopt::set_option(self.socket.as_fd(), uapi::TLS_RX_EXPECT_NO_PAD, &u32::from(on).to_ne_bytes())
             .map_err(|errno| Error::from_errno(Operation::ExpectNoPad, errno))

@@ -456,12 +456,14 @@ fn padding_is_removed_and_counted() {
     for (version, cipher) in suites() {
         let mut c = Receiving::new(version, cipher, 0);
         if version == Version::Tls12 {
-            let error = c.rx.expect_no_pad(true).expect_err("TLS 1.2");
-            assert_eq!((error.kind(), error.errno()), (Kind::Misuse, None));
+            for error in [c.rx.expect_no_pad(true), c.rx.expect_no_pad_despite_cve_2026_74611(true)] {
+                let error = error.expect_err("TLS 1.2");
+                assert_eq!((error.kind(), error.errno()), (Kind::Misuse, None));
+            }
             continue;
         }
         for (promise, violations) in [(false, 0), (true, 1)] {
-            c.rx.expect_no_pad(promise).expect("expect_no_pad");
+            c.rx.expect_no_pad_despite_cve_2026_74611(promise).expect("expect_no_pad");
             let before = TlsStat::read().expect("tls_stat").rx_no_pad_violation().expect("a counter");
             for padding in [0, 100] {
                 let record = c.far.seal(DATA, b"padded", padding);
@@ -471,6 +473,29 @@ fn padding_is_removed_and_counted() {
             let after = TlsStat::read().expect("tls_stat").rx_no_pad_violation().expect("a counter");
             assert_eq!(after - before, violations, "{cipher}");
         }
+    }
+}
+
+/// Debian's 6.1 and 6.12 have CVE-2026-74611, 7.2 does not. There the promise is refused, and its withdrawal is not.
+#[test]
+fn a_promise_of_no_padding_is_refused_where_a_peer_overwrites_later_bytes() {
+    let has_fault = !kernel_at_least(7, 2);
+    for (_, cipher) in suites().filter(|(version, _)| *version == Version::Tls13) {
+        let mut c = Receiving::new(Version::Tls13, cipher, 0);
+        let promised = c.rx.expect_no_pad(true).map_err(|error| (error.kind(), error.errno()));
+        assert_eq!(promised, if has_fault { Err((Kind::Unsupported, None)) } else { Ok(()) }, "{cipher}");
+        assert_eq!(c.rx.expects_no_pad(), Ok(!has_fault), "{cipher}");
+        c.rx.expect_no_pad(false).expect("nothing is promised");
+
+        c.rx.expect_no_pad_despite_cve_2026_74611(true).expect("the caller insists");
+        let record = c.far.seal(DATA, b"padded", 100);
+        c.far.stream.write_all(&record).expect("write");
+        let mut buffer = [0xaa; 400];
+        let read = c.rx.recv(&mut buffer).expect("a record");
+        assert!(matches!(read, Incoming::Record { len: 6, .. }) && buffer.starts_with(b"padded"), "{cipher} {read:?}");
+        // The padding itself is opened into the buffer on every kernel, the content a second time only with the fault.
+        let is_written_again = buffer[6..].windows(6).any(|bytes| bytes == b"padded");
+        assert_eq!(is_written_again, has_fault, "{cipher}");
     }
 }
 

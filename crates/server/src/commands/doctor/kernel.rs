@@ -1,59 +1,18 @@
 //! The kernel's version and its TLS layer.
 
+use sealion_ktls::faults::{Direction, Fault, Kernel, Reach, Standing, faults};
 use sealion_ktls::probe::Probe;
 
 use super::{Finding, State};
 
-/// A fixed fault in kernel TLS, and the releases that carry the fix.
-struct Fix {
-    what: &'static str,
-    /// `(series, patch)`: the first fixed patch release of a series.
-    since: &'static [((u32, u32), u32)],
-    /// Whether this server never reaches the faulty code.
-    spares_us: bool,
-}
-
-/// No release of the series carries the fix.
-const NEVER: u32 = u32::MAX;
-
-/// Read from the changelogs of Debian's kernels 6.1.176, 6.12.107 and 7.2.13; the signal on 6.1 was observed (docs/kernel.md).
-const FIXES: [Fix; 4] = [
-    Fix {
-        what: "the security fixes to kernel TLS up to autumn 2026",
-        since: &[((6, 1), 170), ((6, 12), 105), ((7, 2), 0)],
-        spares_us: false,
-    },
-    Fix {
-        what: "the fix of a control record sent as data after a full send buffer",
-        since: &[((6, 1), 158), ((6, 12), 57), ((7, 2), 0)],
-        spares_us: false,
-    },
-    Fix {
-        what: "the fix of CVE-2025-38616, which is in receiving",
-        since: &[((6, 1), NEVER), ((6, 12), 105), ((7, 2), 0)],
-        spares_us: true,
-    },
-    Fix {
-        what: "the fix of signals that abort a blocking send",
-        since: &[((6, 1), NEVER), ((6, 12), 105), ((7, 2), 13)],
-        spares_us: true,
-    },
-];
-
-/// Series covered by the lists above.
-const KNOWN_SERIES: [(u32, u32); 3] = [(6, 1), (6, 12), (7, 2)];
-
-/// The version of the running kernel, and the known fixes it lacks.
+/// The version of the running kernel, and the known faults that it has.
 pub(super) fn release() -> Finding {
     let uname = rustix::system::uname();
-    let release = uname.release().to_string_lossy();
-    // Debian's release string names the ABI (6.1.0-51); its version string holds the actual version.
-    let version = uname.version().to_string_lossy();
-    judge(&release, version_of(&release, &version))
+    judge(&uname.release().to_string_lossy(), Kernel::running())
 }
 
-fn judge(release: &str, version: Option<(u32, u32, u32)>) -> Finding {
-    let Some((major, minor, patch)) = version else {
+fn judge(release: &str, kernel: Option<Kernel>) -> Finding {
+    let Some(kernel) = kernel else {
         return Finding::new(
             "kernel",
             State::Note,
@@ -61,47 +20,104 @@ fn judge(release: &str, version: Option<(u32, u32, u32)>) -> Finding {
             "its version string has an unknown form",
         );
     };
-    let shown = format!("Linux {major}.{minor}.{patch} ({release})");
-    if !KNOWN_SERIES.contains(&(major, minor)) {
+    let shown = format!("Linux {kernel} ({release})");
+    let judged = Judged::new(kernel);
+    if judged.is_unknown {
+        let means = match kernel.patch {
+            Some(_) => "the kernel TLS fixes of this series are not known",
+            None => {
+                "its kernel TLS fixes are not known, as the version does not name the release it is made from: the distribution's security notices name them"
+            }
+        };
         return Finding::new(
             "kernel",
             State::Note,
             shown,
-            "the kernel TLS fixes of this series are unknown; the canary below tests whether it seals correctly",
+            format!("{means}; the canary below tests whether it seals correctly"),
         );
     }
-    let missing: Vec<&Fix> = FIXES
-        .iter()
-        .filter(|fix| fix.since.iter().any(|&(series, since)| series == (major, minor) && patch < since))
-        .collect();
-    let names = missing.iter().map(|fix| fix.what).collect::<Vec<_>>().join("; ");
-    if missing.is_empty() {
-        Finding::new("kernel", State::Good, shown, "it has the known fixes to kernel TLS")
-    } else if missing.iter().all(|fix| fix.spares_us) {
-        let means = format!(
-            "it lacks {names}; this server is not affected, as it neither receives through the kernel nor blocks"
-        );
-        Finding::new("kernel", State::Note, shown, means)
-    } else {
-        Finding::new("kernel", State::Warning, shown, format!("it lacks {names}"))
-            .remedy("install the distribution's current kernel and reboot")
+    let means = judged.means(kernel);
+    if !judged.fixable.is_empty() {
+        return Finding::new("kernel", State::Warning, shown, means)
+            .remedy("install the distribution's current kernel and reboot");
     }
+    let state = if judged.is_spotless() { State::Good } else { State::Note };
+    Finding::new("kernel", state, shown, means)
 }
 
-/// From `6.12.107+deb13-cloud-amd64`, or for `6.1.0-51-cloud-amd64` from `Debian 6.1.176-1` in the version string.
-fn version_of(release: &str, version: &str) -> Option<(u32, u32, u32)> {
-    let debian = version.split_once("Debian ").map(|(_, rest)| rest);
-    numbers(debian.unwrap_or(release))
+/// The faults of a kernel, by what they mean for this server.
+#[derive(Default)]
+struct Judged {
+    /// They can reach this server, and a later release of the series has the fix.
+    fixable: Vec<(&'static Fault, u32)>,
+    /// They can reach this server, and no fix is known for the series.
+    unfixed: Vec<&'static str>,
+    /// They can reach this server, and it is not known whether the series has them.
+    not_known: Vec<&'static str>,
+    /// They cannot reach this server.
+    spared: Vec<&'static str>,
+    /// Nothing is known of the series, or of the release.
+    is_unknown: bool,
 }
 
-fn numbers(text: &str) -> Option<(u32, u32, u32)> {
-    let mut parts = text.splitn(3, '.');
-    let major = parts.next()?.parse().ok()?;
-    let minor = parts.next()?;
-    let minor = minor[..minor.find(|c: char| !c.is_ascii_digit()).unwrap_or(minor.len())].parse().ok()?;
-    let patch = parts.next().unwrap_or("0");
-    let patch = &patch[..patch.find(|c: char| !c.is_ascii_digit()).unwrap_or(patch.len())];
-    Some((major, minor, patch.parse().unwrap_or(0)))
+impl Judged {
+    fn new(kernel: Kernel) -> Self {
+        let mut judged = Judged { is_unknown: true, ..Judged::default() };
+        for (fault, standing) in faults(kernel, Direction::Send) {
+            judged.is_unknown &= standing == Standing::NotKnown;
+            // The server never blocks in a send.
+            let is_reached = fault.reach != Reach::Blocking;
+            match standing {
+                Standing::Present { .. } | Standing::Unfixed if !is_reached => judged.spared.push(fault.name),
+                Standing::Present { fixed_in } => judged.fixable.push((fault, fixed_in)),
+                Standing::Unfixed => judged.unfixed.push(fault.name),
+                Standing::NotKnown if is_reached => judged.not_known.push(fault.name),
+                _ => {}
+            }
+        }
+        // It opens records itself, and so does not set options of receiving either.
+        let receiving = faults(kernel, Direction::Receive)
+            .filter(|(fault, _)| !fault.directions.contains(&Direction::Send) && fault.reach != Reach::ExpectNoPad);
+        let has = |standing| matches!(standing, Standing::Present { .. } | Standing::Unfixed);
+        judged.spared.extend(receiving.filter(|(_, standing)| has(*standing)).map(|(fault, _)| fault.name));
+        judged
+    }
+
+    fn is_spotless(&self) -> bool {
+        self.unfixed.is_empty() && self.not_known.is_empty() && self.spared.is_empty()
+    }
+
+    fn means(&self, kernel: Kernel) -> String {
+        if self.fixable.is_empty() && self.is_spotless() {
+            return "it has the known fixes to kernel TLS".to_owned();
+        }
+        let mut parts = Vec::new();
+        if let Some(release) = self.fixable.iter().map(|(_, fixed_in)| *fixed_in).max() {
+            let names: Vec<_> =
+                self.fixable.iter().map(|(fault, _)| format!("{} ({})", fault.name, fault.what)).collect();
+            parts.push(format!(
+                "it has {}; {}.{}.{release} has the fixes",
+                names.join(", "),
+                kernel.major,
+                kernel.minor
+            ));
+        }
+        if !self.unfixed.is_empty() {
+            let names = self.unfixed.join(", ");
+            parts
+                .push(format!("it has {names}; no release of {}.{} with the fix is known", kernel.major, kernel.minor));
+        }
+        if !self.not_known.is_empty() {
+            parts.push(format!("not known whether it has: {}", self.not_known.join(", ")));
+        }
+        if !self.spared.is_empty() {
+            let names = self.spared.join(", ");
+            parts.push(format!(
+                "this server is not affected by {names}, as it neither receives through the kernel nor blocks"
+            ));
+        }
+        parts.join("; ")
+    }
 }
 
 /// Availability of the kernel's TLS layer.
@@ -122,33 +138,67 @@ pub(super) fn layer(probe: &Probe) -> Option<Finding> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn versions_are_read_from_where_distributions_put_them() {
-        for (release, version, expected) in [
-            ("6.1.0-51-cloud-amd64", "#1 SMP PREEMPT_DYNAMIC Debian 6.1.176-1 (2026-10-02)", Some((6, 1, 176))),
-            ("6.12.107+deb13-cloud-amd64", "#1 SMP PREEMPT_DYNAMIC Debian 6.12.107-1 (2026-10-20)", Some((6, 12, 107))),
-            ("7.2.13-cloud-amd64", "#1 SMP", Some((7, 2, 13))),
-            ("6.8.0-45-generic", "#45-Ubuntu SMP", Some((6, 8, 0))),
-            ("7.2-rc1", "#1 SMP", Some((7, 2, 0))),
-            ("", "", None),
-            ("unknown", "", None),
-        ] {
-            assert_eq!(version_of(release, version), expected, "{release} {version}");
-        }
+    fn judge(release: &str) -> Finding {
+        super::judge(release, Kernel::parse(release, ""))
     }
 
     #[test]
     fn missing_fixes_are_named() {
-        let judge = |major, minor, patch| judge("x", Some((major, minor, patch)));
-        assert_eq!(judge(6, 12, 107).state, State::Good);
-        assert_eq!(judge(7, 2, 13).state, State::Good);
-        assert_eq!(judge(6, 6, 1).state, State::Note);
-        let old = judge(6, 1, 157);
+        assert_eq!(judge("6.12.107").state, State::Good);
+        assert_eq!(judge("7.2.13").state, State::Good);
+        // The sources of some rows do not cover the series.
+        assert_eq!(judge("6.6.152").state, State::Note);
+        let old = judge("6.1.157");
         assert_eq!(old.state, State::Warning);
-        assert!(old.means.contains("control record") && old.means.contains("security"), "{}", old.means);
-        for spared in [judge(7, 2, 12), judge(6, 1, 176)] {
-            assert_eq!(spared.state, State::Note);
-            assert!(spared.means.contains("signals") && !spared.means.contains("security"), "{}", spared.means);
+        for name in ["control record as data", "CVE-2026-64046", "CVE-2026-31533", "6.1.175 has the fixes"] {
+            assert!(old.means.contains(name), "{}", old.means);
         }
+        for spared in [judge("7.2.12"), judge("6.1.176")] {
+            assert_eq!(spared.state, State::Note);
+            assert!(spared.means.contains("not affected by signals abort a send"), "{}", spared.means);
+            assert!(!spared.means.contains("CVE-2026-64046"), "{}", spared.means);
+        }
+    }
+
+    #[test]
+    fn a_release_before_the_fix_of_its_series_is_warned_of() {
+        for (release, warns) in [
+            ("6.1.170", true),
+            ("6.1.174", true),
+            ("6.1.175", false),
+            ("6.6.141", true),
+            ("6.6.151", true),
+            ("6.6.152", false),
+            ("6.12.91", true),
+            ("6.12.103", true),
+            ("6.12.104", false),
+            ("6.18.33", true),
+            ("6.18.44", true),
+            ("6.18.45", false),
+            ("7.0.10", true),
+            ("7.0.11", false),
+            ("7.1.8", true),
+            ("7.1.9", false),
+            ("5.15.208", true),
+            ("5.15.209", false),
+            ("5.10.257", true),
+            ("5.10.258", false),
+        ] {
+            let found = judge(release);
+            assert_eq!(found.state == State::Warning, warns, "{release}: {}", found.means);
+            assert_ne!(found.state, State::Bad);
+        }
+    }
+
+    #[test]
+    fn a_version_that_tells_nothing_is_not_known() {
+        for release in ["6.9.1", "6.8.0-45-generic", "5.14.0-427.el9", "4.19.300", "8.1.0"] {
+            let found = judge(release);
+            assert_eq!(found.state, State::Note, "{release}");
+            assert!(found.means.contains("not known"), "{release}: {}", found.means);
+        }
+        let ended = judge("6.8.12");
+        assert!(ended.means.contains("no release of 6.8 with the fix is known"), "{}", ended.means);
+        assert_eq!(super::judge("unknown", None).state, State::Note);
     }
 }
