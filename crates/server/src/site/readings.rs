@@ -261,10 +261,10 @@ fn without_breaks(octets: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn without_host(octets: &[u8]) -> Option<Vec<u8>> {
-    let is_slash = |octet: &u8| matches!(octet, b'/' | b'\\');
-    let [first, second, host @ ..] = octets else { return None };
-    let is_host = is_slash(first) && is_slash(second);
-    is_host.then(|| host[host.iter().position(is_slash).unwrap_or(host.len())..].to_vec())
+    let host = &octets[octets.iter().take_while(|octet| **octet == b'/').count()..];
+    // Browsers take more than two slashes for two.
+    let is_host = octets.len() - host.len() > 1;
+    is_host.then(|| host[memchr::memchr(b'/', host).unwrap_or(host.len())..].to_vec())
 }
 
 fn as_on_windows(octets: &[u8]) -> Option<Vec<u8>> {
@@ -374,6 +374,8 @@ mod tests {
             ("/ad%0Amin/b", "/admin/b"),
             ("/%5Cx/a/b", "/a/b"),
             ("/%2Fx/a/b", "/a/b"),
+            ("/%5C%2F/x/a/b", "/a/b"),
+            ("/%2Fx%5Cy/a/b", "/a/b"),
             ("/\\x/a%2Fb", "/x/a/b"),
             ("/a./b", "/a/b"),
             ("/a.%20./b", "/a/b"),
