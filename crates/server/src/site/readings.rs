@@ -57,12 +57,12 @@ pub(super) fn are_alike(raw: &str, path: &SitePath<'_>) -> bool {
 
 /// Whether a step may change a decoded path.
 fn has_special(path: &SitePath<'_>) -> bool {
-    let octets = path.as_bytes();
-    let is_special = |octet: &u8| {
-        let is_punctuation = matches!(octet, b'%' | b';' | b'?' | b'#' | b'\\' | b'+' | b':' | b'(');
-        is_punctuation || *octet <= b' ' || matches!(octet, 0x7f | 0xc0..=0xc2 | 0xe0 | 0xef | 0xf0)
+    let bytes = path.as_bytes();
+    let is_special = |byte: &u8| {
+        let is_punctuation = matches!(byte, b'%' | b';' | b'?' | b'#' | b'\\' | b'+' | b':' | b'(');
+        is_punctuation || *byte <= b' ' || matches!(byte, 0x7f | 0xc0..=0xc2 | 0xe0 | 0xef | 0xf0)
     };
-    octets.iter().any(is_special) || octets.ends_with(b".") || memchr::memmem::find(octets, b"./").is_some()
+    bytes.iter().any(is_special) || bytes.ends_with(b".") || memchr::memmem::find(bytes, b"./").is_some()
 }
 
 /// The readings of a path beside `path`. `raw`: the path as it is forwarded, of which `path` was decoded.
@@ -84,12 +84,12 @@ pub(super) fn of_decoded(path: &SitePath<'_>) -> Result<Vec<SitePath<'static>>, 
     if has_special(path) { all(&path.full(), true, path) } else { Ok(Vec::new()) }
 }
 
-fn all(octets: &[u8], is_decoded: bool, path: &SitePath<'_>) -> Result<Vec<SitePath<'static>>, Status> {
-    let mut waiting = vec![(octets.to_vec(), is_decoded)];
+fn all(bytes: &[u8], is_decoded: bool, path: &SitePath<'_>) -> Result<Vec<SitePath<'static>>, Status> {
+    let mut waiting = vec![(bytes.to_vec(), is_decoded)];
     let mut seen: HashSet<(Vec<u8>, bool)> = waiting.iter().cloned().collect();
     let mut readings: Vec<SitePath<'static>> = Vec::new();
     let mut made = 0;
-    while let Some((octets, is_decoded)) = waiting.pop() {
+    while let Some((bytes, is_decoded)) = waiting.pop() {
         let mut add = |reading: Vec<u8>, is_decoded: bool| {
             made += reading.len();
             if made > MAX_BYTES || seen.len() > MAX_READINGS {
@@ -103,22 +103,22 @@ fn all(octets: &[u8], is_decoded: bool, path: &SitePath<'_>) -> Result<Vec<SiteP
             Ok(())
         };
         for decoding in DECODINGS {
-            match decoding(&octets) {
+            match decoding(&bytes) {
                 Some(decoded) => add(decoded, true)?,
-                None if !is_decoded => add(octets.clone(), true)?,
+                None if !is_decoded => add(bytes.clone(), true)?,
                 None => {}
             }
         }
         for step in STEPS {
-            if let Some(next) = step(&octets) {
+            if let Some(next) = step(&bytes) {
                 add(next, is_decoded)?;
             }
         }
         if is_decoded {
-            if octets.contains(&0) {
+            if bytes.contains(&0) {
                 return Err(Status::BAD_REQUEST);
             }
-            let reading = SitePath::of_octets(&octets).map_err(|_| Status::BAD_REQUEST)?;
+            let reading = SitePath::of_octets(&bytes).map_err(|_| Status::BAD_REQUEST)?;
             if reading != *path && !readings.contains(&reading) {
                 readings.push(reading);
             }
@@ -133,7 +133,7 @@ pub(super) fn hides_slash(raw: &str) -> bool {
     raw.split('/').filter_map(|segment| segment.split_once(';')).any(|(_, parameter)| {
         let mut parameter = Cow::Borrowed(parameter.as_bytes());
         for _ in 0..MAX_DECODINGS {
-            if parameter.iter().any(|octet| matches!(octet, b'/' | b'\\')) {
+            if parameter.iter().any(|byte| matches!(byte, b'/' | b'\\')) {
                 return true;
             }
             let Some(decoded) = decode(&parameter).or_else(|| in_ascii(&parameter)) else { return false };
@@ -144,33 +144,33 @@ pub(super) fn hides_slash(raw: &str) -> bool {
 }
 
 /// Escapes decoded once, those of IIS (`%u002F`) included.
-fn decode(octets: &[u8]) -> Option<Vec<u8>> {
-    decode_where(octets, |_| true)
+fn decode(bytes: &[u8]) -> Option<Vec<u8>> {
+    decode_where(bytes, |_| true)
 }
 
-fn decode_all_but_slashes(octets: &[u8]) -> Option<Vec<u8>> {
-    decode_where(octets, |octet| !matches!(octet, b'/' | b'\\'))
+fn decode_all_but_slashes(bytes: &[u8]) -> Option<Vec<u8>> {
+    decode_where(bytes, |byte| !matches!(byte, b'/' | b'\\'))
 }
 
-fn decode_where(octets: &[u8], is_decoded: impl Fn(u8) -> bool) -> Option<Vec<u8>> {
+fn decode_where(bytes: &[u8], is_decoded: impl Fn(u8) -> bool) -> Option<Vec<u8>> {
     let number =
         |digits: &[u8]| digits.iter().try_fold(0, |number, digit| Some(number * 16 + char::from(*digit).to_digit(16)?));
-    let mut decoded = Vec::with_capacity(octets.len());
-    let mut rest = octets;
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
     let mut is_changed = false;
     while let [first, behind @ ..] = rest {
         let wide = behind.split_at_checked(5).filter(|(escape, _)| matches!(escape[0], b'u' | b'U'));
         let wide = wide.and_then(|(escape, rest)| Some((char::from_u32(number(&escape[1..])?)?, rest)));
         let narrow = behind.split_at_checked(2).and_then(|(escape, rest)| Some((number(escape)? as u8, rest)));
-        let narrow = narrow.filter(|(octet, _)| is_decoded(*octet));
+        let narrow = narrow.filter(|(byte, _)| is_decoded(*byte));
         rest = match (first, wide, narrow) {
             (b'%', Some((character, rest)), _) => {
                 decoded.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
                 is_changed = true;
                 rest
             }
-            (b'%', None, Some((octet, rest))) => {
-                decoded.push(octet);
+            (b'%', None, Some((byte, rest))) => {
+                decoded.push(byte);
                 is_changed = true;
                 rest
             }
@@ -183,43 +183,43 @@ fn decode_where(octets: &[u8], is_decoded: impl Fn(u8) -> bool) -> Option<Vec<u8
     is_changed.then_some(decoded)
 }
 
-fn without_parameters(octets: &[u8]) -> Option<Vec<u8>> {
+fn without_parameters(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut is_parameter = false;
-    let kept = octets.iter().copied().filter(|octet| {
-        is_parameter = *octet != b'/' && (is_parameter || *octet == b';');
+    let kept = bytes.iter().copied().filter(|byte| {
+        is_parameter = *byte != b'/' && (is_parameter || *byte == b';');
         !is_parameter
     });
-    changed(octets, kept.collect())
+    changed(bytes, kept.collect())
 }
 
-fn before_query(octets: &[u8]) -> Option<Vec<u8>> {
-    memchr::memchr(b'?', octets).map(|end| octets[..end].to_vec())
+fn before_query(bytes: &[u8]) -> Option<Vec<u8>> {
+    memchr::memchr(b'?', bytes).map(|end| bytes[..end].to_vec())
 }
 
-fn before_fragment(octets: &[u8]) -> Option<Vec<u8>> {
-    memchr::memchr(b'#', octets).map(|end| octets[..end].to_vec())
+fn before_fragment(bytes: &[u8]) -> Option<Vec<u8>> {
+    memchr::memchr(b'#', bytes).map(|end| bytes[..end].to_vec())
 }
 
-fn with_slashes(octets: &[u8]) -> Option<Vec<u8>> {
-    replaced(octets, b'\\', b'/')
+fn with_slashes(bytes: &[u8]) -> Option<Vec<u8>> {
+    replaced(bytes, b'\\', b'/')
 }
 
-fn with_spaces(octets: &[u8]) -> Option<Vec<u8>> {
-    replaced(octets, b'+', b' ')
+fn with_spaces(bytes: &[u8]) -> Option<Vec<u8>> {
+    replaced(bytes, b'+', b' ')
 }
 
-fn replaced(octets: &[u8], from: u8, to: u8) -> Option<Vec<u8>> {
-    memchr::memchr(from, octets)?;
-    Some(octets.iter().map(|octet| if *octet == from { to } else { *octet }).collect())
+fn replaced(bytes: &[u8], from: u8, to: u8) -> Option<Vec<u8>> {
+    memchr::memchr(from, bytes)?;
+    Some(bytes.iter().map(|byte| if *byte == from { to } else { *byte }).collect())
 }
 
 /// ASCII where it is written in more bytes than it needs (RFC 3629 §10), or in full width: `%C0%AF` and U+FF0F are slashes then.
-fn in_ascii(octets: &[u8]) -> Option<Vec<u8>> {
-    let mut plain = Vec::with_capacity(octets.len());
-    let mut rest = octets;
+fn in_ascii(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
     while let [first, behind @ ..] = rest {
-        let low = |octet: u8| octet & 0x3f;
-        let (octet, length) = match rest {
+        let low = |byte: u8| byte & 0x3f;
+        let (byte, length) = match rest {
             // Some look at the low bits of the second byte alone.
             [lead @ (0xc0 | 0xc1), second, ..] => ((lead & 1) << 6 | low(*second), 2),
             [0xe0, second @ (0x80 | 0x81), third @ 0x80..=0xbf, ..] => ((second & 1) << 6 | low(*third), 3),
@@ -228,17 +228,17 @@ fn in_ascii(octets: &[u8]) -> Option<Vec<u8>> {
             [0xef, 0xbd, third @ 0x80..=0x9e, ..] => (0x60 + low(*third), 3),
             _ => (*first, 1),
         };
-        plain.push(octet);
+        plain.push(byte);
         rest = &behind[length - 1..];
     }
-    changed(octets, plain)
+    changed(bytes, plain)
 }
 
-fn without_blanks(octets: &[u8]) -> Option<Vec<u8>> {
+fn without_blanks(bytes: &[u8]) -> Option<Vec<u8>> {
     const NEXT_LINE: &[u8] = "\u{85}".as_bytes();
     const NO_BREAK_SPACE: &[u8] = "\u{a0}".as_bytes();
-    let is_blank = |octet: &u8| *octet <= b' ' || *octet == 0x7f;
-    by_segments(octets, |mut segment| {
+    let is_blank = |byte: &u8| *byte <= b' ' || *byte == 0x7f;
+    by_segments(bytes, |mut segment| {
         loop {
             let wide = [NEXT_LINE, NO_BREAK_SPACE];
             let before = segment.len();
@@ -246,8 +246,8 @@ fn without_blanks(octets: &[u8]) -> Option<Vec<u8>> {
                 segment = segment.strip_prefix(wide).unwrap_or(segment);
                 segment = segment.strip_suffix(wide).unwrap_or(segment);
             }
-            segment = &segment[segment.iter().take_while(|octet| is_blank(octet)).count()..];
-            segment = &segment[..segment.len() - segment.iter().rev().take_while(|octet| is_blank(octet)).count()];
+            segment = &segment[segment.iter().take_while(|byte| is_blank(byte)).count()..];
+            segment = &segment[..segment.len() - segment.iter().rev().take_while(|byte| is_blank(byte)).count()];
             if segment.len() == before {
                 return segment;
             }
@@ -255,23 +255,23 @@ fn without_blanks(octets: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-fn without_breaks(octets: &[u8]) -> Option<Vec<u8>> {
-    memchr::memchr3(b'\t', b'\n', b'\r', octets)?;
-    Some(octets.iter().copied().filter(|octet| !matches!(octet, b'\t' | b'\n' | b'\r')).collect())
+fn without_breaks(bytes: &[u8]) -> Option<Vec<u8>> {
+    memchr::memchr3(b'\t', b'\n', b'\r', bytes)?;
+    Some(bytes.iter().copied().filter(|byte| !matches!(byte, b'\t' | b'\n' | b'\r')).collect())
 }
 
-fn without_host(octets: &[u8]) -> Option<Vec<u8>> {
-    let host = &octets[octets.iter().take_while(|octet| **octet == b'/').count()..];
+fn without_host(bytes: &[u8]) -> Option<Vec<u8>> {
+    let host = &bytes[bytes.iter().take_while(|byte| **byte == b'/').count()..];
     // Browsers take more than two slashes for two.
-    let is_host = octets.len() - host.len() > 1;
+    let is_host = bytes.len() - host.len() > 1;
     is_host.then(|| host[memchr::memchr(b'/', host).unwrap_or(host.len())..].to_vec())
 }
 
-fn as_on_windows(octets: &[u8]) -> Option<Vec<u8>> {
-    by_segments(octets, |segment| {
+fn as_on_windows(bytes: &[u8]) -> Option<Vec<u8>> {
+    by_segments(bytes, |segment| {
         let stream = memchr::memmem::find(segment, b":$").and_then(|_| memchr::memchr(b':', segment));
         let name = &segment[..stream.unwrap_or(segment.len())];
-        let is_dropped = |octet: &&u8| matches!(octet, b'.' | b' ');
+        let is_dropped = |byte: &&u8| matches!(byte, b'.' | b' ');
         let dropped = name.iter().rev().take_while(is_dropped).count();
         match name.trim_ascii() {
             // Each is a directory, in every reading.
@@ -282,9 +282,9 @@ fn as_on_windows(octets: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Without `/(S(…))` and the like: letters with parentheses, in parentheses.
-fn without_sessions(octets: &[u8]) -> Option<Vec<u8>> {
-    let mut plain = Vec::with_capacity(octets.len());
-    let mut rest = octets;
+fn without_sessions(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
     while let [first, behind @ ..] = rest {
         rest = match session(rest) {
             Some(length) => &rest[length..],
@@ -294,18 +294,18 @@ fn without_sessions(octets: &[u8]) -> Option<Vec<u8>> {
             }
         };
     }
-    changed(octets, plain)
+    changed(bytes, plain)
 }
 
 /// The bytes of the sessions that a path begins with.
-fn session(octets: &[u8]) -> Option<usize> {
-    let mut rest = octets.strip_prefix(b"/(")?;
+fn session(bytes: &[u8]) -> Option<usize> {
+    let mut rest = bytes.strip_prefix(b"/(")?;
     let mut is_one = false;
     loop {
         rest = match rest {
-            [b')', rest @ ..] if is_one => return Some(octets.len() - rest.len()),
+            [b')', rest @ ..] if is_one => return Some(bytes.len() - rest.len()),
             [letter, b'(', value @ ..] if letter.is_ascii_alphabetic() => {
-                let end = value.iter().position(|octet| matches!(octet, b')' | b'/'))?;
+                let end = value.iter().position(|byte| matches!(byte, b')' | b'/'))?;
                 is_one = value[end] == b')';
                 is_one.then(|| &value[end + 1..])?
             }
@@ -315,9 +315,9 @@ fn session(octets: &[u8]) -> Option<usize> {
 }
 
 /// The path with each segment as `change` has it.
-fn by_segments(octets: &[u8], change: impl Fn(&[u8]) -> &[u8]) -> Option<Vec<u8>> {
-    let segments: Vec<&[u8]> = octets.split(|octet| *octet == b'/').map(change).collect();
-    changed(octets, segments.join(&b'/'))
+fn by_segments(bytes: &[u8], change: impl Fn(&[u8]) -> &[u8]) -> Option<Vec<u8>> {
+    let segments: Vec<&[u8]> = bytes.split(|byte| *byte == b'/').map(change).collect();
+    changed(bytes, segments.join(&b'/'))
 }
 
 fn changed(before: &[u8], after: Vec<u8>) -> Option<Vec<u8>> {
