@@ -197,7 +197,7 @@ impl Directory {
         Ok(flock(&self.place.load().lock, FlockOperation::Unlock)?)
     }
 
-    /// Whether the path leads to it still, it has the number by which it is known, and all directories of objects.
+    /// Whether the path leads to it still, it has the number by which it is known, and no directory of objects was removed.
     pub(super) fn is_in_place(&self) -> bool {
         let place = self.place.load();
         let number = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);

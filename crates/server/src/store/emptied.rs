@@ -1,4 +1,4 @@
-//! Notices that somebody removes directories of objects, as operators do to purge another server's cache.
+//! Notices that directories of objects are removed by hand, as operators do to purge the cache of another server.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};

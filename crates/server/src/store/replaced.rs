@@ -41,7 +41,7 @@ impl Store {
         purge
     }
 
-    /// Removes the files of its slices, which nobody gets any more.
+    /// Removes the files of its slices, which are purged with it.
     fn remove_slices_of(&self, old: &Object) {
         if let Some(sliced) = &old.head.sliced {
             self.remove_sliced(&old.key, sliced);
@@ -94,11 +94,11 @@ impl Fetch {
     }
 }
 
-/// Why an answer is for one request only.
+/// Why a response is for one request only.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Unstored {
     ByRule(NotStored),
-    /// The request names a user, and nobody says that the answer is for all.
+    /// The request names a user, and neither the origin nor the rule says that the response is for all.
     Cookie,
     NoLength,
     TooLarge,
@@ -114,7 +114,7 @@ impl Unstored {
         }
     }
 
-    /// Whether the request is the reason: the answer to another may be stored.
+    /// Whether the request is the reason: the response to another may be stored.
     pub(super) fn is_of_request(self) -> bool {
         match self {
             Unstored::ByRule(why) => why.is_of_request(),
@@ -123,7 +123,7 @@ impl Unstored {
         }
     }
 
-    /// Whether it is that the request names a user: the answers to all others that do are as this one.
+    /// Whether the reason is that the request names a user: the responses to all other requests of users are like this one.
     pub(super) fn is_of_user(self) -> bool {
         matches!(self, Unstored::Cookie | Unstored::ByRule(NotStored::Authorization))
     }

@@ -1,4 +1,4 @@
-//! Stored responses that the origin has made uncacheable, or replaced by one that is not stored: nobody gets them again.
+//! Stored responses that the origin has made uncacheable, or has replaced by a response that is not stored: they are not sent again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
