@@ -47,17 +47,15 @@ fn slashes_at_the_beginning_are_one_before_a_prefix_is_added() {
 
 #[test]
 fn a_purge_and_a_write_reach_a_url_however_many_slashes_it_has() {
-    let spellings = ["/x/y", "//x/y", "/x//y", "/x///y", "/\\x/y", "\\/x/y"];
-    let stored = &spellings[..5];
-    for stored in stored {
-        for by in &spellings[..5] {
-            let cached = Cached::with(counting(FRESH), "", "purge_from = ['127.0.0.1']");
-            for (method, expected) in [("PURGE", &b"body 1"[..]), ("POST", b"body 3")] {
-                cached.get(stored, &[]);
-                wait_until("it is stored", || status(&cached.get(stored, &[])) == "hit");
-                assert_eq!(cached.ask(method, by, &[]).status, 200);
-                assert_eq!(cached.get(stored, &[]).body, expected, "{method} {by} of {stored}");
-            }
+    let cached = Cached::with(counting(FRESH), "", "purge_from = ['127.0.0.1']");
+    let spellings = ["/N/y", "//N/y", "/N//y", "/N///y", "/\\N/y"];
+    let pairs = spellings.iter().flat_map(|stored| spellings.iter().map(move |by| (stored, by)));
+    for (n, (stored, by)) in pairs.enumerate() {
+        let [stored, by] = [stored, by].map(|spelling| spelling.replace('N', &n.to_string()));
+        for method in ["PURGE", "POST"] {
+            wait_until("it is stored", || status(&cached.get(&stored, &[])) == "hit");
+            assert_eq!(cached.ask(method, &by, &[]).status, 200);
+            assert_ne!(status(&cached.get(&stored, &[])), "hit", "{method} {by} of {stored}");
         }
     }
     let cached = Cached::new(counting(FRESH));
