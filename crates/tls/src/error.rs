@@ -3,8 +3,8 @@
 use std::io;
 use std::time::Duration;
 
-use crate::AlertDescription;
 use crate::record::{OpenError, SealError};
+use crate::{AlertDescription, NoCertificate};
 
 /// An error that ended an established connection.
 #[derive(Debug)]
@@ -156,8 +156,13 @@ pub enum HandshakeError {
     TooLong(usize),
     /// The client's certificate is missing, invalid or revoked; the alert for it was sent.
     ClientCertificate(String),
-    /// There is no certificate for the name that the client asked for; the alert `unrecognized_name` was sent (RFC 6066 §3).
-    NoCertificate(String),
+    /// There is no certificate for the name that the client asked for; the alert for it was sent.
+    NoCertificate {
+        /// The name.
+        name: String,
+        /// The reason, which the alert tells too.
+        why: NoCertificate,
+    },
     /// rustls refused the handshake; the alert for it was sent.
     Tls(String),
 }
@@ -194,7 +199,12 @@ impl std::fmt::Display for HandshakeError {
             }
             Self::TooLong(limit) => write!(f, "the peer's handshake is longer than {limit} bytes"),
             Self::ClientCertificate(why) => write!(f, "client certificate refused: {why}"),
-            Self::NoCertificate(name) => write!(f, "refused: there is no certificate for {name}"),
+            Self::NoCertificate { name, why: NoCertificate::NotAllowed } => {
+                write!(f, "refused: there is no certificate for {name}")
+            }
+            Self::NoCertificate { name, why: NoCertificate::Unavailable } => {
+                write!(f, "refused: no certificate for {name} can be obtained now")
+            }
             Self::Tls(why) => write!(f, "handshake failed: {why}"),
         }
     }

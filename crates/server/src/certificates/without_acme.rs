@@ -1,10 +1,11 @@
 //! Stands in for `acme/` in a program without the feature `acme`: refuses sites that ask for ACME. Its other types have no value, so that
 //! nothing is left to do at run time.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
 
-use sealion_tls::{Certificate, CertificateSource, SiteCertificates};
+use sealion_tls::{Certificate, CertificateSource, NoCertificate, SiteCertificates};
 
 use super::CertifiedSite;
 use super::config::{AcmeConfig, AcmeOnDemandConfig, ChallengeKind};
@@ -72,7 +73,11 @@ impl Source {
 }
 
 impl CertificateSource for Source {
-    fn certificate(&self, _: &str) -> Pin<Box<dyn Future<Output = Option<Certificate>> + Send + '_>> {
+    fn certificate(
+        &self,
+        _: &str,
+        _: Option<IpAddr>,
+    ) -> Pin<Box<dyn Future<Output = Result<Certificate, NoCertificate>> + Send + '_>> {
         match *self {}
     }
 }

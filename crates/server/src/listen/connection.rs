@@ -1,6 +1,6 @@
 //! A connection from accept to close: handshake, or the first octets without TLS, then HTTP, then an orderly end.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -112,7 +112,8 @@ async fn establish(
         }
         return Some((stream, protocol, admitted));
     }
-    let mut stream = handshake(io, *peer, listen.http2(), &current, &shared.certificates_refused).await?;
+    let client = entrance.listener.one_client(*peer);
+    let mut stream = handshake(io, *peer, client, listen.http2(), &current, &shared.certificates_refused).await?;
     drop((current, handshaking));
     let info = stream.info()?;
     if let Some(worker) = counted {
@@ -207,6 +208,7 @@ fn admit(peer: SocketAddr, entrance: &Entrance, current: &Current, shared: &Shar
 async fn handshake(
     io: Socket,
     peer: SocketAddr,
+    client: Option<IpAddr>,
     http2: bool,
     current: &Current,
     refused: &Warnings,
@@ -217,14 +219,14 @@ async fn handshake(
         tracing::error!("{peer}: closed: this configuration has no certificate");
         return None;
     };
-    match timeout(deadline, TlsStream::accept(io, config)).await {
+    match timeout(deadline, TlsStream::accept_from(io, config, client)).await {
         Ok(Ok(stream)) => return Some(stream),
         Ok(Err(HandshakeError::ClosedByPeer)) => {
             failed(HandshakeFailure::Closed);
             tracing::debug!("{peer}: closed before the handshake");
         }
         // Its owner asks why, and no response has a line.
-        Ok(Err(error @ (HandshakeError::ClientCertificate(_) | HandshakeError::NoCertificate(_)))) => {
+        Ok(Err(error @ (HandshakeError::ClientCertificate(_) | HandshakeError::NoCertificate { .. }))) => {
             failed(HandshakeFailure::of(&error));
             match refused.line(format_args!("{peer}: {error}"), "more were refused since the last such line") {
                 None => tracing::debug!("{peer}: {error}"),

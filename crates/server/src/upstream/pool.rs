@@ -45,7 +45,7 @@ struct Kept {
     idle: Vec<Idle>,
     /// Wakes the task that closes them, if it runs.
     closer: Option<Waker>,
-    /// The server was seen to send bytes behind a response that has no content. What comes a moment later would be taken for the response to the next
+    /// The server was seen to send bytes behind a response that has no content. Such bytes, a moment later, would be taken for the response to the next
     /// request, so no connection is kept behind such a response.
     is_distrusted: bool,
 }

@@ -17,6 +17,7 @@ mod tests;
 pub(crate) mod tickets;
 
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Poll, ready};
@@ -39,7 +40,7 @@ use certificate::Certificate;
 use client_auth::{ClientAuthId, ClientCertificate};
 use config::{Limits, Policy, ServerConfig};
 use key_schedule::KeySchedule;
-use resolver::CertificateSource;
+use resolver::{NoCertificate, Obtaining};
 use secrets::iana_name;
 
 /// What both sides agreed on.
@@ -133,13 +134,17 @@ const MOST_HELD: usize = 4096;
 const FIRST_READ: usize = 4096;
 
 /// Shakes hands as the server. On failure the alert that rustls asks for has been sent if the socket
-/// took it.
-pub(crate) async fn accept(io: &mut Socket, config: &ServerConfig) -> Result<Finished, HandshakeError> {
+/// took it. `client`: for sources of certificates.
+pub(crate) async fn accept(
+    io: &mut Socket,
+    config: &ServerConfig,
+    client: Option<IpAddr>,
+) -> Result<Finished, HandshakeError> {
     let mut flight = Flight { incoming: Vec::with_capacity(FIRST_READ), ..Flight::default() };
     let mut callbacks = CallbackState::default();
     let policy = match config.only_policy() {
         Some(policy) => policy,
-        None => Box::pin(flight.choose_policy(io, config, &mut callbacks.obtained)).await?,
+        None => Box::pin(flight.choose_policy(io, config, client, &mut callbacks.obtained)).await?,
     };
     flight.asks = policy.client_auth.is_some();
     let mut connection =
@@ -332,6 +337,7 @@ impl Flight {
         &mut self,
         io: &mut Socket,
         config: &'c ServerConfig,
+        client: Option<IpAddr>,
         obtained: &mut Option<Certificate>,
     ) -> Result<&'c Policy, HandshakeError> {
         let mut acceptor = Acceptor::default();
@@ -351,7 +357,8 @@ impl Flight {
                         let (policy, source) = (config.policy(Some(&hello)), config.source(&hello));
                         drop(accepted);
                         if let Some((source, name)) = source {
-                            *obtained = Some(self.obtain(io, source.as_ref(), &name, &config.limits).await?);
+                            let obtaining = source.certificate(&name, client);
+                            *obtained = Some(self.obtain(io, obtaining, &name, &config.limits).await?);
                         }
                         return Ok(policy);
                     }
@@ -365,11 +372,10 @@ impl Flight {
     async fn obtain(
         &mut self,
         io: &mut Socket,
-        source: &dyn CertificateSource,
+        mut obtaining: Obtaining<'_>,
         name: &str,
         limits: &Limits,
     ) -> Result<Certificate, HandshakeError> {
-        let mut obtaining = source.certificate(name);
         let obtained = poll_fn(|cx| {
             if let Poll::Ready(obtained) = obtaining.as_mut().poll(cx) {
                 return Poll::Ready(Ok(obtained));
@@ -384,12 +390,16 @@ impl Flight {
             }
             Poll::Pending
         });
-        if let Some(certificate) = obtained.await? {
-            return Ok(certificate);
-        }
-        self.queue(Some(AlertDescription::UNRECOGNIZED_NAME));
+        let why = match obtained.await? {
+            Ok(certificate) => return Ok(certificate),
+            Err(why) => why,
+        };
+        self.queue(Some(match why {
+            NoCertificate::NotAllowed => AlertDescription::UNRECOGNIZED_NAME,
+            NoCertificate::Unavailable => AlertDescription::INTERNAL_ERROR,
+        }));
         self.end(io, limits).await;
-        Err(HandshakeError::NoCertificate(name.to_owned()))
+        Err(HandshakeError::NoCertificate { name: name.to_owned(), why })
     }
 
     /// Waits for the record that begins at `at` and returns its length.

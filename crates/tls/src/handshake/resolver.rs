@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -19,11 +20,28 @@ pub(super) const ACME_TLS: &[u8] = b"acme-tls/1";
 
 /// Obtains certificates for names that are not known before a client asks for them.
 pub trait CertificateSource: fmt::Debug + Send + Sync {
-    /// The certificate for this name: lower case, without a point at its end. `None`: there is none, and the handshake is refused.
+    /// The certificate for this name: lower case, without a point at its end. An error refuses the handshake. `client`: the address for which
+    /// [`TlsStream::accept_from`](crate::TlsStream::accept_from) was called, so that work for a client can be bounded.
     ///
     /// Each handshake with the name calls this and awaits it, so a certificate that is there should be returned at once. The future is
     /// dropped with a handshake that is given up.
-    fn certificate(&self, name: &str) -> Pin<Box<dyn Future<Output = Option<Certificate>> + Send + '_>>;
+    fn certificate(
+        &self,
+        name: &str,
+        client: Option<IpAddr>,
+    ) -> Pin<Box<dyn Future<Output = Result<Certificate, NoCertificate>> + Send + '_>>;
+}
+
+/// A certificate that is being obtained.
+pub(super) type Obtaining<'s> = Pin<Box<dyn Future<Output = Result<Certificate, NoCertificate>> + Send + 's>>;
+
+/// Why a [`CertificateSource`] gives no certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoCertificate {
+    /// The name has none. The client gets the alert `unrecognized_name` (RFC 6066 §3).
+    NotAllowed,
+    /// It cannot be obtained now. The client gets the alert `internal_error`, and may come again.
+    Unavailable,
 }
 
 /// The certificates of a site, for instance one with an ECDSA and one with an RSA key. They can be replaced under running

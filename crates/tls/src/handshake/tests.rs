@@ -1,9 +1,9 @@
 //! How long a session is resumed, by real handshakes under a clock of the test's.
 
 use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, UNIX_EPOCH};
@@ -11,14 +11,14 @@ use std::time::{Duration, UNIX_EPOCH};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;
-use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
+use rustls::{AlertDescription, ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
 use sealion_testkit::PATIENCE;
 use sealion_testkit::pki::{Authority, Pki};
 
 use super::certificate::Certificate;
 use super::client_auth::{ClientAuth, ClientAuthMode};
 use super::config::{Limits, ServerConfig, SiteTls, TlsOptions};
-use super::resolver::{CertificateSource, SiteCertificates};
+use super::resolver::{CertificateSource, NoCertificate, Obtaining, SiteCertificates};
 use super::tickets::{TICKET_LIFETIME, TicketKeys, TicketSecret};
 use super::{HandshakeInfo, accept};
 use crate::error::HandshakeError;
@@ -94,12 +94,29 @@ impl Fleet {
         client: &Arc<ClientConfig>,
     ) -> Result<HandshakeInfo, HandshakeError> {
         self.clock.set(seconds);
+        self.both_ends(server, client).0
+    }
+
+    /// The outcome of a handshake at both ends.
+    fn both_ends(
+        &self,
+        server: &ServerConfig,
+        client: &Arc<ClientConfig>,
+    ) -> (Result<HandshakeInfo, HandshakeError>, io::Result<()>) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let client = client.clone();
         let client = std::thread::spawn(move || connect(client, theirs, || {}));
         let info = block_on(async { accept_one(ours, server).await });
-        let _ = client.join().unwrap();
-        info
+        (info, client.join().unwrap())
+    }
+
+    /// The alert that a client gets instead of a handshake.
+    fn alert(&self, server: &ServerConfig, client: &Arc<ClientConfig>) -> Option<AlertDescription> {
+        let error = self.both_ends(server, client).1.err()?;
+        match error.get_ref()?.downcast_ref() {
+            Some(rustls::Error::AlertReceived(alert)) => Some(*alert),
+            _ => None,
+        }
     }
 
     #[track_caller]
@@ -116,7 +133,7 @@ fn block_on<T>(task: impl Future<Output = T>) -> T {
 async fn accept_one(io: UnixStream, server: &ServerConfig) -> Result<HandshakeInfo, HandshakeError> {
     io.set_nonblocking(true).unwrap();
     let mut io = Socket::from(tokio::net::UnixStream::from_std(io).unwrap());
-    let finished = accept(&mut io, server).await?;
+    let finished = accept(&mut io, server, Some(CLIENT)).await?;
     io.try_write(&finished.held).unwrap();
     Ok(finished.info)
 }
@@ -156,13 +173,17 @@ fn client_auth(root: &Pki, mode: ClientAuthMode) -> Option<ClientAuth> {
     Some(ClientAuth::from_pem_file(&root.certificate_file(), mode).unwrap())
 }
 
-/// Gives its certificate to one name, after a pause.
+/// Gives its certificate to one name and one client, after a pause.
 #[derive(Debug)]
-struct OneName(&'static str, Certificate);
+struct OneName(&'static str, Certificate, NoCertificate);
+
+/// The client of [`Fleet::at`].
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 impl CertificateSource for OneName {
-    fn certificate(&self, name: &str) -> Pin<Box<dyn Future<Output = Option<Certificate>> + Send + '_>> {
-        let given = (name == self.0).then(|| self.1.clone());
+    fn certificate(&self, name: &str, client: Option<IpAddr>) -> Obtaining<'_> {
+        assert_eq!(client, Some(CLIENT));
+        let given = if name == self.0 { Ok(self.1.clone()) } else { Err(self.2) };
         Box::pin(async {
             tokio::time::sleep(Duration::from_millis(1)).await;
             given
@@ -176,20 +197,29 @@ fn a_source_gives_the_certificate_of_a_name_that_none_covers() {
     let fleet = Fleet::new();
     let other = Pki::for_names(&["other.test"]);
     for version in VERSIONS {
-        for (name, is_there) in [("localhost", true), ("unknown.test", false)] {
+        use NoCertificate::{NotAllowed, Unavailable};
+        for (name, reason, alert) in [
+            ("localhost", NotAllowed, None),
+            ("unknown.test", NotAllowed, Some(AlertDescription::UnrecognisedName)),
+            ("unknown.test", Unavailable, Some(AlertDescription::InternalError)),
+        ] {
+            let is_there = alert.is_none();
             let certificates = SiteCertificates::new(vec![load(&other)]);
-            let certificates = Arc::new(certificates.with_source(Arc::new(OneName(name, load(&fleet.pki)))));
+            let certificates = Arc::new(certificates.with_source(Arc::new(OneName(name, load(&fleet.pki), reason))));
             let site = SiteTls { names: Vec::new(), certificates, client_auth: None, alpn: None };
             let options = TlsOptions { tickets: Some(fleet.keys.clone()), ..TlsOptions::new(&[]).unwrap() };
             let server = ServerConfig::with_time(&site, &[], &options, Limits::default(), fleet.clock.clone()).unwrap();
             let client = fleet.client(version, None);
             match fleet.at(0, &server, &client) {
                 Ok(info) => assert!(is_there && info.server_name.as_deref() == Some("localhost"), "{name}"),
-                Err(HandshakeError::NoCertificate(refused)) => assert!(!is_there && refused == "localhost"),
+                Err(HandshakeError::NoCertificate { name, why }) => {
+                    assert_eq!((is_there, name.as_str(), why), (false, "localhost", reason));
+                }
                 Err(other) => panic!("{name}: {other}"),
             }
-            if is_there {
-                assert!(fleet.resumes(1, &server, &client));
+            match alert {
+                None => assert!(fleet.resumes(1, &server, &client)),
+                Some(_) => assert_eq!(fleet.alert(&server, &client), alert),
             }
         }
     }
@@ -199,7 +229,7 @@ fn a_source_gives_the_certificate_of_a_name_that_none_covers() {
 struct Silent;
 
 impl CertificateSource for Silent {
-    fn certificate(&self, _name: &str) -> Pin<Box<dyn Future<Output = Option<Certificate>> + Send + '_>> {
+    fn certificate(&self, _name: &str, _client: Option<IpAddr>) -> Obtaining<'_> {
         Box::pin(std::future::pending())
     }
 }
@@ -224,7 +254,7 @@ fn a_client_that_leaves_while_its_certificate_is_obtained_is_noticed() {
         let ended = block_on(async {
             ours.set_nonblocking(true).unwrap();
             let mut io = Socket::from(tokio::net::UnixStream::from_std(ours).unwrap());
-            accept(&mut io, &server).await
+            accept(&mut io, &server, None).await
         });
         assert!(matches!(ended, Err(HandshakeError::Truncated)), "{:?}", ended.err());
     }
@@ -255,7 +285,7 @@ fn records_per_key(server: &ServerConfig, client: &Arc<ClientConfig>) -> u64 {
     let finished = block_on(async {
         ours.set_nonblocking(true).unwrap();
         let mut io = Socket::from(tokio::net::UnixStream::from_std(ours).unwrap());
-        accept(&mut io, server).await
+        accept(&mut io, server, None).await
     });
     let _ = client.join().unwrap();
     finished.unwrap().records_per_key

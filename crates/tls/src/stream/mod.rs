@@ -13,6 +13,7 @@ pub(crate) mod send;
 pub(crate) mod source;
 
 use std::io;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -162,8 +163,21 @@ impl TlsStream {
     /// # Errors
     /// [`HandshakeError`]; the alert for it has been sent if the socket took it.
     pub async fn accept(io: impl Into<Socket>, config: &Arc<ServerConfig>) -> Result<Self, HandshakeError> {
+        Self::accept_from(io, config, None).await
+    }
+
+    /// As [`accept`](Self::accept), with the address of the client for a [`CertificateSource`](crate::CertificateSource). `None`: it is not known, or
+    /// many clients have it, as behind a proxy.
+    ///
+    /// # Errors
+    /// As of [`accept`](Self::accept).
+    pub async fn accept_from(
+        io: impl Into<Socket>,
+        config: &Arc<ServerConfig>,
+        client: Option<IpAddr>,
+    ) -> Result<Self, HandshakeError> {
         let mut io = io.into();
-        let done = handshake::accept(&mut io, config).await?;
+        let done = handshake::accept(&mut io, config, client).await?;
         let (keys, tx_sequence) = done.tx;
         let (rx_keys, rx_sequence) = done.rx;
         let session = Session {

@@ -13,6 +13,7 @@
 //! The time of the next permitted order is kept on disk, so that a server in a restart loop sends no more orders.
 
 mod answers;
+mod bounds;
 mod client;
 mod dns;
 mod dns_update;

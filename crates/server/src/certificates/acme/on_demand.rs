@@ -8,10 +8,12 @@
 //!                                           └─ no: refused for a while          └─ failed: refused until the next try
 //! ```
 //!
-//! Jobs run on the thread that orders certificates. A handshake that waits is given up after its own deadline, and its job goes on.
+//! Jobs run on the thread that orders certificates. A handshake that waits is given up after its own deadline, and its job goes on. The network of the
+//! client that began a job is charged for its question and its order.
 
 use std::collections::HashMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -21,17 +23,19 @@ use bytes::Bytes;
 use http::uri::Scheme;
 use http::{Request, Uri};
 use quick_cache::sync::Cache;
-use sealion_tls::{AlpnChallenges, Certificate, CertificateSource, SiteCertificates};
-use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
+use sealion_tls::{AlpnChallenges, Certificate, CertificateSource, NoCertificate, SiteCertificates};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
 use super::answers::Answers;
+use super::bounds::{Bound, Queue};
 use super::failures::Failures;
 use super::renewal::{order, renewal};
 use super::{AcmeSite, Settings, is_public_name, placeholder};
 use crate::certificates::{AcmeOnDemandConfig, CertifiedSite, HttpChallenges};
 use crate::fetch::fetch;
+use crate::limits::ClientNetwork;
 use crate::observe::Warnings;
 use crate::tls_client;
 use crate::values::{At, Problems, SecretUrl};
@@ -39,11 +43,17 @@ use crate::values::{At, Problems, SecretUrl};
 /// Jobs that have not begun. They begin as fast as their thread looks for files.
 const MOST_NEW: usize = 1024;
 
-/// Questions at once, and names that wait for one. A name beyond is refused, and its clients may come again.
-const ASKS: [usize; 2] = [32, 256];
+/// Questions, and names that wait for one. A name beyond is refused, and its clients may come again.
+const ASKS: Bound = Bound { at_once: 32, waiting: 256 };
 
-/// Orders at once, and names that wait for one. Let's Encrypt allows an account 300 orders within three hours.
-const ORDERS: [usize; 2] = [8, 64];
+/// The same for the clients of a network. Few may wait: clients of other networks may ask for the same name, and wait with it.
+const ASKS_OF_NETWORK: Bound = Bound { at_once: 8, waiting: 8 };
+
+/// Orders, and names that wait for one. Let's Encrypt allows an account 300 orders within three hours.
+const ORDERS: Bound = Bound { at_once: 8, waiting: 64 };
+
+/// The same for the clients of a network.
+const ORDERS_OF_NETWORK: Bound = Bound { at_once: 4, waiting: 32 };
 
 /// Certificates in memory, some 6 kB each. Others are read from their files again.
 const KEPT: usize = 10_000;
@@ -80,6 +90,8 @@ pub(crate) struct OnDemand {
 struct Known {
     /// Those of the configuration that began it.
     names: Weak<Names>,
+    /// The network of the client that began it.
+    network: Option<ClientNetwork>,
     outcome: watch::Receiver<Option<Outcome>>,
 }
 
@@ -110,7 +122,22 @@ impl fmt::Debug for OnDemand {
 #[derive(Debug, Clone)]
 enum Outcome {
     Certificate(Shown),
-    RefusedUntil(Instant),
+    Refused(Refusal),
+    /// No place was left for the network of the client that began it. It says nothing of the name.
+    Full,
+}
+
+/// A name that is refused for a while.
+#[derive(Debug, Clone, Copy)]
+struct Refusal {
+    why: NoCertificate,
+    until: Instant,
+}
+
+impl Refusal {
+    fn outcome(why: NoCertificate, pause: Duration) -> Outcome {
+        Outcome::Refused(Refusal { why, until: Instant::now() + pause })
+    }
 }
 
 /// A certificate, and when a job has to look after it.
@@ -135,6 +162,8 @@ impl Shown {
 struct Job {
     names: Arc<Names>,
     site: AcmeSite,
+    /// The client that began it. `None`: it is not known, or has many clients behind it.
+    client: Option<IpAddr>,
     /// Those who wait learn the outcome. Without one, the job has ended before its time.
     outcome: watch::Sender<Option<Outcome>>,
     under_way: Arc<UnderWay>,
@@ -203,8 +232,7 @@ struct Names {
     ask: SecretUrl,
     tls: Option<TlsConnector>,
     certificates: Cache<Box<str>, Shown>,
-    /// Until when.
-    refused: Cache<Box<str>, Instant>,
+    refused: Cache<Box<str>, Refusal>,
 }
 
 impl Source {
@@ -217,39 +245,49 @@ impl Source {
         placeholder(&["on-demand.invalid".to_owned()]).map(|certificate| SiteCertificates::new(vec![certificate]))
     }
 
-    async fn obtain(&self, name: &str) -> Option<Certificate> {
+    async fn obtain(&self, name: &str, client: Option<IpAddr>) -> Result<Certificate, NoCertificate> {
         let now = SystemTime::now();
         if let Some(shown) = self.names.certificates.get(name)
             && !shown.has_expired(now)
         {
             if shown.due <= now {
-                self.submit(name);
+                self.submit(name, client);
             }
-            return Some(shown.certificate);
+            return Ok(shown.certificate);
         }
-        if self.names.refused.get(name).is_some_and(|until| Instant::now() < until) || !self.names.may_have(name) {
-            return None;
+        if let Some(refusal) = self.names.refused.get(name)
+            && Instant::now() < refusal.until
+        {
+            return Err(refusal.why);
+        }
+        if !self.names.may_have(name) {
+            return Err(NoCertificate::NotAllowed);
         }
         loop {
-            let (is_own, mut outcome) = self.submit(name)?;
+            let mut joined = self.submit(name, client).ok_or(NoCertificate::Unavailable)?;
             // An error: the process hands over or ends.
-            let ended = outcome.wait_for(Option::is_some).await.ok()?.clone()?;
-            match ended {
-                Outcome::Certificate(shown) => return Some(shown.certificate),
-                Outcome::RefusedUntil(_) if is_own => return None,
-                // The configuration before asked another service, perhaps.
-                Outcome::RefusedUntil(_) => tokio::task::yield_now().await,
+            let ended = joined.outcome.wait_for(Option::is_some).await.map_err(|_| NoCertificate::Unavailable)?.clone();
+            match ended.ok_or(NoCertificate::Unavailable)? {
+                Outcome::Certificate(shown) => return Ok(shown.certificate),
+                Outcome::Refused(refusal) if joined.is_of_configuration => return Err(refusal.why),
+                Outcome::Full if joined.is_of_network => return Err(NoCertificate::Unavailable),
+                // The configuration before asked another service, perhaps; or another network had no place.
+                Outcome::Refused(_) | Outcome::Full => tokio::task::yield_now().await,
             }
         }
     }
 
-    /// Joins the job of the name, or begins one. Tells whether it is one of this configuration. `None`: too many names wait, or the process begins no
-    /// more.
-    fn submit(&self, name: &str) -> Option<(bool, watch::Receiver<Option<Outcome>>)> {
+    /// Joins the job of the name, or begins one. `None`: too many names wait, or the process begins no more.
+    fn submit(&self, name: &str, client: Option<IpAddr>) -> Option<Joined> {
         let site = self.names.site(name);
+        let network = client.map(ClientNetwork::of);
         let mut under_way = self.process.under_way.lock();
-        if let Some(Known { names, outcome }) = under_way.get(&site.file) {
-            return Some((std::ptr::eq(names.as_ptr(), &*self.names), outcome.clone()));
+        if let Some(known) = under_way.get(&site.file) {
+            return Some(Joined {
+                is_of_configuration: std::ptr::eq(known.names.as_ptr(), &*self.names),
+                is_of_network: known.network == network,
+                outcome: known.outcome.clone(),
+            });
         }
         let Ok(place) = self.process.queue.try_reserve() else {
             drop(under_way);
@@ -259,13 +297,22 @@ impl Source {
             return None;
         };
         let (sender, outcome) = watch::channel(None);
-        let known = Known { names: Arc::downgrade(&self.names), outcome: outcome.clone() };
+        let known = Known { names: Arc::downgrade(&self.names), network, outcome: outcome.clone() };
         under_way.insert(site.file.clone(), known);
         drop(under_way);
         let under_way = self.process.under_way.clone();
-        place.send(Job { names: self.names.clone(), site, outcome: sender, under_way });
-        Some((true, outcome))
+        place.send(Job { names: self.names.clone(), site, client, outcome: sender, under_way });
+        Some(Joined { is_of_configuration: true, is_of_network: true, outcome })
     }
+}
+
+/// A job that a handshake waits for.
+struct Joined {
+    /// Whether the handshake's configuration began it.
+    is_of_configuration: bool,
+    /// Whether a client of the same network began it.
+    is_of_network: bool,
+    outcome: watch::Receiver<Option<Outcome>>,
 }
 
 impl OnDemand {
@@ -277,9 +324,13 @@ impl OnDemand {
 }
 
 impl CertificateSource for Source {
-    fn certificate(&self, name: &str) -> Pin<Box<dyn Future<Output = Option<Certificate>> + Send + '_>> {
+    fn certificate(
+        &self,
+        name: &str,
+        client: Option<IpAddr>,
+    ) -> Pin<Box<dyn Future<Output = Result<Certificate, NoCertificate>> + Send + '_>> {
         let name = name.to_owned();
-        Box::pin(async move { self.obtain(&name).await })
+        Box::pin(async move { self.obtain(&name, client).await })
     }
 }
 
@@ -326,7 +377,7 @@ impl Names {
 pub(super) async fn run(process: &Arc<OnDemand>, alpn: &Arc<AlpnChallenges>, http: &Arc<HttpChallenges>) {
     let jobs = process.jobs.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some(mut jobs) = jobs else { return };
-    let bounds = Arc::new(Bounds { asks: Queue::new(ASKS), orders: Queue::new(ORDERS) });
+    let bounds = Arc::new(Bounds::default());
     let mut tasks = JoinSet::new();
     loop {
         tokio::select! {
@@ -344,24 +395,13 @@ pub(super) async fn run(process: &Arc<OnDemand>, alpn: &Arc<AlpnChallenges>, htt
 struct Bounds {
     asks: Queue,
     orders: Queue,
+    /// How long a reply of the service counts.
+    fresh: Duration,
 }
 
-/// A bound on what is done at once, and on what waits for that.
-struct Queue {
-    turns: Semaphore,
-    /// Of those whose turn it is and those who wait.
-    places: Semaphore,
-}
-
-impl Queue {
-    fn new([at_once, waiting]: [usize; 2]) -> Self {
-        Self { turns: Semaphore::new(at_once), places: Semaphore::new(at_once + waiting) }
-    }
-
-    /// Waits for a turn, which lasts as long as what is returned. `None`: too many wait.
-    async fn turn(&self) -> Option<[SemaphorePermit<'_>; 2]> {
-        let place = self.places.try_acquire().ok()?;
-        Some([place, self.turns.acquire().await.ok()?])
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { asks: Queue::new(ASKS, ASKS_OF_NETWORK), orders: Queue::new(ORDERS, ORDERS_OF_NETWORK), fresh: FRESH }
     }
 }
 
@@ -373,10 +413,11 @@ async fn attend(process: &OnDemand, bounds: &Bounds, job: Job, mut answers: Answ
             names.refused.remove(name);
             names.certificates.insert(name.into(), shown.clone());
         }
-        Outcome::RefusedUntil(until) => {
+        Outcome::Refused(refusal) => {
             names.certificates.remove(name);
-            names.refused.insert(name.into(), *until);
+            names.refused.insert(name.into(), *refusal);
         }
+        Outcome::Full => {}
     }
     job.outcome.send_replace(Some(outcome));
 }
@@ -389,50 +430,69 @@ async fn outcome(process: &OnDemand, bounds: &Bounds, job: &Job, answers: &mut A
     if let Some(kept) = kept.clone().filter(|kept| now < kept.due && !kept.has_expired(now)) {
         return Outcome::Certificate(kept);
     }
-    // What is shown until the next try: a question may take ten seconds, and an order some minutes.
-    let without_order = |next: Option<SystemTime>| {
+    // The clock is read again: a question may take ten seconds, and an order some minutes.
+    let kept_or = |otherwise: Outcome, next: Option<SystemTime>| {
         let now = SystemTime::now();
         match kept.clone().filter(|kept| !kept.has_expired(now)) {
             Some(kept) => Outcome::Certificate(Shown { due: next.unwrap_or(now + RETRY), ..kept }),
-            None => {
-                // A clock that is set back does not make it longer.
-                let pause = next.map_or(REFUSAL, |next| next.duration_since(now).unwrap_or_default());
-                Outcome::RefusedUntil(Instant::now() + pause)
-            }
+            None => otherwise,
         }
+    };
+    let failed = |next: SystemTime| {
+        // A clock that is set back does not make it longer.
+        let pause = next.duration_since(SystemTime::now()).unwrap_or_default();
+        kept_or(Refusal::outcome(NoCertificate::Unavailable, pause), Some(next))
     };
     let failures = Failures::read(&site.failures_file());
     if let Some(failures) = failures.filter(|failures| failures.forbids(now)) {
-        return without_order(Some(failures.next_try()));
+        return failed(failures.next_try());
     }
-    let Some(turn) = bounds.asks.turn().await else {
-        process.warn(format_args!("{name}: refused: {} names wait to be asked about", ASKS[1]));
-        return without_order(None);
+    let turn = match bounds.asks.turn(job.client).await {
+        Ok(turn) => turn,
+        Err(full) => {
+            process.warn(format_args!("{name}: refused for now: {full} to be asked about"));
+            return kept_or(Outcome::Full, None);
+        }
     };
-    let is_allowed = names.is_allowed(name).await;
+    if let Err(why) = permission(process, names, name).await {
+        return kept_or(Refusal::outcome(why, REFUSAL), None);
+    }
     let asked = Instant::now();
     drop(turn);
-    match is_allowed {
-        Ok(true) => {}
-        Ok(false) => {
-            tracing::debug!("ACME on demand: {name}: {} does not allow a certificate", names.ask);
-            return without_order(None);
+    let _turn = match bounds.orders.turn(job.client).await {
+        Ok(turn) => turn,
+        Err(full) => {
+            process.warn(format_args!("{name}: refused for now: {full} for an order"));
+            return kept_or(Outcome::Full, None);
         }
-        Err(why) => {
-            process.warn(format_args!("{name}: {} gives no answer: {why}. No certificate is ordered", names.ask));
-            return without_order(None);
-        }
-    }
-    let Some(_turn) = bounds.orders.turn().await else {
-        process.warn(format_args!("{name}: refused: {} names wait for an order", ORDERS[1]));
-        return without_order(None);
     };
-    if asked.elapsed() > FRESH && !matches!(names.is_allowed(name).await, Ok(true)) {
-        return without_order(None);
+    if asked.elapsed() >= bounds.fresh
+        && let Err(why) = permission(process, names, name).await
+    {
+        return kept_or(Refusal::outcome(why, REFUSAL), None);
     }
     let before = kept.as_ref().map(|kept| &kept.certificate);
     match order(&names.settings, site, before, failures, answers, "clients that ask for it are refused").await {
         Ok(certificate) => Outcome::Certificate(Shown::new(certificate)),
-        Err(failed) => without_order(Some(failed.next)),
+        Err(not_obtained) => failed(not_obtained.next),
     }
 }
+
+/// Asks the operator's service about the name, and logs why it has no certificate.
+async fn permission(process: &OnDemand, names: &Names, name: &str) -> Result<(), NoCertificate> {
+    match names.is_allowed(name).await {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            tracing::debug!("ACME on demand: {name}: {} does not allow a certificate", names.ask);
+            Err(NoCertificate::NotAllowed)
+        }
+        Err(why) => {
+            process.warn(format_args!("{name}: {} gives no answer: {why}. No certificate is ordered", names.ask));
+            Err(NoCertificate::Unavailable)
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "on_demand_tests.rs"]
+mod tests;

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use sealion_tls::{Counts, Error, HandshakeError, HandshakeInfo, Progress, Version};
+use sealion_tls::{Counts, Error, HandshakeError, HandshakeInfo, NoCertificate, Progress, Version};
 
 use super::counter::{Counter, Histogram, Level};
 use super::http2::Http2Metrics;
@@ -257,6 +257,8 @@ labels! {
         ClientCertificate = "client-certificate",
         /// There is none for the name that the client asked for.
         NoCertificate = "no-certificate",
+        /// None can be obtained now for the name that the client asked for.
+        CertificateUnavailable = "certificate-unavailable",
         /// No common parameters, or the client broke the protocol.
         Tls = "tls",
     }
@@ -317,7 +319,8 @@ impl HandshakeFailure {
             HandshakeError::PlainHttp => Self::PlainHttp,
             HandshakeError::PeerAlert(_) => Self::PeerAlert,
             HandshakeError::ClientCertificate(_) => Self::ClientCertificate,
-            HandshakeError::NoCertificate(_) => Self::NoCertificate,
+            HandshakeError::NoCertificate { why: NoCertificate::NotAllowed, .. } => Self::NoCertificate,
+            HandshakeError::NoCertificate { why: NoCertificate::Unavailable, .. } => Self::CertificateUnavailable,
             _ => Self::Tls,
         }
     }

@@ -1,6 +1,7 @@
 //! Certificates that are ordered when a client first asks for a name.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::*;
@@ -48,12 +49,20 @@ fn question(name: &str) -> String {
 
 /// What s_client says of a handshake for this name: issuer and names of the certificate, or why it failed.
 fn shake_hands(port: u16, name: &str) -> String {
+    shake_hands_from("127.0.0.1", port, name)
+}
+
+/// The same from this address.
+fn shake_hands_from(address: &str, port: u16, name: &str) -> String {
     let name = if name.is_empty() { "-noservername".to_owned() } else { format!("-servername {name}") };
     let script = format!(
-        "openssl s_client -connect 127.0.0.1:{port} {name} </dev/null >out.$$ 2>&1; openssl x509 -noout -issuer -serial -ext subjectAltName <out.$$ 2>/dev/null || cat out.$$; rm out.$$"
+        "openssl s_client -connect 127.0.0.1:{port} -bind {address}:0 {name} </dev/null >out.$$ 2>&1; openssl x509 -noout -issuer -serial -ext subjectAltName <out.$$ 2>/dev/null || cat out.$$; rm out.$$"
     );
     tool("sh", ["-c", &format!("cd \"$(mktemp -d)\" && {script}")])
 }
+
+/// The alert for a name that may have a certificate later.
+const COME_AGAIN: &str = "alert internal error";
 
 struct OnDemand {
     pki: Pki,
@@ -166,19 +175,22 @@ fn without_an_answer_or_after_a_failed_order_the_client_is_refused_and_the_log_s
     on_demand.pebble = Pebble::start(&on_demand.sites, &on_demand.pki, free_port(), free_port());
     on_demand.service.allow("a.test");
     let server = on_demand.config("default = true").serve_from_user_space();
-    assert!(shake_hands(port, "a.test").contains("unrecognized name"));
+    assert!(shake_hands(port, "a.test").contains(COME_AGAIN));
     let line = wait_for_message(&server, "ACME: no certificate for a.test");
     assert!(line.contains("Next try at") && line.contains("clients that ask for it are refused"), "{line}");
     // The pause is kept, and no more is asked in it.
     drop(server);
     let server = on_demand.config("default = true").serve_from_user_space();
-    assert!(shake_hands(port, "a.test").contains("unrecognized name"));
+    assert!(shake_hands(port, "a.test").contains(COME_AGAIN));
+    wait_for_message(&server, "refused: no certificate for a.test can be obtained now");
     assert_eq!(on_demand.service.asked("a.test"), 1);
     drop(server);
 
     on_demand.ask = format!("http://127.0.0.1:{}/", free_port());
     let server = on_demand.config("default = true").serve_from_user_space();
-    assert!(shake_hands(port, "b.test").contains("unrecognized name"));
+    for _ in 0..2 {
+        assert!(shake_hands(port, "b.test").contains(COME_AGAIN));
+    }
     let line = wait_for_message(&server, "ACME on demand: b.test");
     assert!(line.contains("gives no answer: ") && line.contains("Connection refused"), "{line}");
     assert!(shake_hands(port, "").contains("on-demand.invalid"));
@@ -199,6 +211,72 @@ fn a_client_that_waits_for_an_order_holds_up_no_other() {
     // The order, which nobody answers, takes minutes until it is given up. The end of the process does not wait for it.
     server.signal(Signal::TERM);
     assert!(server.wait().success());
+}
+
+#[test]
+fn a_client_that_waits_when_the_server_stops_is_told_to_come_again() {
+    let mut on_demand = OnDemand::start();
+    let silent = Upstream::start(|accepted| while accepted.request().is_some() {});
+    on_demand.ask = silent.url();
+    let port = on_demand.port;
+    let mut server = on_demand.config("default = true").serve_from_user_space();
+    let waits = std::thread::spawn(move || shake_hands(port, "a.test"));
+    wait_until("it is asked about", || !silent.requests().is_empty());
+    server.signal(Signal::TERM);
+    let shown = waits.join().expect("it ends");
+    assert!(shown.contains(COME_AGAIN), "{shown}");
+    assert!(server.wait().success());
+}
+
+/// Sends a ClientHello for this name.
+fn say_hello(port: u16, name: String) -> TcpStream {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let config = config.expect("versions").with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth();
+    let name = name.try_into().expect("a name");
+    let mut client = rustls::ClientConnection::new(Arc::new(config), name).expect("a client");
+    let mut io = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+    client.write_tls(&mut io).expect("it leaves");
+    io
+}
+
+#[test]
+fn a_client_whose_names_hang_leaves_places_to_clients_of_other_networks() {
+    let mut on_demand = OnDemand::start();
+    let service = Upstream::start(|accepted| {
+        let Some(request) = accepted.request() else { return };
+        match request.line().contains("good") {
+            true => accepted.write(b"HTTP/1.1 204 Yes\r\nContent-Length: 0\r\n\r\n"),
+            false => drop(accepted.read_to_end()),
+        }
+    });
+    on_demand.ask = service.url();
+    let port = on_demand.port;
+    let config = on_demand.config("default = true").table("[limits]\nmax_connections_per_address = 100000\n");
+    let server = config.serve_from_user_space();
+    let floods = Arc::new(AtomicBool::new(true));
+    let flood = std::thread::spawn({
+        let floods = Arc::clone(&floods);
+        move || {
+            let mut connections = VecDeque::new();
+            for n in 0.. {
+                if !floods.load(Ordering::Relaxed) {
+                    return;
+                }
+                connections.push_back(say_hello(port, format!("hang{n}.test")));
+                if connections.len() > 400 {
+                    connections.pop_front();
+                }
+            }
+        }
+    });
+    wait_for_message(&server, "wait to be asked about");
+    for name in ["good1.test", "good2.test"] {
+        let shown = shake_hands_from("127.0.0.2", port, name);
+        assert!(shown.contains(&format!("DNS:{name}")), "{shown}");
+    }
+    floods.store(false, Ordering::Relaxed);
+    flood.join().expect("it ends");
 }
 
 #[test]
