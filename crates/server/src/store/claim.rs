@@ -33,7 +33,7 @@ pub(super) fn require_own(path: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, what))
 }
 
-/// What an empty file system has, and what a start leaves that ended before the directory had its number.
+/// Entries of an empty file system, and of a start that ended before the directory had its number.
 const MAY_BE_THERE: [&str; 4] = ["lost+found", LOCK, TEMPORARY, "sealion-cache.next"];
 
 #[cfg(test)]

@@ -30,8 +30,8 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-use super::emptied::OuterDirectories;
 use super::claim::require_own;
+use super::emptied::OuterDirectories;
 use super::format::{FOOTER, Footer, Metadata};
 use crate::files::resolve::Wait;
 

@@ -21,7 +21,7 @@ use super::changes::Changes;
 use super::check::Checks;
 use super::counts::Counts;
 use super::directory::{Directory, Opened, Scan, Temporary};
-use super::format::{FOOTER, Footer, Kind, Metadata};
+use super::format::{Kind, Metadata, tail};
 use super::index::{Blocks, Entry, Index};
 use super::object::{Object, Stored};
 use super::room::{LARGE, Room};
@@ -663,31 +663,6 @@ pub(super) fn write_pieces(file: &File, pieces: &[Bytes], mut at: u64) -> io::Re
         at += piece.len() as u64;
     }
     Ok(())
-}
-
-/// Metadata and footer, and the octets of the whole file with them.
-fn tail(
-    metadata: &Metadata,
-    hash: u128,
-    stored: u64,
-    (body, body_checksum): (u64, u32),
-    boot: u32,
-) -> io::Result<(Vec<u8>, u64)> {
-    let too_long = || io::Error::other("the fields of the response are too long to be stored");
-    let mut tail = metadata.to_bytes().ok_or_else(too_long)?;
-    let footer = Footer {
-        metadata: tail.len() as u32,
-        body,
-        stored,
-        hash,
-        boot,
-        body_checksum,
-        metadata_checksum: crc32c::crc32c(&tail),
-    };
-    tail.extend_from_slice(&footer.to_bytes());
-    debug_assert!(tail.len() > FOOTER);
-    let length = body + tail.len() as u64;
-    Ok((tail, length))
 }
 
 pub(super) const TURN: Duration = Duration::from_millis(500);

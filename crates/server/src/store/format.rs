@@ -136,6 +136,31 @@ impl Metadata {
     }
 }
 
+/// Metadata and footer, and the octets of the whole file with them.
+pub(super) fn tail(
+    metadata: &Metadata,
+    hash: u128,
+    stored: u64,
+    (body, body_checksum): (u64, u32),
+    boot: u32,
+) -> std::io::Result<(Vec<u8>, u64)> {
+    let too_long = || std::io::Error::other("the fields of the response are too long to be stored");
+    let mut tail = metadata.to_bytes().ok_or_else(too_long)?;
+    let footer = Footer {
+        metadata: tail.len() as u32,
+        body,
+        stored,
+        hash,
+        boot,
+        body_checksum,
+        metadata_checksum: crc32c::crc32c(&tail),
+    };
+    tail.extend_from_slice(&footer.to_bytes());
+    debug_assert!(tail.len() > FOOTER);
+    let length = body + tail.len() as u64;
+    Ok((tail, length))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

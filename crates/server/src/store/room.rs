@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use super::disk::Disk;
 
-/// What is known of the room.
+/// The room as the thread of the disk knows it.
 #[derive(Debug)]
 pub(super) struct Room {
     /// Bytes to leave free on the file system.
@@ -165,10 +165,10 @@ impl Disk {
     }
 }
 
-/// Body for which room is made before it is written.
+/// Body that gets its room before it is written.
 pub(super) const LARGE: u64 = 1 << 20;
 
-/// What is freed beyond what is needed: room for what comes until the thread looks again. A sixteenth of all objects, between these bounds. GUESS
+/// Bytes that are freed beyond the need: room for responses until the thread looks again. A sixteenth of all objects, between these bounds. GUESS
 const LEAST_MARGIN: u64 = 256 << 10;
 const MOST_MARGIN: u64 = 256 << 20;
 

@@ -31,11 +31,11 @@ struct Progress {
     has_failed: bool,
 }
 
-/// What the purges say of a file.
+/// The verdict of the purges on a file.
 enum Covered {
     No,
     Yes,
-    /// It is a list of variants, of which some are there still.
+    /// It is a list of variants, and some of them are there still.
     Behind,
 }
 
@@ -168,7 +168,7 @@ fn sweep(store: &Weak<Store>, disk: &Disk) -> io::Result<Swept> {
     Ok(Swept::Whole)
 }
 
-/// The file of a directory with the time up to which its purges are swept.
+/// The file with the time of the latest purge that was swept in a directory.
 const SWEPT: &str = "swept";
 
 /// Files that are looked at between two pauses: 3,200 in a second at most.

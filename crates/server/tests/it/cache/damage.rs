@@ -72,7 +72,7 @@ fn a_short_body_with_a_flipped_bit_is_fetched_again() {
     }
 }
 
-/// What the process has written itself is checked when it is asked for first.
+/// A body that the process has written itself is checked when it is asked for first.
 #[test]
 fn a_bit_that_flips_before_the_first_hit_is_noticed() {
     let cached = Cached::new(origin(SHORT));
@@ -147,7 +147,7 @@ fn a_body_of_an_earlier_boot_is_checked_once_for_all() {
             });
         }
     });
-    let octets = read(cached) - before;
-    assert!((LONG as u64..2 * LONG as u64).contains(&octets), "{octets} bytes were read");
+    let bytes = read(cached) - before;
+    assert!((LONG as u64..2 * LONG as u64).contains(&bytes), "{bytes} bytes were read");
     assert_eq!(cached.fetches(), 1);
 }
