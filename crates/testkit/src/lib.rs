@@ -1,21 +1,32 @@
 //! Shared by the tests of this workspace: a TLS client that controls record boundaries, a tap on
-//! what it receives, certificates, file contents that can be checked at any offset, HTTP responses,
-//! and the server as a process.
+//! what it receives, certificates, file contents that can be checked at any offset, HTTP responses, a client of HTTP/2,
+//! upstream servers, a load whose responses can be judged, and the server as a process.
 //!
 //! Errors of the test itself panic with an explanation. Behaviour of the server under test is a [`std::io::Result`] or
 //! an [`Event`].
 
 mod client;
+mod course;
+mod fault;
 mod tap;
 
+pub mod content;
+pub mod generations;
 pub mod http;
+pub mod http2;
 pub mod ktls;
 pub mod pattern;
 pub mod pki;
+pub mod random;
 pub mod server;
+pub mod service;
+pub mod upstream;
+pub mod websocket;
 
 pub use client::receive::{Ending, Event, Received};
 pub use client::{Client, Connector, Info, Suite};
+pub use course::Course;
+pub use fault::Fault;
 pub use tap::{SeenRecord, Tap};
 
 use std::io::Write;

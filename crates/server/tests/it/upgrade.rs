@@ -5,8 +5,9 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use rustix::process::{Pid, kill_process};
+use rustix::process::Pid;
 use sealion_testkit::server::{Server, Signal};
+use sealion_testkit::service::Service;
 use sealion_testkit::{Suite, http, pattern};
 
 use crate::support::config::Config;
@@ -17,50 +18,6 @@ use crate::support::{PROGRAM, Site, messages, wait_for_message, wait_until};
 /// `SEALION_TEST_RELOADS=100 SEALION_TEST_UPGRADES=20 cargo test -p sealion --test it under_load`.
 fn times(name: &str, usual: usize) -> usize {
     std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
-}
-
-/// The newest process of a service, which is none that the test has started itself.
-pub(crate) struct Service {
-    pub(crate) first: Server,
-}
-
-impl Service {
-    fn successors(&self) -> Vec<i32> {
-        let taken_over = |text: &str| text.split_once("process ")?.1.strip_suffix(" has taken over")?.parse().ok();
-        self.first.lines().iter().filter_map(|line| taken_over(&line.text)).collect()
-    }
-
-    pub(crate) fn newest(&self) -> Pid {
-        let first = self.first.pid() as i32;
-        Pid::from_raw(self.successors().last().copied().unwrap_or(first)).expect("a process has a number")
-    }
-
-    #[track_caller]
-    pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(self.newest(), signal).expect("the newest process runs");
-    }
-
-    #[track_caller]
-    pub(crate) fn upgrade(&self) {
-        let before = self.successors().len();
-        self.signal(Signal::USR2);
-        self.wait_for_upgrades(before + 1);
-    }
-
-    /// Waits until the log names the processes that have taken over: a command may know before the reader of the log.
-    #[track_caller]
-    pub(crate) fn wait_for_upgrades(&self, count: usize) {
-        self.first.wait_for_lines(count, "word of an upgrade", |line| line.text.ends_with(" has taken over"));
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        for pid in self.successors().into_iter().filter_map(Pid::from_raw) {
-            // Most have ended.
-            let _ = kill_process(pid, Signal::KILL);
-        }
-    }
 }
 
 #[test]

@@ -6,13 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
-use sealion_testkit::http;
+use sealion_testkit::generations::{Generations, Load, Tally};
+use sealion_testkit::random::Random;
 use sealion_testkit::server::Server;
+use sealion_testkit::{Suite, http};
 
 use crate::support::disk::{Disk, drop_caches};
-use crate::support::generations::{Generations, Random, Tally, progress, times};
+use crate::support::often::{progress, times};
 use crate::support::upstream::Upstream;
-use crate::support::{Site, content, messages, tool, wait_until};
+use crate::support::{PROGRAM, Site, content, messages, tool, wait_until};
 
 fn serve(site: &Site, origin: &Upstream, directory: &Path) -> Server {
     let tables = format!(
@@ -80,24 +82,26 @@ fn a_loss_of_power_leaves_no_wrong_or_cut_body_and_forgets_no_purge() {
     ]);
     let generations = Generations::new();
     let origin = generations.origin();
+    let connector = site.connector(Suite::TLS13);
     let (began, mut random) = (Instant::now(), Random::new());
     // Of early moments alone, hardly anything would be stored before.
-    let is_enough = |tally: &Tally| tally.stored > 5 * losses && tally.purged > losses;
+    let is_enough = |tally: &Tally| tally.stored > 5 * losses as u64 && tally.purged > losses as u64;
     let mut n = 0;
     while n < losses || !is_enough(&generations.tally()) {
         assert!(n < 10 * losses, "hardly anything was tried: {:?}", generations.tally());
         let _boot = another_boot(&site, n);
         let mut server = serve(&site, &origin, &directory);
-        generations.sweep(&site, &server);
+        generations.sweep(&connector, server.address()).expect("a sweep");
         let time = Duration::from_millis(random.below(2000) as u64);
-        generations.load(&site, &mut server, time, |_| disk.lose_writes());
+        let load = Load::new(&connector, &server, PROGRAM.as_ref());
+        generations.load_until_killed(&load, &mut server, time, || disk.lose_writes()).expect("a load");
         disk.start_again();
         n += 1;
         progress(began, n, losses, generations.tally());
     }
     let _boot = another_boot(&site, n);
     let server = serve(&site, &origin, &directory);
-    generations.sweep(&site, &server);
+    generations.sweep(&connector, server.address()).expect("a sweep");
     drop(server);
     println!("{n} losses of power in {} s: {:?}", began.elapsed().as_secs(), generations.tally());
 }

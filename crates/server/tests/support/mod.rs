@@ -4,25 +4,24 @@
 pub(crate) mod changing_file;
 pub(crate) mod config;
 pub(crate) mod configured;
-pub(crate) mod content;
 pub(crate) mod curl;
 pub(crate) mod disk;
 pub(crate) mod doctor;
 pub(crate) mod fastcgi;
-pub(crate) mod generations;
-pub(crate) mod http2;
 pub(crate) mod http2_upstream;
 pub(crate) mod library;
 pub(crate) mod module;
 pub(crate) mod multipart;
 pub(crate) mod namespace;
 pub(crate) mod nginx;
+pub(crate) mod often;
 pub(crate) mod port;
 pub(crate) mod program;
 pub(crate) mod redis;
 pub(crate) mod sites;
-pub(crate) mod upstream;
 pub(crate) mod watch;
+
+pub(crate) use sealion_testkit::{content, http2, upstream};
 
 use std::ffi::OsString;
 use std::fs;

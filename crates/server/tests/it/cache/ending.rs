@@ -12,7 +12,7 @@ use sealion_testkit::server::Signal;
 use super::sharing::{LENGTH, body, in_halves, second_half};
 use super::{Cached, counting, status};
 use crate::support::{begin, messages, wait_for_cache, wait_for_message, wait_until};
-use crate::upgrade::Service;
+use sealion_testkit::service::Service;
 
 #[test]
 fn a_purge_at_the_process_that_took_over_reaches_the_one_before() {

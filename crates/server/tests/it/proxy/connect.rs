@@ -1,16 +1,16 @@
 //! WebSocket over HTTP/2: CONNECT with a protocol (RFC 8441), an Upgrade at the server.
 
-use aws_lc_rs::digest;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sealion_testkit::server::Server;
+pub(super) use sealion_testkit::websocket::accept_of;
+pub(crate) use sealion_testkit::websocket::connect_block as block_of;
+use sealion_testkit::websocket::switch;
 use sealion_testkit::{Suite, pattern};
 
 use super::serve;
-use crate::support::http2::{
-    CANCEL, DATA, END_STREAM, Ended, Http2, PROTOCOL_ERROR, block, frame, headers, literal, reset,
-};
-use crate::support::upstream::{Accepted, Received, Upstream, ok};
+use crate::support::http2::{CANCEL, DATA, END_STREAM, Ended, Http2, PROTOCOL_ERROR, frame, headers, reset};
+use crate::support::upstream::{Accepted, Upstream, ok};
 use crate::support::{Site, access_line, wait_until};
 
 /// SETTINGS_ENABLE_CONNECT_PROTOCOL
@@ -29,15 +29,6 @@ fn open(http: &mut Http2, path: &str, protocol: &str, fields: &[(&str, &str)]) -
     stream
 }
 
-pub(crate) fn block_of(path: &str, protocol: &str, fields: &[(&str, &str)]) -> Vec<u8> {
-    let mut all = block("CONNECT", path, &[]);
-    literal(&mut all, ":protocol", protocol);
-    for (name, value) in [("sec-websocket-version", "13"), ("sec-websocket-protocol", "chat")].iter().chain(fields) {
-        literal(&mut all, name, value);
-    }
-    all
-}
-
 /// Reads until so many octets of the stream have come.
 #[track_caller]
 fn read(http: &mut Http2, stream: u32, octets: usize) -> Vec<u8> {
@@ -49,21 +40,6 @@ fn read(http: &mut Http2, stream: u32, octets: usize) -> Vec<u8> {
 fn assert_status(http: &mut Http2, stream: u32, status: u16) {
     http.read_until("a head", |http| http.streams.get(&stream).is_some_and(|got| got.status != 0));
     assert_eq!(http.streams[&stream].status, status);
-}
-
-/// The value of Sec-WebSocket-Accept in the response to a handshake (RFC 6455 §4.2.2).
-pub(super) fn accept_of(request: &Received) -> String {
-    let seed = format!("{}258EAFA5-E914-47DA-95CA-C5AB0DC85B11", request.field("sec-websocket-key"));
-    STANDARD.encode(digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, seed.as_bytes()))
-}
-
-/// The response to a handshake.
-fn switch(request: &Received) -> String {
-    let accept = accept_of(request);
-    format!(
-        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\
-         Sec-WebSocket-Protocol: chat\r\n\r\n"
-    )
 }
 
 /// Opens each tunnel, and continues with `inside`.

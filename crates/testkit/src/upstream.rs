@@ -5,10 +5,10 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use sealion_testkit::PATIENCE;
+use crate::PATIENCE;
 
 /// A listening server. Its threads end with the connections.
-pub(crate) struct Upstream {
+pub struct Upstream {
     address: SocketAddr,
     seen: Arc<Mutex<Seen>>,
 }
@@ -22,21 +22,26 @@ struct Seen {
 
 /// A request as it arrived.
 #[derive(Debug, Clone)]
-pub(crate) struct Received {
+pub struct Received {
     /// Request line and fields, as they were sent.
-    pub(crate) head: String,
-    pub(crate) body: Vec<u8>,
+    pub head: String,
+    /// The body, without its framing.
+    pub body: Vec<u8>,
 }
 
 impl Received {
     /// The values of all fields of that name, in any case.
-    pub(crate) fn all(&self, name: &str) -> Vec<&str> {
+    pub fn all(&self, name: &str) -> Vec<&str> {
         let fields = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
         fields.filter(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value).collect()
     }
 
+    /// The value of the only field of that name.
+    ///
+    /// # Panics
+    /// When there is none, or more than one.
     #[track_caller]
-    pub(crate) fn field(&self, name: &str) -> &str {
+    pub fn field(&self, name: &str) -> &str {
         match self.all(name)[..] {
             [value] => value,
             _ => panic!("not one {name} in {}", self.head),
@@ -44,7 +49,7 @@ impl Received {
     }
 
     /// The request line without the version.
-    pub(crate) fn line(&self) -> &str {
+    pub fn line(&self) -> &str {
         self.head.lines().next().and_then(|line| line.strip_suffix(" HTTP/1.1")).expect("a request line")
     }
 }
@@ -53,16 +58,16 @@ impl Received {
 const MOST: usize = 1 << 30;
 
 /// A connection that was accepted.
-pub(crate) struct Accepted {
+pub struct Accepted {
     /// Its number, from 0.
-    pub(crate) number: usize,
+    pub number: usize,
     io: BufReader<TcpStream>,
     seen: Arc<Mutex<Seen>>,
 }
 
 impl Upstream {
     /// Serves each connection by `serve`, in a thread of its own; it is closed afterwards.
-    pub(crate) fn start(serve: impl Fn(&mut Accepted) + Send + Sync + 'static) -> Self {
+    pub fn start(serve: impl Fn(&mut Accepted) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let seen = Arc::new(Mutex::new(Seen::default()));
@@ -89,7 +94,7 @@ impl Upstream {
     }
 
     /// Answers every request with what `answer` makes of it, as long as the client likes.
-    pub(crate) fn answering(answer: impl Fn(&Received) -> Vec<u8> + Send + Sync + 'static) -> Self {
+    pub fn answering(answer: impl Fn(&Received) -> Vec<u8> + Send + Sync + 'static) -> Self {
         Self::start(move |accepted| {
             while let Some(request) = accepted.request() {
                 accepted.write(&answer(&request));
@@ -98,30 +103,36 @@ impl Upstream {
     }
 
     /// Answers every request with 200 and its own body.
-    pub(crate) fn echo() -> Self {
+    pub fn echo() -> Self {
         Self::answering(|request| ok(&request.body))
     }
 
-    pub(crate) fn url(&self) -> String {
+    /// The URL of its root.
+    pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
+    /// Its address, on 127.0.0.1.
+    pub fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// All requests so far.
-    pub(crate) fn requests(&self) -> Vec<Received> {
+    pub fn requests(&self) -> Vec<Received> {
         self.seen.lock().expect("no panic").requests.clone()
     }
 
+    /// The last request.
+    ///
+    /// # Panics
+    /// When none came.
     #[track_caller]
-    pub(crate) fn last(&self) -> Received {
+    pub fn last(&self) -> Received {
         self.requests().pop().expect("a request came")
     }
 
     /// Whether so many connections were closed here, and their other ends have closed too (FIN-WAIT-1 and FIN-WAIT-2 are over).
-    pub(crate) fn has_ended(&self, connections: usize) -> bool {
+    pub fn has_ended(&self, connections: usize) -> bool {
         let port = format!(":{:04X}", self.address.port());
         let table = std::fs::read_to_string("/proc/net/tcp").expect("a table of sockets");
         let waits = |line: &str| {
@@ -131,13 +142,14 @@ impl Upstream {
         self.seen.lock().expect("no panic").ended == connections && !table.lines().any(waits)
     }
 
-    pub(crate) fn connections(&self) -> usize {
+    /// Connections so far.
+    pub fn connections(&self) -> usize {
         self.seen.lock().expect("no panic").connections
     }
 }
 
 /// A response 200 with this body.
-pub(crate) fn ok(body: &[u8]) -> Vec<u8> {
+pub fn ok(body: &[u8]) -> Vec<u8> {
     let mut response = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes();
     response.extend_from_slice(body);
     response
@@ -145,7 +157,7 @@ pub(crate) fn ok(body: &[u8]) -> Vec<u8> {
 
 impl Accepted {
     /// The next request with its body. `None`: the client has closed, or something else came.
-    pub(crate) fn request(&mut self) -> Option<Received> {
+    pub fn request(&mut self) -> Option<Received> {
         let head = self.head()?;
         let mut request = Received { head, body: Vec::new() };
         if request.all("transfer-encoding") == ["chunked"] {
@@ -159,7 +171,7 @@ impl Accepted {
     }
 
     /// The next request as its octets, and its body.
-    pub(crate) fn raw_request(&mut self) -> Option<(Vec<u8>, Vec<u8>)> {
+    pub fn raw_request(&mut self) -> Option<(Vec<u8>, Vec<u8>)> {
         let head = self.head()?;
         let request = Received { head: head.clone(), body: Vec::new() };
         let mut raw = head.into_bytes();
@@ -180,7 +192,7 @@ impl Accepted {
     }
 
     /// The head of the next request alone.
-    pub(crate) fn head(&mut self) -> Option<String> {
+    pub fn head(&mut self) -> Option<String> {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
             if self.io.read_line(&mut head).ok()? == 0 {
@@ -208,37 +220,37 @@ impl Accepted {
     }
 
     /// Reads exactly so many octets. `None`: fewer came.
-    pub(crate) fn read(&mut self, length: usize) -> Option<Vec<u8>> {
+    pub fn read(&mut self, length: usize) -> Option<Vec<u8>> {
         let mut octets = vec![0; length];
         self.io.read_exact(&mut octets).ok()?;
         Some(octets)
     }
 
     /// Reads up to the end of the connection.
-    pub(crate) fn read_to_end(&mut self) -> Vec<u8> {
+    pub fn read_to_end(&mut self) -> Vec<u8> {
         let mut octets = Vec::new();
         let _ = self.io.read_to_end(&mut octets);
         octets
     }
 
     /// Writes; a client that has left is no error.
-    pub(crate) fn write(&mut self, octets: &[u8]) {
+    pub fn write(&mut self, octets: &[u8]) {
         self.try_write(octets);
     }
 
     /// Writes. `false`: the client has left.
-    pub(crate) fn try_write(&mut self, octets: &[u8]) -> bool {
+    pub fn try_write(&mut self, octets: &[u8]) -> bool {
         self.io.get_mut().write_all(octets).is_ok()
     }
 
     /// Ends the writing direction.
-    pub(crate) fn finish(&mut self) {
+    pub fn finish(&mut self) {
         let _ = self.io.get_ref().shutdown(Shutdown::Write);
     }
 
     /// Lets the end of the connection be a reset.
-    pub(crate) fn reset(&mut self) {
-        let io = socket2::SockRef::from(self.io.get_ref());
-        io.set_linger(Some(std::time::Duration::ZERO)).expect("an option");
+    pub fn reset(&mut self) {
+        let linger = Some(std::time::Duration::ZERO);
+        rustix::net::sockopt::set_socket_linger(self.io.get_ref(), linger).expect("an option");
     }
 }

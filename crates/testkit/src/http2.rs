@@ -4,102 +4,146 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 
-use sealion_testkit::{Client, Connector};
+use crate::{Client, Connector};
 
-pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// The first bytes of a client (RFC 9113 §3.4).
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Frame types (RFC 9113 §6, RFC 9218 §7.1).
-pub(crate) const DATA: u8 = 0;
-pub(crate) const HEADERS: u8 = 1;
-pub(crate) const RST_STREAM: u8 = 3;
-pub(crate) const SETTINGS: u8 = 4;
-pub(crate) const PING: u8 = 6;
-pub(crate) const GOAWAY: u8 = 7;
-pub(crate) const WINDOW_UPDATE: u8 = 8;
-pub(crate) const CONTINUATION: u8 = 9;
-pub(crate) const PRIORITY_UPDATE: u8 = 16;
+// Frame types (RFC 9113 §6).
+/// DATA frame.
+pub const DATA: u8 = 0;
+/// HEADERS frame.
+pub const HEADERS: u8 = 1;
+/// RST_STREAM frame.
+pub const RST_STREAM: u8 = 3;
+/// SETTINGS frame.
+pub const SETTINGS: u8 = 4;
+/// PING frame.
+pub const PING: u8 = 6;
+/// GOAWAY frame.
+pub const GOAWAY: u8 = 7;
+/// WINDOW_UPDATE frame.
+pub const WINDOW_UPDATE: u8 = 8;
+/// CONTINUATION frame.
+pub const CONTINUATION: u8 = 9;
+/// PRIORITY_UPDATE frame (RFC 9218 §7.1).
+pub const PRIORITY_UPDATE: u8 = 16;
 
-/// Flags.
-pub(crate) const END_STREAM: u8 = 1;
-pub(crate) const ACK: u8 = 1;
-pub(crate) const END_HEADERS: u8 = 4;
+/// Flag of DATA and HEADERS.
+pub const END_STREAM: u8 = 1;
+/// Flag of SETTINGS and PING.
+pub const ACK: u8 = 1;
+/// Flag of HEADERS and CONTINUATION.
+pub const END_HEADERS: u8 = 4;
 
-/// Settings (RFC 9113 §6.5.2).
-pub(crate) const MAX_CONCURRENT_STREAMS: u16 = 3;
-pub(crate) const INITIAL_WINDOW_SIZE: u16 = 4;
+// Settings (RFC 9113 §6.5.2).
+/// SETTINGS_MAX_CONCURRENT_STREAMS.
+pub const MAX_CONCURRENT_STREAMS: u16 = 3;
+/// SETTINGS_INITIAL_WINDOW_SIZE.
+pub const INITIAL_WINDOW_SIZE: u16 = 4;
 
-/// Error codes (RFC 9113 §7).
-pub(crate) const NO_ERROR: u32 = 0;
-pub(crate) const PROTOCOL_ERROR: u32 = 1;
-pub(crate) const INTERNAL_ERROR: u32 = 2;
-pub(crate) const FLOW_CONTROL_ERROR: u32 = 3;
-pub(crate) const SETTINGS_TIMEOUT: u32 = 4;
-pub(crate) const REFUSED_STREAM: u32 = 7;
-pub(crate) const CANCEL: u32 = 8;
-pub(crate) const COMPRESSION_ERROR: u32 = 9;
-pub(crate) const ENHANCE_YOUR_CALM: u32 = 11;
+// Error codes (RFC 9113 §7).
+/// Error code NO_ERROR.
+pub const NO_ERROR: u32 = 0;
+/// Error code PROTOCOL_ERROR.
+pub const PROTOCOL_ERROR: u32 = 1;
+/// Error code INTERNAL_ERROR.
+pub const INTERNAL_ERROR: u32 = 2;
+/// Error code FLOW_CONTROL_ERROR.
+pub const FLOW_CONTROL_ERROR: u32 = 3;
+/// Error code SETTINGS_TIMEOUT.
+pub const SETTINGS_TIMEOUT: u32 = 4;
+/// Error code REFUSED_STREAM.
+pub const REFUSED_STREAM: u32 = 7;
+/// Error code CANCEL.
+pub const CANCEL: u32 = 8;
+/// Error code COMPRESSION_ERROR.
+pub const COMPRESSION_ERROR: u32 = 9;
+/// Error code ENHANCE_YOUR_CALM.
+pub const ENHANCE_YOUR_CALM: u32 = 11;
 
 /// The largest window.
-pub(crate) const MAX_WINDOW: u32 = (1 << 31) - 1;
+pub const MAX_WINDOW: u32 = (1 << 31) - 1;
 
 /// How a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub enum Ended {
+    /// By END_STREAM.
     Whole,
+    /// By RST_STREAM with this code.
     Reset(u32),
 }
 
 /// What came on a stream.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Got {
-    pub(crate) status: u16,
-    pub(crate) body: Vec<u8>,
-    pub(crate) ended: Option<Ended>,
+pub struct Got {
+    /// The status; 0 until the head has come.
+    pub status: u16,
+    /// The content so far.
+    pub body: Vec<u8>,
+    /// How the stream ended, if it has.
+    pub ended: Option<Ended>,
 }
 
 impl Got {
     /// The status and content of a response that ended as a whole one.
     #[track_caller]
-    pub(crate) fn whole(&self) -> (u16, &[u8]) {
+    pub fn whole(&self) -> (u16, &[u8]) {
         assert_eq!(self.ended, Some(Ended::Whole), "status {}, {} octets", self.status, self.body.len());
         (self.status, &self.body)
     }
 }
 
 /// A connection whose preface is sent.
-pub(crate) struct Http2 {
-    pub(crate) client: Client,
+pub struct Http2 {
+    /// The connection below.
+    pub client: Client,
     next: u32,
-    pub(crate) streams: BTreeMap<u32, Got>,
+    /// Each stream on which something came, by its number.
+    pub streams: BTreeMap<u32, Got>,
     /// The last stream and the code of each GOAWAY.
-    pub(crate) go_aways: Vec<(u32, u32)>,
+    pub go_aways: Vec<(u32, u32)>,
     /// The settings of the server.
-    pub(crate) settings: Vec<(u16, u32)>,
+    pub settings: Vec<(u16, u32)>,
     /// Settings of ours that it acknowledged.
-    pub(crate) acknowledged: usize,
-    pub(crate) pongs: usize,
+    pub acknowledged: usize,
+    /// Replies to PING.
+    pub pongs: usize,
     /// Streams and octets of DATA frames, in the order in which they came.
-    pub(crate) data: Vec<(u32, usize)>,
+    pub data: Vec<(u32, usize)>,
     /// Octets by which a window is opened again when as many have come; 0: never.
-    pub(crate) credit: u32,
+    pub credit: u32,
     /// Whether SETTINGS and PING are acknowledged.
-    pub(crate) polite: bool,
+    pub polite: bool,
 }
 
 impl Http2 {
     /// Connects with ALPN `h2`, and sends the preface with these settings.
+    ///
+    /// # Panics
+    /// When that fails.
     #[track_caller]
-    pub(crate) fn connect(connector: Connector, address: SocketAddr, settings: &[(u16, u32)]) -> Self {
+    pub fn connect(connector: Connector, address: SocketAddr, settings: &[(u16, u32)]) -> Self {
         let mut http = Self::silent(connector, address);
-        http.polite = true;
-        http.client.send(&[PREFACE, &settings_frame(settings)].concat()).expect("the preface leaves");
+        http.greet(settings).expect("the preface leaves");
         http
     }
 
     /// Connects with ALPN `h2`, and sends nothing: a reply would come before the preface.
+    ///
+    /// # Panics
+    /// When that fails.
     #[track_caller]
-    pub(crate) fn silent(connector: Connector, address: SocketAddr) -> Self {
-        let client = connector.alpn(&[b"h2"]).connect(address);
+    pub fn silent(connector: Connector, address: SocketAddr) -> Self {
+        Self::over(connector.alpn(&[b"h2"]).connect(address))
+    }
+
+    /// A connection that has been made, with ALPN `h2`. Nothing is sent.
+    ///
+    /// # Panics
+    /// When the server chose another protocol.
+    #[track_caller]
+    pub fn over(client: Client) -> Self {
         assert_eq!(client.info().alpn.as_deref(), Some(&b"h2"[..]));
         Self {
             client,
@@ -115,20 +159,33 @@ impl Http2 {
         }
     }
 
+    /// Sends the preface with these settings, and acknowledges from now on.
+    ///
+    /// # Errors
+    /// The transport's.
+    pub fn greet(&mut self, settings: &[(u16, u32)]) -> io::Result<()> {
+        self.polite = true;
+        self.client.send(&[PREFACE, &settings_frame(settings)].concat())
+    }
+
+    /// Sends bytes as they are.
+    ///
+    /// # Panics
+    /// When the connection is broken.
     #[track_caller]
-    pub(crate) fn send(&mut self, octets: &[u8]) {
+    pub fn send(&mut self, octets: &[u8]) {
         self.client.send(octets).expect("the frames leave");
     }
 
     /// A GET of `path`.
     #[track_caller]
-    pub(crate) fn get(&mut self, path: &str) -> u32 {
+    pub fn get(&mut self, path: &str) -> u32 {
         self.request("GET", path, &[], true)
     }
 
     /// Sends a request, whose content follows unless `end`. Returns its stream.
     #[track_caller]
-    pub(crate) fn request(&mut self, method: &str, path: &str, fields: &[(&str, &str)], end: bool) -> u32 {
+    pub fn request(&mut self, method: &str, path: &str, fields: &[(&str, &str)], end: bool) -> u32 {
         let block = block(method, path, fields);
         let stream = self.stream();
         self.send(&headers(stream, end, &block));
@@ -136,13 +193,19 @@ impl Http2 {
     }
 
     /// The number of the next stream.
-    pub(crate) fn stream(&mut self) -> u32 {
+    pub fn stream(&mut self) -> u32 {
         self.next += 2;
         self.next - 2
     }
 
     /// Reads a frame.
-    pub(crate) fn read(&mut self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// As [`Client::read`].
+    ///
+    /// # Panics
+    /// When the server breaks the protocol.
+    pub fn read(&mut self) -> io::Result<()> {
         let head = self.client.read(9)?;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
         let stream = number(&head[5..]) & MAX_WINDOW;
@@ -203,7 +266,7 @@ impl Http2 {
 
     /// Reads frames until `done`.
     #[track_caller]
-    pub(crate) fn read_until(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
+    pub fn read_until(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
         while !done(self) {
             if let Err(error) = self.read() {
                 panic!("{what}: {error}; GOAWAY {:?}", self.go_aways);
@@ -213,18 +276,19 @@ impl Http2 {
 
     /// Reads until the stream has ended.
     #[track_caller]
-    pub(crate) fn response(&mut self, stream: u32) -> &Got {
+    pub fn response(&mut self, stream: u32) -> &Got {
         self.read_until(&format!("stream {stream}"), |http| http.has_ended(stream));
         &self.streams[&stream]
     }
 
-    pub(crate) fn has_ended(&self, stream: u32) -> bool {
+    /// Whether the stream has ended, whole or not.
+    pub fn has_ended(&self, stream: u32) -> bool {
         self.streams.get(&stream).is_some_and(|got| got.ended.is_some())
     }
 
     /// A GET of `path` and its whole response.
     #[track_caller]
-    pub(crate) fn fetch(&mut self, path: &str) -> (u16, Vec<u8>) {
+    pub fn fetch(&mut self, path: &str) -> (u16, Vec<u8>) {
         let stream = self.get(path);
         let (status, body) = self.response(stream).whole();
         (status, body.to_vec())
@@ -232,7 +296,7 @@ impl Http2 {
 
     /// Sends PING and waits for its reply: what was sent before has been read.
     #[track_caller]
-    pub(crate) fn ping(&mut self) {
+    pub fn ping(&mut self) {
         let before = self.pongs;
         self.send(&frame(PING, 0, 0, b"tests888"));
         self.read_until("the reply to PING", |http| http.pongs > before);
@@ -240,13 +304,13 @@ impl Http2 {
 
     /// Reads until the connection ends, and says how: `Alert(close_notify)`, say.
     #[track_caller]
-    pub(crate) fn read_to_end(&mut self) -> String {
+    pub fn read_to_end(&mut self) -> String {
         self.end_before(|_| false).expect("nothing else ends the reading")
     }
 
     /// Reads until `done`, and says how the connection ended if it did before.
     #[track_caller]
-    pub(crate) fn end_before(&mut self, done: impl Fn(&Self) -> bool) -> Option<String> {
+    pub fn end_before(&mut self, done: impl Fn(&Self) -> bool) -> Option<String> {
         while !done(self) {
             if let Err(error) = self.read() {
                 assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{error}; GOAWAY {:?}", self.go_aways);
@@ -258,7 +322,7 @@ impl Http2 {
 
     /// Reads until the connection ends with close_notify. Returns the code of the last GOAWAY.
     #[track_caller]
-    pub(crate) fn closed(&mut self) -> u32 {
+    pub fn closed(&mut self) -> u32 {
         let how = self.read_to_end();
         assert!(how.starts_with("Alert(close_notify)"), "{how}; GOAWAY {:?}", self.go_aways);
         self.go_aways.last().expect("GOAWAY comes first").1
@@ -270,7 +334,7 @@ fn number(octets: &[u8]) -> u32 {
 }
 
 /// A frame, whatever its payload.
-pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
     frame.extend([kind, flags]);
     frame.extend(stream.to_be_bytes());
@@ -278,25 +342,29 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     frame
 }
 
-pub(crate) fn headers(stream: u32, end: bool, block: &[u8]) -> Vec<u8> {
+/// A whole header block in one HEADERS frame.
+pub fn headers(stream: u32, end: bool, block: &[u8]) -> Vec<u8> {
     frame(HEADERS, END_HEADERS | if end { END_STREAM } else { 0 }, stream, block)
 }
 
-pub(crate) fn settings_frame(settings: &[(u16, u32)]) -> Vec<u8> {
+/// A SETTINGS frame.
+pub fn settings_frame(settings: &[(u16, u32)]) -> Vec<u8> {
     let setting = |(id, value): &(u16, u32)| [&id.to_be_bytes()[..], &value.to_be_bytes()].concat();
     frame(SETTINGS, 0, 0, &settings.iter().flat_map(setting).collect::<Vec<_>>())
 }
 
-pub(crate) fn window_update(stream: u32, increment: u32) -> Vec<u8> {
+/// A WINDOW_UPDATE frame; stream 0 is the connection.
+pub fn window_update(stream: u32, increment: u32) -> Vec<u8> {
     frame(WINDOW_UPDATE, 0, stream, &increment.to_be_bytes())
 }
 
-pub(crate) fn reset(stream: u32, code: u32) -> Vec<u8> {
+/// A RST_STREAM frame.
+pub fn reset(stream: u32, code: u32) -> Vec<u8> {
     frame(RST_STREAM, 0, stream, &code.to_be_bytes())
 }
 
 /// The head of a request. A field with a colon in front wins over the pseudo-header field of its name.
-pub(crate) fn block(method: &str, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
+pub fn block(method: &str, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     let pseudo = [(":method", method), (":scheme", "https"), (":authority", "localhost"), (":path", path)];
     let mut block = Vec::new();
     for (name, value) in pseudo {
@@ -308,7 +376,7 @@ pub(crate) fn block(method: &str, path: &str, fields: &[(&str, &str)]) -> Vec<u8
 }
 
 /// A field without indexing (RFC 7541 §6.2.2).
-pub(crate) fn literal(block: &mut Vec<u8>, name: &str, value: &str) {
+pub fn literal(block: &mut Vec<u8>, name: &str, value: &str) {
     block.push(0);
     for text in [name, value] {
         match text.len() {

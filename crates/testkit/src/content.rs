@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use sealion_testkit::pattern;
+use crate::pattern;
 
 const STRETCH: u64 = (1 << 20) + 7;
 
@@ -28,12 +28,12 @@ fn pieces(range: Range<u64>) -> impl Iterator<Item = &'static [u8]> {
 }
 
 /// The content in `range`.
-pub(crate) fn bytes(range: Range<u64>) -> Vec<u8> {
+pub fn bytes(range: Range<u64>) -> Vec<u8> {
     pieces(range).collect::<Vec<_>>().concat()
 }
 
 /// Makes a file of `len` bytes.
-pub(crate) fn write(path: &Path, len: u64) {
+pub fn write(path: &Path, len: u64) {
     let mut file = BufWriter::new(File::create(path).expect("the file is created"));
     pieces(0..len).for_each(|piece| file.write_all(piece).expect("the file is written"));
     file.flush().expect("the file is written");
@@ -41,14 +41,14 @@ pub(crate) fn write(path: &Path, len: u64) {
 
 /// Asserts that `received` is the content in `range`, all of it.
 #[track_caller]
-pub(crate) fn assert_equal(received: &[u8], range: Range<u64>) {
+pub fn assert_equal(received: &[u8], range: Range<u64>) {
     assert_starts(received, range.start);
     assert_eq!(received.len() as u64, range.end - range.start, "the length of bytes {range:?}");
 }
 
 /// Asserts that `received` is the content from `start` on, however long it is.
 #[track_caller]
-pub(crate) fn assert_starts(received: &[u8], start: u64) {
+pub fn assert_starts(received: &[u8], start: u64) {
     let mut at = 0;
     for piece in pieces(start..start + received.len() as u64) {
         let got = &received[at..at + piece.len()];
