@@ -16,6 +16,7 @@ mod licences;
 mod markdown;
 mod package;
 mod pages;
+mod soak;
 mod test;
 mod workspace;
 
@@ -39,6 +40,7 @@ enum Task {
     BenchGuard(bench_guard::BenchGuard),
     FuzzSmoke(fuzz_smoke::FuzzSmoke),
     CacheTests(cache_tests::CacheTests),
+    Soak(soak::Soak),
     Docs(book::Book),
     Cycles(cycles::Cycles),
     Licences(licences::Licences),
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Task::BenchGuard(guard) => guard.run().map(code),
         Task::FuzzSmoke(smoke) => smoke.run().map(|targets| code(targets.iter().all(|(_, held)| *held))),
         Task::CacheTests(tests) => tests.run().map(code),
+        Task::Soak(soak) => soak.run().map(code),
         Task::Docs(book) => book.run().map(|()| ExitCode::SUCCESS),
         Task::Cycles(cycles) => cycles.run().map(code),
         Task::Licences(licences) => licences.run().map(code),
