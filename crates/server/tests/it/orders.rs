@@ -60,8 +60,8 @@ fn a_program_that_takes_the_name_of_a_server_gets_no_order_and_hinders_none() {
     let impostor = Impostor(impostor(&namespace));
     thread::scope(|scope| {
         // Its end ends the thread, also where an assertion fails.
-        let impostor = impostor;
-        let listener = impostor.0.try_clone().expect("a descriptor");
+        let held = impostor;
+        let listener = held.0.try_clone().expect("a descriptor");
         scope.spawn(move || pretend(&listener));
         let pid = std::process::id().to_string();
         let (code, text) = order(&namespace, &["purge", "--all"]);
