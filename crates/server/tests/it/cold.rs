@@ -64,7 +64,7 @@ fn waiting_threads(server: &Server) -> usize {
     let names: Vec<String> = threads(server).iter().map(name).collect();
     let count = |prefix| names.iter().filter(|name| name.starts_with(prefix)).count();
     assert_eq!(count("worker-"), 1, "{names:?}");
-    count("tokio-")
+    count("tokio-") + count("disk")
 }
 
 fn threads(server: &Server) -> Vec<PathBuf> {

@@ -1,14 +1,23 @@
-//! Files whose pages are not in memory: a blocking thread waits for the disk, so that other connections of this thread go on.
+//! Files whose pages are not in memory: a thread of their disk waits for it, so that other connections of this thread go on.
 //!
 //! Whether a page is there is asked by reading with RWF_NOWAIT (preadv2(2)). File systems that cannot answer, such as
 //! FUSE and NFS, and tmpfs before Linux 6.6, which has no disk to wait for, are read as if everything were there.
 
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
+use std::future::Future;
 use std::io::{self, IoSliceMut};
 use std::ops::Range;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::thread;
+use std::time::Duration;
 
+use rustix::fs::fstat;
 use rustix::io::{Errno, ReadWriteFlags, preadv, preadv2};
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::sync::oneshot;
+use tokio::time::{Sleep, sleep};
 
 use crate::error::Error;
 
@@ -87,24 +96,134 @@ pub(super) fn look(file: &File, range: &Range<u64>) -> Pages {
 /// come in runs of that length.
 const SAMPLED: u64 = 128 << 10;
 
+/// Pages that another thread brings into memory.
+pub(super) struct Fetch {
+    ended: oneshot::Receiver<()>,
+    deadline: Pin<Box<Sleep>>,
+}
+
 /// Has another thread read `range`, so that its pages are in memory. A read that fails shows again where the bytes are
 /// needed.
-pub(super) fn fetch(file: &File, range: Range<u64>) -> Result<JoinHandle<()>, Error> {
+pub(super) fn fetch(file: &File, range: Range<u64>) -> Result<Fetch, Error> {
     let file = file.try_clone().map_err(Error::File)?;
-    Ok(spawn_blocking(move || {
-        let mut scratch = vec![0; SCRATCH];
-        let mut at = range.start;
-        while at < range.end {
-            let wanted = scratch.len().min((range.end - at) as usize);
-            match preadv(&file, &mut [IoSliceMut::new(&mut scratch[..wanted])], at) {
-                Ok(0) => return,
-                Ok(read) => at += read as u64,
-                Err(Errno::INTR) => {}
-                Err(_) => return,
+    let device = fstat(&file).map_err(|errno| Error::File(errno.into()))?.st_dev;
+    let (end, ended) = oneshot::channel();
+    let read = move || {
+        // The response may have ended.
+        if !end.is_closed() {
+            read_into_memory(&file, range);
+            let _ = end.send(());
+        }
+    };
+    Threads::of(device).give(Box::new(read)).map_err(Error::File)?;
+    Ok(Fetch { ended, deadline: Box::pin(sleep(DEADLINE)) })
+}
+
+impl Fetch {
+    /// Waits for them.
+    ///
+    /// # Errors
+    /// The disk did not answer within [`DEADLINE`].
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        // A thread that panics drops the sender.
+        if Pin::new(&mut self.ended).poll(cx).is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(self.deadline.as_mut().poll(cx));
+        let what = format!("the disk has not answered for {} s", DEADLINE.as_secs());
+        Poll::Ready(Err(Error::File(io::Error::new(io::ErrorKind::TimedOut, what))))
+    }
+}
+
+fn read_into_memory(file: &File, range: Range<u64>) {
+    let mut scratch = vec![0; SCRATCH];
+    let mut at = range.start;
+    while at < range.end {
+        let wanted = scratch.len().min((range.end - at) as usize);
+        match preadv(file, &mut [IoSliceMut::new(&mut scratch[..wanted])], at) {
+            Ok(0) => return,
+            Ok(read) => at += read as u64,
+            Err(Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// The threads that wait for a device, so that one that hangs holds up none of the others, nor what else blocks in this process.
+#[derive(Default)]
+struct Threads {
+    queue: Mutex<Queue>,
+    has_work: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Box<dyn FnOnce() + Send>>,
+    threads: usize,
+    idle: usize,
+}
+
+impl Threads {
+    fn of(device: u64) -> Arc<Self> {
+        static ALL: LazyLock<Mutex<HashMap<u64, Arc<Threads>>>> = LazyLock::new(Mutex::default);
+        Arc::clone(ALL.lock().unwrap_or_else(PoisonError::into_inner).entry(device).or_default())
+    }
+
+    /// Has a thread do something, when its turn comes.
+    fn give(self: Arc<Self>, job: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+        let mut queue = self.lock();
+        queue.jobs.push_back(job);
+        // Threads that were woken have not all taken their jobs yet.
+        if queue.idle >= queue.jobs.len() {
+            self.has_work.notify_one();
+        } else if queue.threads < MOST_THREADS {
+            let own = Arc::clone(&self);
+            let started = thread::Builder::new().name("disk".to_owned()).spawn(move || own.work());
+            match started {
+                Ok(_) => queue.threads += 1,
+                // The others take the job.
+                Err(_) if queue.threads > 0 => {}
+                Err(error) => {
+                    queue.jobs.pop_back();
+                    return Err(error);
+                }
             }
         }
-    }))
+        Ok(())
+    }
+
+    fn work(&self) {
+        let mut queue = self.lock();
+        loop {
+            while let Some(job) = queue.jobs.pop_front() {
+                drop(queue);
+                job();
+                queue = self.lock();
+            }
+            queue.idle += 1;
+            let is_idle = |queue: &mut Queue| queue.jobs.is_empty();
+            queue = self.has_work.wait_timeout_while(queue, LINGER, is_idle).unwrap_or_else(PoisonError::into_inner).0;
+            queue.idle -= 1;
+            if queue.jobs.is_empty() {
+                queue.threads -= 1;
+                return;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
+
+/// GUESS: reads of a device that run side by side.
+const MOST_THREADS: usize = 64;
+
+/// Time without work after which a thread ends.
+const LINGER: Duration = Duration::from_secs(10);
+
+/// GUESS: time for which a response waits for a disk. One that has to spin up takes ten seconds, and Linux gives a command 30 before it repeats it.
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Bytes read at a time and thrown away: few enough for a core's own cache.
 const SCRATCH: usize = 128 << 10;

@@ -163,7 +163,7 @@ impl TlsStream {
             if source.rest.len == 0 {
                 return Poll::Ready(Ok(()));
             }
-            ready!(source.poll_fetched(cx));
+            ready!(source.poll_fetched(cx))?;
             ready!(self.poll_answer_key_update(cx))?;
             ready!(self.poll_key_for(cx, 1))?;
             let before = source.rest.len;
@@ -193,7 +193,7 @@ impl TlsStream {
                     source.stage = Stage::Sealed { bytes: before - source.rest.len };
                     source.wait = Wait::No;
                 }
-                Batch::Stopped(Stop::Cold(file, range)) => source.fetch = Some(cold::fetch(file, range)?),
+                Batch::Stopped(Stop::Cold(file, range)) => source.fetch = Some((file, cold::fetch(file, range)?)),
                 Batch::Stopped(Stop::Unreadable(file, error)) => {
                     source.unreadable = Some(file);
                     return Poll::Ready(Err(error));
@@ -227,7 +227,7 @@ impl TlsStream {
             source.wait = Wait::No;
         }
         loop {
-            ready!(source.poll_fetched(cx));
+            ready!(source.poll_fetched(cx))?;
             let Some(piece) = source.rest.piece() else {
                 return Poll::Ready(Ok(()));
             };
@@ -280,7 +280,7 @@ impl TlsStream {
                         let asked = range.start..source.rest.end_of_run(file, range.start, TURN).max(end);
                         // sendfile tells where the file ends.
                         if cold::look(file, &asked) == Pages::Cold {
-                            source.fetch = Some(cold::fetch(file, asked)?);
+                            source.fetch = Some((file, cold::fetch(file, asked)?));
                             continue;
                         }
                         source.warm = Some((file, asked.end));
@@ -310,7 +310,7 @@ impl TlsStream {
         let asked = range.start..source.rest.end_of_run(file, range.start, TURN).max(range.end);
         let is_gone = match cold::look(file, &asked) {
             Pages::Cold if source.wait == Wait::No => {
-                source.fetch = Some(cold::fetch(file, asked)?);
+                source.fetch = Some((file, cold::fetch(file, asked)?));
                 return Ok(false);
             }
             Pages::Unknown => file.metadata().is_ok_and(|metadata| metadata.len() < asked.end),
@@ -354,13 +354,13 @@ impl TlsStream {
     /// One record, or as much without TLS; one system call.
     fn poll_send_record(&mut self, cx: &mut Context<'_>, source: &mut Source<'_>) -> Poll<Result<(), Error>> {
         loop {
-            ready!(source.poll_fetched(cx));
+            ready!(source.poll_fetched(cx))?;
             let Stage::Record(record) = &mut source.stage else {
                 unreachable!("only called in this stage");
             };
             match record.fill(&mut source.rest, source.wait) {
                 Ok(()) => break,
-                Err(Stop::Cold(file, range)) => source.fetch = Some(cold::fetch(file, range)?),
+                Err(Stop::Cold(file, range)) => source.fetch = Some((file, cold::fetch(file, range)?)),
                 Err(Stop::Unreadable(file, error)) => {
                     source.unreadable = Some(file);
                     return Poll::Ready(Err(error));

@@ -4,12 +4,12 @@ use std::fs::File;
 use std::future::Future;
 use std::io::{IoSlice, IoSliceMut};
 use std::ops::Range;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::task::{Context, Poll, ready};
 
-use tokio::task::{JoinHandle, yield_now};
+use tokio::task::yield_now;
 
-use super::cold::{self, Read, Wait};
+use super::cold::{self, Fetch, Read, Wait};
 use crate::buffers::{RECORDS_PER_SEND, SendBuffer};
 use crate::error::Error;
 use crate::record::MAX_PLAINTEXT;
@@ -70,7 +70,7 @@ pub struct Source<'a> {
     /// Whether the next read may wait for the disk.
     pub(super) wait: Wait,
     /// Brings pages into memory; the next step waits for it.
-    pub(super) fetch: Option<JoinHandle<()>>,
+    pub(super) fetch: Option<(&'a File, Fetch)>,
     /// The pages of this file up to this offset were in memory when they were looked for.
     pub(super) warm: Option<(&'a File, u64)>,
     /// The records of the kernel's next operation are counted against its key.
@@ -168,14 +168,20 @@ impl<'a> Source<'a> {
     }
 
     /// Waits for pages that are being fetched. What is read next is there, or may be waited for.
-    pub(super) fn poll_fetched(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if let Some(fetch) = &mut self.fetch {
-            // It neither panics nor is it cancelled but with the runtime.
-            let _ = ready!(Pin::new(fetch).poll(cx));
+    ///
+    /// # Errors
+    /// The disk does not answer.
+    pub(super) fn poll_fetched(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        if let Some((file, fetch)) = &mut self.fetch {
+            let fetched = ready!(fetch.poll(cx));
+            if fetched.is_err() {
+                self.unreadable = Some(*file);
+            }
             self.fetch = None;
             self.wait = Wait::Yes;
+            return Poll::Ready(fetched);
         }
-        Poll::Ready(())
+        Poll::Ready(Ok(()))
     }
 
     /// Counts what was sent, and pauses for the other connections of this thread when a turn is over.
