@@ -272,8 +272,13 @@ impl Fill {
         state.file.get_or_insert_with(|| Arc::clone(file));
     }
 
-    /// After storing has failed: waits until the readers have freed memory. `false`: nobody wants the body.
+    /// After storing has failed: waits until the readers have freed memory. `false`: no request wants the body.
     pub(super) async fn drain(&self) -> bool {
+        self.drain_within(PATIENCE).await
+    }
+
+    /// `most`: time for which the slowest reader may keep one waiting that has read all there is.
+    async fn drain_within(&self, most: Duration) -> bool {
         // Where the slowest reader is, and since when.
         let mut slowest = (0, Instant::now());
         loop {
@@ -290,14 +295,14 @@ impl Fill {
                 if at != slowest.0 {
                     slowest = (at, Instant::now());
                 }
-                let patience = PATIENCE.saturating_sub(slowest.1.elapsed());
-                // One that reads nothing must not hold up the others: its response breaks off.
-                let freed = if patience.is_zero() { state.slowest(at + 1) } else { at };
+                let patience = most.saturating_sub(slowest.1.elapsed());
+                // A reader that reads nothing must not hold up another that has read all there is: its response breaks off. While no other waits, the fetch does.
+                let freed = if patience.is_zero() && state.has_reader_at_end() { state.slowest(at + 1) } else { at };
                 state.free(freed);
                 if state.unwritten_octets() < MOST_UNWRITTEN {
                     return true;
                 }
-                if patience.is_zero() { PATIENCE } else { patience }
+                if patience.is_zero() { most.max(LOOK) } else { patience }
             };
             let _ = timeout(patience, taken).await;
         }
@@ -332,6 +337,12 @@ impl State {
         let readers = self.readers.iter().map(|(_, at)| *at);
         let end = self.tail_begin + self.unwritten_octets() as u64;
         readers.filter(|at| *at >= from).min().unwrap_or(end)
+    }
+
+    /// Whether a reader has read all that is there, and waits for more.
+    fn has_reader_at_end(&self) -> bool {
+        let end = self.tail_begin + self.unwritten_octets() as u64;
+        self.readers.iter().any(|(_, at)| *at >= end)
     }
 
     /// Drops the pieces that end before this octet.
@@ -429,5 +440,75 @@ impl Drop for Reader {
 /// Time for which the slowest reader of a response that is not stored may read nothing, while others wait for it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Time after which a fetch that waits for its slowest reader looks whether another waits for it too.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// Octets in memory above which the origin is not read on.
 pub(super) const MOST_UNWRITTEN: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    const LENGTH: u64 = MOST_UNWRITTEN as u64;
+
+    fn full() -> Arc<Fill> {
+        let fill = Fill::new(b"https://example.org/");
+        fill.push(vec![b'a'; MOST_UNWRITTEN / 2].into());
+        fill.push(vec![b'b'; MOST_UNWRITTEN / 2].into());
+        fill
+    }
+
+    /// As if all time had passed that a reader has.
+    fn drain(fill: &Fill) -> Poll<bool> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let _entered = runtime.enter();
+        let mut drained = std::pin::pin!(fill.drain_within(Duration::ZERO));
+        drained.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    fn read(reader: &mut Reader) -> Option<io::Result<u64>> {
+        match Pin::new(reader).poll_piece(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(piece) => piece.map(|piece| piece.map(|piece| piece.len())),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn a_reader_that_is_alone_has_any_time() {
+        let fill = full();
+        let mut reader = fill.read(0, None).unwrap();
+        assert!(drain(&fill).is_pending() && drain(&fill).is_pending());
+        assert_eq!(read(&mut reader).unwrap().unwrap(), LENGTH / 2);
+        assert_eq!(drain(&fill), Poll::Ready(true), "what it has read makes room");
+        assert_eq!(read(&mut reader).unwrap().unwrap(), LENGTH / 2);
+        drop(reader);
+        assert_eq!(drain(&fill), Poll::Ready(false));
+    }
+
+    #[test]
+    fn readers_that_are_all_slow_lose_nothing() {
+        let fill = full();
+        let [mut first, mut second] = [0; 2].map(|at| fill.read(at, None).unwrap());
+        read(&mut second).unwrap().unwrap();
+        assert!(drain(&fill).is_pending());
+        for reader in [&mut first, &mut second] {
+            assert_eq!(read(reader).unwrap().unwrap(), LENGTH / 2);
+        }
+    }
+
+    #[test]
+    fn a_reader_that_holds_up_another_is_left_behind() {
+        let fill = full();
+        let [mut slow, mut fast] = [0; 2].map(|at| fill.read(at, None).unwrap());
+        for _ in 0..2 {
+            read(&mut fast).unwrap().unwrap();
+        }
+        assert_eq!(drain(&fill), Poll::Ready(true));
+        assert!(read(&mut slow).unwrap().is_err());
+        fill.push(vec![b'c'; 10].into());
+        assert_eq!(read(&mut fast).unwrap().unwrap(), 10);
+    }
+}
