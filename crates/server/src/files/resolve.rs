@@ -377,7 +377,10 @@ impl SiteFile {
     /// The same content, now that its length is known.
     pub(crate) fn with_len(&self, len: u64) -> Option<Arc<Self>> {
         match &self.content {
-            Content::File(file) => Some(Self::of_content(Content::File(Arc::clone(file)), len)),
+            Content::File(file) => Some(Arc::new(SiteFile {
+                _until_closed: self._until_closed.clone(),
+                ..Self::beneath_no_root(Content::File(Arc::clone(file)), len)
+            })),
             Content::Memory(_) => None,
         }
     }

@@ -8,20 +8,23 @@
 //!                      └─ nothing ─► fetched once for all that wait ─► sent as it comes
 //! ```
 
+use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::HeaderMap;
 use sealion_cache::{Assessment, CacheStatus, Forward, Lifetime, Precondition, RequestDirectives};
 use sealion_http::{Method, Request, Status};
-use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
-use super::disk::{Lookup, Waits};
+use super::disk::{Disk, Lookup, Waits};
 use super::fetch::{Fetch, FetchRequest, StaleObject, names_user, variant};
 use super::fill::{End, Failed, FetchOutcome, Fill, Flowing, Joined, Phase};
 use super::front::{Front, HitLines, Kept};
 use super::key::{Key, add_variant, is_slice, without_variant};
 use super::object::{Head, Object, Stored};
 use super::purge::{Target, Verdict};
+use super::readable::is_at_hand;
 use super::respond::{Origin, Reuse};
 use super::rule::{CacheRule, Rules, Targeted};
 use super::slices::{FetchRange, SlicePosition, Sliced, Slices};
@@ -111,8 +114,11 @@ impl CacheRule {
         if object.head.lifetime.assess(&directives, now) != Assessment::Fresh || !is_simple {
             return None;
         }
-        let keeps_lines = matches!(lines, HitLines::Again);
+        let (is_first, keeps_lines) = (matches!(lines, HitLines::First), matches!(lines, HitLines::Again));
         let mut response = self.hit(&object, lines, request, now);
+        if is_first && !is_at_hand(&response) {
+            return None;
+        }
         if keeps_lines && response.status == object.head.status {
             let mut front = store.front().borrow_mut();
             let key = std::mem::take(&mut front.key);
@@ -132,6 +138,9 @@ impl CacheRule {
         let Question { request, scheme, is_trusted, target } = question;
         if let Some(reason) = self.bypass(request, true) {
             return Answered::Pass(forwarded, CacheTrace::bypass(reason));
+        }
+        if !self.rules.store.has_disk() {
+            return Answered::Pass(forwarded, CacheTrace::bypass("no-disk"));
         }
         let mut key = Key::default();
         self.key(key.begin(self.rules.number), request, scheme, is_trusted, target);
@@ -157,7 +166,11 @@ impl CacheRule {
                 }
                 (Some(object), Some(Assessment::Fresh)) => {
                     let way = Way { request, directives, forwarded: &forwarded, upstream };
-                    return self.stored(&object, way, now, CacheOutcome::Hit, hit(&object, now));
+                    let answered = self.stored(&object, way, now, CacheOutcome::Hit, hit(&object, now));
+                    if store.can_read(&object, &answered).await {
+                        return answered;
+                    }
+                    (None, Forward::UriMiss)
                 }
                 _ if asks_for_state && !directives.only_if_cached => {
                     return Answered::Pass(forwarded, CacheTrace::bypass("precondition"));
@@ -476,22 +489,27 @@ impl CacheRule {
             return;
         }
         let (store, upstream) = (Arc::clone(&self.rules.store), target.upstream.to_owned());
-        // Each has its line before the client learns of it: it may be stored under another spelling, and a server that is killed writes nothing.
-        let invalidated =
-            spawn_blocking(move || all.into_iter().try_for_each(|target| store.invalidate(target, &upstream)));
-        if let Ok(Err(error)) = invalidated.await {
-            // The log says it once for each directory, and for the process that took over.
-            tracing::debug!("cache: cannot write down what {} invalidates: {error}", request.method.as_str());
-        }
+        // Each has its line before the client learns of it: it may be stored under another spelling, and a server that is killed writes nothing. All holds in memory
+        // from here on, whatever the disks do, and even if the client leaves.
+        let written: Vec<_> = all.into_iter().map(|target| store.invalidate(target, &upstream)).collect();
+        let written = tokio::spawn(async move {
+            for written in written {
+                if let Err(error) = written.await {
+                    // The log says it once for each directory, and for the process that took over.
+                    tracing::debug!("cache: cannot write down what a request invalidates: {error}");
+                }
+            }
+        });
+        // A disk that is slow or hangs writes it later.
+        let _ = timeout(SOON, written).await;
     }
 
     /// Purges the URL of a request, with all its variants.
-    pub(crate) async fn purge(&self, question: Question<'_>) -> std::io::Result<()> {
+    pub(crate) async fn purge(&self, question: Question<'_>) -> io::Result<()> {
         let mut key = Vec::new();
         self.key(&mut key, question.request, question.scheme, question.is_trusted, question.target);
         let url = String::from_utf8_lossy(super::key::url_of(&key)).into_owned();
-        let store = Arc::clone(&self.rules.store);
-        spawn_blocking(move || store.purge(Target::Url(url), false)).await.map_err(std::io::Error::other)?
+        self.rules.store.purge_by_request(Target::Url(url)).await
     }
 }
 
@@ -511,6 +529,8 @@ impl Store {
                 front.remove(key);
                 None
             }
+            // It may be read again when the disk answers.
+            Kept::Object { object, .. } if object.is_open() && self.disk(object.hash).hangs() => None,
             Kept::Object { object, is_old, lines } => {
                 if is_old {
                     let epoch = self.epoch(object.hash);
@@ -601,9 +621,9 @@ impl Store {
             Ok(stored) => stored?,
             // Its content is not in the kernel's cache.
             Err(Waits) => {
-                let (disk, rules, whole) = (Arc::clone(disk), Arc::clone(rules), key.to_vec());
-                let loaded = spawn_blocking(move || disk.load_object(hash, &whole, &rules, Wait::Yes));
-                loaded.await.ok()?.ok().flatten()?
+                let (rules, whole) = (Arc::clone(rules), key.to_vec());
+                let load = move |disk: &Disk| Ok(disk.load_object(hash, &whole, &rules, Wait::Yes).ok().flatten());
+                disk.run("read an object", load).await.flatten()?
             }
         };
         let stored = match stored {
@@ -670,3 +690,6 @@ fn collapsed(is_new: bool) -> Option<&'static str> {
 }
 
 const MOST_TURNS: usize = 5;
+
+/// Time for which the response to a request that invalidates waits until that is written down.
+const SOON: Duration = Duration::from_secs(1);

@@ -24,8 +24,8 @@ use tokio::time::timeout;
 
 use super::Store;
 use super::disk::Disk;
+use super::disk_threads::DEADLINE;
 use super::object::{Object, checksum};
-use super::writer::HANGS;
 use crate::files::resolve::{Content, SiteFile};
 use crate::response::{Piece, Source};
 
@@ -107,7 +107,7 @@ impl Check {
                 return Some(outcome);
             }
             let before = checks.read.load(Ordering::Relaxed);
-            if timeout(HANGS, ended).await.is_err() && checks.read.load(Ordering::Relaxed) == before {
+            if timeout(DEADLINE, ended).await.is_err() && checks.read.load(Ordering::Relaxed) == before {
                 return self.outcome();
             }
         }
@@ -187,7 +187,7 @@ impl Disk {
         let disk = Arc::clone(self);
         let work = move || {
             while let Some(job) = disk.checks.lanes[lane].next() {
-                disk.run(&job);
+                disk.run_check(&job);
             }
         };
         match thread::Builder::new().name("sealion-check".to_owned()).spawn(work) {
@@ -221,7 +221,7 @@ impl Disk {
         }
     }
 
-    fn run(&self, job: &Job) {
+    fn run_check(&self, job: &Job) {
         let Job { file, hash, version, length, checksum: expected, .. } = job;
         let note = |bytes| _ = self.checks.read.fetch_add(bytes, Ordering::Relaxed);
         let found = checksum(file, *length, note);

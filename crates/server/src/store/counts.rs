@@ -20,7 +20,7 @@ pub(super) struct Counts {
 }
 
 /// A disk as metrics show it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct DiskState {
     pub(crate) directory: String,
     pub(crate) objects: u64,
@@ -46,6 +46,7 @@ impl Disk {
             bytes: self.index.octets(),
             index_bytes: self.index.memory(),
             is_up: self.directory.is_owner()
+                && !self.hangs()
                 && self.room.is_enough()
                 && self.now() >= self.paused_until.load(Ordering::Relaxed),
             is_swept: self.sweeps.is_running(),

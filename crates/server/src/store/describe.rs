@@ -6,17 +6,27 @@ use std::path::Path;
 
 use http::{HeaderMap, HeaderValue};
 use rustix::fs::{Access, access, statvfs};
+use rustix::io::Errno;
 use sealion_cache::Lifetime;
 
 use super::claim::require_own;
 use super::counts::DiskState;
 use super::directory::Opened;
-use super::format::{Kind, Metadata};
+use super::disk::Disk;
+use super::format::{Footer, Kind, Metadata};
 use super::key::variant_in_words;
+use super::opening::is_damaged;
 use super::purge::{Target, Verdict};
 use super::purge_url::{normal, with_normal_host};
 use super::{Store, now_s, plain_key};
 use crate::files::resolve::Wait;
+
+/// What a file says behind its body.
+type Read = (Footer, Metadata);
+
+fn without_file(Opened { footer, metadata, .. }: Opened) -> Read {
+    (footer, metadata)
+}
 
 impl Store {
     /// A line for each directory.
@@ -46,15 +56,18 @@ impl Store {
         url: &str,
         upstreams: impl Iterator<Item = &'a str>,
     ) -> Result<String, String> {
+        if !self.has_disk() {
+            return Err(self.missing().map_or_else(|error| error.to_string(), |()| "nothing is stored yet".to_owned()));
+        }
         let url = with_normal_host(url);
         let mut text = String::new();
         let mut reasons = String::new();
         for upstream in upstreams {
             let key = plain_key(&url, upstream);
-            let hash = self.hash(&key);
-            if let Ok(Some(opened)) = self.disk(hash).open_object(hash, &key, Wait::Yes) {
-                let _ = writeln!(text, "{url} by upstream {upstream}: {}", self.describe_object(opened));
+            if let Some(read) = self.read_by_key(&key) {
+                let _ = writeln!(text, "{url} by upstream {upstream}: {}", self.describe_object(read));
             }
+            let hash = self.hash(&key);
             if self.fills().get(&hash).is_some_and(|fill| !fill.has_ended()) {
                 let _ = writeln!(text, "{url} by upstream {upstream}: it is being fetched");
             }
@@ -88,7 +101,7 @@ impl Store {
             Target::Tag(tag) => format!("all with the tag {tag}"),
             Target::Group(origin, group) => format!("the group {group} of {origin}"),
         };
-        if !self.disks().iter().all(|disk| disk.directory.is_owner()) {
+        if !self.disks().all(|disk| disk.directory.is_owner()) {
             return Err("another process owns the cache: ask that one, or wait until it has ended".to_owned());
         }
         let effect = if soft { "is stale" } else { "is purged" };
@@ -124,22 +137,32 @@ impl Store {
 
     /// Responses under a key that are not purged, its variants included.
     fn count_of(&self, key: &[u8]) -> usize {
-        let hash = self.hash(key);
-        let counts = |opened: &Opened| self.verdict_of(opened) != Verdict::Gone;
-        match self.disk(hash).open_object(hash, key, Wait::Yes) {
-            Ok(Some(Opened { metadata: Metadata { kind: Kind::Variants { hashes, .. }, .. }, .. })) => {
-                let variants =
-                    hashes.iter().filter_map(|hash| self.disk(*hash).directory.find(*hash, Wait::Yes).ok()?);
-                variants.filter(counts).count()
+        let counts = |(footer, metadata): &Read| self.verdict_of(footer, metadata) != Verdict::Gone;
+        match self.read_by_key(key) {
+            Some((_, Metadata { kind: Kind::Variants { hashes, .. }, .. })) => {
+                hashes.iter().filter_map(|hash| self.read(*hash)).filter(counts).count()
             }
-            Ok(Some(opened)) => counts(&opened).into(),
-            _ => 0,
+            Some(read) => counts(&read).into(),
+            None => 0,
         }
     }
 
+    /// What lies under a key. `None`: nothing, or its disk does not answer. May block.
+    fn read_by_key(&self, key: &[u8]) -> Option<Read> {
+        let hash = self.has_disk().then(|| self.hash(key))?;
+        let key = key.to_vec();
+        let open = move |disk: &Disk| disk.open_object(hash, &key, Wait::Yes).ok().flatten().map(without_file);
+        self.disk(hash).run_and_block("read an object", open).flatten()
+    }
+
+    /// The same by the hash of a key.
+    fn read(&self, hash: u128) -> Option<Read> {
+        let find = move |disk: &Disk| disk.directory.find(hash, Wait::Yes).ok().flatten().map(without_file);
+        self.disk(hash).run_and_block("read an object", find).flatten()
+    }
+
     /// What the purges say of a file.
-    pub(super) fn verdict_of(&self, opened: &Opened) -> Verdict {
-        let Opened { footer, metadata, .. } = opened;
+    pub(super) fn verdict_of(&self, footer: &Footer, metadata: &Metadata) -> Verdict {
         let Kind::Response { fields, .. } = &metadata.kind else { return Verdict::Valid };
         let pairs =
             fields.iter().filter_map(|(name, value)| Some((name.parse().ok()?, HeaderValue::from_bytes(value).ok()?)));
@@ -149,13 +172,13 @@ impl Store {
         self.purges().verdict(&metadata.key, &tags, &groups, footer.stored)
     }
 
-    fn describe_object(&self, opened: Opened) -> String {
-        let verdict = match self.verdict_of(&opened) {
+    fn describe_object(&self, read: Read) -> String {
+        let verdict = match self.verdict_of(&read.0, &read.1) {
             Verdict::Gone => "; PURGED",
             Verdict::Stale => "; made stale by a purge",
             Verdict::Valid => "",
         };
-        let Opened { footer, metadata, .. } = opened;
+        let (footer, metadata) = read;
         let (status, fields, lifetime) = match metadata.kind {
             Kind::Variants { names, hashes } => return self.describe_variants(&names, &hashes),
             Kind::Response { status, fields, lifetime } => (status, fields, lifetime),
@@ -179,11 +202,11 @@ impl Store {
     }
 
     fn describe_variants(&self, names: &[String], hashes: &[u128]) -> String {
-        let found = hashes.iter().filter_map(|hash| self.disk(*hash).directory.find(*hash, Wait::Yes).ok().flatten());
+        let found = hashes.iter().filter_map(|hash| self.read(*hash));
         let lines: Vec<_> = found
-            .map(|opened| {
-                let variant = variant_in_words(&opened.metadata.key);
-                format!("\n  {variant}: {}", self.describe_object(opened))
+            .map(|read| {
+                let variant = variant_in_words(&read.1.key);
+                format!("\n  {variant}: {}", self.describe_object(read))
             })
             .collect();
         format!("it has variants by {}: {}{}", names.join(", "), lines.len(), lines.concat())
@@ -207,13 +230,27 @@ fn note(config: &super::CacheConfig, path: &Path) -> Option<String> {
     }
     let there = path.ancestors().find(|path| path.exists()).filter(|path| !path.as_os_str().is_empty());
     let there = there.unwrap_or(Path::new("."));
-    if access(there, Access::WRITE_OK | Access::EXEC_OK).is_err() {
+    const MEANWHILE: &str = "the server starts without it and tries it again";
+    if is_damaged(path) {
+        return Some(format!(
+            "cache.directories: {shown}/sealion-cache is damaged: remove the directory's content to begin an empty cache; {MEANWHILE}"
+        ));
+    }
+    if let Err(errno) = access(there, Access::WRITE_OK | Access::EXEC_OK) {
+        if errno == Errno::ROFS {
+            return Some(format!(
+                "cache.directories: the file system of {shown} is read-only: mount it so that it can be written; {MEANWHILE}"
+            ));
+        }
         let what = if there == path { "is" } else { "does not exist, and the directory above is" };
         return Some(format!(
             "cache.directories: {shown} {what} not writable for this user: have it made, and owned by the user that serves"
         ));
     }
     let stat = statvfs(there).ok()?;
+    if stat.f_bavail == 0 {
+        return Some(format!("cache.directories: the file system of {shown} is full: make room; {MEANWHILE}"));
+    }
     let (octets, size) = (stat.f_blocks * stat.f_frsize, config.size.0);
     if size.saturating_add(config.free.0) > octets {
         return Some(format!(

@@ -31,6 +31,7 @@ use rustix::fs::{
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::claim::require_own;
+use super::disk_threads::DiskThreads;
 use super::emptied::OuterDirectories;
 use super::format::{FOOTER, Footer, Metadata};
 use crate::files::resolve::Wait;
@@ -42,7 +43,7 @@ pub(super) struct Directory {
     pub(super) place: ArcSwap<Place>,
     /// Differs from those of other directories.
     pub(super) number: [u8; 16],
-    /// The salt for the hashes of keys ([`share_salt`]).
+    /// The salt for the hashes of keys, once it is shared ([`choose_salt`]).
     salt: OnceLock<[u8; 16]>,
     /// Whether this process may write.
     is_owner: AtomicBool,
@@ -55,6 +56,9 @@ pub(super) struct Directory {
     next_temporary: AtomicU64,
     /// The directories of objects in it.
     outer: OuterDirectories,
+    pub(super) threads: Arc<DiskThreads>,
+    /// Whether there are purges that are to be written before the disk is used again ([`Self::awaits_purges`]).
+    awaits_purges: AtomicBool,
 }
 
 /// What the path led to.
@@ -126,7 +130,33 @@ impl Directory {
             boots: [boot, clean.unwrap_or(boot)],
             next_temporary: AtomicU64::new(0),
             outer: OuterDirectories::default(),
+            threads: Arc::default(),
+            awaits_purges: AtomicBool::new(false),
         })
+    }
+
+    /// Has it use the salt of all directories, and writes that down, so that none of the others is needed to find its objects.
+    pub(super) fn share_salt(&self, salt: [u8; 16]) -> io::Result<()> {
+        if self.read_file(SALT).ok().as_deref() != Some(&salt[..]) {
+            self.write_file(SALT, &salt)?;
+        }
+        let _ = self.salt.set(salt);
+        Ok(())
+    }
+
+    /// The salt that it shares with others.
+    pub(super) fn salt(&self) -> Option<[u8; 16]> {
+        self.salt.get().copied()
+    }
+
+    /// Its salt, where no other directory has told one.
+    pub(super) fn own_salt(&self) -> [u8; 16] {
+        choose_salt([self].into_iter()).unwrap_or(self.number)
+    }
+
+    /// The content of the file by which the directory at `path` is known, if there is one.
+    pub(super) fn number_at(path: &Path) -> Option<Vec<u8>> {
+        std::fs::read(path.join(NUMBER)).ok()
     }
 
     /// What the user that serves must own.
@@ -195,6 +225,24 @@ impl Directory {
             self.write_file(CLEAN, self.boot().to_string().as_bytes())?;
         }
         Ok(flock(&self.place.load().lock, FlockOperation::Unlock)?)
+    }
+
+    /// Whether purges could not be written on it yet. If it hangs, it is not used again before they are.
+    pub(super) fn awaits_purges(&self) -> bool {
+        self.awaits_purges.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_awaits_purges(&self, awaits: bool) {
+        self.awaits_purges.store(awaits, Ordering::Release);
+    }
+
+    /// Writes something that reaches the disk, if this process may write.
+    pub(super) fn probe(&self) -> io::Result<()> {
+        if !self.is_owner() {
+            return Ok(());
+        }
+        self.write_file(PROBE, b"the disk answers\n")?;
+        self.remove_file(PROBE)
     }
 
     /// Whether the path leads to it still, it has the number by which it is known, and no directory of objects was removed.
@@ -514,24 +562,15 @@ fn make_number(root: &OwnedFd) -> io::Result<[u8; 16]> {
     Ok(number)
 }
 
-/// The salt for the hashes of keys: the one that most of the directories have. Writes it to the others, so that none is needed to find the objects
-/// of the rest.
-pub(super) fn share_salt<'a>(directories: impl Iterator<Item = &'a Directory> + Clone) -> io::Result<[u8; 16]> {
+/// The salt for the hashes of keys: the one that most of the directories have. `None`: none has one.
+pub(super) fn choose_salt<'a>(directories: impl Iterator<Item = &'a Directory> + Clone) -> Option<[u8; 16]> {
     let mut found: Vec<[u8; 16]> = Vec::new();
     for directory in directories.clone() {
-        found.extend(optional(directory.read_file(SALT))?.and_then(|salt| <[u8; 16]>::try_from(salt).ok()));
+        found.extend(directory.read_file(SALT).ok().and_then(|salt| <[u8; 16]>::try_from(salt).ok()));
     }
     let votes = |salt: &&[u8; 16]| found.iter().filter(|other| other == salt).count();
-    let first = directories.clone().next().ok_or_else(|| io::Error::other("no directory"))?;
     // Of two with equal votes, `max_by_key` returns the later one.
-    let salt = found.iter().rev().max_by_key(votes).copied().unwrap_or(first.number);
-    for directory in directories {
-        if directory.read_file(SALT).ok().as_deref() != Some(&salt[..]) {
-            directory.write_file(SALT, &salt)?;
-        }
-        let _ = directory.salt.set(salt);
-    }
-    Ok(salt)
+    found.iter().rev().max_by_key(votes).copied().or_else(|| directories.clone().next().map(|first| first.number))
 }
 
 fn make_directory(root: &OwnedFd, name: &str) -> io::Result<()> {
@@ -579,88 +618,8 @@ pub(super) const TEMPORARY: &str = "temporary";
 pub(super) const NUMBER: &str = "sealion-cache";
 const SALT: &str = "salt";
 const CLEAN: &str = "clean";
+const PROBE: &str = "probe";
 
 #[cfg(test)]
-mod tests {
-    use super::super::format::Kind;
-    use super::*;
-
-    fn write(directory: &Arc<Directory>, hash: u128, body: &[u8]) {
-        let mut temporary = directory.create().unwrap();
-        let kind = Kind::Variants { names: vec!["a".to_owned()], hashes: Vec::new() };
-        let metadata = Metadata { key: b"k".to_vec(), kind }.to_bytes().unwrap();
-        let footer = Footer {
-            metadata: metadata.len() as u32,
-            body: body.len() as u64,
-            stored: 1,
-            hash,
-            boot: boot(),
-            body_checksum: crc32c::crc32c(body),
-            metadata_checksum: crc32c::crc32c(&metadata),
-        };
-        for part in [body, &metadata, &footer.to_bytes()] {
-            temporary.file.write_all(part).unwrap();
-        }
-        temporary.publish(hash).unwrap();
-    }
-
-    #[test]
-    fn an_object_is_found_by_its_hash_and_by_a_scan_until_it_is_removed() {
-        let scratch = tempfile::tempdir().unwrap();
-        let directory = Arc::new(Directory::open(scratch.path()).unwrap());
-        assert!(directory.try_own().unwrap());
-        let hashes = [0, 1, u128::MAX, 0xabcd_ef00_0000_0000_0000_0000_0000_0001];
-        for hash in hashes {
-            write(&directory, hash, b"body");
-            let found = directory.find(hash, Wait::Yes).unwrap().unwrap();
-            assert_eq!((found.footer.body, found.metadata.key.as_slice()), (4, &b"k"[..]));
-        }
-        let mut seen = Vec::new();
-        directory
-            .scan(|hash, length| {
-                seen.push(hash);
-                length > 64
-            })
-            .unwrap();
-        seen.sort_unstable();
-        let mut all = hashes;
-        all.sort_unstable();
-        assert_eq!(seen, all);
-        for hash in hashes {
-            directory.owned().unwrap().remove(hash).unwrap();
-            directory.owned().unwrap().remove(hash).unwrap();
-            assert!(directory.find(hash, Wait::Yes).unwrap().is_none());
-        }
-    }
-
-    #[test]
-    fn a_file_cut_at_any_octet_is_no_object() {
-        let scratch = tempfile::tempdir().unwrap();
-        let directory = Arc::new(Directory::open(scratch.path()).unwrap());
-        assert!(directory.try_own().unwrap());
-        write(&directory, 7, b"body");
-        let path = scratch.path().join(name(7));
-        let whole = std::fs::read(&path).unwrap();
-        for length in 0..whole.len() {
-            std::fs::write(&path, &whole[..length]).unwrap();
-            assert!(directory.find(7, Wait::Yes).unwrap().is_none(), "{length} octets");
-        }
-        std::fs::write(&path, &whole).unwrap();
-        assert!(directory.find(7, Wait::Yes).unwrap().is_some());
-    }
-
-    #[test]
-    fn one_process_owns_a_directory_and_the_next_removes_what_it_left() {
-        let scratch = tempfile::tempdir().unwrap();
-        let first = Arc::new(Directory::open(scratch.path()).unwrap());
-        let second = Arc::new(Directory::open(scratch.path()).unwrap());
-        assert_eq!(first.number, second.number);
-        assert!(first.try_own().unwrap());
-        assert!(!second.try_own().unwrap());
-        assert!(second.create().is_err() && second.owned().is_none());
-        std::mem::forget(first.create().unwrap());
-        first.disown(true).unwrap();
-        assert!(second.try_own().unwrap());
-        assert_eq!(std::fs::read_dir(scratch.path().join(TEMPORARY)).unwrap().count(), 0);
-    }
-}
+#[path = "directory_tests.rs"]
+mod tests;

@@ -21,6 +21,7 @@ use super::changes::Changes;
 use super::check::Checks;
 use super::counts::Counts;
 use super::directory::{Directory, Opened, Scan, Temporary};
+use super::disk_threads::progress;
 use super::format::{Kind, Metadata, tail};
 use super::index::{Blocks, Entry, Index};
 use super::object::{Object, Stored};
@@ -28,7 +29,7 @@ use super::room::{LARGE, Room};
 use super::rule::Rules;
 use super::snapshot;
 use super::sweep::Sweeps;
-use super::writer::{Full, HANGS, Writer};
+use super::writer::{Full, Writer};
 use crate::files::resolve::Wait;
 use crate::observe::Warnings;
 
@@ -55,10 +56,12 @@ pub(super) struct Disk {
     naming: RwLock<()>,
     /// When the objects that were stored last were asked for: two responses to one request are written in any order, and the newer one stays. One is
     /// locked, before `naming`, while a file gets its name or loses it.
-    latest: [Mutex<LruCache<u128, u64>>; LOCKS],
-    writer: Writer,
+    pub(super) latest: [Mutex<LruCache<u128, u64>>; LOCKS],
+    pub(super) writer: Writer,
     /// The lines about responses that came faster than they were written.
     dropped: Warnings,
+    /// The lines about operations for which the disk had no time.
+    pub(super) overloads: Warnings,
     removals: Mutex<Removals>,
     has_work: Condvar,
     pub(super) counts: Counts,
@@ -100,6 +103,7 @@ impl Disk {
             latest: std::array::from_fn(|_| Mutex::new(LruCache::new(MOST_LATEST))),
             writer: Writer::default(),
             dropped: Warnings::default(),
+            overloads: Warnings::default(),
             removals: Mutex::default(),
             has_work: Condvar::new(),
             counts: Counts::default(),
@@ -125,6 +129,9 @@ impl Disk {
 
     /// One turn of the thread. `false`: the disk is being closed.
     fn work(&self) -> bool {
+        if self.hangs() {
+            self.try_again();
+        }
         if !self.directory.is_owner() {
             match self.directory.try_own() {
                 Ok(true) if self.is_of_another.swap(false, Ordering::Relaxed) => self.forget_removed(),
@@ -320,34 +327,20 @@ impl Disk {
 
     /// Whether an object may be stored now. `length`: of its body, if it is known.
     pub(super) fn may_store(&self, length: Option<u64>) -> bool {
-        let is_ready = self.directory.is_owner() && self.now() >= self.paused_until.load(Ordering::Relaxed);
+        let is_ready =
+            self.directory.is_owner() && !self.hangs() && self.now() >= self.paused_until.load(Ordering::Relaxed);
         is_ready && self.has_room_for(length)
-    }
-
-    /// Says that the disk failed, and stores nothing for a while. A disk that is full has objects go instead.
-    pub(super) fn failed(&self, what: &str, error: &io::Error) {
-        if !self.directory.is_owner() {
-            return;
-        }
-        self.counts.failures.fetch_add(1, Ordering::Relaxed);
-        if self.is_full(error) {
-            return;
-        }
-        let until = self.now() + PAUSE.as_millis() as u64;
-        if self.paused_until.swap(until, Ordering::Relaxed) < self.now() {
-            let path = self.directory.path.display();
-            let seconds = PAUSE.as_secs();
-            tracing::warn!("cache {path}: cannot {what}: {error}; responses pass without being stored for {seconds} s");
-        }
     }
 
     /// Has a response written behind the request that fetched it: `job` takes so many octets of memory until then. Where too much waits already, it is not
     /// stored, and the disk goes on with the others.
     pub(super) fn write_later(&self, octets: usize, job: impl FnOnce() + Send + 'static) {
+        if self.hangs() {
+            return;
+        }
         if let Err(Full { hangs }) = self.writer.push(octets, job) {
             if hangs {
-                let waited = format!("nothing was written for {} s", HANGS.as_secs());
-                self.failed("write", &io::Error::new(io::ErrorKind::TimedOut, waited));
+                return self.begin_to_hang();
             }
             self.counts.dropped.fetch_add(1, Ordering::Relaxed);
             let path = self.directory.path.display();
@@ -367,7 +360,7 @@ impl Disk {
             job();
             let _ = ended.send(());
         };
-        if self.writer.push(0, job).is_ok() {
+        if self.writer.push(0, job).is_ok() && !self.hangs() {
             let _ = timeout(Duration::from_secs(1), has_ended).await;
         }
     }
@@ -376,12 +369,16 @@ impl Disk {
         self.naming.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Milliseconds since it was opened.
     pub(super) fn now(&self) -> u64 {
         self.begun.elapsed().as_millis() as u64
     }
 
-    /// The entry of an object that is asked for. [`Lookup::Unknown`]: the index is not loaded yet, and the directory may have it.
+    /// The entry of an object that is asked for. [`Lookup::Unknown`]: the index is not loaded yet, and the directory may have it. A disk that hangs has none.
     pub(super) fn lookup(&self, hash: u128) -> Lookup {
+        if self.hangs() {
+            return Lookup::None;
+        }
         match self.index.get(hash) {
             Some(entry) => Lookup::Found(entry),
             None if self.is_loaded() => Lookup::None,
@@ -408,7 +405,7 @@ impl Disk {
     ) -> Result<Option<Stored>, Waits> {
         let Some(opened) = self.open_object(hash, key, wait)? else { return Ok(None) };
         let is_suspect = self.directory.is_suspect(&opened.footer);
-        match Stored::load(opened, is_suspect, rules, wait) {
+        match Stored::load(opened, is_suspect, rules, wait, &self.directory.threads) {
             Ok(Some(stored)) => Ok(Some(stored)),
             Ok(None) => {
                 tracing::warn!("cache {}: a damaged object was removed", self.directory.path.display());
@@ -660,6 +657,7 @@ pub(super) enum Lookup {
 pub(super) fn write_pieces(file: &File, pieces: &[Bytes], mut at: u64) -> io::Result<()> {
     for piece in pieces {
         file.write_all_at(piece, at)?;
+        progress();
         at += piece.len() as u64;
     }
     Ok(())
@@ -669,11 +667,9 @@ pub(super) const TURN: Duration = Duration::from_millis(500);
 /// Time for which the process before may own the directory without a word.
 const TAKEOVER: Duration = Duration::from_secs(5);
 const REMOVALS_AT_ONCE: usize = 64;
-const LOCKS: usize = 64;
+pub(super) const LOCKS: usize = 64;
 /// Objects of each lock of which is known when they were asked for: those that are written at the same time.
 const MOST_LATEST: NonZeroUsize = NonZeroUsize::new(128).expect("not zero");
-/// After a failure of the disk.
-const PAUSE: Duration = Duration::from_secs(10);
 /// Objects that a process does not send while another owns the directory. Beyond, all are looked at again: clients can invalidate very many.
 const MOST_NOT_SENT: usize = 100_000;
 /// Octets that validations may append to an object before its file is rewritten.

@@ -2,7 +2,6 @@
 //! began for has ended.
 
 use std::future::poll_fn;
-use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -14,17 +13,15 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sealion_cache::{NotStored, RequestDirectives, StoreRequest};
 use sealion_http::{FieldSection, Method, Request, Status};
-use tokio::task::spawn_blocking;
 
-use super::directory::Temporary;
-use super::disk::{Disk, Times, write_pieces};
+use super::disk::{Disk, Times};
 use super::fill::{End, Failed, FetchOutcome, Fill, Flowing, MOST_UNWRITTEN};
 use super::key::add_variant;
 use super::object::Object;
-use super::purge::Verdict;
 use super::replaced::{Superseded, Unstored};
 use super::rule::Rules;
 use super::slices::{FetchRange, Judgement, SlicePosition, Sliced};
+use super::storing::{Storing, Whole};
 use super::{KEPT_IN_MEMORY, now_ms, now_s};
 use crate::files::resolve::{Content, SiteFile};
 use crate::observe::access_log::UpstreamTrace;
@@ -121,7 +118,7 @@ pub(super) fn variant(names: &[HeaderName], fields: FieldSection<'_>) -> Vec<u8>
 }
 
 /// Ends the fill of a fetch that was dropped, with its worker for instance.
-struct Guard {
+pub(super) struct Guard {
     rules: Arc<Rules>,
     fill: Arc<Fill>,
     id: u128,
@@ -142,10 +139,7 @@ impl Fetch {
         // Who looks for it meanwhile finds the fill.
         if let Some(whole) = self.fetch(forwarded).await {
             let (disk, octets) = (Arc::clone(&whole.disk), whole.octets());
-            disk.write_later(octets, move || {
-                whole.store();
-                drop(guard);
-            });
+            disk.write_later(octets, move || whole.store(guard));
         }
     }
 
@@ -297,8 +291,8 @@ impl Fetch {
                 // Its file may wait to be written: until then, this fill has what others ask for.
                 disk.behind_writes(|| ()).await;
             }
-            let appended =
-                on_disk(disk, "store the fields of a validation", move |disk| disk.append(&stale, &metadata, times));
+            let what = "store the fields of a validation";
+            let appended = disk.run(what, move |disk| disk.append(&stale, &metadata, times));
             if let Some(Some(version)) = appended.await {
                 object.set_version(version);
             }
@@ -318,6 +312,7 @@ impl Fetch {
                 {
                     rules.store.supersede(&stale.object, requested.at);
                 }
+                self.forget_if_bypassed(requested.at);
                 let names_user = self.request.names_user();
                 // A slice beyond the end of the response says nothing of the other slices.
                 let is_beyond =
@@ -354,12 +349,23 @@ impl Fetch {
         }
         let head = rules.head(&key, status, storable, lifetime);
         let is_stored = disk.may_store(length);
+        if disk.hangs() {
+            disk.supersede(hash, times.asked);
+        }
         let flowing = Arc::new(Flowing { key: key.into(), head, length, is_stored, trace: Some(trace) });
         rules.store.also_found_by(self.id, hash, &self.fill);
         self.fill.flows(Arc::clone(&flowing));
         let object = self.store_body(&flowing, body.into(), hash, times, &disk).await?;
         let replaced = self.superseded(times);
         Some(Whole { rules, disk, object, times, key: self.key, names, replaced })
+    }
+
+    /// A disk that hangs may have an older response, which would be found again when it answers.
+    fn forget_if_bypassed(&self, asked: u64) {
+        let disk = self.rules.store.disk(self.id);
+        if disk.hangs() {
+            disk.supersede(self.id, asked);
+        }
     }
 
     /// Whether what is stored of a slice tells of the others.
@@ -419,7 +425,7 @@ impl Fetch {
             let next = match poll_fn(|cx| Poll::Ready(body.as_mut().poll_piece(cx))).await {
                 Poll::Ready(next) => next,
                 Poll::Pending => {
-                    self.write(&mut storing, disk, 1).await;
+                    self.write(&mut storing, 1).await;
                     poll_fn(|cx| body.as_mut().poll_piece(cx)).await
                 }
             };
@@ -439,9 +445,9 @@ impl Fetch {
                 storing = Storing::Failed;
             }
             if matches!(storing, Storing::InMemory) && size > KEPT_IN_MEMORY {
-                storing = self.create(disk, flowing.length).await;
+                storing = Storing::begin(disk, flowing.length).await;
             }
-            self.write(&mut storing, disk, WRITTEN_AT_ONCE).await;
+            self.write(&mut storing, WRITTEN_AT_ONCE).await;
             let nobody_reads = match storing {
                 Storing::Failed => !self.fill.drain().await,
                 _ => !self.rules.finish && !self.is_behind && !self.fill.is_wanted(),
@@ -471,22 +477,16 @@ impl Fetch {
                 self.fill.end(End::Stored { object: Arc::clone(&object), outcome: FetchOutcome::Fetched, trace });
                 Some(object)
             }
-            Storing::InFile(mut storing) => {
-                if let Err(error) = self.write_unwritten(&mut storing).await {
-                    disk.failed("store a response", &error);
+            Storing::InFile(mut in_file) => {
+                if !in_file.write_unwritten(&self.fill).await {
                     drop(self.superseded(times));
                     // It is whole: in the file, and in memory.
                     self.fill.end(End::Passed(Arc::clone(flowing)));
                     return None;
                 }
-                let InFile { temporary, file } = *storing;
-                let object = new(file.with_len(size)?);
-                let metadata = object.metadata();
-                let finished = on_disk(disk, "store a response", move |disk| {
-                    disk.finish(temporary, &metadata, hash, times, (size, checksum))
-                });
+                let object = new(in_file.file.with_len(size)?);
                 // Without a version, the body is whole in a file that has no name any more.
-                let version = finished.await.flatten();
+                let version = in_file.finish(object.metadata(), hash, times, (size, checksum)).await;
                 match version {
                     Some(version) => object.set_version(version),
                     None => {
@@ -513,94 +513,12 @@ impl Fetch {
         None
     }
 
-    async fn create(&self, disk: &Arc<Disk>, length: Option<u64>) -> Storing {
-        let created = on_disk(disk, "store a response", move |disk| {
-            let temporary = disk.create(length)?;
-            let file = Arc::new(temporary.file.try_clone()?);
-            Ok((temporary, SiteFile::of_content(Content::File(file), u64::MAX)))
-        });
-        match created.await {
-            Some((temporary, file)) => Storing::InFile(Box::new(InFile { temporary, file })),
-            None => Storing::Failed,
-        }
-    }
-
     /// Writes what is unwritten, if it is `least` octets.
-    async fn write(&self, storing: &mut Storing, disk: &Arc<Disk>, least: usize) {
+    async fn write(&self, storing: &mut Storing, least: usize) {
         let Storing::InFile(in_file) = storing else { return };
-        if self.fill.unwritten_octets() >= least.max(1)
-            && let Err(error) = self.write_unwritten(in_file).await
-        {
-            disk.failed("store a response", &error);
+        if self.fill.unwritten_octets() >= least.max(1) && !in_file.write_unwritten(&self.fill).await {
             *storing = Storing::Failed;
         }
-    }
-
-    async fn write_unwritten(&self, in_file: &mut InFile) -> io::Result<()> {
-        let (pieces, at) = self.fill.unwritten();
-        let count = pieces.len();
-        let file = in_file.temporary.file.try_clone()?;
-        let written = spawn_blocking(move || write_pieces(&file, &pieces, at)).await;
-        written.map_err(io::Error::other)??;
-        self.fill.wrote(&in_file.file, count);
-        Ok(())
-    }
-}
-
-/// A response that came whole, and goes into the store: a short body lies in memory still, a long one in its file.
-struct Whole {
-    rules: Arc<Rules>,
-    disk: Arc<Disk>,
-    object: Arc<Object>,
-    times: Times,
-    /// The key without variant.
-    key: Vec<u8>,
-    /// The request fields that select among the variants of the URL.
-    names: Vec<HeaderName>,
-    /// The stored response that it takes the place of.
-    replaced: Option<Superseded>,
-}
-
-impl Whole {
-    /// Octets of memory that wait with it.
-    fn octets(&self) -> usize {
-        self.object.memory() + self.key.len() + OF_FILL
-    }
-
-    /// Writes what is not written. May block.
-    fn store(self) {
-        let Whole { rules, disk, object, times, key, names, replaced } = self;
-        let store = &rules.store;
-        if store.verdict(&object) == Verdict::Gone {
-            // A purge of the time when it was fetched may be known here alone: written, the response would be back after a restart.
-            disk.remove(object.hash);
-            return store.changed(object.hash);
-        }
-        if let Content::Memory(bytes) = &object.body.content {
-            match disk.write(bytes, &object.metadata(), object.hash, times) {
-                Ok(Some(version)) => object.set_version(version),
-                // There is a newer one: workers that keep this one are to notice.
-                Ok(None) => return store.changed(object.hash),
-                Err(error) => {
-                    disk.failed("store a response", &error);
-                    return store.changed(object.hash);
-                }
-            }
-        }
-        if !names.is_empty() {
-            let list = store.hash(&key);
-            let names = names.iter().map(|name| name.as_str().to_owned()).collect();
-            let disk = store.disk(list);
-            match store.add_to_variants(disk, key, names, object.hash, times, rules.variants) {
-                Ok(true) => store.changed(list),
-                Ok(false) => {}
-                Err(error) => disk.failed("store a response", &error),
-            }
-        }
-        if let Some(old) = replaced {
-            old.by(&object);
-        }
-        store.stored(&object);
     }
 }
 
@@ -624,30 +542,6 @@ fn for_all_clients(fields: &mut HeaderMap) {
     sealion_cache::make_canonical(fields);
     // The origin may then answer with Surrogate-Control (<https://www.w3.org/TR/edge-arch/>, §2.1).
     fields.insert(SURROGATE_CAPABILITY, HeaderValue::from_static("sealion=\"Surrogate/1.0\""));
-}
-
-/// Where a body goes while it comes.
-enum Storing {
-    InMemory,
-    InFile(Box<InFile>),
-    /// It is passed on, and not stored.
-    Failed,
-}
-
-struct InFile {
-    temporary: Temporary,
-    file: Arc<SiteFile>,
-}
-
-/// Does something on a disk, on a thread that may block. `None`: the disk failed, which was said.
-async fn on_disk<T: Send + 'static>(
-    disk: &Arc<Disk>,
-    what: &'static str,
-    work: impl FnOnce(&Disk) -> io::Result<T> + Send + 'static,
-) -> Option<T> {
-    let disk = Arc::clone(disk);
-    let done = spawn_blocking(move || work(&disk).inspect_err(|error| disk.failed(what, error)).ok());
-    done.await.ok().flatten()
 }
 
 /// When a fetch began.
@@ -679,9 +573,6 @@ fn code(status: Status, range: &FetchRange) -> u16 {
         _ => status.code(),
     }
 }
-
-/// GUESS: octets of the fill of a response that waits to be written, and of its allocations. MEASURED: 6.5 to 8.5 kB of memory with its object, 2026-11-22.
-const OF_FILL: usize = 6 << 10;
 
 /// Octets that are written at once.
 const WRITTEN_AT_ONCE: usize = 1 << 18;

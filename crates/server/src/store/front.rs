@@ -127,14 +127,14 @@ impl Front {
         }
     }
 
-    /// Closes files that were deleted.
-    pub(super) fn sweep(&mut self) {
-        let is_deleted = |key: &[u8]| match self.entries.peek(key).map(|entry| &entry.stored) {
-            Some(Stored::Object(object)) => object.is_deleted(),
+    /// Closes the files of objects that the store has no more. Their disks are not asked: they may hang.
+    pub(super) fn sweep(&mut self, has: impl Fn(&Object) -> bool) {
+        let is_gone = |key: &[u8]| match self.entries.peek(key).map(|entry| &entry.stored) {
+            Some(Stored::Object(object)) => !has(object),
             _ => false,
         };
-        let deleted: Vec<_> = self.files.iter().filter(|key| is_deleted(key)).cloned().collect();
-        for key in deleted {
+        let gone: Vec<_> = self.files.iter().filter(|key| is_gone(key)).cloned().collect();
+        for key in gone {
             self.remove(&key);
         }
     }

@@ -20,6 +20,8 @@ mod counts;
 mod describe;
 mod directory;
 mod disk;
+mod disk_failure;
+mod disk_threads;
 mod emptied;
 mod fetch;
 mod fill;
@@ -30,9 +32,12 @@ mod index;
 mod invalidated;
 mod key;
 mod object;
+mod opening;
 mod purge;
 mod purge_file;
+mod purge_orders;
 mod purge_url;
+mod readable;
 mod replaced;
 mod resp;
 mod respond;
@@ -40,6 +45,7 @@ mod room;
 mod rule;
 mod slices;
 mod snapshot;
+mod storing;
 mod stream;
 mod successor;
 mod sweep;
@@ -56,6 +62,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lru::LruCache;
 use thread_local::ThreadLocal;
+use tokio::task::spawn_blocking;
 
 pub(crate) use answer::{Answered, Question};
 pub(crate) use config::{CacheConfig, CacheRuleConfig};
@@ -68,14 +75,15 @@ pub(crate) use successor::Forward;
 
 use crate::values::Problems;
 use changes::Changes;
-use directory::share_salt;
-use disk::{Disk, Lookup};
+use disk::Disk;
 use fill::{Fill, Joined, Known};
 use front::Front;
 use key::KeyHasher;
 use object::{Object, Stored};
+use opening::Slot;
 use purge::{Purges, Verdict};
-use purge_file::{Durable, PurgeFiles};
+use purge_file::Durable;
+use purge_orders::PurgeFiles;
 use rule::Rules;
 use stream::PurgeStream;
 use successor::Successor;
@@ -96,6 +104,8 @@ pub(crate) struct Store {
     /// Keys whose responses were not stored, or not yet.
     passed: Mutex<LruCache<u128, Passed>>,
     variants: Variants,
+    /// Held while a directory comes into use that was missing at the start.
+    opening: Mutex<()>,
     changes: Arc<Changes>,
     fronts: ThreadLocal<RefCell<Front>>,
     /// Files that each worker keeps open.
@@ -104,8 +114,9 @@ pub(crate) struct Store {
 
 #[derive(Debug)]
 struct Opened {
-    disks: Box<[Arc<Disk>]>,
-    hasher: KeyHasher,
+    slots: Box<[Slot]>,
+    /// Set with the first disk that is used.
+    hasher: OnceLock<KeyHasher>,
     purges: Purges,
     purge_files: PurgeFiles,
 }
@@ -139,6 +150,12 @@ impl NotShared {
 
     fn latest(self) -> Option<(Instant, &'static str)> {
         self.anonymous.max(self.of_user)
+    }
+}
+
+impl Opened {
+    fn disks(&self) -> impl Iterator<Item = &Arc<Disk>> + Clone {
+        self.slots.iter().filter_map(Slot::disk)
     }
 }
 
@@ -179,35 +196,22 @@ impl Store {
             fills: Mutex::default(),
             passed: Mutex::new(LruCache::new(MOST_PASSED)),
             variants: Variants::new(),
+            opening: Mutex::default(),
             changes: Arc::default(),
             fronts: ThreadLocal::new(),
             most_open,
         }))
     }
 
-    /// Opens the directories, and makes what is missing in them. Returns what the user that serves must own.
+    /// Opens the directories, and makes what is missing in them. Returns what the user that serves must own. Those in trouble are tried again after
+    /// [`Self::start`].
     ///
     /// # Errors
-    /// A line: the directory that cannot be used.
+    /// A line: a directory holds files of others.
     pub(crate) fn open(&self) -> Result<Vec<PathBuf>, String> {
-        let CacheConfig { size, objects, free, .. } = self.config;
-        let open = |path: &PathBuf| {
-            Disk::open(path, size.0, objects.get(), free.0, &self.changes).map_err(|error| {
-                let path = path.display();
-                match error.kind() {
-                    std::io::ErrorKind::InvalidInput => format!("cache.directories: {path}: {error}"),
-                    _ => format!("cache.directories: {path}: {error}: name a directory that the server may write to"),
-                }
-            })
-        };
-        let disks: Box<[_]> = self.paths.iter().map(open).collect::<Result<_, _>>()?;
-        let salt = share_salt(disks.iter().map(|disk| &*disk.directory))
-            .map_err(|error| format!("cache.directories: cannot agree on how keys are hashed: {error}"))?;
-        let hasher = KeyHasher::new(&salt);
-        let made = disks.iter().flat_map(|disk| disk.directory.own_paths()).collect();
-        let purges = Purges::default();
-        let purge_files = PurgeFiles::load(disks.iter().map(|disk| &disk.directory), &purges);
-        let _ = self.opened.set(Opened { disks, hasher, purges, purge_files });
+        let opened = Opened::new(&self.paths, &self.config, &self.changes)?;
+        let made = opened.disks().flat_map(|disk| disk.directory.own_paths()).collect();
+        let _ = self.opened.set(opened);
         Ok(made)
     }
 
@@ -216,8 +220,9 @@ impl Store {
     /// # Errors
     /// A line: no thread can be started.
     pub(crate) fn start(self: &Arc<Self>) -> Result<(), String> {
-        let started = self.disks().iter().try_for_each(Disk::start);
+        let started = self.disks().try_for_each(Disk::start);
         let started = started.and_then(|()| self.opened().purge_files.start(&Arc::downgrade(self)));
+        let started = started.and_then(|()| self.try_missing());
         let started = started.and_then(|()| if self.stream.is_some() { stream::follow(self) } else { Ok(()) });
         started.map_err(|error| format!("cannot start the cache: {error}"))
     }
@@ -226,7 +231,8 @@ impl Store {
     /// free when the last one has closed it.
     pub(crate) fn sweep(&self) {
         if let Some(front) = self.fronts.get() {
-            front.borrow_mut().sweep();
+            let has = |object: &Object| self.disk(object.hash).version(object.hash) == object.version();
+            front.borrow_mut().sweep(has);
         }
     }
 
@@ -239,9 +245,10 @@ impl Store {
                 "cache: cannot write down what was purged: {error}; the next start knows it from other disks alone"
             );
         }
-        let closing = self.disks().iter().cloned().map(|disk| move || disk.close(is_clean));
+        let disks: Vec<_> = self.disks().cloned().collect();
+        let closing = disks.iter().cloned().map(|disk| move || disk.close(is_clean));
         for n in finish_until(deadline, closing) {
-            let path = self.disks()[n].directory.path.display();
+            let path = disks[n].directory.path.display();
             tracing::warn!(
                 "cache {path}: the disk hangs: it was left as it is, and the next start reads the whole directory"
             );
@@ -252,8 +259,22 @@ impl Store {
         self.opened.get().expect("a process opens its store before it serves")
     }
 
-    fn disks(&self) -> &[Arc<Disk>] {
-        &self.opened().disks
+    /// Those that are used.
+    fn disks(&self) -> impl Iterator<Item = &Arc<Disk>> + Clone {
+        self.opened().disks()
+    }
+
+    /// Whether a disk is used. Otherwise keys have no hashes yet, and requests pass.
+    fn has_disk(&self) -> bool {
+        self.opened().hasher.get().is_some()
+    }
+
+    /// A line: a directory that is not used, so that a purge does not reach what it has.
+    fn missing(&self) -> std::io::Result<()> {
+        match self.opened().slots.iter().find_map(Slot::trouble) {
+            Some(trouble) => Err(std::io::Error::other(trouble)),
+            None => Ok(()),
+        }
     }
 
     fn purges(&self) -> &Purges {
@@ -261,7 +282,7 @@ impl Store {
     }
 
     fn hash(&self, key: &[u8]) -> u128 {
-        self.opened().hasher.hash(key)
+        self.opened().hasher.get().expect("a disk is used").hash(key)
     }
 
     /// The disk of an object: the one that ranks highest for its hash, so that another disk moves its own share alone.
@@ -270,7 +291,7 @@ impl Store {
             let number = u128::from_le_bytes(disk.directory.number);
             (hash ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835) >> 64
         };
-        self.disks().iter().max_by_key(rank).expect("a store has a disk")
+        self.disks().max_by_key(rank).expect("a disk is used")
     }
 
     fn fills(&self) -> MutexGuard<'_, HashMap<u128, Arc<Fill>>> {
@@ -400,15 +421,20 @@ impl Store {
     pub(crate) fn purge(&self, target: Target, soft: bool) -> std::io::Result<()> {
         let purge = Purge { target: target.normal(), soft, at: now_ms() };
         let written = self.apply(&purge, Durable::Yes);
-        let written = written.and(self.successor.forward(&purge));
-        let Some(stream) = &self.stream else { return written };
-        stream.publish(&purge, self.node()).map_err(|error| {
+        let written = written.and(self.missing()).and(self.successor.forward(&purge));
+        self.publish(&purge)?;
+        written
+    }
+
+    /// Has the other nodes purge, where there is a purge stream. May block.
+    fn publish(&self, purge: &Purge) -> std::io::Result<()> {
+        let Some(stream) = &self.stream else { return Ok(()) };
+        stream.publish(purge, self.node()).map_err(|error| {
             let server = stream.server();
             std::io::Error::other(format!(
                 "it holds here alone, as the purge stream at {server} did not take it: {error}: order it again"
             ))
-        })?;
-        written
+        })
     }
 
     /// The name of this process in the purge stream: directories may be copied from one node to another.
@@ -426,22 +452,56 @@ impl Store {
         self.stream.as_ref().map(PurgeStream::state)
     }
 
-    /// Purges what an answer of the origin invalidates. A loss of power may undo it, as it may undo the request's own effect. `upstream`: that of the
-    /// request.
-    fn invalidate(&self, target: Target, upstream: &str) -> std::io::Result<()> {
-        let at = now_ms();
-        // Files under another spelling, or with further parts of the key, go when they are asked for.
-        if let Target::Invalidated(url) = &target
-            && self.may_have(url, upstream)
-        {
-            let hash = self.hash(&plain_key(url, upstream));
-            for variant in self.listed_variants(hash) {
-                self.disk(variant).remove_named(variant);
+    /// As [`Self::purge`], by a request. It holds when this returns; the future ends when it is written down and told.
+    fn purge_by_request(
+        self: &Arc<Self>,
+        target: Target,
+    ) -> impl Future<Output = std::io::Result<()>> + Send + 'static {
+        let purge = self.purge_here(&Purge { target, soft: false, at: now_ms() });
+        let written = self.opened().purge_files.begin_order(&purge, Durable::Yes);
+        let store = Arc::clone(self);
+        async move {
+            let written = written.wait().await;
+            let written = written.and(store.missing()).and(store.forward(purge.clone()).await);
+            if store.stream.is_none() {
+                return written;
             }
-            self.disk(hash).remove_named(hash);
+            let published = spawn_blocking(move || store.publish(&purge)).await;
+            published.map_err(std::io::Error::other)??;
+            written
         }
-        let purge = Purge { target: target.hashed(), soft: false, at };
-        self.apply(&purge, Durable::No).and(self.successor.forward(&purge))
+    }
+
+    /// Purges what a response of the origin invalidates. It holds when this returns; the future ends when it is written down. A loss of power may undo it, as it
+    /// may undo the request's own effect. `upstream`: of the request.
+    fn invalidate(
+        self: &Arc<Self>,
+        target: Target,
+        upstream: &str,
+    ) -> impl Future<Output = std::io::Result<()>> + Send + 'static {
+        let hash = match &target {
+            // Files under another spelling, or with further parts of the key, go when they are asked for.
+            Target::Invalidated(url) if self.has_disk() && self.may_have(url, upstream) => {
+                Some(self.hash(&plain_key(url, upstream)))
+            }
+            _ => None,
+        };
+        let purge = self.purge_here(&Purge { target: target.hashed(), soft: false, at: now_ms() });
+        let written = self.opened().purge_files.begin_order(&purge, Durable::No);
+        let store = Arc::clone(self);
+        async move {
+            if let Some(hash) = hash {
+                // The next such request finds nothing to purge.
+                for variant in store.listed_variants(hash).await.into_iter().chain([hash]) {
+                    let remove = move |disk: &Disk| {
+                        disk.remove_named(variant);
+                        Ok(())
+                    };
+                    store.disk(variant).run("remove an object", remove).await;
+                }
+            }
+            written.wait().await.and(store.forward(purge).await)
+        }
     }
 
     fn apply(&self, purge: &Purge, durable: Durable) -> std::io::Result<()> {
@@ -468,8 +528,8 @@ impl Store {
     fn may_have(&self, url: &str, upstream: &str) -> bool {
         let hash = self.hash(&plain_key(url, upstream));
         let disk = self.disk(hash);
-        // Another process may have stored it since it took over.
-        !disk.directory.is_owner() || !matches!(disk.lookup(hash), Lookup::None) || self.fills().contains_key(&hash)
+        // Another process may have stored it since it took over. A disk that hangs has files whose removal waits.
+        !disk.directory.is_owner() || disk.hangs() || disk.may_have(hash) || self.fills().contains_key(&hash)
     }
 
     fn front(&self) -> &RefCell<Front> {
@@ -481,7 +541,7 @@ impl Store {
 
     /// Its disks, as metrics show them.
     pub(crate) fn disk_states(&self) -> impl Iterator<Item = DiskState> {
-        self.disks().iter().map(|disk| disk.state())
+        self.opened().slots.iter().map(Slot::state)
     }
 }
 
@@ -552,106 +612,5 @@ const MOST_PASSED: NonZeroUsize = NonZeroUsize::new(65_536).expect("not zero");
 const NOT_SHARED_FOR: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
-mod tests {
-    use rustix::fs::{FlockOperation, flock};
-
-    use super::*;
-
-    fn opened(directories: &[PathBuf]) -> Arc<Store> {
-        let config = CacheConfig { directories: directories.to_vec().into(), ..CacheConfig::default() };
-        let store = Store::build(&config, MOST_OPEN, None, &mut Problems::of_arguments()).unwrap();
-        store.open().unwrap();
-        store
-    }
-
-    #[test]
-    fn what_hangs_is_left_behind_when_its_time_is_over() {
-        let (release, hangs) = std::sync::mpsc::channel::<()>();
-        let hangs = Mutex::new(hangs);
-        let work = |n: usize, hangs: Option<Mutex<std::sync::mpsc::Receiver<()>>>| {
-            move || {
-                if let Some(hangs) = hangs {
-                    let _ = hangs.lock().unwrap().recv();
-                }
-                assert!(n < 3);
-            }
-        };
-        let works = [work(0, None), work(1, Some(hangs)), work(2, None)];
-        assert_eq!(finish_until(Instant::now() + Duration::from_secs(2), works), [1]);
-        drop(release);
-        assert!(finish_until(Instant::now() + Duration::from_secs(60), [|| (), || ()]).is_empty());
-    }
-
-    /// The test holds the lock of a file, so that its disk seems to hang.
-    #[test]
-    fn a_disk_that_hangs_keeps_no_purge_from_the_others() {
-        let scratch = tempfile::tempdir().unwrap();
-        let store = opened(&["a", "b"].map(|name| scratch.path().join(name)));
-        let [hanging, healthy] = store.disks() else { panic!("two disks") };
-        let held = std::fs::File::create(hanging.directory.path.join("purges")).unwrap();
-        flock(&held, FlockOperation::LockExclusive).unwrap();
-        store.start().unwrap();
-        // The first waits as long as a disk has; those behind it know.
-        for tag in ["first", "second"] {
-            let error = store.purge(Target::Tag(tag.to_owned()), false).unwrap_err();
-            let path = hanging.directory.path.display().to_string();
-            assert_eq!(error.to_string(), format!("{path}: the disk does not answer"));
-            let written = std::fs::read_to_string(healthy.directory.path.join("purges")).unwrap();
-            assert!(written.contains(tag), "{written}");
-        }
-        drop(held);
-        store.close(true, Instant::now() + Duration::from_secs(20));
-        // The file that the disk has now has all.
-        let again = opened(std::slice::from_ref(&hanging.directory.path));
-        for tag in ["first", "second"] {
-            assert_eq!(again.purges().verdict(b"k", &[tag.into()], &[], 1), Verdict::Gone, "{tag}");
-        }
-    }
-
-    /// Between the look for an object and the request for its fill, a fetch of it may have ended: it is not fetched twice.
-    #[test]
-    fn a_fetch_that_ended_since_the_look_is_not_begun_again() {
-        let scratch = tempfile::tempdir().unwrap();
-        let store = opened(&[scratch.path().to_owned()]);
-        let key = b"https://example.org/\n@=app";
-        let id = store.hash(key);
-        let failed = || {
-            let failure = crate::upstream::Failure::Broken("the test".to_owned());
-            fill::End::Failed(Arc::new(fill::Failed { failure, trace: None }))
-        };
-        let looked = Some(store.epoch(id));
-        let Joined::New(fill) = store.join(id, key, false, looked) else { panic!("nothing is under way") };
-        assert!(matches!(store.join(id, key, false, looked), Joined::Shared(shared) if Arc::ptr_eq(&shared, &fill)));
-        // Its object is being written.
-        fill.end(failed());
-        assert!(matches!(store.join(id, key, false, looked), Joined::Ended));
-        // It is written.
-        store.changed(id);
-        store.forget(id, &fill);
-        assert!(matches!(store.join(id, key, false, looked), Joined::Ended));
-        // Who has looked since, or has to have it fetched, begins a new one.
-        let Joined::New(fill) = store.join(id, key, false, Some(store.epoch(id))) else { panic!("it looked") };
-        fill.end(failed());
-        assert!(matches!(store.join(id, key, false, None), Joined::New(_)));
-    }
-
-    #[test]
-    fn keys_have_the_same_hashes_and_disks_whichever_directory_is_replaced_or_comes_first() {
-        let scratch = tempfile::tempdir().unwrap();
-        let [a, b, c] = ["a", "b", "c"].map(|name| scratch.path().join(name));
-        let key = b"https://example.org/\n@=app";
-        let store = opened(&[a.clone(), b.clone(), c.clone()]);
-        let before = store.hash(key);
-        let disk = store.disk(before).directory.path.clone();
-        let replaced = if disk == a { b.clone() } else { a.clone() };
-        std::fs::remove_dir_all(replaced).unwrap();
-        for order in [[&a, &b, &c], [&b, &a, &c], [&c, &b, &a]] {
-            let store = opened(&order.map(Clone::clone));
-            assert_eq!(store.hash(key), before);
-        }
-        // Those that are alone know it too.
-        for directory in [a, b, c] {
-            assert_eq!(opened(&[directory]).hash(key), before);
-        }
-    }
-}
+#[path = "store_tests.rs"]
+mod tests;

@@ -14,6 +14,7 @@ use super::KEPT_IN_MEMORY;
 use super::check::Check;
 use super::directory::{Opened, read_exact_at};
 use super::disk::Times;
+use super::disk_threads::DiskThreads;
 use super::format::{Kind, Metadata};
 use super::rule::Rules;
 use super::slices::Sliced;
@@ -119,14 +120,6 @@ impl Object {
         matches!(self.body.content, Content::File(_))
     }
 
-    /// Whether its file has no name any more. It takes room on the disk until it is closed.
-    pub(super) fn is_deleted(&self) -> bool {
-        match &self.body.content {
-            Content::File(file) => rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 0),
-            Content::Memory(_) => false,
-        }
-    }
-
     /// What is written behind the body.
     pub(super) fn metadata(&self) -> Metadata {
         let head = &self.head;
@@ -148,7 +141,13 @@ impl Stored {
     ///
     /// # Errors
     /// The file cannot be read; `WouldBlock`: not without blocking.
-    pub(super) fn load(opened: Opened, is_suspect: bool, rules: &Rules, wait: Wait) -> io::Result<Option<Self>> {
+    pub(super) fn load(
+        opened: Opened,
+        is_suspect: bool,
+        rules: &Rules,
+        wait: Wait,
+        threads: &Arc<DiskThreads>,
+    ) -> io::Result<Option<Self>> {
         let Opened { file, footer, metadata, .. } = opened;
         let Metadata { key, kind } = metadata;
         let (status, fields, lifetime) = match kind {
@@ -168,18 +167,17 @@ impl Stored {
         }
         let lifetime = lifetime.as_slice().try_into().ok().and_then(Lifetime::from_bytes);
         let (Some(status), Some(lifetime)) = (Status::new(status), lifetime) else { return Ok(None) };
-        let content = if footer.body <= KEPT_IN_MEMORY {
+        let body = if footer.body <= KEPT_IN_MEMORY {
             let mut bytes = vec![0; footer.body as usize];
             read_exact_at(&file, &mut bytes, 0, wait)?;
             if crc32c::crc32c(&bytes) != footer.body_checksum {
                 return Ok(None);
             }
-            Content::Memory(bytes.into())
+            SiteFile::of_content(Content::Memory(bytes.into()), footer.body)
         } else {
-            Content::File(Arc::new(file))
+            threads.site_file(Arc::new(file), footer.body)
         };
         let head = rules.head(&key, status, map, lifetime);
-        let body = SiteFile::of_content(content, footer.body);
         let times = Times { made: footer.stored, asked: footer.stored };
         let object = Object::new(key.into(), footer.hash, times, head, body, footer.body_checksum);
         Ok(Some(Stored::Object(Arc::new(Object { is_suspect, ..object }))))

@@ -1,6 +1,6 @@
 //! The file `purges` of each directory: a line for each purge, so that a restart does not bring back what was purged.
 //!
-//! Each disk has a thread that writes its file and reads it, so that a disk that hangs holds up no other. While one process takes over from another, both append,
+//! Each disk has a thread that writes its file and reads it (`purge_orders.rs`), so that a disk that hangs holds up no other. While one process takes over from another, both append,
 //! and each reads what the other wrote. The owner of the directory alone replaces the file, without superseded purges.
 //!
 //! Who appends or replaces holds flock(2) on the file: no line gets into one that is being replaced.
@@ -9,8 +9,8 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
@@ -20,7 +20,7 @@ use super::Store;
 use super::directory::Directory;
 use super::disk::TURN;
 use super::purge::{Purge, Purges, Target};
-use super::writer::HANGS;
+use super::purge_orders::Work;
 
 /// Whether a purge survives a loss of power.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,127 +29,10 @@ pub(super) enum Durable {
     Yes,
 }
 
-/// The files of all directories. They have the same lines.
-#[derive(Debug)]
-pub(super) struct PurgeFiles {
-    /// As they were read, until their threads take them.
-    read: Mutex<Vec<PurgeFile>>,
-    threads: OnceLock<Box<[Thread]>>,
-}
-
-#[derive(Debug)]
-struct Thread {
-    directory: Arc<Directory>,
-    works: SyncSender<Work>,
-    /// Whether the disk did not answer in time. Until it does, nobody waits for it.
-    hangs: Arc<AtomicBool>,
-}
-
-#[derive(Debug)]
-enum Work {
-    Append {
-        line: Arc<[u8]>,
-        durable: Durable,
-        done: Done,
-    },
-    /// Write what no line was written for. Ordered before the directory is left to another process.
-    Complete {
-        done: Done,
-    },
-}
-
-/// Where the outcome of a disk goes, with its number.
-type Done = Sender<(usize, io::Result<()>)>;
-
-impl PurgeFiles {
-    /// Reads the purges that are written in these directories.
-    pub(super) fn load<'a>(directories: impl Iterator<Item = &'a Arc<Directory>>, purges: &Purges) -> Self {
-        let read = directories.map(|directory| PurgeFile::load(Arc::clone(directory), purges)).collect();
-        PurgeFiles { read: Mutex::new(read), threads: OnceLock::new() }
-    }
-
-    /// Starts a thread for each disk.
-    pub(super) fn start(&self, store: &Weak<Store>) -> io::Result<()> {
-        let read = std::mem::take(&mut *self.read.lock().unwrap_or_else(PoisonError::into_inner));
-        let start = |(n, mut file): (usize, PurgeFile)| {
-            let (works, queue) = sync_channel(MOST_WAITING);
-            let hangs = Arc::new(AtomicBool::new(false));
-            let thread = Thread { directory: Arc::clone(&file.directory), works, hangs: Arc::clone(&hangs) };
-            let store = Weak::clone(store);
-            let work = move || file.work(n, &store, &queue, &hangs);
-            std::thread::Builder::new().name("sealion-purges".to_owned()).spawn(work)?;
-            Ok(thread)
-        };
-        let threads = read.into_iter().enumerate().map(start).collect::<io::Result<_>>()?;
-        let _ = self.threads.set(threads);
-        Ok(())
-    }
-
-    /// Writes a purge down that was applied, on all disks. A process that does not own the directories writes too: the owner reads it.
-    ///
-    /// # Errors
-    /// The first disk that fails, or does not end within [`HANGS`]. The others have it: a start reads the files of all.
-    pub(super) fn order(&self, purge: &Purge, durable: Durable) -> io::Result<()> {
-        // The line before may have been cut.
-        let mut line = vec![b'\n'];
-        serde_json::to_writer(&mut line, purge).map_err(io::Error::other)?;
-        line.push(b'\n');
-        let line: Arc<[u8]> = line.into();
-        self.have_done(Instant::now() + HANGS, |done| Work::Append { line: Arc::clone(&line), durable, done })
-    }
-
-    /// Writes what no line was written for, on all disks.
-    ///
-    /// # Errors
-    /// The first disk that fails, or does not end by the deadline.
-    pub(super) fn complete(&self, deadline: Instant) -> io::Result<()> {
-        self.have_done(deadline, |done| Work::Complete { done })
-    }
-
-    fn have_done(&self, deadline: Instant, work: impl Fn(Done) -> Work) -> io::Result<()> {
-        let threads = self.threads.get().ok_or_else(|| io::Error::other("the cache has not started"))?;
-        let (done, outcomes) = channel();
-        let mut failure = None;
-        let mut fails = |n: usize, error: io::Error| {
-            let path = threads[n].directory.path.display();
-            failure.get_or_insert_with(|| io::Error::new(error.kind(), format!("{path}: {error}")));
-        };
-        let mut awaited = Vec::with_capacity(threads.len());
-        for (n, thread) in threads.iter().enumerate() {
-            let is_given = thread.works.try_send(work(done.clone())).is_ok();
-            match is_given && !thread.hangs.load(Ordering::Relaxed) {
-                true => awaited.push(n),
-                false => fails(n, hangs()),
-            }
-        }
-        drop(done);
-        while !awaited.is_empty() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let Ok((n, outcome)) = outcomes.recv_timeout(left) else { break };
-            awaited.retain(|other| *other != n);
-            outcome.unwrap_or_else(|error| fails(n, error));
-        }
-        for n in awaited {
-            if !threads[n].hangs.swap(true, Ordering::Relaxed) {
-                let path = threads[n].directory.path.display();
-                tracing::warn!(
-                    "cache {path}: the disk does not write purges: {NOT_LASTING}; no order waits for it until it answers: look for errors of the disk in the kernel's log"
-                );
-            }
-            fails(n, hangs());
-        }
-        failure.map_or(Ok(()), Err)
-    }
-}
-
-fn hangs() -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, "the disk does not answer")
-}
-
 /// The file of a directory.
 #[derive(Debug)]
-struct PurgeFile {
-    directory: Arc<Directory>,
+pub(super) struct PurgeFile {
+    pub(super) directory: Arc<Directory>,
     /// The inode that was read or written; 0: there was no file.
     inode: u64,
     /// Octets of it.
@@ -169,7 +52,7 @@ struct PurgeFile {
 }
 
 impl PurgeFile {
-    fn load(directory: Arc<Directory>, purges: &Purges) -> Self {
+    pub(super) fn load(directory: Arc<Directory>, purges: &Purges) -> Self {
         let mut file = PurgeFile {
             directory,
             inode: 0,
@@ -188,7 +71,7 @@ impl PurgeFile {
     }
 
     /// What its thread does until the store is gone.
-    fn work(&mut self, n: usize, store: &Weak<Store>, queue: &Receiver<Work>, hangs: &AtomicBool) {
+    pub(super) fn work(&mut self, store: &Weak<Store>, queue: &Receiver<Work>, hangs: &AtomicBool) {
         loop {
             let first = match queue.recv_timeout(TURN) {
                 Ok(work) => Some(work),
@@ -233,15 +116,23 @@ impl PurgeFile {
             }
             for done in waiting {
                 let outcome = outcome.as_ref().map_err(|error| io::Error::new(error.kind(), error.to_string()));
-                // Nobody waits any more, if it took long.
-                let _ = done.send((n, outcome.copied()));
+                done(outcome.copied());
+            }
+            if self.directory.awaits_purges() {
+                // An order of the meantime sets it again.
+                self.directory.set_awaits_purges(false);
+                if self.replace(purges).is_err() {
+                    self.directory.set_awaits_purges(true);
+                }
             }
             if self.catch_up(purges) {
                 // What is on its way may have been made before.
                 store.fills().clear();
                 store.all_changed();
             }
-            store.sweep_purged(n);
+            if let Some(disk) = store.disks().find(|disk| Arc::ptr_eq(&disk.directory, &self.directory)) {
+                store.sweep_purged(disk);
+            }
         }
     }
 
@@ -418,16 +309,13 @@ const FILE: &str = "purges";
 const LATEST: u64 = 1 << 50;
 
 /// What the operator has to know of purges that are not written.
-const NOT_LASTING: &str = "they hold until this process ends, and longer only if another directory has them";
+pub(super) const NOT_LASTING: &str = "they hold until this process ends, and longer only if another directory has them";
 
 /// Time after which purges that could not be written are written again, without another order.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// Octets above which the file is replaced by one without superseded purges.
 const MOST_OCTETS: u64 = 128 << 20;
-
-/// Purges that wait for a disk. It hangs if there are more.
-const MOST_WAITING: usize = 1024;
 
 #[cfg(test)]
 mod tests {

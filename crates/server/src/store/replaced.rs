@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use sealion_cache::NotStored;
-use tokio::task::spawn_blocking;
 
 use super::Store;
 use super::fetch::{Fetch, Requested};
@@ -18,11 +17,12 @@ impl Store {
     /// A response that is not stored took the place of a stored one. It was asked for at `at`.
     pub(super) fn supersede(self: &Arc<Self>, old: &Arc<Object>, at: u64) {
         let purge = self.supersede_here(old, at);
+        let written = self.opened().purge_files.begin_order(&purge, Durable::No);
         let (store, old) = (Arc::clone(self), Arc::clone(old));
-        drop(spawn_blocking(move || {
+        drop(tokio::spawn(async move {
             store.remove_slices_of(&old);
-            let written = store.opened().purge_files.order(&purge, Durable::No);
-            if let Err(error) = written.and(store.successor.forward(&purge)) {
+            let written = written.wait().await;
+            if let Err(error) = written.and(store.forward(purge).await) {
                 // The log says it once for each directory, and for the process that took over.
                 tracing::debug!("cache: cannot write down that a response was superseded: {error}");
             }

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::disk::Disk;
 use super::purge::{Purge, Target};
 use super::purge_file::Durable;
 use super::resp::{Connection, Reply};
@@ -227,8 +228,9 @@ impl Reader {
     fn resume(store: &Store, stream: &PurgeStream) -> io::Result<Self> {
         let mut reader = Reader { connection: stream.connect()?, last: Id::START, kept: None };
         let newest = reader.info(stream)?.map_or(Id::START, |info| info.newest);
-        let directory = &store.disks()[0].directory;
-        let known = directory.read_file(FILE).ok().and_then(|text| Id::parse(&text));
+        let read = |disk: &Disk| disk.directory.read_file(FILE).ok();
+        let text = store.disks().next().and_then(|disk| disk.run_and_block("read its place in the purge stream", read));
+        let known = text.flatten().and_then(|text| Id::parse(&text));
         reader.last = known.unwrap_or(newest);
         let gap = match known {
             None if newest == Id::START => None,
@@ -283,13 +285,18 @@ impl Reader {
 
     /// Writes down how far the stream was read, once everything before is purged.
     fn keep_place(&mut self, store: &Store) -> io::Result<()> {
-        let directory = &store.disks()[0].directory;
+        let Some(disk) = store.disks().next() else { return Ok(()) };
         // While one process takes over from another, the owner writes. What is not written down is purged again.
-        if !directory.is_owner() || self.kept == Some(self.last) {
+        if !disk.directory.is_owner() || self.kept == Some(self.last) {
             return Ok(());
         }
-        directory.write_file(FILE, self.last.to_string().as_bytes())?;
-        self.kept = Some(self.last);
+        let place = self.last.to_string();
+        let write = move |disk: &Disk| disk.directory.write_file(FILE, place.as_bytes());
+        // A disk that hangs must not keep the purges of other nodes from being applied.
+        if let Some(written) = disk.run_and_block("write its place in the purge stream", write) {
+            written?;
+            self.kept = Some(self.last);
+        }
         Ok(())
     }
 

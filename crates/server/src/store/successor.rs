@@ -10,6 +10,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::task::spawn_blocking;
+
 use super::Store;
 use super::purge::{Purge, Purges, Target};
 use super::purge_file::Durable;
@@ -39,15 +41,19 @@ impl Successor {
     /// # Errors
     /// A line: it did not.
     pub(super) fn forward(&self, purge: &Purge) -> io::Result<()> {
-        let forward = match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            State::None => return Ok(()),
+        self.keep(purge).map_or(Ok(()), |forward| forward(std::slice::from_ref(purge)).map_err(io::Error::other))
+    }
+
+    /// Keeps a purge for a successor that has not taken over yet. Returns how it is forwarded to one that has.
+    fn keep(&self, purge: &Purge) -> Option<Forward> {
+        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            State::None => None,
             State::Starting(purges) => {
                 purges.add(purge);
-                return Ok(());
+                None
             }
-            State::TookOver(forward) => Arc::clone(forward),
-        };
-        forward(std::slice::from_ref(purge)).map_err(io::Error::other)
+            State::TookOver(forward) => Some(Arc::clone(forward)),
+        }
     }
 
     fn change(&self, state: State) -> State {
@@ -62,6 +68,13 @@ impl fmt::Debug for Successor {
 }
 
 impl Store {
+    /// As [`Successor::forward`], without blocking.
+    pub(super) async fn forward(&self, purge: Purge) -> io::Result<()> {
+        let Some(forward) = self.successor.keep(&purge) else { return Ok(()) };
+        let forwarded = spawn_blocking(move || forward(std::slice::from_ref(&purge))).await;
+        forwarded.map_err(io::Error::other)?.map_err(io::Error::other)
+    }
+
     /// Where it stores.
     pub(crate) fn directories(&self) -> &[PathBuf] {
         &self.paths

@@ -59,9 +59,8 @@ impl Sweeps {
 }
 
 impl Store {
-    /// Begins to remove the files of what was purged, if there may be any. `n`: the number of the disk.
-    pub(super) fn sweep_purged(self: &Arc<Self>, n: usize) {
-        let disk = &self.disks()[n];
+    /// Begins to remove the files of what was purged, if there may be any.
+    pub(super) fn sweep_purged(self: &Arc<Self>, disk: &Arc<Disk>) {
         if !disk.is_loaded() || !disk.directory.is_owner() {
             return;
         }
@@ -74,8 +73,9 @@ impl Store {
             return;
         }
         drop(progress);
-        let (store, disk) = (Arc::downgrade(self), Arc::clone(disk));
+        let (store, own) = (Arc::downgrade(self), Arc::clone(disk));
         let sweep = move || {
+            let disk = own;
             let began = Instant::now();
             let swept = sweep(&store, &disk);
             let mut progress = disk.sweeps.progress();
@@ -95,7 +95,7 @@ impl Store {
         };
         if let Err(error) = thread::Builder::new().name("sealion-sweep".to_owned()).spawn(sweep) {
             tracing::warn!("cache: cannot start a thread: {error}");
-            self.disks()[n].sweeps.is_running.store(false, Ordering::Relaxed);
+            disk.sweeps.is_running.store(false, Ordering::Relaxed);
         }
     }
 
@@ -103,7 +103,7 @@ impl Store {
     fn covered(&self, disk: &Disk, hash: u128) -> io::Result<Covered> {
         let Some(opened) = disk.directory.find(hash, Wait::Yes)? else { return Ok(Covered::No) };
         let Kind::Variants { hashes, .. } = &opened.metadata.kind else {
-            let is_gone = self.verdict_of(&opened) == Verdict::Gone;
+            let is_gone = self.verdict_of(&opened.footer, &opened.metadata) == Verdict::Gone;
             return Ok(if is_gone { Covered::Yes } else { Covered::No });
         };
         // Without its list, a variant is not found.

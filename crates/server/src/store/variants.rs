@@ -15,8 +15,6 @@ use crate::files::resolve::Wait;
 #[derive(Debug)]
 pub(super) struct Variants {
     last_uses: Mutex<LastUses>,
-    /// A list is read and written by one thread at a time. By a part of the hash of its URL.
-    writing: [Mutex<()>; LOCKS],
 }
 
 /// When variants were asked for last, by the hashes of their keys. What is not there was not asked for lately.
@@ -29,7 +27,7 @@ struct LastUses {
 impl Variants {
     pub(super) fn new() -> Self {
         let last_uses = LastUses { times: LruCache::new(MOST_REMEMBERED), now: 0 };
-        Variants { last_uses: Mutex::new(last_uses), writing: std::array::from_fn(|_| Mutex::default()) }
+        Variants { last_uses: Mutex::new(last_uses) }
     }
 
     /// A variant was asked for.
@@ -60,8 +58,8 @@ impl Variants {
 }
 
 impl Store {
-    /// Adds a variant that is stored to the list of its URL, and removes those above `most`. May block. Returns whether other fields select among
-    /// the variants than before.
+    /// Adds a variant that is stored to the list of its URL, and removes those above `most`. Returns whether other fields select among the variants than
+    /// before. `disk`: of the list; its writer alone calls this, so that one thread at a time reads and writes a list.
     pub(super) fn add_to_variants(
         &self,
         disk: &Disk,
@@ -72,7 +70,6 @@ impl Store {
         most: usize,
     ) -> io::Result<bool> {
         let hash = self.hash(&key);
-        let _alone = self.variants.writing[hash as usize % LOCKS].lock().unwrap_or_else(PoisonError::into_inner);
         self.variants.used(variant);
         let (before, mut hashes) = match disk.directory.find(hash, Wait::Yes)?.map(|opened| opened.metadata) {
             Some(Metadata { key: own, kind: Kind::Variants { names, hashes } }) if own == key => (Some(names), hashes),
@@ -94,19 +91,16 @@ impl Store {
         Ok(is_other)
     }
 
-    /// The hashes of the variants that are listed under a key. May block.
-    pub(super) fn listed_variants(&self, hash: u128) -> Vec<u128> {
-        match self.disk(hash).directory.find(hash, Wait::Yes) {
-            Ok(Some(opened)) => match opened.metadata.kind {
-                Kind::Variants { hashes, .. } => hashes,
-                Kind::Response { .. } => Vec::new(),
-            },
+    /// The hashes of the variants that are listed under a key.
+    pub(super) async fn listed_variants(&self, hash: u128) -> Vec<u128> {
+        let opened =
+            self.disk(hash).run("read the variants of a URL", move |disk| disk.directory.find(hash, Wait::Yes));
+        match opened.await.flatten().map(|opened| opened.metadata.kind) {
+            Some(Kind::Variants { hashes, .. }) => hashes,
             _ => Vec::new(),
         }
     }
 }
-
-const LOCKS: usize = 64;
 
 /// Variants of which is known when they were asked for.
 const MOST_REMEMBERED: NonZeroUsize = NonZeroUsize::new(65_536).expect("not zero");
@@ -125,7 +119,7 @@ mod tests {
         let config = CacheConfig { directories, size: Size(1 << 20), ..CacheConfig::default() };
         let store = Store::build(&config, 0, None, &mut Problems::of_arguments()).unwrap();
         store.open().unwrap();
-        let disk = &store.disks()[0];
+        let disk = store.disks().next().unwrap();
         assert!(disk.directory.try_own().unwrap());
         const TIMES: Times = Times { made: 1, asked: 1 };
         let response = |key: &[u8]| {

@@ -9,6 +9,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{fmt, io, mem, thread};
 
+use super::disk_threads::DEADLINE;
+
 /// The writer of a disk.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
@@ -41,7 +43,7 @@ type Job = Box<dyn FnOnce() + Send>;
 /// The disk is slower than the origins: what was pushed is dropped.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full {
-    /// Nothing was written for [`HANGS`].
+    /// Nothing was written for [`DEADLINE`].
     pub(super) hangs: bool,
 }
 
@@ -60,8 +62,9 @@ impl Writer {
             return Ok(());
         }
         // What takes no memory is no response: it has its turn in any case.
-        if octets > 0 && (queue.octets > MOST_OCTETS || queue.number >= MOST_JOBS) {
-            return Err(Full { hangs: queue.moved.is_some_and(|moved| moved.elapsed() > HANGS) });
+        let hangs = queue.hangs();
+        if octets > 0 && (hangs || queue.octets > MOST_OCTETS || queue.number >= MOST_JOBS) {
+            return Err(Full { hangs });
         }
         if queue.number == 0 && queue.moved.is_some() {
             // It rested.
@@ -74,6 +77,11 @@ impl Writer {
             self.shared.has_work.notify_one();
         }
         Ok(())
+    }
+
+    /// Whether nothing was written for [`DEADLINE`] although there is something to write.
+    pub(super) fn hangs(&self) -> bool {
+        self.shared.lock().hangs()
     }
 
     /// Ends when all that waits is written.
@@ -130,6 +138,12 @@ impl Shared {
     }
 }
 
+impl Queue {
+    fn hangs(&self) -> bool {
+        self.number > 0 && self.moved.is_some_and(|moved| moved.elapsed() >= DEADLINE)
+    }
+}
+
 impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue").field("jobs", &self.number).field("octets", &self.octets).finish_non_exhaustive()
@@ -141,9 +155,6 @@ const MOST_OCTETS: usize = 64 << 20;
 
 /// Jobs at which nothing more is taken: each holds the fill of its response, too.
 const MOST_JOBS: usize = 16 << 10;
-
-/// Time without a job that ends, while too many wait, after which the disk counts as failed.
-pub(super) const HANGS: Duration = Duration::from_secs(10);
 
 const PACE: Duration = Duration::from_millis(1);
 
@@ -231,7 +242,7 @@ mod tests {
         writer.start().unwrap();
         is_under_way.recv().unwrap();
         assert_eq!(writer.push(1, || ()), Err(Full { hangs: false }));
-        let earlier = Instant::now().checked_sub(HANGS + PACE).expect("the machine has run for longer");
+        let earlier = Instant::now().checked_sub(DEADLINE + PACE).expect("the machine has run for longer");
         writer.shared.lock().moved = Some(earlier);
         assert_eq!(writer.push(1, || ()), Err(Full { hangs: true }));
         may_end.send(()).unwrap();

@@ -229,3 +229,33 @@ fn a_disk_that_is_read_only_costs_no_hits_and_stores_nothing_until_it_is_writabl
         disk.make_writable();
     });
 }
+
+/// What is not in memory is fetched from the origin, whole, and the disk is used again.
+#[test]
+fn a_disk_that_stands_still_costs_hits_until_it_moves() {
+    const LENGTH: u64 = 300_000;
+    let site = Site::new();
+    let disk = Disk::mount(&site.outside().join("disk"), &site.outside().join("image"));
+    let directory = site.outside().join("disk/cache");
+    let origin = lengths();
+    let server = serve(&site, &origin, &directory);
+    let is_stored = |length| {
+        wait_until("it is stored", || {
+            ask(&site, &server, length);
+            stored(&directory, length).is_some()
+        });
+    };
+    is_stored(LENGTH);
+    rustix::fs::sync();
+    drop_caches();
+    let still = disk.stand_still();
+    for _ in 0..3 {
+        let fetches = origin.requests().len();
+        ask(&site, &server, LENGTH);
+        assert_eq!(origin.requests().len(), fetches + 1);
+    }
+    drop(still);
+    server.wait_for("the disk is used again", |line| line.text.contains("the disk answers again"));
+    is_stored(LENGTH + 1);
+    assert_eq!(messages(&server, "it is bypassed until it does"), 1);
+}

@@ -116,6 +116,7 @@ fn purges_that_cannot_be_written_or_read_are_said_once_until_they_can() {
     let held = fs::File::open(&purges).unwrap();
     flock(&held, FlockOperation::LockExclusive).unwrap();
     (1..5).for_each(write);
+    wait_for_message(cached.server(), "the disk does not write purges");
     drop(held);
     wait_for_message(cached.server(), "the disk writes purges again");
     assert_eq!(messages(cached.server(), "the disk does not write purges"), 1);
@@ -399,7 +400,7 @@ pub(super) fn wait_until_stored(cached: &Cached, target: &str) -> Vec<u8> {
 
 /// Asks for ever new URLs until one is stored in a file.
 #[track_caller]
-fn wait_until_it_stores_again(cached: &Cached) {
+pub(super) fn wait_until_it_stores_again(cached: &Cached) {
     let before = objects(&cached.directory).len();
     let mut n = 0;
     wait_until("it stores again", || {

@@ -13,6 +13,7 @@ mod security;
 mod sharing;
 mod slices;
 mod spellings;
+mod trouble;
 mod warm;
 
 use std::path::PathBuf;

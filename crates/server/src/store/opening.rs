@@ -1,0 +1,201 @@
+//! Opens the directories of a store. One that is in trouble keeps no server from starting: the server starts without it, and tries it again and again.
+//!
+//! ```text
+//! missing ─► used        opened at the start, or by a later try; for good
+//!    └──┘ it is read-only, full, damaged, or does not answer
+//! ```
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use super::changes::Changes;
+use super::config::CacheConfig;
+use super::counts::DiskState;
+use super::directory::{Directory, choose_salt};
+use super::disk::Disk;
+use super::disk_threads::DEADLINE;
+use super::key::KeyHasher;
+use super::purge::Purges;
+use super::purge_orders::PurgeFiles;
+use super::{Opened, Store};
+
+/// A directory of the configuration.
+#[derive(Debug)]
+pub(super) struct Slot {
+    path: PathBuf,
+    disk: OnceLock<Arc<Disk>>,
+    /// Why it is not used.
+    trouble: Mutex<String>,
+}
+
+impl Slot {
+    pub(super) fn disk(&self) -> Option<&Arc<Disk>> {
+        self.disk.get()
+    }
+
+    /// As metrics show it.
+    pub(super) fn state(&self) -> DiskState {
+        match self.disk.get() {
+            Some(disk) => disk.state(),
+            None => DiskState { directory: self.path.display().to_string(), ..DiskState::default() },
+        }
+    }
+
+    /// A line: the directory is not used. `None`: it is.
+    pub(super) fn trouble(&self) -> Option<String> {
+        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        self.disk.get().is_none().then(|| format!("{}: {trouble}", self.path.display()))
+    }
+
+    /// Notes why it is not used. Returns whether that is another reason than before.
+    fn note(&self, error: &io::Error) -> bool {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = *trouble != error.to_string();
+        *trouble = error.to_string();
+        is_new
+    }
+}
+
+impl Opened {
+    /// Opens the directories at these paths.
+    ///
+    /// # Errors
+    /// A line: a directory holds files of others.
+    pub(super) fn new(paths: &[PathBuf], config: &CacheConfig, changes: &Arc<Changes>) -> Result<Self, String> {
+        let slot = |path: &PathBuf| Slot { path: path.clone(), disk: OnceLock::new(), trouble: Mutex::default() };
+        let opened = Opened {
+            slots: paths.iter().map(slot).collect(),
+            hasher: OnceLock::new(),
+            purges: Purges::default(),
+            purge_files: PurgeFiles::default(),
+        };
+        let disks = open_all(paths, config, changes);
+        let directories = disks.iter().filter_map(|disk| disk.as_ref().ok()).map(|disk| &*disk.directory);
+        let salt = choose_salt(directories);
+        for (slot, disk) in opened.slots.iter().zip(disks) {
+            let used = disk.and_then(|disk| opened.use_disk(slot, disk, salt));
+            match used {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                    return Err(format!("cache.directories: {}: {error}", slot.path.display()));
+                }
+                Err(error) => _ = slot.note(&error),
+            }
+        }
+        Ok(opened)
+    }
+
+    /// The salt of the hashes of keys. `None`: no disk has told it yet.
+    fn salt(&self) -> Option<[u8; 16]> {
+        self.disks().find_map(|disk| disk.directory.salt())
+    }
+
+    /// Has the objects of a disk found. `salt`: of the other disks.
+    fn use_disk(&self, slot: &Slot, disk: Arc<Disk>, salt: Option<[u8; 16]>) -> io::Result<()> {
+        let salt = salt.unwrap_or_else(|| disk.directory.own_salt());
+        disk.directory.share_salt(salt)?;
+        // Purges are known before an object can be found.
+        self.purge_files.load(&disk.directory, &self.purges);
+        let _ = slot.disk.set(disk);
+        let _ = self.hasher.set(KeyHasher::new(&salt));
+        Ok(())
+    }
+}
+
+impl Store {
+    /// Tries the directories again that are not used yet, each by a thread of its own.
+    pub(super) fn try_missing(self: &Arc<Self>) -> io::Result<()> {
+        for (n, slot) in self.opened().slots.iter().enumerate() {
+            let Some(trouble) = slot.trouble() else { continue };
+            tracing::warn!(
+                "cache {trouble}: the server runs without this directory and tries it again every {} s{}",
+                AGAIN.as_secs(),
+                if self.has_disk() { "" } else { "; nothing is stored meanwhile" }
+            );
+            let store = Arc::downgrade(self);
+            thread::Builder::new().name("sealion-missing".to_owned()).spawn(move || try_until_used(&store, n))?;
+        }
+        Ok(())
+    }
+}
+
+fn try_until_used(store: &Weak<Store>, n: usize) {
+    loop {
+        thread::sleep(AGAIN);
+        let Some(store) = store.upgrade() else { return };
+        let opened = store.opened();
+        let slot = &opened.slots[n];
+        let used = open(&slot.path, &store.config, &store.changes).and_then(|disk| {
+            // One at a time: the first of all tells the salt to the others.
+            let _alone = store.opening.lock().unwrap_or_else(PoisonError::into_inner);
+            opened.use_disk(slot, Arc::clone(&disk), opened.salt())?;
+            opened.purge_files.start(&Arc::downgrade(&store))?;
+            disk.start()
+        });
+        let path = slot.path.display();
+        match used {
+            Ok(()) => return tracing::info!("cache {path}: the directory is used from now on"),
+            Err(error) if slot.note(&error) => {
+                tracing::warn!("cache {path}: the directory cannot be used yet: {error}")
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// Opens directories side by side. One that does not answer within [`DEADLINE`] is left to its thread.
+fn open_all(paths: &[PathBuf], config: &CacheConfig, changes: &Arc<Changes>) -> Vec<io::Result<Arc<Disk>>> {
+    let (sender, opened) = channel();
+    for (n, path) in paths.iter().enumerate() {
+        let (sender, path, config, changes) = (sender.clone(), path.clone(), config.clone(), Arc::clone(changes));
+        let open = move || drop(sender.send((n, open(&path, &config, &changes))));
+        if let Err(error) = thread::Builder::new().name("sealion-open".to_owned()).spawn(open) {
+            tracing::warn!("cache: cannot start a thread: {error}");
+        }
+    }
+    drop(sender);
+    let late = || {
+        Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the disk does not answer: look for its errors in the kernel's log",
+        ))
+    };
+    let mut disks: Vec<_> = paths.iter().map(|_| late()).collect();
+    let deadline = Instant::now() + DEADLINE;
+    while let Ok((n, disk)) = opened.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        disks[n] = disk;
+    }
+    disks
+}
+
+fn open(path: &Path, config: &CacheConfig, changes: &Arc<Changes>) -> io::Result<Arc<Disk>> {
+    Disk::open(path, config.size.0, config.objects.get(), config.free.0, changes).map_err(|error| with_remedy(&error))
+}
+
+/// Adds what to do.
+fn with_remedy(error: &io::Error) -> io::Error {
+    let remedy = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::ROFS) => "mount the file system so that it can be written",
+        Some(Errno::NOSPC | Errno::DQUOT) => "make room",
+        Some(Errno::ACCESS | Errno::PERM) => "let the user that serves write to it",
+        Some(Errno::IO) => "look for errors of the disk in the kernel's log",
+        // It says so itself.
+        None => return io::Error::new(error.kind(), error.to_string()),
+        Some(_) => "name a directory that the server may write to",
+    };
+    io::Error::new(error.kind(), format!("{error}: {remedy}"))
+}
+
+/// Whether the file by which a directory is known is damaged.
+pub(super) fn is_damaged(path: &Path) -> bool {
+    Directory::number_at(path).is_some_and(|number| number.len() != 16)
+}
+
+/// Time after which a directory that is not used is tried again.
+const AGAIN: Duration = Duration::from_secs(5);

@@ -1,0 +1,102 @@
+use rustix::fs::{FlockOperation, flock};
+
+use super::*;
+
+fn opened(directories: &[PathBuf]) -> Arc<Store> {
+    let config = CacheConfig { directories: directories.to_vec().into(), ..CacheConfig::default() };
+    let store = Store::build(&config, MOST_OPEN, None, &mut Problems::of_arguments()).unwrap();
+    store.open().unwrap();
+    store
+}
+
+#[test]
+fn what_hangs_is_left_behind_when_its_time_is_over() {
+    let (release, hangs) = std::sync::mpsc::channel::<()>();
+    let hangs = Mutex::new(hangs);
+    let work = |n: usize, hangs: Option<Mutex<std::sync::mpsc::Receiver<()>>>| {
+        move || {
+            if let Some(hangs) = hangs {
+                let _ = hangs.lock().unwrap().recv();
+            }
+            assert!(n < 3);
+        }
+    };
+    let works = [work(0, None), work(1, Some(hangs)), work(2, None)];
+    assert_eq!(finish_until(Instant::now() + Duration::from_secs(2), works), [1]);
+    drop(release);
+    assert!(finish_until(Instant::now() + Duration::from_secs(60), [|| (), || ()]).is_empty());
+}
+
+/// The test holds the lock of a file, so that its disk seems to hang.
+#[test]
+fn a_disk_that_hangs_keeps_no_purge_from_the_others() {
+    let scratch = tempfile::tempdir().unwrap();
+    let store = opened(&["a", "b"].map(|name| scratch.path().join(name)));
+    let disks: Vec<_> = store.disks().collect();
+    let [hanging, healthy] = disks[..] else { panic!("two disks") };
+    let held = std::fs::File::create(hanging.directory.path.join("purges")).unwrap();
+    flock(&held, FlockOperation::LockExclusive).unwrap();
+    store.start().unwrap();
+    // The first waits as long as a disk has; those behind it know.
+    for tag in ["first", "second"] {
+        let error = store.purge(Target::Tag(tag.to_owned()), false).unwrap_err();
+        let path = hanging.directory.path.display().to_string();
+        assert_eq!(error.to_string(), format!("{path}: the disk does not answer"));
+        let written = std::fs::read_to_string(healthy.directory.path.join("purges")).unwrap();
+        assert!(written.contains(tag), "{written}");
+    }
+    drop(held);
+    store.close(true, Instant::now() + Duration::from_secs(20));
+    // The file that the disk has now has all.
+    let again = opened(std::slice::from_ref(&hanging.directory.path));
+    for tag in ["first", "second"] {
+        assert_eq!(again.purges().verdict(b"k", &[tag.into()], &[], 1), Verdict::Gone, "{tag}");
+    }
+}
+
+/// Between the look for an object and the request for its fill, a fetch of it may have ended: it is not fetched twice.
+#[test]
+fn a_fetch_that_ended_since_the_look_is_not_begun_again() {
+    let scratch = tempfile::tempdir().unwrap();
+    let store = opened(&[scratch.path().to_owned()]);
+    let key = b"https://example.org/\n@=app";
+    let id = store.hash(key);
+    let failed = || {
+        let failure = crate::upstream::Failure::Broken("the test".to_owned());
+        fill::End::Failed(Arc::new(fill::Failed { failure, trace: None }))
+    };
+    let looked = Some(store.epoch(id));
+    let Joined::New(fill) = store.join(id, key, false, looked) else { panic!("nothing is under way") };
+    assert!(matches!(store.join(id, key, false, looked), Joined::Shared(shared) if Arc::ptr_eq(&shared, &fill)));
+    // Its object is being written.
+    fill.end(failed());
+    assert!(matches!(store.join(id, key, false, looked), Joined::Ended));
+    // It is written.
+    store.changed(id);
+    store.forget(id, &fill);
+    assert!(matches!(store.join(id, key, false, looked), Joined::Ended));
+    // Who has looked since, or has to have it fetched, begins a new one.
+    let Joined::New(fill) = store.join(id, key, false, Some(store.epoch(id))) else { panic!("it looked") };
+    fill.end(failed());
+    assert!(matches!(store.join(id, key, false, None), Joined::New(_)));
+}
+
+#[test]
+fn keys_have_the_same_hashes_and_disks_whichever_directory_is_replaced_or_comes_first() {
+    let scratch = tempfile::tempdir().unwrap();
+    let [a, b, c] = ["a", "b", "c"].map(|name| scratch.path().join(name));
+    let key = b"https://example.org/\n@=app";
+    let store = opened(&[a.clone(), b.clone(), c.clone()]);
+    let before = store.hash(key);
+    let disk = store.disk(before).directory.path.clone();
+    let replaced = if disk == a { b.clone() } else { a.clone() };
+    std::fs::remove_dir_all(replaced).unwrap();
+    for order in [[&a, &b, &c], [&b, &a, &c], [&c, &b, &a]] {
+        let store = opened(&order.map(Clone::clone));
+        assert_eq!(store.hash(key), before);
+    }
+    // Those that are alone know it too.
+    for directory in [a, b, c] {
+        assert_eq!(opened(&[directory]).hash(key), before);
+    }
+}
