@@ -494,6 +494,7 @@ mod tests {
     #[test]
     fn a_purge_of_another_age_is_a_damaged_line() {
         let scratch = tempfile::tempdir().unwrap();
+        drop(Directory::open(scratch.path()).unwrap());
         let line = serde_json::to_vec(&Purge { target: Target::Everything, soft: false, at: u64::MAX }).unwrap();
         std::fs::write(scratch.path().join(FILE), line).unwrap();
         assert_eq!(verdict(&read(scratch.path()), "a", super::super::now_ms() + 10_000), Verdict::Valid);
