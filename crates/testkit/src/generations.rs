@@ -91,7 +91,6 @@ impl<'a> Load<'a> {
 
 impl Generations {
     /// The first generation of each URL.
-    #[expect(clippy::new_ret_no_self, reason = "its origin shares it")]
     pub fn new() -> Arc<Self> {
         Self::beneath("")
     }

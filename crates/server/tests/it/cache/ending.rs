@@ -8,11 +8,11 @@ use rustix::fs::{Mode, OFlags};
 use sealion_testkit::Client;
 use sealion_testkit::http::{self, Response};
 use sealion_testkit::server::Signal;
+use sealion_testkit::service::Service;
 
 use super::sharing::{LENGTH, body, in_halves, second_half};
 use super::{Cached, counting, status};
 use crate::support::{begin, messages, wait_for_cache, wait_for_message, wait_until};
-use sealion_testkit::service::Service;
 
 #[test]
 fn a_purge_at_the_process_that_took_over_reaches_the_one_before() {
