@@ -1,7 +1,6 @@
 //! A disk: its directory, its index, and a thread that removes what must go.
 
 use std::collections::HashSet;
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::num::NonZeroUsize;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -10,7 +9,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use lru::LruCache;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
@@ -21,7 +19,6 @@ use super::changes::Changes;
 use super::check::Checks;
 use super::counts::Counts;
 use super::directory::{Directory, Opened, Scan, Temporary};
-use super::disk_threads::progress;
 use super::format::{Kind, Metadata, tail};
 use super::index::{Blocks, Entry, Index};
 use super::object::{Object, Stored};
@@ -651,16 +648,6 @@ pub(super) enum Lookup {
     None,
     /// The index is not loaded yet: the directory may have it.
     Unknown,
-}
-
-/// Writes pieces at an offset.
-pub(super) fn write_pieces(file: &File, pieces: &[Bytes], mut at: u64) -> io::Result<()> {
-    for piece in pieces {
-        file.write_all_at(piece, at)?;
-        progress();
-        at += piece.len() as u64;
-    }
-    Ok(())
 }
 
 pub(super) const TURN: Duration = Duration::from_millis(500);

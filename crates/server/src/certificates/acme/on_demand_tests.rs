@@ -8,7 +8,7 @@ use crate::certificates::ChallengeKind;
 /// Names that `ask` allows. No authority answers.
 fn names(state: &std::path::Path, ask: &str) -> Names {
     let settings = Settings {
-        directory: "https://127.0.0.1:9/".to_owned(),
+        directory: "https://127.0.0.1:9/".to_owned().into(),
         contact: Vec::new(),
         challenge: ChallengeKind::default(),
         dns: None,
@@ -20,7 +20,7 @@ fn names(state: &std::path::Path, ask: &str) -> Names {
     Names {
         settings: Arc::new(settings),
         only: None,
-        ask: ask.parse().unwrap(),
+        ask: SecretUrl::from(ask.to_owned()).into(),
         tls: None,
         certificates: Cache::new(1),
         refused: Cache::new(1),
