@@ -324,13 +324,13 @@ mod tests {
         let other = || Program::Other("/usr/bin/python3\u{1b}[2J".into());
         let (trusted, of_other) = (Ok(Standing::Trusted), Ok(Standing::OfOtherUser));
         for (caller, user, process, expected) in [
-            (0, 0, process(Program::Ours, 0, false), trusted.clone()),
+            (0, 0, process(Program::Ours, 0, false), trusted),
             // The socket is older than the change of the user.
-            (0, 0, process(Program::Ours, SERVICE, false), trusted.clone()),
-            (0, SERVICE, process(Program::Ours, SERVICE, true), trusted.clone()),
-            (0, SERVICE, process(Program::Ours, SERVICE, false), of_other.clone()),
-            (SERVICE, SERVICE, process(Program::Ours, SERVICE, false), trusted.clone()),
-            (SERVICE, SERVICE, process(Program::Unreadable, SERVICE, true), trusted.clone()),
+            (0, 0, process(Program::Ours, SERVICE, false), trusted),
+            (0, SERVICE, process(Program::Ours, SERVICE, true), trusted),
+            (0, SERVICE, process(Program::Ours, SERVICE, false), of_other),
+            (SERVICE, SERVICE, process(Program::Ours, SERVICE, false), trusted),
+            (SERVICE, SERVICE, process(Program::Unreadable, SERVICE, true), trusted),
             // It says itself that it takes no orders from this user.
             (SERVICE, 0, process(Program::Unreadable, 0, false), trusted),
             (0, MAILER, process(other(), MAILER, false), Err("it runs /usr/bin/python3\\u{1b}[2J")),

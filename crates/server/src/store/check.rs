@@ -45,11 +45,13 @@ enum Outcome {
     Damaged = 2,
 }
 
+/// Checks that have not ended, by the hashes and versions of the objects.
+type UnderWay = HashMap<(u128, Option<u32>), Arc<Check>>;
+
 /// The checks of a disk.
 #[derive(Debug, Default)]
 pub(super) struct Checks {
-    /// By the hashes and versions of the objects.
-    under_way: Mutex<HashMap<(u128, Option<u32>), Arc<Check>>>,
+    under_way: Mutex<UnderWay>,
     /// For bodies up to [`CHECKED_FIRST`], and for longer ones: a short one does not wait for a long one.
     lanes: [Lane; 2],
     /// Bytes that were read so far.
@@ -239,7 +241,7 @@ impl Disk {
 }
 
 impl Checks {
-    fn under_way(&self) -> MutexGuard<'_, HashMap<(u128, Option<u32>), Arc<Check>>> {
+    fn under_way(&self) -> MutexGuard<'_, UnderWay> {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -54,8 +54,6 @@ pub(super) struct Directory {
     /// Boots whose objects need no check: this one, and the one before if it ended in order.
     boots: [u32; 2],
     next_temporary: AtomicU64,
-    /// The directories of objects in it.
-    outer: OuterDirectories,
     pub(super) threads: Arc<DiskThreads>,
     /// Whether there are purges that are to be written before the disk is used again ([`Self::awaits_purges`]).
     awaits_purges: AtomicBool,
@@ -66,6 +64,8 @@ pub(super) struct Directory {
 pub(super) struct Place {
     pub(super) root: OwnedFd,
     lock: File,
+    /// The directories of objects in it.
+    outer: OuterDirectories,
 }
 
 /// A file that is being written. Removed unless it is published.
@@ -129,7 +129,6 @@ impl Directory {
             is_newly_owned: AtomicBool::new(false),
             boots: [boot, clean.unwrap_or(boot)],
             next_temporary: AtomicU64::new(0),
-            outer: OuterDirectories::default(),
             threads: Arc::default(),
             awaits_purges: AtomicBool::new(false),
         })
@@ -250,7 +249,7 @@ impl Directory {
         let place = self.place.load();
         let number = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
         let is_there = match (stat(&self.path), fstat(&place.root)) {
-            (Ok(there), Ok(own)) => number(there) == number(own) && !self.outer.lost_some(&place.root, &own),
+            (Ok(there), Ok(own)) => number(there) == number(own) && !place.outer.lost_some(&place.root, &own),
             (Err(Errno::NOENT | Errno::NOTDIR), _) => false,
             // A directory above may be closed to the user that serves, or the disk fails.
             _ => true,
@@ -283,7 +282,6 @@ impl Directory {
             write_file(&place.root, NUMBER, &self.number)?;
         }
         self.is_owner.store(false, Ordering::Release);
-        self.outer.forget();
         self.place.store(Arc::new(place));
         Ok(())
     }
@@ -472,7 +470,7 @@ impl Place {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let lock = File::from(openat(&root, LOCK, flags, FILE)?);
         make_directory(&root, TEMPORARY)?;
-        Ok(Place { root, lock })
+        Ok(Place { root, lock, outer: OuterDirectories::default() })
     }
 }
 
@@ -486,7 +484,7 @@ impl Temporary {
         let name = name(hash);
         match renameat(root, &self.name, root, &name) {
             Err(Errno::NOENT) => {
-                make_directory(root, &name[..OUTER])?;
+                self.place.outer.make(|| mkdirat(root, &name[..OUTER], Mode::RWXU))?;
                 renameat(root, &self.name, root, &name)?;
             }
             renamed => renamed?,

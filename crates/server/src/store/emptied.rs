@@ -5,10 +5,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{Dir, Stat};
+use rustix::io::Errno;
 
 use super::directory::{OUTER, hex};
 
-/// The directories of objects, as they were seen last. The server makes them, and removes none.
+/// The directories of objects in a [`Place`](super::directory::Place), as they were seen last. The server makes them, and removes none.
 #[derive(Debug, Default)]
 pub(super) struct OuterDirectories(Mutex<Seen>);
 
@@ -20,20 +21,28 @@ struct Seen {
 }
 
 impl OuterDirectories {
+    /// Makes one by `mkdir`, and counts it: it may be removed before anything else counts.
+    pub(super) fn make(&self, mkdir: impl FnOnce() -> Result<(), Errno>) -> io::Result<()> {
+        let mut seen = self.seen();
+        match mkdir() {
+            Ok(()) => seen.count += 1,
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        Ok(())
+    }
+
     /// Whether there are fewer than before. Counts them if `root` has changed; `stat`: its state.
     pub(super) fn lost_some(&self, root: &OwnedFd, stat: &Stat) -> bool {
-        let changed = (stat.st_mtime as i64, stat.st_mtime_nsec as i64);
-        if self.seen().changed == changed {
+        let changed = (stat.st_mtime, stat.st_mtime_nsec as i64);
+        // None is made meanwhile.
+        let mut seen = self.seen();
+        if seen.changed == changed {
             return false;
         }
         let Ok(count) = count(root) else { return false };
-        let before = std::mem::replace(&mut *self.seen(), Seen { changed, count });
+        let before = std::mem::replace(&mut *seen, Seen { changed, count });
         count < before.count
-    }
-
-    /// They are others from now on.
-    pub(super) fn forget(&self) {
-        *self.seen() = Seen::default();
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {

@@ -31,7 +31,7 @@ enum State {
     #[default]
     None,
     /// The table bounds the memory of these purges, as that of all.
-    Starting(Purges),
+    Starting(Box<Purges>),
     TookOver(Forward),
 }
 
@@ -82,7 +82,7 @@ impl Store {
 
     /// A process starts that may take over.
     pub(crate) fn successor_starts(&self) {
-        self.successor.change(State::Starting(Purges::default()));
+        self.successor.change(State::Starting(Box::default()));
     }
 
     /// It does not take over.

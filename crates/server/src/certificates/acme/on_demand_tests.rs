@@ -20,7 +20,7 @@ fn names(state: &std::path::Path, ask: &str) -> Names {
     Names {
         settings: Arc::new(settings),
         only: None,
-        ask: SecretUrl::from(ask.to_owned()).into(),
+        ask: SecretUrl::from(ask.to_owned()),
         tls: None,
         certificates: Cache::new(1),
         refused: Cache::new(1),

@@ -129,10 +129,11 @@ const TROUBLES: [Trouble; 3] = [
     },
     Trouble {
         harm: |directory| {
-            // Until there is no room left.
-            let _ = fs::write(directory.join("filler"), vec![0; 2 << 20]);
+            // Until there is no room left. The directory counts as empty.
+            fs::create_dir(directory.join("lost+found")).expect("a directory");
+            let _ = fs::write(directory.join("lost+found/filler"), vec![0; 2 << 20]);
         },
-        mend: |directory| fs::remove_file(directory.join("filler")).expect("it is there"),
+        mend: |directory| fs::remove_file(directory.join("lost+found/filler")).expect("it is there"),
         said: ["make room", "is full"],
     },
     Trouble {
