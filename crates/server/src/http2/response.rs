@@ -21,8 +21,9 @@ use crate::response::{Body, BodyStream, Piece, SharedBytes};
 /// A response whose head is written.
 pub(super) struct Sending {
     pub(super) stream: StreamId,
-    pub(super) answered: Box<Answered>,
+    /// Goes before `answered`, which has the place for its descriptors.
     content: Pieces,
+    pub(super) answered: Box<Answered>,
     /// Octets of content that were put into batches.
     pub(super) body: u64,
     /// Octets of frames that were put into batches.
@@ -106,6 +107,14 @@ impl Sending {
         self.wire -= (frame.header.len() + frame.length) as u64;
     }
 
+    /// Whether a window holds back content of which none is ready: the source is not asked for it.
+    pub(super) fn awaits_window(&self, connection: &Connection) -> bool {
+        let has_more = |source: &BodyStream| source.length.is_none_or(|length| self.content.given < length);
+        self.content.waiting() == 0
+            && self.content.source.as_ref().is_some_and(has_more)
+            && !connection.has_room(self.stream)
+    }
+
     /// Notes whether a window holds the content back. `progress`: octets that are sent; `None`: no window does. `deadline`: of a stall that begins now.
     /// Returns true if one begins now, and false while it lasts.
     pub(super) fn note_window(&mut self, progress: Option<u64>, deadline: Instant) -> bool {
@@ -166,9 +175,11 @@ impl Sending {
             let most = match (connection.has_room(self.stream), asking.ahead.is_full()) {
                 (true, false) => source.source.ahead(),
                 (true, true) => 1,
-                // The end may come, unless a length says that content comes before.
-                (false, false) if source.length.is_none() => 1,
-                (false, _) => 0,
+                // The end takes neither memory nor a window. It may come unless a length says that content comes before.
+                (false, is_full) => match source.length {
+                    Some(length) => usize::from(self.content.given >= length),
+                    None => usize::from(!is_full),
+                },
             };
             if waiting >= most {
                 return Poll::Pending;

@@ -20,8 +20,8 @@ const OTHER_DESCRIPTORS: u64 = 128;
 /// Descriptors of a worker beside its listeners and cached files: epoll, wake-up, signals. It uses about 4.
 const WORKER_DESCRIPTORS: u64 = 8;
 
-/// Descriptors of a directory of the cache: itself, its lock, and those that are open while it is read or written to.
-const CACHE_DIRECTORY_DESCRIPTORS: u64 = 6;
+/// Descriptors of a directory of the cache: itself, its lock, and those of its 16 threads and of the writer, of which appending opens three.
+const CACHE_DIRECTORY_DESCRIPTORS: u64 = 32;
 
 /// Descriptors of a response: its file, or the connection to the server that makes it.
 const RESPONSE_DESCRIPTORS: u64 = 1;

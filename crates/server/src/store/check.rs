@@ -12,19 +12,20 @@ use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::future::Future;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
-use std::thread;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
-use tokio::time::timeout;
+use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::Store;
 use super::disk::Disk;
-use super::disk_threads::DEADLINE;
+use super::disk_threads::{DEADLINE, progress};
 use super::object::{Object, checksum};
 use crate::files::resolve::{Content, SiteFile};
 use crate::response::{Piece, Source};
@@ -34,6 +35,8 @@ use crate::response::{Piece, Source};
 pub(super) struct Check {
     state: AtomicU8,
     ended: Arc<Notify>,
+    /// Bytes that all checks of the disk have read.
+    read: Arc<AtomicU64>,
 }
 
 /// How a check ended.
@@ -55,7 +58,7 @@ pub(super) struct Checks {
     /// For bodies up to [`CHECKED_FIRST`], and for longer ones: a short one does not wait for a long one.
     lanes: [Lane; 2],
     /// Bytes that were read so far.
-    read: AtomicU64,
+    read: Arc<AtomicU64>,
 }
 
 /// Checks that wait for a thread.
@@ -79,8 +82,8 @@ struct Job {
 }
 
 impl Check {
-    fn new(state: u8) -> Arc<Self> {
-        Arc::new(Check { state: AtomicU8::new(state), ended: Arc::default() })
+    fn new(state: u8, checks: &Checks) -> Arc<Self> {
+        Arc::new(Check { state: AtomicU8::new(state), ended: Arc::default(), read: Arc::clone(&checks.read) })
     }
 
     fn outcome(&self) -> Option<Outcome> {
@@ -101,15 +104,15 @@ impl Check {
     }
 
     /// `None`: the disk hangs.
-    async fn wait(&self, checks: &Checks) -> Option<Outcome> {
+    async fn wait(&self) -> Option<Outcome> {
         loop {
             let mut ended = std::pin::pin!(self.ended.notified());
             ended.as_mut().enable();
             if let Some(outcome) = self.outcome() {
                 return Some(outcome);
             }
-            let before = checks.read.load(Ordering::Relaxed);
-            if timeout(DEADLINE, ended).await.is_err() && checks.read.load(Ordering::Relaxed) == before {
+            let before = self.read.load(Ordering::Relaxed);
+            if timeout(DEADLINE, ended).await.is_err() && self.read.load(Ordering::Relaxed) == before {
                 return self.outcome();
             }
         }
@@ -123,7 +126,7 @@ impl Store {
         let disk = self.disk(object.hash);
         let check = object.check.get_or_init(|| disk.check(object, file));
         let outcome = match check.outcome() {
-            None if object.is_checked_first() => check.wait(&disk.checks).await,
+            None if object.is_checked_first() => check.wait().await,
             None => return true,
             outcome => outcome,
         };
@@ -159,14 +162,14 @@ impl Disk {
         let is_known =
             |version| self.index.peek(hash).is_some_and(|entry| entry.version == version && entry.is_checked);
         if version.is_some_and(is_known) {
-            return Check::new(Outcome::Sound as u8);
+            return Check::new(Outcome::Sound as u8, &self.checks);
         }
         let mut under_way = self.checks.under_way();
         // An object without a version may be another one of its key.
         if let Some(check) = version.and_then(|_| under_way.get(&(hash, version))) {
             return Arc::clone(check);
         }
-        let check = Check::new(0);
+        let check = Check::new(0, &self.checks);
         if version.is_some() {
             under_way.insert((hash, version), Arc::clone(&check));
         }
@@ -189,18 +192,15 @@ impl Disk {
         let disk = Arc::clone(self);
         let work = move || {
             while let Some(job) = disk.checks.lanes[lane].next() {
-                disk.run_check(&job);
+                // A panic is reported by its hook. What is not known to be sound is not sent.
+                if catch_unwind(AssertUnwindSafe(|| disk.run_check(&job))).is_err() {
+                    disk.end(&job, Outcome::Damaged);
+                }
             }
         };
-        match thread::Builder::new().name("sealion-check".to_owned()).spawn(work) {
-            Ok(_) => queue.threads += 1,
-            Err(error) if queue.threads == 0 => {
-                tracing::warn!("cache: cannot start a thread: {error}: responses that need a check are fetched again");
-                queue.waiting.drain(..).for_each(|job| self.end(&job, Outcome::Damaged));
-            }
-            // Another thread has it when it is its turn.
-            Err(_) => {}
-        }
+        queue.threads += 1;
+        drop(queue);
+        self.directory.threads.run_later(work);
     }
 
     fn end(&self, Job { check, hash, version, .. }: &Job, outcome: Outcome) {
@@ -217,7 +217,8 @@ impl Disk {
         }
         if self.directory.has_name(hash, file) {
             if error.is_none() {
-                tracing::warn!("cache {}: a damaged object was removed", self.directory.path.display());
+                let name = self.directory.path.join(super::directory::name(hash));
+                tracing::warn!("cache {}: a damaged object was removed", name.display());
             }
             self.remove(hash);
         }
@@ -225,7 +226,10 @@ impl Disk {
 
     fn run_check(&self, job: &Job) {
         let Job { file, hash, version, length, checksum: expected, .. } = job;
-        let note = |bytes| _ = self.checks.read.fetch_add(bytes, Ordering::Relaxed);
+        let note = |bytes| {
+            self.checks.read.fetch_add(bytes, Ordering::Relaxed);
+            progress();
+        };
         let found = checksum(file, *length, note);
         let outcome = match found {
             Ok(found) if found == *expected => Outcome::Sound,
@@ -269,11 +273,13 @@ pub(super) struct Withheld {
     end: u64,
     check: Arc<Check>,
     ended: Option<Pin<Box<OwnedNotified>>>,
+    /// Set by the first wait: goes off when the disk has not answered, unless it has read more than these bytes.
+    deadline: Option<(Pin<Box<Sleep>>, u64)>,
 }
 
 impl Withheld {
     pub(super) fn new(file: Arc<SiteFile>, range: std::ops::Range<u64>, check: Arc<Check>) -> Self {
-        Withheld { file, at: range.start, end: range.end, check, ended: None }
+        Withheld { file, at: range.start, end: range.end, check, ended: None, deadline: None }
     }
 
     fn piece(&mut self, until: u64) -> Poll<Option<io::Result<Piece>>> {
@@ -302,7 +308,17 @@ impl Source for Withheld {
                 }
                 None => {}
             }
-            ready!(ended.as_mut().poll(cx));
+            if ended.as_mut().poll(cx).is_pending() {
+                let read = this.check.read.load(Ordering::Relaxed);
+                let (deadline, before) = this.deadline.get_or_insert_with(|| (Box::pin(sleep(LONGEST_SILENCE)), read));
+                ready!(deadline.as_mut().poll(cx));
+                if std::mem::replace(before, read) == read {
+                    let what = "the disk did not bring the stored body into memory to be checked";
+                    return Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::TimedOut, what))));
+                }
+                deadline.as_mut().reset(Instant::now() + LONGEST_SILENCE);
+                continue;
+            }
             this.ended = None;
         }
     }
@@ -310,6 +326,9 @@ impl Source for Withheld {
 
 /// Bodies up to so many bytes are checked before the first is sent: a disk reads them in a moment. GUESS
 const CHECKED_FIRST: u64 = 8 << 20;
+
+/// Time for which the end of a response waits for a disk that reads nothing, as where its content is read.
+const LONGEST_SILENCE: Duration = Duration::from_secs(60);
 
 /// Bytes of a response that wait for its check.
 const WITHHELD: u64 = 16 << 10;

@@ -3,7 +3,10 @@
 use std::io;
 use std::path::Path;
 
-use super::directory::{LOCK, NUMBER, TEMPORARY};
+use super::directory::{CLEAN, LOCK, NEXT, NUMBER, SALT, TEMPORARY};
+use super::purge_file::PURGES;
+use super::snapshot::SNAPSHOT;
+use super::sweep::SWEPT;
 
 /// Refuses a directory with files of others.
 ///
@@ -21,7 +24,9 @@ pub(super) fn require_own(path: &Path) -> io::Result<()> {
         if name == NUMBER {
             return Ok(());
         }
-        if !MAY_BE_THERE.iter().any(|own| name == **own) {
+        let written = name.as_encoded_bytes();
+        let written = written.strip_suffix(NEXT.as_bytes()).unwrap_or(written);
+        if written != NUMBER.as_bytes() && !MAY_BE_THERE.iter().any(|own| written == own.as_bytes()) {
             other.get_or_insert(name);
         }
     }
@@ -33,8 +38,9 @@ pub(super) fn require_own(path: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, what))
 }
 
-/// Entries of an empty file system, and of a start that ended before the directory had its number.
-const MAY_BE_THERE: [&str; 4] = ["lost+found", LOCK, TEMPORARY, "sealion-cache.next"];
+/// Entries of an empty file system, of a start that ended before the directory had its number, and of a process that ended before it noticed that the directory
+/// was emptied.
+const MAY_BE_THERE: [&str; 8] = ["lost+found", LOCK, TEMPORARY, SALT, CLEAN, PURGES, SNAPSHOT, SWEPT];
 
 #[cfg(test)]
 mod tests {
@@ -50,7 +56,7 @@ mod tests {
         require_own(&path).unwrap();
         fs::create_dir(&path).unwrap();
         require_own(&path).unwrap();
-        for name in MAY_BE_THERE {
+        for name in MAY_BE_THERE.into_iter().chain(["sealion-cache.next", "index.next"]) {
             fs::write(path.join(name), "").unwrap();
             require_own(&path).unwrap();
         }
@@ -61,7 +67,7 @@ mod tests {
             assert_eq!(Directory::open(&path).unwrap_err().kind(), io::ErrorKind::InvalidInput);
             fs::remove_file(path.join(name)).unwrap();
         }
-        for name in MAY_BE_THERE {
+        for name in MAY_BE_THERE.into_iter().chain(["sealion-cache.next", "index.next"]) {
             fs::remove_file(path.join(name)).unwrap();
         }
         drop(Directory::open(&path).unwrap());

@@ -219,6 +219,8 @@ impl Directory {
         if !self.is_owner.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
+        // Another start would take the files of a directory that was emptied a moment ago for those of others.
+        self.restore_number(&self.place.load().root)?;
         if is_clean {
             syncfs(&self.place.load().root)?;
             self.write_file(CLEAN, self.boot().to_string().as_bytes())?;
@@ -275,15 +277,22 @@ impl Directory {
             _ => return Err(io::Error::other("something else is there: restart the server if it is to be the cache")),
         }
         let place = Place::open(&self.path)?;
+        // First: without it, a start would take what follows for files of others.
+        self.restore_number(&place.root)?;
         if let Some(salt) = self.salt.get() {
             write_file(&place.root, SALT, salt)?;
-        }
-        if statat(&place.root, NUMBER, AtFlags::SYMLINK_NOFOLLOW).is_err() {
-            write_file(&place.root, NUMBER, &self.number)?;
         }
         self.is_owner.store(false, Ordering::Release);
         self.place.store(Arc::new(place));
         Ok(())
+    }
+
+    /// Writes the number by which the directory is known, where it was removed with everything else.
+    fn restore_number(&self, root: &OwnedFd) -> io::Result<()> {
+        match statat(root, NUMBER, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => write_file(root, NUMBER, &self.number),
+            _ => Ok(()),
+        }
     }
 
     /// A number of this boot of the machine.
@@ -495,9 +504,13 @@ impl Temporary {
 }
 
 impl Drop for Temporary {
+    /// Its name is removed by a thread of the disk: the thread that drops it may serve.
     fn drop(&mut self) {
         if !self.is_published {
-            let _ = unlinkat(&self.place.root, &self.name, AtFlags::empty());
+            let (place, name) = (Arc::clone(&self.place), std::mem::take(&mut self.name));
+            self.directory.threads.run_later(move || {
+                let _ = unlinkat(&place.root, &name, AtFlags::empty());
+            });
         }
     }
 }
@@ -523,7 +536,8 @@ pub(super) fn read_exact_at(file: &File, octets: &mut [u8], at: u64, wait: Wait)
 }
 
 /// The path of an object beneath the directory.
-fn name(hash: u128) -> String {
+/// The path of an object in its directory.
+pub(super) fn name(hash: u128) -> String {
     let mut name = format!("{hash:032x}");
     name.insert(OUTER, '/');
     name
@@ -586,7 +600,7 @@ fn read_file(root: &OwnedFd, name: &str) -> io::Result<Vec<u8>> {
 }
 
 fn write_file(root: &OwnedFd, name: &str, content: &[u8]) -> io::Result<()> {
-    let next = format!("{name}.next");
+    let next = format!("{name}{NEXT}");
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let mut file = File::from(openat(root, &next, flags, FILE)?);
     let written = file.write_all(content).and_then(|()| file.sync_all());
@@ -614,8 +628,10 @@ const FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 pub(super) const LOCK: &str = "lock";
 pub(super) const TEMPORARY: &str = "temporary";
 pub(super) const NUMBER: &str = "sealion-cache";
-const SALT: &str = "salt";
-const CLEAN: &str = "clean";
+/// The end of the name of a file that is being written.
+pub(super) const NEXT: &str = ".next";
+pub(super) const SALT: &str = "salt";
+pub(super) const CLEAN: &str = "clean";
 const PROBE: &str = "probe";
 
 #[cfg(test)]

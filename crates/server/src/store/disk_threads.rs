@@ -77,7 +77,8 @@ impl Default for DiskThreads {
 }
 
 impl DiskThreads {
-    /// Has a thread do `work`, which may block. Work that is waited for no more is not begun.
+    /// Has a thread do `work`, which may block. Work that is waited for no more is not begun. The caller drops work that is refused: what it owns must not touch
+    /// the disk then.
     pub(super) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, NoReply> {
         let (result, mut waiting) = oneshot::channel();
         let steps = self.give(move || {

@@ -351,6 +351,8 @@ impl Fetch {
         let is_stored = disk.may_store(length);
         if disk.hangs() {
             disk.supersede(hash, times.asked);
+            // Workers may have the older one in memory.
+            rules.store.changed(hash);
         }
         let flowing = Arc::new(Flowing { key: key.into(), head, length, is_stored, trace: Some(trace) });
         rules.store.also_found_by(self.id, hash, &self.fill);
@@ -365,6 +367,7 @@ impl Fetch {
         let disk = self.rules.store.disk(self.id);
         if disk.hangs() {
             disk.supersede(self.id, asked);
+            self.rules.store.changed(self.id);
         }
     }
 

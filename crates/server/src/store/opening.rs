@@ -79,7 +79,11 @@ impl Opened {
         let directories = disks.iter().filter_map(|disk| disk.as_ref().ok()).map(|disk| &*disk.directory);
         let salt = choose_salt(directories);
         for (slot, disk) in opened.slots.iter().zip(disks) {
-            let used = disk.and_then(|disk| opened.use_disk(slot, disk, salt));
+            let used = disk.and_then(|disk| {
+                opened.prepare(&disk, salt)?;
+                let _ = slot.disk.set(disk);
+                Ok(())
+            });
             match used {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
@@ -96,13 +100,12 @@ impl Opened {
         self.disks().find_map(|disk| disk.directory.salt())
     }
 
-    /// Has the objects of a disk found. `salt`: of the other disks.
-    fn use_disk(&self, slot: &Slot, disk: Arc<Disk>, salt: Option<[u8; 16]>) -> io::Result<()> {
+    /// Prepares a disk for use: its slot may get it then. `salt`: of the other disks.
+    fn prepare(&self, disk: &Disk, salt: Option<[u8; 16]>) -> io::Result<()> {
         let salt = salt.unwrap_or_else(|| disk.directory.own_salt());
         disk.directory.share_salt(salt)?;
         // Purges are known before an object can be found.
         self.purge_files.load(&disk.directory, &self.purges);
-        let _ = slot.disk.set(disk);
         let _ = self.hasher.set(KeyHasher::new(&salt));
         Ok(())
     }
@@ -134,9 +137,12 @@ fn try_until_used(store: &Weak<Store>, n: usize) {
         let used = open(&slot.path, &store.config, &store.changes).and_then(|disk| {
             // One at a time: the first of all tells the salt to the others.
             let _alone = store.opening.lock().unwrap_or_else(PoisonError::into_inner);
-            opened.use_disk(slot, Arc::clone(&disk), opened.salt())?;
+            opened.prepare(&disk, opened.salt())?;
             opened.purge_files.start(&Arc::downgrade(&store))?;
-            disk.start()
+            disk.start()?;
+            // Last: a disk in the slot is used, and not opened again.
+            let _ = slot.disk.set(disk);
+            Ok(())
         });
         let path = slot.path.display();
         match used {

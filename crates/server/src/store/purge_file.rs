@@ -141,7 +141,7 @@ impl PurgeFile {
     fn catch_up(&mut self, purges: &Purges) -> bool {
         let (inode, octets) = (self.inode, self.octets);
         if self.is_new() {
-            let held = self.directory.open_file(FILE);
+            let held = self.directory.open_file(PURGES);
             let is_being_written =
                 |file: &File| flock(file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK);
             if !held.as_ref().is_ok_and(is_being_written) {
@@ -159,7 +159,7 @@ impl PurgeFile {
 
     /// Whether the file is another one than was read or written last.
     fn is_new(&self) -> bool {
-        self.directory.state_of(FILE).is_ok_and(|state| state != (self.inode, self.octets))
+        self.directory.state_of(PURGES).is_ok_and(|state| state != (self.inode, self.octets))
     }
 
     fn read(&mut self, purges: &Purges) {
@@ -173,7 +173,7 @@ impl PurgeFile {
             self.is_damaged = true;
         };
         let read = || -> io::Result<(u64, Vec<u8>)> {
-            let mut file = self.directory.open_file(FILE)?;
+            let mut file = self.directory.open_file(PURGES)?;
             let mut lines = Vec::new();
             file.read_to_end(&mut lines)?;
             Ok((file.metadata()?.ino(), lines))
@@ -200,7 +200,7 @@ impl PurgeFile {
         match failure {
             Some(_) if self.is_unreadable => {}
             Some(what) => {
-                tracing::warn!("{}: {what}", self.directory.path.join(FILE).display());
+                tracing::warn!("{}: {what}", self.directory.path.join(PURGES).display());
                 self.is_unreadable = true;
             }
             None => self.can_be_read(),
@@ -210,7 +210,7 @@ impl PurgeFile {
     /// Says so, where the log says that it cannot.
     fn can_be_read(&mut self) {
         if std::mem::take(&mut self.is_unreadable) {
-            tracing::info!("{}: the purges can be read again", self.directory.path.join(FILE).display());
+            tracing::info!("{}: the purges can be read again", self.directory.path.join(PURGES).display());
         }
     }
 
@@ -283,8 +283,8 @@ impl PurgeFile {
         }
         let left_out = purges.left_out();
         let lines = purges.to_lines();
-        directory.write_file(FILE, &lines)?;
-        self.inode = directory.state_of(FILE)?.0;
+        directory.write_file(PURGES, &lines)?;
+        self.inode = directory.state_of(PURGES)?.0;
         (self.octets, self.left_out, self.is_damaged) = (lines.len() as u64, left_out, false);
         self.can_be_read();
         Ok(())
@@ -293,17 +293,17 @@ impl PurgeFile {
     /// The file, locked: nobody else appends to it, or replaces it.
     fn locked(&self) -> io::Result<File> {
         loop {
-            let file = self.directory.append(FILE)?;
+            let file = self.directory.append(PURGES)?;
             flock(&file, FlockOperation::LockExclusive)?;
             // It may have been replaced before the lock was had.
-            if self.directory.state_of(FILE)?.0 == file.metadata()?.ino() {
+            if self.directory.state_of(PURGES)?.0 == file.metadata()?.ino() {
                 return Ok(file);
             }
         }
     }
 }
 
-const FILE: &str = "purges";
+pub(super) const PURGES: &str = "purges";
 
 /// No purge is as late, in milliseconds since 1970: what is stored has to be later than all of them.
 const LATEST: u64 = 1 << 50;
@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(verdict(&again, "news", 1000), Verdict::Gone);
         assert_eq!(verdict(&again, "other", 1000), Verdict::Valid);
         drop(first);
-        let mut end = std::fs::OpenOptions::new().append(true).open(path.join(FILE)).unwrap();
+        let mut end = std::fs::OpenOptions::new().append(true).open(path.join(PURGES)).unwrap();
         end.write_all(b"{\"kind\"").unwrap();
         let again = Purges::default();
         let mut second = owned(path, &again);
@@ -395,7 +395,7 @@ mod tests {
         // The next purge is read, and the damaged line is gone.
         order("other", 3000, &again, &mut second).unwrap();
         for line in
-            std::fs::read(path.join(FILE)).unwrap().split(|octet| *octet == b'\n').filter(|line| !line.is_empty())
+            std::fs::read(path.join(PURGES)).unwrap().split(|octet| *octet == b'\n').filter(|line| !line.is_empty())
         {
             assert!(serde_json::from_slice::<Purge>(line).is_ok(), "{}", line.escape_ascii());
         }
@@ -411,11 +411,11 @@ mod tests {
         let purges = Purges::default();
         let mut own = owned(path, &purges);
         for (lost, with) in [("a", Some("b")), ("c", None)] {
-            let _ = std::fs::remove_file(path.join(FILE));
+            let _ = std::fs::remove_file(path.join(PURGES));
             // Nothing can be appended to a directory.
-            std::fs::create_dir(path.join(FILE)).unwrap();
+            std::fs::create_dir(path.join(PURGES)).unwrap();
             order(lost, 1000, &purges, &mut own).unwrap_err();
-            std::fs::remove_dir(path.join(FILE)).unwrap();
+            std::fs::remove_dir(path.join(PURGES)).unwrap();
             match with {
                 Some(with) => order(with, 1000, &purges, &mut own).unwrap(),
                 None => own.complete(&purges).unwrap(),
@@ -451,13 +451,13 @@ mod tests {
         assert!(new.catch_up(&new_purges));
         // The file is the owner's: another process replaces nothing.
         new.is_damaged = true;
-        let before = std::fs::read(path.join(FILE)).unwrap();
+        let before = std::fs::read(path.join(PURGES)).unwrap();
         new.complete(&new_purges).unwrap();
-        assert_eq!(std::fs::read(path.join(FILE)).unwrap(), before);
+        assert_eq!(std::fs::read(path.join(PURGES)).unwrap(), before);
         // A file of the same length is another one.
         std::fs::write(path.join("other"), String::from_utf8(before).unwrap().replace("by-new-again", "by-old-again"))
             .unwrap();
-        std::fs::rename(path.join("other"), path.join(FILE)).unwrap();
+        std::fs::rename(path.join("other"), path.join(PURGES)).unwrap();
         assert!(new.catch_up(&new_purges) && !new.catch_up(&new_purges));
         assert_eq!(verdict(&new_purges, "by-old-again", 1000), Verdict::Gone);
     }
@@ -483,7 +483,7 @@ mod tests {
             let purges = Purges::default();
             let mut own = owned(path, &purges);
             order("lost", 1000, &purges, &mut own).unwrap();
-            harm(&path.join(FILE));
+            harm(&path.join(PURGES));
             own.catch_up(&purges);
             assert_eq!(verdict(&read(path), "lost", 1000), Verdict::Gone, "{number}");
             assert!(!own.catch_up(&purges), "{number}");
@@ -496,7 +496,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         drop(Directory::open(scratch.path()).unwrap());
         let line = serde_json::to_vec(&Purge { target: Target::Everything, soft: false, at: u64::MAX }).unwrap();
-        std::fs::write(scratch.path().join(FILE), line).unwrap();
+        std::fs::write(scratch.path().join(PURGES), line).unwrap();
         assert_eq!(verdict(&read(scratch.path()), "a", super::super::now_ms() + 10_000), Verdict::Valid);
     }
 

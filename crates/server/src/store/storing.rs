@@ -81,15 +81,6 @@ impl InFile {
     }
 }
 
-impl Drop for InFile {
-    /// Its name is removed by a thread of the disk.
-    fn drop(&mut self) {
-        if let Some(temporary) = self.temporary.take() {
-            self.disk.directory.threads.run_later(move || drop(temporary));
-        }
-    }
-}
-
 /// A response that came whole, and goes into the store: a short body lies in memory still, a long one in its file.
 pub(super) struct Whole {
     pub(super) rules: Arc<Rules>,

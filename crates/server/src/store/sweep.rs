@@ -85,7 +85,9 @@ impl Store {
                 Ok(Swept::Whole) => {
                     progress.swept = Some(latest);
                     // Otherwise the next start sweeps once more.
-                    let _ = disk.directory.write_file(SWEPT, latest.to_string().as_bytes());
+                    if let Some(_kept) = disk.directory.keep() {
+                        let _ = disk.directory.write_file(SWEPT, latest.to_string().as_bytes());
+                    }
                 }
                 Ok(Swept::Stopped) => {}
                 Err(error) => disk.failed("remove what was purged", &error),
@@ -169,7 +171,7 @@ fn sweep(store: &Weak<Store>, disk: &Disk) -> io::Result<Swept> {
 }
 
 /// The file with the time of the latest purge that was swept in a directory.
-const SWEPT: &str = "swept";
+pub(super) const SWEPT: &str = "swept";
 
 /// Files that are looked at between two pauses: 3,200 in a second at most.
 const LOOKS_AT_ONCE: usize = 64;

@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use tokio::time::{sleep, timeout};
 
+use super::OTHER_REQUESTS;
 use super::Upstream;
 use super::config::HealthConfig;
 use super::message::{Reading, RequestError, RequestHead};
 use super::protocol::Connected;
 use super::proxy_header::OnBehalf;
 use crate::values::Problems;
+use crate::values::shown_url;
 
 /// Time between two looks at what is due: checks are seldom more frequent.
 const TICK: Duration = Duration::from_millis(100);
@@ -131,7 +133,11 @@ async fn ask(upstream: &Upstream, index: usize, health: &Health) -> Result<Check
     let connected = match connected.await {
         Ok(connected) => connected,
         Err(error) if !error.is_servers_fault() => {
-            tracing::warn!("upstream {}: {} cannot be checked: {error}", upstream.name, server.name);
+            let what = format_args!("upstream {}: {} cannot be checked: {error}", upstream.name, server.name);
+            match server.warnings.line(what, OTHER_REQUESTS) {
+                Some(line) => tracing::warn!("{line}"),
+                None => tracing::debug!("{what}"),
+            }
             return Ok(Checked::Unknown);
         }
         Err(error) => return Err(error.to_string()),
@@ -159,7 +165,7 @@ async fn ask(upstream: &Upstream, index: usize, health: &Health) -> Result<Check
     };
     match connected.ask(request, None).await {
         Ok((head, _)) if head.status.code() < 400 => Ok(Checked::Healthy),
-        Ok((head, _)) => Err(format!("{} is answered with {}", health.target, head.status)),
+        Ok((head, _)) => Err(format!("{} is answered with {}", shown_url(&health.target.to_string()), head.status)),
         Err(
             RequestError::NotSent(error, _)
             | RequestError::Refused(error)

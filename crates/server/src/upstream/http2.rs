@@ -150,12 +150,12 @@ impl Uses {
     }
 }
 
-// SPEC: RFC 9113 §6.9.2, but for an octet.
+// SPEC: RFC 9113 §6.9.2, 65,535 rounded up.
 /// Octets of an answer over HTTP/2 that a server may send before they are taken. The library keeps them, whether the client takes them or not.
 const STREAM_WINDOW: u32 = 64 << 10;
 
 // MEASURED: 128 streams whose windows are closed take 4.1 MB of a connection with 8 KiB, 2.7 MB with 4 KiB: the library keeps a frame in a buffer of
-// 8 KiB, into which three frames of 2 KiB fit (memory::stalled_streams_over_http2, 2026-11-24).
+// 8 KiB, into which three frames of 2 KiB fit (memory::stalled_streams_over_http2_pin_little_memory, 2026-11-24).
 /// The same where little is read before the client takes it: [`Reading::Sparing`].
 const SPARING_WINDOW: u32 = 2 << 10;
 

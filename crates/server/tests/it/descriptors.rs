@@ -81,7 +81,7 @@ fn stalled_files_keep_no_other_client_out() {
     for n in 0..=CONNECTIONS * STREAMS {
         File::create(site.root().join(n.to_string())).and_then(|file| file.set_len(LENGTH)).expect("a file");
     }
-    let server = limited(site.arguments(&["--ktls", "never", "--workers", "1"]));
+    let server = limited(site.arguments(&["--ktls", "never", "--workers", "1", "--stall-timeout", "10m"]));
     let mut stalled = stall(&site, &server, |http, n| {
         http.get(&format!("/{n}"));
     });
@@ -95,7 +95,7 @@ fn stalled_responses_of_a_server_keep_no_other_client_out() {
     let upstream = Upstream::answering(|_| ok(&vec![b'x'; LENGTH as usize]));
     let config = serve_config(&site, &[&upstream.url()], "max_fails = 1").write();
     let config = config.to_str().expect("a path in UTF-8");
-    let server = limited(["serve", "--config", config, "--ktls", "never", "--workers", "1"]);
+    let server = limited(["serve", "--config", config, "--ktls", "never", "--workers", "1", "--stall-timeout", "10m"]);
     let mut stalled = stall(&site, &server, |http, n| {
         http.get(&format!("/{n}"));
     });
@@ -112,7 +112,7 @@ fn idle_tunnels_keep_no_other_client_out() {
     let table = format!("[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]\n", upstream.url());
     let config = site.config("proxy = [{ upstream = 'app', path = '/chat' }]").table(&table).write();
     let config = config.to_str().expect("a path in UTF-8");
-    let server = limited(["serve", "--config", config, "--ktls", "never", "--workers", "1"]);
+    let server = limited(["serve", "--config", config, "--ktls", "never", "--workers", "1", "--stall-timeout", "10m"]);
     let _stalled = stall(&site, &server, |http, _| {
         let stream = http.stream();
         http.send(&headers(stream, false, &block_of("/chat", "websocket", &[])));

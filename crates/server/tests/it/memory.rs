@@ -85,7 +85,6 @@ fn assert_bounded(url: &str, keys: &str) {
         })
         .collect();
     let each = resident(&server).saturating_sub(before) / STALLED;
-    println!("{each} bytes a connection");
     assert!(each <= 2 << 20, "{each} bytes a connection whose streams are stalled");
     drop(stalled);
 }

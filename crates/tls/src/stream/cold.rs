@@ -108,14 +108,7 @@ pub(super) fn fetch(file: &File, range: Range<u64>) -> Result<Fetch, Error> {
     let file = file.try_clone().map_err(Error::File)?;
     let device = fstat(&file).map_err(|errno| Error::File(errno.into()))?.st_dev;
     let (end, ended) = oneshot::channel();
-    let read = move || {
-        // The response may have ended.
-        if !end.is_closed() {
-            read_into_memory(&file, range);
-            let _ = end.send(());
-        }
-    };
-    Threads::of(device).give(Box::new(read)).map_err(Error::File)?;
+    Threads::of(device).give(Job { file, range, end }).map_err(Error::File)?;
     Ok(Fetch { ended, deadline: Box::pin(sleep(DEADLINE)) })
 }
 
@@ -156,11 +149,28 @@ struct Threads {
     has_work: Condvar,
 }
 
+/// Pages to be brought into memory.
+struct Job {
+    file: File,
+    range: Range<u64>,
+    /// Closed when the response has ended.
+    end: oneshot::Sender<()>,
+}
+
 #[derive(Default)]
 struct Queue {
-    jobs: VecDeque<Box<dyn FnOnce() + Send>>,
+    jobs: VecDeque<Job>,
     threads: usize,
     idle: usize,
+}
+
+impl Job {
+    fn run(self) {
+        if !self.end.is_closed() {
+            read_into_memory(&self.file, self.range);
+            let _ = self.end.send(());
+        }
+    }
 }
 
 impl Threads {
@@ -169,9 +179,11 @@ impl Threads {
         Arc::clone(ALL.lock().unwrap_or_else(PoisonError::into_inner).entry(device).or_default())
     }
 
-    /// Has a thread do something, when its turn comes.
-    fn give(self: Arc<Self>, job: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+    /// Has a thread read, when its turn comes.
+    fn give(self: Arc<Self>, job: Job) -> io::Result<()> {
         let mut queue = self.lock();
+        // While the device hangs, jobs of responses that have ended would keep their files open.
+        queue.jobs.retain(|job| !job.end.is_closed());
         queue.jobs.push_back(job);
         // Threads that were woken have not all taken their jobs yet.
         if queue.idle >= queue.jobs.len() {
@@ -197,7 +209,7 @@ impl Threads {
         loop {
             while let Some(job) = queue.jobs.pop_front() {
                 drop(queue);
-                job();
+                job.run();
                 queue = self.lock();
             }
             queue.idle += 1;

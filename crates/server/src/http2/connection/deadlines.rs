@@ -58,7 +58,8 @@ impl Http2<'_> {
         if !within_frame {
             self.deadlines.frame = None;
         }
-        let stalled = self.protocol.stalled().next().is_some();
+        let awaits_window = |sending: &Sending| sending.awaits_window(&self.protocol);
+        let stalled = self.protocol.stalled().next().is_some() || self.sending.iter().any(awaits_window);
         let unacknowledged = !self.protocol.settings_acknowledged() && !self.finished;
         let owes_content = self.streamed.iter().any(|streamed| streamed.owed_since().is_some());
         if !within_frame && !stalled && !unacknowledged && !owes_content && self.receiving.is_empty() {
@@ -94,8 +95,10 @@ impl Http2<'_> {
         // In the order of their numbers.
         let stalled: Vec<_> = self.protocol.stalled().collect();
         for sending in &mut self.sending {
-            let progress =
-                stalled.binary_search_by_key(&sending.stream, |(id, _)| *id).ok().map(|index| stalled[index].1);
+            let progress = match stalled.binary_search_by_key(&sending.stream, |(id, _)| *id) {
+                Ok(index) => Some(stalled[index].1),
+                Err(_) => sending.awaits_window(&self.protocol).then(|| self.protocol.progress(sending.stream)),
+            };
             let begins = sending.note_window(progress, deadline);
             if begins && let Some(worker) = metrics::worker() {
                 worker.http2.stalls.add(1);

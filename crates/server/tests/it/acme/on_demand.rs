@@ -267,6 +267,8 @@ fn a_client_whose_names_hang_leaves_places_to_clients_of_other_networks() {
                 if connections.len() > 400 {
                     connections.pop_front();
                 }
+                // Ports of closed connections are free again after a minute.
+                std::thread::sleep(std::time::Duration::from_millis(2));
             }
         }
     });

@@ -10,7 +10,7 @@ use crate::support::http2::{
     CANCEL, DATA, END_STREAM, ENHANCE_YOUR_CALM, Ended, Got, HEADERS, Http2, INITIAL_WINDOW_SIZE, PING, PREFACE,
     SETTINGS_TIMEOUT, block, frame, settings_frame, window_update,
 };
-use crate::support::upstream::Upstream;
+use crate::support::upstream::{Upstream, ok};
 use crate::support::{LARGE, Site, access_line};
 
 #[test]
@@ -137,4 +137,41 @@ fn a_window_that_was_opened_is_not_waited_for_any_more() {
     let stalled = http.get("/large");
     assert_eq!(http.response(stalled).ended, Some(Ended::Reset(CANCEL)));
     assert_eq!(http.streams[&waited].ended, None, "it waits for the upstream, not for the client");
+}
+
+/// Responses of a server, with a length and without: nothing of them is asked for while the window is closed.
+#[test]
+fn a_forwarded_response_waits_no_longer_for_its_window_than_a_file() {
+    let upstream = Upstream::start(|accepted| {
+        while let Some(request) = accepted.request() {
+            let framing =
+                if request.line().contains("long") { "Content-Length: 400000" } else { "Transfer-Encoding: chunked" };
+            accepted.write(format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n").as_bytes());
+            let body = vec![b'x'; 400_000];
+            match request.line().contains("long") {
+                true => accepted.write(&body),
+                false => accepted.write(&[b"61a80\r\n", &body[..], b"\r\n0\r\n\r\n"].concat()),
+            }
+        }
+    });
+    let site = Site::new();
+    let rule = format!("proxy = [{{ upstream = '{}' }}]", upstream.url());
+    let server = site.config(&rule).table("[limits]\nstall_timeout = '300ms'").serve_from_user_space();
+    let mut http = connect(&site, &server, &[(INITIAL_WINDOW_SIZE, 0)]);
+    for path in ["/long", "/chunked"] {
+        let stalled = http.get(path);
+        assert_eq!(http.response(stalled).ended, Some(Ended::Reset(CANCEL)), "{path}");
+    }
+    server.wait_for_lines(2, "lines of stalled streams", |line| line.text.contains("opened no window"));
+}
+
+/// The end of a response needs no window.
+#[test]
+fn a_forwarded_response_that_fills_its_window_ends() {
+    let upstream = Upstream::answering(|_| ok(&[b'x'; 1000]));
+    let site = Site::new();
+    let server = site.config(&format!("proxy = [{{ upstream = '{}' }}]", upstream.url())).serve_from_user_space();
+    let mut http = connect(&site, &server, &[(INITIAL_WINDOW_SIZE, 1000)]);
+    http.credit = 0;
+    assert_eq!(http.fetch("/"), (200, vec![b'x'; 1000]));
 }
