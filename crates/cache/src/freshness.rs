@@ -97,6 +97,18 @@ impl Lifetime {
         Lifetime { freshness: self.freshness.min(age), ..self }
     }
 
+    /// The same, to be validated before it is sent again, unless the origin fails: it is not known whether another response took its place meanwhile.
+    #[must_use]
+    pub fn made_doubtful(self, now: Seconds) -> Self {
+        let Lifetime { received_and_flags, .. } = self;
+        Lifetime {
+            // s-maxage forbids what a request grants by max-stale.
+            received_and_flags: received_and_flags | S_MAXAGE,
+            stale_while_revalidate: 0,
+            ..self.made_stale(now)
+        }
+    }
+
     /// What may be done with the response for a request.
     pub fn assess(&self, request: &RequestDirectives, now: Seconds) -> Assessment {
         if self.has(NO_CACHE) || request.no_cache {
@@ -436,6 +448,16 @@ mod tests {
         assert_eq!(at("server: a", 0), STALE);
         assert_eq!(at("cache-control: max-age=0", 0), STALE);
         assert_eq!(stored(&policy, &["server: a"]), Err(NotStored::NoLifetime));
+    }
+
+    #[test]
+    fn a_doubtful_response_is_validated_first_and_serves_on_errors() {
+        let fresh = lifetime(&["cache-control: max-age=60, stale-while-revalidate=60, stale-if-error=60"]);
+        let doubtful = fresh.made_doubtful(NOW + 20);
+        let any_age = RequestDirectives { max_stale: Some(u32::MAX), ..RequestDirectives::default() };
+        for request in [RequestDirectives::default(), any_age] {
+            assert_eq!(doubtful.assess(&request, NOW + 20), Assessment::Stale { may_serve_on_error: true });
+        }
     }
 
     #[test]

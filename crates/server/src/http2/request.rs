@@ -63,7 +63,7 @@ pub(super) enum Answer<'a> {
 /// A response that has to be waited for.
 pub(super) struct Later<'a> {
     pub(super) answer: Answering<'a>,
-    /// Of a request that may be forwarded: dropped, it says that the client left, and the request to the server ends.
+    /// Dropped, it says that the client left: the request to a server, or the wait for a place, ends.
     pub(super) cancel: Option<oneshot::Sender<()>>,
     /// The header block of a response 103 that is sent meanwhile.
     pub(super) hints: Option<HeaderBlock>,
@@ -81,8 +81,8 @@ impl<'a> From<Answering<'a>> for Answer<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct StreamRoom<'a> {
     pub(super) streams: &'a Arc<ConnectionStreams>,
-    /// How much of it is read before the client takes it, if it is forwarded.
-    pub(super) reading: Reading,
+    /// How much of it is read before the client takes it: asked if it is forwarded.
+    pub(super) reading: &'a dyn Fn() -> Reading,
 }
 
 impl<'a> Context<'a> {
@@ -105,7 +105,7 @@ impl<'a> Context<'a> {
         current: Current,
         room: StreamRoom<'_>,
     ) -> Answer<'a> {
-        let StreamRoom { streams, reading } = room;
+        let StreamRoom { streams, .. } = room;
         let decoded = head.request();
         let is_tunnel = decoded.protocol.is_some();
         let Some(request) = as_seen(&decoded) else {
@@ -130,14 +130,12 @@ impl<'a> Context<'a> {
                 site::answer_from_cache(site, &request, Client { refusal, arrival, ..peer.to_site_client() }, now())
             }
         };
-        let response = response.and_then(|response| match response.body.holds_descriptor() {
-            // Without a place the file is let go, and the request waits for one.
-            true => streams.try_take().map(|place| (response, Some(place))),
-            false => Some((response, None)),
-        });
+        let needs_place = response.as_ref().is_some_and(|response| response.body.holds_descriptor());
+        let place = if needs_place { streams.try_take() } else { None };
         let started = exchange.started();
         match response {
-            Some((mut response, place)) => {
+            // Without a place the file is let go, and the request waits for one.
+            Some(mut response) if !needs_place || place.is_some() => {
                 exchange.answered(&request, peer, &mut response);
                 let framing = framing(request.method, &response);
                 let head = exchange.describes_request().then(|| std::mem::replace(head, free_head()));
@@ -152,7 +150,7 @@ impl<'a> Context<'a> {
                     _place: place,
                 }))
             }
-            None => {
+            _ => {
                 let client = Client { refusal, ..peer.to_site_client() };
                 let hints =
                     site.filter(|_| !is_tunnel).and_then(|site| site::early_hints(site, &request, client, now()));
@@ -170,13 +168,13 @@ impl<'a> Context<'a> {
                     upgrade: is_tunnel,
                     is_connect: is_tunnel,
                     span: exchange.span(),
-                    reading,
+                    reading: (room.reading)(),
                     ..inbound
                 };
                 let head = std::mem::replace(head, free_head());
                 let streams = Arc::clone(streams);
                 let answer = Box::pin(self.answer_later(head, current, started, peer, refusal, (inbound, streams)));
-                Answer::Later(Later { answer, cancel: forwards.then_some(cancel), hints, interims })
+                Answer::Later(Later { answer, cancel: Some(cancel), hints, interims })
             }
         }
     }
@@ -194,9 +192,13 @@ impl<'a> Context<'a> {
         started: Option<Started>,
         peer: Peer,
         refusal: Option<Refusal>,
-        (inbound, streams): (Inbound, Arc<ConnectionStreams>),
+        (mut inbound, streams): (Inbound, Arc<ConnectionStreams>),
     ) -> Box<Answered> {
-        let place = streams.take(current.limits.stall_timeout.duration()).await;
+        let place = match streams.try_take() {
+            Some(place) => Some(place),
+            // Boxed: few requests wait.
+            None => Box::pin(wait_for_place(&streams, &current, inbound.gone.as_mut())).await,
+        };
         let (response, framing, is_tunnel) = {
             let decoded = head.request();
             let request = as_seen(&decoded);
@@ -343,6 +345,22 @@ impl Answered {
         if let Some(head) = head {
             keep_head(head);
         }
+    }
+}
+
+/// Waits for a place for the descriptors of a response. `None`: none came in time, or the client left (`gone`).
+async fn wait_for_place(
+    streams: &Arc<ConnectionStreams>,
+    current: &Current,
+    gone: Option<&mut oneshot::Receiver<()>>,
+) -> Option<StreamPlace> {
+    let place = streams.wait(current.limits.stall_timeout.duration());
+    match gone {
+        Some(gone) => tokio::select! {
+            place = place => place,
+            _ = gone => None,
+        },
+        None => place.await,
     }
 }
 

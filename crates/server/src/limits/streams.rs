@@ -128,15 +128,7 @@ impl ConnectionStreams {
     /// A place, as soon as one is free for this connection. `None`: none was within `timeout`, or [`Self::close`] was called.
     ///
     /// The task of the connection has to poll this whenever one of its responses has ended.
-    pub(crate) async fn take(self: &Arc<Self>, timeout: Duration) -> Option<StreamPlace> {
-        match self.try_take() {
-            Some(place) => Some(place),
-            // Boxed: few requests wait.
-            None => Box::pin(self.wait(timeout)).await,
-        }
-    }
-
-    async fn wait(self: &Arc<Self>, timeout: Duration) -> Option<StreamPlace> {
+    pub(crate) async fn wait(self: &Arc<Self>, timeout: Duration) -> Option<StreamPlace> {
         let deadline = Instant::now() + timeout;
         let mut timer = pin!(sleep(RETRY));
         poll_fn(|cx| {
@@ -238,13 +230,13 @@ mod tests {
         const LONG: Duration = Duration::from_secs(600);
         let streams = StreamPlaces::new(0).connection(None);
         let own = streams.try_take();
-        let mut waiting = pin!(streams.take(LONG));
+        let mut waiting = pin!(streams.wait(LONG));
         assert!(poll(waiting.as_mut()).is_pending());
         drop(own);
         let own = poll(waiting.as_mut());
         assert!(matches!(own, Poll::Ready(Some(_))));
-        assert!(streams.take(Duration::ZERO).await.is_none(), "it waits no longer than it may");
-        let mut waiting = pin!(streams.take(LONG));
+        assert!(streams.wait(Duration::ZERO).await.is_none(), "it waits no longer than it may");
+        let mut waiting = pin!(streams.wait(LONG));
         assert!(poll(waiting.as_mut()).is_pending());
         streams.close();
         assert!(matches!(poll(waiting.as_mut()), Poll::Ready(None)));

@@ -10,6 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::build::{cache_limits, store_files};
 use crate::config::Config;
+use crate::store::bound_fetches;
 use crate::upstream::bound_idle_connections;
 use crate::values::Bounded;
 
@@ -83,6 +84,8 @@ impl DescriptorPlan {
                 .map_err(|e| format!("cannot raise the limit on open files to {needed}: {e}"))?;
         }
         bound_idle_connections(usize::try_from(idle).unwrap_or(usize::MAX));
+        // Each connection and each further stream has room for one.
+        bound_fetches(usize::try_from(plan.connections + plan.streams).unwrap_or(usize::MAX));
         let number = |count| usize::try_from(count).map_err(|e| format!("{count} connections: {e}"));
         Ok(Self { connections: number(plan.connections)?, streams: number(plan.streams)? })
     }

@@ -177,7 +177,9 @@ impl CacheRule {
                 }
                 (Some(object), Some(Assessment::StaleWhileRevalidate)) => {
                     let key = key.in_store();
-                    if let Joined::New(fill) = store.join(store.hash(key), key, names_user(request), None) {
+                    if Fetch::may_begin()
+                        && let Joined::New(fill) = store.join(store.hash(key), key, names_user(request), None)
+                    {
                         let stale = StaleObject { object: Arc::clone(&object), may_serve_on_error: true };
                         let again = forwarded.without_content();
                         self.fetch(&fill, key, of_url, again, upstream, Some(stale), request, directives, true);
@@ -218,6 +220,7 @@ impl CacheRule {
                 () if request.method == Method::Head => Some("head"),
                 () if directives.no_store => Some("request-no-store"),
                 () if stale.is_none() && self.min_uses > 1 && store.asked_for(id) < self.min_uses => Some("min-uses"),
+                () if !Fetch::may_begin() => Some("no-descriptor"),
                 () if turn + 1 == MOST_TURNS => Some("contended"),
                 () => None,
             };
@@ -314,7 +317,7 @@ impl CacheRule {
                     // It was purged while it was validated.
                     Verdict::Gone if result != FetchOutcome::Fetched => return Err(Unshared::OfAnother),
                     // It was purged while it was fetched: it answers those alone that waited.
-                    Verdict::Gone | Verdict::Stale => {}
+                    Verdict::Gone | Verdict::Stale | Verdict::Doubtful => {}
                 }
                 let (outcome, reason, code) = match result {
                     FetchOutcome::Fetched => (outcome(why), collapsed(is_new), None),
@@ -645,6 +648,7 @@ impl Store {
                     Verdict::Valid => Stored::Object(object),
                     // It is not kept: a later purge must be seen.
                     Verdict::Stale => return Some(Stored::Object(Arc::new(object.made_stale(now)))),
+                    Verdict::Doubtful => return Some(Stored::Object(Arc::new(object.made_doubtful(now)))),
                     Verdict::Gone => {
                         self.disk(hash).remove(hash);
                         return None;

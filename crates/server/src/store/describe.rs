@@ -175,7 +175,7 @@ impl Store {
     fn describe_object(&self, read: Read) -> String {
         let verdict = match self.verdict_of(&read.0, &read.1) {
             Verdict::Gone => "; PURGED",
-            Verdict::Stale => "; made stale by a purge",
+            Verdict::Stale | Verdict::Doubtful => "; made stale by a purge",
             Verdict::Valid => "",
         };
         let (footer, metadata) = read;

@@ -63,7 +63,11 @@ pub(super) struct Disk {
     has_work: Condvar,
     pub(super) counts: Counts,
     /// Those of the store, whose workers keep objects of this disk.
-    changes: Arc<Changes>,
+    pub(super) changes: Arc<Changes>,
+    /// Up to when objects were asked for that are validated before they are sent again.
+    pub(super) doubted_until: AtomicU64,
+    /// Whether it was said that this process cannot become the owner.
+    pub(super) is_told_of_owner: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -105,6 +109,8 @@ impl Disk {
             has_work: Condvar::new(),
             counts: Counts::default(),
             changes: Arc::clone(changes),
+            doubted_until: AtomicU64::new(0),
+            is_told_of_owner: AtomicBool::new(false),
         });
         Ok(disk)
     }
@@ -143,7 +149,7 @@ impl Disk {
                         );
                     }
                 }
-                Err(error) => self.failed("take over", &error),
+                Err(error) => self.cannot_take_over(&error),
             }
         }
         let is_paused = self.now() < self.paused_until.load(Ordering::Relaxed);

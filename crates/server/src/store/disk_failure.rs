@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::disk::{Disk, LOCKS};
+use super::disk::{Disk, LOCKS, Times};
 use super::disk_threads::{DEADLINE, NoReply};
+use super::now_ms;
 
 impl Disk {
     /// Does something that may block, on a thread of the disk. `None`: the disk failed or did not answer in time, which was said.
@@ -91,8 +92,30 @@ impl Disk {
         if let Err(error) = self.directory.probe() {
             self.failed("write", &error);
         }
+        self.doubt_all();
         threads.recover();
         tracing::info!("cache {}: the disk answers again", self.directory.path.display());
+    }
+
+    /// Responses may have taken the place of what the disk has while it was not used: all of it is validated before it is sent again.
+    pub(super) fn doubt_all(&self) {
+        self.doubted_until.store(now_ms(), Ordering::Release);
+        self.changes.add_all();
+    }
+
+    /// Whether an object was asked for before the disk was used last.
+    pub(super) fn doubts(&self, times: Times) -> bool {
+        times.asked <= self.doubted_until.load(Ordering::Acquire)
+    }
+
+    /// Says once why this process does not become the owner of the directory.
+    pub(super) fn cannot_take_over(&self, error: &io::Error) {
+        if !self.is_told_of_owner.swap(true, Ordering::Relaxed) {
+            let path = self.directory.path.display();
+            tracing::warn!(
+                "cache {path}: cannot become its owner: {error}; nothing is stored here until it can: give all of the directory to the user that serves"
+            );
+        }
     }
 
     /// Says that the disk failed, and stores nothing for a while. A disk that is full has objects go instead.

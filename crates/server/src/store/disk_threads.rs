@@ -225,7 +225,7 @@ impl Shared {
             let Some(Job { work, steps }) = queue.jobs.pop_front() else { return };
             drop(queue);
             let operation = Operation { shared: Arc::clone(self), slot, steps };
-            operation.step();
+            operation.moves();
             CURRENT.set(Some(operation));
             // A panic is reported by its hook, and costs one operation.
             let _ = catch_unwind(AssertUnwindSafe(work));
@@ -258,8 +258,12 @@ struct Operation {
 }
 
 impl Operation {
-    fn step(&self) {
+    fn moves(&self) {
         self.shared.moved[self.slot].store(self.shared.now(), Ordering::Relaxed);
+    }
+
+    fn step(&self) {
+        self.moves();
         self.steps.fetch_add(1, Ordering::Relaxed);
     }
 }

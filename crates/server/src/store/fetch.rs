@@ -13,6 +13,7 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sealion_cache::{NotStored, RequestDirectives, StoreRequest};
 use sealion_http::{FieldSection, Method, Request, Status};
+use tokio::sync::Semaphore;
 
 use super::disk::{Disk, Times};
 use super::fill::{End, Failed, FetchOutcome, Fill, Flowing, MOST_UNWRITTEN};
@@ -132,9 +133,24 @@ impl Drop for Guard {
     }
 }
 
+/// Fetches that may begin. Each holds a connection to a server and a file, also after its client has left: the limit on open files bounds them.
+static PLACES: Semaphore = Semaphore::const_new(Semaphore::MAX_PERMITS);
+
+/// Bounds the fetches of the process.
+pub(crate) fn bound_fetches(most: usize) {
+    PLACES.forget_permits(PLACES.available_permits().saturating_sub(most));
+}
+
 impl Fetch {
+    /// Whether another fetch may begin.
+    pub(super) fn may_begin() -> bool {
+        PLACES.available_permits() > 0
+    }
+
     /// Runs to the end of the response to `forwarded`.
     pub(super) async fn run(self, forwarded: Forwarded) {
+        // Of two that begin at once on two workers, one may be too many: the plan for descriptors has room for that.
+        let _place = PLACES.try_acquire().ok();
         let guard = Guard { rules: Arc::clone(&self.rules), fill: Arc::clone(&self.fill), id: self.id };
         // Who looks for it meanwhile finds the fill.
         if let Some(whole) = self.fetch(forwarded).await {

@@ -67,6 +67,7 @@ use tokio::task::spawn_blocking;
 pub(crate) use answer::{Answered, Question};
 pub(crate) use config::{CacheConfig, CacheRuleConfig};
 pub(crate) use counts::DiskState;
+pub(crate) use fetch::bound_fetches;
 pub(crate) use purge::{Purge, Target};
 pub(crate) use purge_url::one_slash_first;
 pub(crate) use rule::{CacheRule, Targeted};
@@ -357,9 +358,13 @@ impl Store {
         }
     }
 
-    /// What the purges say of an object.
+    /// What the purges say of an object, and the state of its disk.
     fn verdict(&self, object: &Object) -> Verdict {
-        self.purges().verdict(&object.key, &object.head.tags, &object.head.groups, object.times.made)
+        let purged = self.purges().verdict(&object.key, &object.head.tags, &object.head.groups, object.times.made);
+        match purged {
+            Verdict::Valid if self.disk(object.hash).doubts(object.times) => Verdict::Doubtful,
+            purged => purged,
+        }
     }
 
     /// A fill that is under way no more.

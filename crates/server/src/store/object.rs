@@ -98,6 +98,12 @@ impl Object {
         self.with(self.times, head)
     }
 
+    /// The same, to be validated before it is sent again.
+    pub(super) fn made_doubtful(&self, now: u64) -> Self {
+        let head = Head { lifetime: self.head.lifetime.made_doubtful(now), ..self.head.clone() };
+        self.with(self.times, head)
+    }
+
     /// The same body with another head.
     pub(super) fn with(&self, times: Times, head: Head) -> Self {
         let Object { ref key, hash, ref body, checksum, is_suspect, ref check, .. } = *self;

@@ -92,6 +92,10 @@ impl Opened {
                 Err(error) => _ = slot.note(&error),
             }
         }
+        if opened.slots.iter().any(|slot| slot.disk.get().is_none()) {
+            // The others have its share meanwhile. They may have had it before, and responses of then.
+            opened.disks().for_each(|disk| disk.doubt_all());
+        }
         Ok(opened)
     }
 
@@ -140,6 +144,7 @@ fn try_until_used(store: &Weak<Store>, n: usize) {
             opened.prepare(&disk, opened.salt())?;
             opened.purge_files.start(&Arc::downgrade(&store))?;
             disk.start()?;
+            disk.doubt_all();
             // Last: a disk in the slot is used, and not opened again.
             let _ = slot.disk.set(disk);
             Ok(())

@@ -104,6 +104,8 @@ pub(crate) struct Purge {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Verdict {
     Valid,
+    /// No purge says so: its disk was not used for a while, in which another response may have taken its place.
+    Doubtful,
     Stale,
     Gone,
 }

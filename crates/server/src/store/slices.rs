@@ -347,7 +347,7 @@ impl Slices {
         // One that a purge made stale is as valid as the one that tells of it, which was validated since.
         match store.purges().verdict(&object.key, &self.tags, &self.groups, object.times.made) {
             Verdict::Gone => None,
-            Verdict::Stale | Verdict::Valid => Some(object),
+            Verdict::Stale | Verdict::Doubtful | Verdict::Valid => Some(object),
         }
     }
 

@@ -113,7 +113,7 @@ impl Store {
         Ok(match self.purges().verdict(&opened.metadata.key, &[], &[], opened.footer.stored) {
             Verdict::Gone if is_needed => Covered::Behind,
             Verdict::Gone => Covered::Yes,
-            Verdict::Stale | Verdict::Valid => Covered::No,
+            Verdict::Stale | Verdict::Doubtful | Verdict::Valid => Covered::No,
         })
     }
 }

@@ -209,7 +209,7 @@ async fn ask(mut in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
     }
     loop {
         let (connected, is_kept) = match server.protocol {
-            Protocol::Http1 | Protocol::Fastcgi => match server.pool.take().await {
+            Protocol::Http1 | Protocol::Fastcgi => match server.pool.take(request.method == Method::HEAD).await {
                 Some(connection) => (Connected::Http1(connection), true),
                 None => {
                     let client = OnBehalf::Client(request.endpoints.as_deref());

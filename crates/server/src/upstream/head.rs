@@ -37,12 +37,12 @@ pub(crate) struct Hop<'a> {
     pub(crate) span: Option<Arc<Span>>,
 }
 
-/// Fields that are made here. Servers that follow CGI read `_` as `-`, so that neither spelling passes.
+/// Fields that are made here. Servers that follow CGI read `_` as `-`, some `.` too, so that no spelling passes.
 const MADE_HERE: [&str; 6] =
     ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "x-request-id"];
 
-/// Fields by which frameworks (Symfony, Laminas, modules of IIS) replace the path of a request. Guards have seen another one.
-const REPLACE_PATH: [&str; 2] = ["x-original-url", "x-rewrite-url"];
+/// Fields by which frameworks and servers (Symfony, Laminas, modules of IIS; gunicorn) replace the path of a request. Guards have seen another one.
+const REPLACE_PATH: [&str; 4] = ["x-original-url", "x-rewrite-url", "script-name", "path-info"];
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -67,7 +67,7 @@ pub(crate) fn is_hop_by_hop(name: &str) -> bool {
 
 /// Whether servers that follow CGI take two names in lower case for one: they read `_` as `-`.
 pub(crate) fn is_same_by_cgi(one: &str, other: &str) -> bool {
-    let dashes = |octet: u8| if octet == b'_' { b'-' } else { octet };
+    let dashes = |octet: u8| if matches!(octet, b'_' | b'.') { b'-' } else { octet };
     one.len() == other.len() && one.bytes().map(dashes).eq(other.bytes().map(dashes))
 }
 

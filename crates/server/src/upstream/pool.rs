@@ -94,9 +94,11 @@ impl Pool {
 
     /// The connection that was kept last, unless it was closed. The server may close it at the same moment: this race is inherent, and the request
     /// then fails.
-    pub(super) async fn take(&self) -> Option<http1::Connection> {
+    ///
+    /// `is_head`: for HEAD. A connection whose last request was HEAD has no other: content of its response that comes late would answer that.
+    pub(super) async fn take(&self, is_head: bool) -> Option<http1::Connection> {
         loop {
-            let mut connection = self.pop()?;
+            let mut connection = self.pop(is_head)?;
             if !connection.is_behind_head {
                 return Some(connection);
             }
@@ -108,10 +110,12 @@ impl Pool {
         }
     }
 
-    fn pop(&self) -> Option<http1::Connection> {
+    fn pop(&self, is_head: bool) -> Option<http1::Connection> {
         let mut kept = lock(&self.workers.get()?.kept);
         let mut noop = Context::from_waker(Waker::noop());
-        while let Some(Idle { mut connection, .. }) = kept.idle.pop() {
+        let fits = |idle: &Idle| is_head || !idle.connection.is_for_head;
+        while let Some(index) = kept.idle.iter().rposition(fits) {
+            let Idle { mut connection, .. } = kept.idle.remove(index);
             if connection.age() < self.age && kept.may_go_on(&mut connection, &self.server, &mut noop) {
                 return Some(connection);
             }

@@ -38,9 +38,12 @@ impl<'a> Http2<'a> {
     ) {
         let memory = head.memory();
         let under_way = self.answering.len() + self.sending.len();
-        let reads_ahead = under_way < MAX_AHEAD_STREAMS && self.protocol.has_room(id);
-        let reading = if reads_ahead { Reading::Ahead } else { Reading::Sparing };
-        let room = StreamRoom { streams: &self.streams, reading };
+        let protocol = &self.protocol;
+        let reading = || match under_way < MAX_AHEAD_STREAMS && protocol.has_room(id) {
+            true => Reading::Ahead,
+            false => Reading::Sparing,
+        };
+        let room = StreamRoom { streams: &self.streams, reading: &reading };
         match self.context.answer(head, &mut self.permit, stream.socket(), content, current, room) {
             Answer::Now(answered) => self.respond(id, answered, stream),
             Answer::Later(Later { answer, cancel, hints, interims }) => {

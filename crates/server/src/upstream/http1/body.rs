@@ -26,6 +26,8 @@ pub(in crate::upstream) struct AnswerBody {
     persists: bool,
     /// The response has no content, whatever its fields announce.
     is_behind_head: bool,
+    /// The request was HEAD.
+    answers_head: bool,
 }
 
 enum Left {
@@ -43,7 +45,7 @@ struct Chunks {
 }
 
 impl AnswerBody {
-    pub(super) fn new(exchange: Exchange, head: &Head) -> Self {
+    pub(super) fn new(exchange: Exchange, head: &Head, answers_head: bool) -> Self {
         let left = match head.framing {
             Framing::Nothing => Left::Nothing,
             Framing::Length(length) => Left::Length(length),
@@ -54,7 +56,7 @@ impl AnswerBody {
             Framing::UntilClose => Left::UntilClose,
         };
         let persists = head.persists && head.framing != Framing::UntilClose;
-        AnswerBody { exchange, left, persists, is_behind_head: head.framing == Framing::Nothing }
+        AnswerBody { exchange, left, persists, is_behind_head: head.framing == Framing::Nothing, answers_head }
     }
 
     /// Whether the end has come.
@@ -113,7 +115,11 @@ impl AnswerBody {
 
     /// The connection, for another request.
     pub(in crate::upstream) fn into_connection(self) -> Released {
-        if self.has_ended() && self.persists { self.exchange.end(self.is_behind_head) } else { Released::Closed }
+        if self.has_ended() && self.persists {
+            self.exchange.end(self.is_behind_head, self.answers_head)
+        } else {
+            Released::Closed
+        }
     }
 
     /// The connection, for another protocol, with what has come of it.

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
+use http::Method;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
 use tokio::task::unconstrained;
 use tokio_util::io::poll_read_buf;
@@ -33,6 +34,8 @@ pub(in crate::upstream) struct Connection {
     since: Instant,
     /// Its last response had no content, whatever its fields announce: to HEAD, or by its status.
     pub(in crate::upstream) is_behind_head: bool,
+    /// Its last request was HEAD: content that comes all the same, and late, answers at most another HEAD.
+    pub(in crate::upstream) is_for_head: bool,
 }
 
 /// What a server has sent without a request.
@@ -63,7 +66,7 @@ impl fmt::Debug for Connection {
 
 impl Connection {
     pub(in crate::upstream) fn new(io: Box<dyn Io>) -> Self {
-        Connection { io, since: Instant::now(), is_behind_head: false }
+        Connection { io, since: Instant::now(), is_behind_head: false, is_for_head: false }
     }
 
     pub(in crate::upstream) fn age(&self) -> Duration {
@@ -130,7 +133,7 @@ impl Connection {
                     }
                 }
                 Some(answer) => {
-                    let body = AnswerBody::new(exchange, &answer);
+                    let body = AnswerBody::new(exchange, &answer, *request.method == Method::HEAD);
                     return Ok((AnswerHead { status: answer.status, fields: answer.fields }, body));
                 }
                 None => match poll_fn(|cx| exchange.poll_fill(cx, head_room)).await {
@@ -201,7 +204,7 @@ impl Exchange {
 
     /// The connection, for another request, unless not all of this one was written, or bytes follow the response. `is_behind_head`: the response has no
     /// content.
-    pub(super) fn end(self, is_behind_head: bool) -> Released {
+    pub(super) fn end(self, is_behind_head: bool, is_for_head: bool) -> Released {
         let Exchange { ends, input, since } = self;
         if !input.is_empty() {
             return if is_behind_head { Released::Unasked } else { Released::Closed };
@@ -214,7 +217,7 @@ impl Exchange {
                 from.unsplit(to)
             }
         };
-        Released::Open(Connection { io, since, is_behind_head })
+        Released::Open(Connection { io, since, is_behind_head, is_for_head })
     }
 
     /// The connection, for another protocol, with what has been read of it. `None`: a content is being written.
