@@ -154,6 +154,8 @@ impl CacheRule {
         let mut is_alone = false;
         // Whether it looks once more where a fetch has ended meanwhile.
         let mut looks_again = true;
+        // The same before a fetch that nobody shares: its response may take the place of a stored one.
+        let mut looks_for_stale = true;
         // Each turn meets a fill that turns out to be of another variant, or for another request.
         for turn in 0..MOST_TURNS {
             key.without_variant(of_url);
@@ -203,6 +205,18 @@ impl CacheRule {
             }
             let key = key.in_store();
             let id = store.hash(key);
+            let stale = stale.or_else(|| {
+                // Its file is being written, and the index does not have it yet: the response to this request may take its place.
+                let Some(Stored::Object(object)) = store.being_written(id, key, &self.rules) else { return None };
+                let assessment = object.head.lifetime.assess(&directives, now);
+                let may_serve_on_error = matches!(assessment, Assessment::Stale { may_serve_on_error: true });
+                (store.verdict(&object) == Verdict::Valid).then_some(StaleObject { object, may_serve_on_error })
+            });
+            let has_changed = || looked.is_some_and(|looked| looked != store.epoch(id));
+            if stale.is_none() && has_changed() && std::mem::take(&mut looks_for_stale) {
+                // The file of one got its place since the look at the index.
+                continue;
+            }
             if let Some(old) = &stale
                 && let Some(Stored::Object(newer)) = store.being_written(id, key, &self.rules)
                 && newer.times.asked >= old.object.times.asked

@@ -13,7 +13,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
@@ -48,6 +48,10 @@ pub(super) struct Fill {
     own: OnceLock<ExtraFields>,
     /// The hash of the key with its variant, if it was found by the key without.
     pub(super) variant: OnceLock<u128>,
+    /// Nothing of it is to be written any more.
+    pub(super) is_over: AtomicBool,
+    /// The fill whose place it took: the object of that one may be waiting to be written.
+    pub(super) before: Mutex<Option<Arc<Fill>>>,
 }
 
 /// What a fill tells those that look for its key.
@@ -171,6 +175,8 @@ impl Fill {
             interested: AtomicUsize::new(0),
             own: OnceLock::new(),
             variant: OnceLock::new(),
+            is_over: AtomicBool::new(false),
+            before: Mutex::default(),
         })
     }
 

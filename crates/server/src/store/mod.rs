@@ -319,7 +319,9 @@ impl Store {
             _ => {}
         }
         let fill = Fill::new(key);
-        fills.insert(id, Arc::clone(&fill));
+        if let Some(before) = fills.insert(id, Arc::clone(&fill)) {
+            *fill.before.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
+        }
         Joined::New(fill)
     }
 
@@ -367,12 +369,19 @@ impl Store {
         }
     }
 
-    /// A fill that is under way no more.
+    /// A fill that is under way no more. The one whose place it took is found again while its object waits to be written: a response that is not stored
+    /// may take the place of that.
     fn forget(&self, id: u128, fill: &Arc<Fill>) {
         let mut fills = self.fills();
+        fill.is_over.store(true, Ordering::Relaxed);
+        let before = fill.before.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let before = before.filter(|before| !before.is_over.load(Ordering::Relaxed));
         for id in [Some(id), fill.variant.get().copied()].into_iter().flatten() {
             if fills.get(&id).is_some_and(|other| Arc::ptr_eq(other, fill)) {
-                fills.remove(&id);
+                match &before {
+                    Some(before) => fills.insert(id, Arc::clone(before)),
+                    None => fills.remove(&id),
+                };
             }
         }
     }

@@ -113,8 +113,7 @@ impl Pool {
     fn pop(&self, is_head: bool) -> Option<http1::Connection> {
         let mut kept = lock(&self.workers.get()?.kept);
         let mut noop = Context::from_waker(Waker::noop());
-        let fits = |idle: &Idle| is_head || !idle.connection.is_for_head;
-        while let Some(index) = kept.idle.iter().rposition(fits) {
+        while let Some(index) = kept.last(is_head) {
             let Idle { mut connection, .. } = kept.idle.remove(index);
             if connection.age() < self.age && kept.may_go_on(&mut connection, &self.server, &mut noop) {
                 return Some(connection);
@@ -186,6 +185,12 @@ impl Pool {
 }
 
 impl Kept {
+    /// The connection that was kept last and may have such a request: of HEAD rather than another, which would be lost to other requests.
+    fn last(&self, is_head: bool) -> Option<usize> {
+        let last = |is_for_head| self.idle.iter().rposition(|idle| idle.connection.is_for_head == is_for_head);
+        last(is_head).or_else(|| last(false))
+    }
+
     /// Whether the server has neither closed the connection nor sent anything. Wakes `cx` when it does.
     fn may_go_on(&mut self, connection: &mut http1::Connection, server: &str, cx: &mut Context<'_>) -> bool {
         let unasked = connection.unasked(cx);
