@@ -77,7 +77,7 @@ impl<'a> From<Answering<'a>> for Answer<'a> {
     }
 }
 
-/// What a response may take of the connection's descriptors and memory.
+/// The descriptors and the memory of the connection that a response may take.
 #[derive(Clone, Copy)]
 pub(super) struct StreamRoom<'a> {
     pub(super) streams: &'a Arc<ConnectionStreams>,

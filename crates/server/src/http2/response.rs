@@ -107,7 +107,7 @@ impl Sending {
         self.wire -= (frame.header.len() + frame.length) as u64;
     }
 
-    /// Whether a window holds back content of which none is ready: the source is not asked for it.
+    /// Whether a closed window holds content back that the source was not asked for.
     pub(super) fn awaits_window(&self, connection: &Connection) -> bool {
         let has_more = |source: &BodyStream| source.length.is_none_or(|length| self.content.given < length);
         self.content.waiting() == 0
@@ -219,7 +219,7 @@ impl Sending {
     }
 }
 
-/// What sources give to their connection.
+/// The parts of a connection that a source fills.
 pub(super) struct Asking<'a> {
     /// Grows by content whose length was not known.
     pub(super) upcoming: &'a mut u64,

@@ -21,7 +21,7 @@ const OTHER_DESCRIPTORS: u64 = 128;
 /// Descriptors of a worker beside its listeners and cached files: epoll, wake-up, signals. It uses about 4.
 const WORKER_DESCRIPTORS: u64 = 8;
 
-/// Descriptors of a directory of the cache: itself, its lock, and those of its 16 threads and of the writer, of which appending opens three.
+/// Descriptors of a directory of the cache: itself, its lock, its 16 threads, and the writer, which opens three to append.
 const CACHE_DIRECTORY_DESCRIPTORS: u64 = 32;
 
 /// Descriptors of a response: its file, or the connection to the server that makes it.
@@ -55,7 +55,7 @@ pub(super) struct DescriptorPlan {
     pub streams: usize,
 }
 
-/// What the plan depends on.
+/// The inputs to the plan.
 struct Needs {
     /// Descriptors of the process, its workers and its caches.
     others: u64,
