@@ -116,9 +116,9 @@ fn the_same_requests_reach_the_origin() {
     assert!(text_of_ours.contains(&of_service), "{text_of_ours}");
     std::fs::write(&converted, text_of_ours.replace(&of_service, &own.display().to_string())).expect("it is written");
     let _nginx = corpus.start_nginx(&directory, &text(&to_nginx, theirs), CONFIGURATION, theirs);
-    let _ours =
+    let server =
         Server::start(Path::new(PROGRAM), ["serve", "--ktls", "never", "--config", converted.to_str().expect("UTF-8")]);
-    wait_for_cache(&own);
+    wait_for_cache(&server, &own);
     let connector = Connector::new(&corpus.pki, Suite::TLS13);
     let asker = |ports| Asker { ports, connector: &connector, kept: None };
     let (mut theirs, mut ours) = (asker(theirs), asker(ours));

@@ -391,7 +391,7 @@ fn the_cache_keeps_the_schemes_apart() {
     let keys = "proxy = [{ upstream = 'app', cache = {} }]";
     let trusting = "client_address = 'x-forwarded-for'\ntrusted_proxies = ['127.0.0.1']";
     let server = config(&site, trusting, keys).table(&tables).serve();
-    wait_for_cache(&directory);
+    wait_for_cache(&server, &directory);
     for protocol in PROTOCOLS {
         for scheme in ["http", "https"] {
             let field = format!("X-Forwarded-Proto: {scheme}");

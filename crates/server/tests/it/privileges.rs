@@ -98,7 +98,7 @@ fn a_confined_proxy_without_files_stores_responses_reloads_and_hands_over() {
         upstream.url()
     );
     let server = Config::within(site.outside()).table(&text).serve_from_user_space();
-    wait_for_cache(&cache);
+    wait_for_cache(&server, &cache);
     let get = || http::get(&mut site.connect(&server), "/a").expect("a response").body;
     assert_eq!((get(), get()), (b"x".to_vec(), b"x".to_vec()));
     assert_eq!(upstream.requests().len(), 1);
@@ -182,7 +182,7 @@ fn a_cache_that_holds_files_of_others_is_refused_and_stays_with_its_owner() {
     }
     for _ in 0..2 {
         let server = config.serve_from_user_space();
-        wait_for_cache(&cache);
+        wait_for_cache(&server, &cache);
         assert_eq!(owner(&cache), 65534);
         assert_eq!(owner(&cache.join("lost+found")), 0);
         drop(server);

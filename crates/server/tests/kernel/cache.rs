@@ -27,7 +27,7 @@ fn serve(site: &Site, origin: &Upstream) -> Server {
         directory.display()
     );
     let server = site.config("proxy = [{ upstream = 'app', cache = {} }]").table(&tables).serve();
-    wait_for_cache(&directory);
+    wait_for_cache(&server, &directory);
     server
 }
 

@@ -1,11 +1,13 @@
 //! Stored responses on a disk that loses its last writes, fails, or becomes read-only. In guests, because it takes such a disk.
 
+use std::io::IoSliceMut;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use std::{fs, io};
 
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use sealion_testkit::generations::{Generations, Load, Tally};
 use sealion_testkit::random::Random;
 use sealion_testkit::server::Server;
@@ -141,9 +143,11 @@ fn lengths() -> Upstream {
     })
 }
 
-/// The file below the directory of the cache that has a body of so many octets.
+/// The object below the directory of the cache whose body has so many bytes.
 fn stored(directory: &Path, length: u64) -> Option<PathBuf> {
     fs::read_dir(directory).into_iter().flatten().flatten().find_map(|entry| match entry.metadata() {
+        // Files that are being written.
+        _ if entry.file_name() == "temporary" => None,
         Ok(metadata) if metadata.is_dir() => stored(&entry.path(), length),
         Ok(metadata) => (length + 1..length + 1000).contains(&metadata.len()).then(|| entry.path()),
         Err(_) => None,
@@ -246,9 +250,19 @@ fn a_disk_that_stands_still_costs_hits_until_it_moves() {
         });
     };
     is_stored(LENGTH);
-    rustix::fs::sync();
-    drop_caches();
-    let still = disk.stand_still();
+    let object = fs::File::open(stored(&directory, LENGTH).expect("it is there")).expect("the file is opened");
+    let mut still = None;
+    wait_until("nothing of it is in memory", || {
+        drop(still.take());
+        drop_caches();
+        still = Some(disk.stand_still());
+        // The kernel keeps pages that it is using.
+        (0..LENGTH).step_by(4096).all(|at| is_cold(&object, at))
+    });
+    // Later hits of a second rely on the look of its first one.
+    let second = || SystemTime::UNIX_EPOCH.elapsed().expect("it is after 1970").as_secs();
+    let last = second();
+    wait_until("another second has begun", || second() > last);
     for _ in 0..3 {
         let fetches = origin.requests().len();
         ask(&site, &server, LENGTH);
@@ -258,4 +272,10 @@ fn a_disk_that_stands_still_costs_hits_until_it_moves() {
     server.wait_for("the disk is used again", |line| line.text.contains("the disk answers again"));
     is_stored(LENGTH + 1);
     assert_eq!(messages(&server, "it is bypassed until it does"), 1);
+}
+
+/// Whether a byte of a file is not in memory.
+fn is_cold(file: &fs::File, at: u64) -> bool {
+    let read = preadv2(file, &mut [IoSliceMut::new(&mut [0])], at, ReadWriteFlags::NOWAIT);
+    read == Err(Errno::AGAIN)
 }

@@ -31,7 +31,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
-use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, kill_process};
 use sealion_testkit::http::Response;
 use sealion_testkit::pki::Pki;
@@ -386,13 +385,15 @@ pub(crate) fn built_program(name: &str) -> PathBuf {
     program
 }
 
-/// Waits until the server stores responses in `directory`: its thread takes it behind the start.
+/// Waits until the server stores responses in `directory`: a thread becomes its owner after the start, and loads its index.
 #[track_caller]
-pub(crate) fn wait_for_cache(directory: &Path) {
-    wait_until("the server owns the directory", || {
-        let lock = fs::File::open(directory.join("lock"));
-        lock.is_ok_and(|lock| flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err())
-    });
+pub(crate) fn wait_for_cache(server: &Server, directory: &Path) {
+    server.wait_for("that the cache is loaded", |line| is_loaded(line, directory));
+}
+
+/// Whether the line says how many objects a directory has.
+pub(crate) fn is_loaded(line: &Line, directory: &Path) -> bool {
+    line.text.contains(&format!("cache {}: ", directory.display())) && line.text.ends_with(" MB")
 }
 
 /// Looks again and again until `done`.

@@ -89,7 +89,7 @@ fn a_purge_at_the_process_before_reaches_one_with_other_directories() {
     moving.cached.config().write();
     moving.service.upgrade();
     wait_for_message(&moving.service.first, "no new connections");
-    wait_for_cache(&moving.cached.directory);
+    wait_for_cache(&moving.service.first, &moving.cached.directory);
     for (method, target) in [("PURGE", "/a"), ("POST", "/b")] {
         moving.store(target);
         assert_eq!(moving.ask_first(method, target).status, 200);

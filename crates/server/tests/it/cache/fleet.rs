@@ -55,8 +55,8 @@ impl Node {
 
     #[track_caller]
     fn start_again(&mut self) {
-        self.server = Some(self.config.serve_from_user_space());
-        wait_for_cache(&self.scratch.path().join("cache"));
+        let server = self.server.insert(self.config.serve_from_user_space());
+        wait_for_cache(server, &self.scratch.path().join("cache"));
     }
 
     fn server(&self) -> &Server {

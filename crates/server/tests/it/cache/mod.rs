@@ -73,7 +73,7 @@ impl Cached {
     #[track_caller]
     fn restart(&mut self) {
         self.restart_without_waiting();
-        wait_for_cache(&self.directory);
+        wait_for_cache(self.server(), &self.directory);
     }
 
     /// The same, without waiting until the server stores responses.

@@ -102,7 +102,7 @@ fn fields_that_the_rule_sets_or_the_key_has_reach_the_origin() {
         cached.directory.display()
     );
     let server = cached.site.config(rule).table(&tables).serve_from_user_space();
-    wait_for_cache(&cached.directory);
+    wait_for_cache(&server, &cached.directory);
     let cached = Cached { server: Some(server), ..cached };
     let evil = [("X-Forwarded-Ssl", "evil"), ("X-Forwarded-Port", "evil"), ("X-Scheme", "one")];
     let seen = String::from_utf8(cached.get("/a", &evil).body).expect("text").to_ascii_lowercase();

@@ -38,7 +38,7 @@ fn slashes_at_the_beginning_are_one_before_a_prefix_is_added() {
         cached.directory.display()
     );
     let server = cached.site.config(rule).table(&tables).serve_from_user_space();
-    wait_for_cache(&cached.directory);
+    wait_for_cache(&server, &cached.directory);
     let cached = Cached { server: Some(server), ..cached };
     for target in ["//x", "/x", "///x"] {
         assert_eq!(cached.get(target, &[]).body, b"GET /v1/x", "{target}");
