@@ -7,6 +7,7 @@
 //! ```
 
 mod clock;
+mod connection;
 mod error;
 mod forwarded;
 mod generation;
@@ -21,8 +22,8 @@ use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
-use sealion_http::{Coding, FieldSection, Request, Status, Target};
-use sealion_tls::{ClientAuthId, HandshakeInfo, SealedBy, Socket, TlsStream};
+use sealion_http::{Coding, FieldSection, Protocol, Request, Status, Target};
+use sealion_tls::{ClientAuthId, HandshakeInfo, SealedBy};
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{Closing, Idle, Moment, Permit, Refusal};
@@ -36,6 +37,7 @@ use crate::site::{self, Site};
 use crate::upstream::Endpoints;
 
 pub(crate) use clock::now;
+pub(crate) use connection::Connection;
 pub(crate) use error::{Cut, Error};
 pub(crate) use forwarded::Forwarding;
 pub(crate) use generation::{Current, Generation, Generations};
@@ -164,8 +166,7 @@ pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     /// The client authentication that the handshake enforced.
     pub(crate) auth: Option<ClientAuthId>,
-    /// Whether the connection is one of HTTP/2.
-    pub(crate) http2: bool,
+    pub(crate) protocol: Protocol,
     /// The scheme of the request.
     pub(crate) scheme: &'static str,
 }
@@ -196,7 +197,7 @@ pub(crate) struct Outcome<'a> {
     /// Bytes that were sent, including head and framing.
     pub(crate) wire: u64,
     /// The number of its stream of HTTP/2.
-    pub(crate) stream: Option<u32>,
+    pub(crate) stream: Option<u64>,
     /// The path that sealed the response.
     pub(crate) path: SealedBy,
     /// The reason for the path. `None`: the connection was lost before the choice.
@@ -242,9 +243,9 @@ impl<'a> Outcome<'a> {
 
 /// Waits for the end of an idle connection: timed out, drained, or evicted. An eviction is taken back while the client has not taken all that
 /// was sent to it: that would be lost with the connection.
-pub(crate) fn poll_idle_end(stream: &TlsStream, idle: &mut Idle<'_>) -> Poll<End> {
+pub(crate) fn poll_idle_end(connection: &impl Connection, idle: &mut Idle<'_>) -> Poll<End> {
     match ready!(idle.poll_closing(Moment::now)) {
-        Closing::Evicted if sealion_ktls::queued(stream.socket()).is_ok_and(|bytes| bytes > 0) => {
+        Closing::Evicted if connection.has_undelivered() => {
             idle.postpone(Moment::now());
             Poll::Pending
         }
@@ -308,16 +309,23 @@ impl<'a> Exchange<'a> {
 
     /// Counts the request against the limits of its site, and applies the site's pacing to the connection. `permit`: the
     /// connection's share of its sites' limits.
-    pub(crate) fn admit(&self, peer: SocketAddr, permit: &mut Permit, socket: &Socket) -> Option<Refusal> {
+    pub(crate) fn admit(&self, peer: SocketAddr, permit: &mut Permit, connection: &impl Connection) -> Option<Refusal> {
         let limits = self.site.and_then(|site| site.limits.as_ref());
-        permit.admit(limits, address(peer), socket).err()
+        match permit.admit(limits, address(peer)) {
+            Ok(None) => None,
+            Ok(Some(rate)) => {
+                connection.pace(rate);
+                None
+            }
+            Err(refusal) => Some(refusal),
+        }
     }
 
     /// The site that answers the request: its [`site::answer`] makes the response. `None`: no site has the name on this listener, or the
     /// connection was opened for another site with other client authentication, or with HTTP/2; the response is [`Self::misdirected`].
     pub(crate) fn route(&self, peer: Peer) -> Option<&'a Site> {
         let has_shown = |site: &Site| site.client_auth.as_ref().is_none_or(|auth| peer.auth == Some(auth.id()));
-        self.site.filter(|site| has_shown(site) && (site.http2 || !peer.http2))
+        self.site.filter(|site| has_shown(site) && (site.http2 || peer.protocol != Protocol::Http2))
     }
 
     /// The response to a request that no site answers on this connection (RFC 9110 §15.5.20).
@@ -362,11 +370,10 @@ impl<'a> Exchange<'a> {
         Cut::of(self.shared)
     }
 
-    /// Writes the access log line and updates the metrics. `request`: with its protocol, such as `HTTP/1.1`; `None`: it could not
-    /// be parsed.
+    /// Writes the access log line and updates the metrics. `request`: with its protocol; `None`: it could not be parsed.
     pub(crate) fn finish(
         &self,
-        request: Option<(&Request<'_>, &'static str)>,
+        request: Option<(&Request<'_>, Protocol)>,
         peer: SocketAddr,
         tls: Option<&HandshakeInfo>,
         outcome: &Outcome<'_>,
@@ -428,10 +435,10 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// The ends of a client's connection by `socket`; `None` over a Unix socket.
-pub(crate) fn endpoints(client: SocketAddr, socket: &Socket) -> Option<Box<Endpoints>> {
+/// The ends of a client's connection; `None` over a Unix socket.
+pub(crate) fn endpoints(client: SocketAddr, connection: &impl Connection) -> Option<Box<Endpoints>> {
     address(client)?;
-    let local = socket2::SockRef::from(socket).local_addr().ok()?.as_socket()?;
+    let local = connection.local_address()?;
     Some(Box::new(Endpoints { client, local }))
 }
 

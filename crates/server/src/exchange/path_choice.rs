@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use sealion_tls::{Error, MoveError, TlsStream};
+use sealion_tls::{Error, MoveError};
 
+use super::Connection;
 use crate::path::costs::Costs;
 use crate::path::offer::KernelOffer;
 use crate::path::policy::{Decision, Forgone, KtlsMode, Offer, PathReason, Situation, decide};
@@ -35,19 +36,19 @@ impl PathChoice {
     /// Chooses the path for the next response, and moves the connection into the kernel if chosen.
     pub(crate) async fn make(
         &mut self,
-        stream: &mut TlsStream,
+        connection: &mut impl Connection,
         upcoming: u64,
         policy: PathPolicy<'_>,
     ) -> Result<(), Error> {
         (self.reason, self.set_up) = (None, None);
-        let (Some(version), Some(aead)) = (stream.info().map(|info| info.version), stream.aead()) else {
+        let (Some(version), Some(aead)) = (connection.tls().map(|info| info.version), connection.aead()) else {
             self.reason = Some(PathReason::NoTls);
             return Ok(());
         };
         let cost = policy.costs.of(version, aead);
         let situation = Situation {
-            path: stream.path(),
-            kernel: match stream.socket().is_tcp() {
+            path: connection.path(),
+            kernel: match connection.is_tcp() {
                 true => policy.kernel.for_connection(version, aead),
                 false => Offer::NotTcp,
             },
@@ -61,10 +62,10 @@ impl PathChoice {
         self.reason = Some(match decision {
             Decision::Stay(reason) => reason,
             // Boxed: a connection moves once.
-            Decision::Move => match Box::pin(stream.move_to_kernel(upcoming)).await {
+            Decision::Move => match Box::pin(connection.offload(upcoming)).await {
                 Ok(took) => {
                     cost.set_up.observe(took);
-                    self.moved_at = Some(stream.payload_sent());
+                    self.moved_at = Some(connection.sent());
                     self.set_up = Some(took);
                     PathReason::Moved
                 }
@@ -85,13 +86,13 @@ impl PathChoice {
     /// Reconsiders the path before `upcoming` more bytes of a response of unknown length: as it grows, the move may pay off.
     pub(crate) async fn weigh(
         &mut self,
-        stream: &mut TlsStream,
+        connection: &mut impl Connection,
         upcoming: u64,
         policy: PathPolicy<'_>,
     ) -> Result<(), Error> {
         match self.reason {
             Some(PathReason::Moved | PathReason::MovedBefore | PathReason::NoTls) => Ok(()),
-            _ => self.make(stream, upcoming, policy).await,
+            _ => self.make(connection, upcoming, policy).await,
         }
     }
 }

@@ -23,7 +23,7 @@ use sealion_http::http1::body::{BodyDrain, Drained};
 use sealion_http::http1::framing::ResponseFraming;
 use sealion_http::http1::head::{self, Framing, HeadSpan, Reject, RequestHead, Version};
 use sealion_http::http1::write::Connection;
-use sealion_http::{HttpTime, Method, Request, Status};
+use sealion_http::{HttpTime, Method, Protocol, Request, Status};
 use sealion_tls::{ClientAuthId, Part, TlsStream};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
@@ -183,9 +183,9 @@ impl Http1<'_> {
             self.served = Some(date.seconds());
             stream.expect_small_window();
         }
-        let refusal = exchange.admit(*peer, &mut self.permit, stream.socket());
+        let refusal = exchange.admit(*peer, &mut self.permit, stream);
         let scheme = self.listener.scheme(remote, head.request.fields);
-        let client = Peer { address: *peer, auth: client_auth(stream), http2: false, scheme };
+        let client = Peer { address: *peer, auth: client_auth(stream), protocol: head.version.into(), scheme };
         let site = exchange.route(client);
         // For requests without content, `may_forward` is computed only after the caches have no answer (below).
         let needs_to_know = head.framing != Framing::None || head.expect_continue;
@@ -245,12 +245,12 @@ impl Http1<'_> {
                         // HTTP/1.0 has none (RFC 9110 §15.2).
                         let passes_interim = head.version == Version::Http11 && site.passes_interim(&head.request);
                         let (interim, interims) = passes_interim.then(interim_responses).unzip();
-                        let endpoints = site.names_endpoints().then(|| endpoints(*peer, stream.socket())).flatten();
+                        let endpoints = site.names_endpoints().then(|| endpoints(*peer, stream)).flatten();
                         let inbound =
                             Inbound { gone: Some(gone), interim, endpoints, span: exchange.span(), ..inbound };
                         // It is large, and would be moved again and again.
                         let answer = Box::pin(site::answer(site, &head.request, client, date, inbound));
-                        let request = (&head.request, protocol(head.version));
+                        let request = (&head.request, head.version.into());
                         let mut awaiting =
                             Awaiting { stream, exchange: &exchange, request, peer: *peer, is_over: false };
                         let response =
@@ -259,7 +259,7 @@ impl Http1<'_> {
                         response
                     }
                     None => {
-                        let endpoints = site.names_endpoints().then(|| endpoints(*peer, stream.socket())).flatten();
+                        let endpoints = site.names_endpoints().then(|| endpoints(*peer, stream)).flatten();
                         let inbound =
                             Inbound { endpoints, span: exchange.span(), ..self.hop(&head.request, remote, asking) };
                         Box::pin(site::answer(site, &head.request, client, date, inbound)).await
@@ -292,7 +292,7 @@ impl Http1<'_> {
             (false, Version::Http11) => Connection::KeepAlive,
         };
         let policy = shared.path_policy(current.ktls);
-        let request = Some((&head.request, protocol(head.version)));
+        let request = Some((&head.request, head.version.into()));
         let mut sending = Responding::new(&mut self.path, stream, &exchange, request, *peer, &mut response);
         let Responding { path, stream, response, progress, .. } = &mut sending;
         let content = content.as_mut();
@@ -332,6 +332,7 @@ impl Http1<'_> {
             chain: self.listener.chain(remote, request.fields),
             client: address(client.address),
             scheme: client.scheme,
+            protocol: client.protocol,
             ..Inbound::default()
         }
     }
@@ -348,8 +349,12 @@ impl Http1<'_> {
         method: Method<'_>,
     ) -> Result<bool, Error> {
         let exchange = Exchange::begin(shared, current, self.listener, *peer, None);
-        let client =
-            Peer { address: *peer, auth: client_auth(stream), http2: false, scheme: self.listener.own_scheme() };
+        let client = Peer {
+            address: *peer,
+            auth: client_auth(stream),
+            protocol: Protocol::Http11,
+            scheme: self.listener.own_scheme(),
+        };
         let mut response = exchange.refuse(client, status).await;
         let framing = ResponseFraming::of(Version::Http11, method, status, response.body.len());
         let (close, date) = (Connection::Close, now());
@@ -383,18 +388,11 @@ fn client_auth(stream: &TlsStream) -> Option<ClientAuthId> {
     stream.info().and_then(|info| info.client_auth)
 }
 
-fn protocol(version: Version) -> &'static str {
-    match version {
-        Version::Http11 => "HTTP/1.1",
-        Version::Http10 => "HTTP/1.0",
-    }
-}
-
 /// A request whose answer is awaited. It has a line in the log if it is dropped before, at the end of the grace time.
 struct Awaiting<'a> {
     stream: &'a mut TlsStream,
     exchange: &'a Exchange<'a>,
-    request: (&'a Request<'a>, &'static str),
+    request: (&'a Request<'a>, Protocol),
     peer: SocketAddr,
     is_over: bool,
 }
@@ -509,7 +507,7 @@ struct Responding<'a> {
     path: &'a mut PathChoice,
     stream: &'a mut TlsStream,
     exchange: &'a Exchange<'a>,
-    request: Option<(&'a Request<'a>, &'static str)>,
+    request: Option<(&'a Request<'a>, Protocol)>,
     peer: SocketAddr,
     response: &'a mut Response,
     progress: Progress,
@@ -522,7 +520,7 @@ impl<'a> Responding<'a> {
         path: &'a mut PathChoice,
         stream: &'a mut TlsStream,
         exchange: &'a Exchange<'a>,
-        request: Option<(&'a Request<'a>, &'static str)>,
+        request: Option<(&'a Request<'a>, Protocol)>,
         peer: SocketAddr,
         response: &'a mut Response,
     ) -> Self {

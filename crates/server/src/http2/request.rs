@@ -10,12 +10,12 @@ use std::sync::Arc;
 use sealion_h2::{HeadBuffer, HeaderBlock, RequestHead, StreamId};
 use sealion_http::http1::framing::ResponseFraming;
 use sealion_http::http1::head::Version;
-use sealion_http::{Method, Request, Status};
-use sealion_tls::{ClientAuthId, HandshakeInfo, SealedBy, Socket};
+use sealion_http::{Method, Protocol, Request, Status};
+use sealion_tls::{ClientAuthId, HandshakeInfo, SealedBy};
 use tokio::sync::oneshot;
 
 use crate::exchange::{
-    Current, Exchange, Listener, Outcome, PathChoice, Peer, Shared, Started, address, endpoints, now,
+    Connection, Current, Exchange, Listener, Outcome, PathChoice, Peer, Shared, Started, address, endpoints, now,
 };
 use crate::limits::{ConnectionStreams, Permit, Refusal, StreamPlace};
 use crate::path::policy::PathReason;
@@ -100,7 +100,7 @@ impl<'a> Context<'a> {
         &self,
         head: &mut HeadBuffer,
         permit: &mut Permit,
-        socket: &Socket,
+        connection: &impl Connection,
         content: Option<RequestContent>,
         current: Current,
         room: StreamRoom<'_>,
@@ -118,7 +118,7 @@ impl<'a> Context<'a> {
         }
         let exchange = Exchange::begin(self.shared, &current, self.listener, self.remote, Some(&request));
         let client = self.listener.client(self.remote, request.fields);
-        let refusal = exchange.admit(client, permit, socket);
+        let refusal = exchange.admit(client, permit, connection);
         let peer = self.peer(client, &request);
         let site = exchange.route(peer);
         let response = match site {
@@ -160,7 +160,7 @@ impl<'a> Context<'a> {
                 let (interim, interims) = passes_interim.then(interim_responses).unzip();
                 let (cancel, gone) = oneshot::channel();
                 let endpoints =
-                    site.filter(|site| site.names_endpoints()).and_then(|_| endpoints(peer.address, socket));
+                    site.filter(|site| site.names_endpoints()).and_then(|_| endpoints(peer.address, connection));
                 let inbound = self.inbound(&request, peer, content, gone);
                 let inbound = Inbound {
                     interim,
@@ -182,7 +182,7 @@ impl<'a> Context<'a> {
     /// The client of a request, which has this address.
     fn peer(&self, client: SocketAddr, request: &Request<'_>) -> Peer {
         let scheme = self.listener.scheme(self.remote, request.fields);
-        Peer { address: client, auth: self.auth, http2: true, scheme }
+        Peer { address: client, auth: self.auth, protocol: Protocol::Http2, scheme }
     }
 
     async fn answer_later(
@@ -257,7 +257,7 @@ impl<'a> Context<'a> {
             client: address(peer.address),
             endpoints: None,
             scheme: peer.scheme,
-            takes_trailers: true,
+            protocol: Protocol::Http2,
             fields: Vec::new(),
             interim: None,
             script: None,
@@ -278,7 +278,7 @@ impl<'a> Context<'a> {
                     Exchange::begin(context.shared, &current, context.listener, context.remote, request.as_ref());
                 let client = context.listener.client(context.remote, decoded.fields);
                 let scheme = context.listener.scheme(context.remote, decoded.fields);
-                let peer = Peer { address: client, auth: context.auth, http2: true, scheme };
+                let peer = Peer { address: client, auth: context.auth, protocol: Protocol::Http2, scheme };
                 let response = exchange.refuse(peer, status).await;
                 let framing = framing(Method::from_token(decoded.method), &response);
                 (response, framing, client, exchange.started())
@@ -334,14 +334,16 @@ impl Answered {
         let request = decoded.as_ref().and_then(|decoded| decoded.to_request());
         let exchange =
             Exchange::resume(context.shared, &self.current, context.listener, request.as_ref(), self.started);
-        let mut outcome =
-            Outcome { stream: Some(stream.get()), ..Outcome::of(&self.response, (body, wire), path, choice, aborted) };
+        let mut outcome = Outcome {
+            stream: Some(stream.get().into()),
+            ..Outcome::of(&self.response, (body, wire), path, choice, aborted)
+        };
         // The move is that of one response, of however many it was made for.
         if outcome.reason == Some(PathReason::Moved) && outcome.set_up.is_none() {
             outcome.reason = Some(PathReason::MovedBefore);
         }
         choice.set_up = None;
-        exchange.finish(request.as_ref().map(|request| (request, "HTTP/2")), self.client, tls, &outcome);
+        exchange.finish(request.as_ref().map(|request| (request, Protocol::Http2)), self.client, tls, &outcome);
         if let Some(head) = head {
             keep_head(head);
         }

@@ -24,5 +24,5 @@ pub(crate) use bandwidth::Pace;
 pub(crate) use config::LimitsConfig;
 pub(crate) use idle::{Closing, Idle, IdleConnections, Moment};
 pub(crate) use requests::Requests;
-pub(crate) use site::{Permit, Refusal, SiteLimits, SiteLimitsConfig};
+pub(crate) use site::{PacingRate, Permit, Refusal, SiteLimits, SiteLimitsConfig};
 pub(crate) use streams::{ConnectionStreams, StreamPlace, StreamPlaces};

@@ -2,13 +2,11 @@
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use sealion_ktls::pacing;
 use serde::{Deserialize, Serialize};
 
 use super::Requests;
@@ -142,18 +140,38 @@ impl SiteLimits {
     }
 }
 
+/// How fast a connection may send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PacingRate {
+    /// Bytes per second.
+    Limited(u64),
+    /// A limit of another site, or from before a reload, is lifted.
+    Unlimited,
+}
+
+impl PacingRate {
+    /// As `SO_MAX_PACING_RATE` takes it (socket(7)).
+    pub(crate) fn bytes_per_second(self) -> u64 {
+        match self {
+            Self::Limited(rate) => rate,
+            Self::Unlimited => u64::MAX,
+        }
+    }
+}
+
 /// The slots of a connection, one for each site that limits connections, and its pacing.
 #[derive(Debug, Default)]
 pub(crate) struct Permit {
     quotas: Vec<Quota>,
-    /// Bytes per second, as last set on the socket.
+    /// Bytes per second, as the connection was last told.
     paced: Option<u64>,
     /// Whether other requests of the connection are in progress, so that its pacing may not rise: theirs would.
     pub(crate) is_shared: bool,
 }
 
 impl Permit {
-    /// Counts a request of this client, and sets the pacing of its connection. `limits`: those of the site, if it has any.
+    /// Counts a request of this client. Returns the rate at which its connection sends from now on, if that changes. `limits`: those of the site, if it has
+    /// any.
     ///
     /// # Errors
     /// The request is to be refused.
@@ -161,8 +179,7 @@ impl Permit {
         &mut self,
         limits: Option<&SiteLimits>,
         client: Option<IpAddr>,
-        socket: impl AsFd,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Option<PacingRate>, Refusal> {
         if let Some(limits) = limits {
             limits.admit(client, &mut self.quotas)?;
         }
@@ -170,14 +187,11 @@ impl Permit {
         if self.is_shared {
             bandwidth = [bandwidth, self.paced].into_iter().flatten().min();
         }
-        if self.paced != bandwidth {
-            // `u64::MAX` lifts a limit set by another site or before a reload.
-            if let Err(error) = pacing::set_max_rate(socket, bandwidth.unwrap_or(u64::MAX)) {
-                tracing::warn!("cannot limit the bandwidth of a connection: {error}");
-            }
-            self.paced = bandwidth;
+        if self.paced == bandwidth {
+            return Ok(None);
         }
-        Ok(())
+        self.paced = bandwidth;
+        Ok(Some(bandwidth.map_or(PacingRate::Unlimited, PacingRate::Limited)))
     }
 }
 
@@ -267,12 +281,11 @@ mod tests {
 
     #[test]
     fn pacing_rises_only_when_no_other_request_is_in_progress() {
-        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let [slow, fast] = ["bandwidth = '50kB'", "bandwidth = '1MB'"].map(|text| built(text).0.unwrap());
         let mut permit = Permit::default();
         let mut paced = |limits: Option<&SiteLimits>, is_shared| {
             permit.is_shared = is_shared;
-            permit.admit(limits, None, &socket).unwrap();
+            permit.admit(limits, None).unwrap();
             permit.paced
         };
         let lowest = paced(Some(&slow), false);

@@ -10,6 +10,7 @@ mod connection;
 mod idle;
 mod inherited;
 mod proxy_protocol;
+mod tls_connection;
 mod unix;
 pub(crate) mod worker;
 

@@ -16,7 +16,7 @@ use http::Uri;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode, utf8_percent_encode};
 use sealion_http::path::{OUTSIDE_PCHAR, SitePath};
-use sealion_http::{Request, Status};
+use sealion_http::{Protocol, Request, Status};
 
 use super::fastcgi::{Found, Scripts};
 use super::pattern::{Guarded, Prefix};
@@ -305,7 +305,7 @@ impl Rule {
             request_uri: [&with_one_slash(path), separator, query.unwrap_or_default()].concat(),
             query: query.unwrap_or_default().to_owned(),
             scheme: inbound.scheme,
-            protocol: if inbound.takes_trailers { "HTTP/2.0" } else { "HTTP/1.1" },
+            protocol: if self.cache.is_some() { Protocol::Http11 } else { inbound.protocol },
             authority: request.authority.unwrap_or_default().to_ascii_lowercase(),
             // That of a proxy in front is not known, and no key of a stored response has it.
             port: inbound
@@ -420,7 +420,7 @@ impl Rule {
                 .and_then(|protocol| HeaderValue::from_bytes(protocol).ok())
                 .map(|protocol| Upgrade { protocol, key }),
             te,
-            takes_trailers: te || inbound.takes_trailers,
+            takes_trailers: te || inbound.protocol.always_takes_trailers(),
             interim: inbound
                 .interim
                 .filter(|_| self.interim.include(request))

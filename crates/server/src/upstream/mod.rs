@@ -110,8 +110,8 @@ pub(crate) struct Inbound {
     pub(crate) endpoints: Option<Box<Endpoints>>,
     /// `https` or `http`.
     pub(crate) scheme: &'static str,
-    /// Whether the client takes trailers without saying so, as those of HTTP/2.
-    pub(crate) takes_trailers: bool,
+    /// The protocol of the client.
+    pub(crate) protocol: sealion_http::Protocol,
     /// Fields that the server gets instead of the client's; `None`: neither.
     pub(crate) fields: Vec<(HeaderName, Option<HeaderValue>)>,
     /// Takes interim responses to it. `None`: the client wants none.

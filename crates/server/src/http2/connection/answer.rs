@@ -44,7 +44,7 @@ impl<'a> Http2<'a> {
             false => Reading::Sparing,
         };
         let room = StreamRoom { streams: &self.streams, reading: &reading };
-        match self.context.answer(head, &mut self.permit, stream.socket(), content, current, room) {
+        match self.context.answer(head, &mut self.permit, stream, content, current, room) {
             Answer::Now(answered) => self.respond(id, answered, stream),
             Answer::Later(Later { answer, cancel, hints, interims }) => {
                 if let Some(block) = hints {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sealion_http::{Coding, Request};
+use sealion_http::{Coding, Protocol, Request};
 use sealion_tls::{HandshakeInfo, SealedBy};
 
 use crate::path::policy::PathReason;
@@ -23,7 +23,7 @@ pub(crate) struct Entry<'a> {
     pub body: u64,
     pub encoding: Option<Coding>,
     /// The number of its stream of HTTP/2.
-    pub stream: Option<u32>,
+    pub stream: Option<u64>,
     /// From the end of the request's head to the last byte of the response.
     pub duration: Duration,
     /// When the last byte of the response was sent.
@@ -111,8 +111,7 @@ impl Entry<'_> {
 #[derive(Clone, Copy)]
 pub(crate) struct Requested<'a> {
     pub request: &'a Request<'a>,
-    /// The protocol with its version, for instance `HTTP/1.1`.
-    pub protocol: &'static str,
+    pub protocol: Protocol,
     /// The name of the site; empty if no site answered.
     pub site: &'a str,
 }

@@ -70,10 +70,10 @@ fields! {
     };
     /// `HTTP/2`, `HTTP/1.1` or `HTTP/1.0`; `-` if no request could be read.
     Protocol = "protocol", IfChosen, |line| {
-        line.request().map_or(Value::Absent, |requested| Value::Word(requested.protocol))
+        line.request().map_or(Value::Absent, |requested| Value::Word(requested.protocol.as_str()))
     };
     /// The number of the stream of HTTP/2, in the order of a connection's requests: 1, 3, 5 and so on.
-    Stream = "stream", IfChosen, |line| line.entry.stream.map_or(Value::Absent, |stream| Value::Number(stream.into()));
+    Stream = "stream", IfChosen, |line| line.entry.stream.map_or(Value::Absent, |stream| Value::Number(stream));
     /// The status of the response.
     Status = "status", Always, |line| Value::Number(line.entry.status.into());
     /// Bytes of the body that were sent.

@@ -194,7 +194,7 @@ fn write_combined(line: &mut Vec<u8>, data: &Line<'_, '_>) {
             line.push(b' ');
             escape::combined(line, request.raw_target.as_bytes());
             line.push(b' ');
-            line.extend_from_slice(protocol.as_bytes());
+            line.extend_from_slice(protocol.as_str().as_bytes());
         }
         None => line.push(b'-'),
     }

@@ -3,7 +3,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant, SystemTime};
 
 use sealion_http::request::Conditions;
-use sealion_http::{FieldSection, Method, Request, Target};
+use sealion_http::{FieldSection, Method, Protocol, Request, Target};
 use sealion_tls::{Group, HandshakeInfo, SealedBy, Version};
 
 use super::*;
@@ -32,7 +32,7 @@ pub(in super::super) fn get<'a>(target: &'a str, lines: &'a [u8]) -> Request<'a>
 }
 
 pub(in super::super) fn entry<'a>(request: &'a Request<'a>) -> Entry<'a> {
-    Entry { request: Some(Requested { request, protocol: "HTTP/1.1", site: "" }), ..unread() }
+    Entry { request: Some(Requested { request, protocol: Protocol::Http11, site: "" }), ..unread() }
 }
 
 /// The entry of a request that could not be read.
@@ -174,7 +174,7 @@ fn no_byte_forges_a_line() {
         let lines =
             [b"Referer: ", &*field_value(&parts[2]), b"\r\nUser-Agent: ", &*field_value(&parts[3]), b"\r\n"].concat();
         let request = Request { authority: Some(&host), ..get(&target, &lines) };
-        let requested = Requested { request: &request, protocol: "HTTP/1.1", site: &user };
+        let requested = Requested { request: &request, protocol: Protocol::Http11, site: &user };
         let tls = HandshakeInfo { server_name: Some(user.as_str().into()), ..TLS.clone() };
         let trace =
             UpstreamTrace { server: user.as_str().into(), tries: 2, took: Duration::from_millis(1), status: Some(502) };

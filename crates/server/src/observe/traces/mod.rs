@@ -16,7 +16,7 @@ use std::fmt::Display;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use sealion_http::Request;
+use sealion_http::{Protocol, Request};
 
 pub(crate) use parent::parse_traceparent;
 #[cfg(feature = "otlp")]
@@ -28,7 +28,7 @@ pub(crate) use span::{Span, Tracer};
 pub(crate) struct Ended<'a> {
     pub(crate) request: &'a Request<'a>,
     /// With its version, such as `HTTP/1.1`.
-    pub(crate) protocol: &'static str,
+    pub(crate) protocol: Protocol,
     pub(crate) client: SocketAddr,
     pub(crate) status: u16,
     pub(crate) took: Duration,

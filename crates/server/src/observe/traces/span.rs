@@ -120,7 +120,7 @@ impl Tracer {
             path: cut(path),
             authority: request.authority.map(cut),
             user_agent: request.fields.first("user-agent").and_then(|agent| std::str::from_utf8(agent).ok()).map(cut),
-            version: protocol.strip_prefix("HTTP/").unwrap_or(protocol),
+            version: protocol.as_str().trim_start_matches("HTTP/"),
             client,
             status,
             upstream: upstream.map(Box::from),
@@ -153,7 +153,7 @@ fn cut(text: &str) -> Box<str> {
 
 #[cfg(test)]
 mod tests {
-    use sealion_http::FieldSection;
+    use sealion_http::{FieldSection, Protocol};
 
     use super::*;
 
@@ -210,7 +210,7 @@ mod tests {
         let span = Arc::new(tracer.begin(&request, false, "https").unwrap());
         let ended = Ended {
             request: &request,
-            protocol: "HTTP/1.1",
+            protocol: Protocol::Http11,
             client: ([127, 0, 0, 1], 1).into(),
             status: 200,
             took: Duration::from_millis(1),

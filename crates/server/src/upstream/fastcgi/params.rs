@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use http::HeaderMap;
+use sealion_http::Protocol;
 
 use super::record::{PARAMS, begin, pair, stream};
 use crate::upstream::Forwarded;
@@ -24,7 +25,7 @@ pub(crate) struct Script {
     pub(crate) query: String,
     /// `https` or `http`.
     pub(crate) scheme: &'static str,
-    pub(crate) protocol: &'static str,
+    pub(crate) protocol: Protocol,
     /// The host that was asked for, with its port.
     pub(crate) authority: String,
     /// The port that the client connected to. `None`: it is not known, and that of the host counts.
@@ -51,7 +52,7 @@ impl Script {
         let mut set = |name: &str, value: &[u8]| pair(&mut pairs, name.as_bytes(), value);
         set("GATEWAY_INTERFACE", b"CGI/1.1");
         set("SERVER_SOFTWARE", b"sealion");
-        set("SERVER_PROTOCOL", self.protocol.as_bytes());
+        set("SERVER_PROTOCOL", self.protocol.as_cgi().as_bytes());
         set("REQUEST_METHOD", request.method.as_str().as_bytes());
         set("REQUEST_SCHEME", self.scheme.as_bytes());
         if self.scheme == "https" {

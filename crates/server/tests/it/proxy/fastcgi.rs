@@ -99,6 +99,23 @@ fn a_script_learns_the_request_as_cgi_has_it() {
     assert_eq!((line.get("upstream"), line.get("upstream_status")), (&*url(&upstream), "200"));
 }
 
+/// As RFC 3875 spells it, with a minor version.
+#[test]
+fn a_script_learns_the_protocol_of_its_client() {
+    let site = Site::new();
+    site.add("index.php", "");
+    let (upstream, asked) = answering(|accepted, _| accepted.write(&[stdout("X-A: 1\r\n\r\nran"), end()].concat()));
+    let server = serve(&site, &url(&upstream), "proxy = [{ regex = '\\.php$', upstream = 'php', fastcgi = {} }]", "");
+    let learned = || asked.lock().expect("no panic").pop().expect("a request").param("SERVER_PROTOCOL").to_owned();
+    let mut client = site.connect(&server);
+    for version in ["HTTP/1.1", "HTTP/1.0"] {
+        let head = format!("GET /index.php {version}\r\nHost: localhost\r\n\r\n");
+        assert_eq!(exchange(&mut client, head.as_bytes()).expect("a response").status, 200);
+        assert_eq!(learned(), version);
+        client = site.connect(&server);
+    }
+}
+
 /// A client could name any port in Host.
 #[test]
 fn the_port_that_a_script_learns_is_that_of_the_connection_unless_a_proxy_stands_in_front() {
