@@ -140,7 +140,10 @@ impl CacheRule {
             return Answered::Pass(forwarded, CacheTrace::bypass(reason));
         }
         if !self.rules.store.has_disk() {
-            return Answered::Pass(forwarded, CacheTrace::bypass("no-disk"));
+            return match self.directives(request).only_if_cached {
+                true => self.only_if_cached(),
+                false => Answered::Pass(forwarded, CacheTrace::bypass("no-disk")),
+            };
         }
         let mut key = Key::default();
         self.key(key.begin(self.rules.number), request, scheme, is_trusted, target);

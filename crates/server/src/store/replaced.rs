@@ -20,7 +20,11 @@ impl Store {
         let written = self.opened().purge_files.begin_order(&purge, Durable::No);
         let (store, old) = (Arc::clone(self), Arc::clone(old));
         drop(tokio::spawn(async move {
-            store.remove_slices_of(&old);
+            if old.head.sliced.is_some() {
+                // There may be a hundred thousand.
+                let store = Arc::clone(&store);
+                let _ = tokio::task::spawn_blocking(move || store.remove_slices_of(&old)).await;
+            }
             let written = written.wait().await;
             if let Err(error) = written.and(store.forward(purge).await) {
                 // The log says it once for each directory, and for the process that took over.
