@@ -219,7 +219,11 @@ async fn ask(mut in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
             },
             Protocol::Http2 => Box::pin(share(&upstream, server, patience, request.reading)).await?,
         };
+        let is_behind_head = matches!(&connected, Connected::Http1(kept) if kept.past.is_behind_head);
         let sent = send(connected, server, request, upstream.answer_timeout).await;
+        if is_behind_head && matches!(sent, Err(SendError::AnswerBegun(_))) {
+            server.pool.distrust();
+        }
         match sent {
             Ok((head, content)) => return reply(in_progress, head, content, request),
             Err(SendError::NotSent(_)) if is_kept => {}
