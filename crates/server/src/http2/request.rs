@@ -194,10 +194,14 @@ impl<'a> Context<'a> {
         refusal: Option<Refusal>,
         (mut inbound, streams): (Inbound, Arc<ConnectionStreams>),
     ) -> Box<Answered> {
-        let place = match streams.try_take() {
-            Some(place) => Some(place),
-            // Boxed: few requests wait.
-            None => Box::pin(wait_for_place(&streams, &current, inbound.gone.as_mut())).await,
+        let place = match inbound.is_connect {
+            // In the connection's own place, it would let the connection's responses wait for as long as it is open.
+            true => streams.try_take_shared(),
+            false => match streams.try_take() {
+                Some(place) => Some(place),
+                // Boxed: few requests wait.
+                None => Box::pin(wait_for_place(&streams, &current, inbound.gone.as_mut())).await,
+            },
         };
         let (response, framing, is_tunnel) = {
             let decoded = head.request();
@@ -364,7 +368,7 @@ async fn wait_for_place(
     }
 }
 
-/// Why a request is refused that waited for a place in vain.
+/// Why a request is refused for which no place is free.
 const NO_PLACE: &str =
     "no descriptor was free for this stream: raise the limit on open files (LimitNOFILE=, ulimit -Hn)";
 
