@@ -21,7 +21,7 @@ use crate::limits::{ConnectionStreams, Permit, Refusal, StreamPlace};
 use crate::path::policy::PathReason;
 use crate::response::Response;
 use crate::site::{self, Arrival, Client};
-use crate::upstream::{Inbound, Interim, InterimReceiver, Reading, RequestContent, interim_responses};
+use crate::upstream::{HeadRoom, Inbound, Interim, InterimReceiver, Reading, RequestContent, interim_responses};
 
 /// What all requests of a connection share.
 #[derive(Clone, Copy)]
@@ -83,6 +83,8 @@ pub(super) struct StreamRoom<'a> {
     pub(super) streams: &'a Arc<ConnectionStreams>,
     /// How much of it is read before the client takes it: asked if it is forwarded.
     pub(super) reading: &'a dyn Fn() -> Reading,
+    /// Whether its head is read from a server, where little is read.
+    pub(super) heads: &'a Arc<HeadRoom>,
 }
 
 impl<'a> Context<'a> {
@@ -162,13 +164,15 @@ impl<'a> Context<'a> {
                 let endpoints =
                     site.filter(|site| site.names_endpoints()).and_then(|_| endpoints(peer.address, socket));
                 let inbound = self.inbound(&request, peer, content, gone);
+                let reading = (room.reading)();
                 let inbound = Inbound {
                     interim,
                     endpoints,
                     upgrade: is_tunnel,
                     is_connect: is_tunnel,
                     span: exchange.span(),
-                    reading: (room.reading)(),
+                    heads: (reading == Reading::Sparing).then(|| Arc::clone(room.heads)),
+                    reading,
                     ..inbound
                 };
                 let head = std::mem::replace(head, free_head());
@@ -268,6 +272,7 @@ impl<'a> Context<'a> {
             gone: Some(gone),
             span: None,
             reading: Reading::Ahead,
+            heads: None,
         }
     }
 

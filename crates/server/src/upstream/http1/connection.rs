@@ -20,6 +20,7 @@ use super::content::{Unwritten, Written, write};
 use super::request::head_octets;
 use crate::tls_client::Io;
 use crate::upstream::content::{Incomplete, RequestContent};
+use crate::upstream::head_room::HeadBytes;
 use crate::upstream::message::{AnswerHead, Reading, RequestError, RequestHead};
 
 /// Octets for which room is made to read a head. Most answers fit whole, and leave in one send.
@@ -139,6 +140,7 @@ impl Connection {
             Reading::Ahead => HEAD_ROOM,
             Reading::Sparing => SPARING_HEAD_ROOM,
         };
+        let mut in_memory = HeadBytes::new(request.heads);
         let (mut searched, mut has_begun) = (0, false);
         let broken = |has_begun: bool, error: String| match has_begun {
             true => RequestError::BadAnswer(error),
@@ -152,12 +154,16 @@ impl Connection {
                     }
                 }
                 Some(answer) => {
+                    exchange.release_head(answer.fields.octets());
                     let body = AnswerBody::new(exchange, &answer, *request.method == Method::HEAD);
                     return Ok((AnswerHead { status: answer.status, fields: answer.fields }, body));
                 }
-                None => match poll_fn(|cx| exchange.poll_fill(cx, head_room)).await {
+                None => match poll_fn(|cx| in_memory.poll(cx, |cx| exchange.poll_fill(cx, head_room))).await {
                     Ok(0) => return Err(broken(has_begun, "the connection was closed before an answer".to_owned())),
-                    Ok(_) => has_begun = true,
+                    Ok(_) => {
+                        has_begun = true;
+                        in_memory.set(exchange.input.len());
+                    }
                     Err(Broken::Client(incomplete)) => return Err(RequestError::Client(incomplete)),
                     Err(Broken::Server(error)) => return Err(broken(has_begun, error.to_string())),
                 },
@@ -219,6 +225,13 @@ impl Exchange {
             return Poll::Ready(Err(Broken::Client(incomplete)));
         }
         Poll::Pending
+    }
+
+    /// Copies what came behind a head of `octets`, so that it does not keep the memory of a large one.
+    fn release_head(&mut self, octets: usize) {
+        if octets > SPARING_HEAD_ROOM {
+            self.input = BytesMut::from(&self.input[..]);
+        }
     }
 
     /// The connection, for another request, unless not all of this one was written, or bytes follow the response.
