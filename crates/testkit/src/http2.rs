@@ -233,7 +233,7 @@ impl Http2 {
                 }
             }
             HEADERS => {
-                assert!(flags & END_HEADERS != 0, "a block in one frame");
+                // The status stands first: the rest of a block may come in CONTINUATION frames.
                 let got = self.streams.entry(stream).or_default();
                 assert_eq!((got.status, got.ended), (0, None), "a second head on stream {stream}");
                 got.status = status(&payload);

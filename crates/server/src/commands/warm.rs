@@ -251,6 +251,7 @@ impl Client {
         let target = uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
         let forwarded = Forwarded {
             reading: Reading::Ahead,
+            heads: None,
             method: Method::GET,
             target: target.into(),
             fields: self.fields.clone().into(),

@@ -7,7 +7,10 @@
 //! ```text
 //! response holds a descriptor? ─no─► sent
 //!              └─yes─► the connection's own place ─taken─► a place of the process ─none, or too many held─► wait for one, then 503
+//! tunnel is asked for? ─yes─► a place of the process ─none, or too many held─► 503
 //! ```
+//!
+//! A tunnel lasts as long as its ends like. Its connection's own place stays for responses, which end.
 //!
 //! How many places a connection or a client may hold depends on how many are free, so that few of them cannot take all. The connection's own place is
 //! left in any case.
@@ -115,14 +118,18 @@ impl StreamPlaces {
 impl ConnectionStreams {
     /// A place, if one is free for this connection.
     pub(crate) fn try_take(self: &Arc<Self>) -> Option<StreamPlace> {
-        let is_own = !self.has_own.swap(true, Ordering::Relaxed);
-        if !is_own {
-            if !self.all.take(self.held.load(Ordering::Relaxed), self.client) {
-                return None;
-            }
-            self.held.fetch_add(1, Ordering::Relaxed);
+        if !self.has_own.swap(true, Ordering::Relaxed) {
+            return Some(StreamPlace { streams: Arc::clone(self), is_own: true });
         }
-        Some(StreamPlace { streams: Arc::clone(self), is_own })
+        self.try_take_shared()
+    }
+
+    /// The same for a tunnel: not the connection's own place.
+    pub(crate) fn try_take_shared(self: &Arc<Self>) -> Option<StreamPlace> {
+        self.all.take(self.held.load(Ordering::Relaxed), self.client).then(|| {
+            self.held.fetch_add(1, Ordering::Relaxed);
+            StreamPlace { streams: Arc::clone(self), is_own: false }
+        })
     }
 
     /// A place, as soon as one is free for this connection. `None`: none was within `timeout`, or [`Self::close`] was called.
@@ -189,6 +196,18 @@ mod tests {
         assert!(streams.try_take().is_none());
         drop(own);
         assert!(streams.try_take().is_some());
+    }
+
+    #[test]
+    fn a_tunnel_leaves_its_connections_own_place() {
+        let places = StreamPlaces::new(1);
+        let streams = places.connection(None);
+        let tunnel = streams.try_take_shared().unwrap();
+        assert!(streams.try_take_shared().is_none());
+        let response = streams.try_take().unwrap();
+        assert!(streams.try_take().is_none());
+        drop((tunnel, response));
+        assert_eq!(places.free(), 1);
     }
 
     #[test]

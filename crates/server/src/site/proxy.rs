@@ -410,6 +410,7 @@ impl Rule {
         }
         Some(Forwarded {
             reading: inbound.reading,
+            heads: inbound.heads,
             method: http::Method::from_bytes(request.method.as_str().as_bytes()).ok()?,
             target: uri(&target)?,
             fields,
