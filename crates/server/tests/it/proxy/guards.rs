@@ -309,12 +309,23 @@ fn no_field_of_a_client_replaces_the_path() {
     let listeners = [(listener(""), false), (listener(trusting), true)];
     for (listener, is_trusted) in listeners {
         let server = site.config(&keys).listen(&listener).serve_from_user_space();
-        let fields = [("X-Original-URL", "/admin"), ("X_Rewrite-Url", "/admin"), ("X-Original", "1")];
+        let fields = [
+            ("X-Original-URL", "/admin"),
+            ("X_Rewrite-Url", "/admin"),
+            ("X-Script-Name", "/open"),
+            ("X-Forwarded_Script-Name", "/open"),
+            ("X-Traversal-Path", "/open"),
+            ("X-Original", "1"),
+        ];
         let response = http::request(&mut site.connect(&server), "GET", "/open", &fields).expect("a response");
         assert_eq!(response.status, 200);
         let passed = if is_trusted { &["/admin"][..] } else { &[] };
         assert_eq!(upstream.last().all("x-original-url"), passed);
         assert_eq!(upstream.last().all("x_rewrite-url"), passed);
+        let passed = if is_trusted { &["/open"][..] } else { &[] };
+        for name in ["x-script-name", "x-forwarded_script-name", "x-traversal-path"] {
+            assert_eq!(upstream.last().all(name), passed, "{name}");
+        }
         assert_eq!(upstream.last().field("x-original"), "1");
     }
 }
