@@ -527,13 +527,13 @@ impl<'a> Answering<'a> {
         if let Some(refusal) = self.guard_in_all_readings(&name, user).await {
             return Err(Box::new(refusal));
         }
-        if let Some(refusal) = self.guard_path_info(rule, path, readings, user).await {
+        if let Some(refusal) = self.guard_path_info(rule, &script.name, path, readings, user).await {
             return Err(Box::new(refusal));
         }
         // REQUEST_URI is the path that was asked for, whatever it was rewritten to.
         if let Some(asked) = asked {
             let readings = self.guard_readings(self.raw_path(), asked, user).await?;
-            if let Some(refusal) = self.guard_path_info(rule, asked, &readings, user).await {
+            if let Some(refusal) = self.guard_path_info(rule, &script.name, asked, &readings, user).await {
                 return Err(Box::new(refusal));
             }
         }

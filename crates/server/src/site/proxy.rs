@@ -284,8 +284,8 @@ impl Rule {
     }
 
     /// [`Scripts::behind_script`].
-    pub(super) fn behind_script(&self, path: &SitePath<'_>) -> Vec<Vec<u8>> {
-        self.scripts.as_ref().map(|scripts| scripts.behind_script(path)).unwrap_or_default()
+    pub(super) fn behind_script(&self, path: &SitePath<'_>, run: &[u8]) -> Vec<Vec<u8>> {
+        self.scripts.as_ref().map(|scripts| scripts.behind_script(path, run)).unwrap_or_default()
     }
 
     /// Gives the request the script that answers it.

@@ -61,17 +61,21 @@ impl Answering<'_> {
         Ok(readings)
     }
 
-    /// The refusal if a path is not permitted that the application of a script may take from `path`: what stands behind the script's name, alone and
-    /// beneath the script's directory. `readings`: see [`Self::guard_readings`].
+    /// The refusal if a path is not permitted that the application of `script` may take from `path`: see [`proxy::Rule::behind_script`]. `readings`: see
+    /// [`Self::guard_readings`].
     pub(super) async fn guard_path_info(
         &self,
         rule: &proxy::Rule,
+        script: &[u8],
         path: &SitePath<'_>,
         readings: &[SitePath<'_>],
         user: &mut Option<Box<str>>,
     ) -> Option<Response> {
         let all = readings.iter().chain([path]);
-        for meant in all.flat_map(|reading| rule.behind_script(reading)).collect::<Vec<_>>() {
+        let mut found: Vec<_> = all.flat_map(|reading| rule.behind_script(reading, script)).collect();
+        found.sort_unstable();
+        found.dedup();
+        for meant in found {
             let Ok(meant) = SitePath::of_octets(&meant) else { return Some(Response::plain(Status::NOT_FOUND)) };
             if let Some(refusal) = self.guard_in_all_readings(&meant, user).await {
                 return Some(refusal);
