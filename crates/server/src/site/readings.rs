@@ -58,7 +58,7 @@ const MAX_DECODINGS: usize = 8;
 /// Whether every application reads a path alike. `raw`: the path as it is forwarded, of which `path` was decoded.
 pub(super) fn are_alike(raw: &str, path: &SitePath<'_>) -> bool {
     let hides_segments = |at: usize| raw[at..].get(..3).is_some_and(|escape| escape.eq_ignore_ascii_case("%2F"));
-    let has_inner_host = raw.trim_start_matches(['/', '\\']).contains("//");
+    let has_inner_host = memchr::memmem::find(raw.trim_start_matches(['/', '\\']).as_bytes(), b"//").is_some();
     !has_special(path) && !has_inner_host && !memchr::memchr_iter(b'%', raw.as_bytes()).any(hides_segments)
 }
 
