@@ -204,6 +204,9 @@ fn a_file_goes_before_and_all_else_to_the_front_script_whose_source_nobody_sees(
     for name in ["index.php", "x.php", "x.php.br", "x.php.gz", "m/y.php", "page.php"] {
         site.add(name, "<?php secret();");
     }
+    for name in ["m/z.php.", "m/z.php.gz. "] {
+        site.add(name, "<?php secret();");
+    }
     site.add("style.css", "css");
     let (upstream, _) = answering(|accepted, request| {
         let (script, uri) = (request.param("SCRIPT_NAME"), request.param("REQUEST_URI"));
@@ -231,7 +234,17 @@ fn a_file_goes_before_and_all_else_to_the_front_script_whose_source_nobody_sees(
     );
     let server = serve(&site, &url(&upstream), &mount, "");
     let mut client = site.connect(&server);
-    for target in ["/x.php", "/x.php.br", "/x.php.gz", "/X.PHP.GZ", "/mounted/y.php", "/nothing", "/index.php"] {
+    for target in [
+        "/x.php",
+        "/x.php.br",
+        "/x.php.gz",
+        "/X.PHP.GZ",
+        "/mounted/y.php",
+        "/mounted/z.php.",
+        "/mounted/z.php.gz.%20",
+        "/nothing",
+        "/index.php",
+    ] {
         let (status, text) = body(&mut client, target);
         assert!(status == 404 && !text.contains("secret"), "{target}: {status} {text}");
     }
