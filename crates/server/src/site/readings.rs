@@ -83,6 +83,17 @@ pub(super) fn of_forwarded(raw: &str, path: &SitePath<'_>) -> Result<Vec<SitePat
     }
 }
 
+/// The readings of an application that gets the path without a prefix, each with the prefix before it. `rest`: the path that it gets.
+///
+/// # Errors
+/// See [`of_forwarded`].
+pub(super) fn beneath(prefix: &[u8], rest: &str) -> Result<Vec<SitePath<'static>>, Status> {
+    let path = SitePath::parse_forwarded(rest).map_err(|_| Status::BAD_REQUEST)?;
+    let readings = of_forwarded(rest, &path)?;
+    let with_prefix = readings.iter().map(|reading| SitePath::of_octets(&[prefix, &reading.full()].concat()));
+    with_prefix.collect::<Result<_, _>>().map_err(|_| Status::BAD_REQUEST)
+}
+
 /// The readings, beside `path`, of an application that gets the path decoded.
 ///
 /// # Errors
@@ -123,7 +134,7 @@ fn all(bytes: &[u8], is_decoded: bool, path: &SitePath<'_>) -> Result<Vec<SitePa
         }
         if is_decoded {
             // `^` of Ruby matches at the beginning of each line, so that the second is a path, beneath whatever an application is mounted at.
-            if bytes.contains(&0) || memchr::memmem::find(&bytes, b"\n/").is_some() {
+            if bytes.contains(&0) || memchr::memmem::find(&bytes, b"\n/").is_some() || has_escape_in_host(&bytes) {
                 return Err(Status::BAD_REQUEST);
             }
             for bytes in once(Cow::Borrowed(&*bytes)).chain(without_inner_hosts(&bytes).map(Cow::Owned)) {
@@ -286,6 +297,14 @@ fn without_inner_hosts(bytes: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     slashes.flat_map(|at| {
         let (before, rest) = bytes.split_at(at);
         successors(without_host(rest), |rest| without_host(rest)).map(move |rest| [before, &rest].concat())
+    })
+}
+
+/// Whether `//x%41` has an escape in its host, where the host ends for `url.parse` of Node: the path is `/%41` then.
+fn has_escape_in_host(bytes: &[u8]) -> bool {
+    memchr::memmem::find_iter(bytes, b"//").any(|at| {
+        let host = bytes[at + 2..].split(|byte| *byte == b'/').next().unwrap_or_default();
+        decode(host).is_some()
     })
 }
 
@@ -465,6 +484,8 @@ mod tests {
             "/a%0A/b",
             "/a%0D%0A/b",
             "/a%250A%5Cb",
+            "/%5Cx%2561/b",
+            "/a/%2Fx%2561/b",
         ] {
             assert_eq!(readings(raw), Err(400), "{raw}");
         }

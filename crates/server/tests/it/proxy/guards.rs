@@ -179,6 +179,15 @@ fn a_host_behind_the_path_that_an_application_is_mounted_at_is_guarded() {
             assert_eq!(upstream.requests().len(), 0, "{kind} {rule}");
         }
     }
+    // The application reads what it gets: neither the parameter nor the encoded slash of the prefix.
+    let keys = format!(
+        "proxy = [{{ path = '/a;b', strip_prefix = true, upstream = '{url}' }}, {{ path = '/app', strip_prefix = true, upstream = '{url}' }}]\n\
+         access = [{{ path = '/a;b/admin/', deny = ['127.0.0.1'] }}, {{ regex = '^/app/[^/]*[.]key$', deny = ['127.0.0.1'] }}]"
+    );
+    let server = site.config(&keys).serve_from_user_space();
+    for target in ["/a;b/admin;c/x", "/%2Fapp/x%2F.key"] {
+        assert_eq!(statuses(&site, &server, target), [403, 403], "{target}");
+    }
     let keys = format!("proxy = [{{ upstream = '{url}' }}]\n{}", guards[0].1);
     let server = site.config(&keys).serve_from_user_space();
     for target in ["/app//host/x", "/app/https://example.org/admin/x", "/app//administrators", "/x//host/app/admin/x"] {
