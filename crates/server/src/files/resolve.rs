@@ -161,6 +161,9 @@ impl Root {
     }
 
     fn is_hidden(&self, name: &[u8]) -> bool {
+        // FAT and NTFS open a name without the dots and spaces at its end.
+        let dropped = name.iter().rev().take_while(|byte| matches!(byte, b'.' | b' ')).count();
+        let name = &name[..name.len() - dropped];
         // A precompressed sibling has the source too.
         let codings: [&[u8]; 3] = [b".br", b".gz", b".zst"];
         let name = codings.iter().find_map(|coding| name.strip_suffix(*coding)).unwrap_or(name);
