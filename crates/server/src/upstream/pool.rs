@@ -176,7 +176,10 @@ impl Pool {
     pub(super) fn keep(&self, mut connection: http1::Connection, idle_timeout: Duration) {
         let worker = self.workers.get_or_default();
         let mut kept = lock(&worker.kept);
-        if connection.age() >= self.age || kept.idle.len() >= self.most || self.trust.is_lost_for(&connection) {
+        if connection.age() >= self.age || self.trust.is_lost_for(&connection) {
+            return;
+        }
+        if kept.idle.len() >= self.most && !kept.make_room_for(&connection) {
             return;
         }
         match kept.closer.take() {
@@ -200,6 +203,13 @@ impl Pool {
 }
 
 impl Kept {
+    /// Lets go of a connection that serves HEAD alone for one that serves every method. `false`: there is none, or this is one.
+    fn make_room_for(&mut self, connection: &http1::Connection) -> bool {
+        let of_head = |idle: &Idle| idle.connection.past.is_for_head;
+        let oldest = if connection.past.is_for_head { None } else { self.idle.iter().position(of_head) };
+        oldest.map(|index| self.idle.remove(index)).is_some()
+    }
+
     /// The connection that was kept last and may have such a request: of HEAD rather than another, which would be lost to other requests.
     fn last(&self, is_head: bool) -> Option<usize> {
         let last = |is_for_head| self.idle.iter().rposition(|idle| idle.connection.past.is_for_head == is_for_head);

@@ -97,6 +97,23 @@ fn requests_behind_responses_without_content_take_the_same_connection() {
     assert_eq!(upstream.connections(), 2);
 }
 
+#[test]
+fn connections_of_head_give_way_to_others() {
+    let site = Site::new();
+    let upstream = Upstream::answering(|request| match request.line().starts_with("HEAD") {
+        true => b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n".to_vec(),
+        false => ok(b"all"),
+    });
+    let one = serve_config(&site, &[&upstream.url()], "max_idle = 1").table("[server]\nworkers = 1\n");
+    let server = one.serve_from_user_space();
+    let mut client = site.connect(&server);
+    assert_eq!(head(&mut client, "/").status, 200);
+    for _ in 0..5 {
+        assert_eq!(http::get(&mut client, "/").expect("a response").body, b"all");
+    }
+    assert_eq!(upstream.connections(), 2);
+}
+
 /// Sends content behind the head of its response to HEAD: with the head, or once a message has come.
 fn unasked() -> (Upstream, mpsc::Sender<()>) {
     let (goes_on, waits) = mpsc::channel::<()>();
