@@ -15,10 +15,11 @@ use crate::values::{Bounded, Size, Timeout, overridable};
 #[command(next_help_heading = "Limits")]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LimitsConfig {
-    // INHERITED: nginx' worker_connections are 512 to 1024 a worker; the order of magnitude of a small machine's memory
-    // at 5 to 75 kB a connection. Concurrent connections. At the limit, the server closes the longest idle connection
-    // to admit a new one, if it has been idle for at least a second; otherwise the new connection waits [default:
-    // 10000, or what the limit on open files allows]
+    // INHERITED: nginx' worker_connections are 512 to 1024 per worker. 10,000 is the magnitude of a small machine's
+    // memory at 5 to 75 kB per connection.
+    /// Concurrent connections. At the limit, the server closes the longest idle connection to admit a new one, if it
+    /// has been idle for at least a second; otherwise the new connection waits [default: 10000, or what the limit on
+    /// open files allows]
     #[arg(long, value_name = "N", env = "SEALION_MAX_CONNECTIONS")]
     pub max_connections: Option<Bounded<1, { u32::MAX as u64 }>>,
 
