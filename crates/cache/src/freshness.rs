@@ -16,9 +16,9 @@ pub struct Lifetime {
     initial_age: u32,
     /// The age at which the response becomes stale.
     freshness: u32,
-    /// The seconds for which the stale response may be sent while it is revalidated.
+    /// How many seconds the stale response may be sent while it is revalidated.
     stale_while_revalidate: u32,
-    /// The seconds for which the stale response may be sent if the origin fails.
+    /// How many seconds the stale response may be sent if the origin fails.
     stale_if_error: u32,
 }
 

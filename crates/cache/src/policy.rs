@@ -19,10 +19,10 @@ pub struct Policy {
     /// Response fields to ignore: `cache-control` (including the targeted fields), `expires`, `x-accel-expires`,
     /// `set-cookie` (which is then not stored), and `vary`.
     pub ignore_response: Vec<HeaderName>,
-    /// The seconds for which a stale response is sent while it is revalidated, if the origin sets a lifetime but no
+    /// How many seconds a stale response is sent while it is revalidated, if the origin sets a lifetime but no
     /// stale-while-revalidate.
     pub stale_while_revalidate: Option<u32>,
-    /// The seconds for which a stale response is sent if the origin fails, if the origin sets a lifetime but no
+    /// How many seconds a stale response is sent if the origin fails, if the origin sets a lifetime but no
     /// stale-if-error.
     pub stale_if_error: Option<u32>,
 }

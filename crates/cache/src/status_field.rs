@@ -7,7 +7,7 @@ use sealion_http::write_decimal;
 pub enum CacheStatus {
     /// A stored response was sent without asking the origin.
     Hit {
-        /// The seconds for which the response is fresh; negative if it is stale.
+        /// How many seconds the response stays fresh; negative if it is stale.
         ttl: i64,
     },
     /// The request was forwarded.

@@ -81,7 +81,7 @@ impl Turns {
     pub(crate) fn pick(&self, streams: &[Stream], bounds: Bounds, room: usize) -> Option<Pick> {
         let most = room.checked_sub(HEADER_LEN)?.min(RECORD_PAYLOAD).min(bounds.max_frame_size) as u32;
         let mut best: Option<(Rank, Pick)> = None;
-        // Urgencies in which a response that is not incremental was seen.
+        // Urgencies that already had a response that is not incremental.
         let mut sequential = 0u8;
         for (index, stream) in streams.iter().enumerate() {
             let Some((ready, last)) = stream.ready() else { continue };

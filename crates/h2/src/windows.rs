@@ -43,7 +43,7 @@ impl SendWindow {
         if bytes > i64::from(MAX_WINDOW) {
             return Err(Overflow);
         }
-        // The window is at least the initial window minus the bytes sent, each of which is below 2^31.
+        // The window is at least the initial window minus the bytes sent. Both are below 2^31.
         self.bytes = i32::try_from(bytes).unwrap_or(i32::MIN);
         self.used_up |= bytes <= 0;
         Ok(())

@@ -165,7 +165,7 @@ pub(crate) struct BlockingTask(Task);
 
 #[derive(Debug)]
 enum Task {
-    /// `keep`: the length up to which the file is read into memory; 0: the file must not be cached.
+    /// `keep`: the maximum length to read into memory; 0: the file must not be cached.
     Open {
         root: Arc<Root>,
         coder: Option<Arc<Coder>>,

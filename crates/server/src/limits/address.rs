@@ -1,4 +1,4 @@
-//! The unit in which clients are counted.
+//! The unit for counting clients.
 
 use std::net::IpAddr;
 

@@ -53,8 +53,7 @@ impl Address {
         matches!(self, Self::Tcp(address) if address.port() == 0)
     }
 
-    /// Whether a socket serves this address. `bound`: the socket's address. `wanted`: the address for which it was
-    /// bound.
+    /// Whether a socket serves this address. `bound`: the socket's address. `wanted`: its configured address.
     pub(super) fn is_served_by(&self, bound: &Address, wanted: Option<&Address>) -> bool {
         match self {
             // The port was chosen for the same configured address.

@@ -28,7 +28,7 @@ const CLIENTS: usize = 64;
 /// The timeout of a request and its response: the default `scrape_timeout` of Prometheus.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The maximum length of a request head, several times that of a scraper. 64 clients use at most 512 KiB.
+/// The maximum length of a request head, several times the length of a scraper's head. 64 clients use at most 512 KiB.
 const MAX_HEAD: usize = 8 << 10;
 
 /// A bound socket, not yet served.

@@ -58,7 +58,7 @@ struct Revocation {
 struct Lists {
     verifier: Arc<dyn ClientCertVerifier>,
     facts: Vec<RevocationListFacts>,
-    /// The context to which tickets are bound: other lists may reject the client.
+    /// Tickets are bound to this context, because other lists may reject the client.
     context: [u8; 32],
 }
 
@@ -209,7 +209,7 @@ impl ClientAuth {
         Ok(Lists { verifier, facts, context })
     }
 
-    /// The context to which tickets are bound.
+    /// The context for tickets.
     pub(super) fn ticket_context(&self) -> [u8; 32] {
         self.revocation.as_ref().map_or(self.id.0, |revocation| revocation.current.load().context)
     }

@@ -21,8 +21,8 @@ pub(super) const ACME_TLS: &[u8] = b"acme-tls/1";
 /// Obtains certificates for names that are unknown until a client asks for them.
 pub trait CertificateSource: fmt::Debug + Send + Sync {
     /// The certificate for this name, which is in lower case without a trailing dot. An error fails the handshake.
-    /// `client`: the address for which [`TlsStream::accept_from`](crate::TlsStream::accept_from) was called, so that
-    /// work for a client can be bounded.
+    /// `client`: the address passed to [`TlsStream::accept_from`](crate::TlsStream::accept_from), so that work for a
+    /// client can be bounded.
     ///
     /// Each handshake with the name calls and awaits this, so an existing certificate should be returned at once. If
     /// the handshake is abandoned, the future is dropped.

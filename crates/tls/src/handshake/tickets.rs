@@ -274,7 +274,7 @@ fn seconds(time: SystemTime) -> u64 {
 pub(super) struct Authentication {
     /// The time of the full handshake, in Unix time.
     at: u64,
-    /// The last second in which the client's certificate is valid, or [`u64::MAX`] without a certificate.
+    /// The last valid second of the client's certificate, or [`u64::MAX`] without a certificate.
     not_after: u64,
 }
 

@@ -18,7 +18,7 @@ const FIREFOX: [&str; 4] = [
     ".var/app/org.mozilla.firefox/.mozilla/firefox",
 ];
 
-/// Programs for which the database is created before their first start.
+/// Programs whose database is created before their first start.
 const PROGRAMS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "brave-browser"];
 
 pub(super) fn add(root: &Root) -> Outcome {

@@ -14,7 +14,7 @@ use super::sink::{Datagrams, Sink, Stream};
 pub(crate) enum Destination {
     Off,
     Stdout,
-    /// A file, to which lines are appended.
+    /// A file; lines are appended to it.
     File(PathBuf),
     /// A syslog daemon. Messages have the format of syslog(3) or, over UDP, of RFC 5424.
     Syslog(Syslog),

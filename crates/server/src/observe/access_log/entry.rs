@@ -38,7 +38,7 @@ pub(crate) struct Entry<'a> {
     pub moved_at: Option<u64>,
     /// The time to move the connection to kernel TLS, if this response did.
     pub set_up: Option<Duration>,
-    /// The server to which the request was forwarded.
+    /// The server that got the forwarded request.
     pub upstream: Option<&'a UpstreamTrace>,
     /// The cache's handling of the request.
     pub cache: Option<CacheTrace>,

@@ -72,7 +72,7 @@ enum Envelope {
 const PRIORITY: u8 = 23 * 8 + 6;
 
 impl Layout {
-    /// Without `fields`, a line has the default fields, including those of `naming`. The fields of `combined` are
+    /// Without `fields`, a line has the default fields, including the fields for `naming`. The fields of `combined` are
     /// fixed.
     pub(crate) fn new(format: Format, fields: &[Field], naming: Naming) -> Self {
         let chosen = !fields.is_empty();
