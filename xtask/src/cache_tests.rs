@@ -30,7 +30,7 @@ pub(crate) struct CacheTests {
 /// The package with its version, as npm takes it.
 const PACKAGE: &str = "http-cache-tests@0.4.5";
 
-/// The page that lists what does not pass.
+/// The page that lists tests that do not pass.
 const PAGE: &str = "docs/http-cache-tests.md";
 
 /// The tests wait three seconds between some requests. All together take half a minute.
@@ -133,7 +133,7 @@ impl CacheTests {
     }
 }
 
-/// Waits for the first line that `find` finds something in.
+/// Waits for the first line for which `find` returns a value.
 fn wait_for(process: &Followed, find: impl Fn(&str) -> Option<String>) -> Result<String> {
     let mut said = String::new();
     loop {
@@ -168,7 +168,7 @@ fn total(outcomes: &BTreeMap<String, Outcome>) -> String {
     format!("Passed: {}, {}.", count("required"), count("optimal"))
 }
 
-/// What the page says wrongly.
+/// The errors of the page.
 fn differences(page: &str, outcomes: &BTreeMap<String, Outcome>) -> Vec<String> {
     let mut listed: BTreeMap<&str, &str> = page.lines().filter_map(row).collect();
     let mut differences = Vec::new();
@@ -189,7 +189,7 @@ fn differences(page: &str, outcomes: &BTreeMap<String, Outcome>) -> Vec<String> 
     differences
 }
 
-/// A test and its kind, of a row of the page's table. A row without a reason is none.
+/// The test and its kind in a row of the page's table. A row without a reason does not count.
 fn row(line: &str) -> Option<(&str, &str)> {
     let mut cells = line.strip_prefix("| `")?.split('|').map(str::trim);
     let id = cells.next()?.strip_suffix('`')?;

@@ -1,4 +1,4 @@
-//! The crates that are published: what they promise, and what their packages hold.
+//! The published crates: their recorded interfaces, and the files in their packages.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ const LIBRARIES: [(&str, &str, &[&str]); 2] = [
     ("sealion-tls", "crates/tls", &["alloc", "core", "std", "rustls", "tokio", "sealion_ktls", "sealion_tls"]),
 ];
 
-/// What a package has to hold besides its sources.
+/// The files that a package must contain besides its sources.
 const FILES: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
 
 /// Compares each library's interface with its list, public-api.txt.

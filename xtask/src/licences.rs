@@ -33,7 +33,7 @@ const ALLOWED: &[&str] = &[
 ];
 
 impl Licences {
-    /// Prints the dependencies whose licences are not allowed; true when there is none.
+    /// Prints the dependencies whose licences are not allowed. True if there are no such dependencies.
     pub(crate) fn run(self) -> Result<bool> {
         let mut checked = 0;
         let mut offenders = Vec::new();

@@ -56,7 +56,8 @@ pub(crate) fn kubernetes() -> Result<()> {
     Ok(())
 }
 
-/// Validates each manifest of a directory, but those of the Prometheus operator: Kubernetes' schemas have none of its kinds.
+/// Validates each manifest of a directory, except the Prometheus operator's, whose kinds are not in Kubernetes'
+/// schemas.
 fn validate(validator: &Path, directory: &Path) -> Result<()> {
     let mut checked = 0;
     for manifest in std::fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))? {
