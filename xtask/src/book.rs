@@ -143,7 +143,7 @@ impl Pages {
         Ok(summary)
     }
 
-    /// The page itself, or that of a directory.
+    /// The page itself, or the page of a directory.
     fn page_of(&self, path: &Path) -> PathBuf {
         if self.directories.contains(path) { path.join("README.md") } else { path.to_owned() }
     }

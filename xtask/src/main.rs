@@ -16,6 +16,7 @@ mod licences;
 mod markdown;
 mod package;
 mod pages;
+mod prose;
 mod test;
 mod workspace;
 
@@ -49,6 +50,7 @@ enum Task {
     },
     Docs(book::Book),
     Cycles(cycles::Cycles),
+    Prose(prose::Prose),
     Licences(licences::Licences),
     Package(package::Package),
     Release(package::Release),
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         Task::Soak { arguments } => soak(&arguments),
         Task::Docs(book) => book.run().map(|()| ExitCode::SUCCESS),
         Task::Cycles(cycles) => cycles.run().map(code),
+        Task::Prose(prose) => prose.run().map(code),
         Task::Licences(licences) => licences.run().map(code),
         Task::Pebble => sealion_guest::tools::pebble().map(print),
         Task::H2spec => sealion_guest::tools::h2spec().map(print),
