@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -25,6 +25,9 @@ pub(crate) struct CacheTests {
     /// Show the messages of all tests that did not pass
     #[arg(long)]
     verbose: bool,
+    /// The server under test [default: a build of it].
+    #[arg(skip)]
+    server: Option<PathBuf>,
 }
 
 /// The package with its version, as npm takes it.
@@ -50,18 +53,18 @@ struct Outcome {
 
 impl CacheTests {
     /// Every check of the page, for `cargo xtask test`.
-    pub(crate) fn all() -> Self {
-        CacheTests { id: None, verbose: false }
+    pub(crate) fn all(server: Option<PathBuf>) -> Self {
+        CacheTests { id: None, verbose: false, server }
     }
 
     /// Builds the server, runs the tests and compares. True if the page is right.
     pub(crate) fn run(&self) -> Result<bool> {
-        let mut build = workspace::cargo();
-        build.args(["build", "--locked", "--package=sealion"]);
-        ensure!(build.status().context("cannot run cargo")?.success(), "{build:?} failed");
-        let server = binaries::metadata()?.target_directory.join("debug/sealion");
+        let server = match &self.server {
+            Some(server) => server.clone(),
+            None => binaries::build_debug("sealion")?,
+        };
         let package = tools::npm_package(PACKAGE)?.join("http-cache-tests");
-        let outcomes = self.outcomes(server.as_std_path(), &package)?;
+        let outcomes = self.outcomes(&server, &package)?;
         if self.id.is_some() {
             return Ok(outcomes.values().all(|outcome| outcome.passed));
         }
@@ -189,7 +192,7 @@ fn differences(page: &str, outcomes: &BTreeMap<String, Outcome>) -> Vec<String> 
     differences
 }
 
-/// The test and its kind in a row of the page's table. A row without a reason does not count.
+/// A test and its kind, of a row of the page's table. A row without a reason does not count.
 fn row(line: &str) -> Option<(&str, &str)> {
     let mut cells = line.strip_prefix("| `")?.split('|').map(str::trim);
     let id = cells.next()?.strip_suffix('`')?;

@@ -16,7 +16,7 @@ use sealion_testkit::write_program;
 use crate::support::config::Config;
 use crate::support::port::free_port;
 use crate::support::sites::Sites;
-use crate::support::{built_program, messages, tool, wait_for_message, wait_until};
+use crate::support::{built_program, demand_full_run, messages, tool, wait_for_message, wait_until};
 
 /// Seconds that a certificate is valid: renewed after two thirds.
 const VALIDITY: u32 = 8;
@@ -472,6 +472,7 @@ impl Drop for Named {
 
 /// A user's PATH may lack root's directories.
 fn find_named() -> PathBuf {
+    demand_full_run("bind9");
     let directories = ["/usr/sbin", "/usr/bin", "/usr/local/sbin"].map(|directory| Path::new(directory).join("named"));
     directories
         .into_iter()

@@ -23,7 +23,7 @@ use super::{Outcome, joined, watch};
 
 const CONNECTIONS: usize = 12;
 
-/// The server's limit (`http2.max_streams`).
+/// The limit of the server (`http2.max_streams`).
 const STREAMS: usize = 128;
 
 /// Fewer than all streams together would take.
