@@ -267,11 +267,11 @@ impl Connection {
             return self.stream_error(index, ErrorCode::PROTOCOL_ERROR);
         }
         let bounds = self.bounds();
-        let was_held_back = bounds.hold_back(&self.streams[index]);
+        let was_held_back = bounds.hold_back(&self.streams[index]).is_some();
         if self.streams[index].send_window.grow(increment).is_err() {
             return self.stream_error(index, ErrorCode::FLOW_CONTROL_ERROR);
         }
-        let opened = was_held_back && !bounds.hold_back(&self.streams[index]);
+        let opened = was_held_back && bounds.hold_back(&self.streams[index]).is_none();
         Ok(opened.then_some(Event::WindowOpened { stream: Some(StreamId(frame.stream)) }))
     }
 

@@ -16,7 +16,7 @@ use crate::resets::Resets;
 use crate::schedule::{Bounds, Turns};
 use crate::settings::{DEFAULT_WINDOW, Limits, PeerSettings};
 use crate::stream::{By, Closed, Receiving, RecentlyClosed, Sending, State, Stream, StreamId};
-use crate::windows::{BandwidthDelay, ReceiveWindow, SendWindow};
+use crate::windows::{BandwidthDelay, Progress, ReceiveWindow, SendWindow, Window};
 
 use receive::Reader;
 
@@ -40,6 +40,8 @@ pub struct Connection {
     /// Frames that wait for the driver, besides responses.
     control: Vec<u8>,
     send_window: SendWindow,
+    /// Octets of content in the frames that were made.
+    sent: u64,
     receive_window: ReceiveWindow,
     /// What the windows of streams grow to; the connection's grows to twice as much.
     window_target: u32,
@@ -93,6 +95,7 @@ impl Connection {
             early_priorities: Vec::new(),
             control,
             send_window: SendWindow::new(DEFAULT_WINDOW),
+            sent: 0,
             receive_window: ReceiveWindow::new(connection_window),
             window_target: limits.stream_window.min(MAX_WINDOW),
             connection_target: connection_window,
@@ -296,23 +299,27 @@ impl Connection {
         }
     }
 
-    /// Octets of content in all frames made for a stream. A driver that waits for a window asks this for progress: a client that opens the window octet by
-    /// octet makes little of it.
-    pub fn progress(&self, stream: StreamId) -> u64 {
-        self.index(stream.0).map_or(0, |index| self.streams[index].sent)
+    /// Octets of content in all frames made so far. A driver that waits for a window asks this: a client that opens the window octet by octet makes little
+    /// progress.
+    pub fn progress(&self, stream: StreamId) -> Progress {
+        let of_stream = self.index(stream.0).map_or(0, |index| self.streams[index].sent);
+        Progress { stream: of_stream, connection: self.sent }
     }
 
     /// Whether the windows have room for more of a stream's content than [is ready](Self::offer).
     pub fn has_room(&self, stream: StreamId) -> bool {
-        let bounds = self.bounds();
-        self.index(stream.0).is_some_and(|index| bounds.have_room(&self.streams[index]))
+        self.index(stream.0).is_some_and(|index| self.bounds().without_room(&self.streams[index]).is_none())
     }
 
-    /// The streams whose content the windows hold back, in the order of their numbers, with their [progress](Self::progress).
-    pub fn stalled(&self) -> impl Iterator<Item = (StreamId, u64)> {
+    /// The window that has no room for more of a stream's content than [is ready](Self::offer).
+    pub fn window_without_room(&self, stream: StreamId) -> Option<Window> {
+        self.index(stream.0).and_then(|index| self.bounds().without_room(&self.streams[index]))
+    }
+
+    /// The streams whose content is ready and held back, in the order of their numbers, and by which window.
+    pub fn stalled(&self) -> impl Iterator<Item = (StreamId, Window)> {
         let bounds = self.bounds();
-        let stalled = self.streams.iter().filter(move |stream| bounds.hold_back(stream));
-        stalled.map(|stream| (StreamId(stream.id), stream.sent))
+        self.streams.iter().filter_map(move |stream| Some((StreamId(stream.id), bounds.hold_back(stream)?)))
     }
 
     /// `octets` of all streams' content need no memory any more.

@@ -58,12 +58,14 @@ impl Http2<'_> {
         if !within_frame {
             self.deadlines.frame = None;
         }
-        let awaits_window = |sending: &Sending| sending.awaits_window(&self.protocol);
+        let awaits_window = |sending: &Sending| sending.awaits_window(&self.protocol, &self.ahead).is_some();
         let stalled = self.protocol.stalled().next().is_some() || self.sending.iter().any(awaits_window);
         let unacknowledged = !self.protocol.settings_acknowledged() && !self.finished;
         let owes_content = self.streamed.iter().any(|streamed| streamed.owed_since().is_some());
         if !within_frame && !stalled && !unacknowledged && !owes_content && self.receiving.is_empty() {
             self.deadlines.timer = None;
+            // The time of a stall that comes later begins then.
+            self.sending.iter_mut().for_each(Sending::end_stall);
             return Poll::Pending;
         }
         let now = Instant::now();
@@ -95,11 +97,12 @@ impl Http2<'_> {
         // In the order of their numbers.
         let stalled: Vec<_> = self.protocol.stalled().collect();
         for sending in &mut self.sending {
-            let progress = match stalled.binary_search_by_key(&sending.stream, |(id, _)| *id) {
+            let window = match stalled.binary_search_by_key(&sending.stream, |(id, _)| *id) {
                 Ok(index) => Some(stalled[index].1),
-                Err(_) => sending.awaits_window(&self.protocol).then(|| self.protocol.progress(sending.stream)),
+                Err(_) => sending.awaits_window(&self.protocol, &self.ahead),
             };
-            let begins = sending.note_window(progress, deadline);
+            let held = window.map(|window| (window, self.protocol.progress(sending.stream)));
+            let begins = sending.note_window(held, deadline);
             if begins && let Some(worker) = metrics::worker() {
                 worker.http2.stalls.add(1);
             }
