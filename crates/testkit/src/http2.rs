@@ -111,6 +111,8 @@ pub struct Http2 {
     pub pongs: usize,
     /// Streams and octets of DATA frames, in the order in which they came.
     pub data: Vec<(u32, usize)>,
+    /// Octets by which the server opened each window; stream 0 is the connection.
+    pub granted: BTreeMap<u32, u64>,
     /// Octets by which a window is opened again when as many have come; 0: never.
     pub credit: u32,
     /// Whether SETTINGS and PING are acknowledged.
@@ -154,6 +156,7 @@ impl Http2 {
             acknowledged: 0,
             pongs: 0,
             data: Vec::new(),
+            granted: BTreeMap::new(),
             credit: 1,
             polite: false,
         }
@@ -258,6 +261,7 @@ impl Http2 {
             }
             PING if flags & ACK != 0 => self.pongs += 1,
             PING if self.polite => drop(self.client.send(&frame(PING, ACK, 0, &payload))),
+            WINDOW_UPDATE => *self.granted.entry(stream).or_default() += u64::from(number(&payload)),
             GOAWAY => self.go_aways.push((number(&payload) & MAX_WINDOW, number(&payload[4..]))),
             _ => {}
         }
