@@ -347,7 +347,11 @@ impl Connection {
     /// The targets grew: the windows of uploads follow at once.
     fn announce_larger_windows(&mut self) {
         self.discard(0);
-        for stream in self.streams.iter_mut().filter(|stream| stream.is_receiving()) {
+        // One whose content waits carries nothing, and would only take more of the connection's window.
+        let carries = |stream: &&mut Stream| {
+            stream.is_receiving() && stream.receive_window.held() <= stream.receive_window.open()
+        };
+        for stream in self.streams.iter_mut().filter(carries) {
             if let Some(increment) = stream.receive_window.renew(self.window_target) {
                 write_window_update(&mut self.control, stream.id, increment);
             }

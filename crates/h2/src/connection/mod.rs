@@ -7,7 +7,7 @@ mod send;
 pub use receive::{LONGEST_BLOCK, MOST_CONTINUATIONS};
 pub use send::DataFrame;
 
-use crate::abuse::Abuse;
+use crate::abuse::{Abuse, SMALL_UPDATE};
 use crate::error::{ConnectionError, ErrorCode};
 use crate::frame::{MAX_WINDOW, write_go_away, write_ping, write_reset, write_settings, write_window_update};
 use crate::hpack::Decoder;
@@ -320,6 +320,27 @@ impl Connection {
     pub fn stalled(&self) -> impl Iterator<Item = (StreamId, Window)> {
         let bounds = self.bounds();
         self.streams.iter().filter_map(move |stream| Some((StreamId(stream.id), bounds.hold_back(stream)?)))
+    }
+
+    /// Whether the window of the connection lets the client send no content that is worth a frame.
+    pub fn is_receive_window_closed(&self) -> bool {
+        self.receive_window.open() < SMALL_UPDATE
+    }
+
+    /// Whether content that was not consumed takes half of the connection's window, or more.
+    pub fn has_content_waiting(&self) -> bool {
+        self.receive_window.held() >= self.connection_target / 2
+    }
+
+    /// Octets that all streams together may have received and not consumed.
+    pub fn connection_window(&self) -> u32 {
+        self.connection_target
+    }
+
+    /// Opens the connection's window to `octets`, unless it is as large already. Streams whose content waits leave room to others then.
+    pub fn widen(&mut self, octets: u32) {
+        self.connection_target = self.connection_target.max(octets.min(MAX_WINDOW));
+        self.discard(0);
     }
 
     /// `octets` of all streams' content need no memory any more.

@@ -138,11 +138,12 @@ impl Sending {
         self.stall = None;
     }
 
-    /// Tells the source what of its content is not sent.
-    pub(super) fn take_back(&self) {
+    /// Lets go of the content, and tells its source what is not sent.
+    pub(super) fn drop_content(&mut self) {
         if let Some(source) = &self.content.source {
             source.source.take_back(self.content.given.saturating_sub(self.body));
         }
+        self.content = Pieces::of(Body::Empty);
     }
 
     /// When the client has to have opened a window.
