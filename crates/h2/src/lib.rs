@@ -95,3 +95,4 @@ pub use request::{HeadBuffer, RequestHead};
 pub use resets::Resets;
 pub use settings::Limits;
 pub use stream::{By, StreamId};
+pub use windows::{Progress, Window};

@@ -8,7 +8,7 @@
 
 use crate::frame::{HEADER_LEN, RECORD_PAYLOAD};
 use crate::stream::Stream;
-use crate::windows::SendWindow;
+use crate::windows::{SendWindow, Window};
 
 /// The number of bytes that a stream sends before the next stream of its urgency: four records, so that one read of a
 /// file fills several.
@@ -56,20 +56,32 @@ pub(crate) struct Bounds {
 impl Bounds {
     /// The part of `ready` bytes that the windows allow a stream to send now.
     fn allowed(self, stream: &Stream, ready: u64) -> u32 {
+        self.window.available(self.allowed_by_stream(stream, ready), WORTHWHILE)
+    }
+
+    /// Octets that the stream's own window allows, of the `ready` ones.
+    fn allowed_by_stream(self, stream: &Stream, ready: u64) -> u32 {
         let ready = u32::try_from(ready).unwrap_or(u32::MAX);
-        let of_stream = stream.send_window.available(ready, WORTHWHILE.min(self.initial_window / 2));
-        self.window.available(of_stream, WORTHWHILE)
+        stream.send_window.available(ready, WORTHWHILE.min(self.initial_window / 2))
     }
 
-    /// Whether the windows allow a stream to send more than is ready.
-    pub(crate) fn have_room(self, stream: &Stream) -> bool {
-        let ready = stream.ready().map_or(0, |(ready, _)| ready);
-        self.window.bytes().min(stream.send_window.bytes()) > i64::try_from(ready).unwrap_or(i64::MAX)
+    /// The window that lets no more of a stream be sent than is ready.
+    pub(crate) fn without_room(self, stream: &Stream) -> Option<Window> {
+        let ready = stream.ready().map_or(0, |(ready, _)| i64::try_from(ready).unwrap_or(i64::MAX));
+        if stream.send_window.bytes() <= ready {
+            return Some(Window::Stream);
+        }
+        (self.window.bytes() <= ready).then_some(Window::Connection)
     }
 
-    /// Whether a stream has content ready that the windows hold back.
-    pub(crate) fn hold_back(self, stream: &Stream) -> bool {
-        stream.ready().is_some_and(|(ready, _)| ready > 0 && self.allowed(stream, ready) == 0)
+    /// The window that holds back content of a stream that is ready.
+    pub(crate) fn hold_back(self, stream: &Stream) -> Option<Window> {
+        let (ready, _) = stream.ready().filter(|(ready, _)| *ready > 0)?;
+        let of_stream = self.allowed_by_stream(stream, ready);
+        if of_stream == 0 {
+            return Some(Window::Stream);
+        }
+        (self.window.available(of_stream, WORTHWHILE) == 0).then_some(Window::Connection)
     }
 }
 

@@ -120,7 +120,7 @@ fn a_window_that_was_used_up_waits_for_a_kilobyte_unless_less_takes_all() {
         streams[0].send_window = SendWindow::new(0);
         streams[0].send_window.grow(opened).unwrap();
         let bounds = Bounds { initial_window, ..bounds(1 << 20) };
-        assert_eq!(bounds.hold_back(&streams[0]), Turns::default().pick(&streams, bounds, ROOM).is_none());
+        assert_eq!(bounds.hold_back(&streams[0]).is_some(), Turns::default().pick(&streams, bounds, ROOM).is_none());
         Turns::default().pick(&streams, bounds, ROOM).map(|pick| (pick.length, pick.end))
     };
     assert_eq!(pick(5000, 1023, 65_535), None);

@@ -11,6 +11,35 @@ pub(crate) struct SendWindow {
     used_up: bool,
 }
 
+/// A window that holds content of a stream back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Window {
+    /// The stream's own, whatever the connection's is.
+    Stream,
+    /// The connection's alone: other streams used it up.
+    Connection,
+}
+
+/// Octets of content in the frames that were made, for a driver that waits for a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Of the stream.
+    pub stream: u64,
+    /// Of all streams of the connection.
+    pub connection: u64,
+}
+
+impl Progress {
+    /// The octets that count where `window` holds content back. Streams take turns: one that waits for the connection's window may send nothing while others
+    /// use it.
+    pub fn by(self, window: Window) -> u64 {
+        match window {
+            Window::Stream => self.stream,
+            Window::Connection => self.connection,
+        }
+    }
+}
+
 /// A window above 2^31 − 1 (RFC 9113 §6.9.1).
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Overflow;

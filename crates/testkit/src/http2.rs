@@ -112,6 +112,8 @@ pub struct Http2 {
     pub pongs: usize,
     /// Stream and length of the DATA frames, in the order of arrival.
     pub data: Vec<(u32, usize)>,
+    /// Bytes by which the server opened each window; stream 0 is the connection.
+    pub granted: BTreeMap<u32, u64>,
     /// The number of bytes after which a window is opened again by that number; 0: never.
     pub credit: u32,
     /// Whether SETTINGS and PING are acknowledged.
@@ -155,6 +157,7 @@ impl Http2 {
             acknowledged: 0,
             pongs: 0,
             data: Vec::new(),
+            granted: BTreeMap::new(),
             credit: 1,
             polite: false,
         }
@@ -259,6 +262,7 @@ impl Http2 {
             }
             PING if flags & ACK != 0 => self.pongs += 1,
             PING if self.polite => drop(self.client.send(&frame(PING, ACK, 0, &payload))),
+            WINDOW_UPDATE => *self.granted.entry(stream).or_default() += u64::from(number(&payload)),
             GOAWAY => self.go_aways.push((number(&payload) & MAX_WINDOW, number(&payload[4..]))),
             _ => {}
         }

@@ -268,11 +268,11 @@ impl Connection {
             return self.stream_error(index, ErrorCode::PROTOCOL_ERROR);
         }
         let bounds = self.bounds();
-        let was_held_back = bounds.hold_back(&self.streams[index]);
+        let was_held_back = bounds.hold_back(&self.streams[index]).is_some();
         if self.streams[index].send_window.grow(increment).is_err() {
             return self.stream_error(index, ErrorCode::FLOW_CONTROL_ERROR);
         }
-        let opened = was_held_back && !bounds.hold_back(&self.streams[index]);
+        let opened = was_held_back && bounds.hold_back(&self.streams[index]).is_none();
         Ok(opened.then_some(Event::WindowOpened { stream: Some(StreamId(frame.stream)) }))
     }
 
@@ -349,7 +349,11 @@ impl Connection {
     /// The targets have grown: announce larger windows for uploads at once.
     fn announce_larger_windows(&mut self) {
         self.discard(0);
-        for stream in self.streams.iter_mut().filter(|stream| stream.is_receiving()) {
+        // One whose content waits carries nothing, and would only take more of the connection's window.
+        let carries = |stream: &&mut Stream| {
+            stream.is_receiving() && stream.receive_window.held() <= stream.receive_window.open()
+        };
+        for stream in self.streams.iter_mut().filter(carries) {
             if let Some(increment) = stream.receive_window.renew(self.window_target) {
                 write_window_update(&mut self.control, stream.id, increment);
             }

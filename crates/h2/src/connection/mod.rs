@@ -7,7 +7,7 @@ mod send;
 pub use receive::{MAX_BLOCK, MAX_CONTINUATIONS};
 pub use send::DataFrame;
 
-use crate::abuse::Abuse;
+use crate::abuse::{Abuse, SMALL_UPDATE};
 use crate::error::{ConnectionError, ErrorCode};
 use crate::frame::{MAX_WINDOW, write_go_away, write_ping, write_reset, write_settings, write_window_update};
 use crate::hpack::Decoder;
@@ -16,7 +16,7 @@ use crate::resets::Resets;
 use crate::schedule::{Bounds, Turns};
 use crate::settings::{DEFAULT_WINDOW, Limits, PeerSettings};
 use crate::stream::{By, Closed, Receiving, RecentlyClosed, Sending, State, Stream, StreamId};
-use crate::windows::{BandwidthDelay, ReceiveWindow, SendWindow};
+use crate::windows::{BandwidthDelay, Progress, ReceiveWindow, SendWindow, Window};
 
 use receive::Reader;
 
@@ -41,6 +41,8 @@ pub struct Connection {
     /// Frames that wait for the driver, except responses.
     control: Vec<u8>,
     send_window: SendWindow,
+    /// Octets of content in the frames that were made.
+    sent: u64,
     receive_window: ReceiveWindow,
     /// The target of the streams' windows; the connection's target is twice as large.
     window_target: u32,
@@ -94,6 +96,7 @@ impl Connection {
             early_priorities: Vec::new(),
             control,
             send_window: SendWindow::new(DEFAULT_WINDOW),
+            sent: 0,
             receive_window: ReceiveWindow::new(connection_window),
             window_target: limits.stream_window.min(MAX_WINDOW),
             connection_target: connection_window,
@@ -300,23 +303,48 @@ impl Connection {
         }
     }
 
-    /// The bytes of content in all frames made for a stream. A driver that waits for a window measures progress by it:
-    /// a client that opens the window byte by byte makes little progress.
-    pub fn progress(&self, stream: StreamId) -> u64 {
-        self.index(stream.0).map_or(0, |index| self.streams[index].sent)
+    /// The bytes of content in all frames made so far. A driver that waits for a window measures progress by it: a client
+    /// that opens the window byte by byte makes little progress.
+    pub fn progress(&self, stream: StreamId) -> Progress {
+        let of_stream = self.index(stream.0).map_or(0, |index| self.streams[index].sent);
+        Progress { stream: of_stream, connection: self.sent }
     }
 
     /// Whether the windows have room for more of a stream's content than [is ready](Self::offer).
     pub fn has_room(&self, stream: StreamId) -> bool {
-        let bounds = self.bounds();
-        self.index(stream.0).is_some_and(|index| bounds.have_room(&self.streams[index]))
+        self.index(stream.0).is_some_and(|index| self.bounds().without_room(&self.streams[index]).is_none())
     }
 
-    /// The streams whose content the windows hold back, in the order of their numbers, with their [progress](Self::progress).
-    pub fn stalled(&self) -> impl Iterator<Item = (StreamId, u64)> {
+    /// The window that has no room for more of a stream's content than [is ready](Self::offer).
+    pub fn window_without_room(&self, stream: StreamId) -> Option<Window> {
+        self.index(stream.0).and_then(|index| self.bounds().without_room(&self.streams[index]))
+    }
+
+    /// The streams whose content is ready and held back, in the order of their numbers, and by which window.
+    pub fn stalled(&self) -> impl Iterator<Item = (StreamId, Window)> {
         let bounds = self.bounds();
-        let stalled = self.streams.iter().filter(move |stream| bounds.hold_back(stream));
-        stalled.map(|stream| (StreamId(stream.id), stream.sent))
+        self.streams.iter().filter_map(move |stream| Some((StreamId(stream.id), bounds.hold_back(stream)?)))
+    }
+
+    /// Whether the window of the connection lets the client send no content that is worth a frame.
+    pub fn is_receive_window_closed(&self) -> bool {
+        self.receive_window.open() < SMALL_UPDATE
+    }
+
+    /// Whether content that was not consumed takes half of the connection's window, or more.
+    pub fn has_content_waiting(&self) -> bool {
+        self.receive_window.held() >= self.connection_target / 2
+    }
+
+    /// Octets that all streams together may have received and not consumed.
+    pub fn connection_window(&self) -> u32 {
+        self.connection_target
+    }
+
+    /// Opens the connection's window to `octets`, unless it is as large already. Streams whose content waits leave room to others then.
+    pub fn widen(&mut self, octets: u32) {
+        self.connection_target = self.connection_target.max(octets.min(MAX_WINDOW));
+        self.discard(0);
     }
 
     /// `bytes` of the streams' content no longer occupy memory.

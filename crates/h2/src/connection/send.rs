@@ -104,6 +104,7 @@ impl Connection {
         stream.send_window.take(pick.length);
         stream.sent += u64::from(pick.length);
         self.send_window.take(pick.length);
+        self.sent += u64::from(pick.length);
         self.abuse.sent_data(pick.length);
         let (length, flags) = (pick.length as usize, if pick.end { flag::END_STREAM } else { 0 });
         let header = FrameHead { length, kind: kind::DATA, flags, stream: id }.encode();
@@ -121,6 +122,7 @@ impl Connection {
     pub fn withdraw(&mut self, frame: DataFrame) {
         let bytes = frame.length as u32;
         self.send_window.give_back(bytes);
+        self.sent = self.sent.saturating_sub(u64::from(bytes));
         let Some(index) = self.index(frame.stream.0) else { return };
         let stream = &mut self.streams[index];
         stream.send_window.give_back(bytes);

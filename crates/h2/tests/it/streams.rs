@@ -82,7 +82,7 @@ fn a_response_that_breaks_off_is_reset_and_never_ends() {
     let last = server.connection.next_frame(RECORD).unwrap();
     assert!(last.end);
     server.connection.withdraw(last);
-    assert_eq!(server.connection.progress(last.stream), 16_375);
+    assert_eq!(server.connection.progress(last.stream).stream, 16_375);
     server.connection.reset(last.stream, ErrorCode::INTERNAL_ERROR);
     server.connection.release(last.stream);
     let control = server.control();

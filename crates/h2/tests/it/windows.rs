@@ -1,6 +1,6 @@
 //! Windows of the client (RFC 9113 §6.9).
 
-use sealion_h2::{By, ErrorCode, HEADER_LEN, Limits};
+use sealion_h2::{By, ErrorCode, HEADER_LEN, Limits, Window};
 
 use crate::support::*;
 
@@ -12,6 +12,10 @@ fn sum(content: &[(u32, usize, bool)]) -> usize {
     content.iter().map(|(_, length, _)| length).sum()
 }
 
+fn stalled(server: &Server) -> Vec<(u32, Window)> {
+    server.connection.stalled().map(|(stream, window)| (stream.get(), window)).collect()
+}
+
 #[test]
 fn content_stays_within_the_windows_of_stream_and_connection() {
     let mut server = Server::new(Limits::default());
@@ -19,10 +23,14 @@ fn content_stays_within_the_windows_of_stream_and_connection() {
     server.respond(1, 100_000);
     server.respond(3, 100_000);
     assert_eq!(sum(&server.content()), 65_535, "of the connection");
+    assert_eq!(stalled(&server), [(1, Window::Connection), (3, Window::Connection)]);
+    let progress = [1, 3].map(|stream| server.connection.progress(server.id(stream)));
+    assert_eq!(progress[0].stream + progress[1].stream, 65_535);
+    assert_eq!(progress.map(|progress| progress.by(Window::Connection)), [65_535; 2]);
+    assert_eq!(server.connection.window_without_room(server.id(3)), Some(Window::Stream), "more is ready than it has");
     assert_eq!(server.receive(&window_update(0, 200_000)).unwrap(), [Seen::WindowOpened(None)]);
     assert_eq!(sum(&server.content()), 65_535, "of both streams");
-    let stalled: Vec<_> = server.connection.stalled().map(|(stream, sent)| (stream.get(), sent)).collect();
-    assert_eq!(stalled, [(1, 65_535), (3, 65_535)]);
+    assert_eq!(stalled(&server), [(1, Window::Stream), (3, Window::Stream)]);
     assert_eq!(server.receive(&window_update(3, 1023)).unwrap(), [], "too little for a frame");
     assert!(!server.connection.has_frame());
     assert_eq!(server.receive(&window_update(3, 1)).unwrap(), [Seen::WindowOpened(Some(3))]);
@@ -39,8 +47,8 @@ fn a_stall_is_told_by_its_progress() {
     server.respond(1, 1_000_000);
     for byte in 1..100 {
         assert_eq!(server.content(), [(1, 1, false)]);
-        assert_eq!(server.connection.stalled().next(), Some((server.id(1), byte)));
-        assert_eq!(server.connection.progress(server.id(1)), byte);
+        assert_eq!(stalled(&server), [(1, Window::Stream)]);
+        assert_eq!(server.connection.progress(server.id(1)).stream, byte);
         assert_eq!(server.receive(&window_update(1, 1)).unwrap(), [Seen::WindowOpened(Some(1))]);
     }
 }

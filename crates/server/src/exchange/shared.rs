@@ -38,6 +38,8 @@ pub(crate) struct Shared {
     pub streams: Arc<StreamPlaces>,
     /// Bytes of streamed responses over HTTP/2 that wait in memory.
     pub ahead: Arc<AtomicU64>,
+    /// Bytes by which connections of HTTP/2 widened their windows for contents of requests.
+    pub widened: Arc<AtomicU64>,
     /// Open connections per client address.
     pub addresses: Arc<Addresses>,
     /// The connections with the times since when they are idle.

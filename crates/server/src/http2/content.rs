@@ -1,5 +1,7 @@
 //! The content of a request that is forwarded: it passes as fast as the upstream takes it, by the stream's window.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Context;
 use std::time::Instant;
 
@@ -68,6 +70,11 @@ impl Streamed {
         self.owed_since.filter(|_| self.writer.is_some())
     }
 
+    /// The client could not send: its time begins when the upstream next waits for it.
+    pub(super) fn renew(&mut self) {
+        self.owed_since = None;
+    }
+
     /// The client did not send the next piece in time.
     pub(super) fn time_out(&mut self) {
         if let Some(writer) = self.writer.take() {
@@ -98,5 +105,37 @@ impl Streamed {
             protocol.consume(self.stream, usize::try_from(taken - self.granted).unwrap_or(usize::MAX));
             self.granted = taken;
         }
+    }
+}
+
+/// Room that a connection has beyond its first window for contents that wait: uploads that servers do not take leave room to others.
+pub(super) struct WidenedWindow {
+    own: u64,
+    all: Arc<AtomicU64>,
+}
+
+/// The window of a connection with contents that wait: 16 windows of streams.
+const WIDE: u32 = 16 * 65_535;
+
+impl WidenedWindow {
+    /// `all`: of all connections.
+    pub(super) fn new(all: &Arc<AtomicU64>) -> Self {
+        WidenedWindow { own: 0, all: Arc::clone(all) }
+    }
+
+    /// Widens the connection's window, if all connections together stay within `most` bytes.
+    pub(super) fn widen(&mut self, protocol: &mut Connection, most: u64) {
+        let more = u64::from(WIDE.saturating_sub(protocol.connection_window()));
+        let take = |all: u64| Some(all + more).filter(|all| *all <= most);
+        if more > 0 && self.all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
+            self.own += more;
+            protocol.widen(WIDE);
+        }
+    }
+}
+
+impl Drop for WidenedWindow {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.own, Ordering::Relaxed);
     }
 }

@@ -65,6 +65,8 @@ pub(super) struct Later<'a> {
     pub(super) answer: Answering<'a>,
     /// Dropped, it says that the client left: the request to a server, or the wait for a place, ends.
     pub(super) cancel: Option<oneshot::Sender<()>>,
+    /// The request may be forwarded.
+    pub(super) forwards: bool,
     /// The header block of a response 103 that is sent meanwhile.
     pub(super) hints: Option<HeaderBlock>,
     /// Interim responses of a server, sent meanwhile too.
@@ -73,7 +75,7 @@ pub(super) struct Later<'a> {
 
 impl<'a> From<Answering<'a>> for Answer<'a> {
     fn from(answer: Answering<'a>) -> Self {
-        Answer::Later(Later { answer, cancel: None, hints: None, interims: None })
+        Answer::Later(Later { answer, cancel: None, forwards: false, hints: None, interims: None })
     }
 }
 
@@ -178,7 +180,7 @@ impl<'a> Context<'a> {
                 let head = std::mem::replace(head, free_head());
                 let streams = Arc::clone(streams);
                 let answer = Box::pin(self.answer_later(head, current, started, peer, refusal, (inbound, streams)));
-                Answer::Later(Later { answer, cancel: Some(cancel), hints, interims })
+                Answer::Later(Later { answer, cancel: Some(cancel), forwards, hints, interims })
             }
         }
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use sealion_h2::{Connection, DataFrame, HeaderBlock, StreamClosed, StreamId};
+use sealion_h2::{Connection, DataFrame, HeaderBlock, Progress, StreamClosed, StreamId, Window};
 use sealion_http::ExtraFields;
 
 use super::batch::{Batch, RECORD};
@@ -43,7 +43,7 @@ pub(super) struct Sending {
 #[derive(Debug, Clone, Copy)]
 struct Stall {
     /// Octets of content that were sent before.
-    progress: u64,
+    progress: Progress,
     deadline: Instant,
 }
 
@@ -108,33 +108,43 @@ impl Sending {
         self.wire -= (frame.header.len() + frame.length) as u64;
     }
 
-    /// Whether a closed window holds content back that the source was not asked for.
-    pub(super) fn awaits_window(&self, connection: &Connection) -> bool {
-        let has_more = |source: &BodyStream| source.length.is_none_or(|length| self.content.given < length);
-        self.content.waiting() == 0
-            && self.content.source.as_ref().is_some_and(has_more)
-            && !connection.has_room(self.stream)
+    /// The closed window that holds back content that the source was not asked for. A source that was asked and has nothing waits for no window.
+    pub(super) fn awaits_window(&self, connection: &Connection, ahead: &Ahead) -> Option<Window> {
+        let source = self.content.source.as_ref().filter(|_| self.content.waiting() == 0)?;
+        let is_held_back = match source.length {
+            Some(length) => self.content.given < length,
+            // Else it is asked for a piece: see `poll_source`.
+            None => ahead.is_full(),
+        };
+        if is_held_back { connection.window_without_room(self.stream) } else { None }
     }
 
-    /// Notes whether a window holds the content back. `progress`: octets that are sent; `None`: no window does. `deadline`: of a stall that begins now.
-    /// Returns true if one begins now, and false while it lasts.
-    pub(super) fn note_window(&mut self, progress: Option<u64>, deadline: Instant) -> bool {
-        let Some(progress) = progress else {
+    /// Notes whether a window holds the content back. `held`: by which window, and what was sent by then; `None`: no window does. `deadline`: of a stall that
+    /// begins now. Returns true if one begins now, and false while it lasts.
+    pub(super) fn note_window(&mut self, held: Option<(Window, Progress)>, deadline: Instant) -> bool {
+        let Some((window, progress)) = held else {
             self.stall = None;
             return false;
         };
-        let begins = self.stall.is_none_or(|stall| progress >= stall.progress + PROGRESS);
+        // Whichever window closed first: a client that closes one and the other in turns gains nothing.
+        let begins = self.stall.is_none_or(|stall| progress.by(window) >= stall.progress.by(window) + PROGRESS);
         if begins {
             self.stall = Some(Stall { progress, deadline });
         }
         begins
     }
 
-    /// Tells the source what of its content is not sent.
-    pub(super) fn take_back(&self) {
+    /// No window holds the content back.
+    pub(super) fn end_stall(&mut self) {
+        self.stall = None;
+    }
+
+    /// Lets go of the content, and tells its source what is not sent.
+    pub(super) fn drop_content(&mut self) {
         if let Some(source) = &self.content.source {
             source.source.take_back(self.content.given.saturating_sub(self.body));
         }
+        self.content = Pieces::of(Body::Empty);
     }
 
     /// When the client has to have opened a window.

@@ -163,6 +163,7 @@ impl<'a> Server<'a> {
             slots: Arc::new(Semaphore::new(max_connections)),
             streams: StreamPlaces::new(streams),
             ahead: Arc::default(),
+            widened: Arc::default(),
             addresses: Arc::default(),
             idle: IdleConnections::default(),
             most_connections: max_connections,

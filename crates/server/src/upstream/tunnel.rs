@@ -16,6 +16,7 @@ use bytes::Bytes;
 use http_body::Body;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf};
 use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::InProgress;
 use super::content::RequestContent;
@@ -35,15 +36,17 @@ pub(super) struct Tunnel {
     /// The other direction has moved.
     has_sent: Arc<AtomicBool>,
     patience: Patience,
+    /// Holds the connection too, and ends with the tunnel.
+    _writer: AbortOnDropHandle<()>,
 }
 
 /// Opens a tunnel. `first`: what the server has sent already. `content`: what the client sends from now on.
 pub(super) fn open(io: Box<dyn Io>, first: Bytes, content: RequestContent, in_progress: InProgress) -> Tunnel {
     let (from, to) = tokio::io::split(io);
     let has_sent = Arc::new(AtomicBool::new(false));
-    tokio::spawn(write(content, to, in_progress.upstream.stall_timeout, Arc::clone(&has_sent)));
+    let writer = tokio::spawn(write(content, to, in_progress.upstream.stall_timeout, Arc::clone(&has_sent)));
     let patience = Patience::new(in_progress.upstream.tunnel_timeout);
-    Tunnel { in_progress, from, first, has_sent, patience }
+    Tunnel { in_progress, from, first, has_sent, patience, _writer: AbortOnDropHandle::new(writer) }
 }
 
 /// Writes what the client sends, until it ends or either side is lost, or the server takes nothing for `patience`.

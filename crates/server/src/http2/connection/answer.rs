@@ -22,6 +22,8 @@ pub(super) struct Waiting<'a> {
     pub(super) answer: Answering<'a>,
     /// Dropped, it ends a request that is forwarded.
     pub(super) cancel: Option<oneshot::Sender<()>>,
+    /// It may be forwarded.
+    pub(super) forwards: bool,
     /// Interim responses of the server that it is forwarded to.
     pub(super) interims: Option<InterimReceiver>,
 }
@@ -46,12 +48,12 @@ impl<'a> Http2<'a> {
         let room = StreamRoom { streams: &self.streams, reading: &reading, heads: self.ahead.head_room() };
         match self.context.answer(head, &mut self.permit, stream, content, current, room) {
             Answer::Now(answered) => self.respond(id, answered, stream),
-            Answer::Later(Later { answer, cancel, hints, interims }) => {
+            Answer::Later(Later { answer, cancel, forwards, hints, interims }) => {
                 if let Some(block) = hints {
                     // A stream that was reset needs none.
                     let _ = self.protocol.informational(id, &[block.as_bytes()], &mut self.heads);
                 }
-                self.answering.push(Waiting { stream: id, memory, answer, cancel, interims });
+                self.answering.push(Waiting { stream: id, memory, answer, cancel, forwards, interims });
             }
         }
     }
@@ -60,12 +62,16 @@ impl<'a> Http2<'a> {
     pub(super) fn refuse(&mut self, id: StreamId, status: Status, head: HeadBuffer) {
         let memory = head.memory();
         let answer = self.context.refuse(status, head);
-        self.answering.push(Waiting { stream: id, memory, answer, cancel: None, interims: None });
+        self.answering.push(Waiting { stream: id, memory, answer, cancel: None, forwards: false, interims: None });
     }
 
     /// Writes the head of a response and makes its content ready.
     fn respond(&mut self, id: StreamId, mut answered: Box<Answered>, stream: &TlsStream) {
         let (response, framing) = (&answered.response, answered.framing);
+        if response.status == Status::CLIENT_CLOSED_REQUEST {
+            // Its status is for the log.
+            self.protocol.reset(id, ErrorCode::CANCEL);
+        }
         let length = if framing.has_content() { response.body.len() } else { Some(0) };
         let before = self.heads.len();
         let written = with_head(response.status, &response.fields, framing, &now(), |head| {
@@ -97,6 +103,10 @@ impl<'a> Http2<'a> {
         }
         self.ahead.set_contents(self.sending.iter().map(Sending::ahead).sum());
         self.ahead.set_heads(self.heads.len());
+        if self.protocol.has_content_waiting() {
+            let most = self.context.shared.generations.current().limits.max_buffered.0;
+            self.widened.widen(&mut self.protocol, most);
+        }
         let mut index = 0;
         while index < self.answering.len() {
             let Waiting { stream: id, answer, interims, .. } = &mut self.answering[index];

@@ -10,6 +10,7 @@ use sealion_tls::TlsStream;
 use tokio::time::{Sleep, sleep_until};
 
 use super::Http2;
+use crate::http2::content::Streamed;
 use crate::http2::response::Sending;
 use crate::observe::metrics;
 
@@ -20,6 +21,8 @@ pub(super) struct Deadlines {
     frame: Option<PartialFrame>,
     /// When the client has to have acknowledged our settings: set by the first wait.
     settings: Option<Instant>,
+    /// Our window of the connection was closed: the client could send no content.
+    is_closed: bool,
     /// Ends the wait for what the client owes. It may go off earlier.
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -58,12 +61,25 @@ impl Http2<'_> {
         if !within_frame {
             self.deadlines.frame = None;
         }
-        let awaits_window = |sending: &Sending| sending.awaits_window(&self.protocol);
+        let awaits_window = |sending: &Sending| sending.awaits_window(&self.protocol, &self.ahead).is_some();
         let stalled = self.protocol.stalled().next().is_some() || self.sending.iter().any(awaits_window);
         let unacknowledged = !self.protocol.settings_acknowledged() && !self.finished;
+        let is_closed = self.protocol.is_receive_window_closed();
+        let was_closed = std::mem::replace(&mut self.deadlines.is_closed, is_closed);
+        // Since the last wait.
+        let may_send = !is_closed && !was_closed;
+        if !may_send {
+            self.streamed.iter_mut().for_each(Streamed::renew);
+        }
+        if self.finished && stalled {
+            self.reset_stalled(stream);
+            return Poll::Ready(());
+        }
         let owes_content = self.streamed.iter().any(|streamed| streamed.owed_since().is_some());
         if !within_frame && !stalled && !unacknowledged && !owes_content && self.receiving.is_empty() {
             self.deadlines.timer = None;
+            // The time of a stall that comes later begins then.
+            self.sending.iter_mut().for_each(Sending::end_stall);
             return Poll::Pending;
         }
         let now = Instant::now();
@@ -71,6 +87,9 @@ impl Http2<'_> {
             let limits = &self.context.shared.generations.current().limits;
             (limits.request_timeout.duration(), limits.stall_timeout.duration())
         };
+        if !may_send {
+            self.receiving.iter_mut().for_each(|receiving| receiving.deadline = now + request_timeout);
+        }
         if within_frame {
             let number = self.protocol.frames_begun();
             if self.deadlines.frame.is_none_or(|frame| frame.number != number) {
@@ -80,7 +99,7 @@ impl Http2<'_> {
         self.note_stalls(now + stall_timeout);
         let settings = unacknowledged.then(|| *self.deadlines.settings.get_or_insert(now + request_timeout));
         let frame = self.deadlines.frame.map(|frame| frame.deadline);
-        let contents = self.receiving.iter().map(|receiving| receiving.deadline);
+        let contents = self.receiving.iter().filter(|_| !is_closed).map(|receiving| receiving.deadline);
         let pieces = self.streamed.iter().filter_map(|streamed| Some(streamed.owed_since()? + request_timeout));
         let windows = self.sending.iter().filter_map(|sending| sending.deadline());
         let all = frame.into_iter().chain(settings).chain(contents).chain(pieces).chain(windows);
@@ -95,14 +114,25 @@ impl Http2<'_> {
         // In the order of their numbers.
         let stalled: Vec<_> = self.protocol.stalled().collect();
         for sending in &mut self.sending {
-            let progress = match stalled.binary_search_by_key(&sending.stream, |(id, _)| *id) {
+            let window = match stalled.binary_search_by_key(&sending.stream, |(id, _)| *id) {
                 Ok(index) => Some(stalled[index].1),
-                Err(_) => sending.awaits_window(&self.protocol).then(|| self.protocol.progress(sending.stream)),
+                Err(_) => sending.awaits_window(&self.protocol, &self.ahead),
             };
-            let begins = sending.note_window(progress, deadline);
+            let held = window.map(|window| (window, self.protocol.progress(sending.stream)));
+            let begins = sending.note_window(held, deadline);
             if begins && let Some(worker) = metrics::worker() {
                 worker.http2.stalls.add(1);
             }
+        }
+    }
+
+    /// The client has closed its direction: it opens no window any more.
+    fn reset_stalled(&mut self, stream: &TlsStream) {
+        self.note_stalls(Instant::now());
+        while let Some(index) = self.sending.iter().position(|sending| sending.deadline().is_some()) {
+            let sending = self.sending.swap_remove(index);
+            self.protocol.reset(sending.stream, ErrorCode::CANCEL);
+            self.finish(sending, stream, Some(&"the client closed its direction, and opens no window any more"));
         }
     }
 

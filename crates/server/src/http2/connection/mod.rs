@@ -28,7 +28,7 @@ use sealion_tls::TlsStream;
 use tokio::task::yield_now;
 
 use super::batch::{Batch, free_bytes, keep_bytes, shrink};
-use super::content::Streamed;
+use super::content::{Streamed, WidenedWindow};
 use super::request::{Context, Delivery};
 use super::response::{Ahead, Sending};
 use crate::exchange::{Cut, End, Error, Listener, PathChoice, Shared, poll_idle_end};
@@ -140,6 +140,7 @@ struct Http2<'a> {
     receiving: Vec<Receiving>,
     /// Contents that are passed on.
     streamed: Vec<Streamed>,
+    widened: WidenedWindow,
     answering: Vec<Waiting<'a>>,
     sending: Vec<Sending>,
     /// Frames that go out before any of [`Self::protocol`]'s next ones: heads of responses.
@@ -182,6 +183,7 @@ impl<'a> Http2<'a> {
             path: PathChoice::default(),
             receiving: Vec::new(),
             streamed: Vec::new(),
+            widened: WidenedWindow::new(&context.shared.widened),
             answering: Vec::new(),
             sending: Vec::new(),
             heads: Vec::new(),
@@ -283,10 +285,11 @@ impl<'a> Http2<'a> {
     }
 
     /// Releases the stream and writes the line in the access log. `aborted`: why the response is incomplete.
-    fn finish(&mut self, sending: Sending, stream: &TlsStream, aborted: Option<&dyn Display>) {
+    fn finish(&mut self, mut sending: Sending, stream: &TlsStream, aborted: Option<&dyn Display>) {
         self.streamed.retain(|streamed| streamed.stream != sending.stream);
         self.protocol.release(sending.stream);
-        sending.take_back();
+        // Goes before `answered`, which has the place for its descriptors.
+        sending.drop_content();
         let Sending { stream: id, answered, body, wire, .. } = sending;
         let delivery = Delivery { stream: id, body, wire, path: stream.path(), choice: &mut self.path, aborted };
         answered.finish(&self.context, stream.info(), delivery);

@@ -42,6 +42,10 @@ impl Http2<'_> {
                     self.finished = true;
                     // The rest of their content will not come.
                     self.streamed.clear();
+                    // Nor can the client be told from one that has left.
+                    for waiting in self.answering.iter_mut().filter(|waiting| waiting.forwards) {
+                        waiting.cancel = None;
+                    }
                 }
                 Poll::Ready(Ok(_)) => {
                     if stream.should_close() {

@@ -6,9 +6,10 @@ use sealion_testkit::Suite;
 use sealion_tls::record::ContentType;
 
 use super::{assert_serves, connect, serve};
+use crate::proxy::connect::{block_of, tunnels};
 use crate::support::http2::{
     CANCEL, DATA, END_STREAM, ENHANCE_YOUR_CALM, Ended, Got, HEADERS, Http2, INITIAL_WINDOW_SIZE, PING, PREFACE,
-    SETTINGS_TIMEOUT, block, frame, settings_frame, window_update,
+    SETTINGS_TIMEOUT, block, frame, headers, reset, settings_frame, window_update,
 };
 use crate::support::upstream::{Upstream, ok};
 use crate::support::{LARGE, Site, access_line};
@@ -137,6 +138,81 @@ fn a_window_that_was_opened_is_not_waited_for_any_more() {
     let stalled = http.get("/large");
     assert_eq!(http.response(stalled).ended, Some(Ended::Reset(CANCEL)));
     assert_eq!(http.streams[&waited].ended, None, "it waits for the upstream, not for the client");
+}
+
+/// A WebSocket that is silent, and a download that waits for its turn, beside one that uses the connection's window up again and again.
+#[test]
+fn a_connections_window_that_others_use_up_ends_no_stream() {
+    let upstream = tunnels(|accepted| {
+        while let Some(octet) = accepted.read(1) {
+            accepted.write(&octet);
+        }
+    });
+    let site = Site::new();
+    site.add_pattern("large", 64 << 20);
+    let rule = format!("proxy = [{{ path = '/app/', upstream = '{}' }}]", upstream.url());
+    let server = site.config(&rule).table("[limits]\nstall_timeout = '500ms'").serve_from_user_space();
+    let mut http = connect(&site, &server, &[(INITIAL_WINDOW_SIZE, 0)]);
+    http.credit = 0;
+    let tunnel = http.stream();
+    http.send(&headers(tunnel, false, &block_of("/app/chat", "websocket", &[])));
+    http.send(&window_update(tunnel, 1000));
+    let downloads = [http.get("/large"), http.get("/large")];
+    for stream in downloads {
+        http.send(&window_update(stream, 1 << 30));
+    }
+    let came = |http: &Http2| http.data.iter().map(|(_, length)| length).sum::<usize>();
+    let mut window = 65_535;
+    http.read_until("the connection's window is used up", |http| came(http) == window);
+    // It ends when all who wait since then would.
+    let stalled = http.get("/large");
+    while !http.has_ended(stalled) {
+        http.send(&window_update(0, 16_384));
+        window += 16_384;
+        http.read_until("the next piece", |http| came(http) == window || http.has_ended(stalled));
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!(http.streams[&stalled].ended, Some(Ended::Reset(CANCEL)));
+    http.ping();
+    assert!(!downloads.iter().any(|stream| http.has_ended(*stream)), "{:?}", http.streams.keys());
+    for stream in downloads {
+        http.send(&reset(stream, CANCEL));
+    }
+    http.send(&[window_update(0, 1 << 20), frame(DATA, 0, tunnel, b"x")].concat());
+    http.read_until("the echo", |http| http.has_ended(tunnel) || !http.streams[&tunnel].body.is_empty());
+    assert_eq!((http.streams[&tunnel].ended, &*http.streams[&tunnel].body), (None, &b"x"[..]));
+}
+
+#[test]
+fn the_time_of_a_window_begins_when_it_closes() {
+    let upstream = tunnels(|accepted| {
+        while let Some(octets) = accepted.read(200) {
+            accepted.write(&octets);
+        }
+    });
+    let site = Site::new();
+    site.add_pattern("large", LARGE);
+    let rule = format!("proxy = [{{ path = '/app/', upstream = '{}' }}]", upstream.url());
+    let server = site.config(&rule).table("[limits]\nstall_timeout = '500ms'").serve_from_user_space();
+    let mut http = connect(&site, &server, &[(INITIAL_WINDOW_SIZE, 100)]);
+    http.credit = 0;
+    let tunnel = http.stream();
+    http.send(&headers(tunnel, false, &block_of("/app/chat", "websocket", &[])));
+    let came = |http: &Http2| http.streams.get(&tunnel).map_or(0, |got| got.body.len());
+    for round in 1..4 {
+        // Half of what the server says waits for the window.
+        http.send(&frame(DATA, 0, tunnel, &[b'x'; 200]));
+        http.read_until("the window is used", |http| http.has_ended(tunnel) || came(http) == round * 200 - 100);
+        http.ping();
+        http.send(&window_update(tunnel, 100));
+        http.read_until("the rest", |http| http.has_ended(tunnel) || came(http) == round * 200);
+        assert_eq!(http.streams[&tunnel].ended, None, "round {round}");
+        // As long as a window is waited for.
+        let mut other = connect(&site, &server, &[(INITIAL_WINDOW_SIZE, 0)]);
+        let stalled = other.get("/large");
+        assert_eq!(other.response(stalled).ended, Some(Ended::Reset(CANCEL)));
+        http.send(&window_update(tunnel, 100));
+    }
 }
 
 /// Responses of a server, with a length and without: nothing of them is asked for while the window is closed.

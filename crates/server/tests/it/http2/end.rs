@@ -35,6 +35,32 @@ fn a_client_that_sends_no_more_gets_the_responses_to_what_it_sent() {
     }
 }
 
+/// Nothing that it could still do would bring these streams to their end.
+#[test]
+fn a_client_that_sends_no_more_is_waited_for_no_longer() {
+    let upstream = Upstream::start(|accepted| {
+        accepted.request();
+        accepted.read_to_end();
+    });
+    let site = Site::new();
+    site.add_pattern("large", LARGE);
+    let server = site
+        .config(&format!("proxy = [{{ path = '/app/', upstream = '{}' }}]", upstream.url()))
+        .serve_from_user_space();
+    let mut http = connect(&site, &server, &[(INITIAL_WINDOW_SIZE, 0)]);
+    let (stalled, waiting) = (http.get("/large"), http.get("/app/x"));
+    http.read_until("a head", |http| http.streams.contains_key(&stalled));
+    wait_until("the request is forwarded", || upstream.requests().len() == 1);
+    http.client.close_notify().expect("it leaves");
+    let how = http.read_to_end();
+    for stream in [stalled, waiting] {
+        assert_eq!(http.streams.get(&stream).and_then(|got| got.ended), Some(Ended::Reset(CANCEL)), "{how}");
+    }
+    let lines = crate::support::access_lines(&server, 2);
+    let statuses: Vec<_> = lines.iter().map(|line| line.get("status").to_owned()).collect();
+    assert!(statuses.contains(&"499".to_owned()) && statuses.contains(&"200".to_owned()), "{statuses:?}");
+}
+
 #[test]
 fn a_long_response_begins_with_a_short_record_and_goes_on_with_full_ones() {
     let site = Site::new();

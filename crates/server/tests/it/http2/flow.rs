@@ -1,12 +1,15 @@
 //! Windows, resets and priorities.
 
+use std::net::TcpListener;
+
 use sealion_testkit::pattern;
 
 use super::{assert_serves, connect, connect_slow_reader, serve};
 use crate::support::http2::{
-    CANCEL, DATA, Ended, FLOW_CONTROL_ERROR, INITIAL_WINDOW_SIZE, MAX_WINDOW, PRIORITY_UPDATE, block, frame, headers,
-    reset, settings_frame, window_update,
+    CANCEL, DATA, END_STREAM, Ended, FLOW_CONTROL_ERROR, Http2, INITIAL_WINDOW_SIZE, MAX_WINDOW, PRIORITY_UPDATE,
+    block, frame, headers, reset, settings_frame, window_update,
 };
+use crate::support::upstream::Upstream;
 use crate::support::{LARGE, Site, access_lines};
 
 #[test]
@@ -116,4 +119,50 @@ fn an_urgent_small_response_overtakes_a_large_one() {
     http.response(second).whole();
     assert_eq!(http.streams[&large].ended, None, "the first large response came first");
     pattern::assert_equal(http.response(large).whole().1, 0..LARGE);
+}
+
+/// Contents that a server does not take leave room for others on the connection. Where they leave none, no client is late: it may not send.
+#[test]
+fn uploads_that_wait_hold_up_no_other() {
+    // No handshake follows.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let silent = silent.local_addr().map(|address| (silent, address)).expect("an address");
+    let upstream = Upstream::echo();
+    let site = Site::new();
+    site.add("f", "content");
+    let rules = format!(
+        "proxy = [{{ path = '/silent/', upstream = 'silent' }}, {{ path = '/echo/', upstream = '{}' }}]",
+        upstream.url()
+    );
+    let servers = format!("servers = [{{ url = 'https://{}' }}]", silent.1);
+    let table = format!("[[upstream]]\nname = 'silent'\n{servers}\nconnect_timeout = '10m'");
+    let config = site.config(&rules).table(&table).table("[limits]\nrequest_timeout = '1s'");
+    let server = config.serve_from_user_space();
+    let mut http = connect(&site, &server, &[]);
+    let wait = |http: &mut Http2, length: usize| {
+        let stream = http.request("POST", "/silent/", &[], false);
+        vec![b'x'; length].chunks(16_384).for_each(|piece| http.send(&frame(DATA, 0, stream, piece)));
+        http.ping();
+        stream
+    };
+    let mut waiting = vec![wait(&mut http, 65_535), wait(&mut http, 65_535)];
+    let other = http.request("POST", "/echo/", &[], false);
+    http.send(&frame(DATA, END_STREAM, other, &[b'y'; 100]));
+    assert_eq!(http.response(other).whole(), (200, &[b'y'; 100][..]));
+    waiting.extend((2..16).map(|n| wait(&mut http, if n == 2 { 65_435 } else { 65_535 })));
+    let (forwarded, discarded) = (http.request("POST", "/echo/", &[], false), http.request("POST", "/f", &[], false));
+    http.ping();
+    // Later than they would be.
+    let mut late = connect(&site, &server, &[]);
+    for _ in 0..2 {
+        let stream = late.request("POST", "/f", &[], false);
+        assert_eq!(late.response(stream).whole().0, 408);
+    }
+    http.ping();
+    assert!(!http.has_ended(forwarded) && !http.has_ended(discarded));
+    waiting.iter().for_each(|stream| http.send(&reset(*stream, CANCEL)));
+    http.ping();
+    http.send(&[frame(DATA, END_STREAM, forwarded, b"abc"), frame(DATA, END_STREAM, discarded, b"abc")].concat());
+    assert_eq!(http.response(forwarded).whole(), (200, &b"abc"[..]));
+    assert_eq!(http.response(discarded).whole().0, 405);
 }

@@ -1,5 +1,7 @@
 //! WebSocket over HTTP/2: CONNECT with a protocol (RFC 8441), an Upgrade at the server.
 
+use std::sync::{Mutex, mpsc};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sealion_testkit::server::Server;
@@ -255,4 +257,40 @@ fn tunnels_that_are_reset_at_once_leave_nothing() {
     wait_until("all connections end", || upstream.has_ended(upstream.connections()));
     let stream = open(&mut http, "/", "websocket", &[]);
     assert_eq!(read(&mut http, stream, 5), b"hello");
+}
+
+/// The server takes nothing of what the client sent.
+#[test]
+fn a_tunnel_that_is_reset_leaves_no_connection() {
+    let (end, ended) = mpsc::channel::<()>();
+    let ended = Mutex::new(ended);
+    let upstream = tunnels(move |_| {
+        let _ = ended.lock().expect("no panic").recv();
+    });
+    let site = Site::new();
+    let server = serve(&site, &upstream, "stall_timeout = '1h'");
+    let mut http = connect(&site, &server);
+    let stream = open(&mut http, "/", "websocket", &[]);
+    assert_status(&mut http, stream, 200);
+    let (mut sent, mut quiet) = (0, 0);
+    // Until windows stay closed.
+    while quiet < 50 {
+        let window = |id| 65_535 + http.granted.get(&id).copied().unwrap_or(0);
+        let room = window(stream).min(window(0)) - sent;
+        vec![0; room as usize].chunks(16_384).for_each(|piece| http.send(&frame(DATA, 0, stream, piece)));
+        (sent, quiet) = (sent + room, if room == 0 { quiet + 1 } else { 0 });
+        http.ping();
+    }
+    let port = format!(":{:04X}", upstream.address().port());
+    let is_connected = || {
+        let table = std::fs::read_to_string("/proc/net/tcp").expect("a table of sockets");
+        table.lines().any(|line| {
+            let fields: Vec<_> = line.split_whitespace().take(4).collect();
+            matches!(fields[..], [_, _, remote, "01"] if remote.ends_with(&port))
+        })
+    };
+    assert!(is_connected());
+    http.send(&reset(stream, CANCEL));
+    wait_until("the connection to the server is closed", || !is_connected());
+    drop(end);
 }
