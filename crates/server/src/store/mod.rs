@@ -360,11 +360,11 @@ impl Store {
         }
     }
 
-    /// What the purges say of an object, and the state of its disk.
+    /// What the purges say of an object, and the times for which disks were not used.
     fn verdict(&self, object: &Object) -> Verdict {
         let purged = self.purges().verdict(&object.key, &object.head.tags, &object.head.groups, object.times.made);
         match purged {
-            Verdict::Valid if self.disk(object.hash).doubts(object.times) => Verdict::Doubtful,
+            Verdict::Valid if object.times.asked <= self.changes.doubted_until() => Verdict::Doubtful,
             purged => purged,
         }
     }
