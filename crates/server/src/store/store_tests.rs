@@ -60,6 +60,7 @@ fn a_disk_that_hangs_keeps_no_purge_from_the_others() {
     }
 }
 
+const RULES: [u8; NUMBER] = [0; NUMBER];
 const KEY: &[u8] = b"https://example.org/\n@=app";
 
 /// A response that was asked for at this time.
@@ -117,19 +118,41 @@ fn a_fetch_that_ended_since_the_look_is_not_begun_again() {
         fill::End::Failed(Arc::new(fill::Failed { failure, trace: None }))
     };
     let looked = Some(store.epoch(id));
-    let Joined::New(fill) = store.join(id, key, false, looked) else { panic!("nothing is under way") };
-    assert!(matches!(store.join(id, key, false, looked), Joined::Shared(shared) if Arc::ptr_eq(&shared, &fill)));
+    let Joined::New(fill) = store.join(id, key, RULES, false, looked) else { panic!("nothing is under way") };
+    assert!(matches!(store.join(id, key, RULES, false, looked), Joined::Shared(shared) if Arc::ptr_eq(&shared, &fill)));
     // Its object is being written.
     fill.end(failed());
-    assert!(matches!(store.join(id, key, false, looked), Joined::Ended));
+    assert!(matches!(store.join(id, key, RULES, false, looked), Joined::Ended));
     // It is written.
     store.changed(id);
     store.forget(id, &fill);
-    assert!(matches!(store.join(id, key, false, looked), Joined::Ended));
+    assert!(matches!(store.join(id, key, RULES, false, looked), Joined::Ended));
     // Who has looked since, or has to have it fetched, begins a new one.
-    let Joined::New(fill) = store.join(id, key, false, Some(store.epoch(id))) else { panic!("it looked") };
+    let Joined::New(fill) = store.join(id, key, RULES, false, Some(store.epoch(id))) else { panic!("it looked") };
     fill.end(failed());
-    assert!(matches!(store.join(id, key, false, None), Joined::New(_)));
+    assert!(matches!(store.join(id, key, RULES, false, None), Joined::New(_)));
+}
+
+/// Two fetches of one URL, the second of which turns out to be of a variant.
+#[test]
+fn a_fill_that_ends_gives_back_the_place_that_it_took_and_no_other() {
+    let scratch = tempfile::tempdir().unwrap();
+    let store = opened(&[scratch.path().to_owned()]);
+    let (id, variant) = (store.hash(KEY), store.hash(b"of a variant"));
+    let join = || match store.join(id, KEY, RULES, false, None) {
+        Joined::New(fill) => fill,
+        _ => panic!("none is under way"),
+    };
+    let first = join();
+    let failure = crate::upstream::Failure::Broken("the test".to_owned());
+    // Its object may be waiting to be written.
+    first.end(fill::End::Failed(Arc::new(fill::Failed { failure, trace: None })));
+    let second = join();
+    store.also_found_by(id, variant, &second);
+    store.forget(id, &second);
+    let fills = store.fills();
+    assert!(fills.get(&id).is_some_and(|found| Arc::ptr_eq(found, &first)));
+    assert!(!fills.contains_key(&variant));
 }
 
 #[test]
