@@ -1,5 +1,6 @@
 //! Instruction counts against their baselines, in guest kernels.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -17,27 +18,36 @@ use crate::workspace;
 pub(crate) struct BenchGuard {
     /// Kernel series, all run at the same time
     #[arg(long, value_delimiter = ',', default_values = ["6.1", "7.2"])]
-    pub(crate) kernel: Vec<Series>,
+    kernel: Vec<Series>,
     /// Count nginx too and show the ratios
     #[arg(long)]
-    pub(crate) with_nginx: bool,
+    with_nginx: bool,
     /// Rewrite the baselines, including nginx's, instead of comparing with them
     #[arg(long)]
-    pub(crate) record: bool,
+    record: bool,
+    /// The program that counts [default: a build of it].
+    #[arg(skip)]
+    lab: Option<PathBuf>,
 }
 
 impl BenchGuard {
+    /// The comparison, for `cargo xtask test`. `lab`: sealion-lab, if it is built.
+    pub(crate) fn compare(kernel: Vec<Series>, lab: Option<PathBuf>) -> Self {
+        Self { kernel, with_nginx: false, record: false, lab }
+    }
+
     /// Builds, counts and compares. True if every count passed.
     pub(crate) fn run(&self) -> Result<bool> {
         // Only the server is counted, so only the server is built with optimisation. The slower the client is, the more often the server
         // sleeps: counts with a lab of a release build are up to 3 % below these (2026-11-23), so baselines are recorded here too.
-        let mut lab = workspace::cargo();
-        lab.args(["build", "--locked", "--package=sealion-lab"]);
-        for mut build in [release_build(), lab] {
-            ensure!(build.status().context("cannot run cargo")?.success(), "{build:?} failed");
-        }
+        let mut build = release_build();
+        ensure!(build.status().context("cannot run cargo")?.success(), "{build:?} failed");
+        let lab = match &self.lab {
+            Some(lab) => lab.clone(),
+            None => binaries::build_debug("sealion-lab")?,
+        };
         let target = binaries::metadata()?.target_directory;
-        let mut command = Command::new(target.join("debug/sealion-lab"));
+        let mut command = Command::new(lab);
         command.arg("guard").arg("--sealion").arg(target.join("release/sealion"));
         command.arg("--baselines").arg(workspace::root().join("bench/guard"));
         command.args(self.kernel.iter().flat_map(|series| ["--kernel", series.name()]));

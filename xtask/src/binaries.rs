@@ -104,6 +104,14 @@ impl Selection {
     }
 }
 
+/// Builds the program of a package without optimisation, with the features of that package alone. Returns its path.
+pub(crate) fn build_debug(package: &str) -> Result<PathBuf> {
+    let mut build = workspace::cargo();
+    build.args(["build", "--locked", "--package", package]);
+    ensure!(build.status().context("cannot run cargo")?.success(), "{build:?} failed");
+    Ok(metadata()?.target_directory.join("debug").join(package).into())
+}
+
 /// The workspace as cargo sees it, target directory included.
 pub(crate) fn metadata() -> Result<Metadata> {
     MetadataCommand::new().current_dir(workspace::root()).no_deps().exec().context("cargo metadata failed")

@@ -113,7 +113,7 @@ impl Pages {
         Ok(())
     }
 
-    /// The table of contents as mdBook reads it.
+    /// The table of contents in mdBook's format.
     fn summary(&self) -> Result<String> {
         let index = markdown::read(&workspace::root().join(INDEX))?;
         let mut summary = format!("# Summary\n\n[Documentation]({INDEX})\n\n# {FIRST_PART}\n\n");
@@ -143,7 +143,7 @@ impl Pages {
         Ok(summary)
     }
 
-    /// The page itself, or that of a directory.
+    /// The page itself, or the page of a directory.
     fn page_of(&self, path: &Path) -> PathBuf {
         if self.directories.contains(path) { path.join("README.md") } else { path.to_owned() }
     }
@@ -192,7 +192,7 @@ fn pages_of(directory: &Path, into: &mut BTreeSet<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the links of the finished site lead to files of it, and to what has that id. Returns their number.
+/// Checks that the links of the finished site lead to existing files and ids. Returns their number.
 fn check_site(site: &Path) -> Result<usize> {
     let mut pages = BTreeSet::new();
     html_of(site, &mut pages)?;

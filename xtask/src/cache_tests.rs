@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -25,12 +25,15 @@ pub(crate) struct CacheTests {
     /// Show the messages of all tests that did not pass
     #[arg(long)]
     verbose: bool,
+    /// The server under test [default: a build of it].
+    #[arg(skip)]
+    server: Option<PathBuf>,
 }
 
 /// The package with its version, as npm takes it.
 const PACKAGE: &str = "http-cache-tests@0.4.5";
 
-/// The page that lists what does not pass.
+/// The page that lists tests that do not pass.
 const PAGE: &str = "docs/http-cache-tests.md";
 
 /// The tests wait three seconds between some requests. All together take half a minute.
@@ -50,18 +53,18 @@ struct Outcome {
 
 impl CacheTests {
     /// Every check of the page, for `cargo xtask test`.
-    pub(crate) fn all() -> Self {
-        CacheTests { id: None, verbose: false }
+    pub(crate) fn all(server: Option<PathBuf>) -> Self {
+        CacheTests { id: None, verbose: false, server }
     }
 
     /// Builds the server, runs the tests and compares. True if the page is right.
     pub(crate) fn run(&self) -> Result<bool> {
-        let mut build = workspace::cargo();
-        build.args(["build", "--locked", "--package=sealion"]);
-        ensure!(build.status().context("cannot run cargo")?.success(), "{build:?} failed");
-        let server = binaries::metadata()?.target_directory.join("debug/sealion");
+        let server = match &self.server {
+            Some(server) => server.clone(),
+            None => binaries::build_debug("sealion")?,
+        };
         let package = tools::npm_package(PACKAGE)?.join("http-cache-tests");
-        let outcomes = self.outcomes(server.as_std_path(), &package)?;
+        let outcomes = self.outcomes(&server, &package)?;
         if self.id.is_some() {
             return Ok(outcomes.values().all(|outcome| outcome.passed));
         }
@@ -133,7 +136,7 @@ impl CacheTests {
     }
 }
 
-/// Waits for the first line that `find` finds something in.
+/// Waits for the first line for which `find` returns a value.
 fn wait_for(process: &Followed, find: impl Fn(&str) -> Option<String>) -> Result<String> {
     let mut said = String::new();
     loop {
@@ -168,7 +171,7 @@ fn total(outcomes: &BTreeMap<String, Outcome>) -> String {
     format!("Passed: {}, {}.", count("required"), count("optimal"))
 }
 
-/// What the page says wrongly.
+/// The errors of the page.
 fn differences(page: &str, outcomes: &BTreeMap<String, Outcome>) -> Vec<String> {
     let mut listed: BTreeMap<&str, &str> = page.lines().filter_map(row).collect();
     let mut differences = Vec::new();
@@ -189,7 +192,7 @@ fn differences(page: &str, outcomes: &BTreeMap<String, Outcome>) -> Vec<String> 
     differences
 }
 
-/// A test and its kind, of a row of the page's table. A row without a reason is none.
+/// A test and its kind, of a row of the page's table. A row without a reason does not count.
 fn row(line: &str) -> Option<(&str, &str)> {
     let mut cells = line.strip_prefix("| `")?.split('|').map(str::trim);
     let id = cells.next()?.strip_suffix('`')?;

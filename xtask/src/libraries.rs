@@ -1,11 +1,12 @@
-//! The crates that are published: what they promise, and what their packages hold.
+//! The published crates: their recorded interfaces, and the files in their packages.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use sealion_guest::output;
 
-use crate::workspace;
+use crate::{binaries, workspace};
 
 /// Package, directory, and the crates whose types may be in its interface.
 const LIBRARIES: [(&str, &str, &[&str]); 2] = [
@@ -17,7 +18,7 @@ const LIBRARIES: [(&str, &str, &[&str]); 2] = [
     ("sealion-tls", "crates/tls", &["alloc", "core", "std", "rustls", "tokio", "sealion_ktls", "sealion_tls"]),
 ];
 
-/// What a package has to hold besides its sources.
+/// Files of a package besides its sources.
 const FILES: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
 
 /// Compares each library's interface with its list, public-api.txt.
@@ -27,8 +28,9 @@ const FILES: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENS
 /// # Errors
 /// The interface differs from the list, or has a type of a dependency that it does not promise.
 pub(crate) fn interface() -> Result<()> {
+    let json = write_json()?;
     for (package, directory, crates) in LIBRARIES {
-        let (found, foreign) = list(package, crates)?;
+        let (found, foreign) = list(&json, package, crates)?;
         ensure!(foreign.is_empty(), "{package} has types of other crates in its interface:\n{}", foreign.join("\n"));
         let page = workspace::root().join(directory).join("public-api.txt");
         if std::env::var_os("SEALION_UPDATE").is_some() {
@@ -46,17 +48,30 @@ pub(crate) fn interface() -> Result<()> {
     Ok(())
 }
 
-/// The items of the interface, and those among them that name a type of a crate that is not promised.
-fn list(package: &str, crates: &[&str]) -> Result<(String, Vec<String>)> {
-    let target = workspace::root().join("target/interface");
-    let mut rustdoc = workspace::cargo();
-    rustdoc
-        .args(["rustdoc", "--quiet", "--locked", "--lib", "--all-features", "--package", package, "--target-dir"])
-        .arg(&target)
-        .args(["--", "-Zunstable-options", "--output-format=json", "--cap-lints=allow"])
-        .env("RUSTC_BOOTSTRAP", "1");
-    ensure!(rustdoc.status().context("cannot run cargo")?.success(), "{rustdoc:?} failed");
-    let json = target.join("doc").join(package.replace('-', "_")).with_extension("json");
+/// Has rustdoc write the libraries as JSON. Returns the directory of the files.
+///
+/// Build scripts look at RUSTC_BOOTSTRAP, and cargo runs them again when it changes. Only rustdoc sees it here, so that the dependencies are
+/// those that the lints and the documentation have compiled.
+fn write_json() -> Result<PathBuf> {
+    let target = PathBuf::from(binaries::metadata()?.target_directory);
+    let rustdoc = target.join("rustdoc-with-json");
+    std::fs::write(&rustdoc, RUSTDOC).with_context(|| format!("cannot write {}", rustdoc.display()))?;
+    std::fs::set_permissions(&rustdoc, std::fs::Permissions::from_mode(0o755))?;
+    let mut cargo = workspace::cargo();
+    cargo
+        .args(["doc", "--quiet", "--locked", "--lib", "--no-deps", "--all-features"])
+        .args(LIBRARIES.iter().flat_map(|(package, ..)| ["--package", package]))
+        .env("RUSTDOC", &rustdoc)
+        .env("RUSTDOCFLAGS", "-Zunstable-options --output-format=json --cap-lints=allow");
+    ensure!(cargo.status().context("cannot run cargo")?.success(), "{cargo:?} failed");
+    Ok(target.join("doc"))
+}
+
+const RUSTDOC: &str = "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec rustdoc \"$@\"\n";
+
+/// The items of the interface, and those among them that name a type of a crate that is not promised. `json`: rustdoc's directory.
+fn list(json: &Path, package: &str, crates: &[&str]) -> Result<(String, Vec<String>)> {
+    let json = json.join(package.replace('-', "_")).with_extension("json");
     let api = public_api::Builder::from_rustdoc_json(&json)
         .omit_blanket_impls(true)
         .omit_auto_trait_impls(true)

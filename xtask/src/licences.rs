@@ -14,27 +14,15 @@ use crate::workspace;
 #[derive(Args)]
 pub(crate) struct Licences {}
 
-/// Licences that let a binary be distributed under Apache-2.0 OR MIT with notices alone (SPDX names).
-const ALLOWED: &[&str] = &[
-    "0BSD",
-    "Apache-2.0",
-    "BSD-2-Clause",
-    "BSD-3-Clause",
-    "BSL-1.0",
-    "CC0-1.0",
-    "ISC",
-    "MIT",
-    "MIT-0",
-    "NCSA",
-    "OpenSSL",
-    "Unicode-3.0",
-    "Unlicense",
-    "Zlib",
-];
+/// The file with the allowed licences, which cargo-deny reads too.
+const LIST: &str = "deny.toml";
 
 impl Licences {
-    /// Prints the dependencies whose licences are not allowed; true when there is none.
+    /// Prints the dependencies whose licences are not allowed; true if all are allowed.
     pub(crate) fn run(self) -> Result<bool> {
+        let list =
+            std::fs::read_to_string(workspace::root().join(LIST)).with_context(|| format!("cannot read {LIST}"))?;
+        let allowed = allowed(&list)?;
         let mut checked = 0;
         let mut offenders = Vec::new();
         for manifest in ["Cargo.toml", "fuzz/Cargo.toml"] {
@@ -47,7 +35,7 @@ impl Licences {
                 .with_context(|| format!("cannot read the dependencies of {manifest}"))?;
             for package in &metadata.packages {
                 checked += 1;
-                if let Some(offence) = offence(package) {
+                if let Some(offence) = offence(package, &allowed) {
                     offenders.push(offence);
                 }
             }
@@ -60,11 +48,26 @@ impl Licences {
     }
 }
 
-fn offence(package: &Package) -> Option<String> {
+/// The licences that a configuration of cargo-deny allows.
+///
+/// # Errors
+/// It has no such list, or SPDX has no licence of a name in it.
+fn allowed(list: &str) -> Result<Vec<String>> {
+    let table: toml::Table = list.parse().with_context(|| format!("{LIST} is no TOML"))?;
+    let names = table.get("licenses").and_then(|licences| licences.get("allow")).and_then(toml::Value::as_array);
+    let names = names.with_context(|| format!("{LIST} has no list licenses.allow"))?;
+    let known = |name: &toml::Value| {
+        let name = name.as_str().filter(|name| spdx::license_id(name).is_some());
+        name.map(str::to_owned).with_context(|| format!("{LIST} allows a licence that SPDX does not know"))
+    };
+    names.iter().map(known).collect()
+}
+
+fn offence(package: &Package, allowed: &[String]) -> Option<String> {
     let name = format!("{} {}", package.name, package.version);
     match &package.license {
         None => Some(format!("{name} names no licence")),
-        Some(licence) => match is_allowed(licence) {
+        Some(licence) => match is_allowed(licence, allowed) {
             Ok(true) => None,
             Ok(false) => Some(format!("{name} is under {licence}")),
             Err(error) => Some(format!("{name}: {licence} is no SPDX expression: {error}")),
@@ -72,15 +75,20 @@ fn offence(package: &Package) -> Option<String> {
     }
 }
 
-fn is_allowed(licence: &str) -> Result<bool, spdx::ParseError> {
+fn is_allowed(licence: &str, allowed: &[String]) -> Result<bool, spdx::ParseError> {
     // Old crates write `MIT/Apache-2.0` instead of `OR`.
     let expression = Expression::parse_mode(licence, ParseMode::LAX)?;
-    Ok(expression.evaluate(|requirement| requirement.license.id().is_some_and(|id| ALLOWED.contains(&id.name))))
+    Ok(expression
+        .evaluate(|requirement| requirement.license.id().is_some_and(|id| allowed.iter().any(|name| name == id.name))))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn is_allowed_here(licence: &str) -> Result<bool, spdx::ParseError> {
+        is_allowed(licence, &allowed(include_str!("../../deny.toml")).unwrap())
+    }
 
     #[test]
     fn one_allowed_alternative_suffices() {
@@ -91,22 +99,23 @@ mod tests {
             "ISC AND (Apache-2.0 OR ISC) AND OpenSSL",
             "Apache-2.0 WITH LLVM-exception",
         ] {
-            assert!(is_allowed(licence).unwrap(), "{licence}");
+            assert!(is_allowed_here(licence).unwrap(), "{licence}");
         }
     }
 
     #[test]
     fn every_part_must_be_allowed() {
         for licence in ["GPL-3.0-only", "MIT AND GPL-2.0-only", "LicenseRef-Ours"] {
-            assert!(!is_allowed(licence).unwrap(), "{licence}");
+            assert!(!is_allowed_here(licence).unwrap(), "{licence}");
         }
-        assert!(is_allowed("all rights reserved").is_err());
+        assert!(is_allowed_here("all rights reserved").is_err());
     }
 
     #[test]
-    fn every_allowed_name_is_known_to_spdx() {
-        for name in ALLOWED {
-            assert!(spdx::license_id(name).is_some(), "{name}");
+    fn the_list_names_licences_of_spdx() {
+        assert_eq!(allowed("[licenses]\nallow = [\"MIT\", \"ISC\"]").unwrap(), ["MIT", "ISC"]);
+        for wrong in ["[licenses]\nallow = [\"MIT\", \"Ours\"]", "[licenses]\nallow = \"MIT\"", "[bans]", "licenses"] {
+            assert!(allowed(wrong).is_err(), "{wrong}");
         }
     }
 }

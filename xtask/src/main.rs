@@ -16,13 +16,14 @@ mod licences;
 mod markdown;
 mod package;
 mod pages;
-mod soak;
+mod prose;
 mod test;
 mod workspace;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
 /// Tasks of the Sealion workspace.
@@ -40,9 +41,16 @@ enum Task {
     BenchGuard(bench_guard::BenchGuard),
     FuzzSmoke(fuzz_smoke::FuzzSmoke),
     CacheTests(cache_tests::CacheTests),
-    Soak(soak::Soak),
+    /// Torture the server for some minutes; `cargo xtask soak --help` lists the scenarios
+    #[command(disable_help_flag = true)]
+    Soak {
+        /// Arguments of the crate sealion-soak
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     Docs(book::Book),
     Cycles(cycles::Cycles),
+    Prose(prose::Prose),
     Licences(licences::Licences),
     Package(package::Package),
     Release(package::Release),
@@ -62,9 +70,10 @@ fn main() -> ExitCode {
         Task::BenchGuard(guard) => guard.run().map(code),
         Task::FuzzSmoke(smoke) => smoke.run().map(|targets| code(targets.iter().all(|(_, held)| *held))),
         Task::CacheTests(tests) => tests.run().map(code),
-        Task::Soak(soak) => soak.run().map(code),
+        Task::Soak { arguments } => soak(&arguments),
         Task::Docs(book) => book.run().map(|()| ExitCode::SUCCESS),
         Task::Cycles(cycles) => cycles.run().map(code),
+        Task::Prose(prose) => prose.run().map(code),
         Task::Licences(licences) => licences.run().map(code),
         Task::Pebble => sealion_guest::tools::pebble().map(print),
         Task::H2spec => sealion_guest::tools::h2spec().map(print),
@@ -79,6 +88,13 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Builds and runs the crate of its own: with its clients, every start of this program would wait for TLS to compile.
+fn soak(arguments: &[String]) -> Result<ExitCode> {
+    let mut cargo = workspace::cargo();
+    cargo.args(["run", "--quiet", "--locked", "--package=sealion-soak", "--"]).args(arguments);
+    Ok(code(cargo.status().context("cannot run cargo")?.success()))
 }
 
 fn print(path: PathBuf) -> ExitCode {

@@ -1,4 +1,4 @@
-//! Pages that name files, tests and items of the code: what they name must exist.
+//! Pages that name files, tests and items of the code. The named things must exist.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
     prose.flat_map(|prose| prose.split('`').skip(1).step_by(2))
 }
 
-/// A source file or a directory with its parent; patterns and placeholders (`NAME.rs`) are none.
+/// A source file or a directory with its parent; patterns and placeholders (`NAME.rs`) do not count.
 fn is_path(name: &str) -> bool {
     let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
     let inside = name.trim_end_matches('/').contains('/');

@@ -1,4 +1,4 @@
-//! X-Accel-Expires, with which applications tell nginx how long it may store a response.
+//! X-Accel-Expires, by which applications tell nginx how long it may store a response.
 
 use http::{HeaderMap, HeaderName};
 
@@ -8,7 +8,8 @@ use crate::directives::{ResponseDirectives, delta_seconds};
 /// The name of the field.
 pub(crate) const X_ACCEL_EXPIRES: HeaderName = HeaderName::from_static("x-accel-expires");
 
-/// The field as directives, which stand in for those of Cache-Control. `None`: it is absent, or no time, which nginx ignores.
+/// The field as directives, which replace the directives of Cache-Control. `None`: the field is absent or not a time,
+/// which nginx ignores.
 pub(crate) fn accel(fields: &HeaderMap) -> Option<ResponseDirectives> {
     let value = fields.get(X_ACCEL_EXPIRES)?.as_bytes().trim_ascii();
     let mut directives = ResponseDirectives::default();
@@ -24,8 +25,8 @@ pub(crate) fn accel(fields: &HeaderMap) -> Option<ResponseDirectives> {
 
 /// Seconds since 1970.
 fn seconds(digits: &[u8]) -> Option<Seconds> {
-    // A sign is no digit.
-    let text = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|octet| octet.is_ascii_digit()))?;
+    // A sign is not a digit.
+    let text = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
     text.parse().ok()
 }
 

@@ -1,4 +1,4 @@
-//! Preconditions of requests that a stored response answers (RFC 9111 §4.3.2, RFC 9110 §13).
+//! Preconditions of requests that can be served from a stored response (RFC 9111 §4.3.2, RFC 9110 §13).
 
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, DATE, ETAG, LAST_MODIFIED, VARY};
@@ -14,20 +14,20 @@ pub enum Precondition {
     Proceed,
     /// Send 304 (Not Modified).
     NotModified,
-    /// If-Match or If-Unmodified-Since does not hold for the stored response. They are the origin's to evaluate (RFC 9111 §4.3.2): forward
-    /// the request.
+    /// If-Match or If-Unmodified-Since does not hold for the stored response. Only the origin may evaluate them (RFC
+    /// 9111 §4.3.2): forward the request.
     Failed,
 }
 
 /// Evaluates the preconditions of a GET or HEAD for a stored response that may be sent.
 #[inline]
 pub fn evaluate(conditions: &Conditions<'_>, stored: &HeaderMap) -> Precondition {
-    // Most requests have none; then no date is parsed.
+    // Most requests have no preconditions; then no date is parsed.
     if conditions.has_preconditions() { evaluate_present(conditions, stored) } else { Precondition::Proceed }
 }
 
 fn evaluate_present(conditions: &Conditions<'_>, stored: &HeaderMap) -> Precondition {
-    // Without Last-Modified, Date counts (RFC 9111 §4.3.2).
+    // Without Last-Modified, Date is used (RFC 9111 §4.3.2).
     let modified = date(stored, LAST_MODIFIED).or_else(|| date(stored, DATE));
     match conditional::evaluate(conditions, &Validators { modified, ..validators(stored) }) {
         Verdict::Proceed => Precondition::Proceed,
@@ -38,7 +38,7 @@ fn evaluate_present(conditions: &Conditions<'_>, stored: &HeaderMap) -> Precondi
 
 /// Whether If-Range allows a range of the stored response (RFC 9110 §13.1.5).
 ///
-/// A date counts only if the response was made after that second (RFC 9110 §8.8.2.2), by its own Date.
+/// A date counts only if the response's Date is after that second (RFC 9110 §8.8.2.2).
 pub fn range_applies(if_range: &Singleton<'_>, stored: &HeaderMap) -> bool {
     let Some(made) = date(stored, DATE) else { return !if_range.is_present() };
     conditional::range_applies(if_range, &validators(stored), made)

@@ -1,27 +1,28 @@
-//! Cache-Control (RFC 9111 §5.2), of requests and responses.
+//! Cache-Control (RFC 9111 §5.2) of requests and responses.
 
 use http::HeaderName;
 
 use crate::Seconds;
 
-/// Directives of a request: those of Cache-Control, or of Pragma where there is no Cache-Control (RFC 9111 §5.4).
+/// The directives of a request, from Cache-Control, or from Pragma if there is no Cache-Control (RFC 9111 §5.4).
 ///
-/// An operator who ignores the directives of requests passes the default, which has none.
+/// To ignore the directives of requests, pass the default, which has none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RequestDirectives {
     /// `no-cache`: a stored response must be validated first.
     pub no_cache: bool,
     /// `no-store`: neither this request nor its response is stored.
     pub no_store: bool,
-    /// `only-if-cached`: where no stored response may be sent, the answer is 504.
+    /// `only-if-cached`: if no stored response may be sent, the response is 504.
     pub only_if_cached: bool,
-    /// `max-age`: the greatest age in seconds. An invalid value counts as 0, because the client asked for some bound.
+    /// `max-age`: the maximum age in seconds. An invalid value counts as 0, because the client requested some bound.
     pub max_age: Option<u32>,
-    /// `min-fresh`: the response must stay fresh for so many seconds.
+    /// `min-fresh`: the response must stay fresh for this many seconds.
     pub min_fresh: Option<u32>,
-    /// `max-stale`: the response may be stale by so many seconds. Without a value: 2³¹, which is any.
+    /// `max-stale`: the response may be stale by this many seconds. Without a value it is 2³¹, which allows any
+    /// staleness.
     pub max_stale: Option<u32>,
-    /// `stale-if-error` (RFC 5861 §4): if the origin fails, the response may be stale by so many seconds.
+    /// `stale-if-error` (RFC 5861 §4): if the origin fails, the response may be stale by this many seconds.
     pub stale_if_error: Option<u32>,
 }
 
@@ -84,7 +85,8 @@ pub(crate) struct ResponseDirectives {
     pub(crate) private: Scope,
     pub(crate) max_age: Option<u32>,
     pub(crate) s_maxage: Option<u32>,
-    /// When the response becomes stale, in seconds since 1970: no directive, but what X-Accel-Expires can say.
+    /// When the response becomes stale, in seconds since 1970. This is not a directive, but the absolute form of
+    /// X-Accel-Expires.
     pub(crate) expires: Option<Seconds>,
     /// RFC 5861 §3.
     pub(crate) stale_while_revalidate: Option<u32>,
@@ -92,7 +94,7 @@ pub(crate) struct ResponseDirectives {
     pub(crate) stale_if_error: Option<u32>,
 }
 
-/// What `no-cache` and `private` of a response apply to (RFC 9111 §5.2.2.4, §5.2.2.7).
+/// The scope of a response's `no-cache` and `private` (RFC 9111 §5.2.2.4, §5.2.2.7).
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) enum Scope {
     #[default]
@@ -114,7 +116,7 @@ impl ResponseDirectives {
         directives
     }
 
-    /// Adds a word of text that cannot be read: what forbids counts, what permits does not.
+    /// Adds a word of malformed text: words that forbid storing count, words that permit it do not.
     pub(crate) fn prohibit(&mut self, token: &[u8]) {
         let is = |directive: &[u8]| token.eq_ignore_ascii_case(directive);
         if is(b"no-store") {
@@ -130,13 +132,13 @@ impl ResponseDirectives {
         }
     }
 
-    /// Whether nothing of the response may be stored.
+    /// Whether no part of the response may be stored.
     pub(crate) fn forbids(&self) -> bool {
         self.no_store || self.private == Scope::Response
     }
 
-    /// Adds a directive. Of a repeated one with a number, the first counts. An invalid lifetime is one of 0 seconds, and an invalid
-    /// permission grants nothing (RFC 9111 §4.2.1).
+    /// Adds a directive. If a numeric directive is repeated, the first counts. An invalid lifetime is 0 seconds, and an
+    /// invalid permission grants nothing (RFC 9111 §4.2.1).
     pub(crate) fn add(&mut self, name: &[u8], argument: Argument<'_>) {
         let is = |directive: &[u8]| name.eq_ignore_ascii_case(directive);
         let is_readable = argument != Argument::Malformed;
@@ -170,7 +172,7 @@ impl ResponseDirectives {
         }
     }
 
-    /// Fields that a stored response must not have: those that `no-cache` and `private` name.
+    /// The fields that `no-cache` and `private` name, which must not be stored.
     pub(crate) fn excluded_fields(&self) -> impl Iterator<Item = &HeaderName> {
         [&self.no_cache, &self.private].into_iter().flat_map(|scope| match scope {
             Scope::Fields(names) => &names[..],
@@ -180,7 +182,7 @@ impl ResponseDirectives {
 }
 
 impl Scope {
-    /// Adds one occurrence. A list of fields that cannot be read means the whole response.
+    /// Adds one occurrence. A malformed list of fields means the whole response.
     fn widen(&mut self, argument: Argument<'_>) {
         match (&mut *self, argument.names()) {
             (Scope::Response, _) => {}
@@ -191,7 +193,7 @@ impl Scope {
     }
 }
 
-/// The greatest number of seconds; greater ones are this (RFC 9111 §1.2.2).
+/// The maximum number of seconds. A greater number counts as this one (RFC 9111 §1.2.2).
 pub(crate) const DELTA_MAX: u32 = 1 << 31;
 
 /// delta-seconds (RFC 9111 §1.2.2). `None`: not a number.
@@ -208,23 +210,24 @@ pub(crate) fn delta_seconds(digits: &[u8]) -> Option<u32> {
 /// One directive of a list.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Member<'a> {
-    /// Empty: the text begins with something else.
+    /// Empty if the text begins with something else.
     pub(crate) name: &'a [u8],
     pub(crate) argument: Argument<'a>,
     text: &'a [u8],
 }
 
 impl<'a> Member<'a> {
-    /// The words of a member that cannot be read, as of `public; no-store` or `x="no-store` without a closing quote. Of another member: none.
+    /// The words of a malformed member, such as `public; no-store`, or `x="no-store` without a closing quote. Empty for
+    /// a well-formed member.
     pub(crate) fn tokens_of_malformed(&self) -> impl Iterator<Item = &'a [u8]> {
         let text = if self.argument == Argument::Malformed { self.text } else { &[] };
         tokens(text)
     }
 }
 
-/// The words of a text that cannot be read.
+/// The words of malformed text.
 pub(crate) fn tokens(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    text.split(|octet| !is_tchar(*octet)).filter(|token| !token.is_empty())
+    text.split(|byte| !is_tchar(*byte)).filter(|token| !token.is_empty())
 }
 
 /// The argument of a directive.
@@ -232,16 +235,16 @@ pub(crate) fn tokens(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 pub(crate) enum Argument<'a> {
     Absent,
     Token(&'a [u8]),
-    /// The octets between the quotes.
+    /// The bytes between the quotes.
     Quoted(&'a [u8]),
     /// An integer of a structured field.
     Integer(i64),
-    /// Not by the grammar: an unclosed quote, or spaces around `=`.
+    /// A syntax error: an unclosed quote, or spaces around `=`.
     Malformed,
 }
 
 impl Argument<'_> {
-    /// Both forms of a number are accepted (RFC 9111 §5.2).
+    /// Accepts both forms of a number (RFC 9111 §5.2).
     fn seconds(&self) -> Option<u32> {
         match self {
             Argument::Token(text) | Argument::Quoted(text) => delta_seconds(text),
@@ -250,23 +253,23 @@ impl Argument<'_> {
         }
     }
 
-    /// A list of field names. `None`: not one.
+    /// A list of field names. `None`: it is not such a list.
     fn names(&self) -> Option<Vec<HeaderName>> {
         let (Argument::Token(list) | Argument::Quoted(list)) = self else { return None };
-        let members = list.split(|octet| *octet == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty());
+        let members = list.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty());
         let names: Vec<_> = members.map(|member| HeaderName::from_bytes(member).ok()).collect::<Option<_>>()?;
         (!names.is_empty()).then_some(names)
     }
 }
 
-/// The directives of one line. A malformed one ends at the next comma outside quotes.
+/// The directives of one line. A malformed directive ends at the next comma outside quotes.
 pub(crate) struct Members<'a>(&'a [u8]);
 
 impl<'a> Iterator for Members<'a> {
     type Item = Member<'a>;
 
     fn next(&mut self) -> Option<Member<'a>> {
-        let start = self.0.iter().position(|octet| !matches!(octet, b' ' | b'\t' | b','))?;
+        let start = self.0.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b','))?;
         let whole = &self.0[start..];
         let name = self.take_token(start);
         let argument = match self.0 {
@@ -291,12 +294,12 @@ impl<'a> Members<'a> {
     /// Takes the token that begins at `start`; it may be empty.
     fn take_token(&mut self, start: usize) -> &'a [u8] {
         let rest = &self.0[start..];
-        let (token, rest) = rest.split_at(rest.iter().position(|octet| !is_tchar(*octet)).unwrap_or(rest.len()));
+        let (token, rest) = rest.split_at(rest.iter().position(|byte| !is_tchar(*byte)).unwrap_or(rest.len()));
         self.0 = rest;
         token
     }
 
-    /// Takes a quoted string from behind its first quote.
+    /// Takes a quoted string, after its opening quote.
     fn take_quoted(&mut self, rest: &'a [u8]) -> Argument<'a> {
         match closing_quote(rest) {
             Some(end) => {
@@ -310,11 +313,11 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// Goes to the next comma outside quotes. False: there was more than white space before it.
+    /// Skips to the next comma outside quotes. False: more than white space was skipped.
     fn skip_to_comma(&mut self) -> bool {
         let mut is_whole = true;
-        while let [octet, rest @ ..] = self.0 {
-            match octet {
+        while let [byte, rest @ ..] = self.0 {
+            match byte {
                 b',' => break,
                 b' ' | b'\t' => self.0 = rest,
                 b'"' => {
@@ -331,7 +334,7 @@ impl<'a> Members<'a> {
     }
 }
 
-/// The index of the quote that ends a quoted string (RFC 9110 §5.6.4), whose first one is before `text`.
+/// The index of the closing quote of a quoted string (RFC 9110 §5.6.4). `text` starts after the opening quote.
 pub(crate) fn closing_quote(text: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -343,8 +346,8 @@ pub(crate) fn closing_quote(text: &[u8]) -> Option<usize> {
     }
 }
 
-fn is_tchar(octet: u8) -> bool {
-    octet.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&octet)
+fn is_tchar(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 #[cfg(test)]
@@ -425,18 +428,18 @@ mod tests {
             (&["foobar, max-age=60"], Some(60)),
             (&[",, ,max-age=60 ,"], Some(60)),
             (&["max-age=60\t,x"], Some(60)),
-            // Of several, the first (RFC 9111 §4.2.1).
+            // The first of several counts (RFC 9111 §4.2.1).
             (&["max-age=60, max-age=5"], Some(60)),
             (&["max-age=5", "max-age=60"], Some(5)),
             (&["max-age=x, max-age=60"], Some(0)),
-            // Within a quoted string there is no directive.
+            // A quoted string contains no directive.
             (&["extension=\"max-age=3600\", max-age=1"], Some(1)),
             (&["extension=\"\\\", max-age=3600\", max-age=1"], Some(1)),
             (&["max-age=1, extension=\"max-age=3600\""], Some(1)),
             (&["extension=\"max-age=3600"], None),
             (&["\"max-age=3600\""], None),
             (&["\"max-age=3600\", max-age=2"], Some(2)),
-            // Invalid: no lifetime.
+            // Invalid: the lifetime is 0.
             (&["max-age"], Some(0)),
             (&["max-age="], Some(0)),
             (&["max-age=-60"], Some(0)),
@@ -471,7 +474,7 @@ mod tests {
             ("max-age=60 \"x, no-store\", public", true, false, false),
             ("must-understand; no-store; max-age=60", true, false, false),
             ("max-age=60; no-cache", false, false, true),
-            // In order, or another word.
+            // Well-formed, or another word.
             ("x=\"no-store, private\", max-age=60", false, false, false),
             ("x=no-store, max-age=60", false, false, false),
             ("max-age=60; no-store-remote; privately; x-no-store", false, false, false),
@@ -537,7 +540,7 @@ mod tests {
             stale_if_error: Some(3),
         };
         assert_eq!(all, expected);
-        // A flag counts even if an argument follows it that it does not have.
+        // A flag counts even if it has an argument.
         assert!(response(&["no-store=1"]).no_store);
     }
 }

@@ -1,4 +1,4 @@
-//! How long a stored response may be used (RFC 9111 §4.2), stale ones included (RFC 9111 §4.2.4, RFC 5861).
+//! How long a stored response may be used (RFC 9111 §4.2), including stale responses (RFC 9111 §4.2.4, RFC 5861).
 
 use http::header::{AGE, DATE, EXPIRES, LAST_MODIFIED};
 use http::{HeaderMap, HeaderValue};
@@ -7,35 +7,36 @@ use crate::Seconds;
 use crate::directives::{DELTA_MAX, RequestDirectives, ResponseDirectives, Scope, delta_seconds};
 use crate::policy::Policy;
 
-/// How a stored response may be used: its age, its lifetime, and what is allowed once it is stale.
+/// The use of a stored response: its age, its lifetime, and the permissions once it is stale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lifetime {
-    /// Seconds since 1970 of its receipt, above [`FLAGS`].
+    /// The time of receipt in seconds since 1970, in the bits above [`FLAGS`].
     received_and_flags: u64,
-    /// Its age when it was received.
+    /// The age at receipt.
     initial_age: u32,
-    /// The age at which it becomes stale.
+    /// The age at which the response becomes stale.
     freshness: u32,
-    /// Seconds for which it may be sent while it is revalidated.
+    /// How many seconds the stale response may be sent while it is revalidated.
     stale_while_revalidate: u32,
-    /// Seconds for which it may be sent because the origin fails.
+    /// How many seconds the stale response may be sent if the origin fails.
     stale_if_error: u32,
 }
 
-/// What may be done with a stored response for one request.
+/// How a stored response may be used for one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Assessment {
-    /// It may be sent: it is fresh, or the request takes it although it is stale (`max-stale`).
+    /// It may be sent: it is fresh, or the request accepts a stale response (`max-stale`).
     Fresh,
-    /// It may be sent now, and be revalidated behind it.
+    /// It may be sent now, and is to be revalidated in the background.
     StaleWhileRevalidate,
-    /// It is to be revalidated first.
+    /// It must be revalidated first.
     Stale {
-        /// Whether it may be sent if the origin answers with an error ([`is_error_for_stale`]) or cannot be reached. False: neither the
-        /// response nor the request grants it; RFC 9111 §4.2.4 leaves it to the cache where the origin cannot be reached.
+        /// Whether it may be sent if the origin returns an error ([`is_error_for_stale`]) or is unreachable. False:
+        /// neither the response nor the request permits it. RFC 9111 §4.2.4 leaves the decision to the cache if the
+        /// origin is unreachable.
         may_serve_on_error: bool,
     },
-    /// It is to be revalidated first, and must not be sent if that fails.
+    /// It must be revalidated first, and must not be sent if that fails.
     MustRevalidate,
 }
 
@@ -43,7 +44,7 @@ impl Lifetime {
     /// The length of [`Self::to_bytes`].
     pub const LENGTH: usize = 24;
 
-    /// The lifetime of a response, by its fields and directives.
+    /// The lifetime of a response, from its fields and directives.
     pub(crate) fn new(
         policy: &Policy,
         status: u16,
@@ -53,7 +54,8 @@ impl Lifetime {
         [requested, received]: [Seconds; 2],
     ) -> Lifetime {
         let freshness = explicit.or_else(|| policy.ttl(status)).unwrap_or_else(|| heuristic(policy, fields, received));
-        // What an operator adds extends a lifetime. A response that has none, which may be for one user only, gets no stale use.
+        // The operator's seconds extend a lifetime. A response without a lifetime may be for one user only, so it is
+        // never sent stale.
         let or_added =
             |granted: Option<u32>, added: Option<u32>| granted.or(added.filter(|_| freshness > 0)).unwrap_or(0);
         let flags = [
@@ -72,7 +74,7 @@ impl Lifetime {
         }
     }
 
-    /// Whether a request without directives gets the response without validation, at some time from its receipt on.
+    /// Whether a request without directives can get the response without validation at any time after its receipt.
     pub(crate) fn is_ever_usable(&self) -> bool {
         let stale = self.stale_while_revalidate.max(self.stale_if_error);
         let usable = self.freshness.saturating_add(if self.has(NO_STALE) { 0 } else { stale });
@@ -84,32 +86,33 @@ impl Lifetime {
         u64::from(self.initial_age) + now.saturating_sub(self.received())
     }
 
-    /// When it becomes stale, or became so.
+    /// The time at which it becomes or became stale.
     pub fn expires(&self) -> Seconds {
         (self.received() + u64::from(self.freshness)).saturating_sub(self.initial_age.into())
     }
 
-    /// The same response, stale from `now` on: a purge after which it can still be revalidated, or be sent while that happens, as far as
-    /// the response allows.
+    /// The same response, stale from `now` on, for a purge. Afterwards it can still be revalidated, or be sent
+    /// meanwhile, as far as the response permits.
     #[must_use]
     pub fn made_stale(self, now: Seconds) -> Self {
         let age = u32::try_from(self.age(now)).unwrap_or(u32::MAX);
         Lifetime { freshness: self.freshness.min(age), ..self }
     }
 
-    /// The same, to be validated before it is sent again, unless the origin fails: it is not known whether another response took its place meanwhile.
+    /// The same response, which must be validated before it is sent again, unless the origin fails: another response
+    /// may have replaced it meanwhile.
     #[must_use]
     pub fn made_doubtful(self, now: Seconds) -> Self {
         let Lifetime { received_and_flags, .. } = self;
         Lifetime {
-            // s-maxage forbids what a request grants by max-stale.
+            // s-maxage overrides the permission of a request's max-stale.
             received_and_flags: received_and_flags | S_MAXAGE,
             stale_while_revalidate: 0,
             ..self.made_stale(now)
         }
     }
 
-    /// What may be done with the response for a request.
+    /// How the response may be used for a request.
     pub fn assess(&self, request: &RequestDirectives, now: Seconds) -> Assessment {
         if self.has(NO_CACHE) || request.no_cache {
             return Assessment::MustRevalidate;
@@ -127,10 +130,10 @@ impl Lifetime {
         if !is_fresh && self.has(NO_STALE) {
             return Assessment::MustRevalidate;
         }
-        // RFC 9111 §5.2.2.10: s-maxage forbids stale use too, unless the same response, or the operator, grants some.
+        // RFC 9111 §5.2.2.10: s-maxage also forbids stale use, unless the same response or the operator permits it.
         let asked = |seconds: Option<u32>| seconds.filter(|_| !self.has(S_MAXAGE));
         if !is_fresh && is_young && request.min_fresh.is_none() {
-            // Inclusive: a response that has just become stale is stale by 0 seconds.
+            // Inclusive: a response that has just become stale is 0 seconds stale.
             if asked(request.max_stale).is_some_and(|most| stale_for <= most.into()) {
                 return Assessment::Fresh;
             }
@@ -139,7 +142,7 @@ impl Lifetime {
                 return Assessment::StaleWhileRevalidate;
             }
         }
-        // RFC 5861 §4: whatever else is said of freshness.
+        // RFC 5861 §4: regardless of other freshness information.
         let may_serve_on_error = is_within(self.stale_if_error) || asked(request.stale_if_error).is_some_and(is_within);
         if !is_fresh && self.has(S_MAXAGE) && !may_serve_on_error {
             return Assessment::MustRevalidate;
@@ -147,7 +150,7 @@ impl Lifetime {
         Assessment::Stale { may_serve_on_error }
     }
 
-    /// A fixed form for a file.
+    /// Serializes to a fixed form for a file.
     pub fn to_bytes(&self) -> [u8; Self::LENGTH] {
         let Lifetime { received_and_flags, initial_age, freshness, stale_while_revalidate, stale_if_error } = self;
         let mut bytes = [0; Self::LENGTH];
@@ -160,7 +163,7 @@ impl Lifetime {
         bytes
     }
 
-    /// Reads what [`Self::to_bytes`] made. `None`: an unknown flag, as of a newer version.
+    /// Parses the form of [`Self::to_bytes`]. `None`: an unknown flag, for instance of a newer version.
     pub fn from_bytes(bytes: [u8; Self::LENGTH]) -> Option<Self> {
         let number = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let received_and_flags = u64::from(number(0)) | u64::from(number(4)) << 32;
@@ -182,12 +185,13 @@ impl Lifetime {
     }
 }
 
-/// Whether an answer of the origin counts as its failure (RFC 5861 §4).
+/// Whether a response of the origin counts as a failure (RFC 5861 §4).
 pub fn is_error_for_stale(status: u16) -> bool {
     matches!(status, 500 | 502 | 503 | 504)
 }
 
-/// The lifetime that the origin gives (RFC 9111 §4.2.1), for a shared cache. `is_targeted`: Expires does not count (RFC 9213 §2.2).
+/// The lifetime set by the origin (RFC 9111 §4.2.1), for a shared cache. `is_targeted`: Expires does not count (RFC
+/// 9213 §2.2).
 pub(crate) fn explicit(
     policy: &Policy,
     fields: &HeaderMap,
@@ -198,13 +202,13 @@ pub(crate) fn explicit(
     let until = |time: Seconds| bounded(time.saturating_sub(date_of(fields, received)));
     let expires = || {
         let value = fields.get(EXPIRES).filter(|_| !is_targeted && !policy.ignores(&EXPIRES))?;
-        // An invalid date, `0` above all, lies in the past (RFC 9111 §5.3).
+        // An invalid date, especially `0`, is in the past (RFC 9111 §5.3).
         Some(until(date(value).unwrap_or(0)))
     };
     directives.s_maxage.or(directives.max_age).or(directives.expires.map(until)).or_else(expires)
 }
 
-/// A lifetime where the origin gives none (RFC 9111 §4.2.2): a tenth of the time since the last modification.
+/// The lifetime if the origin sets none (RFC 9111 §4.2.2): a tenth of the time since the last modification.
 fn heuristic(policy: &Policy, fields: &HeaderMap, received: Seconds) -> u32 {
     let modified = fields.get(LAST_MODIFIED).and_then(date);
     let unmodified = modified.map_or(0, |modified| date_of(fields, received).saturating_sub(modified));
@@ -218,17 +222,18 @@ fn initial_age(fields: &HeaderMap, requested: Seconds, received: Seconds) -> u32
     bounded(apparent.max(corrected))
 }
 
-/// The value of Age. Of a list, the first member counts (RFC 9111 §5.1); of several lines, which no cache makes, the greatest. An invalid
-/// one counts as very old: RFC 9111 §5.1 would ignore it, §4.2.1 takes invalid information on freshness for stale.
+/// The value of Age. In a list, the first member counts (RFC 9111 §5.1). If there are several lines, which no cache
+/// sends, the greatest counts. An invalid value counts as very old: RFC 9111 §5.1 would ignore it, but §4.2.1 treats
+/// invalid freshness information as stale.
 fn age_field(fields: &HeaderMap) -> u32 {
     let first = |line: &HeaderValue| {
-        let member = line.as_bytes().split(|octet| *octet == b',').next().unwrap_or_default();
+        let member = line.as_bytes().split(|byte| *byte == b',').next().unwrap_or_default();
         delta_seconds(member.trim_ascii()).unwrap_or(DELTA_MAX)
     };
     fields.get_all(AGE).iter().map(first).max().unwrap_or(0)
 }
 
-/// Date, or the time of receipt where it is absent or invalid (RFC 9110 §6.6.1).
+/// Date, or the time of receipt if Date is absent or invalid (RFC 9110 §6.6.1).
 fn date_of(fields: &HeaderMap, received: Seconds) -> Seconds {
     fields.get(DATE).and_then(date).unwrap_or(received)
 }
@@ -260,7 +265,7 @@ mod tests {
     use crate::sample::{NOW, date, fields};
     use crate::storing::{NotStored, StoreRequest, may_store};
 
-    /// The lifetime of a response to a request without directives, sent and answered within [`NOW`].
+    /// The lifetime of a response to a request without directives, sent and received at [`NOW`].
     fn stored(policy: &Policy, lines: &[&str]) -> Result<Lifetime, NotStored> {
         let method = sealion_http::Method::Get;
         let request = StoreRequest { method, has_authorization: false, directives: RequestDirectives::default() };
@@ -289,7 +294,7 @@ mod tests {
             (&["expires: Sunday, 06-Nov-94 08:50:37 GMT"], 60),
             (&["expires: Sun Nov  6 08:50:37 1994"], 60),
             (&["expires: Sun, 06 Nov 1994 08:50:37 UTC"], 0),
-            // Of two, the first.
+            // The first of two counts.
             (&[&at("expires", NOW + 60), &at("expires", NOW + 5)], 60),
             (&[&at("expires", NOW + 5), "cache-control: max-age=60"], 60),
             (&["expires: 0", "cache-control: max-age=60"], 60),
@@ -313,7 +318,7 @@ mod tests {
             (&["cache-control: max-age=60", "age: abc"], 0),
             (&["cache-control: max-age=60", "age: 1;a=b"], 0),
             (&["cache-control: max-age=60", "age: 99999999999"], 0),
-            // The greatest lifetime.
+            // The maximum lifetime.
             (&["cache-control: max-age=99999999999"], 1 << 31),
             (&["expires: Fri, 31 Dec 9999 23:59:59 GMT"], 1 << 31),
             // A targeted field replaces the others.
@@ -366,7 +371,7 @@ mod tests {
         const STALE: Assessment = Assessment::Stale { may_serve_on_error: false };
         const ON_ERROR: Assessment = Assessment::Stale { may_serve_on_error: true };
         let request = |line: &str| RequestDirectives::parse([line.as_bytes()].into_iter(), std::iter::empty());
-        // The response's directives, the request's, its age, what may be done.
+        // The response's directives, the request's directives, the age, and the assessment.
         for (response, directives, age, expected) in [
             ("max-age=60", "", 59, Fresh),
             ("max-age=60", "", 60, STALE),
@@ -375,7 +380,7 @@ mod tests {
             ("max-age=60, no-cache", "max-stale", 0, MustRevalidate),
             ("max-age=60, no-cache, stale-if-error=60", "stale-if-error=60", 60, MustRevalidate),
             ("max-age=60, no-cache=\"a\"", "", 0, Fresh),
-            // Greatest age.
+            // Maximum age.
             ("max-age=60", "max-age=30", 30, Fresh),
             ("max-age=60", "max-age=30", 31, STALE),
             ("max-age=60, stale-if-error=5", "max-age=30", 31, ON_ERROR),
@@ -385,12 +390,12 @@ mod tests {
             ("max-age=60, immutable", "max-age=0, max-stale", 60, STALE),
             ("max-age=60, immutable", "no-cache", 59, MustRevalidate),
             ("max-age=60, immutable", "min-fresh=2", 59, STALE),
-            // Least remaining freshness.
+            // Minimum remaining freshness.
             ("max-age=60", "min-fresh=30", 30, Fresh),
             ("max-age=60", "min-fresh=30", 31, STALE),
             ("max-age=60, stale-while-revalidate=60", "min-fresh=30", 31, STALE),
             ("max-age=60, stale-while-revalidate=60", "min-fresh=0", 61, STALE),
-            // Stale, as the request takes it.
+            // Stale, but the request accepts it.
             ("max-age=60", "max-stale=5", 65, Fresh),
             ("max-age=60", "max-stale=5", 66, STALE),
             ("max-age=60", "max-stale", 1_000_000, Fresh),
@@ -401,7 +406,7 @@ mod tests {
             ("max-age=60, proxy-revalidate", "max-stale", 60, MustRevalidate),
             ("s-maxage=60", "max-stale", 60, MustRevalidate),
             ("s-maxage=60", "", 59, Fresh),
-            // Stale, while it is revalidated.
+            // Stale during revalidation.
             ("max-age=60, stale-while-revalidate=10", "", 60, StaleWhileRevalidate),
             ("max-age=60, stale-while-revalidate=10", "", 69, StaleWhileRevalidate),
             ("max-age=60, stale-while-revalidate=10", "", 70, STALE),
@@ -409,13 +414,13 @@ mod tests {
             ("max-age=60, stale-while-revalidate=10, must-revalidate", "", 60, MustRevalidate),
             ("max-age=60, stale-while-revalidate=10, proxy-revalidate", "", 60, MustRevalidate),
             ("max-age=60, stale-while-revalidate=x", "", 60, STALE),
-            // The same response grants what s-maxage alone would forbid.
+            // The same response permits what s-maxage alone would forbid.
             ("s-maxage=60, stale-while-revalidate=10", "", 60, StaleWhileRevalidate),
             ("s-maxage=60, stale-while-revalidate=10", "", 70, MustRevalidate),
             ("s-maxage=60, stale-if-error=10", "", 69, ON_ERROR),
             ("s-maxage=60, stale-if-error=10", "", 70, MustRevalidate),
             ("s-maxage=60", "stale-if-error=10", 60, MustRevalidate),
-            // Stale, because the origin fails.
+            // Stale if the origin fails.
             ("max-age=60, stale-if-error=10", "", 69, ON_ERROR),
             ("max-age=60, stale-if-error=10", "", 70, STALE),
             ("max-age=60", "stale-if-error=10", 69, ON_ERROR),
@@ -444,7 +449,7 @@ mod tests {
         assert_eq!(at("cache-control: max-age=60, stale-while-revalidate=0", 60), ON_ERROR);
         assert_eq!(at("cache-control: max-age=60, stale-if-error=0, stale-while-revalidate=0", 60), STALE);
         assert_eq!(at("cache-control: max-age=60, must-revalidate", 60), MustRevalidate);
-        // A response without a lifetime may be for one user.
+        // A response without a lifetime may be for one user only.
         assert_eq!(at("server: a", 0), STALE);
         assert_eq!(at("cache-control: max-age=0", 0), STALE);
         assert_eq!(stored(&policy, &["server: a"]), Err(NotStored::NoLifetime));
@@ -475,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn octets_give_the_lifetime_back() {
+    fn bytes_give_the_lifetime_back() {
         assert_eq!(size_of::<Lifetime>(), Lifetime::LENGTH);
         let all = lifetime(&[
             "cache-control: s-maxage=60, stale-while-revalidate=10, stale-if-error=20, no-cache, must-revalidate, immutable",

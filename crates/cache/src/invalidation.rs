@@ -1,14 +1,15 @@
-//! What a request that changes something invalidates (RFC 9111 §4.4), and groups of responses (RFC 9875).
+//! The responses that an unsafe request invalidates (RFC 9111 §4.4), and groups of responses (RFC 9875).
 
 use http::header::{CONTENT_LOCATION, LOCATION};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sealion_http::Method;
 use sfv::{BareItem, List, ListEntry, Parser};
 
-/// Targets that the answer to a request invalidates: the request's own, and those in Location and Content-Location that have its authority.
-/// Each is a path with its query. Empty: the method is safe, or the answer is an error.
+/// The targets that the response to a request invalidates: the request's own, and those in Location and
+/// Content-Location with the same authority. Each is a path with its query. Empty: the method is safe, or the response
+/// is an error.
 ///
-/// `target`: path and query of the request. Schemes are not compared: an origin behind a server like this one often writes `http`.
+/// `target`: path and query of the request. Schemes are not compared: an origin behind a proxy often writes `http`.
 pub fn invalidated(method: Method<'_>, status: u16, target: &str, authority: &str, fields: &HeaderMap) -> Vec<String> {
     let mut targets = Vec::new();
     if !changes_something(method, status) {
@@ -26,12 +27,13 @@ pub fn invalidated(method: Method<'_>, status: u16, target: &str, authority: &st
     targets
 }
 
-/// The groups of a response (RFC 9875 §2): it may be invalidated with the others of its origin that have one of them.
+/// The groups of a response (RFC 9875 §2). It may be invalidated together with other responses of the same origin and
+/// group.
 pub fn groups(fields: &HeaderMap) -> Vec<String> {
     strings(fields, &HeaderName::from_static("cache-groups"))
 }
 
-/// Groups whose responses of the same origin an answer invalidates (RFC 9875 §3).
+/// The groups whose responses of the same origin a response invalidates (RFC 9875 §3).
 pub fn invalidated_groups(method: Method<'_>, status: u16, fields: &HeaderMap) -> Vec<String> {
     match changes_something(method, status) {
         true => strings(fields, &HeaderName::from_static("cache-group-invalidation")),
@@ -39,7 +41,7 @@ pub fn invalidated_groups(method: Method<'_>, status: u16, fields: &HeaderMap) -
     }
 }
 
-/// Whether a method is not known to be safe (RFC 9110 §9.2.1), and the answer is no error.
+/// Whether the method is not known to be safe (RFC 9110 §9.2.1), and the response is not an error.
 fn changes_something(method: Method<'_>, status: u16) -> bool {
     const SAFE: [&str; 8] = ["GET", "HEAD", "OPTIONS", "TRACE", "PROPFIND", "REPORT", "SEARCH", "QUERY"];
     !SAFE.contains(&method.as_str()) && (200..400).contains(&status)
@@ -62,7 +64,7 @@ fn strings(fields: &HeaderMap, name: &HeaderName) -> Vec<String> {
     list.into_iter().filter_map(string).collect()
 }
 
-/// Path and query of a reference (RFC 3986 §5.2), if its authority is this one.
+/// The path and query of a reference (RFC 3986 §5.2), if it has this authority.
 fn resolve(reference: &str, target: &str, authority: &str) -> Option<String> {
     let reference = reference.split('#').next().unwrap_or_default();
     let scheme = reference.split(['/', '?']).next().and_then(|start| start.split_once(':')).map(|(scheme, _)| scheme);
@@ -106,7 +108,7 @@ fn split_query(text: &str) -> (&str, Option<&str>) {
     text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)))
 }
 
-/// Whether two authorities are equal, but for user information and the default ports.
+/// Whether two authorities are equal, ignoring user information and the default ports.
 fn is_same_authority(one: &str, other: &str) -> bool {
     fn host(authority: &str) -> &str {
         let host = authority.rsplit('@').next().unwrap_or(authority);

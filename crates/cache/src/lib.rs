@@ -1,4 +1,4 @@
-//! What a shared HTTP cache decides (RFC 9111), without socket, file and clock: time is passed in as [`Seconds`].
+//! The decisions of a shared HTTP cache (RFC 9111), without socket, file or clock: time is passed in as [`Seconds`].
 //!
 //! ```text
 //! response ─► storing: may_store ─► Lifetime, storable_fields, vary, tags, groups ─► the store

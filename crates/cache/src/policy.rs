@@ -1,25 +1,29 @@
-//! What an operator can set where RFC 9111 leaves a choice, or against it.
+//! Options of an operator, where RFC 9111 leaves a choice, or contrary to it.
 
 use http::HeaderName;
 
-/// What an operator set for a rule. The default is RFC 9111 alone, but for Set-Cookie.
+/// The options of a rule. The default is RFC 9111, except for Set-Cookie.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// Lifetimes in seconds by status, for responses to which the origin gives none. A status listed here may be stored even if it may not by
-    /// default.
+    /// Lifetimes in seconds by status, for responses without a lifetime set by the origin. A status listed here may be
+    /// stored even if it is not cacheable by default.
     pub default_ttl: Vec<(u16, u32)>,
-    /// The longest lifetime in seconds that is guessed from Last-Modified: a tenth of the time since then (RFC 9111 §4.2.2). 0: none.
+    /// The maximum lifetime in seconds that is derived from Last-Modified, as a tenth of the time since then (RFC 9111
+    /// §4.2.2). 0: none.
     pub heuristic_max: u32,
-    /// Stores responses with Set-Cookie, and the field with them.
+    /// Stores responses with Set-Cookie, including the field.
     pub store_set_cookie: bool,
-    /// Ignores that a request must not be stored. Pass [`RequestDirectives::default`](crate::RequestDirectives) where a stored response is assessed.
+    /// Ignores directives of requests that forbid storing. Also pass
+    /// [`RequestDirectives::default`](crate::RequestDirectives) when assessing a stored response.
     pub ignore_request_directives: bool,
-    /// Fields of responses that are ignored: `cache-control`, with which the targeted fields are, `expires`, `x-accel-expires`, `set-cookie`,
-    /// which is not stored then, and `vary`.
+    /// Response fields to ignore: `cache-control` (including the targeted fields), `expires`, `x-accel-expires`,
+    /// `set-cookie` (which is then not stored), and `vary`.
     pub ignore_response: Vec<HeaderName>,
-    /// For how many seconds a stale response is sent while it is revalidated, where the origin gives a lifetime but does not say.
+    /// How many seconds a stale response is sent while it is revalidated, if the origin sets a lifetime but no
+    /// stale-while-revalidate.
     pub stale_while_revalidate: Option<u32>,
-    /// For how many seconds a stale response is sent if the origin fails, where it gives a lifetime but does not say.
+    /// How many seconds a stale response is sent if the origin fails, if the origin sets a lifetime but no
+    /// stale-if-error.
     pub stale_if_error: Option<u32>,
 }
 

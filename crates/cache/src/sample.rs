@@ -1,4 +1,4 @@
-//! What the tests of several files share.
+//! Shared by the tests of several files.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 

@@ -1,4 +1,5 @@
-//! Whether answers to range requests (206) are parts of one representation, which can be put together again (RFC 9110 §15.3.7.3, RFC 9111 §3.4).
+//! Whether responses to range requests (206) are parts of one representation and can be combined (RFC 9110 §15.3.7.3,
+//! RFC 9111 §3.4).
 
 use std::ops::Range;
 
@@ -7,7 +8,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use sealion_http::date::WholeSeconds;
 use sealion_http::etag::Tag;
 
-/// The one part that a 206 has: its octets, and the length of the whole. `None`: it has several, none, or the length of the whole is unknown.
+/// The single part of a 206: its range, and the complete length. `None`: it does not have exactly one part, or the
+/// complete length is unknown.
 pub fn content_range(fields: &HeaderMap) -> Option<(Range<u64>, u64)> {
     let mut values = fields.get_all(CONTENT_RANGE).iter();
     let (value, None) = (values.next()?, values.next()) else { return None };
@@ -19,8 +21,8 @@ pub fn content_range(fields: &HeaderMap) -> Option<(Range<u64>, u64)> {
     (unit.eq_ignore_ascii_case("bytes") && first <= last && end <= complete).then_some((first..end, complete))
 }
 
-/// What If-Range names the representation by: its strong entity tag, or without any entity tag its strong date (RFC 9110 §8.8.1, §8.8.2.2, §13.1.5). `None`: parts
-/// with the same validators may be of different octets.
+/// The validator for If-Range: the strong entity tag, or without any entity tag the strong date (RFC 9110 §8.8.1,
+/// §8.8.2.2, §13.1.5). `None`: parts with the same validators may come from different bytes.
 pub fn strong_validator(fields: &HeaderMap) -> Option<&HeaderValue> {
     if let Some(tag) = only(fields, ETAG) {
         return Tag::parse(tag.as_bytes()).is_some_and(|tag| !tag.is_weak()).then_some(tag);
@@ -41,7 +43,7 @@ fn only(fields: &HeaderMap, name: HeaderName) -> Option<&HeaderValue> {
 }
 
 fn number(digits: &str) -> Option<u64> {
-    digits.bytes().all(|octet| octet.is_ascii_digit()).then(|| digits.parse().ok())?
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
 #[cfg(test)]

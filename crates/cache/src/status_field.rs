@@ -7,40 +7,40 @@ use sealion_http::write_decimal;
 pub enum CacheStatus {
     /// A stored response was sent without asking the origin.
     Hit {
-        /// Seconds for which the response is fresh; negative: it is stale.
+        /// How many seconds the response stays fresh; negative if it is stale.
         ttl: i64,
     },
     /// The request was forwarded.
     Forwarded {
-        /// Why.
+        /// The reason.
         why: Forward,
-        /// The status that the origin answered with, if it is not the one sent. `None`: it is, or none came.
+        /// The origin's status, if it differs from the status sent. `None`: it does not differ, or no response arrived.
         status: Option<u16>,
         /// Whether the response was stored.
         stored: bool,
-        /// Whether the request shared one that was under way.
+        /// Whether the request shared another request in progress.
         collapsed: bool,
-        /// A reason for a person, such as [`NotStored::as_str`](crate::NotStored::as_str): a token.
+        /// A reason for people, such as [`NotStored::as_str`](crate::NotStored::as_str): a token.
         detail: Option<&'static str>,
     },
 }
 
-/// Why a request was forwarded (RFC 9211 §2.2).
+/// The reason for forwarding a request (RFC 9211 §2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forward {
-    /// The cache was not to handle it.
+    /// The cache was configured not to handle it.
     Bypass,
-    /// Its method.
+    /// The cache does not handle its method.
     Method,
-    /// Nothing is stored for its URI.
+    /// No response is stored for its URI.
     UriMiss,
-    /// Something is stored for its URI, but not for its fields.
+    /// A response is stored for its URI, but not for its fields.
     VaryMiss,
-    /// Its directives want a newer response.
+    /// Its directives require a newer response.
     Request,
     /// The stored response is stale.
     Stale,
-    /// Only a part of what it asks for is stored.
+    /// Only part of the requested range is stored.
     Partial,
 }
 
@@ -60,7 +60,7 @@ impl Forward {
 }
 
 impl CacheStatus {
-    /// Appends the member. A response that has members of other caches keeps them before it.
+    /// Appends the member. Members of other caches stay in front of it.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"sealion; ");
         match *self {
@@ -69,7 +69,7 @@ impl CacheStatus {
                 if ttl < 0 {
                     out.push(b'-');
                 }
-                // An integer of a structured field has 15 digits at most.
+                // An integer of a structured field has at most 15 digits.
                 write_decimal(out, ttl.unsigned_abs().min(999_999_999_999_999));
             }
             CacheStatus::Forwarded { why, status, stored, collapsed, detail } => {

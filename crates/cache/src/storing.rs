@@ -11,7 +11,7 @@ use crate::freshness::{self, Lifetime};
 use crate::policy::Policy;
 use crate::{targeted, vary};
 
-/// What is to be known of the request whose response may be stored.
+/// The properties of the request that decide whether its response may be stored.
 #[derive(Debug, Clone, Copy)]
 pub struct StoreRequest<'a> {
     /// Its method.
@@ -22,7 +22,7 @@ pub struct StoreRequest<'a> {
     pub directives: RequestDirectives,
 }
 
-/// Why a response is not stored.
+/// The reason why a response is not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotStored {
     /// The method is not GET.
@@ -33,17 +33,17 @@ pub enum NotStored {
     NoStore,
     /// The response has `private`.
     Private,
-    /// The request has Authorization, and the response does not allow storing (RFC 9111 §3.5).
+    /// The request has Authorization, and the response does not permit storing (RFC 9111 §3.5).
     Authorization,
     /// The response has Set-Cookie.
     SetCookie,
-    /// No other request would match it: `Vary: *`, or a Vary that cannot be read.
+    /// No other request would match: `Vary: *`, or a malformed Vary.
     VaryAny,
-    /// A part of a representation (206).
+    /// The response is part of a representation (206).
     Range,
-    /// The status allows no storing: without a lifetime given by the origin, or at all.
+    /// The status does not permit storing, either never or only with a lifetime set by the origin.
     Status,
-    /// It would never be used: it is stale on arrival, and has no validator.
+    /// The response would never be used: it is stale on arrival and has no validator.
     NoLifetime,
 }
 
@@ -64,14 +64,14 @@ impl NotStored {
         }
     }
 
-    /// Whether the request is the reason: the response to another may be stored.
+    /// Whether the request is the reason, so that the response to another request may be stored.
     pub fn is_of_request(self) -> bool {
         matches!(self, NotStored::Authorization | NotStored::RequestNoStore)
     }
 }
 
-/// Whether a response may be stored, and how it may be used then. `requested` and `received`: when the request was sent, and when the head of
-/// the response came.
+/// Whether a response may be stored, and how it may be used. `requested`: when the request was sent. `received`: when
+/// the head of the response arrived.
 pub fn may_store(
     policy: &Policy,
     request: &StoreRequest<'_>,
@@ -85,7 +85,7 @@ pub fn may_store(
     }
     match status {
         206 => return Err(NotStored::Range),
-        // 304 has the content of another response, a 1xx is none.
+        // 304 stands for the content of another response, and 1xx is not a final response.
         304 | ..200 => return Err(NotStored::Status),
         _ => {}
     }
@@ -94,7 +94,7 @@ pub fn may_store(
     }
     let (directives, is_targeted) = directives(policy, fields);
     if directives.must_understand {
-        // It replaces no-store for caches that know the status (RFC 9111 §5.2.2.3).
+        // It overrides no-store for caches that understand the status (RFC 9111 §5.2.2.3).
         if !is_understood(status) {
             return Err(NotStored::Status);
         }
@@ -125,14 +125,15 @@ pub fn may_store(
     if has_validator || lifetime.is_ever_usable() { Ok(lifetime) } else { Err(NotStored::NoLifetime) }
 }
 
-/// Whether the origin, or the operator, says how long a response is fresh. Otherwise its lifetime is a guess, or it is validated for each request.
+/// Whether the origin or the operator sets a lifetime. Otherwise the lifetime is heuristic, or each request validates
+/// the response.
 pub fn has_lifetime(policy: &Policy, status: u16, fields: &HeaderMap) -> bool {
     let (directives, is_targeted) = directives(policy, fields);
     policy.ttl(status).is_some() || freshness::explicit(policy, fields, &directives, is_targeted, 0).is_some()
 }
 
-/// The fields of a response that are stored: not those of the connection, not Age, which [`Lifetime::age`] replaces, and not those that
-/// `no-cache` and `private` name. Date is added if it is missing (RFC 9110 §6.6.1).
+/// The fields of a response to store: all except connection fields, Age, which [`Lifetime::age`] replaces, and the
+/// fields that `no-cache` and `private` name. A missing Date is added (RFC 9110 §6.6.1).
 pub fn storable_fields(policy: &Policy, fields: &HeaderMap, received: Seconds) -> HeaderMap {
     let excluded = Excluded::of(policy, fields);
     let mut stored = HeaderMap::with_capacity(fields.len() + 1);
@@ -156,7 +157,7 @@ pub(crate) fn add_date(fields: &mut HeaderMap, received: Seconds) {
     }
 }
 
-/// The directives that count, and whether they are those of a field for some caches only.
+/// The directives that apply, and whether they come from a targeted field.
 fn directives(policy: &Policy, fields: &HeaderMap) -> (ResponseDirectives, bool) {
     let ignores_cache_control = policy.ignores(&CACHE_CONTROL);
     let targeted = if ignores_cache_control { None } else { targeted::targeted(fields) };
@@ -179,7 +180,7 @@ pub(crate) struct Excluded {
 impl Excluded {
     pub(crate) fn of(policy: &Policy, fields: &HeaderMap) -> Self {
         let lines = fields.get_all(CONNECTION).iter().map(HeaderValue::as_bytes);
-        let members = lines.flat_map(|line| line.split(|octet| *octet == b','));
+        let members = lines.flat_map(|line| line.split(|byte| *byte == b','));
         let mut named: Vec<_> = members.filter_map(|member| HeaderName::from_bytes(member.trim_ascii()).ok()).collect();
         named.extend(directives(policy, fields).0.excluded_fields().cloned());
         if policy.ignores(&SET_COOKIE) && !policy.store_set_cookie {
@@ -197,12 +198,13 @@ impl Excluded {
     }
 }
 
-/// Statuses whose responses may be stored without a lifetime given by the origin (RFC 9110 §15.1), but for 206.
+/// Statuses that may be stored without a lifetime set by the origin (RFC 9110 §15.1), except 206.
 fn is_heuristically_cacheable(status: u16) -> bool {
     matches!(status, 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
 }
 
-/// Statuses whose rules for caches are known here: those of RFC 9110 §15, but for 206 and 304, which are not stored, and some newer ones.
+/// Statuses whose caching rules are implemented: RFC 9110 §15 except 206 and 304, which are not stored, and some newer
+/// statuses.
 fn is_understood(status: u16) -> bool {
     matches!(status, 200..=205 | 300..=303 | 307 | 308 | 400..=417 | 421 | 422 | 426 | 428 | 429 | 431 | 451 | 500..=505 | 511)
 }
@@ -245,7 +247,7 @@ mod tests {
             (&["cache-control: max-age=60, private"], Err(Private)),
             (&["cache-control: max-age=60, private=\"a\""], Ok(())),
             (&["cache-control: max-age=60, no-cache=\"a\""], Ok(())),
-            // Stale on arrival: with a validator only.
+            // Stale on arrival: stored only with a validator.
             (&[], Err(NoLifetime)),
             (&[ETAG], Ok(())),
             (&["last-modified: yesterday"], Ok(())),
@@ -263,7 +265,7 @@ mod tests {
             (&[FRESH, "vary: *"], Err(VaryAny)),
             (&[FRESH, "vary: foo", "vary: *"], Err(VaryAny)),
             (&[FRESH, "vary: a b"], Err(VaryAny)),
-            // Set-Cookie, unless the origin says that the field alone is not to be stored.
+            // Set-Cookie is not stored, unless the origin excludes only the field.
             (&[FRESH, COOKIE], Err(SetCookie)),
             (&["cache-control: max-age=60, no-cache=\"Set-Cookie\"", COOKIE], Ok(())),
             (&["cache-control: max-age=60, private=\"set-cookie, a\"", COOKIE], Ok(())),
@@ -358,13 +360,13 @@ mod tests {
             (&["x-accel-expires: 0", FRESH, "expires: Sun, 06 Nov 1994 08:50:37 GMT"], Err(NotStored::NoStore)),
             (&["x-accel-expires: 7", "cache-control: private, max-age=5", "expires: 0"], Ok(7)),
             (&[&at, "cache-control: no-store"], Ok(30)),
-            // By the clock of the origin, as Expires.
+            // By the clock of the origin, as with Expires.
             (&[&at, "date: Sun, 06 Nov 1994 08:49:27 GMT"], Ok(30)),
             (&["x-accel-expires: @1", FRESH], Err(NotStored::NoLifetime)),
             (&["x-accel-expires: 7", "cdn-cache-control: max-age=8"], Ok(8)),
             (&["x-accel-expires: 0", "surrogate-control: max-age=8"], Ok(8)),
             (&["x-accel-expires: 7", "surrogate-control: no-store"], Err(NotStored::NoStore)),
-            // It says nothing: the next field counts.
+            // The value has no meaning: the next field counts.
             (&["x-accel-expires: soon", "cache-control: no-store"], Err(NotStored::NoStore)),
             (&["x-accel-expires: off", "cache-control: max-age=5"], Ok(5)),
             (&["x-accel-expires: 7", COOKIE], Err(NotStored::SetCookie)),
@@ -397,7 +399,7 @@ mod tests {
         assert_eq!(expires(&ignoring(&["cache-control", "set-cookie", "vary"]), &lines), Err(NotStored::NoLifetime));
         assert_eq!(expires(&ignoring(&["cache-control", "expires", "vary"]), &lines), Err(NotStored::SetCookie));
         assert_eq!(expires(&ignoring(&["cache-control", "expires", "set-cookie"]), &lines), Err(NotStored::VaryAny));
-        // Another field than Cache-Control, as in nginx: `0` forbids what may be private.
+        // As in nginx, `0` in this field forbids a response that Cache-Control permits.
         let forbidden = ["cache-control: max-age=5", "x-accel-expires: 0"];
         assert_eq!(expires(&ignoring(&["cache-control"]), &forbidden), Err(NotStored::NoStore));
         assert_eq!(expires(&ignoring(&["x-accel-expires"]), &forbidden), Ok(5));

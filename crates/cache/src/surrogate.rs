@@ -1,21 +1,21 @@
-//! Surrogate-Control, with which origins have spoken to caches in front of them since before RFC 9213
+//! Surrogate-Control, by which origins addressed caches in front of them before RFC 9213
 //! (<https://www.w3.org/TR/edge-arch/>, §2.2).
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::directives::{Argument, Members, ResponseDirectives, closing_quote, tokens};
 
-/// The directives of Surrogate-Control, if it says whether or how long a response is stored. Other directives, above all `content` of ESI, leave
-/// that to Cache-Control.
+/// The directives of Surrogate-Control, if it states whether or how long to store a response. Other directives, such as
+/// ESI's `content`, leave that to Cache-Control.
 pub(crate) fn surrogate(fields: &HeaderMap) -> Option<ResponseDirectives> {
     let mut directives = ResponseDirectives::default();
     let lines = fields.get_all(HeaderName::from_static("surrogate-control")).iter().map(HeaderValue::as_bytes);
     for member in lines.flat_map(members) {
-        let end = member.iter().position(|octet| *octet == b';').unwrap_or(member.len());
+        let end = member.iter().position(|byte| *byte == b';').unwrap_or(member.len());
         let target = member[end..].strip_prefix(b";").map(<[u8]>::trim_ascii);
         let is_no_store = |token: &[u8]| token.eq_ignore_ascii_case(NO_STORE);
         if let Some(target) = target.filter(|target| !target.eq_ignore_ascii_case(TARGET)) {
-            // Written with a semicolon in place of a comma.
+            // A semicolon was written instead of a comma.
             directives.no_store |= tokens(target).any(is_no_store);
             continue;
         }
@@ -32,13 +32,13 @@ pub(crate) fn surrogate(fields: &HeaderMap) -> Option<ResponseDirectives> {
 
 const NO_STORE: &[u8] = b"no-store";
 
-/// The name by which a directive is meant for this cache.
+/// The target name of this cache.
 const TARGET: &[u8] = b"sealion";
 
-/// `max-age=60+30`: fresh for a minute, and for half a minute more it may be sent while it is revalidated.
+/// `max-age=60+30`: fresh for 60 seconds, and for 30 more seconds it may be sent while it is revalidated.
 fn add_max_age(directives: &mut ResponseDirectives, argument: Argument<'_>) {
     let parts = match argument {
-        Argument::Token(token) => token.iter().position(|octet| *octet == b'+').map(|plus| token.split_at(plus)),
+        Argument::Token(token) => token.iter().position(|byte| *byte == b'+').map(|plus| token.split_at(plus)),
         _ => None,
     };
     match parts {
@@ -50,14 +50,14 @@ fn add_max_age(directives: &mut ResponseDirectives, argument: Argument<'_>) {
     }
 }
 
-/// The members of a list: what is between commas outside quotes.
+/// The members of a list: the text between commas outside quotes.
 fn members(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(line);
     std::iter::from_fn(move || {
         let line = rest?;
         let mut at = 0;
-        while let Some(octet) = line.get(at) {
-            match octet {
+        while let Some(byte) = line.get(at) {
+            match byte {
                 b',' => break,
                 b'"' => at += 1 + closing_quote(&line[at + 1..]).map_or(line.len(), |end| end + 1),
                 _ => at += 1,
@@ -89,11 +89,11 @@ mod tests {
             ("no-store;other, max-age=60", Some((Some(60), false, None))),
             ("max-age=x", Some((Some(0), false, None))),
             ("max-age", Some((Some(0), false, None))),
-            // Malformed: what forbids counts.
+            // Malformed: directives that forbid storing count.
             ("max-age=60; no-store", Some((None, true, None))),
             ("max-age=60 no-store", Some((None, true, None))),
             ("content=\"ESI/1.0, no-store", Some((None, true, None))),
-            // Nothing for this cache.
+            // No directive for this cache.
             ("max-age=60;other", None),
             ("content=\"ESI/1.0\"", None),
             ("no-store-remote", None),

@@ -7,7 +7,7 @@ pub fn tags(fields: &HeaderMap) -> Vec<String> {
     let mut tags: Vec<String> = Vec::new();
     for (name, separators) in [("cache-tag", &b","[..]), ("surrogate-key", b" \t"), ("xkey", b" \t,")] {
         let lines = fields.get_all(name).iter().map(HeaderValue::as_bytes);
-        for tag in lines.flat_map(|line| line.split(|octet| separators.contains(octet))) {
+        for tag in lines.flat_map(|line| line.split(|byte| separators.contains(byte))) {
             let tag = String::from_utf8_lossy(tag.trim_ascii());
             if !tag.is_empty() && !tags.iter().any(|other| **other == *tag) {
                 tags.push(tag.into_owned());

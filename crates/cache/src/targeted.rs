@@ -1,4 +1,4 @@
-//! Cache-Control for some caches only (RFC 9213): CDN-Cache-Control, and the field of this server; behind them, Surrogate-Control.
+//! Targeted Cache-Control (RFC 9213): CDN-Cache-Control and the field of this server, then Surrogate-Control.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
@@ -6,7 +6,7 @@ use sfv::{BareItem, Dictionary, ListEntry, Parser};
 use crate::directives::{Argument, ResponseDirectives, tokens};
 use crate::surrogate::surrogate;
 
-/// Fields whose first valid one is heeded instead of Cache-Control and Expires (RFC 9213 §2.2).
+/// Targeted fields. The first valid one replaces Cache-Control and Expires (RFC 9213 §2.2).
 const TARGETS: [HeaderName; 2] =
     [HeaderName::from_static("sealion-cache-control"), HeaderName::from_static("cdn-cache-control")];
 
@@ -15,7 +15,7 @@ pub(crate) fn targeted(fields: &HeaderMap) -> Option<ResponseDirectives> {
     TARGETS.iter().find_map(|name| directives(fields, name)).or_else(|| surrogate(fields))
 }
 
-/// A field that cannot be parsed counts as absent (RFC 9213 §2.1), unless a word of it forbids storing.
+/// A field that cannot be parsed counts as absent (RFC 9213 §2.1), unless one of its words forbids storing.
 fn directives(fields: &HeaderMap, name: &HeaderName) -> Option<ResponseDirectives> {
     let lines: Vec<_> = fields.get_all(name).iter().map(HeaderValue::as_bytes).collect();
     if lines.is_empty() {
@@ -35,7 +35,7 @@ fn directives(fields: &HeaderMap, name: &HeaderName) -> Option<ResponseDirective
             ListEntry::Item(item) => &item.params,
             ListEntry::InnerList(list) => &list.params,
         };
-        // Written with a semicolon in place of a comma.
+        // A semicolon was written instead of a comma.
         for (name, _) in parameters.iter().filter(|(_, value)| **value != BareItem::Boolean(false)) {
             directives.prohibit(name.as_str().as_bytes());
         }
@@ -82,13 +82,13 @@ mod tests {
             ("no-store", Some(None)),
             // The last of two members with one name (RFC 8941 §3.2).
             ("max-age=60, max-age=5", Some(Some(5))),
-            // Of another type: no lifetime.
+            // A value of another type: the lifetime is 0.
             ("max-age=-60", Some(Some(0))),
             ("max-age=60.5", Some(Some(0))),
             ("max-age=\"60\"", Some(Some(0))),
             ("max-age=(60)", Some(Some(0))),
             ("max-age", Some(Some(0))),
-            // Not a dictionary, or empty: absent.
+            // Not a dictionary, or empty: counts as absent.
             ("", None),
             ("MAX-AGE=60", None),
             ("max-age=60,", None),

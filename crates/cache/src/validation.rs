@@ -11,21 +11,22 @@ use crate::freshness::Lifetime;
 use crate::policy::Policy;
 use crate::storing::{Excluded, NotStored, StoreRequest, may_store, storable_fields};
 
-/// Fields that make a request to the origin conditional on a stored response (RFC 9111 §4.3.1). Empty: it has no validator.
+/// The fields that make a request to the origin conditional on a stored response (RFC 9111 §4.3.1). Empty: the response
+/// has no validator.
 pub fn validation_fields(stored: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
     let pairs = [(ETAG, IF_NONE_MATCH), (LAST_MODIFIED, IF_MODIFIED_SINCE)];
     pairs.into_iter().filter_map(|(validator, condition)| Some((condition, stored.get(validator)?.clone()))).collect()
 }
 
-/// Whether a 304 is for the stored response, whose validators were sent (RFC 9111 §4.3.4). False: the response is to be fetched without
-/// conditions.
+/// Whether a 304 applies to the stored response whose validators were sent (RFC 9111 §4.3.4). False: fetch the response
+/// without conditions.
 ///
-/// A 304 without any validator is taken for the response whose validators were sent: only that one was asked about.
+/// A 304 without validators applies to the stored response, because the request named only that one.
 pub fn is_for(stored: &HeaderMap, not_modified: &HeaderMap) -> bool {
     let tag = |fields: &HeaderMap| fields.get(ETAG).cloned();
     match (tag(stored), tag(not_modified)) {
         (Some(stored), Some(new)) => match (Tag::parse(stored.as_bytes()), Tag::parse(new.as_bytes())) {
-            // A weak one comes where an intermediary, or the origin, compresses.
+            // The tag becomes weak if an intermediary or the origin compresses.
             (Some(stored), Some(new)) => {
                 let comparison = if new.is_weak() { Comparison::Weak } else { Comparison::Strong };
                 stored.matches(&new, comparison)
@@ -40,21 +41,22 @@ pub fn is_for(stored: &HeaderMap, not_modified: &HeaderMap) -> bool {
     }
 }
 
-/// Whether a response to the validation of a stored one takes its place, even if it is not stored itself (RFC 9111 §4.3.3): the stored one is to be
-/// removed then. False: it tells of the request, or of a failure of the origin, not of the resource.
+/// Whether a response to a validation replaces the stored response, even if it is not stored itself (RFC 9111 §4.3.3).
+/// The stored response is then removed. False: the status is about the request, or a failure of the origin, not about
+/// the resource.
 pub fn replaces_stored(status: u16) -> bool {
     !matches!(status, ..200 | 206 | 304 | 400 | 406 | 408 | 413 | 414 | 416 | 417 | 421 | 425 | 429 | 431 | 500..)
 }
 
-/// Whether a 200 to a HEAD request describes the stored response, whose body has `length` octets: it then updates the response as a 304 would.
-/// False: the stored response is stale (RFC 9111 §4.3.5).
+/// Whether a 200 to a HEAD request describes the stored response, whose body has `length` bytes: it then updates the
+/// response like a 304. False: the stored response is stale (RFC 9111 §4.3.5).
 pub fn describes(stored: &HeaderMap, length: u64, head: &HeaderMap) -> bool {
     let is_same = |name: &HeaderName| head.get(name).is_none_or(|value| stored.get(name) == Some(value));
     let is_as_long = |value: &HeaderValue| value.to_str().is_ok_and(|text| text.parse() == Ok(length));
     is_same(&ETAG) && is_same(&LAST_MODIFIED) && head.get(CONTENT_LENGTH).is_none_or(is_as_long)
 }
 
-/// Updates stored fields with those of a 304 that is for them (RFC 9111 §3.2). Those that describe the stored content stay.
+/// Updates stored fields from a matching 304 (RFC 9111 §3.2). Fields that describe the stored content stay.
 pub fn update(policy: &Policy, stored: &mut HeaderMap, not_modified: &HeaderMap, received: Seconds) {
     let new = storable_fields(policy, not_modified, received);
     for name in new.keys().filter(|name| !describes_content(name)) {
@@ -71,8 +73,8 @@ pub fn update(policy: &Policy, stored: &mut HeaderMap, not_modified: &HeaderMap,
     });
 }
 
-/// Updates stored fields with those of a 304 that is for them, and says how the response may be used from now on. `status`: the stored one.
-/// Where it must not be stored any longer, it is to be removed once it has been sent.
+/// Updates stored fields from a matching 304, and returns how the response may be used from now on. `status`: the
+/// stored status. On an error the response must not be stored any longer: remove it after sending it.
 pub fn freshen(
     policy: &Policy,
     request: &StoreRequest<'_>,
@@ -83,7 +85,7 @@ pub fn freshen(
     received: Seconds,
 ) -> Result<Lifetime, NotStored> {
     update(policy, stored, not_modified, received);
-    // The age is that of the 304, and is not stored.
+    // Age describes the 304, and is not stored.
     for age in not_modified.get_all(AGE) {
         stored.append(AGE, age.clone());
     }
@@ -92,7 +94,8 @@ pub fn freshen(
     lifetime
 }
 
-/// Fields that a 304 does not change, because they belong to the content that is stored. ETag: a weak one would replace a strong one.
+/// Fields that a 304 does not change, because they belong to the stored content. ETag is included: a weak tag would
+/// replace a strong one.
 fn describes_content(name: &HeaderName) -> bool {
     [CONTENT_LENGTH, CONTENT_ENCODING, CONTENT_RANGE, ETAG].contains(name)
         || name == "content-md5"
@@ -134,7 +137,7 @@ mod tests {
             (&[STRONG, MODIFIED], &[STRONG, LATER], true),
             (&[STRONG], &[WEAK], true),
             (&[WEAK], &[WEAK], true),
-            // A strong one identifies only what has it.
+            // A strong tag only identifies a response with the same tag.
             (&[WEAK], &[STRONG], false),
             (&[STRONG, MODIFIED], &[OTHER, MODIFIED], false),
             (&[MODIFIED], &[STRONG, MODIFIED], false),

@@ -1,4 +1,4 @@
-//! Vary (RFC 9110 §12.5.5), and what makes two requests equal for it (RFC 9111 §4.1).
+//! Vary (RFC 9110 §12.5.5), and the equality of requests under it (RFC 9111 §4.1).
 
 use http::header::{ACCEPT, ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, COOKIE, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -7,15 +7,15 @@ use sealion_http::accept_encoding;
 use crate::directives::closing_quote;
 use crate::policy::Policy;
 
-/// The fields of requests that select a response: sorted, none twice. `None`: no other request matches, because Vary has `*` or cannot be
-/// read.
+/// The request fields that select a response, sorted and without duplicates. `None`: no other request matches, because
+/// Vary has `*` or is malformed.
 pub fn vary(fields: &HeaderMap, policy: &Policy) -> Option<Vec<HeaderName>> {
     let mut names = Vec::new();
     if policy.ignores(&VARY) {
         return Some(names);
     }
     let lines = fields.get_all(VARY).iter().map(HeaderValue::as_bytes);
-    let members = lines.flat_map(|line| line.split(|octet| *octet == b',')).map(<[u8]>::trim_ascii);
+    let members = lines.flat_map(|line| line.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
     for member in members.filter(|member| !member.is_empty()) {
         // `*` is a token too.
         names.push(HeaderName::from_bytes(member).ok().filter(|name| name != "*")?);
@@ -25,15 +25,17 @@ pub fn vary(fields: &HeaderMap, policy: &Policy) -> Option<Vec<HeaderName>> {
     Some(names)
 }
 
-/// Octets that are equal for two requests that a response with this Vary fits alike. `value_lines` gives the lines of a field of the request.
+/// A key that is equal for two requests if a response with this Vary matches both. `value_lines` returns the lines of a
+/// request field.
 ///
-/// Fields are compared as [`make_canonical`] has the origin get them: what it selects by one spelling of a field is sent to no other one.
+/// Fields are compared in the form that [`make_canonical`] sends to the origin, so a response selected by one form of a
+/// field never reaches a request with another form.
 pub fn variant_key<'a>(names: &[HeaderName], mut value_lines: impl FnMut(&HeaderName) -> Vec<&'a [u8]>) -> Vec<u8> {
     let mut key = Vec::new();
     for name in names {
         let lines = value_lines(name);
         key.extend_from_slice(name.as_str().as_bytes());
-        // An absent field matches an absent one only.
+        // An absent field only matches an absent field.
         if !lines.is_empty() {
             key.push(b':');
             add_canonical(&mut key, name, &lines);
@@ -44,9 +46,10 @@ pub fn variant_key<'a>(names: &[HeaderName], mut value_lines: impl FnMut(&Header
     key
 }
 
-/// Writes the fields of a request as all requests share them that a response may answer: several lines of a field become one (RFC 9110 §5.3), and
-/// spaces around the commas of lists that are known make no difference. Of Accept-Encoding [`AcceptedCodings`] remain, and Accept-Language is in lower
-/// case. The order of languages stays: servers prefer the first of several with one weight.
+/// Rewrites the request fields to the form shared by all requests that one response may serve. Several lines of a field
+/// become one (RFC 9110 §5.3), and spaces around the commas of known lists make no difference. Accept-Encoding is
+/// reduced to [`AcceptedCodings`], and Accept-Language is in lower case. The order of languages stays, because servers
+/// prefer the first of several with equal weight.
 pub fn make_canonical(fields: &mut HeaderMap) {
     let names: Vec<_> = fields.keys().cloned().collect();
     for name in names {
@@ -74,7 +77,7 @@ fn add_canonical(out: &mut Vec<u8>, name: &HeaderName, lines: &[&[u8]]) {
     }
 }
 
-/// Adds lines as one list, with one space behind its commas. Quoted strings stay as they are.
+/// Adds lines as one list, with one space after each comma. Quoted strings stay unchanged.
 fn add_list(key: &mut Vec<u8>, lines: &[&[u8]]) {
     for (index, line) in lines.iter().enumerate() {
         if index > 0 {
@@ -82,9 +85,9 @@ fn add_list(key: &mut Vec<u8>, lines: &[&[u8]]) {
         }
         let mut rest = line.trim_ascii();
         let start = key.len();
-        while let [octet, behind @ ..] = rest {
+        while let [byte, behind @ ..] = rest {
             rest = behind;
-            match octet {
+            match byte {
                 b',' => {
                     while key.len() > start && matches!(key.last(), Some(b' ' | b'\t')) {
                         key.pop();
@@ -104,10 +107,11 @@ fn add_list(key: &mut Vec<u8>, lines: &[&[u8]]) {
     }
 }
 
-/// The content codings that a request accepts, of those that the cache tells apart: br, gzip and zstd, and those with a dictionary (RFC 9842).
+/// The content codings that a request accepts, among the codings that the cache distinguishes: br, gzip, zstd, and the
+/// dictionary codings (RFC 9842).
 ///
-/// Weights, order and other codings make no difference, so that few groups of requests remain. The origin gets the field as it is written here:
-/// whatever it selects by it is right for the whole group.
+/// Weights, order and other codings make no difference, so that few groups of requests remain. The origin gets the
+/// field in this form, so its choice is right for the whole group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AcceptedCodings {
     /// A bit for each of [`CODINGS`].
@@ -116,11 +120,12 @@ pub struct AcceptedCodings {
 }
 
 impl AcceptedCodings {
-    /// Of the lines of Accept-Encoding. A coding that is listed twice is refused if one of them has the weight 0; what cannot be read is ignored.
+    /// Parses the lines of Accept-Encoding. A coding that is listed twice is rejected if one weight is 0; malformed
+    /// members are ignored.
     pub fn of<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let (mut accepted, mut refused) = (0, 0);
         let (mut any, mut identity) = (None, None);
-        for member in lines.into_iter().flat_map(|line| line.split(|octet| *octet == b',')) {
+        for member in lines.into_iter().flat_map(|line| line.split(|byte| *byte == b',')) {
             let Some((coding, weight)) = accept_encoding::weighted(member.trim_ascii()) else { continue };
             let is_accepted = weight > 0;
             let before = match coding {
@@ -167,7 +172,7 @@ fn bit(coding: &[u8]) -> u8 {
 }
 
 const CODINGS: [&[u8]; 5] = [b"br", b"dcb", b"dcz", b"gzip", b"zstd"];
-/// What `*` stands for: a dictionary needs another field of the request.
+/// The codings that `*` matches. A dictionary needs another request field.
 const WITHOUT_DICTIONARY: [&[u8]; 3] = [b"br", b"gzip", b"zstd"];
 
 #[cfg(test)]
@@ -243,7 +248,7 @@ mod tests {
         assert_ne!(key("cookie", &["a=1", "b=2"]), key("cookie", &["a=1, b=2"]));
     }
 
-    /// Requests with one key reach the origin with one spelling.
+    /// Requests with the same key reach the origin in the same form.
     #[test]
     fn what_is_compared_is_what_the_origin_gets() {
         for (lines, expected) in [

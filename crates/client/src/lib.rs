@@ -1,5 +1,5 @@
-//! The client's side of a TLS handshake, by rustls and without I/O: for the clients of the tests and of the lab, which
-//! have record layers of their own.
+//! The client's side of a TLS handshake, by rustls and without I/O. The clients of the tests and of the lab use it with
+//! their own record layers.
 //!
 //! ```text
 //! loop { step() ─► Send(bytes)   write them
@@ -7,7 +7,7 @@
 //!                 Done           finish() ─► Established: secrets, sequence numbers, key schedule }
 //! ```
 //!
-//! rustls is shown one record at a time, so that it never opens one that follows the server's last handshake record.
+//! rustls gets one record at a time, so that it never opens a record after the server's last handshake record.
 
 #![deny(unsafe_code)]
 
@@ -21,25 +21,26 @@ use rustls::{ClientConfig, Error, ExtractedSecrets, HandshakeKind, ProtocolVersi
 use sealion_tls::Version;
 use sealion_tls::record::HEADER_LEN;
 
-/// A handshake under way.
+/// A handshake in progress.
 pub struct Handshake {
     connection: UnbufferedClientConnection,
-    /// Received bytes, and behind `filled` room for more.
+    /// Received bytes, followed by room for more from `filled` on.
     incoming: Vec<u8>,
     filled: usize,
-    /// Bytes at the beginning of `incoming` that rustls has been shown: whole records.
+    /// The number of bytes of `incoming` that rustls was given: whole records.
     shown: usize,
     outgoing: Vec<u8>,
 }
 
-/// What a handshake needs next.
+/// The next step of a handshake.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     /// Send these bytes to the server.
     Send {
         /// One or more whole records.
         bytes: Vec<u8>,
-        /// The client's Finished is among them and the client may send data: nothing more will be sent.
+        /// Whether they include the client's Finished, so that the client may send data and the handshake sends nothing
+        /// more.
         last: bool,
     },
     /// Receive at least one byte into [`Handshake::buffer`].
@@ -48,11 +49,11 @@ pub enum Step {
     Done,
 }
 
-/// An agreed connection. Everything that a record layer needs to continue it.
+/// An established connection: everything that a record layer needs to continue it.
 pub struct Established {
     /// The version that both sides agreed on.
     pub version: Version,
-    /// The agreed suite, by the name that rustls gives it.
+    /// The negotiated suite, by its rustls name.
     pub suite: &'static str,
     /// The agreed application protocol, if any.
     pub alpn: Option<Vec<u8>>,
@@ -72,16 +73,16 @@ impl Handshake {
     /// Begins a handshake with the server `name`. `config` must allow the extraction of secrets.
     ///
     /// # Errors
-    /// rustls refuses the configuration.
+    /// rustls rejects the configuration.
     pub fn new(config: Arc<ClientConfig>, name: ServerName<'static>) -> Result<Self, Error> {
         let connection = UnbufferedClientConnection::new(config, name)?;
         Ok(Self { connection, incoming: Vec::new(), filled: 0, shown: 0, outgoing: Vec::new() })
     }
 
-    /// Continues up to the next input or output.
+    /// Continues to the next input or output.
     ///
     /// # Errors
-    /// The server broke the protocol, or its certificate or its choice of parameters is refused.
+    /// The server violated the protocol, or its certificate or parameters are rejected.
     pub fn step(&mut self) -> Result<Step, Error> {
         loop {
             let Self { connection, incoming, shown, outgoing, .. } = self;
@@ -135,7 +136,7 @@ impl Handshake {
     /// Ends the handshake after [`Step::Done`].
     ///
     /// # Errors
-    /// rustls does not give the secrets away: see [`Handshake::new`].
+    /// rustls does not return the secrets: see [`Handshake::new`].
     pub fn finish(self) -> Result<Established, Error> {
         let Self { connection, mut incoming, filled, shown, .. } = self;
         if shown > 0 {
@@ -155,7 +156,7 @@ impl Handshake {
         Ok(Established { version, suite, alpn, resumed, certificate, secrets, schedule, incoming })
     }
 
-    /// Shows rustls one record more, if it has come as a whole.
+    /// Passes one more record to rustls, if it has arrived completely.
     fn show_next_record(&mut self) -> bool {
         let rest = &self.incoming[self.shown..self.filled];
         let Some(&[_, _, _, high, low]) = rest.first_chunk::<HEADER_LEN>() else { return false };
@@ -177,7 +178,7 @@ fn encode<T>(data: &mut EncodeTlsData<'_, T>, outgoing: &mut Vec<u8>) -> Result<
     data.encode(&mut outgoing[at..]).map(drop).map_err(|error| Error::General(error.to_string()))
 }
 
-/// Bytes of room for one read. Most servers' first flight fits.
+/// Room for one read. Most servers' first flight fits.
 const READ: usize = 4096;
 
 #[cfg(test)]
@@ -207,10 +208,11 @@ mod tests {
         (client, ServerConnection::new(Arc::new(server)).expect("a good configuration"))
     }
 
-    /// Runs the handshake with what the server sends cut into pieces of `piece` bytes; also says which flights were last.
+    /// Runs the handshake with the server's data cut into pieces of `piece` bytes. Also returns which flights were
+    /// last.
     fn run(version: &'static SupportedProtocolVersion, piece: usize) -> (Established, Vec<bool>) {
         let (mut client, mut server) = pair(version);
-        // Goes out right behind the server's last handshake record.
+        // Leaves directly after the server's last handshake record.
         server.writer().write_all(b"early").expect("it is kept");
         let (mut wire, mut flights) = (Vec::new(), Vec::new());
         loop {
@@ -245,7 +247,7 @@ mod tests {
         for piece in [1, 7, usize::MAX] {
             let (tls13, flights) = run(&rustls::version::TLS13, piece);
             assert_eq!((tls13.version, tls13.resumed), (Version::Tls13, false));
-            // The last one and no other.
+            // Only the last flight is marked as last.
             assert_eq!(flights.iter().position(|&last| last), Some(flights.len() - 1), "{flights:?}");
             let (tls12, _) = run(&rustls::version::TLS12, piece);
             assert_eq!((tls12.version, tls12.certificate.is_some()), (Version::Tls12, true));

@@ -7,21 +7,21 @@ use anyhow::{Context, Result};
 
 use crate::{cache, sources};
 
-/// An apt whose state, cache and sources live in a directory of ours.
+/// An apt with its own directory for state, cache and sources.
 pub(crate) struct Apt {
     root: PathBuf,
-    /// Debian's name of another architecture than this machine's.
+    /// Debian's name of the architecture, if it differs from this machine's.
     architecture: Option<&'static str>,
 }
 
 impl Apt {
-    /// Creates one under `root` and downloads the package lists of Debian's `suites`, verified with the keyring that
-    /// this machine uses for Debian.
+    /// Creates an apt under `root` and downloads the package lists of Debian's `suites`, verified with this machine's
+    /// Debian keyring.
     pub(crate) fn update(root: PathBuf, suites: &[&str]) -> Result<Self> {
         Self::update_for(None, root, suites)
     }
 
-    /// The same for packages of another architecture, as if this machine were of that.
+    /// As [`Self::update`], for packages of another architecture.
     pub(crate) fn update_for(architecture: Option<&'static str>, root: PathBuf, suites: &[&str]) -> Result<Self> {
         let os_release = std::fs::read_to_string("/etc/os-release").context("cannot read /etc/os-release")?;
         let codename = sources::codename(&os_release)
@@ -77,8 +77,8 @@ impl Apt {
         Ok(same_version_dependencies(&depends))
     }
 
-    /// `name` and everything it depends on, as an empty machine would install them. What this machine has installed
-    /// must not matter: guests take files from the unpacked packages alone.
+    /// `name` and everything it depends on, as an empty machine would install them. Packages installed on this machine
+    /// must not matter: guests take files from the unpacked packages only.
     pub(crate) fn with_dependencies(&self, name: &str) -> Result<Vec<String>> {
         let plan = cache::output(&mut self.simulated_install(name))
             .with_context(|| format!("apt cannot resolve the dependencies of {name}"))?;
@@ -91,8 +91,8 @@ impl Apt {
         command
     }
 
-    /// Downloads `packages`, checks them against the signed lists and unpacks their files below `into`. Nothing is
-    /// installed.
+    /// Downloads `packages`, verifies them against the signed lists, and unpacks their files into `into`. Installs
+    /// nothing.
     pub(crate) fn unpack(&self, packages: &[String], into: &Path) -> Result<()> {
         let downloads = tempfile::tempdir_in(&self.root)?;
         cache::output(self.command("apt-get").current_dir(downloads.path()).arg("download").args(packages))?;

@@ -1,4 +1,4 @@
-//! The cpio "newc" archives that the kernel unpacks as its initial root file system and that bring files back:
+//! The cpio "newc" archives that the kernel unpacks as its initial root file system, and that carry files back:
 //! Documentation/driver-api/early-userspace/buffer-format.rst.
 
 use std::ffi::OsStr;
@@ -17,11 +17,11 @@ pub(crate) struct Archive<W> {
 
 /// The kind of an entry.
 pub(crate) enum Node<'a> {
-    /// A directory; its files are entries of their own.
+    /// A directory; its files are separate entries.
     Directory,
     /// A regular file with this content.
     File(&'a [u8]),
-    /// A symbolic link to this text.
+    /// A symbolic link to this path.
     Symlink(&'a [u8]),
     /// A character device with major and minor number.
     Character(u32, u32),
@@ -82,7 +82,7 @@ impl<W: Write> Archive<W> {
     }
 }
 
-/// The regular files of a whole archive, with their paths.
+/// The paths and contents of the regular files in a complete archive.
 pub(crate) fn files(archive: &[u8]) -> Result<Vec<(PathBuf, Vec<u8>)>> {
     let mut files = Vec::new();
     let mut at = 0;

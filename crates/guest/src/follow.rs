@@ -1,4 +1,4 @@
-//! A child process followed line by line, until its end or a deadline.
+//! Follows a child process line by line, until its end or a deadline.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// A running child whose standard output we read. Dropping it kills it.
+/// A running child whose standard output is read. Dropping it kills the child.
 pub struct Followed {
     child: Child,
     lines: Receiver<String>,
@@ -25,14 +25,14 @@ pub enum Next {
 }
 
 impl Followed {
-    /// Starts `command`, which has `limit` to end. Its standard error goes where ours does.
+    /// Starts `command`, which must end within `limit`. Its standard error is inherited.
     pub fn start(command: &mut Command, limit: Duration) -> Result<Self> {
         let mut child = spawn(command.stdout(Stdio::piped()))?;
         let output = child.stdout.take().expect("stdout is piped");
         Ok(Self { child, lines: read_lines(output), deadline: Instant::now() + limit })
     }
 
-    /// Starts `command` like [`Followed::start`], following its standard error as well.
+    /// As [`Followed::start`], but also follows standard error.
     pub fn start_with_errors(command: &mut Command, limit: Duration) -> Result<Self> {
         let (reader, writer) = std::io::pipe().context("cannot make a pipe")?;
         let child = spawn(command.stdout(writer.try_clone()?).stderr(writer))?;

@@ -44,7 +44,7 @@ fn set_up() -> Result<()> {
         std::fs::create_dir_all(target).with_context(|| format!("cannot make {target}"))?;
         mount(kind, target, kind, none, None).with_context(|| format!("cannot mount {kind} on {target}"))?;
     }
-    // The root is a tmpfs too, limited to half of the memory unless told otherwise.
+    // The root is also a tmpfs, which is limited to half of the memory by default.
     mount_remount("/", none, c"size=90%").context("cannot enlarge the root file system")?;
     std::fs::create_dir_all("/tmp")?;
     for (path, mode) in [("/", 0o755), ("/tmp", 0o1777)] {
@@ -77,7 +77,7 @@ fn load_modules() -> Result<()> {
             File::open(directory.join(format!("{name}.ko"))).with_context(|| format!("cannot open module {name}"))?;
         match finit_module(&file, c"", 0) {
             Ok(()) | Err(Errno::EXIST) => {}
-            // A driver for an instruction set that this processor lacks.
+            // A driver for instructions that this processor lacks.
             Err(Errno::NODEV) => println!("init: module {name} has no hardware here"),
             Err(error) => {
                 return Err(error).with_context(|| format!("cannot load module {name}"));
@@ -119,7 +119,7 @@ fn open_port(path: &str) -> Result<File> {
         .custom_flags(OFlags::NOCTTY.bits().cast_signed())
         .open(path)
         .with_context(|| format!("cannot open {path}"))?;
-    let mut settings = tcgetattr(&port).with_context(|| format!("{path} is no terminal"))?;
+    let mut settings = tcgetattr(&port).with_context(|| format!("{path} is not a terminal"))?;
     settings.make_raw();
     tcsetattr(&port, OptionalActions::Now, &settings).with_context(|| format!("cannot set {path} raw"))?;
     Ok(port)
@@ -147,7 +147,7 @@ fn bring_back(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs one job and returns its exit code. Processes that it left running in its group are killed.
+/// Runs one job and returns its exit code. Kills processes that it left running in its group.
 fn run_job(job: &Job, environment: &[(String, String)], port: &File) -> Result<i32> {
     let child = Command::new(&job.program)
         .args(&job.arguments)
@@ -162,7 +162,7 @@ fn run_job(job: &Job, environment: &[(String, String)], port: &File) -> Result<i
         .spawn()
         .with_context(|| format!("cannot run {}", job.program.display()))?;
     let child = Pid::from_child(&child);
-    // Process 1 also reaps every orphan.
+    // Process 1 also reaps all orphans.
     let code = loop {
         match wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid == child => {

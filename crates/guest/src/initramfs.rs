@@ -20,7 +20,7 @@ pub(crate) struct Initramfs {
 
 enum Entry {
     Directory,
-    /// This content, with these permission bits.
+    /// This content and these permission bits.
     Bytes(Vec<u8>, u32),
     /// A file of this machine, read at packing time.
     Host(PathBuf),
@@ -54,7 +54,7 @@ impl Initramfs {
         self.put(path.as_ref(), Entry::Host(host.into()));
     }
 
-    /// Adds a file, or a directory with all below it, at its own path. Symbolic links on the way are kept as such.
+    /// Adds a file, or a directory with everything below it, at its own path. Symbolic links on the path stay links.
     pub(crate) fn tree(&mut self, path: &Path) -> Result<()> {
         let path = self.follow(path)?;
         if !path.is_dir() {
@@ -82,8 +82,8 @@ impl Initramfs {
         Ok(())
     }
 
-    /// Adds a program of the tree `root`, as if `root` were `/`, with its shared libraries: this machine's where it has
-    /// them, so that a guest holds one version of each library, otherwise those of the tree.
+    /// Adds a program of the tree `root`, as if `root` were `/`, with its shared libraries. Prefers this machine's
+    /// libraries, so that a guest has one version of each, and takes the others from the tree.
     pub(crate) fn program_below(&mut self, root: &Path, path: &Path) -> Result<()> {
         let host = root.join(path.strip_prefix("/").unwrap_or(path));
         ensure!(host.is_file(), "{} is missing", host.display());
@@ -130,7 +130,7 @@ impl Initramfs {
         path.ancestors().skip(1).any(|parent| matches!(self.entries.get(parent), Some(Entry::Symlink(_))))
     }
 
-    /// Resolves `path` on this machine, adding each symbolic link met on the way; the result has none.
+    /// Resolves `path` on this machine, and adds each symbolic link on the way. The result has no links.
     fn follow(&mut self, path: &Path) -> Result<PathBuf> {
         let mut resolved = PathBuf::new();
         for component in path.components() {

@@ -46,8 +46,8 @@ pub use payload::Payload;
 pub use protocol::Job;
 pub use run::{download, run_on};
 
-/// In a guest, where this program is process 1, runs the host's plan, powers off and does not return. Elsewhere does
-/// nothing. Call it before anything else in `main`.
+/// In a guest, where this program is process 1: runs the host's plan, powers off, and does not return. Elsewhere it
+/// does nothing. Call it first in `main`.
 pub fn init_if_process_one() {
     if std::process::id() == 1 {
         init::run();

@@ -15,7 +15,7 @@ use crate::payload::Payload;
 use crate::protocol::Mark;
 use crate::{cpio, tools};
 
-/// The emulated machine: its time, its memory, its limit.
+/// The emulated machine: its clock, its memory, its timeout.
 #[derive(Debug, Clone, Args)]
 pub struct Machine {
     /// Count instructions: guest time advances 1 ns per instruction, so that CPU times repeat
@@ -37,9 +37,9 @@ pub struct Machine {
 pub struct Outcome {
     /// The jobs that ended, in order.
     pub jobs: Vec<JobEnd>,
-    /// The files in [`Payload::bring_back`], by paths relative to it.
+    /// The files in [`Payload::bring_back`], by relative path.
     pub files: Vec<(PathBuf, Vec<u8>)>,
-    /// The reason if the guest did not reach its end.
+    /// The reason why the guest did not reach its end, if it did not.
     pub trouble: Option<Trouble>,
 }
 
@@ -52,7 +52,7 @@ pub struct JobEnd {
     pub output: String,
 }
 
-/// Why a guest did not reach its end.
+/// The reason why a guest did not reach its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
     /// It stopped before it reported its end.
@@ -77,8 +77,8 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// Boots `kernel` with the root file system `initramfs.cpio` of `directory`, shows the output of the jobs with the
-    /// kernel's name before each line, and leaves the kernel's own messages in `console.log`.
+    /// Boots `kernel` with the root file system `initramfs.cpio` in `directory`. Prints the jobs' output, each line
+    /// prefixed with the kernel's name. Leaves the kernel's messages in `console.log`.
     pub(crate) fn boot(&self, kernel: &Kernel, directory: &Path, payload: &Payload) -> Result<Outcome> {
         let name = kernel.series.name();
         let limit = Duration::from_secs(self.timeout);
@@ -156,9 +156,9 @@ impl Machine {
 const ARCHIVE: &str = "brought-back.cpio";
 
 /// Everything that QEMU can emulate except cmpxchg16b. MEASURED: does Linux 6.12 survive 20 s of fork and exec under
-/// QEMU 7.2? With it 6 of 8 runs, without it 8 of 8. After it EFLAGS can hold garbage, and an interrupt at that moment
-/// is a double fault, often in kmalloc, whose fast path uses it. Without the feature the kernel takes another way. Void
-/// with another QEMU.
+/// QEMU 7.2? With it 6 of 8 runs, without it 8 of 8. After the instruction EFLAGS can hold garbage, and an interrupt at
+/// that moment is a double fault, often in kmalloc, whose fast path uses it. Without the feature the kernel uses other
+/// code. Void with another QEMU.
 const CPU: &str = "max,-cx16";
 
 /// An oops panics, a panic reboots, and with -no-reboot QEMU exits. Warnings and worse go to the console.

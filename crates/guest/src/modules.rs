@@ -7,7 +7,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Modules of kernel TLS, its ciphers, and tests. A name without a file is built in or missing in that kernel.
+/// Modules of kernel TLS and its ciphers, and modules for tests. A module without a file is built in or missing in that
+/// kernel.
 const WANTED: &[&str] = &[
     "aesni_intel",
     "ghash_clmulni_intel",
@@ -35,7 +36,7 @@ const WANTED: &[&str] = &[
     "tcp_bbr",
     // sock_diag(7), for its tests and for `ss`.
     "tcp_diag",
-    // A disk that can be suspended, for tests of slow reads, and one that loses writes.
+    // A disk that can be suspended, for tests of slow reads, and a disk that loses writes.
     "loop",
     "dm_mod",
     "dm_flakey",

@@ -7,23 +7,23 @@ use serde::{Deserialize, Serialize};
 /// The plan's path in the guest.
 pub(crate) const PLAN_PATH: &str = "/sealion-guest.json";
 
-/// Where the modules are in the guest, with the file `order` that lists their names in load order.
+/// The directory of the modules in the guest. Its file `order` lists their names in load order.
 pub(crate) const MODULES_PATH: &str = "/lib/modules-sealion";
 
-/// Where busybox and its applets are in the guest.
+/// The directory of busybox and its applets in the guest.
 pub(crate) const TOOLS_PATH: &str = "/tools";
 
-/// The second serial port carries output and marks; the first is the kernel's console alone, so that no kernel message
-/// tears a line.
+/// The second serial port carries output and marks. The first is the kernel's console only, so that no kernel message
+/// splits a line.
 pub(crate) const OUTPUT_PORT: &str = "/dev/ttyS1";
 
-/// The third serial port carries the archive of files that are brought back.
+/// The third serial port carries the archive of files brought back.
 pub(crate) const ARCHIVE_PORT: &str = "/dev/ttyS2";
 
 /// Begins a mark: ASCII's record separator, which programs do not print.
 const SEPARATOR: char = '\u{1e}';
 
-/// Everything a guest does between boot and power-off.
+/// The guest's work between boot and power-off.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Plan {
     /// Set for every job.
@@ -33,7 +33,7 @@ pub(crate) struct Plan {
     pub(crate) bring_back: Option<PathBuf>,
 }
 
-/// One program to run as root.
+/// A program to run as root.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
     /// Its path in the guest.
@@ -42,7 +42,7 @@ pub struct Job {
     pub arguments: Vec<String>,
     /// The working directory; it must exist in the guest.
     pub directory: PathBuf,
-    /// Variables besides those of [`Payload::environment`](crate::Payload::environment).
+    /// Variables in addition to [`Payload::environment`](crate::Payload::environment).
     pub environment: Vec<(String, String)>,
 }
 
@@ -66,9 +66,9 @@ impl Job {
 /// A line of the output port that is not output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// The job of this index starts.
+    /// The job with this index starts.
     Started(usize),
-    /// It ended with this exit code, 128 + n for signal n.
+    /// The job ended with this exit code, 128 + n for signal n.
     Ended(usize, i32),
     /// Every job has ended; the guest powers off.
     Finished,
@@ -84,7 +84,7 @@ impl Mark {
         }
     }
 
-    /// Splits a line into output, if any precedes the mark, and the mark.
+    /// Splits a line into the mark and the output before it, if any.
     pub(crate) fn split(line: &str) -> (Option<&str>, Option<Self>) {
         let Some((output, mark)) = line.split_once(SEPARATOR) else {
             return (Some(line), None);

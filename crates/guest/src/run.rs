@@ -13,16 +13,16 @@ use crate::payload::Payload;
 use crate::protocol::{MODULES_PATH, PLAN_PATH, Plan, TOOLS_PATH};
 use crate::tools;
 
-/// Runs `payload` on each kernel, all at once, each in a guest of its own with its output lines prefixed. A guest that
-/// crashes is tried once more.
+/// Runs `payload` on all kernels concurrently, each in its own guest with its output lines prefixed. A guest that
+/// crashes is started once more.
 ///
 /// # Errors
-/// When a kernel cannot be downloaded, a file is missing, or QEMU cannot be run. A guest that crashes or is late is no error
-/// but [`Outcome::trouble`], and a job's failure is its exit code.
+/// A kernel cannot be downloaded, a file is missing, or QEMU cannot be run. A guest that crashes or is late is not an
+/// error but [`Outcome::trouble`], and a job's failure is its exit code.
 pub fn run_on(kernels: &[Series], payload: &Payload, machine: &Machine) -> Result<Vec<(Series, Outcome)>> {
     let (cache, nginx, kernels) = ensure_inputs(kernels)?;
     let scratch = cache.scratch()?;
-    // Others may use the cache while the guests run.
+    // Other processes may use the cache while the guests run.
     drop(cache);
     std::thread::scope(|scope| {
         let guests: Vec<_> = kernels
@@ -41,7 +41,7 @@ pub fn run_on(kernels: &[Series], payload: &Payload, machine: &Machine) -> Resul
     })
 }
 
-/// Downloads what guests with these kernels need, where it is not in the cache yet: [`run_on`] does the same first.
+/// Downloads everything that guests with these kernels need and the cache lacks. [`run_on`] does this too.
 ///
 /// # Errors
 /// A download fails.
@@ -75,7 +75,7 @@ fn run_once_or_twice(
     Ok(outcome)
 }
 
-/// Shows the end of the kernel's messages if there was trouble, or if the kernel itself complained.
+/// Shows the end of the kernel's messages if the guest had trouble, or if the kernel reported a problem.
 fn show_console(series: Series, directory: &Path, trouble: Option<Trouble>) -> Result<()> {
     let log = std::fs::read(directory.join("console.log")).context("cannot read the guest's kernel log")?;
     let log = String::from_utf8_lossy(&log);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-/// Used where a source names no keyring of its own: the one of Debian's package debian-archive-keyring.
+/// The default keyring of a source, from Debian's package debian-archive-keyring.
 const DEBIAN_KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// One source of packages: an archive with its suites.
@@ -17,14 +17,14 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// The line of sources.list(5) that asks this archive for component `main` of another of its suites.
+    /// The line of sources.list(5) for component `main` of another suite of this archive.
     pub(crate) fn line_for(&self, suite: &str) -> String {
         let keyring = self.signed_by.as_deref().unwrap_or(DEBIAN_KEYRING);
         format!("deb [signed-by={keyring}] {} {suite} main\n", self.uri)
     }
 }
 
-/// Finds the Debian archive among the sources under `apt` (`/etc/apt`): the one that has the suite this system runs,
+/// Finds the Debian archive among the sources under `apt` (`/etc/apt`): the archive that has this system's suite,
 /// `codename`.
 pub(crate) fn debian_archive(apt: &Path, codename: &str) -> Result<Source> {
     let mut sources = Vec::new();

@@ -1,4 +1,4 @@
-//! Programs of this machine that boot guests or are copied into them.
+//! Programs of this machine that boot guests or are copied into guests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,17 +12,17 @@ use crate::initramfs::Initramfs;
 /// The emulator that boots guests.
 pub const QEMU: &str = "qemu-system-x86_64";
 
-/// A program and the Debian package that has it.
+/// A program and the Debian package that contains it.
 pub type Tool = (&'static str, &'static str);
 
 /// Programs that every guest needs.
 pub const FOR_GUESTS: &[Tool] =
     &[(QEMU, "qemu-system-x86"), ("busybox", "busybox-static"), ("xz", "xz-utils"), ("setpriv", "util-linux")];
 
-/// Installs missing programs as root; for other users, the error names the command.
+/// Installs missing programs if run as root. Otherwise the error names the command.
 ///
 /// # Errors
-/// When something is missing and cannot be installed.
+/// A program is missing and cannot be installed.
 pub fn ensure(tools: &[Tool]) -> Result<()> {
     let missing: Vec<&str> =
         tools.iter().filter(|(program, _)| find(program).is_none()).map(|(_, package)| *package).collect();
@@ -54,7 +54,7 @@ pub fn ensure_nginx() -> Result<()> {
     nginx(&Cache::open()?).map(drop)
 }
 
-/// Installs php-fpm, whose program has its version in its name.
+/// Installs php-fpm, whose program name contains its version.
 ///
 /// # Errors
 /// As [`ensure`].
@@ -107,7 +107,7 @@ pub fn mdbook() -> Result<PathBuf> {
 
 const MDBOOK: &str = "mdbook@0.4.52";
 
-/// A program that Go builds from its source. `package`: the package for a version of Go, with its own version.
+/// A program that Go builds from source. `package`: returns the package and its version for a version of Go.
 fn from_go(program: &str, package: impl FnOnce(&str) -> String) -> Result<PathBuf> {
     let built = Cache::open()?.directory(program, |into| {
         ensure(&[("go", "golang-go")])?;
@@ -122,15 +122,15 @@ fn from_go(program: &str, package: impl FnOnce(&str) -> String) -> Result<PathBu
     Ok(built.with_context(|| format!("cannot get {program}"))?.join(program))
 }
 
-/// From Go 1.21 on, `go` downloads the toolchain that a module requires. Debian 12's is older and builds an older
+/// From Go 1.21 on, `go` downloads the toolchain that a module requires. Debian 12's Go is older and builds an older
 /// Pebble.
 fn pebble_version(go: &str) -> &'static str {
     let minor = go.strip_prefix("go1.").and_then(|rest| rest.split('.').next()).and_then(|minor| minor.parse().ok());
     if minor.is_some_and(|minor: u32| minor < 21) { "v2.4.0" } else { "v2.10.1" }
 }
 
-/// A Python package and its dependencies, in a directory of the cache that belongs on PYTHONPATH. `requirement`: a pip
-/// requirement with a version.
+/// A Python package and its dependencies, in a directory of the cache for PYTHONPATH. `requirement`: a pip requirement
+/// with a version.
 ///
 /// # Errors
 /// It cannot be downloaded.
@@ -153,8 +153,8 @@ pub fn python_package(requirement: &str) -> Result<PathBuf> {
         .with_context(|| format!("cannot get {requirement}"))
 }
 
-/// A package of npm with what it depends on: the directory of the cache that holds them. `package`: a name with its version. Scripts of the
-/// packages do not run.
+/// A package of npm and its dependencies: the directory of the cache that contains them. `package`: a name with its
+/// version. Scripts of the packages do not run.
 ///
 /// # Errors
 /// It cannot be downloaded.
@@ -189,7 +189,7 @@ pub fn musl_headers_for_arm64() -> Result<PathBuf> {
     Ok(unpacked.context("cannot get musl's headers")?.join(MUSL_HEADERS))
 }
 
-/// Where musl-dev for arm64 has its headers.
+/// The headers in musl-dev for arm64.
 const MUSL_HEADERS: &str = "usr/include/aarch64-linux-musl";
 
 /// Versions that `crates/server/tests/support/program.rs` looks for.
@@ -207,7 +207,7 @@ pub fn packages() -> Result<()> {
 
 /// Debian 12's nginx with its libraries, unpacked in the cache and never installed, so that no server starts here.
 pub(crate) fn nginx(cache: &Cache) -> Result<PathBuf> {
-    // Earlier versions left out packages that this machine had installed.
+    // Earlier versions of this code left out packages that were installed on this machine.
     let complete = |directory: &Path| [NGINX, MIME_TYPES].iter().all(|file| directory.join(file).is_file());
     let cached = cache.root.join("nginx");
     if cached.is_dir() && !complete(&cached) {
@@ -224,10 +224,10 @@ pub(crate) fn nginx(cache: &Cache) -> Result<PathBuf> {
         .context("cannot get nginx")
 }
 
-/// Where nginx's packages have the program.
+/// The program in nginx's packages.
 const NGINX: &str = "usr/sbin/nginx";
 
-/// Where nginx's packages have the media types by file extension.
+/// The media types by file extension in nginx's packages.
 const MIME_TYPES: &str = "etc/nginx/mime.types";
 
 /// Adds busybox, nginx, and the configuration that programs expect.

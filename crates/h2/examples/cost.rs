@@ -1,4 +1,5 @@
-//! What a request costs in this crate: GET requests of a browser answered with 1000 octets, on one connection.
+//! Measures the cost of a request in this crate: a browser's GET requests with responses of 1000 bytes, on one
+//! connection.
 //!
 //! ```text
 //! cargo build --release -p sealion-h2 --example cost
@@ -6,11 +7,12 @@
 //! valgrind --tool=callgrind target/release/examples/cost 11000
 //! ```
 //!
-//! The difference of both runs, divided by 10,000, is the cost of one. A second argument is the number of requests in one record.
+//! The difference between the runs, divided by 10,000, is the cost of one request. A second argument is the number of
+//! requests in one record.
 
 use sealion_h2::{Connection, Event, HEADER_LEN, HeadBuffer, HeaderBlock, Limits, PREFACE, RECORD_PAYLOAD, StreamId};
 
-/// Fields of a request, as a browser that asks again for the same site sends them: all but the path stand in the dynamic table.
+/// The fields of a request by a browser that visits the site again: all but the path are in the dynamic table.
 const FIELDS: [(&str, &str); 8] = [
     ("user-agent", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"),
     ("accept", "image/avif,image/webp,image/png,image/svg+xml,image/*;q=0.8,*/*;q=0.5"),
@@ -49,7 +51,7 @@ fn main() {
     opening.extend(request(1, true));
     let mut stream = 1;
     drive(&mut connection, &mut head, &opening, &[block.as_bytes(), date.as_bytes()], &mut out);
-    // Made once: only the numbers of the streams change.
+    // Built once: only the stream numbers change.
     let mut record = request(0, false).repeat(at_a_time as usize);
     let length = record.len() / at_a_time as usize;
     while stream < 2 * requests {
@@ -59,14 +61,14 @@ fn main() {
         }
         drive(&mut connection, &mut head, &record, &[block.as_bytes(), date.as_bytes()], &mut out);
         out.clear();
-        // As a client that reads does.
+        // The client reads, and so opens the window.
         drive(&mut connection, &mut head, &window_update(1000 * at_a_time), &[], &mut out);
     }
     assert!(connection.is_idle());
-    println!("{requests} requests, {} octets in the connection", connection.memory());
+    println!("{requests} requests, {} bytes in the connection", connection.memory());
 }
 
-/// Takes a record in, and makes the records that go out, without content.
+/// Feeds in a record, and builds the outgoing records without content.
 fn drive(connection: &mut Connection, head: &mut HeadBuffer, mut record: &[u8], block: &[&[u8]], out: &mut Vec<u8>) {
     while let Some(event) = connection.receive(&mut record, head).expect("the client keeps the rules") {
         match event {
@@ -97,7 +99,7 @@ fn window_update(increment: u32) -> [u8; 13] {
 
 /// GET of a path; the first request fills the dynamic table.
 fn request(stream: u32, is_first: bool) -> Vec<u8> {
-    // A literal path in Huffman code, as a client sends it.
+    // A literal path in Huffman code, as a client would send it.
     let mut path = HeaderBlock::default();
     path.field(":path", b"/images/0.png");
     let mut block = [&[0x82, 0x87], path.as_bytes()].concat();

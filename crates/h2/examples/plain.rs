@@ -1,4 +1,4 @@
-//! A server of made-up content over plain TCP, for tools that know HTTP/2 beforehand:
+//! A server of generated content over plain TCP, for tools with prior knowledge of HTTP/2:
 //!
 //! ```text
 //! cargo run -p sealion-h2 --example plain -- 127.0.0.1:8000
@@ -6,8 +6,8 @@
 //! curl --http2-prior-knowledge http://127.0.0.1:8000/1000000
 //! ```
 //!
-//! The path is the length of the response; POST is answered with as many octets as it brought. One thread a connection, and nothing asynchronous: what a driver
-//! does, in the fewest lines.
+//! The path is the length of the response. The response to POST is as long as its content. Each connection has one
+//! thread, and nothing is asynchronous: this is a minimal driver.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -29,7 +29,7 @@ fn main() -> io::Result<()> {
 struct Driver {
     connection: Connection,
     head: HeadBuffer,
-    /// Octets of content of the requests that are not answered yet.
+    /// The content length of each request that has no response yet.
     uploads: HashMap<StreamId, u64>,
 }
 
@@ -55,7 +55,7 @@ impl Driver {
     }
 
     fn receive(&mut self, mut input: &[u8], socket: &mut TcpStream) -> io::Result<()> {
-        // After an error there is nothing to read, and GOAWAY to write.
+        // After an error there is nothing to read, only GOAWAY to write.
         while let Ok(Some(event)) = self.connection.receive(&mut input, &mut self.head) {
             match event {
                 Event::Request { stream, end: true } => self.answer(stream, None, socket)?,
@@ -102,7 +102,7 @@ impl Driver {
         socket.write_all(&out)
     }
 
-    /// Writes what waits, a record or several at a time.
+    /// Writes all pending data, one or several records at a time.
     fn write_all(&mut self, socket: &mut TcpStream) -> io::Result<()> {
         let mut out = Vec::new();
         self.connection.write_control(&mut out);

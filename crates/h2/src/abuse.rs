@@ -1,42 +1,44 @@
-//! Counters against clients that make more work than they do (RFC 9113 §10.5).
+//! Counters against clients that cause more work than they do (RFC 9113 §10.5).
 //!
 //! | attack | bound |
 //! |---|---|
 //! | resets of requests (Rapid Reset, CVE-2023-44487), or frames that provoke resets (MadeYouReset, CVE-2025-8671) | [`Limits::resets`], refilled by completed requests; a reset stream keeps its slot |
-//! | PING, SETTINGS | [`MOST_REPLIES`] replies that are not written yet; the ratio |
-//! | DATA without content | [`MOST_EMPTY_DATA`], refilled by completed requests |
-//! | WINDOW_UPDATE by few octets | [`MOST_SMALL_UPDATES`], and two for each DATA frame that was sent |
-//! | PRIORITY_UPDATE | [`MOST_PRIORITY_UPDATES`], refilled by completed requests |
+//! | PING, SETTINGS | [`MAX_REPLIES`] replies that are not written yet; the ratio |
+//! | DATA without content | [`MAX_EMPTY_DATA`], refilled by completed requests |
+//! | WINDOW_UPDATE by few bytes | [`MAX_SMALL_UPDATES`], and two for each DATA frame that was sent |
+//! | PRIORITY_UPDATE | [`MAX_PRIORITY_UPDATES`], refilled by completed requests |
 //! | frames on streams that the server has reset | header blocks: one for each such stream, then as resets; content: the ratio, beyond what the stream's window allowed |
-//! | any frames without use | the ratio: (all octets) / 8 > payload + 1 MiB, as in nginx |
+//! | any frames without use | the ratio: (all bytes) / 8 > payload + 1 MiB, as in nginx |
 //!
 //! Header blocks are bounded in `request` and `connection`.
 
 use crate::error::{ConnectionError, Flood};
 use crate::settings::Limits;
 
-/// Replies to PING and SETTINGS that may wait to be written.
-pub const MOST_REPLIES: u32 = 32;
+/// The maximum number of replies to PING and SETTINGS that wait to be written.
+pub const MAX_REPLIES: u32 = 32;
 
-/// DATA frames without content and without END_STREAM that a client may send before it has completed a request.
+/// The number of DATA frames without content and END_STREAM that a client may send before it has completed a request.
 ///
-/// Clients send none, or one before the content of a request.
-pub const MOST_EMPTY_DATA: u32 = 100;
+/// Real clients send at most one, before the content of a request.
+pub const MAX_EMPTY_DATA: u32 = 100;
 
-/// WINDOW_UPDATE frames by fewer than [`SMALL_UPDATE`] octets that a client may send beyond two for each DATA frame that it got.
+/// The number of WINDOW_UPDATE frames below [`SMALL_UPDATE`] bytes that a client may send in addition to two for each
+/// DATA frame received.
 ///
-/// A client that reads in small pieces may announce each.
-pub const MOST_SMALL_UPDATES: u32 = 1000;
+/// A client that reads in small pieces may send an update for each.
+pub const MAX_SMALL_UPDATES: u32 = 1000;
 
-/// An increment below is small.
+/// An increment below this is small.
 pub const SMALL_UPDATE: u32 = 1024;
 
-/// PRIORITY_UPDATE frames that a client may send before it has completed a request; each completed request allows eight more.
+/// The number of PRIORITY_UPDATE frames that a client may send before it has completed a request. Each completed
+/// request allows eight more.
 ///
 /// A browser sends one or two for an image whose place on the screen becomes known.
-pub const MOST_PRIORITY_UPDATES: u32 = 500;
+pub const MAX_PRIORITY_UPDATES: u32 = 500;
 
-/// Frames may take this many octets for each octet of payload, beyond [`FREE_OVERHEAD`]. INHERITED: nginx.
+/// The bytes that frames may take for each byte of payload, beyond [`FREE_OVERHEAD`]. INHERITED: nginx.
 const OVERHEAD_RATIO: u64 = 8;
 
 /// INHERITED: nginx.
@@ -53,9 +55,9 @@ pub(crate) struct Abuse {
     late: Late,
     /// Frames received.
     frames: u64,
-    /// Octets of all of them.
+    /// Bytes of all frames received.
     received: u64,
-    /// Octets that were of use: decoded fields, content of both directions.
+    /// Useful bytes: decoded fields, and content in both directions.
     payload: u64,
 }
 
@@ -64,11 +66,11 @@ pub(crate) struct Abuse {
 struct Late {
     /// Bytes of DATA.
     content: u64,
-    /// Header blocks: trailers.
+    /// Header blocks, that is trailers.
     blocks: u32,
 }
 
-/// What may still happen. It refills up to what it began with.
+/// The remaining allowance. It refills up to its initial value.
 #[derive(Debug)]
 struct Budget {
     left: u32,
@@ -94,9 +96,9 @@ impl Abuse {
     pub(crate) fn new(limits: &Limits) -> Self {
         Abuse {
             resets: Budget::new(limits.resets),
-            empty_data: Budget::new(MOST_EMPTY_DATA),
-            small_updates: Budget::new(MOST_SMALL_UPDATES),
-            priority_updates: Budget::new(MOST_PRIORITY_UPDATES),
+            empty_data: Budget::new(MAX_EMPTY_DATA),
+            small_updates: Budget::new(MAX_SMALL_UPDATES),
+            priority_updates: Budget::new(MAX_PRIORITY_UPDATES),
             replies: 0,
             late: Late::default(),
             frames: 0,
@@ -105,10 +107,10 @@ impl Abuse {
         }
     }
 
-    /// A frame of `octets`, header included, arrived.
-    pub(crate) fn frame(&mut self, octets: usize) -> Result<(), ConnectionError> {
+    /// A frame of `bytes`, including its header, arrived.
+    pub(crate) fn frame(&mut self, bytes: usize) -> Result<(), ConnectionError> {
         self.frames += 1;
-        self.received += octets as u64;
+        self.received += bytes as u64;
         if self.received / OVERHEAD_RATIO > self.payload + FREE_OVERHEAD {
             return Err(ConnectionError::flood(Flood::Overhead));
         }
@@ -119,25 +121,26 @@ impl Abuse {
         self.frames
     }
 
-    /// `octets` of decoded fields, or of content that was received or sent.
-    pub(crate) fn useful(&mut self, octets: u64) {
-        self.payload += octets;
+    /// `bytes` of fields were decoded, or of content received or sent.
+    pub(crate) fn useful(&mut self, bytes: u64) {
+        self.payload += bytes;
     }
 
-    /// A stream was reset by the client or by its fault, or refused.
+    /// A stream was reset by the client or because of it, or was refused.
     pub(crate) fn reset(&mut self) -> Result<(), ConnectionError> {
         self.resets.spend(Flood::Resets)
     }
 
-    /// The server reset a stream whose content had not ended. The client may have sent as much of it as the stream's `window` allowed, and trailers.
+    /// The server reset a stream before the end of its content. The client may already have sent as much content as the
+    /// stream's `window` allowed, and trailers.
     pub(crate) fn interrupted(&mut self, window: u32) {
         self.late.content += u64::from(window);
         self.late.blocks = self.late.blocks.saturating_add(1);
     }
 
-    /// DATA of so many bytes arrived on a stream that the server had reset.
-    pub(crate) fn late_content(&mut self, octets: u32) {
-        let expected = self.late.content.min(u64::from(octets));
+    /// `bytes` of DATA arrived on a stream that the server had reset.
+    pub(crate) fn late_content(&mut self, bytes: u32) {
+        let expected = self.late.content.min(u64::from(bytes));
         self.late.content -= expected;
         self.useful(expected);
     }
@@ -151,7 +154,7 @@ impl Abuse {
         Ok(())
     }
 
-    /// A request was answered to its end.
+    /// A response was sent to its end.
     pub(crate) fn completed(&mut self) {
         self.resets.refill(1);
         self.empty_data.refill(8);
@@ -171,10 +174,11 @@ impl Abuse {
         self.small_updates.spend(Flood::WindowUpdates)
     }
 
-    /// A DATA frame was sent, which the client may answer by an update for the stream and one for the connection. A client may read octet by octet.
-    pub(crate) fn sent_data(&mut self, octets: u32) {
-        self.payload += u64::from(octets);
-        // Many may be on their way before the first is answered: what they allow is not bounded.
+    /// A DATA frame was sent. The client may respond with an update for the stream and one for the connection. A client
+    /// may read byte by byte.
+    pub(crate) fn sent_data(&mut self, bytes: u32) {
+        self.payload += u64::from(bytes);
+        // Many frames may be in flight before the first update arrives, so their allowance is not bounded.
         self.small_updates.left = self.small_updates.left.saturating_add(2);
     }
 
@@ -185,7 +189,7 @@ impl Abuse {
 
     /// A reply to PING or SETTINGS is queued.
     pub(crate) fn reply(&mut self) -> Result<(), ConnectionError> {
-        if self.replies == MOST_REPLIES {
+        if self.replies == MAX_REPLIES {
             return Err(ConnectionError::flood(Flood::Replies));
         }
         self.replies += 1;
@@ -209,7 +213,7 @@ mod tests {
         Abuse::new(&Limits { resets: 10, ..Limits::default() })
     }
 
-    /// How often `step` succeeds, up to 10,000 times.
+    /// The number of times that `step` succeeds, up to 10,000.
     fn count(mut step: impl FnMut() -> Result<(), ConnectionError>) -> u32 {
         let mut count = 0;
         while count < 10_000 && step().is_ok() {
@@ -222,13 +226,13 @@ mod tests {
     fn every_budget_ends() {
         let mut abuse = abuse();
         assert_eq!(count(|| abuse.reset()), 10);
-        assert_eq!(count(|| abuse.empty_data()), MOST_EMPTY_DATA);
-        assert_eq!(count(|| abuse.window_update(SMALL_UPDATE - 1)), MOST_SMALL_UPDATES);
+        assert_eq!(count(|| abuse.empty_data()), MAX_EMPTY_DATA);
+        assert_eq!(count(|| abuse.window_update(SMALL_UPDATE - 1)), MAX_SMALL_UPDATES);
         assert_eq!(count(|| abuse.window_update(SMALL_UPDATE)), 10_000);
-        assert_eq!(count(|| abuse.priority_update()), MOST_PRIORITY_UPDATES);
-        assert_eq!(count(|| abuse.reply()), MOST_REPLIES);
+        assert_eq!(count(|| abuse.priority_update()), MAX_PRIORITY_UPDATES);
+        assert_eq!(count(|| abuse.reply()), MAX_REPLIES);
         abuse.replies_written();
-        assert_eq!(count(|| abuse.reply()), MOST_REPLIES);
+        assert_eq!(count(|| abuse.reply()), MAX_REPLIES);
     }
 
     #[test]
@@ -237,7 +241,7 @@ mod tests {
         for _ in 0..4000 {
             abuse.sent_data(1);
         }
-        assert_eq!(count(|| abuse.window_update(1)), 8000 + MOST_SMALL_UPDATES);
+        assert_eq!(count(|| abuse.window_update(1)), 8000 + MAX_SMALL_UPDATES);
     }
 
     #[test]
@@ -265,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn octets_without_use_are_bounded_by_the_octets_of_use() {
+    fn bytes_without_use_are_bounded_by_the_bytes_of_use() {
         let mut abuse = abuse();
         let mut received = 0;
         while abuse.frame(17).is_ok() {

@@ -8,7 +8,7 @@ use thiserror::Error;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ErrorCode(pub u32);
 
-/// Makes the constants, and the names for messages, of one list.
+/// Makes the constants and the names for messages from one list.
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $code:literal,)*) => {
         impl ErrorCode {
@@ -33,7 +33,7 @@ codes! {
     NO_ERROR = 0x0,
     /// A violation of the protocol that no other code describes.
     PROTOCOL_ERROR = 0x1,
-    /// The sender cannot go on.
+    /// The sender cannot continue.
     INTERNAL_ERROR = 0x2,
     /// The peer sent more than its window.
     FLOW_CONTROL_ERROR = 0x3,
@@ -74,7 +74,7 @@ impl fmt::Debug for ErrorCode {
     }
 }
 
-/// The connection cannot go on (RFC 9113 §5.4.1). GOAWAY with `code` is queued: write it, then close.
+/// The connection cannot continue (RFC 9113 §5.4.1). GOAWAY with `code` is queued: write it, then close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{code}: {why}")]
 pub struct ConnectionError {
@@ -82,19 +82,19 @@ pub struct ConnectionError {
     pub code: ErrorCode,
     /// The reason, for the log.
     pub why: &'static str,
-    /// The limit against abuse that was exceeded, if it was one.
+    /// The limit against abuse that was exceeded, if any.
     pub flood: Option<Flood>,
 }
 
-/// Makes the limits, their names and their reasons of one list.
+/// Makes the limits, their names and their reasons from one list.
 macro_rules! floods {
     ($($(#[$doc:meta])* $flood:ident = $name:literal, $why:literal,)*) => {
-        /// A limit against clients that make more work than they do (RFC 9113 §10.5).
+        /// A limit against clients that cause more work than they do (RFC 9113 §10.5).
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Flood { $($(#[$doc])* $flood,)* }
 
         impl Flood {
-            /// All of them, in order.
+            /// All limits, in order.
             pub const ALL: &[Flood] = &[$(Flood::$flood),*];
 
             /// A name for metrics.
@@ -112,21 +112,21 @@ macro_rules! floods {
 floods! {
     /// Requests that were reset or refused.
     Resets = "resets", "too many streams were reset",
-    /// PING and SETTINGS, each of which asks for a reply.
+    /// PING and SETTINGS, each of which requires a reply.
     Replies = "replies", "too many frames that ask for a reply",
     /// DATA without content.
     EmptyData = "empty-data", "too many DATA frames without content",
-    /// WINDOW_UPDATE by few octets.
-    WindowUpdates = "window-updates", "too many WINDOW_UPDATE frames by few octets",
+    /// WINDOW_UPDATE with a small increment.
+    WindowUpdates = "window-updates", "too many WINDOW_UPDATE frames by few bytes",
     /// PRIORITY_UPDATE and PRIORITY.
     PriorityUpdates = "priority-updates", "too many priority updates",
     /// Settings in one frame.
     Settings = "settings", "too many settings in a frame",
-    /// Octets of frames against octets of use.
-    Overhead = "overhead", "too many octets in frames without use",
-    /// CONTINUATION frames of a header block, and its octets.
-    HeaderBlock = "header-block", "a header block in too many frames or octets",
-    /// Decoded octets of a header block.
+    /// Bytes of frames compared with useful bytes.
+    Overhead = "overhead", "too many bytes in frames without use",
+    /// CONTINUATION frames and bytes of a header block.
+    HeaderBlock = "header-block", "a header block in too many frames or bytes",
+    /// Decoded bytes of a header block.
     HeaderBomb = "header-bomb", "a header block decodes to far more than the limits",
 }
 
@@ -152,7 +152,8 @@ impl ConnectionError {
     }
 }
 
-/// The call does not fit the state of the stream: it was reset, has been released, or what was sent before excludes it. Nothing was written.
+/// The call does not fit the state of the stream: the stream was reset or released, or an earlier call excludes this
+/// one. Nothing was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the stream takes no such frame any more")]
 pub struct StreamClosed;

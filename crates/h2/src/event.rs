@@ -1,13 +1,14 @@
-//! What a client did.
+//! Actions of the client.
 
 use crate::error::ErrorCode;
 use crate::priority::Priority;
 use crate::stream::{By, StreamId};
 
-/// What a client did. Everything else, such as PING and SETTINGS, the connection answers itself.
+/// An action of the client. The connection handles everything else itself, such as PING and SETTINGS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// A request; its head is in the [`HeadBuffer`]. It is answered by [`Connection::respond`], and takes a slot until [`Connection::release`].
+    /// A request; its head is in the [`HeadBuffer`]. [`Connection::respond`] sends the response. The request occupies a
+    /// slot until [`Connection::release`].
     ///
     /// [`HeadBuffer`]: crate::HeadBuffer
     /// [`Connection::respond`]: crate::Connection::respond
@@ -18,7 +19,8 @@ pub enum Event<'a> {
         /// Whether the request has no content.
         end: bool,
     },
-    /// A request whose head is above the limits: answer 431. Its head in the [`HeadBuffer`] is incomplete. It takes a slot as any request.
+    /// A request whose head exceeds the limits: respond with 431. Its head in the [`HeadBuffer`] is incomplete. It
+    /// occupies a slot like any request.
     ///
     /// [`HeadBuffer`]: crate::HeadBuffer
     TooLarge {
@@ -33,12 +35,12 @@ pub enum Event<'a> {
     Data {
         /// The stream.
         stream: StreamId,
-        /// The octets; empty only at the end.
+        /// The bytes; empty only at the end.
         data: &'a [u8],
         /// Whether this is the end of the content.
         end: bool,
     },
-    /// The end of the content, by trailers; these are in the [`HeadBuffer`].
+    /// The end of the content, by trailers, which are in the [`HeadBuffer`].
     ///
     /// [`HeadBuffer`]: crate::HeadBuffer
     Trailers {
@@ -53,34 +55,35 @@ pub enum Event<'a> {
         stream: StreamId,
         /// The code in RST_STREAM.
         code: ErrorCode,
-        /// Who sent it. By the server: because of what the client sent.
+        /// The side that sent it. The server sends it because of the client's frames.
         by: By,
     },
-    /// A malformed request that was reset before it took a slot (RFC 9113 §8.1.1). For the log; nothing is to be done.
+    /// A malformed request that was reset before it occupied a slot (RFC 9113 §8.1.1). For the log only.
     Malformed {
         /// The number of the stream.
         stream: StreamId,
         /// The reason.
         why: &'static str,
     },
-    /// A request that was refused, because too many are open or the connection drains. For the log; nothing is to be done.
+    /// A request that was refused, because too many are open or the connection drains. For the log only.
     Refused {
         /// The number of the stream.
         stream: StreamId,
     },
-    /// Content that the windows held back can be sent: on the stream, or on any of them.
+    /// Content that the windows held back can be sent, on one stream or on any stream.
     WindowOpened {
         /// The stream; `None`: the connection's window.
         stream: Option<StreamId>,
     },
-    /// The client changed the priority of a response (RFC 9218 §7). It is taken into account already.
+    /// The client changed the priority of a response (RFC 9218 §7). The connection already respects it.
     PriorityChanged {
         /// The stream.
         stream: StreamId,
         /// The new priority.
         priority: Priority,
     },
-    /// The client opens no more streams (GOAWAY). Close the connection when it [is idle](crate::Connection::is_idle).
+    /// The client will open no more streams (GOAWAY). Close the connection when it [is
+    /// idle](crate::Connection::is_idle).
     GoAway {
         /// The code.
         code: ErrorCode,

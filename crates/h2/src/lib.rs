@@ -1,25 +1,28 @@
-//! HTTP/2 (RFC 9113) for a server, without I/O and without a clock: octets in, events out; responses in, frames out.
+//! HTTP/2 (RFC 9113) for a server, without I/O and without a clock: bytes in, events out; responses in, frames out.
 //!
 //! ```text
 //!              receive                                        respond, offer
-//! octets ─► frames ─► HPACK ─► request ─► Event   driver   ─► windows, priorities ─► next_frame ─► DATA
-//!              └─► SETTINGS, PING, windows, resets ─► write_control ─► octets
+//! bytes ─► frames ─► HPACK ─► request ─► Event   driver   ─► windows, priorities ─► next_frame ─► DATA
+//!              └─► SETTINGS, PING, windows, resets ─► write_control ─► bytes
 //! ```
 //!
-//! The driver owns the socket, the clock and all content. A [`DataFrame`] is a header and a number of octets: the driver puts the header into a
-//! TLS record and reads the content from a file behind it. [`HEADER_LEN`] and [`RECORD_PAYLOAD`] fill one record.
+//! The driver owns the socket, the clock and all content. A [`DataFrame`] is a header and a number of bytes: the driver
+//! puts the header into a TLS record, and reads the content from a file after it. Together, [`HEADER_LEN`] and
+//! [`RECORD_PAYLOAD`] fill one record.
 //!
-//! What a driver owes:
-//! - [`Connection::release`] for each request, once its work has ended, however it ended.
-//! - [`Connection::consume`] for the content of requests.
-//! - What [`Connection::write_control`], [`respond`](Connection::respond) and [`next_frame`](Connection::next_frame) give is sent in the order of the calls.
-//! - No reading while [`Connection::wants_read`] is false; otherwise reading goes on while TCP is full, because windows are opened by reading.
+//! Duties of a driver:
+//! - Call [`Connection::release`] for each request once its work has ended, successfully or not.
+//! - Call [`Connection::consume`] for the content of requests.
+//! - Send the output of [`Connection::write_control`], [`respond`](Connection::respond) and
+//!   [`next_frame`](Connection::next_frame) in the order of the calls.
+//! - Do not read while [`Connection::wants_read`] is false. Otherwise continue to read while TCP is full, because
+//!   reading opens windows.
 //! - Deadlines: for the client's preface and for frames ([`is_within_frame`](Connection::is_within_frame)), for the content of requests, for
-//!   acknowledged settings, and for windows ([`stalled`](Connection::stalled)).
+//! acknowledged settings, and for windows ([`stalled`](Connection::stalled)).
 //!
 //! # A driver's loop
 //!
-//! A record of the client goes in; a batch of records comes out.
+//! Input is a record of the client; output is a batch of records.
 //!
 //! ```
 //! use sealion_h2::{Connection, Event, HEADER_LEN, HeadBuffer, HeaderBlock, Limits, PREFACE, RECORD_PAYLOAD};
@@ -63,7 +66,7 @@
 //! # Ok::<_, sealion_h2::ConnectionError>(())
 //! ```
 //!
-//! `examples/plain.rs` is a whole driver over plain TCP.
+//! `examples/plain.rs` is a complete driver over plain TCP.
 
 #![forbid(unsafe_code)]
 
@@ -81,8 +84,8 @@ mod settings;
 mod stream;
 mod windows;
 
-pub use abuse::{MOST_EMPTY_DATA, MOST_PRIORITY_UPDATES, MOST_REPLIES, MOST_SMALL_UPDATES, SMALL_UPDATE};
-pub use connection::{Connection, DataFrame, LONGEST_BLOCK, MOST_CONTINUATIONS};
+pub use abuse::{MAX_EMPTY_DATA, MAX_PRIORITY_UPDATES, MAX_REPLIES, MAX_SMALL_UPDATES, SMALL_UPDATE};
+pub use connection::{Connection, DataFrame, MAX_BLOCK, MAX_CONTINUATIONS};
 pub use error::{ConnectionError, ErrorCode, Flood, StreamClosed};
 pub use event::Event;
 pub use frame::{HEADER_LEN, PREFACE, RECORD_PAYLOAD, ends_by_headers, is_continuation, payload_len};

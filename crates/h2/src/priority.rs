@@ -12,16 +12,17 @@ pub struct Priority {
 impl Priority {
     /// The priority of a request whose client sends no priorities.
     ///
-    /// RFC 9218 §4 sets urgency 3 and not incremental as defaults of the parameters. Where the client says nothing at all, responses share
-    /// the connection: a small one would otherwise wait for a large one that was asked for earlier.
+    /// By RFC 9218 §4 the parameters default to urgency 3 and not incremental. Without any priority from the client,
+    /// responses share the connection. Otherwise a small response would wait for a large one requested earlier.
     pub const UNSIGNALLED: Priority = Priority { urgency: 3, incremental: true };
 
-    /// Parses a value of the field `priority` or of PRIORITY_UPDATE: a dictionary (RFC 8941 §3.2) of which `u` and `i` count.
+    /// Parses a value of the field `priority` or of PRIORITY_UPDATE: a dictionary (RFC 8941 §3.2), in which `u` and `i`
+    /// count.
     ///
-    /// A parameter with an invalid value is ignored (RFC 9218 §4); so is all that follows a syntax error.
+    /// A parameter with an invalid value is ignored (RFC 9218 §4), and so is everything after a syntax error.
     pub fn parse(value: &[u8]) -> Self {
         let mut priority = Priority { urgency: 3, incremental: false };
-        for member in value.split(|octet| *octet == b',') {
+        for member in value.split(|byte| *byte == b',') {
             match split_parameters(member.trim_ascii()) {
                 [b'u', b'=', digit @ b'0'..=b'7'] => priority.urgency = digit - b'0',
                 b"i" | b"i=?1" => priority.incremental = true,
@@ -39,9 +40,9 @@ impl Default for Priority {
     }
 }
 
-/// A member of a dictionary without its parameters (RFC 8941 §3.1.2), which no one has defined for `u` and `i`.
+/// A member of a dictionary without its parameters (RFC 8941 §3.1.2), which are not defined for `u` and `i`.
 fn split_parameters(member: &[u8]) -> &[u8] {
-    let end = member.iter().position(|octet| *octet == b';').unwrap_or(member.len());
+    let end = member.iter().position(|byte| *byte == b';').unwrap_or(member.len());
     member[..end].trim_ascii_end()
 }
 

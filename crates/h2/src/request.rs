@@ -1,4 +1,4 @@
-//! Field sections of requests (RFC 9113 §8): decoded once into a buffer of the driver's, and checked on the way.
+//! Field sections of requests (RFC 9113 §8): decoded once into the driver's buffer, and validated on the way.
 
 use sealion_http::FieldSection;
 use sealion_http::http1::head::is_authority;
@@ -9,10 +9,10 @@ use crate::hpack::{Decoder, FieldSpan, SEPARATOR};
 use crate::priority::Priority;
 use crate::settings::Limits;
 
-/// The buffer that requests are decoded into. One a thread suffices: each request overwrites the one before. A driver that answers later keeps it
-/// (`std::mem::take`) with the request.
+/// The buffer into which requests are decoded. One per thread suffices: each request overwrites the previous one. A
+/// driver that responds later keeps it (`std::mem::take`) with the request.
 ///
-/// Fields lie in it as lines in the form of HTTP/1.1, so that [`FieldSection`] reads those of every protocol.
+/// It stores fields as HTTP/1.1 lines, so that [`FieldSection`] works for every protocol.
 #[derive(Debug, Default)]
 pub struct HeadBuffer {
     lines: Vec<u8>,
@@ -20,7 +20,7 @@ pub struct HeadBuffer {
     cookie: Vec<u8>,
     /// Values of the pseudo-header fields in `lines`, in the order of [`Pseudo`].
     pseudo: [Option<Span>; 5],
-    /// Where the lines of fields begin.
+    /// The start of the field lines.
     fields: usize,
     host: Option<Span>,
     content_length: Option<u64>,
@@ -48,32 +48,33 @@ enum Pseudo {
 pub struct RequestHead<'a> {
     /// `:method`: a token.
     pub method: &'a str,
-    /// `:scheme`; CONNECT without a protocol has none.
+    /// `:scheme`; absent for CONNECT without a protocol.
     pub scheme: Option<&'a str>,
-    /// `:authority`, or else Host.
+    /// `:authority`, or otherwise Host.
     pub authority: Option<&'a str>,
-    /// `:path`: begins with `/`, or is `*` of OPTIONS; CONNECT without a protocol has none.
+    /// `:path`: begins with `/`, or is `*` for OPTIONS. Absent for CONNECT without a protocol.
     pub path: Option<&'a str>,
     /// `:protocol` of an extended CONNECT (RFC 8441).
     pub protocol: Option<&'a str>,
-    /// The fields in order, names in lower case; the lines of `cookie` are merged into one at the end.
+    /// The fields in order, with names in lower case. The lines of `cookie` are merged into one at the end.
     pub fields: FieldSection<'a>,
-    /// Length of the content, if the client says it.
+    /// The length of the content, if the client sent it.
     pub content_length: Option<u64>,
     /// The value of `priority`, if the client sent one.
     pub priority: Option<Priority>,
 }
 
 impl<'a> RequestHead<'a> {
-    /// The request as handlers see it. `None`: `:path` has octets that no request-target has; answer 400.
+    /// The request as handlers see it. `None`: `:path` contains bytes that a request-target cannot have; respond with
+    /// 400.
     ///
-    /// The target of a CONNECT without a protocol is its authority, as in HTTP/1.1, and the request of it `None` too.
+    /// For CONNECT without a protocol the target is its authority, as in HTTP/1.1, and the result is also `None`.
     pub fn to_request(&self) -> Option<Request<'a>> {
         let raw_target = self.path?;
         let target = if raw_target == "*" { Target::Asterisk } else { Target::from_origin_form(raw_target)? };
         let mut conditions = Conditions::default();
         for (name, value) in self.fields.iter() {
-            // Names of the server's conditions are valid, and only those matter.
+            // Only the fields of conditions matter, and their names are valid UTF-8.
             if let Ok(name) = std::str::from_utf8(name) {
                 conditions.add(name, value);
             }
@@ -90,12 +91,13 @@ impl<'a> RequestHead<'a> {
 }
 
 impl HeadBuffer {
-    /// The request that was decoded last, behind [`Event::Request`] and [`Event::TooLarge`]; the latter's fields are those that fitted.
+    /// The request decoded last, after [`Event::Request`] or [`Event::TooLarge`]. After the latter it only has the
+    /// fields that fitted.
     ///
     /// [`Event::Request`]: crate::Event::Request
     /// [`Event::TooLarge`]: crate::Event::TooLarge
     pub fn request(&self) -> RequestHead<'_> {
-        // They come before all fields and were checked to be ASCII: one check of them together is enough.
+        // These values precede all fields and were checked to be ASCII, so one check of them together suffices.
         let text = std::str::from_utf8(&self.lines[..self.fields.min(self.lines.len())]).unwrap_or_default();
         let pseudo = |pseudo: Pseudo| {
             self.pseudo[pseudo as usize].map(|Span { start, end }| text.get(start..end).unwrap_or_default())
@@ -112,12 +114,12 @@ impl HeadBuffer {
         }
     }
 
-    /// The protocol that CONNECT asks for (RFC 8441 §4), without a look at the rest of [`Self::request`].
+    /// The protocol that CONNECT requests (RFC 8441 §4), without evaluating the rest of [`Self::request`].
     pub fn protocol(&self) -> Option<&str> {
         self.text(self.pseudo[Pseudo::Protocol as usize])
     }
 
-    /// The fields that were decoded last: of a request, or of trailers behind [`Event::Trailers`].
+    /// The fields decoded last: of a request, or of trailers after [`Event::Trailers`].
     ///
     /// [`Event::Trailers`]: crate::Event::Trailers
     pub fn fields(&self) -> FieldSection<'_> {
@@ -132,18 +134,18 @@ impl HeadBuffer {
         self.priority
     }
 
-    /// Octets on the heap.
+    /// Bytes on the heap.
     pub fn memory(&self) -> usize {
         self.lines.capacity() + self.cookie.capacity()
     }
 
-    /// A value that was checked to be visible ASCII; of a request that is too large, perhaps not.
+    /// A value that was checked to be visible ASCII, except perhaps in a request that is too large.
     fn text(&self, span: Option<Span>) -> Option<&str> {
         std::str::from_utf8(self.slice(span?)).ok()
     }
 
     fn slice(&self, span: Span) -> &[u8] {
-        // Lines of a section that is too large or malformed were taken away.
+        // The lines of a section that is too large or malformed were removed.
         self.lines.get(span.start..span.end).unwrap_or_default()
     }
 
@@ -162,7 +164,7 @@ impl HeadBuffer {
     }
 }
 
-/// What a field section is, once it is decoded to its end.
+/// The validity of a field section that was decoded to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Section {
     /// Well formed.
@@ -173,15 +175,15 @@ pub(crate) enum Section {
     Malformed(&'static str),
 }
 
-/// What a field section belongs to.
+/// The message that a field section belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Request,
     Trailers,
 }
 
-/// Decodes a header block into `buffer`. The block is read to its end, malformed or not, for the sake of the dynamic table; one that decodes to much
-/// more than the limits ends the connection at once.
+/// Decodes a header block into `buffer`. It reads the whole block, even if it is malformed, to update the dynamic
+/// table. A block that decodes to much more than the limits ends the connection at once.
 pub(crate) fn decode(
     kind: Kind,
     decoder: &mut Decoder,
@@ -191,12 +193,12 @@ pub(crate) fn decode(
 ) -> Result<Section, ConnectionError> {
     buffer.clear();
     let mut reading = Reading { kind, limits, buffer, section: Section::Good, fields: 0 };
-    let (mut lines, mut octets) = (0usize, 0usize);
+    let (mut lines, mut bytes) = (0usize, 0usize);
     let mut block = decoder.block(block);
     while let Some(span) = block.next(&mut reading.buffer.lines)? {
         lines += 1;
-        octets += reading.buffer.lines.len() - span.start;
-        if octets > limits.head.saturating_mul(HARD_OCTETS) || lines > limits.fields.saturating_mul(HARD_LINES) {
+        bytes += reading.buffer.lines.len() - span.start;
+        if bytes > limits.head.saturating_mul(HARD_BYTES) || lines > limits.fields.saturating_mul(HARD_LINES) {
             return Err(ConnectionError::flood(Flood::HeaderBomb));
         }
         if reading.section == Section::Good {
@@ -209,8 +211,9 @@ pub(crate) fn decode(
     Ok(reading.finish())
 }
 
-/// A block that decodes to so many times the limit ends the connection. Until then it only costs its own stream: a client may not know the limit.
-const HARD_OCTETS: usize = 4;
+/// A block that decodes to this many times the limit ends the connection. Below that only its stream fails: a client
+/// may not know the limit.
+const HARD_BYTES: usize = 4;
 const HARD_LINES: usize = 8;
 
 struct Reading<'a> {
@@ -218,19 +221,19 @@ struct Reading<'a> {
     limits: &'a Limits,
     buffer: &'a mut HeadBuffer,
     section: Section,
-    /// Fields, of which the lines of `cookie` are one.
+    /// The number of fields; the lines of `cookie` count as one.
     fields: usize,
 }
 
 impl Reading<'_> {
-    /// Checks the last line of the buffer, ends it, and remembers what it says.
+    /// Checks the last line of the buffer, ends it, and records its meaning.
     fn line(&mut self, span: FieldSpan) {
         let FieldSpan { start, name_len, name_is_static, value_is_static } = span;
         let value_start = span.value_start();
         let line = &self.buffer.lines[start..];
         let (name, value) = (&line[..name_len], &self.buffer.lines[value_start..]);
         if !value_is_static && !is_field_value(value) {
-            self.section = Section::Malformed("a field value with invalid octets, or with whitespace at its ends");
+            self.section = Section::Malformed("a field value with invalid bytes, or with whitespace at its ends");
             return;
         }
         if name.first() == Some(&b':') {
@@ -238,7 +241,7 @@ impl Reading<'_> {
             return;
         }
         if !name_is_static && !is_field_name(name) {
-            self.section = Section::Malformed("a field name that is no token in lower case");
+            self.section = Section::Malformed("a field name that is not a token in lower case");
             return;
         }
         if self.fields == 0 && self.buffer.cookie.is_empty() {
@@ -269,7 +272,7 @@ impl Reading<'_> {
         };
         let is_late = self.fields > 0 || !self.buffer.cookie.is_empty();
         if self.kind == Kind::Trailers || is_late {
-            return self.section = Section::Malformed("a pseudo-header field behind the head or behind a field");
+            return self.section = Section::Malformed("a pseudo-header field in trailers or after a field");
         }
         let value = Span { start: span.value_start(), end: self.buffer.lines.len() };
         if !span.value_is_static && !is_visible(self.buffer.slice(value)) {
@@ -282,7 +285,7 @@ impl Reading<'_> {
         self.check_size();
     }
 
-    /// Crumbs are one field (RFC 9113 §8.2.3).
+    /// The lines of `cookie` form one field (RFC 9113 §8.2.3).
     fn cookie(&mut self, start: usize, value_start: usize) {
         if self.buffer.cookie.is_empty() {
             self.fields += 1;
@@ -296,28 +299,28 @@ impl Reading<'_> {
         self.check_size();
     }
 
-    /// Fields that matter to the protocol (RFC 9113 §8.1.1, §8.2.2, §8.3.1).
+    /// Handles fields that matter to the protocol (RFC 9113 §8.1.1, §8.2.2, §8.3.1).
     fn field(&mut self, start: usize, name_len: usize, value: Span) -> Result<(), &'static str> {
-        let octets = self.buffer.slice(value);
+        let bytes = self.buffer.slice(value);
         match &self.buffer.lines[start..start + name_len] {
             b"connection" | b"proxy-connection" | b"keep-alive" | b"transfer-encoding" | b"upgrade" => {
                 Err("a connection-specific field")
             }
-            b"te" if octets != b"trailers" => Err("a TE field other than trailers"),
+            b"te" if bytes != b"trailers" => Err("a TE field other than trailers"),
             _ if self.kind == Kind::Trailers => Ok(()),
             b"host" => match self.buffer.host.replace(value) {
                 Some(_) => Err("Host twice"),
                 None => Ok(()),
             },
             b"content-length" => {
-                let length = content_length(octets).ok_or("an invalid content-length")?;
+                let length = content_length(bytes).ok_or("an invalid content-length")?;
                 match self.buffer.content_length.replace(length) {
                     Some(other) if other != length => Err("two different values of content-length"),
                     _ => Ok(()),
                 }
             }
             b"priority" => {
-                self.buffer.priority = Some(Priority::parse(octets));
+                self.buffer.priority = Some(Priority::parse(bytes));
                 Ok(())
             }
             _ => Ok(()),
@@ -352,11 +355,11 @@ impl Reading<'_> {
 
 const LINE_END: &[u8] = b"\r\n";
 
-/// The pseudo-header fields as a whole (RFC 9113 §8.3.1 and §8.5, RFC 8441 §4).
+/// Checks the pseudo-header fields as a whole (RFC 9113 §8.3.1 and §8.5, RFC 8441 §4).
 fn check_request(head: &HeadBuffer, limits: &Limits) -> Result<(), &'static str> {
     let method = head.pseudo_value(Pseudo::Method).ok_or("no :method")?;
-    if method.is_empty() || !method.iter().all(|octet| is_token(*octet)) {
-        return Err("a :method that is no token");
+    if method.is_empty() || !method.iter().all(|byte| is_token(*byte)) {
+        return Err("a :method that is not a token");
     }
     let scheme = head.pseudo_value(Pseudo::Scheme);
     let path = head.pseudo_value(Pseudo::Path);
@@ -364,7 +367,7 @@ fn check_request(head: &HeadBuffer, limits: &Limits) -> Result<(), &'static str>
     let host = head.host.map(|host| head.slice(host));
     for named in [authority, host].into_iter().flatten() {
         if !is_authority(named) {
-            return Err("an :authority or Host that is no host with a port");
+            return Err("an :authority or Host that is not a host with an optional port");
         }
     }
     if let (Some(authority), Some(host)) = (authority, host)
@@ -406,28 +409,28 @@ fn content_length(value: &[u8]) -> Option<u64> {
 
 /// RFC 9110 §5.6.2, without upper case (RFC 9113 §8.2).
 fn is_field_name(name: &[u8]) -> bool {
-    !name.is_empty() && name.iter().all(|octet| OCTETS[usize::from(*octet)] & FIELD_NAME != 0)
+    !name.is_empty() && name.iter().all(|byte| BYTES[usize::from(*byte)] & FIELD_NAME != 0)
 }
 
-/// RFC 9110 §5.5: no control characters but tab, and no whitespace at the ends (RFC 9113 §8.2.1).
+/// RFC 9110 §5.5: no control characters except tab, and no whitespace at the ends (RFC 9113 §8.2.1).
 fn is_field_value(value: &[u8]) -> bool {
-    let is_space = |octet: Option<&u8>| matches!(octet, Some(b' ' | b'\t'));
+    let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     if is_space(value.first()) || is_space(value.last()) {
         return false;
     }
     // Tabs are rare.
     fold_words(value, |word| below::<0x20>(word) | deletes(word)) == 0
-        || value.iter().all(|octet| !octet.is_ascii_control() || *octet == b'\t')
+        || value.iter().all(|byte| !byte.is_ascii_control() || *byte == b'\t')
 }
 
-/// Whether all octets are visible ASCII.
+/// Whether all bytes are visible ASCII.
 fn is_visible(value: &[u8]) -> bool {
     fold_words(value, |word| below::<0x21>(word) | deletes(word) | (word & HIGHEST)) == 0
 }
 
-/// What `look` finds in eight octets at a time; the last of them are filled up with letters.
-fn fold_words(octets: &[u8], look: impl Fn(u64) -> u64) -> u64 {
-    let (words, rest) = octets.as_chunks::<8>();
+/// Combines the results of `look` for eight bytes at a time. The last word is padded with letters.
+fn fold_words(bytes: &[u8], look: impl Fn(u64) -> u64) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
     let found = words.iter().fold(0, |found, word| found | look(u64::from_ne_bytes(*word)));
     let mut last = [b'a'; 8];
     last[..rest.len()].copy_from_slice(rest);
@@ -437,40 +440,40 @@ fn fold_words(octets: &[u8], look: impl Fn(u64) -> u64) -> u64 {
 const EACH: u64 = 0x0101_0101_0101_0101;
 const HIGHEST: u64 = EACH * 0x80;
 
-/// Not 0 if one of eight octets is below `LIMIT`.
+/// Nonzero if one of eight bytes is below `LIMIT`.
 fn below<const LIMIT: u64>(word: u64) -> u64 {
     word.wrapping_sub(EACH * LIMIT) & !word & HIGHEST
 }
 
-/// Not 0 if one of eight octets is DEL.
+/// Nonzero if one of eight bytes is DEL.
 fn deletes(word: u64) -> u64 {
     let delete = word ^ (EACH * 0x7f);
     delete.wrapping_sub(EACH) & !delete & HIGHEST
 }
 
-const fn is_token(octet: u8) -> bool {
-    OCTETS[octet as usize] & TOKEN != 0
+const fn is_token(byte: u8) -> bool {
+    BYTES[byte as usize] & TOKEN != 0
 }
 
-/// Bits of [`OCTETS`].
+/// Bits of [`BYTES`].
 const TOKEN: u8 = 1;
 const FIELD_NAME: u8 = 2;
 
-/// What each octet can be part of.
-static OCTETS: [u8; 256] = {
+/// The classes of each byte.
+static BYTES: [u8; 256] = {
     let mut table = [0; 256];
-    let mut octet = 0;
-    while octet < 256 {
-        let this = octet as u8;
+    let mut byte = 0;
+    while byte < 256 {
+        let this = byte as u8;
         if this.is_ascii_alphanumeric()
             || matches!(
                 this,
                 b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~'
             )
         {
-            table[octet] = if this.is_ascii_uppercase() { TOKEN } else { TOKEN | FIELD_NAME };
+            table[byte] = if this.is_ascii_uppercase() { TOKEN } else { TOKEN | FIELD_NAME };
         }
-        octet += 1;
+        byte += 1;
     }
     table
 };

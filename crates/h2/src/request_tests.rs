@@ -1,7 +1,7 @@
 use super::*;
 use crate::hpack::HeaderBlock;
 
-/// A block of literal fields whose names may be anything.
+/// A block of literal fields with arbitrary names.
 fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in fields {
@@ -28,7 +28,7 @@ fn with<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
     GET.iter().chain(more).copied().collect()
 }
 
-/// GET with the pseudo-header fields `changed`; an empty value takes one away.
+/// GET with the pseudo-header fields `changed`; an empty value removes a field.
 fn changed<'a>(changed: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
     let mut fields: Vec<_> =
         GET.iter().filter(|(name, _)| changed.iter().all(|(other, _)| other != name)).copied().collect();
@@ -165,14 +165,14 @@ fn malformed_requests_are_found() {
 
 #[test]
 fn control_characters_are_found_at_every_place_of_a_value() {
-    for octet in 0..=255 {
-        let is_control = octet < 0x20 && octet != b'\t' || octet == 0x7f;
+    for byte in 0..=255 {
+        let is_control = byte < 0x20 && byte != b'\t' || byte == 0x7f;
         for length in 3..20 {
             for at in 1..length - 1 {
                 for around in [b'a', 0x80, 0xff] {
                     let mut value = vec![around; length];
-                    value[at] = octet;
-                    assert_eq!(is_field_value(&value), !is_control, "{octet:#x} at {at} of {length}");
+                    value[at] = byte;
+                    assert_eq!(is_field_value(&value), !is_control, "{byte:#x} at {at} of {length}");
                 }
             }
         }
@@ -213,7 +213,7 @@ fn a_section_too_large_is_read_to_its_end() {
     fields.push(0xbe);
     let section = decode(Kind::Request, &mut decoder, &fields, &mut buffer, &limits).unwrap();
     assert_eq!((section, buffer.fields().first("k")), (Section::Good, Some(&b"v"[..])), "the table is in step");
-    // The path itself is too long: what is left of the head is safe to look at.
+    // The path itself is too long; the rest of the head can be accessed safely.
     let section = decode(
         Kind::Request,
         &mut decoder,
@@ -225,7 +225,7 @@ fn a_section_too_large_is_read_to_its_end() {
     assert_eq!(buffer.request().to_request(), None);
 }
 
-/// CVE-2016-6581, CVE-2026-49975: each octet of the block stands for an entry of the table.
+/// CVE-2016-6581, CVE-2026-49975: each byte of the block refers to an entry of the table.
 #[test]
 fn a_bomb_is_defused_while_it_is_decoded() {
     let limits = Limits::default();
@@ -238,7 +238,7 @@ fn a_bomb_is_defused_while_it_is_decoded() {
     assert_eq!(error.code, crate::ErrorCode::ENHANCE_YOUR_CALM);
     assert!(buffer.memory() < 2 * (limits.head + 2 * length), "{}", buffer.memory());
 
-    // Small lines: their number is the limit.
+    // Short lines, so that their number reaches the limit.
     let lines = vec![0x82; 16_000];
     let error = decode(Kind::Request, &mut Decoder::new(), &lines, &mut buffer, &limits).unwrap_err();
     assert_eq!(error.code, crate::ErrorCode::ENHANCE_YOUR_CALM);
@@ -249,26 +249,26 @@ fn what_the_encoder_writes_is_read() {
     let mut block = HeaderBlock::default();
     GET.iter().for_each(|(name, value)| block.field(name, value.as_bytes()));
     block.field("user-agent", b"Mozilla/5.0 (X11; Linux x86_64)");
-    block.field("x-octets", "\u{fc}\u{ff}~|".as_bytes());
+    block.field("x-bytes", "\u{fc}\u{ff}~|".as_bytes());
     let mut buffer = HeadBuffer::default();
     let section =
         decode(Kind::Request, &mut Decoder::new(), block.as_bytes(), &mut buffer, &Limits::default()).unwrap();
     assert_eq!(section, Section::Good);
     assert_eq!(buffer.request().path, Some("/b?c"));
     assert_eq!(buffer.fields().first("user-agent"), Some(&b"Mozilla/5.0 (X11; Linux x86_64)"[..]));
-    assert_eq!(buffer.fields().first("x-octets"), Some("\u{fc}\u{ff}~|".as_bytes()));
+    assert_eq!(buffer.fields().first("x-bytes"), Some("\u{fc}\u{ff}~|".as_bytes()));
 }
 
 #[test]
-fn octets_are_judged_in_every_place_of_a_word() {
-    for octet in 0..=u8::MAX {
+fn bytes_are_judged_in_every_place_of_a_word() {
+    for byte in 0..=u8::MAX {
         for (len, at) in [(1, 0), (7, 3), (8, 0), (8, 7), (9, 8), (21, 15), (21, 20)] {
             let mut value = vec![b'v'; len];
-            value[at] = octet;
-            assert_eq!(is_visible(&value), octet.is_ascii_graphic(), "{octet} {len} {at}");
-            let ends_in_space = matches!(octet, b' ' | b'\t') && (at == 0 || at == len - 1);
-            let is_valid = (!octet.is_ascii_control() || octet == b'\t') && !ends_in_space;
-            assert_eq!(is_field_value(&value), is_valid, "{octet} {len} {at}");
+            value[at] = byte;
+            assert_eq!(is_visible(&value), byte.is_ascii_graphic(), "{byte} {len} {at}");
+            let ends_in_space = matches!(byte, b' ' | b'\t') && (at == 0 || at == len - 1);
+            let is_valid = (!byte.is_ascii_control() || byte == b'\t') && !ends_in_space;
+            assert_eq!(is_field_value(&value), is_valid, "{byte} {len} {at}");
         }
     }
 }

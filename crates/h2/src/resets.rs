@@ -1,4 +1,4 @@
-//! How many streams were reset, for metrics.
+//! The numbers of streams reset, for metrics.
 
 use crate::error::ErrorCode;
 use crate::stream::By;
@@ -21,7 +21,7 @@ impl Resets {
         numbers[CODES.min(code.0 as usize)] += 1;
     }
 
-    /// Those that one side sent: by the place of their code in [`ErrorCode::REGISTERED`], and at last those with another code.
+    /// The numbers for one side, in the order of [`ErrorCode::REGISTERED`]; the last number counts all other codes.
     pub fn by(&self, by: By) -> &[u32] {
         match by {
             By::Client => &self.by_client,

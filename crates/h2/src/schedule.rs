@@ -1,45 +1,48 @@
 //! The order of DATA frames (RFC 9218 §10).
 //!
 //! - A lower urgency goes first.
-//! - Within an urgency, responses that are not incremental go one after the other in the order of their requests; the first of them and all
-//!   incremental ones take turns of [`TURN`] octets.
-//! - Before any turn go responses that end within one frame: what they delay is short, and what they wait for would not be.
+//! - Within an urgency, responses that are not incremental go one after another in the order of their requests. The
+//!   first of them and all incremental responses take turns of [`TURN`] bytes.
+//! - Responses that end within one frame go before any turn: they delay others only briefly, but would wait long
+//!   themselves.
 
 use crate::frame::{HEADER_LEN, RECORD_PAYLOAD};
 use crate::stream::Stream;
 use crate::windows::SendWindow;
 
-/// Octets that a stream sends before the next one of its urgency: four records, so that one read of a file fills several.
+/// The number of bytes that a stream sends before the next stream of its urgency: four records, so that one read of a
+/// file fills several.
 ///
-/// A smaller turn costs reads of files, a larger one delay: this one takes 52 ms at 10 Mbit/s.
+/// A smaller turn costs more reads, and a larger one adds delay: this one takes 52 ms at 10 Mbit/s.
 const TURN: u32 = 4 * RECORD_PAYLOAD as u32;
 
-/// A window that was used up counts as open from here on: frames of few octets cost both sides more than they carry. Half of the initial window counts too
-/// (as in RFC 1122 §4.2.3.4), since a client may have a small one, and open it again by halves.
+/// A window that was used up counts as open from this size on: small frames cost both sides more than they carry. Half
+/// of the initial window also suffices (as in RFC 1122 §4.2.3.4), since a client may have a small window and open it by
+/// halves.
 const WORTHWHILE: u32 = 1024;
 
-/// The place in the turns.
+/// The state of the round-robin.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     /// The stream that had the last turn.
     stream: u32,
-    /// Octets that it sent in it.
+    /// The bytes that it sent in that turn.
     used: u32,
 }
 
-/// What the next frame is.
+/// The next frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pick {
     /// Index of the stream.
     pub(crate) index: usize,
-    /// Octets of payload.
+    /// Bytes of payload.
     pub(crate) length: u32,
     /// Whether the stream ends with the frame.
     pub(crate) end: bool,
     by_turn: bool,
 }
 
-/// What bounds the next frame, besides the stream's own window.
+/// The limits of the next frame, besides the stream's own window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     /// The connection's window.
@@ -51,17 +54,17 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// Octets that the windows allow a stream to send now, of the `ready` ones.
+    /// The part of `ready` bytes that the windows allow a stream to send now.
     fn allowed(self, stream: &Stream, ready: u64) -> u32 {
         let ready = u32::try_from(ready).unwrap_or(u32::MAX);
         let of_stream = stream.send_window.available(ready, WORTHWHILE.min(self.initial_window / 2));
         self.window.available(of_stream, WORTHWHILE)
     }
 
-    /// Whether the windows let more of a stream be sent than is ready.
+    /// Whether the windows allow a stream to send more than is ready.
     pub(crate) fn have_room(self, stream: &Stream) -> bool {
         let ready = stream.ready().map_or(0, |(ready, _)| ready);
-        self.window.octets().min(stream.send_window.octets()) > i64::try_from(ready).unwrap_or(i64::MAX)
+        self.window.bytes().min(stream.send_window.bytes()) > i64::try_from(ready).unwrap_or(i64::MAX)
     }
 
     /// Whether a stream has content ready that the windows hold back.
@@ -70,15 +73,15 @@ impl Bounds {
     }
 }
 
-/// The order among streams of which each has something to send: the smallest goes first.
+/// The order among streams with something to send: the smallest rank goes first.
 type Rank = (u8, bool, u32);
 
 impl Turns {
-    /// Chooses the next frame of at most `room` octets, header included. `streams` are in the order of their numbers.
+    /// Chooses the next frame of at most `room` bytes, header included. `streams` are sorted by number.
     pub(crate) fn pick(&self, streams: &[Stream], bounds: Bounds, room: usize) -> Option<Pick> {
         let most = room.checked_sub(HEADER_LEN)?.min(RECORD_PAYLOAD).min(bounds.max_frame_size) as u32;
         let mut best: Option<(Rank, Pick)> = None;
-        // Urgencies of which a response that is not incremental was seen.
+        // Urgencies that already had a response that is not incremental.
         let mut sequential = 0u8;
         for (index, stream) in streams.iter().enumerate() {
             let Some((ready, last)) = stream.ready() else { continue };
@@ -105,7 +108,7 @@ impl Turns {
         best.map(|(_, pick)| pick).filter(|pick| pick.length > 0 || pick.end)
     }
 
-    /// Records that the frame was made.
+    /// Records the frame that was chosen.
     pub(crate) fn took(&mut self, pick: Pick, stream: u32) {
         if !pick.by_turn {
             return;
@@ -116,7 +119,7 @@ impl Turns {
         self.used += pick.length;
     }
 
-    /// Streams behind the one whose turn it was come first, that one last; unless its turn has not ended.
+    /// Round-robin, starting after the last stream served, unless its turn has not ended.
     fn place(&self, stream: u32) -> u32 {
         if stream == self.stream && self.used < TURN { 0 } else { stream.wrapping_sub(self.stream).wrapping_sub(1) }
     }

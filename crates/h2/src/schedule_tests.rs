@@ -6,7 +6,7 @@ use crate::windows::{ReceiveWindow, SendWindow};
 const ROOM: usize = HEADER_LEN + RECORD_PAYLOAD;
 const RECORD: u64 = RECORD_PAYLOAD as u64;
 
-/// A stream of `(urgency, incremental)` with `offered` octets of content.
+/// A stream of `(urgency, incremental)` with `offered` bytes of content.
 fn stream(id: u32, priority: (u8, bool), offered: u64, last: bool) -> Stream {
     Stream {
         id,

@@ -3,43 +3,46 @@
 use crate::error::{ConnectionError, Flood};
 use crate::frame::{DEFAULT_MAX_FRAME_SIZE, MAX_WINDOW, u32_at};
 
-/// What a server allows one client.
+/// The server's limits for one client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Streams at a time, those included that were reset and whose work has not ended (SETTINGS_MAX_CONCURRENT_STREAMS).
+    /// The number of concurrent streams, including reset streams whose work has not ended
+    /// (SETTINGS_MAX_CONCURRENT_STREAMS).
     ///
-    /// INHERITED: nginx and h2o allow 128 and 100. RFC 9113 §6.5.2 asks for 100 at least.
+    /// INHERITED: nginx and h2o allow 128 and 100. RFC 9113 §6.5.2 recommends at least 100.
     pub streams: u32,
-    /// Octets of a decoded field section: names, values, and 4 for each line. Beyond, the request is [`Event::TooLarge`]; beyond four times as much the
-    /// connection ends while the block is being decoded (SETTINGS_MAX_HEADER_LIST_SIZE).
+    /// Bytes of a decoded field section: names, values, and 4 for each line. A larger request is [`Event::TooLarge`].
+    /// Beyond four times the limit, the connection ends while the block is being decoded
+    /// (SETTINGS_MAX_HEADER_LIST_SIZE).
     ///
     /// The limit of HTTP/1.1 (`HeadLimits`) is the same.
     ///
     /// [`Event::TooLarge`]: crate::Event::TooLarge
     pub head: usize,
-    /// Fields of a request; the lines of `cookie` are one. Beyond, the request is [`Event::TooLarge`]; beyond eight times as many lines of any kind the
-    /// connection ends.
+    /// The number of fields of a request; the lines of `cookie` count as one. A request with more is
+    /// [`Event::TooLarge`]. Beyond eight times as many lines of any kind, the connection ends.
     ///
     /// [`Event::TooLarge`]: crate::Event::TooLarge
     pub fields: usize,
-    /// Size of the dynamic table that the client may use (SETTINGS_HEADER_TABLE_SIZE).
+    /// The size of the dynamic table that the client may use (SETTINGS_HEADER_TABLE_SIZE).
     ///
-    /// 4096 is what a client may use before it has read any setting. A browser's later requests take some 50 octets with it instead of 500,
-    /// and memory is only taken for what the table holds.
+    /// A client may use 4096 before it has read any setting. With it a browser's later requests take about 50 bytes
+    /// instead of 500. Memory is only allocated for the entries in the table.
     pub header_table: u32,
-    /// Octets of request content that a client may send on a stream at first (SETTINGS_INITIAL_WINDOW_SIZE).
+    /// Bytes of request content that a client may send on a stream at first (SETTINGS_INITIAL_WINDOW_SIZE).
     pub stream_window: u32,
-    /// Octets of request content that a client may send on all streams at first, at least 65,535.
+    /// Bytes of request content that a client may send on all streams at first, at least 65,535.
     ///
-    /// Twice the window of a stream: one stream whose content waits does not stop the others.
+    /// It is twice the window of a stream, so that one stream whose content waits does not stop the others.
     pub connection_window: u32,
-    /// Largest window that a stream grows to; the connection's is twice as large.
+    /// The maximum window of a stream; the connection's maximum is twice as large.
     pub largest_window: u32,
     /// Whether CONNECT may name a protocol (RFC 8441).
     pub connect_protocol: bool,
-    /// Resets that a client may cause before it has completed a request; each completed request allows one more, up to this number.
+    /// The number of resets that a client may cause before it has completed a request. Each completed request allows
+    /// one more, up to this number.
     ///
-    /// A browser that leaves a page resets as many streams as it has open; twice the streams leave room for that.
+    /// A browser that leaves a page resets all its open streams; twice the number of streams leaves room for that.
     pub resets: u32,
 }
 
@@ -60,7 +63,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The settings to announce: those that differ from the protocol's defaults.
+    /// The settings to announce: all that differ from the protocol's defaults.
     pub(crate) fn announced(&self) -> impl Iterator<Item = (u16, u32)> {
         let head = u32::try_from(self.head).unwrap_or(u32::MAX);
         let when = |wanted: bool, id: u16, value: u32| wanted.then_some((id, value));
@@ -77,7 +80,7 @@ impl Limits {
     }
 }
 
-/// Windows as long as nothing else is said (RFC 9113 §6.9.2).
+/// The initial window of a peer that has not changed it (RFC 9113 §6.9.2).
 pub(crate) const DEFAULT_WINDOW: u32 = 65_535;
 
 /// Setting identifiers (RFC 9113 §6.5.2, RFC 8441 §3, RFC 9218 §2.1).
@@ -109,9 +112,9 @@ impl PeerSettings {
     /// Takes over the payload of a SETTINGS frame.
     pub(crate) fn apply(&mut self, payload: &[u8]) -> Result<(), ConnectionError> {
         if !payload.len().is_multiple_of(SETTING_LEN) {
-            return Err(ConnectionError::frame_size("SETTINGS of a length that is no multiple of 6"));
+            return Err(ConnectionError::frame_size("a SETTINGS length that is not a multiple of 6"));
         }
-        if payload.len() > MOST_SETTINGS * SETTING_LEN {
+        if payload.len() > MAX_SETTINGS * SETTING_LEN {
             return Err(ConnectionError::flood(Flood::Settings));
         }
         for setting in payload.chunks_exact(SETTING_LEN) {
@@ -141,8 +144,8 @@ impl PeerSettings {
 
 const SETTING_LEN: usize = 6;
 
-/// Eleven are registered; clients send some reserved ones besides (RFC 8701's idea).
-const MOST_SETTINGS: usize = 32;
+/// Eleven settings are registered, and clients also send some reserved ones (an idea of RFC 8701).
+const MAX_SETTINGS: usize = 32;
 
 #[cfg(test)]
 mod tests {

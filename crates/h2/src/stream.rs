@@ -8,8 +8,8 @@
 //!                       Reset ───────────────────────────────────────┘
 //! ```
 //!
-//! A stream that was opened keeps its slot until the driver releases it, so that resets do not make room for more work (CVE-2023-44487,
-//! CVE-2025-8671). Streams without a slot are idle or closed, which their number tells.
+//! A stream keeps its slot until the driver releases it, so that resets do not make room for more work (CVE-2023-44487,
+//! CVE-2025-8671). Streams without a slot are idle or closed; the stream's number shows which.
 
 use crate::priority::Priority;
 use crate::windows::{ReceiveWindow, SendWindow};
@@ -39,50 +39,50 @@ pub(crate) struct Stream {
     pub(crate) state: State,
     pub(crate) send_window: SendWindow,
     pub(crate) receive_window: ReceiveWindow,
-    /// Octets of content in the frames that were made.
+    /// Bytes of content in the frames made so far.
     pub(crate) sent: u64,
 }
 
 /// The state of a stream that has a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Open, half closed, or closed by END_STREAM of both sides.
+    /// Open, half closed, or closed by END_STREAM on both sides.
     Live {
-        /// What the client may still send.
+        /// The frames that the client may still send.
         receiving: Receiving,
-        /// What we may still send.
+        /// The frames that the server may still send.
         sending: Sending,
     },
     /// Closed by RST_STREAM.
     Reset(By),
 }
 
-/// Who sent RST_STREAM.
+/// The side that sent RST_STREAM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
     /// The client.
     Client,
-    /// This crate, because of what the client sent, or the driver.
+    /// This crate, because of the client's frames, or the driver.
     Server,
 }
 
 /// The client's side of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Receiving {
-    /// DATA, or trailers; `left` octets of content are missing, if content-length was sent.
+    /// DATA, or trailers. `left` bytes of content are missing, if content-length was sent.
     Content { left: Option<u64> },
     /// The client sent END_STREAM.
     Ended,
 }
 
-/// Our side of a stream.
+/// The server's side of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sending {
     /// No final response yet.
     Head,
-    /// The head is written. `offered` octets are ready to be sent; if `last`, none follow.
+    /// The head is written. `offered` bytes are ready to be sent; if `last`, none follow.
     Content { offered: u64, last: bool },
-    /// We sent END_STREAM.
+    /// The server sent END_STREAM.
     Ended,
 }
 
@@ -100,7 +100,7 @@ impl Stream {
         }
     }
 
-    /// Octets of content that are ready, and whether they are the last. `None`: nothing to send.
+    /// The bytes of content that are ready, and whether they are the last. `None`: nothing to send.
     pub(crate) fn ready(&self) -> Option<(u64, bool)> {
         match self.state {
             State::Live { sending: Sending::Content { offered, last }, .. } if offered > 0 || last => {
@@ -116,17 +116,17 @@ impl Stream {
     }
 }
 
-/// How a stream without a slot was closed, as long as it is remembered.
+/// How a stream without a slot was closed, while it is remembered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closed {
-    /// By END_STREAM of both sides: any further frame is an error of the connection.
+    /// By END_STREAM on both sides: any further frame is a connection error.
     Ended,
-    /// By RST_STREAM: of ours, whose frames may still be on their way, or of the client's.
+    /// By RST_STREAM of the client or of the server. Frames may still be in flight after the server's.
     Reset(By),
 }
 
-/// The streams that closed last. Older ones are forgotten, and taken for streams that the server has reset: a client that sends on them may not have
-/// read that yet.
+/// The most recently closed streams. Older streams are forgotten and treated as reset by the server: a client that
+/// sends on them may not have read the reset yet.
 #[derive(Debug, Default)]
 pub(crate) struct RecentlyClosed {
     streams: [u32; REMEMBERED],
@@ -136,7 +136,7 @@ pub(crate) struct RecentlyClosed {
     forgotten: u32,
 }
 
-/// What may be under way on a stream that was just reset.
+/// The number of streams to remember, as frames may be in flight on a stream that was just reset.
 const REMEMBERED: usize = 16;
 
 impl RecentlyClosed {
@@ -152,7 +152,8 @@ impl RecentlyClosed {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// How a stream below the highest, which has no slot, was closed. `None`: the client opened a higher one first, and never this one.
+    /// How a stream was closed that has no slot and is below the highest. `None`: the client skipped this number and
+    /// opened a higher one.
     pub(crate) fn get(&self, stream: u32) -> Option<Closed> {
         match self.streams.iter().position(|closed| *closed == stream).map(|at| self.how[at]) {
             Some(0) => Some(Closed::Ended),

@@ -1,12 +1,13 @@
 //! Flow-control windows (RFC 9113 §5.2 and §6.9).
 
-/// What the peer lets us send. A change of its settings can make it negative (RFC 9113 §6.9.2).
+/// The number of bytes that the peer lets us send. A change of its settings can make it negative (RFC 9113 §6.9.2).
 ///
-/// A window that was used up is taken for closed until it has opened by a worthwhile amount: a client that opens it octet by octet would otherwise
-/// get a frame for each. What is left of an open window is used to the end, because clients exist that open it again only then.
+/// A window that was used up counts as closed until it has opened by a worthwhile amount. Otherwise a client that opens
+/// it byte by byte would get a frame for each byte. An open window is used to the end, because some clients open it
+/// again only then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SendWindow {
-    octets: i32,
+    bytes: i32,
     used_up: bool,
 }
 
@@ -16,18 +17,19 @@ pub(crate) struct Overflow;
 
 impl SendWindow {
     pub(crate) fn new(initial: u32) -> Self {
-        SendWindow { octets: initial.min(MAX_WINDOW) as i32, used_up: initial == 0 }
+        SendWindow { bytes: initial.min(MAX_WINDOW) as i32, used_up: initial == 0 }
     }
 
-    /// Octets that may be sent now, of `ready` ones, if an opening by `worthwhile` octets or by all that is ready counts.
+    /// The part of `ready` bytes that may be sent now. A closed window counts as open if it has opened by `worthwhile`
+    /// bytes or by all that are ready.
     pub(crate) fn available(self, ready: u32, worthwhile: u32) -> u32 {
-        let octets = self.octets.max(0) as u32;
-        if self.used_up && octets < worthwhile.min(ready) { 0 } else { octets.min(ready) }
+        let bytes = self.bytes.max(0) as u32;
+        if self.used_up && bytes < worthwhile.min(ready) { 0 } else { bytes.min(ready) }
     }
 
-    /// Octets that may be sent, however few. Negative after SETTINGS made the window smaller (RFC 9113 §6.9.2).
-    pub(crate) fn octets(self) -> i64 {
-        self.octets.into()
+    /// The bytes that may be sent, however few. Negative if SETTINGS made the window smaller (RFC 9113 §6.9.2).
+    pub(crate) fn bytes(self) -> i64 {
+        self.bytes.into()
     }
 
     /// WINDOW_UPDATE.
@@ -37,34 +39,34 @@ impl SendWindow {
 
     /// A change of SETTINGS_INITIAL_WINDOW_SIZE.
     pub(crate) fn shift(&mut self, difference: i64) -> Result<(), Overflow> {
-        let octets = i64::from(self.octets) + difference;
-        if octets > i64::from(MAX_WINDOW) {
+        let bytes = i64::from(self.bytes) + difference;
+        if bytes > i64::from(MAX_WINDOW) {
             return Err(Overflow);
         }
-        // The window is at least the initial one minus what was sent, each of them below 2^31.
-        self.octets = i32::try_from(octets).unwrap_or(i32::MIN);
-        self.used_up |= octets <= 0;
+        // The window is at least the initial window minus the bytes sent. Both are below 2^31.
+        self.bytes = i32::try_from(bytes).unwrap_or(i32::MIN);
+        self.used_up |= bytes <= 0;
         Ok(())
     }
 
-    /// `octets`, at most those [available](Self::available), are sent.
-    pub(crate) fn take(&mut self, octets: u32) {
-        self.octets -= octets as i32;
-        self.used_up = self.octets <= 0;
+    /// Takes `bytes` to send, at most as many as are [available](Self::available).
+    pub(crate) fn take(&mut self, bytes: u32) {
+        self.bytes -= bytes as i32;
+        self.used_up = self.bytes <= 0;
     }
 
-    /// `octets` that were taken are not sent after all.
-    pub(crate) fn give_back(&mut self, octets: u32) {
-        self.octets = self.octets.saturating_add_unsigned(octets);
+    /// Gives back `bytes` that were taken but not sent.
+    pub(crate) fn give_back(&mut self, bytes: u32) {
+        self.bytes = self.bytes.saturating_add_unsigned(bytes);
     }
 }
 
-/// What we let the peer send. It is renewed as content is consumed, up to a target that grows.
+/// The number of bytes that we let the peer send. It is renewed as content is consumed, up to a target that grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReceiveWindow {
-    /// Octets that the peer may still send.
+    /// Bytes that the peer may still send.
     open: u32,
-    /// Octets that were received and not consumed.
+    /// Bytes that were received but not consumed.
     held: u32,
 }
 
@@ -73,22 +75,22 @@ impl ReceiveWindow {
         ReceiveWindow { open: initial, held: 0 }
     }
 
-    /// DATA of `octets` arrived, padding included. `false`: more than the window.
+    /// DATA of `bytes`, including padding, arrived. `false`: it exceeds the window.
     #[must_use]
-    pub(crate) fn receive(&mut self, octets: u32) -> bool {
-        match self.open.checked_sub(octets) {
+    pub(crate) fn receive(&mut self, bytes: u32) -> bool {
+        match self.open.checked_sub(bytes) {
             Some(open) => {
                 self.open = open;
-                self.held += octets;
+                self.held += bytes;
                 true
             }
             None => false,
         }
     }
 
-    /// `octets` were consumed or thrown away; returns how many of them had been held.
-    pub(crate) fn consume(&mut self, octets: u32) -> u32 {
-        let consumed = octets.min(self.held);
+    /// `bytes` were consumed or discarded. Returns the number of them that were held.
+    pub(crate) fn consume(&mut self, bytes: u32) -> u32 {
+        let consumed = bytes.min(self.held);
         self.held -= consumed;
         consumed
     }
@@ -102,7 +104,8 @@ impl ReceiveWindow {
         self.held
     }
 
-    /// The increment to announce so that window and held octets reach `target`, once it is worth a frame: half of the target.
+    /// The increment to announce, so that window and held bytes together reach `target`. `None` until it is worth a
+    /// frame: half of the target.
     pub(crate) fn renew(&mut self, target: u32) -> Option<u32> {
         let increment = target.saturating_sub(self.open.saturating_add(self.held));
         if increment < target.div_ceil(2) {
@@ -113,40 +116,40 @@ impl ReceiveWindow {
     }
 }
 
-/// Measures the bandwidth-delay product of an upload: the octets that arrive between a PING and its acknowledgement are what one round trip
-/// carries. No clock is needed.
+/// Measures the bandwidth-delay product of an upload: the bytes that arrive between a PING and its acknowledgement are
+/// the product. No clock is needed.
 ///
-/// The idea is that of gRPC's estimator.
+/// The idea comes from gRPC's estimator.
 #[derive(Debug, Default)]
 pub(crate) struct BandwidthDelay {
-    /// Octets received since the PING; `None` between two measurements.
+    /// Bytes received since the PING. `None` between measurements.
     since_ping: Option<u32>,
 }
 
 impl BandwidthDelay {
-    /// Content arrived. `true`: a measurement begins, send a PING.
+    /// Content arrived. `true`: a measurement begins, so send a PING.
     #[must_use]
-    pub(crate) fn receive(&mut self, octets: u32) -> bool {
+    pub(crate) fn receive(&mut self, bytes: u32) -> bool {
         match &mut self.since_ping {
             Some(since) => {
-                *since = since.saturating_add(octets);
+                *since = since.saturating_add(bytes);
                 false
             }
             None => {
-                self.since_ping = Some(octets);
+                self.since_ping = Some(bytes);
                 true
             }
         }
     }
 
-    /// The PING was acknowledged: a better target than `target`, if a round trip carried more than half of it.
+    /// The PING was acknowledged. Returns a better target than `target` if a round trip carried more than half of it.
     pub(crate) fn measured(&mut self, target: u32, largest: u32) -> Option<u32> {
         let carried = self.since_ping.take()?;
         (carried > target / 2).then(|| target.saturating_mul(2).max(carried.saturating_mul(2)).min(largest))
     }
 }
 
-/// Largest window, and largest increment (RFC 9113 §6.9.1).
+/// The maximum window, and the maximum increment (RFC 9113 §6.9.1).
 pub(crate) const MAX_WINDOW: u32 = (1 << 31) - 1;
 
 #[cfg(test)]
@@ -159,7 +162,7 @@ mod tests {
         let mut window = SendWindow::new(100);
         window.take(60);
         window.shift(-100).unwrap();
-        assert_eq!((window.octets, available(window)), (-60, 0));
+        assert_eq!((window.bytes, available(window)), (-60, 0));
         window.grow(61).unwrap();
         assert_eq!(available(window), 1);
         window.grow(MAX_WINDOW - 1).unwrap();

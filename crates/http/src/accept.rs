@@ -2,7 +2,7 @@
 
 use crate::quality::{thousandths, weight};
 
-/// Whether Accept prefers JSON to HTML. Without a preference the answer is HTML, since most readers are people.
+/// Whether Accept prefers JSON to HTML. Without a preference it is HTML, since most readers are people.
 pub fn prefers_json(accept: Option<&[u8]>) -> bool {
     let Some(accept) = accept else { return false };
     quality(accept, b"application", b"json") > quality(accept, b"text", b"html")
@@ -16,13 +16,13 @@ pub fn names_html(accept: Option<&[u8]>) -> bool {
 /// Whether Accept names the type `kind/subtype` itself, with a weight above 0.
 pub fn names(accept: &[u8], kind: &[u8], subtype: &[u8]) -> bool {
     let is_it = |range: &[u8]| {
-        let slash = range.iter().position(|octet| *octet == b'/')?;
+        let slash = range.iter().position(|byte| *byte == b'/')?;
         Some(range[..slash].eq_ignore_ascii_case(kind) && range[slash + 1..].eq_ignore_ascii_case(subtype))
     };
     members(accept).any(|(range, quality)| quality > 0 && is_it(range) == Some(true))
 }
 
-/// The q-value of `image/subtype`, in thousandths: that of the most specific range that has it.
+/// The q-value of `image/subtype` in thousandths, from the most specific matching range.
 pub fn image_quality(accept: &[u8], subtype: &str) -> u16 {
     quality(accept, b"image", subtype.as_bytes())
 }
@@ -35,7 +35,7 @@ pub fn takes_html(accept: Option<&[u8]>) -> bool {
 /// The q-value of the most specific matching range, in thousandths.
 fn quality(accept: &[u8], kind: &[u8], subtype: &[u8]) -> u16 {
     let specificity = |range: &[u8]| {
-        let slash = range.iter().position(|octet| *octet == b'/')?;
+        let slash = range.iter().position(|byte| *byte == b'/')?;
         let (first, second) = (&range[..slash], &range[slash + 1..]);
         match (first.eq_ignore_ascii_case(kind), second) {
             (true, second) if second.eq_ignore_ascii_case(subtype) => Some(2),
@@ -49,8 +49,8 @@ fn quality(accept: &[u8], kind: &[u8], subtype: &[u8]) -> u16 {
 }
 
 fn members(accept: &[u8]) -> impl Iterator<Item = (&[u8], u16)> {
-    accept.split(|octet| *octet == b',').map(|member| {
-        let mut parts = member.split(|octet| *octet == b';').map(<[u8]>::trim_ascii);
+    accept.split(|byte| *byte == b',').map(|member| {
+        let mut parts = member.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
         let range = parts.next().unwrap_or_default();
         // A malformed weight counts as 0.
         (range, parts.find_map(weight).map_or(1000, |weight| thousandths(weight).unwrap_or(0)))

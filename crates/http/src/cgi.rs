@@ -1,6 +1,6 @@
-//! The variables of CGI (RFC 3875 §4.1), and those that servers have added to them.
+//! The variables of CGI (RFC 3875 §4.1), and variables that servers have added.
 
-/// Variables that a server makes of each request, but for those of its fields.
+/// The variables that a server derives from each request, except those for header fields.
 pub const VARIABLES: [&str; 22] = [
     "CONTENT_LENGTH",
     "CONTENT_TYPE",

@@ -27,9 +27,9 @@ impl Validators<'_> {
 pub enum Verdict {
     /// All preconditions hold: perform the request.
     Proceed,
-    /// Answer 304 (Not Modified).
+    /// Send 304 (Not Modified).
     NotModified,
-    /// Answer 412 (Precondition Failed).
+    /// Send 412 (Precondition Failed).
     PreconditionFailed,
 }
 

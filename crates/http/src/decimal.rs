@@ -3,7 +3,7 @@
 /// Appends `number` in decimal. Allocates only if `out` has to grow.
 pub fn write_decimal(out: &mut Vec<u8>, mut number: u64) {
     let digit = |number: u64| b'0' + (number % 10) as u8;
-    // A status, an octet of an address, a port: no copy of unknown length.
+    // Short numbers, such as a status, a port or a byte of an address, avoid a copy of unknown length.
     match number {
         0..10 => return out.push(digit(number)),
         10..100 => return out.extend_from_slice(&[10, 1].map(|unit| digit(number / unit))),

@@ -1,11 +1,11 @@
-//! Entity tags (RFC 9110 §8.8.3): the server's own, those of others, and comparison with those in a request.
+//! Entity tags (RFC 9110 §8.8.3): this server's and other servers', and their comparison with the tags in a request.
 
 use crate::request::FieldLines;
 
-/// An entity tag made by this server: sixteen hexadecimal digits in quotes, behind `W/` if it is weak.
+/// An entity tag made by this server: sixteen hexadecimal digits in quotes, with `W/` in front if it is weak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct EntityTag {
-    /// The field value of the weak tag; that of the strong one is its end.
+    /// The field value of the weak tag. The strong tag is its suffix.
     value: [u8; 20],
     weak: bool,
 }
@@ -32,7 +32,8 @@ impl EntityTag {
         EntityTag { value, weak: false }
     }
 
-    /// The weak tag with the same digits: for a representation that may change without a change of the tag (RFC 9110 §8.8.1).
+    /// The weak tag with the same digits: for a representation that may change while its tag does not (RFC 9110
+    /// §8.8.1).
     #[must_use]
     pub fn weakened(self) -> Self {
         EntityTag { weak: true, ..self }
@@ -53,13 +54,13 @@ impl EntityTag {
         &self.value[3..19]
     }
 
-    /// The same tag as one of any form.
+    /// This tag as a [`Tag`].
     pub fn tag(&self) -> Tag<'_> {
         Tag { weak: self.weak, quoted: &self.value[2..] }
     }
 }
 
-/// An entity tag of any form, as it stands in a field.
+/// An entity tag of any form, as in a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tag<'a> {
     weak: bool,
@@ -91,8 +92,8 @@ impl<'a> Tag<'a> {
 
     /// Whether an If-Match or If-None-Match list contains this tag or is `*`.
     ///
-    /// A line is read up to its first syntax error, and the rest does not match. That is harmless: If-None-Match then sends the
-    /// file, and If-Match refuses.
+    /// A line is read up to its first syntax error, and the rest does not match. That is harmless: If-None-Match then
+    /// sends the file, and If-Match fails.
     pub fn is_in(&self, list: &FieldLines<'_>, comparison: Comparison) -> bool {
         is_any(list) || list.iter().any(|line| Members(line).any(|tag| tag.matches(self, comparison)))
     }

@@ -13,7 +13,7 @@ pub struct ExtraFields {
 #[derive(Clone)]
 enum Lines {
     Own(Vec<u8>),
-    /// Those of several values. Whoever changes them gets a copy.
+    /// The lines of several values. Changing one of them copies the lines.
     Shared(Arc<Vec<u8>>),
 }
 
@@ -24,9 +24,9 @@ impl Default for Lines {
 }
 
 impl ExtraFields {
-    /// No fields, with memory for this many octets of lines.
-    pub fn with_capacity(octets: usize) -> Self {
-        ExtraFields { lines: Lines::Own(Vec::with_capacity(octets)) }
+    /// No fields, with capacity for `bytes` bytes of lines.
+    pub fn with_capacity(bytes: usize) -> Self {
+        ExtraFields { lines: Lines::Own(Vec::with_capacity(bytes)) }
     }
 
     /// Appends a field. `name` must satisfy [`is_name`] and `value` must satisfy [`is_value`].
@@ -35,11 +35,11 @@ impl ExtraFields {
         self.add_octets(name, value.as_bytes());
     }
 
-    /// Appends a field of another server, whose value may have octets beyond ASCII (obs-text, RFC 9110 §5.5). `value` must have no CR, LF
+    /// Appends a field of another server, whose value may have bytes beyond ASCII (obs-text, RFC 9110 §5.5). `value` must have no CR, LF
     /// and NUL.
     pub fn add_octets(&mut self, name: &str, value: &[u8]) {
         debug_assert!(is_name(name), "{name}");
-        debug_assert!(!value.iter().any(|octet| matches!(octet, b'\r' | b'\n' | 0)), "{}", value.escape_ascii());
+        debug_assert!(!value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)), "{}", value.escape_ascii());
         let lines = self.own();
         lines.reserve(name.len() + value.len() + 4);
         lines.extend_from_slice(name.as_bytes());
@@ -48,7 +48,7 @@ impl ExtraFields {
         lines.extend_from_slice(b"\r\n");
     }
 
-    /// [`Self::add_octets`] with the name in lower case, as HTTP/2 has it.
+    /// Appends a field as [`Self::add_octets`] does, with the name in lower case, as in HTTP/2.
     pub fn add_in_lower_case(&mut self, name: &str, value: &[u8]) {
         let start = self.lines().len();
         self.add_octets(name, value);
@@ -65,10 +65,10 @@ impl ExtraFields {
         lines.extend_from_slice(b"\r\n");
     }
 
-    /// A copy with room for so many more octets.
+    /// A copy with room for `bytes` more bytes.
     #[must_use]
-    pub fn with_room(&self, octets: usize) -> Self {
-        let mut copy = ExtraFields::with_capacity(self.lines().len() + octets);
+    pub fn with_room(&self, bytes: usize) -> Self {
+        let mut copy = ExtraFields::with_capacity(self.lines().len() + bytes);
         copy.extend(self);
         copy
     }
@@ -98,10 +98,10 @@ impl ExtraFields {
         self.lines().is_empty()
     }
 
-    /// The fields as names and values, in sending order.
+    /// The names and values of the fields, in sending order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
         // A value has no LF: each line is one field.
-        self.lines().split_inclusive(|octet| *octet == b'\n').filter_map(|line| {
+        self.lines().split_inclusive(|byte| *byte == b'\n').filter_map(|line| {
             let colon = memchr::memchr(b':', line)?;
             let name = std::str::from_utf8(&line[..colon]).ok()?;
             Some((name, line[colon + 2..].strip_suffix(b"\r\n")?))
@@ -116,14 +116,15 @@ impl ExtraFields {
         }
     }
 
-    /// Makes copies of it cost no memory: they share the lines until one of them is changed.
+    /// Makes copies of this value share the lines until one of them is changed, so that a copy costs no memory.
     pub fn share(&mut self) {
         if let Lines::Own(lines) = &mut self.lines {
             self.lines = Lines::Shared(Arc::new(std::mem::take(lines)));
         }
     }
 
-    /// Where shared lines lie: the same for values that share them, and another one for all others that exist at the same time.
+    /// The address of shared lines. Values that share lines have the same address; all other values that exist at the
+    /// same time have another.
     pub fn shared_address(&self) -> Option<usize> {
         match &self.lines {
             Lines::Own(_) => None,
@@ -159,13 +160,13 @@ impl fmt::Debug for ExtraFields {
 
 /// Whether `name` is a token (RFC 9110 §5.6.2), as field names are.
 pub fn is_name(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(|octet| octet.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&octet))
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
 /// Whether `value` can be sent as a field value: visible ASCII, with spaces and tabs only inside it (RFC 9110 §5.5).
 pub fn is_value(value: &str) -> bool {
     value.trim_matches([' ', '\t']) == value
-        && value.bytes().all(|octet| octet.is_ascii_graphic() || octet == b' ' || octet == b'\t')
+        && value.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ' || byte == b'\t')
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use memchr::memchr;
 
 use crate::request::{FieldLines, Singleton};
 
-/// Fields of one connection, in lower case, whatever Connection names (RFC 9110 §7.6.1). Framing is among them: each side of an intermediary
-/// has its own.
+/// Fields of one connection, in lower case. They are hop-by-hop even if Connection does not name them (RFC 9110
+/// §7.6.1). Framing fields are included: each side of an intermediary has its own framing.
 pub const HOP_BY_HOP: [&str; 11] = [
     "connection",
     "content-length",
@@ -20,7 +20,7 @@ pub const HOP_BY_HOP: [&str; 11] = [
     "upgrade",
 ];
 
-/// The validated field lines of a message, borrowed, in order of arrival: `name: value CRLF` for each.
+/// The validated field lines of a message, borrowed, in order of arrival, as `name: value CRLF`.
 ///
 /// A lookup scans the lines from the beginning; a request without lookups costs nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

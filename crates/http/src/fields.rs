@@ -34,9 +34,9 @@ pub struct Fields {
     pub retry_after: Option<u32>,
     /// Whether to omit Server.
     pub anonymous: bool,
-    /// Whether the response is that of another server: its Date and Server are among [`Self::extra`], if it has them.
+    /// Whether the response comes from another server, so that Date and Server, if present, are in [`Self::extra`].
     pub forwarded: bool,
-    /// Whether Date is known to be among [`Self::extra`].
+    /// Whether Date is known to be in [`Self::extra`].
     pub dated: bool,
     /// All other fields.
     pub extra: ExtraFields,
@@ -53,7 +53,7 @@ impl Fields {
         !(self.dated || self.forwarded && self.extra.has("date"))
     }
 
-    /// Calls `visit` with each field but those that framing makes, Server and Date: its name in lower case, as HTTP/2 has it, and its value.
+    /// Calls `visit` with the lower-case name and the value of each field, except Server, Date and the framing fields.
     /// HTTP/1 writes the same fields by `http1::write::write_head`.
     pub fn for_each(&self, mut visit: impl FnMut(&str, &[u8])) {
         let Fields {

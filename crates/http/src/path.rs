@@ -8,19 +8,19 @@ use crate::Coding;
 
 /// A decoded path relative to the root, without empty, `.` or `..` segments, NUL, or encoded slashes.
 ///
-/// It need not be UTF-8, since Linux file names are octets. A backslash has no special meaning.
+/// It need not be UTF-8, since Linux file names are bytes. A backslash has no special meaning.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SitePath<'a> {
     path: Cow<'a, [u8]>,
     names_directory: bool,
 }
 
-/// Why a path cannot name a file.
+/// The reason why a path cannot name a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unnameable {
-    /// Answer 400. No client sends this by accident; the reason is for the log.
+    /// Respond with 400. No client sends such a path by accident; the reason is for the log.
     Malformed(&'static str),
-    /// Answer 404: the path is well-formed, but no servable file can have this name.
+    /// Respond with 404: the path is well-formed, but no servable file can have this name.
     NotFound,
 }
 
@@ -28,13 +28,14 @@ impl<'a> SitePath<'a> {
     /// Decodes and checks `path`, which begins with `/` (see [`crate::request::Target::Path`]).
     ///
     /// - Repeated slashes count as one, as in nginx by default.
-    /// - `.` and `..`, encoded or not, are refused. Clients resolve them (RFC 3986 §5.2.4), so a path with them is a probe.
+    /// - `.` and `..`, encoded or not, are rejected. Clients resolve them (RFC 3986 §5.2.4), so a path with them is a
+    ///   probe.
     /// - An encoded slash is data within a segment (RFC 3986 §2.2), which no file name can contain.
     /// - Names that begin with a dot are hidden unless `show_dotfiles`; only `.well-known` (RFC 8615) is always visible.
     pub fn parse(path: &'a str, show_dotfiles: bool) -> Result<Self, Unnameable> {
         let relative = path.strip_prefix('/').ok_or(Unnameable::Malformed("the path does not begin with a slash"))?;
         let names_directory = relative.is_empty() || relative.ends_with('/');
-        // Usually only the outer slashes go, and the request's own bytes can be borrowed.
+        // Usually only the outer slashes are removed, so that the request's own bytes can be borrowed.
         let verbatim = relative.trim_matches('/');
         let is_verbatim = !verbatim.contains('%') && !verbatim.contains("//");
         let mut decoded = Vec::new();
@@ -54,36 +55,36 @@ impl<'a> SitePath<'a> {
         Ok(SitePath { path, names_directory })
     }
 
-    /// Decodes and checks `path` as [`Self::parse`] does, for an application that has it under its own rules: names may begin with a dot, and
-    /// an encoded slash separates segments, since the application may take it for one.
+    /// Decodes and checks `path` as [`Self::parse`] does, for an application with its own rules: names may begin with a
+    /// dot, and an encoded slash separates segments, since the application may treat it as a slash.
     ///
     /// # Errors
     /// [`Unnameable::Malformed`]: the path has dot segments, encoded or not, a NUL, or a broken escape.
     pub fn parse_forwarded(path: &str) -> Result<SitePath<'static>, Unnameable> {
         let relative = path.strip_prefix('/').ok_or(Unnameable::Malformed("the path does not begin with a slash"))?;
-        let mut octets = Vec::with_capacity(relative.len());
-        for octet in percent_encoding::percent_decode_str(relative) {
-            octets.push(octet);
+        let mut bytes = Vec::with_capacity(relative.len());
+        for byte in percent_encoding::percent_decode_str(relative) {
+            bytes.push(byte);
         }
-        if octets.contains(&0) {
+        if bytes.contains(&0) {
             return Err(Unnameable::Malformed("the path has a NUL"));
         }
-        let escapes = relative.bytes().filter(|octet| *octet == b'%').count();
-        // What cannot be decoded is left as it was.
-        if relative.len() - octets.len() != 2 * escapes {
+        let escapes = relative.bytes().filter(|byte| *byte == b'%').count();
+        // An escape that cannot be decoded stays unchanged.
+        if relative.len() - bytes.len() != 2 * escapes {
             return Err(Unnameable::Malformed("the path has a percent sign without two hexadecimal digits"));
         }
-        SitePath::of_octets(&octets)
+        SitePath::of_octets(&bytes)
     }
 
-    /// The path of decoded octets, in which slashes separate segments.
+    /// The path with these decoded bytes, in which slashes separate segments.
     ///
     /// # Errors
-    /// [`Unnameable::Malformed`]: it has dot segments.
-    pub fn of_octets(octets: &[u8]) -> Result<SitePath<'static>, Unnameable> {
-        let names_directory = octets.is_empty() || octets.ends_with(b"/");
-        let mut path = Vec::with_capacity(octets.len());
-        for segment in octets.split(|octet| *octet == b'/').filter(|segment| !segment.is_empty()) {
+    /// [`Unnameable::Malformed`]: the path has dot segments.
+    pub fn of_octets(bytes: &[u8]) -> Result<SitePath<'static>, Unnameable> {
+        let names_directory = bytes.is_empty() || bytes.ends_with(b"/");
+        let mut path = Vec::with_capacity(bytes.len());
+        for segment in bytes.split(|byte| *byte == b'/').filter(|segment| !segment.is_empty()) {
             check_segment(segment, true)?;
             if !path.is_empty() {
                 path.push(b'/');
@@ -103,10 +104,10 @@ impl<'a> SitePath<'a> {
         self.names_directory
     }
 
-    /// The path without its first `octets` and the slash after them.
-    pub fn beneath(&self, octets: usize) -> SitePath<'_> {
-        let rest = &self.path[octets..];
-        let path = Cow::Borrowed(rest.strip_prefix(b"/").filter(|_| octets > 0).unwrap_or(rest));
+    /// The path without its first `bytes` and the slash after them.
+    pub fn beneath(&self, bytes: usize) -> SitePath<'_> {
+        let rest = &self.path[bytes..];
+        let path = Cow::Borrowed(rest.strip_prefix(b"/").filter(|_| bytes > 0).unwrap_or(rest));
         SitePath { path, names_directory: self.names_directory }
     }
 
@@ -141,8 +142,8 @@ impl<'a> SitePath<'a> {
 
     /// This path with a trailing slash, as a reference for Location (RFC 9110 §10.2.2).
     ///
-    /// It is re-encoded from the checked segments. It begins with exactly one slash, so it cannot name another host, even if the
-    /// client sent `//host` or `/\host`.
+    /// The path is re-encoded from the checked segments. It begins with exactly one slash, so it cannot name another
+    /// host, even if the client sent `//host` or `/\host`.
     pub fn with_slash(&self, query: Option<&str>) -> String {
         self.reference(if self.path.is_empty() { "" } else { "/" }, query)
     }
@@ -179,17 +180,17 @@ pub fn is_hidden(segment: &[u8]) -> bool {
 }
 
 fn decode(segment: &[u8], out: &mut Vec<u8>) -> Result<(), Unnameable> {
-    let mut octets = segment.iter();
-    while let Some(&octet) = octets.next() {
-        let decoded = if octet == b'%' {
-            match (octets.next().and_then(hex), octets.next().and_then(hex)) {
+    let mut bytes = segment.iter();
+    while let Some(&byte) = bytes.next() {
+        let decoded = if byte == b'%' {
+            match (bytes.next().and_then(hex), bytes.next().and_then(hex)) {
                 (Some(high), Some(low)) => high << 4 | low,
                 _ => {
                     return Err(Unnameable::Malformed("the path has a percent sign without two hexadecimal digits"));
                 }
             }
         } else {
-            octet
+            byte
         };
         match decoded {
             0 => return Err(Unnameable::Malformed("the path has a NUL")),
@@ -204,7 +205,7 @@ fn hex(digit: &u8) -> Option<u8> {
     char::from(*digit).to_digit(16).map(|value| value as u8)
 }
 
-/// The octets to percent-encode in a path: all but pchar (RFC 3986 §3.3) and the slash.
+/// The bytes to percent-encode in a path: all but pchar (RFC 3986 §3.3) and the slash.
 pub const OUTSIDE_PCHAR: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/')
     .remove(b'-')

@@ -9,10 +9,10 @@ pub enum Selection {
     Whole,
     /// Send one part, never empty, with 206.
     One(Range<u64>),
-    /// Send two or more parts as multipart/byteranges with 206. They keep the order of the request, none is empty, and together
-    /// they are not longer than the file.
+    /// Send two or more parts as multipart/byteranges with 206. They keep the order of the request and are not empty.
+    /// Together they are not longer than the file.
     Several(Vec<Range<u64>>),
-    /// No part lies within the file: answer 416.
+    /// No part lies within the file: respond with 416.
     Unsatisfiable,
 }
 
@@ -37,7 +37,7 @@ pub fn select(value: &[u8], length: u64, max_ranges: usize) -> Selection {
     let mut first = None;
     let mut rest = Vec::new();
     for (index, spec) in set.split(|byte| *byte == b',').enumerate() {
-        // Empty list elements are accepted (RFC 9110 §5.6.1.2), but count, so that they are bounded too.
+        // Empty list elements are accepted (RFC 9110 §5.6.1.2), but they count, so that their number is bounded too.
         if index >= max_ranges {
             return Selection::Whole;
         }
@@ -96,7 +96,7 @@ fn parse(spec: &[u8], length: u64) -> Option<Part> {
     Some(if first >= length { Part::Outside } else { Part::Within(first..last.saturating_add(1).min(length)) })
 }
 
-/// 1*DIGIT, saturating: any larger number lies beyond the end of every file too.
+/// 1*DIGIT, saturating: a larger number is beyond the end of every file anyway.
 fn position(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;

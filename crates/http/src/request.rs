@@ -11,7 +11,7 @@ pub struct Request<'a> {
     pub method: Method<'a>,
     /// The request-target, parsed.
     pub target: Target<'a>,
-    /// The request-target as it arrived, for the log: visible ASCII only.
+    /// The request-target as received, for the log: visible ASCII only.
     pub raw_target: &'a str,
     /// `uri-host [":" port]`, from the absolute-form target or else from Host (RFC 9112 §3.2.2). `None` only in HTTP/1.0.
     pub authority: Option<&'a str>,
@@ -113,8 +113,8 @@ pub struct Conditions<'a> {
 }
 
 impl<'a> Conditions<'a> {
-    /// Records a field line if its field is a member, and ignores it otherwise. `name` is in any case, `value` without
-    /// surrounding whitespace.
+    /// Records a field line if its field is a member, and ignores it otherwise. `name` may be in any case; `value` has
+    /// no surrounding whitespace.
     pub fn add(&mut self, name: &str, value: &'a [u8]) {
         match name.len() {
             5 if name.eq_ignore_ascii_case("range") => self.range.add(value),
@@ -167,7 +167,7 @@ impl<'a> FieldLines<'a> {
     }
 }
 
-/// A singleton field (RFC 9110 §5.5). If it is repeated, no value can be trusted, and each reader decides the consequence.
+/// A singleton field (RFC 9110 §5.5). If it is repeated, no value can be trusted, and each caller decides what to do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Singleton<'a> {
     /// Not sent.

@@ -36,7 +36,8 @@ macro_rules! statuses {
 }
 
 impl Status {
-    /// 499: the client left before its response was made. It is never sent, and stands in logs alone (nginx' number).
+    /// 499: the client left before the response was ready. The code is never sent; it appears only in logs (nginx'
+    /// number).
     pub const CLIENT_CLOSED_REQUEST: Status = Status(499);
 }
 

@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// What `axum::serve` takes connections from. Clients shake hands beside each other, so that a slow one delays nobody else.
+/// A listener for `axum::serve`. Handshakes run concurrently, so that a slow client delays no other.
 pub struct TlsListener {
     socket: TcpListener,
     config: Arc<ServerConfig>,
@@ -27,7 +27,7 @@ pub struct TlsListener {
 }
 
 impl TlsListener {
-    /// Listens on a socket that is bound.
+    /// Takes a bound socket.
     pub fn new(socket: TcpListener, config: Arc<ServerConfig>) -> Self {
         Self { socket, config, handshakes: JoinSet::new() }
     }
@@ -47,7 +47,7 @@ impl axum::serve::Listener for TlsListener {
                             Ok((timeout(Duration::from_secs(10), handshake).await??, client))
                         });
                     }
-                    // Too many files are open, for instance.
+                    // For instance, too many files are open.
                     Err(error) => {
                         eprintln!("{error}");
                         sleep(Duration::from_millis(100)).await;

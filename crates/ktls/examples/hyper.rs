@@ -16,13 +16,13 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sealion_ktls::stream::KtlsStream;
 use tokio::net::{TcpListener, TcpStream};
 
-/// Answers each request of a connection with the path it asked for, repeated.
+/// Responds to each request of a connection with its path, repeated.
 pub async fn serve(socket: TcpStream, config: Arc<ServerConfig>) -> Result<(), Box<dyn Error + Send + Sync>> {
     let stream = KtlsStream::accept(socket, config).await?;
     let answer = service_fn(async |request: Request<body::Incoming>| {
         Ok::<_, Infallible>(Response::new(request.uri().path().repeat(10_000)))
     });
-    // The same with axum: its Router is a service, and hyper_util's TowerToHyperService makes it one of hyper.
+    // For axum, hyper_util's `TowerToHyperService` turns a `Router` into a hyper service.
     http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await?;
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Serves one file over HTTPS by io_uring: rustls shakes hands and reads the request, the ring splices the file into the socket, and the
-//! kernel seals it on the way.
+//! Serves one file over HTTPS by io_uring: rustls performs the handshake and reads the request, the ring splices the
+//! file into the socket, and the kernel seals it on the way.
 //!
 //! `cargo run --example io_uring -- 127.0.0.1:4433 cert.pem key.pem FILE`, then `curl -k https://127.0.0.1:4433/`
 
@@ -20,10 +20,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, Stream};
 use sealion_ktls::{CryptoInfo, More, handover};
 
-/// The room in a pipe.
+/// The capacity of a pipe.
 const PIPE: u32 = 1 << 16;
 
-/// Answers one request with the file, whatever was asked for, and ends the connection.
+/// Responds to one request with the file, whatever its path, and closes the connection.
 pub fn serve(mut stream: &TcpStream, config: Arc<ServerConfig>, path: &Path) -> Result<(), Box<dyn Error>> {
     // Handshake and request, in user space.
     let mut connection = ServerConnection::new(config)?;
@@ -64,7 +64,8 @@ pub fn serve(mut stream: &TcpStream, config: Arc<ServerConfig>, path: &Path) -> 
             left -= empty(&mut ring, &reader, left, stream)?;
         }
     }
-    // The end. `Tx::unsent` does not know what the ring sent, so that the client closes first: it then has every record.
+    // `Tx::unsent` does not count the bytes that the ring sent, so the client closes first: by then it has every
+    // record.
     tx.close_notify()?;
     stream.set_read_timeout(Some(time::Duration::from_secs(10)))?;
     io::copy(&mut stream, &mut io::sink())?;
@@ -79,7 +80,7 @@ fn fill(ring: &mut IoUring, file: &File, offset: u64, pipe: &PipeWriter) -> io::
     unsafe { run(ring, &splice) }
 }
 
-/// Moves bytes from the pipe into the socket, whose records are full but the last.
+/// Moves bytes from the pipe into the socket. All records but the last are full.
 fn empty(ring: &mut IoUring, pipe: &PipeReader, count: u32, socket: &TcpStream) -> io::Result<u32> {
     let (pipe, socket) = (types::Fd(pipe.as_raw_fd()), types::Fd(socket.as_raw_fd()));
     let splice = opcode::Splice::new(pipe, -1, socket, -1, count).build();
@@ -90,7 +91,7 @@ fn empty(ring: &mut IoUring, pipe: &PipeReader, count: u32, socket: &TcpStream) 
 /// Submits one entry and waits for its result.
 ///
 /// # Safety
-/// What the entry names is valid until this function returns.
+/// Everything that the entry refers to stays valid until this function returns.
 unsafe fn run(ring: &mut IoUring, entry: &io_uring::squeue::Entry) -> io::Result<u32> {
     // SAFETY: the caller's promise.
     unsafe { ring.submission().push(entry) }.map_err(io::Error::other)?;

@@ -1,4 +1,4 @@
-//! Receives over TLS until the peer ends: rustls shakes hands, the kernel opens.
+//! Receives over TLS until the peer ends: rustls performs the handshake, and the kernel opens.
 //!
 //! `cargo run --example receiver -- 127.0.0.1:4433 localhost ca.pem > FILE`
 
@@ -13,14 +13,14 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use sealion_ktls::{CryptoInfo, Incoming, RecordType, handover};
 
-/// Copies what the server `name` sends into `sink`, until close_notify.
+/// Copies the data of the server `name` into `sink`, until close_notify.
 pub fn receive(
     mut stream: &TcpStream,
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
     sink: &mut impl Write,
 ) -> Result<(), Box<dyn Error>> {
-    // The handshake record by record, so that what follows it stays in the socket for the kernel.
+    // Reads the handshake record by record, so that the records after it stay in the socket for the kernel.
     let mut connection = ClientConnection::new(config, name)?;
     loop {
         while connection.wants_write() {
@@ -39,7 +39,7 @@ pub fn receive(
             connection.process_new_packets()?;
         }
     }
-    // Both halves go to the kernel, the sending one first.
+    // Both halves move to the kernel, the sending half first.
     let version = connection.protocol_version().ok_or("no version")?.try_into()?;
     let secrets = connection.dangerous_extract_secrets()?;
     let tx = handover::tx(stream, &CryptoInfo::from_rustls(version, &secrets.tx.1, secrets.tx.0)?)
@@ -51,7 +51,7 @@ pub fn receive(
             Incoming::Record { record_type: RecordType::APPLICATION_DATA, len, .. } => {
                 sink.write_all(&buffer[..len])?;
             }
-            // Session tickets, which nobody wants here, or an alert, after which the end comes.
+            // A session ticket, which this example ignores, or an alert, which precedes the end.
             Incoming::Record { .. } => {}
             Incoming::KeyExpired => return Err("the peer renewed its key, for which this program is too simple".into()),
             Incoming::End { close_notify: true } => return Ok(()),

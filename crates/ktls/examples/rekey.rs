@@ -14,7 +14,7 @@ use sealion_ktls::stream::KtlsStream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Answers each message, and renews the key before each answer. Returns how many keys it used.
+/// Responds to each message, and renews the key before each response. Returns the number of keys used.
 pub async fn serve(socket: TcpStream, config: Arc<ServerConfig>) -> io::Result<u32> {
     let mut stream = KtlsStream::accept(socket, config).await?;
     let (mut message, mut keys) = ([0; 5], 1);
@@ -30,7 +30,7 @@ pub async fn serve(socket: TcpStream, config: Arc<ServerConfig>) -> io::Result<u
     Ok(keys)
 }
 
-/// Says hello so many times, each time under a new key, and returns how many keys it used.
+/// Sends `hello` several times, each time under a new key. Returns the number of keys used.
 pub async fn talk(
     socket: TcpStream,
     config: Arc<ClientConfig>,
@@ -48,7 +48,7 @@ pub async fn talk(
     Ok(keys)
 }
 
-/// Sends KeyUpdate and takes the next key. Without it the connection goes on under the present one.
+/// Sends KeyUpdate and installs the next key. If the kernel cannot, the connection continues under the present key.
 async fn renew(stream: &mut KtlsStream) -> io::Result<u32> {
     match stream.renew_key().await {
         Ok(()) => Ok(1),

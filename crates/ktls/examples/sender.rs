@@ -1,4 +1,4 @@
-//! Sends a text over TLS: rustls shakes hands, the kernel seals.
+//! Sends a text over TLS: rustls performs the handshake, and the kernel seals.
 //!
 //! `cargo run --example sender -- 127.0.0.1:4433 cert.pem key.pem`, then `openssl s_client -connect 127.0.0.1:4433 -quiet`
 
@@ -14,22 +14,22 @@ use sealion_ktls::{CryptoInfo, More, handover};
 
 /// Sends `data` and ends the connection.
 pub fn send(mut stream: &TcpStream, config: Arc<ServerConfig>, mut data: &[u8]) -> Result<(), Box<dyn Error>> {
-    // The handshake, and all that rustls wants to say after it: under one key only one may seal.
+    // rustls completes the handshake and sends all its pending data first: only one side may seal under a key.
     let mut connection = ServerConnection::new(config)?;
     while connection.is_handshaking() || connection.wants_write() {
         connection.complete_io(&mut stream)?;
     }
-    // The sending half goes to the kernel.
+    // The sending half moves to the kernel.
     let version = connection.protocol_version().ok_or("no version")?.try_into()?;
     let (sequence, secrets) = connection.dangerous_extract_secrets()?.tx;
     let mut tx = handover::tx(stream, &CryptoInfo::from_rustls(version, &secrets, sequence)?)
         .map_err(|refused| refused.error)?;
-    // The kernel makes records of what it is given.
+    // The kernel divides the data into records.
     while !data.is_empty() {
         let sent = tx.send(data, More::No)?;
         data = &data[sent..];
     }
-    // The end: no FIN before TCP has every record, and no close before the peer has them.
+    // Shut down only once TCP has every record, and close only once the peer has them.
     tx.close_notify()?;
     while tx.unsent()? > 0 {
         thread::sleep(time::Duration::from_millis(2));

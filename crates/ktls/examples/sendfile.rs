@@ -1,4 +1,5 @@
-//! Serves one file over HTTPS: rustls shakes hands and reads the request, the kernel seals the file straight from the page cache.
+//! Serves one file over HTTPS: rustls performs the handshake and reads the request, and the kernel seals the file
+//! straight from the page cache.
 //!
 //! `cargo run --example sendfile -- 127.0.0.1:4433 cert.pem key.pem FILE`, then `curl -k https://127.0.0.1:4433/`
 
@@ -15,7 +16,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, Stream};
 use sealion_ktls::{CryptoInfo, More, handover};
 
-/// Answers one request with the file, whatever was asked for, and ends the connection.
+/// Responds to one request with the file, whatever its path, and closes the connection.
 pub fn serve(mut stream: &TcpStream, config: Arc<ServerConfig>, path: &Path) -> Result<(), Box<dyn Error>> {
     // Handshake and request, in user space.
     let mut connection = ServerConnection::new(config)?;
@@ -29,12 +30,12 @@ pub fn serve(mut stream: &TcpStream, config: Arc<ServerConfig>, path: &Path) -> 
     while connection.wants_write() {
         connection.complete_io(&mut stream)?;
     }
-    // The sending half goes to the kernel.
+    // The sending half moves to the kernel.
     let version = connection.protocol_version().ok_or("no version")?.try_into()?;
     let (sequence, secrets) = connection.dangerous_extract_secrets()?.tx;
     let mut tx = handover::tx(stream, &CryptoInfo::from_rustls(version, &secrets, sequence)?)
         .map_err(|refused| refused.error)?;
-    // Head and file share records: the head's stays open until the file has filled it.
+    // The head and the file share records: the head's record stays open until the file has filled it.
     let file = File::open(path)?;
     let len = file.metadata()?.len();
     let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {len}\r\nconnection: close\r\n\r\n");
@@ -51,7 +52,7 @@ pub fn serve(mut stream: &TcpStream, config: Arc<ServerConfig>, path: &Path) -> 
         }
     }
     tx.flush()?;
-    // The end: no FIN before TCP has every record, and no close before the peer has them.
+    // Shut down only once TCP has every record, and close only once the peer has them.
     tx.close_notify()?;
     while tx.unsent()? > 0 {
         thread::sleep(time::Duration::from_millis(2));

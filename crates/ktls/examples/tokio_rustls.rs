@@ -1,5 +1,5 @@
-//! A program on tokio-rustls that goes on with kernel TLS after the handshake. Three lines change: the socket is wrapped, the configuration
-//! logs its secrets for key updates, and the stream is exchanged.
+//! A program on tokio-rustls that continues with kernel TLS after the handshake. Three lines change: the socket is
+//! wrapped, the configuration logs its secrets for key updates, and the stream is replaced.
 //!
 //! `cargo run --features stream --example tokio_rustls -- 127.0.0.1:4433 cert.pem key.pem`, then
 //! `openssl s_client -connect 127.0.0.1:4433 -quiet`: each line comes back.
@@ -15,13 +15,13 @@ use tokio::io::{copy, split};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-/// Sends back what comes, until the client closes.
+/// Echoes all data until the client closes.
 pub async fn echo(socket: TcpStream, mut config: ServerConfig) -> Result<u64, Box<dyn Error + Send + Sync>> {
     let secrets = Arc::new(SecretLog::default());
     config.enable_secret_extraction = true;
     config.key_log = secrets.clone();
     let stream = TlsAcceptor::from(Arc::new(config)).accept(RecordReader::new(socket)).await?;
-    // From here on the kernel, where it can.
+    // From here on the kernel seals and opens, where it can.
     let (socket, connection) = stream.into_inner();
     let stream = KtlsStream::from_rustls(socket, connection, Some(&secrets)).await?;
     let (mut reader, mut writer) = split(stream);

@@ -18,7 +18,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-/// A channel for any client of tonic's. It connects again by itself.
+/// A channel for any tonic client. It reconnects by itself.
 pub async fn connect(
     address: SocketAddr,
     config: Arc<ClientConfig>,

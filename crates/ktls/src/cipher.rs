@@ -44,7 +44,8 @@ impl fmt::Display for Version {
 
 /// An AEAD of `linux/tls.h`, without a key.
 ///
-/// The numbers are fixed; a kernel supports those whose modules it was built with: ask [`probe`](crate::probe).
+/// The numbers are fixed. Which ciphers a kernel supports depends on the modules it was built with: ask
+/// [`probe`](crate::probe).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Cipher {
@@ -89,10 +90,11 @@ impl Cipher {
         }
     }
 
-    /// Most records to seal under one key. The kernel enforces none of it.
+    /// The maximum number of records to seal under one key. The kernel does not enforce it.
     ///
-    /// SPEC. AES-GCM: 2^24.5 full records (RFC 8446 §5.5). CCM: 2^23 (RFC 9147 §4.5.3). ChaCha20-Poly1305: none but the sequence number
-    /// (RFC 8446 §5.5). SM4 and ARIA have AES's block size, on which these bounds rest, and get AES's numbers.
+    /// SPEC. AES-GCM: 2^24.5 full records (RFC 8446 §5.5). CCM: 2^23 (RFC 9147 §4.5.3). ChaCha20-Poly1305: bounded by
+    /// the sequence number only (RFC 8446 §5.5). SM4 and ARIA get the limits of AES, because these bounds follow from
+    /// the block size.
     pub const fn record_limit(self) -> u64 {
         match self {
             Self::Chacha20Poly1305 => u64::MAX,
@@ -148,23 +150,23 @@ pub struct AeadKey {
 }
 
 impl AeadKey {
-    /// A key for `cipher`; `None` if `bytes` are not [`Cipher::key_len`].
+    /// A key for `cipher`. `None` if `bytes` does not have the length [`Cipher::key_len`].
     pub fn from_bytes(cipher: Cipher, bytes: &[u8]) -> Option<Self> {
         (bytes.len() == cipher.key_len()).then(|| Self { cipher, bytes: Zeroizing::new(bytes.into()) })
     }
 
-    /// The cipher that this key is for.
+    /// The cipher of the key.
     pub const fn cipher(&self) -> Cipher {
         self.cipher
     }
 
-    /// The bytes, as many as [`Cipher::key_len`].
+    /// The key bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// The IV of a direction, in one place on the heap; wiped on drop.
+/// The IV of one direction, in one heap allocation; wiped on drop.
 pub type Iv = Box<Zeroizing<[u8; 12]>>;
 
 impl fmt::Debug for AeadKey {

@@ -13,8 +13,8 @@ use crate::{AeadKey, Cipher, Error, Operation, Version};
 
 /// Version, key, IV and sequence number of one direction, as the kernel's `struct tls12_crypto_info_*`.
 ///
-/// The bytes lie in one place on the heap, so that moving it leaves no copy; they are wiped on drop and never printed. It is not `Clone`: the same key and sequence number given to two
-/// sealers would repeat a nonce.
+/// The bytes stay in one heap allocation, so that a move leaves no copy. They are wiped on drop and never printed. It
+/// is not `Clone`: the same key and sequence number given to two sealers would repeat a nonce.
 pub struct CryptoInfo {
     version: Version,
     cipher: Cipher,
@@ -25,8 +25,9 @@ pub struct CryptoInfo {
 impl CryptoInfo {
     /// TLS 1.3 (RFC 8446 §5.3): `iv` is the traffic IV, `sequence` the number of the next record under `key`.
     ///
-    /// Every record already sealed under `key` counts, session tickets and earlier application data too. The nonce is
-    /// `iv` XOR sequence, so a sequence number that is too low repeats a nonce, which gives the key away.
+    /// `sequence` counts every record already sealed under `key`, including session tickets and earlier application
+    /// data. The nonce is `iv` XOR sequence, so a sequence number that is too low repeats a nonce, which gives the key
+    /// away.
     pub fn tls13(key: &AeadKey, iv: &[u8; 12], sequence: u64) -> Self {
         Self::new(Version::Tls13, key, iv, sequence)
     }
@@ -41,20 +42,21 @@ impl CryptoInfo {
     /// # The nonce trap
     ///
     /// Two records under one key with one explicit nonce give away the XOR of their plaintexts and the authentication
-    /// key. So `iv[4..]` and all numbers that follow it must differ from every explicit nonce already used under this
-    /// key by the library that did the handshake. Libraries choose theirs in different ways: a plain counter that equals the
-    /// sequence number (OpenSSL starts it at a random value), or a random value E XOR the sequence number (rustls). For
-    /// the latter, the value that extraction returns is E, the nonce of record 0, the Finished message: passing it on
-    /// unchanged repeats it. A series that begins 2^63 away from E does not meet the nonces of the handshake before some 2^63
-    /// records: see [`nonce::apart_from_rustls`](crate::nonce::apart_from_rustls). [`tls12_after`](Self::tls12_after) knows these
-    /// ways; with the feature `rustls`, `CryptoInfo::from_rustls` sees to it.
+    /// key. So `iv[4..]` and all numbers that follow it must differ from every explicit nonce that the handshake's
+    /// library already used under this key. Libraries choose theirs in different ways: a plain counter that equals the
+    /// sequence number (OpenSSL starts it at a random value), or a random value E XOR the sequence number (rustls). In
+    /// the second case extraction returns E, which was the nonce of record 0, the Finished message: passing it on
+    /// unchanged repeats it. A series that begins 2^63 away from E does not meet the nonces of the handshake before
+    /// some 2^63 records: see [`nonce::apart_from_rustls`](crate::nonce::apart_from_rustls).
+    /// [`tls12_after`](Self::tls12_after) handles these ways, and with the feature `rustls`, `CryptoInfo::from_rustls`
+    /// does too.
     pub fn tls12(key: &AeadKey, iv: &[u8; 12], sequence: u64) -> Self {
         Self::new(Version::Tls12, key, iv, sequence)
     }
 
-    /// TLS 1.2 with GCM or CCM, going on after a library whose way of choosing explicit nonces is known: the nonce trap of
-    /// [`tls12`](Self::tls12) cannot be fallen into. For the sending direction; a receiver reads each nonce from its record, so that any
-    /// `used` does.
+    /// TLS 1.2 with GCM or CCM, for a library whose choice of explicit nonces is known. This avoids the nonce trap of
+    /// [`tls12`](Self::tls12). It matters for the sending direction only: a receiver reads each nonce from its record,
+    /// so it accepts any `used`.
     ///
     /// `salt` is the first 4 bytes of the write IV, `sequence` the number of the next record under `key`.
     ///
@@ -69,7 +71,7 @@ impl CryptoInfo {
         Some(Self::tls12(key, &iv, sequence))
     }
 
-    /// The version that these keys seal or open records for.
+    /// The protocol version.
     pub const fn version(&self) -> Version {
         self.version
     }
@@ -106,12 +108,12 @@ impl CryptoInfo {
         Self { version, cipher, sequence, bytes }
     }
 
-    /// The structure for `setsockopt(SOL_TLS, TLS_TX)` or `TLS_RX`, exactly as long as the kernel demands: for programs that make the
-    /// call themselves, by io_uring for instance. The numbers are in [`uapi`](crate::uapi); the socket is then taken over by
-    /// [`Tx::adopt`](crate::Tx::adopt) and [`Rx::adopt`](crate::Rx::adopt).
+    /// The structure for `setsockopt(SOL_TLS, TLS_TX)` or `TLS_RX`, exactly as long as the kernel demands: for programs
+    /// that make the call themselves, for instance by io_uring. The numbers are in [`uapi`](crate::uapi);
+    /// [`Tx::adopt`](crate::Tx::adopt) and [`Rx::adopt`](crate::Rx::adopt) then take over the socket.
     ///
-    /// **Secret**: it contains the key. Do not copy it to memory that is not wiped, print it, or let it outlive the call. It must stay in
-    /// place until the call is complete. Used twice, it repeats nonces.
+    /// **Secret**: it contains the key. Do not copy it to memory that is not wiped, print it, or let it outlive the
+    /// call. It must stay in place until the call is complete. Installing it twice repeats nonces.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.cipher.layout().size()]
     }
@@ -123,7 +125,7 @@ impl fmt::Debug for CryptoInfo {
     }
 }
 
-/// Version and cipher of a direction's keys, asked from the kernel.
+/// Reads the version and cipher of a direction's keys from the kernel.
 pub(crate) fn suite_of(fd: BorrowedFd<'_>, option: i32) -> Result<(Version, Cipher), Error> {
     let suite = sockopt::suite(fd, option).map_err(|errno| Error::from_errno(Operation::Sequence, errno))?;
     let Some((version, cipher)) = suite else {
@@ -135,13 +137,13 @@ pub(crate) fn suite_of(fd: BorrowedFd<'_>, option: i32) -> Result<(Version, Ciph
     ))
 }
 
-/// The live sequence number of a direction, as the kernel counts it.
+/// Reads a direction's current sequence number from the kernel.
 pub(crate) fn live_sequence(fd: BorrowedFd<'_>, option: i32, cipher: Cipher) -> Result<u64, Errno> {
     let info = sockopt::keys(fd, option, cipher.layout().size())?;
     sequence_in(cipher, info.as_slice()).ok_or(Errno::INVAL)
 }
 
-/// The sequence number inside a structure that `getsockopt` filled.
+/// The sequence number in a structure filled by `getsockopt`.
 fn sequence_in(cipher: Cipher, bytes: &[u8]) -> Option<u64> {
     let at = cipher.layout().sequence();
     let field = bytes.get(HEADER_LEN..)?.get(at - HEADER_LEN..)?;
@@ -155,7 +157,7 @@ mod tests {
 
     const IV: [u8; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
 
-    /// Byte for byte, over version × cipher: version, cipher, iv, key, salt, sequence.
+    /// Compares each field byte for byte, for each version and cipher.
     #[test]
     fn layout_is_the_kernels() {
         for version in Version::ALL {

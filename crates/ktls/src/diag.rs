@@ -1,6 +1,7 @@
 //! Kernel TLS on any TCP socket of this network namespace, by the kernel's socket diagnosis, sock_diag(7).
 //!
-//! The kernel reports TLS to a process with CAP_NET_ADMIN only; to others each socket looks as if it had none.
+//! The kernel reports TLS to a process with CAP_NET_ADMIN only; to other processes every socket looks as if it had no
+//! TLS layer.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,7 +12,7 @@ use rustix::net::{AddressFamily, netlink};
 
 use crate::{Cipher, Error, Operation, Version};
 
-/// Every TCP socket with the TLS layer in this network namespace, ours or another process's.
+/// Every TCP socket with the TLS layer in this network namespace, of any process.
 pub fn sockets() -> Result<Vec<Socket>, Error> {
     let mut found = Vec::new();
     for family in [AddressFamily::INET, AddressFamily::INET6] {
@@ -21,7 +22,7 @@ pub fn sockets() -> Result<Vec<Socket>, Error> {
     Ok(found)
 }
 
-/// One connected socket of this process. Its [`Socket::tls`] is `None` without the layer, or without CAP_NET_ADMIN.
+/// One connected socket of this process. [`Socket::tls`] is `None` without the layer, or without CAP_NET_ADMIN.
 pub fn of(fd: impl AsFd) -> Result<Socket, Error> {
     let fd = fd.as_fd();
     let failed = |errno| Error::from_errno(Operation::Diagnose, errno);
@@ -79,14 +80,14 @@ pub struct Tls {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum By {
-    /// Not the kernel: `TLS_BASE`. The layer is attached without keys.
+    /// `TLS_BASE`: the layer is attached, but the kernel has no keys.
     #[default]
     UserSpace,
-    /// The kernel's own cipher: `TLS_SW`.
+    /// `TLS_SW`: the kernel's own cipher.
     Kernel,
-    /// A network card, record by record as the kernel frames them: `TLS_HW`.
+    /// `TLS_HW`: a network card, which seals or opens the records that the kernel frames.
     Device,
-    /// A network card that does the whole of TCP and TLS: `TLS_HW_RECORD`.
+    /// `TLS_HW_RECORD`: a network card that does all of TCP and TLS.
     Offload,
 }
 
@@ -98,7 +99,7 @@ fn ask(request: &[u8]) -> Result<Vec<Socket>, Error> {
     Ok(found)
 }
 
-/// Reads one datagram of answers.
+/// Parses one datagram of replies.
 pub(crate) fn parse(datagram: &[u8]) -> Vec<Socket> {
     let mut found = Vec::new();
     crate::netlink::read(datagram, |kind, body| found.extend(wire::socket(kind, body)));
@@ -113,7 +114,7 @@ mod wire {
     const SOCK_DIAG_BY_FAMILY: u16 = 20;
     const IPPROTO_TCP: u8 = 6;
     const AF_INET: u8 = 2;
-    /// 1 << (INET_DIAG_INFO − 1): the kernel reports protocol layers only in answers that contain `tcp_info`.
+    /// 1 << (INET_DIAG_INFO − 1): the kernel reports protocol layers only in replies that contain `tcp_info`.
     const EXT_INFO: u8 = 1 << 1;
     const INET_DIAG_ULP_INFO: u16 = 19;
     const INET_ULP_INFO_TLS: u16 = 2;
@@ -152,11 +153,11 @@ mod wire {
         let port = |at| Some(u16::from_be_bytes([*body.get(at)?, *body.get(at + 1)?]));
         let address = |at: usize| -> Option<IpAddr> {
             Some(if family == AF_INET {
-                let octets: [u8; 4] = body.get(at..at + 4)?.try_into().ok()?;
-                Ipv4Addr::from(octets).into()
+                let bytes: [u8; 4] = body.get(at..at + 4)?.try_into().ok()?;
+                Ipv4Addr::from(bytes).into()
             } else {
-                let octets: [u8; 16] = body.get(at..at + 16)?.try_into().ok()?;
-                Ipv6Addr::from(octets).into()
+                let bytes: [u8; 16] = body.get(at..at + 16)?.try_into().ok()?;
+                Ipv6Addr::from(bytes).into()
             })
         };
         let tls =

@@ -1,12 +1,12 @@
 //! The side at fault and the remedy for each errno of each step.
 //!
-//! docs/kernel.md shows it as a table, with the tests that provoke each line.
+//! docs/kernel.md has the same table, with the tests that provoke each line.
 
 use rustix::io::Errno;
 
 use crate::{Kind, Operation};
 
-/// The side at fault and the advice when `operation` fails with `errno`.
+/// The side at fault and the advice for a failure of `operation` with `errno`.
 pub(crate) fn meaning(operation: Operation, errno: Errno) -> (Kind, &'static str) {
     match errno {
         Errno::AGAIN => return (Kind::WouldBlock, "wait until the socket is ready, then repeat the call"),
@@ -55,7 +55,7 @@ pub(crate) fn meaning(operation: Operation, errno: Errno) -> (Kind, &'static str
             _ => (Kind::Io, "the network cards' features cannot be read: run `ethtool -k` instead"),
         },
         Operation::Diagnose => match errno {
-            // A socket that we hold and that is connected is found, so it is the module that is not.
+            // This process holds the socket, and it is connected. So the missing entry is the diagnosis module.
             Errno::NOENT => (
                 Kind::Unsupported,
                 "the kernel's diagnosis of TCP sockets is not loaded: run `modprobe tcp_diag` on the host",
@@ -168,7 +168,7 @@ fn receiving(errno: Errno) -> (Kind, &'static str) {
             (Kind::Peer, "a record is longer than TLS allows: close at once, the kernel reads no further")
         }
         Errno::INVAL => {
-            (Kind::Peer, "the received bytes are no TLS record: close at once, the kernel reads no further")
+            (Kind::Peer, "the received bytes are not a TLS record: close at once, the kernel reads no further")
         }
         Errno::CONNRESET | Errno::PIPE | Errno::NOTCONN => (Kind::Peer, CLOSED),
         Errno::TIMEDOUT | Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::NETDOWN | Errno::CONNABORTED => {

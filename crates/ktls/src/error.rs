@@ -8,7 +8,7 @@ use crate::errno::meaning;
 
 /// Why a call on a kernel-TLS socket failed.
 ///
-/// It holds no heap memory, so that `WouldBlock`, which is no failure in a non-blocking program, costs nothing. The
+/// It holds no heap memory: `WouldBlock` is not a failure in a non-blocking program and must cost nothing. The
 /// conversion to [`std::io::Error`] keeps the [`std::io::ErrorKind`], and does not allocate for `WouldBlock` either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {
@@ -30,7 +30,8 @@ pub enum Kind {
     Peer,
     /// The machine failed: memory, disk, network. The connection is over unless the advice says to retry.
     Io,
-    /// No failure: nothing was taken. Wait until the socket is ready, then repeat the call with the same arguments.
+    /// Not a failure: the kernel took nothing. Wait until the socket is ready, then repeat the call with the same
+    /// arguments.
     WouldBlock,
 }
 
@@ -42,7 +43,8 @@ pub enum Operation {
     SetUlp,
     /// Converting another library's secrets. The socket was not touched.
     Secrets,
-    /// `setsockopt(TLS_TX)` during handover. The protocol layer is attached without keys: the socket still sends bytes unchanged.
+    /// `setsockopt(TLS_TX)` during handover. The TLS layer is attached without keys, so the socket still sends bytes
+    /// unchanged.
     SetTx,
     /// `send(2)` or `sendmsg(2)` of data.
     Send,
@@ -52,11 +54,11 @@ pub enum Operation {
     Flush,
     /// `sendmsg(2)` of a control record.
     SendRecord,
-    /// The KeyUpdate record, or the question whether this kernel can renew keys. Nothing was sent.
+    /// Sending the KeyUpdate record, or asking whether this kernel can renew keys. Nothing was sent.
     KeyUpdate,
     /// `setsockopt(TLS_TX)` with the next key. The KeyUpdate record **is already sent**.
     Rekey,
-    /// `setsockopt(TLS_RX)` during handover. Receiving goes on in user space, sending in the kernel.
+    /// `setsockopt(TLS_RX)` during handover. Receiving continues in user space, and sending in the kernel.
     SetRx,
     /// `recvmsg(2)` of a record.
     Receive,
@@ -64,9 +66,9 @@ pub enum Operation {
     RekeyRx,
     /// `splice(2)` from or into a pipe.
     Splice,
-    /// `setsockopt(TLS_TX_ZEROCOPY_RO)`. Sending goes on with copies.
+    /// `setsockopt(TLS_TX_ZEROCOPY_RO)`. Sending continues with copies.
     ZerocopyReadOnly,
-    /// `setsockopt(TLS_RX_EXPECT_NO_PAD)`. Receiving goes on as before.
+    /// `setsockopt(TLS_RX_EXPECT_NO_PAD)`. Receiving continues as before.
     ExpectNoPad,
     /// `setsockopt(TLS_TX_MAX_PAYLOAD_LEN)`. Records keep their length.
     MaxPayload,
@@ -104,22 +106,22 @@ impl Error {
         self.errno.map(Errno::raw_os_error)
     }
 
-    /// The remedy, for the operator or the author of the calling program.
+    /// The remedy, for an operator or for the author of the calling program.
     pub const fn advice(&self) -> &'static str {
         self.advice
     }
 
-    /// The kernel's error number; `EINVAL` where this crate refused by itself.
+    /// The kernel's error number, or `EINVAL` if this crate rejected the call.
     pub(crate) fn cause(&self) -> Errno {
         self.errno.unwrap_or(Errno::INVAL)
     }
 
-    /// A broken rule that this crate finds before it calls the kernel.
+    /// A broken rule that this crate detects before it calls the kernel.
     pub(crate) const fn misuse(operation: Operation, advice: &'static str) -> Self {
         Self { operation, kind: Kind::Misuse, errno: None, advice }
     }
 
-    /// A feature that this crate knows the kernel, or itself, to lack.
+    /// A feature that the kernel or this crate is known to lack.
     pub(crate) const fn unsupported(operation: Operation, advice: &'static str) -> Self {
         Self { operation, kind: Kind::Unsupported, errno: None, advice }
     }
@@ -128,7 +130,7 @@ impl Error {
         Self { operation, kind, errno: Some(errno), advice }
     }
 
-    /// Judged by the table of `errno.rs`.
+    /// Takes kind and advice from the table in `errno.rs`.
     pub(crate) fn from_errno(operation: Operation, errno: Errno) -> Self {
         let (kind, advice) = meaning(operation, errno);
         Self { operation, kind, errno: Some(errno), advice }
@@ -181,7 +183,7 @@ impl std::error::Error for Error {}
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match (error.kind, error.errno) {
-            // try_io of a runtime looks at the kind alone.
+            // Runtimes' `try_io` checks the kind only.
             (Kind::WouldBlock, _) => return io::ErrorKind::WouldBlock.into(),
             (Kind::Unsupported, _) => io::ErrorKind::Unsupported,
             (Kind::Misuse, _) => io::ErrorKind::InvalidInput,

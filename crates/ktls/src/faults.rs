@@ -1,7 +1,8 @@
 //! Faults of kernel TLS that were found and fixed, and the kernels that have them.
 //!
-//! [`faults`] judges a kernel by its version. A distribution may add a fix without a change of the version, so that a kernel can be better than its
-//! version says. [`Standing::NotKnown`] is an answer too: it is given for each series of kernels that the source of a row does not cover.
+//! [`faults`] judges a kernel by its version. A distribution may add a fix without a change of the version, so that a
+//! kernel can be better than its version says. The result is [`Standing::NotKnown`] for each series of kernels that the
+//! source of a row does not cover.
 //!
 //! ```
 //! use sealion_ktls::faults::{Direction, Kernel, Standing, faults};
@@ -24,12 +25,13 @@ pub struct Kernel {
     pub major: u32,
     /// `12` of 6.12.107.
     pub minor: u32,
-    /// `107` of 6.12.107. `None`: the distribution does not say from which release its kernel is made, as Ubuntu (`6.8.0-45-generic`) and RHEL
+    /// `107` of 6.12.107. `None`: the distribution does not say which release its kernel is based on, as with Ubuntu
+    /// (`6.8.0-45-generic`) and RHEL (`5.14.0-427.13.1.el9_4.x86_64`).(`6.8.0-45-generic`) and RHEL
     /// (`5.14.0-427.13.1.el9_4.x86_64`).
     pub patch: Option<u32>,
 }
 
-/// A direction of a connection whose keys the kernel has.
+/// A direction whose keys the kernel has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// The kernel seals: [`Tx`](crate::Tx).
@@ -44,15 +46,15 @@ pub enum Direction {
 pub struct Fault {
     /// The number of its CVE, or a short name.
     pub name: &'static str,
-    /// The fault, as part of a sentence: `a record freed twice …`.
+    /// The fault, as part of a sentence, such as `a record freed twice …`.
     pub what: &'static str,
-    /// The directions whose code has it.
+    /// The directions whose code has the fault.
     pub directions: &'static [Direction],
     /// The calls that reach it.
     pub reach: Reach,
-    /// Where the versions are from.
+    /// The source of the versions.
     pub source: &'static str,
-    /// The versions that have it, from a release up to the one with the fix.
+    /// The affected versions, from the first release to the one with the fix.
     affected: &'static [(Release, Release)],
     /// The series that the source covers.
     series: &'static [Series],
@@ -70,18 +72,18 @@ pub enum Reach {
     ExpectNoPad,
 }
 
-/// Whether a kernel has a fault, as far as its version tells.
+/// Whether a kernel has a fault, judged by its version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Standing {
-    /// It does not have the fault, or has the fix.
+    /// The kernel does not have the fault, or has the fix.
     Absent,
-    /// It has the fault.
+    /// The kernel has the fault.
     Present {
         /// The patch release of its series that has the fix.
         fixed_in: u32,
     },
-    /// It has the fault, and the source names no release of its series with the fix.
+    /// The kernel has the fault, and the source names no fixed release of its series.
     Unfixed,
     /// The source does not cover the kernel's series, or the kernel's patch release is not known.
     NotKnown,
@@ -90,14 +92,14 @@ pub enum Standing {
 type Release = (u32, u32, u32);
 type Series = (u32, u32);
 
-/// The known faults of kernel TLS in one direction, and whether `kernel` has them.
+/// The known faults of kernel TLS in one direction, and the standing of `kernel` for each.
 pub fn faults(kernel: Kernel, direction: Direction) -> impl Iterator<Item = (&'static Fault, Standing)> {
     let concerned = FAULTS.iter().copied().filter(move |fault| fault.directions.contains(&direction));
     concerned.map(move |fault| (fault, fault.standing(kernel)))
 }
 
 impl Fault {
-    /// Whether a kernel has it.
+    /// Whether `kernel` has this fault.
     pub fn standing(&self, kernel: Kernel) -> Standing {
         let series = (kernel.major, kernel.minor);
         if !self.series.contains(&series) {
@@ -137,7 +139,7 @@ impl Kernel {
         let major = parts.next()?.parse().ok()?;
         let (minor, _) = number(parts.next()?);
         let (patch, rest) = number(parts.next().unwrap_or("0"));
-        // Behind `.0-` some distributions count the builds of a kernel that has more than the release.
+        // After `.0-` some distributions put a build number. Their kernels contain more than the `.0` release.
         let is_build = patch == Some(0) && rest.strip_prefix('-').is_some_and(|rest| rest.starts_with(is_digit));
         Some(Kernel { major, minor: minor?, patch: if is_build { None } else { Some(patch.unwrap_or(0)) } })
     }
@@ -163,7 +165,7 @@ fn is_digit(c: char) -> bool {
 /// [`Rx::expect_no_pad`](crate::Rx::expect_no_pad) looks at this row.
 pub(crate) const EXPECT_NO_PAD: &Fault = &Fault {
     name: "CVE-2026-74611",
-    what: "records that the peer pads, or that are no data, overwrite later buffers of the reader after `TLS_RX_EXPECT_NO_PAD`",
+    what: "padded records, or records other than data, overwrite later buffers of the reader after `TLS_RX_EXPECT_NO_PAD`",
     directions: &[Direction::Receive],
     reach: Reach::ExpectNoPad,
     source: "https://osv.dev/vulnerability/CVE-2026-74611",
@@ -171,7 +173,8 @@ pub(crate) const EXPECT_NO_PAD: &Fault = &Fault {
     series: &SERIES,
 };
 
-/// Series with long support, of distributions, and newer ones. A series whose support has ended, as 6.8, has no fix of a later time.
+/// Series with long support, of distributions, and newer ones. A series whose support has ended, such as 6.8, gets no
+/// later fixes.
 const SERIES: [Series; 10] = [(5, 10), (5, 15), (6, 1), (6, 6), (6, 8), (6, 12), (6, 18), (7, 0), (7, 1), (7, 2)];
 
 /// The series of the kernels whose changelogs were read.
@@ -364,7 +367,7 @@ static FAULTS: [&Fault; 16] = [
     },
     &Fault {
         name: "CVE-2025-38018",
-        what: "a crash where there is no memory for a record",
+        what: "a crash if there is no memory for a record",
         directions: RECEIVE,
         reach: Reach::Any,
         source: "https://osv.dev/vulnerability/CVE-2025-38018",
@@ -455,7 +458,7 @@ mod tests {
             ("CVE-2026-74611", "6.12.107", Standing::Unfixed),
             ("CVE-2026-74611", "7.0.11", Standing::Unfixed),
             ("CVE-2026-74611", "7.2.0", Standing::Absent),
-            // The option is newer.
+            // The option is newer than this kernel.
             ("CVE-2026-74611", "5.15.209", Standing::Absent),
             ("CVE-2026-23240", "6.1.176", Standing::Unfixed),
             ("CVE-2026-23240", "7.0.0", Standing::Absent),
@@ -464,7 +467,7 @@ mod tests {
             ("signals abort a send", "6.6.152", Standing::NotKnown),
             ("CVE-2026-64046", "6.8.12", Standing::Unfixed),
             ("CVE-2026-64046", "6.8.0-45-generic", Standing::NotKnown),
-            // Whichever release it is made from.
+            // Holds for every release that this kernel may be based on.
             ("CVE-2026-64046", "7.2.0-1-generic", Standing::Absent),
             ("CVE-2026-64046", "5.14.0-427.el9", Standing::NotKnown),
             ("CVE-2026-64046", "6.9.1", Standing::NotKnown),
@@ -474,7 +477,7 @@ mod tests {
         }
     }
 
-    /// The cells of the page for a fault: `?`, `no`, `none`, or the first release with the fix.
+    /// The cells for a fault in the page: `?`, `no`, `none`, or the first fixed release.
     fn cells(fault: &Fault) -> String {
         let cell = |(major, minor): &Series| {
             let last = Kernel { major: *major, minor: *minor, patch: Some(u32::MAX) };

@@ -1,4 +1,4 @@
-//! Handing a connection over to the kernel, one half or both.
+//! Handing one half of a connection, or both, over to the kernel.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use crate::ledger::Ledger;
 use crate::sys::{sockopt, uapi};
 use crate::{CryptoInfo, Error, Operation, Rx, RxState, Tx, TxState};
 
-/// Moves the sending half into the kernel: `TCP_ULP`, then `TLS_TX`. What is written afterwards is sealed by the kernel.
+/// Moves the sending half into the kernel: `TCP_ULP`, then `TLS_TX`. The kernel seals all data written afterwards.
 ///
 /// # Conditions that the caller must meet
-/// 1. The handshake is over: the socket is ESTABLISHED, as the kernel requires. A peer that has closed its half prevents
-///    it (`ENOTCONN`); one that closes later does no harm.
+/// 1. The handshake is over: the socket is ESTABLISHED, as the kernel requires. If the peer has
+///    closed its half, the handover fails (`ENOTCONN`); a later close does no harm.
 /// 2. Every record sealed in user space is wholly written to the socket: the kernel's first record follows the last
 ///    byte written, and half a record before it would corrupt the stream.
 /// 3. `info` holds the number of the next record, counting every record sealed under this key: a repeated number is a repeated
@@ -23,15 +23,15 @@ use crate::{CryptoInfo, Error, Operation, Rx, RxState, Tx, TxState};
 ///    be sealed too, but not counted; `shutdown(2)` and `close(2)` send no close_notify.
 ///
 /// # When it fails
-/// The connection goes on in user space on the socket of [`Refused`]; nothing was sent, and the keys in `info` are unused. The error's
-/// [`Operation`] names the step that failed:
+/// The connection continues in user space on the socket in [`Refused`]. Nothing was sent, and the keys in `info` are
+/// unused. The error's [`Operation`] names the step that failed:
 /// - [`Operation::SetUlp`]: the socket is as it was.
-/// - [`Operation::TcpState`] or [`Operation::SetTx`]: the TLS layer is attached but has no keys, and passes everything through as it is
-///   (`TLS_BASE`). It cannot be detached. A later call may try again, with this or another cipher.
+/// - [`Operation::TcpState`] or [`Operation::SetTx`]: the TLS layer is attached but has no keys, and passes all bytes
+/// through unchanged (`TLS_BASE`). It cannot be detached. A later call may try again, with this or another cipher.
 ///
-/// A second attempt meets `EEXIST`. It is accepted only if the kernel itself says that the attached layer is TLS and has no keys in
-/// either direction, which is the state that a failed attempt leaves behind. The
-/// question goes to the socket, so that the answer holds for a layer that another program attached. Keys that are there already are [`Kind::Misuse`](crate::Kind::Misuse).
+/// A second attempt fails with `EEXIST`. It is accepted only if the kernel reports that the attached layer is TLS
+/// and has no keys in either direction, as after a failed attempt. This also covers a layer that another program
+/// attached. If keys are already installed, the error is [`Kind::Misuse`](crate::Kind::Misuse).
 pub fn tx<S: AsFd>(socket: S, info: &CryptoInfo) -> Result<Tx<S>, Refused<S>> {
     match set_tx(socket.as_fd(), info) {
         Ok(state) => Ok(Tx::from_parts(socket, state)),
@@ -39,7 +39,7 @@ pub fn tx<S: AsFd>(socket: S, info: &CryptoInfo) -> Result<Tx<S>, Refused<S>> {
     }
 }
 
-/// A socket whose sending half the kernel refused, and the error. With `?` it becomes the [`Error`].
+/// A socket whose handover failed, and the error. With `?` it becomes the [`Error`].
 pub struct Refused<S> {
     /// The socket, on which user space can continue.
     pub socket: S,
@@ -74,22 +74,25 @@ fn set_tx(fd: BorrowedFd<'_>, info: &CryptoInfo) -> Result<TxState, Error> {
     Ok(TxState::new(info.version(), info.cipher(), ledger))
 }
 
-/// Moves the receiving half into the kernel too: `TLS_RX`. Reads return opened records from then on.
+/// Moves the receiving half into the kernel too: `TLS_RX`. From then on, reads return opened records.
 ///
-/// It takes `sending` as proof that the sending half is there, and shares its socket, a reference or an `Arc`: with `TLS_RX` alone a control record would leave **in plain text**. For receiving alone see [`rx_alone`].
+/// `sending` proves that the sending half is in the kernel: with `TLS_RX` alone a control record would leave **in plain
+/// text**. The two halves share the socket, by reference or `Arc`. To receive alone, see [`rx_alone`].
 ///
-/// A server that receives little is better off without: a record that does not authenticate makes the kernel refuse to send
-/// too, so that no alert leaves; and before Linux 6.14 a peer's KeyUpdate ends the connection.
+/// A server that receives little should not use it. After a record that fails authentication the kernel also refuses to
+/// send, so that no alert can leave. Before Linux 6.14 a KeyUpdate from the peer ends the connection.
 ///
 /// # Conditions that the caller must meet
-/// 1. User space has consumed all that it read from the socket, to a record boundary: the kernel begins with the next byte
+/// 1. User space has consumed all the data that it read from the socket, up to a record boundary: the kernel begins
+/// with the next byte
 ///    in the socket, and in the middle of a record it fails with `EMSGSIZE`, `EINVAL` or `EBADMSG`. Bytes that wait in the
 ///    socket are parsed.
-/// 2. `info` holds the number of the next record to come, counting all that were opened, and the version and cipher of `sending`.
+/// 2. `info` holds the number of the next record, counting all records opened so far, and the version and cipher of
+/// `sending`.
 /// 3. From here on the socket is read only through [`Rx`].
 ///
 /// # When it fails
-/// The connection goes on with the kernel sending and user space receiving.
+/// The kernel continues to send, and user space continues to receive.
 pub fn rx<S: AsFd + Clone>(sending: &Tx<S>, info: &CryptoInfo) -> Result<Rx<S>, Error> {
     if (info.version(), info.cipher()) != (sending.version(), sending.cipher()) {
         return Err(Error::misuse(
@@ -103,18 +106,19 @@ pub fn rx<S: AsFd + Clone>(sending: &Tx<S>, info: &CryptoInfo) -> Result<Rx<S>, 
     Ok(Rx::from_parts(socket, RxState::new(info.version(), info.cipher())))
 }
 
-/// Moves the receiving half alone into the kernel: `TCP_ULP`, then `TLS_RX`. User space goes on sealing what it sends.
+/// Moves the receiving half alone into the kernel: `TCP_ULP`, then `TLS_RX`. User space continues to seal the data it
+/// sends.
 ///
-/// What is written to the socket leaves as it is, so that records sealed in user space pass. So would a control record that
-/// the kernel is asked to send: without `TLS_TX` it ignores the record type and sends the content **in plain text**. [`Rx`] has no
-/// function that sends; alerts and KeyUpdate are sealed by user space like all else. A later [`tx`] on this socket is
-/// refused.
+/// The kernel sends written bytes unchanged, so that records sealed in user space pass. It would also send a control
+/// record **in plain text**: without `TLS_TX` it ignores the record type. [`Rx`] therefore has no function that sends;
+/// user space seals alerts and KeyUpdate itself. A later [`tx`] on this socket fails.
 ///
 /// # Conditions that the caller must meet
-/// The first and third of [`rx`]; `info` holds the number of the next record to come, counting all that were opened.
+/// The first and third condition of [`rx`]. `info` holds the number of the next record, counting all records opened so
+/// far.
 ///
 /// # When it fails
-/// As for [`tx`], with [`Operation::SetRx`] in the place of [`Operation::SetTx`].
+/// As for [`tx`], with [`Operation::SetRx`] instead of [`Operation::SetTx`].
 pub fn rx_alone<S: AsFd>(socket: S, info: &CryptoInfo) -> Result<Rx<S>, Refused<S>> {
     let fd = socket.as_fd();
     let set = attach(fd).and_then(|()| {
@@ -137,8 +141,8 @@ pub struct SetUpTimes {
     pub rx: Duration,
 }
 
-/// Moves both halves into the kernel and returns the duration of each call. For measurements: the connection can only be
-/// closed afterwards.
+/// Moves both halves into the kernel and returns the duration of each call. For measurements only: afterwards the
+/// connection can only be closed.
 ///
 /// # Errors
 /// As [`tx`] and [`rx`].
@@ -155,7 +159,7 @@ pub fn measure(fd: impl AsFd, sending: &CryptoInfo, receiving: &CryptoInfo) -> R
     Ok(SetUpTimes { ulp: attached - begun, tx: sends - attached, rx: sends.elapsed() })
 }
 
-/// Attaches the TLS layer, or finds it attached without keys.
+/// Attaches the TLS layer, or accepts a layer that is attached without keys.
 pub(crate) fn attach(fd: BorrowedFd<'_>) -> Result<(), Error> {
     let refused = match sockopt::attach_tls(fd) {
         Ok(()) => return Ok(()),

@@ -1,4 +1,4 @@
-//! Reasons for a missing TLS layer, found on this machine.
+//! Finds out why this machine lacks the TLS layer.
 
 use std::fs;
 use std::io::Read;
@@ -15,7 +15,7 @@ pub(crate) enum Config {
     Unknown,
 }
 
-/// Facts about the machine, read only when the layer is missing.
+/// Facts about the machine, read only if the layer is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Host {
     pub(crate) release: String,
@@ -36,7 +36,7 @@ impl Host {
         }
     }
 
-    /// The reason for the missing layer, and the remedy. One sentence a line.
+    /// The reason for the missing layer, and the remedy, one sentence per line.
     pub(crate) fn why_no_ulp(&self) -> String {
         let release = &self.release;
         match (self.config, self.can_load) {
@@ -68,7 +68,7 @@ impl Host {
     }
 }
 
-/// The kernel's build configuration: its own copy, or the distribution's.
+/// The kernel's build configuration: the kernel's own copy, or the distribution's file.
 fn kernel_config(release: &str) -> Option<String> {
     let own = fs::File::open("/proc/config.gz").ok().and_then(|file| {
         let mut text = String::new();
@@ -79,7 +79,7 @@ fn kernel_config(release: &str) -> Option<String> {
 }
 
 fn config_tls(text: &str) -> Config {
-    // An option that is off is a comment, or absent when the options it depends on are off.
+    // A disabled option appears as a comment, or not at all if its dependencies are disabled.
     match text.lines().find_map(|line| line.strip_prefix("CONFIG_TLS=")) {
         Some("y") => Config::BuiltIn,
         Some("m") => Config::Module,

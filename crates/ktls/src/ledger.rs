@@ -1,4 +1,4 @@
-//! The count of sealed bytes that have not reached TCP yet.
+//! Counts the sealed bytes that have not reached TCP yet.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -9,9 +9,9 @@ use crate::{Cipher, Error, Operation, Version};
 
 /// Accounts for every byte between "the kernel accepted it" and "TCP has it".
 ///
-/// A send is accepted although TCP took only part of the sealed record; the kernel keeps the rest and pushes it when TCP
-/// has room. `close(2)` tries once more without waiting and frees what is left, so that the tail of a response can be lost while
-/// `SIOCOUTQ` shows an empty queue. No option shows that rest, but it can be computed:
+/// The kernel accepts a send although TCP took only part of the sealed record. It keeps the rest and pushes it when TCP
+/// has room. `close(2)` tries once more without waiting and frees the rest, so that the tail of a response can be lost
+/// while `SIOCOUTQ` shows an empty queue. No option reports that rest, but it can be computed:
 ///
 /// ```text
 /// on the wire, once all is sent = plaintext accepted + overhead × records sealed       (records: the sequence number)
@@ -23,7 +23,7 @@ use crate::{Cipher, Error, Operation, Version};
 #[derive(Debug)]
 pub(crate) struct Ledger {
     overhead: u64,
-    /// Bytes that TCP had taken when the keys were installed.
+    /// Bytes that TCP had taken before the keys were installed.
     tcp_then: u64,
     /// The first sequence number of the present key.
     first: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Begins at handover; everything written before must have been taken by TCP.
+    /// Begins at the handover. TCP must have taken everything written before.
     pub(crate) fn begin(fd: BorrowedFd<'_>, version: Version, cipher: Cipher, sequence: u64) -> Result<Self, Error> {
         let tcp_then = sockopt::tcp_taken(fd).map_err(tcp_state)?;
         Ok(Self { overhead: cipher.overhead(version), tcp_then, first: sequence, sealed: 0, accepted: 0 })
@@ -44,15 +44,15 @@ impl Ledger {
         self.accepted += plaintext as u64;
     }
 
-    /// Replaces the key that sealed records up to `last` (exclusive) by one that begins with `first`.
+    /// Replaces the key whose records end before number `last` with a key whose records begin at `first`.
     pub(crate) fn rekey(&mut self, last: u64, first: u64) {
         self.sealed += last.saturating_sub(self.first);
         self.first = first;
     }
 
-    /// `sequence` is the present key's live number. Zero: TCP has every byte.
+    /// Bytes that TCP has not taken; 0 if it has every byte. `sequence` is the present key's current number.
     ///
-    /// ECONNRESET: the connection is closed, so that TCP takes no more of them.
+    /// `ECONNRESET`: the connection is closed, so TCP takes no more bytes.
     pub(crate) fn unsent(&self, fd: BorrowedFd<'_>, sequence: u64) -> Result<u64, Error> {
         let taken = sockopt::tcp_taken(fd).map_err(tcp_state)?.saturating_sub(self.tcp_then);
         // The FIN takes a sequence number of its own; after shutdown the difference would be −1.
@@ -68,21 +68,22 @@ impl Ledger {
     }
 }
 
-/// Bytes sent on a stream socket that the peer has not taken yet: over TCP not acknowledged, over a Unix socket not read.
+/// Bytes sent on a stream socket that the peer has not acknowledged (TCP) or read (Unix socket).
 ///
 /// # Errors
-/// Those of the kernel: it is no stream socket.
+/// The kernel's, if `fd` is not a stream socket.
 pub fn queued(fd: impl AsFd) -> Result<u32, Error> {
     sockopt::out_queue(fd.as_fd()).map_err(tcp_state)
 }
 
-/// Bytes that a stream socket takes before it has to wait: its send buffer, less what it holds (`SO_MEMINFO`, Linux 4.12).
+/// Bytes that a stream socket accepts before a send has to wait: its send buffer less its queue (`SO_MEMINFO`, Linux
+/// 4.12).
 ///
-/// In the kernel's account each packet's own structures count too, so that fewer bytes of data fit: about half as many where
-/// packets are small.
+/// The kernel counts each packet's bookkeeping too, so that fewer bytes of data fit: about half as many if packets are
+/// small.
 ///
 /// # Errors
-/// The kernel's: it is no socket, or has no such option.
+/// The kernel's, if `fd` is not a socket or lacks the option.
 pub fn room(fd: impl AsFd) -> Result<usize, Error> {
     sockopt::send_room(fd.as_fd()).map(|bytes| bytes as usize).map_err(tcp_state)
 }
@@ -90,11 +91,11 @@ pub fn room(fd: impl AsFd) -> Result<usize, Error> {
 /// Bytes that the peer has acknowledged over the life of a TCP connection, with or without kernel TLS (`TCP_INFO`,
 /// Linux 4.1).
 ///
-/// Tells a slow peer from a stalled one: a socket becomes writable again only when a third of its buffer is free
-/// (`sk_stream_is_writeable`, include/net/sock.h), which takes a slow peer minutes.
+/// This distinguishes a slow peer from a stalled one: a socket becomes writable again only when a third of its buffer
+/// is free (`sk_stream_is_writeable`, include/net/sock.h), which takes a slow peer minutes.
 ///
 /// # Errors
-/// [`Kind::Misuse`](crate::Kind::Misuse) for a descriptor that is no TCP socket.
+/// [`Kind::Misuse`](crate::Kind::Misuse) if `fd` is not a TCP socket.
 pub fn acknowledged(fd: impl AsFd) -> Result<u64, Error> {
     sockopt::bytes_acked(fd.as_fd()).map_err(tcp_state)
 }
@@ -117,7 +118,7 @@ mod tests {
         let before = acknowledged(&near).unwrap();
         near.write_all(&[0; 1000]).unwrap();
         far.read_exact(&mut [0; 1000]).unwrap();
-        // Its answer carries the acknowledgement.
+        // The reply carries the acknowledgement.
         far.write_all(b"x").unwrap();
         near.read_exact(&mut [0]).unwrap();
         assert_eq!(acknowledged(&near).unwrap() - before, 1000);
@@ -136,7 +137,7 @@ mod tests {
         let mut ledger = Ledger::begin(near.as_fd(), Version::Tls13, Cipher::Aes128Gcm, 0).unwrap();
         ledger.accept(1);
         assert_eq!(ledger.unsent(near.as_fd(), 0), Ok(1));
-        // With nothing to send and no time to linger, closing resets.
+        // With a linger time of zero, closing resets the connection.
         rustix::net::sockopt::set_socket_linger(&far, Some(std::time::Duration::ZERO)).unwrap();
         drop(far);
         let error = ledger.unsent(near.as_fd(), 0).unwrap_err();

@@ -1,8 +1,8 @@
 //! Linux kernel TLS: keys in, records out.
 //!
-//! A TLS library shakes hands in user space. Its traffic keys then go to the kernel, which seals (and opens) the records
-//! on the socket, so that `sendfile(2)` can serve a file over TLS without a copy through user space. This crate is the
-//! part between the two: it knows no TLS library and no runtime, takes anything that is [`AsFd`](std::os::fd::AsFd)
+//! A TLS library performs the handshake in user space. Its traffic keys then go to the kernel, which seals (and opens)
+//! the records on the socket, so that `sendfile(2)` can serve a file over TLS without a copy through user space. This
+//! crate connects the two: it knows no TLS library and no runtime, takes anything that is [`AsFd`](std::os::fd::AsFd)
 //! and returns owned types.
 //!
 //! 1. [`probe::probe`] finds out what this kernel accepts, by trying.
@@ -17,14 +17,14 @@
 //! Features, each of which only adds: `rustls` makes [`CryptoInfo`] from rustls' secrets, `tokio` waits for the readiness of its sockets,
 //! `stream` has a TLS stream with `AsyncRead` and `AsyncWrite`.
 //!
-//! The kernel facts relied on are in `docs/kernel.md`, each with the test that asserts it.
+//! `docs/kernel.md` lists the kernel behaviour that the crate relies on, each with the test that asserts it.
 //!
 //! Source: `Documentation/networking/tls.rst`, `include/uapi/linux/tls.h` and `net/tls` of the Linux kernel.
 //!
 //! # A connection from handshake to end
 //!
-//! One response, on a blocking socket, with TLS 1.3 and AES-128-GCM. `key`, `iv` and `sequence` are what the TLS library extracts for the
-//! sending direction.
+//! One response, on a blocking socket, with TLS 1.3 and AES-128-GCM. The TLS library extracts `key`, `iv` and
+//! `sequence` for the sending direction.
 //!
 //! ```no_run
 //! # fn respond(
@@ -41,7 +41,7 @@
 //! let info = CryptoInfo::tls13(&key, iv, sequence);
 //!
 //! // What user space sealed must be written by now: the kernel's first record follows the last byte in the socket. From here on a
-//! // plain write would be sealed too, and counted by nobody, so only `tx` writes.
+//! // plain write would be sealed but not counted, so only `tx` writes.
 //! let mut tx = handover::tx(stream, &info).map_err(|refused| refused.error)?;
 //!
 //! // `More` keeps the record open, so that the head shares it with the file. A send may take less than all.
@@ -77,7 +77,7 @@
 //! # }
 //! ```
 //!
-//! `examples/sendfile.rs` is the same behind a handshake of rustls.
+//! `examples/sendfile.rs` does the same after a rustls handshake.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(
@@ -111,7 +111,8 @@ mod secrets;
 mod sys;
 mod tx;
 
-/// The numbers of `include/uapi/linux/tls.h` for programs that call `setsockopt` themselves: see [`CryptoInfo::as_bytes`].
+/// The numbers of `include/uapi/linux/tls.h` for programs that call `setsockopt` themselves. See
+/// [`CryptoInfo::as_bytes`].
 pub mod uapi {
     pub use crate::sys::uapi::{SOL_TLS, TCP_ULP, TLS_RX, TLS_TX, ULP_TLS};
 }
@@ -124,11 +125,11 @@ pub use record::{MAX_PLAINTEXT, More, RecordType};
 pub use rx::{Incoming, Rx, RxState, Spliced};
 pub use tx::{Tx, TxState};
 
-/// Parsers of bytes from the kernel for fuzz targets, and system calls for tests, which may not make their own (`unsafe`). Not part of
+/// Parsers of kernel data for fuzz targets, and system calls for tests, which must not contain `unsafe`. Not part of
 /// the interface.
 #[doc(hidden)]
 pub mod fuzzing {
-    /// setsockopt(2) of any option.
+    /// Sets any socket option by setsockopt(2).
     pub fn set_option(fd: impl std::os::fd::AsFd, level: i32, option: i32, value: &[u8]) -> std::io::Result<()> {
         Ok(crate::sys::sockopt::set(fd.as_fd(), level, option, value)?)
     }
@@ -138,29 +139,29 @@ pub mod fuzzing {
         Ok(crate::sys::msg::send_record(fd.as_fd(), record_type, data)?)
     }
 
-    /// Lets a stream believe that it sealed so many records under its present key.
+    /// Makes a stream believe that it sealed this many records under its present key.
     #[cfg(feature = "stream")]
     pub fn wear(stream: &mut crate::stream::KtlsStream, records: u64) {
         stream.wear(records);
     }
 
-    /// The record type in the control messages of a recvmsg.
+    /// Finds the record type in the control messages of a recvmsg(2).
     pub fn record_type_in(control: &[u8]) -> Option<u8> {
         crate::sys::msg::record_type_in(control)
     }
 
-    /// A datagram of socket diagnosis.
+    /// Parses a datagram of socket diagnosis.
     pub fn sockets_in(datagram: &[u8]) -> Vec<crate::diag::Socket> {
         crate::diag::parse(datagram)
     }
 
-    /// A datagram of ethtool's features.
+    /// Parses a datagram of ethtool features.
     pub fn nics_in(datagram: &[u8]) -> Vec<crate::nic::Nic> {
         crate::nic::parse(datagram)
     }
 }
 
-/// The code of the page is compiled like this documentation.
+/// Compiles the code in the README as a doctest.
 #[cfg(all(doctest, feature = "stream"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

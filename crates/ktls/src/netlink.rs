@@ -1,4 +1,4 @@
-//! Netlink messages, netlink(7), `linux/netlink.h`: requests, and answers whose every length may be wrong.
+//! Netlink messages, netlink(7), `linux/netlink.h`: requests, and replies in which any length may be wrong.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -21,20 +21,21 @@ const NLA_TYPE_MASK: u16 = 0x3FFF;
 /// The length of struct nlmsghdr.
 const HEADER: usize = 16;
 
-/// How long the kernel may take for a part of its answer. It answers within the call that asks, so this ends what would wait for ever.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The timeout for one part of the kernel's reply. The kernel replies within the call that asks, so this only ends a
+/// wait that would never end.
+const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Sends a request, and gives each answer's type and body to `each` until they end. ETIMEDOUT: they did not.
+/// Sends a request, and passes each reply's type and body to `each`. `ETIMEDOUT`: the replies did not end in time.
 pub(crate) fn ask(protocol: Protocol, request: &[u8], mut each: impl FnMut(u16, &[u8])) -> Result<(), Errno> {
     let socket: OwnedFd =
         rustix::net::socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(protocol))?;
-    sockopt::set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
+    sockopt::set_socket_timeout(&socket, Timeout::Recv, Some(TIMEOUT))?;
     retry_on_intr(|| rustix::net::send(&socket, request, SendFlags::empty()))?;
     receive(&socket, &mut each)
 }
 
 fn receive(socket: &OwnedFd, mut each: impl FnMut(u16, &[u8])) -> Result<(), Errno> {
-    // The kernel sizes a dump's datagrams after the reader's buffer, up to 32 KiB (netlink(7)).
+    // The kernel sizes the datagrams of a dump by the reader's buffer, up to 32 KiB (netlink(7)).
     let mut buffer = vec![0; 1 << 15];
     loop {
         let received = retry_on_intr(|| rustix::net::recv(socket, &mut buffer, RecvFlags::empty()));
@@ -55,14 +56,14 @@ pub(crate) enum Next {
     Failed(i32),
 }
 
-/// Gives type and body of each message of a datagram to `each`. A truncated message is skipped.
+/// Passes type and body of each message in a datagram to `each`. Skips a truncated message.
 pub(crate) fn read(mut datagram: &[u8], mut each: impl FnMut(u16, &[u8])) -> Next {
     let mut next = Next::More;
     while let (Some(len), Some(kind), Some(flags)) = (u32_at(datagram, 0), u16_at(datagram, 4), u16_at(datagram, 6)) {
         let len = len as usize;
         let Some(body) = datagram.get(HEADER..len) else { break };
         match kind {
-            // A dump that fails half-way says so at its end (af_netlink.c, netlink_dump).
+            // A dump that fails halfway reports the error at its end (af_netlink.c, netlink_dump).
             NLMSG_DONE | NLMSG_ERROR => {
                 let code = u32_at(body, 0).unwrap_or(0).cast_signed();
                 return if code >= 0 { Next::End } else { Next::Failed(code.wrapping_neg()) };
@@ -94,7 +95,7 @@ pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Types and values of attributes; a truncated one ends the list.
+/// Types and values of attributes. A truncated attribute ends the list.
 pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let (len, kind) = (usize::from(u16_at(bytes, 0)?), u16_at(bytes, 2)?);
@@ -123,17 +124,17 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 pub(crate) mod tests {
     use super::*;
 
-    /// An answer that is a part of several.
+    /// One reply of several.
     pub(crate) fn part(kind: u16, body: &[u8]) -> Vec<u8> {
         message(kind, NLM_F_MULTI, body)
     }
 
-    /// The end of several.
+    /// The end of several replies.
     pub(crate) fn done(code: i32) -> Vec<u8> {
         part(NLMSG_DONE, &code.to_ne_bytes())
     }
 
-    /// Whatever is cut off, and whatever length is claimed, reading ends without a panic.
+    /// Reading must not panic, wherever the message is cut and whatever lengths it claims.
     pub(crate) fn break_every_byte(whole: &[u8], mut read: impl FnMut(&[u8])) {
         for cut in 0..whole.len() {
             read(&whole[..cut]);
@@ -170,7 +171,7 @@ pub(crate) mod tests {
         let mut seen = 0;
         assert_eq!(receive(&ours.into(), |_, _| seen += 1), Err(Errno::TIMEDOUT));
         assert_eq!(seen, 1);
-        // A real one has the time-out: NLMSG_NOOP has no answer.
+        // A real socket has the timeout: NLMSG_NOOP gets no reply.
         let unanswered = message(1, NLM_F_REQUEST, &[]);
         assert_eq!(ask(rustix::net::netlink::SOCK_DIAG, &unanswered, |_, _| ()), Err(Errno::TIMEDOUT));
     }

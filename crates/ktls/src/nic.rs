@@ -1,7 +1,7 @@
 //! Network cards that can seal and open records themselves, and whether the feature is on.
 //!
-//! Such a card takes the keys of a connection at its handover, without a request (`tls-offload.rst`). The kernel reports the features to
-//! every process, by ethtool netlink (`ethtool-netlink.rst`, Linux 5.6).
+//! Such a card takes a connection's keys automatically at the handover (`tls-offload.rst`). The kernel reports the
+//! features to every process, by ethtool netlink (`ethtool-netlink.rst`, Linux 5.6).
 
 use rustix::net::netlink;
 
@@ -21,7 +21,7 @@ pub fn nics() -> Result<Vec<Nic>, Error> {
     Ok(nics)
 }
 
-/// Reads one datagram of answers.
+/// Parses one datagram of replies.
 pub(crate) fn parse(datagram: &[u8]) -> Vec<Nic> {
     let mut nics = Vec::new();
     crate::netlink::read(datagram, |_, body| nics.extend(wire::nic(body)));
@@ -45,10 +45,10 @@ pub struct Nic {
 /// The state of a feature.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Feature {
-    /// Neither the card nor its driver has it.
+    /// Neither the card nor its driver supports it.
     #[default]
     Absent,
-    /// It is there, and switched off.
+    /// It is supported, and switched off.
     Off,
     /// New connections use it.
     On,
@@ -89,14 +89,14 @@ mod wire {
         u16_at(find(body.get(GENL_HEADER..)?, CTRL_ATTR_FAMILY_ID)?, 0)
     }
 
-    /// A request for all interfaces. Without ETHTOOL_FLAG_COMPACT_BITSETS the answer names each feature.
+    /// A request for all interfaces. Without ETHTOOL_FLAG_COMPACT_BITSETS the reply names each feature.
     pub(super) fn features_request(family: u16) -> Vec<u8> {
         let header = attribute(ETHTOOL_A_FEATURES_HEADER | NLA_F_NESTED, &[]);
         let command = [ETHTOOL_MSG_FEATURES_GET, ETHTOOL_GENL_VERSION, 0, 0];
         message(family, NLM_F_DUMP, &[&command[..], &header].concat())
     }
 
-    /// The interface that an answer describes.
+    /// The interface that a reply describes.
     pub(super) fn nic(body: &[u8]) -> Option<Nic> {
         let body = body.get(GENL_HEADER..)?;
         let name = find(find(body, ETHTOOL_A_FEATURES_HEADER)?, ETHTOOL_A_HEADER_DEV_NAME)?;
@@ -118,8 +118,8 @@ mod wire {
         })
     }
 
-    /// Whether a bit set in its long form has the bit of this name: one without a mask lists those that are set, one with a mask
-    /// all that it speaks of.
+    /// Whether a bitset in the long form contains the bit `name`. Without a mask, the bitset lists the bits that are
+    /// set; with a mask, it lists all bits and their values.
     fn has(bitset: &[u8], name: &str) -> bool {
         let only_set = find(bitset, ETHTOOL_A_BITSET_NOMASK).is_some();
         find(bitset, ETHTOOL_A_BITSET_BITS).is_some_and(|bits| {
@@ -131,7 +131,7 @@ mod wire {
         })
     }
 
-    /// A string that ends with a zero byte, as netlink's do.
+    /// A string that ends with a zero byte, as in netlink.
     fn text(bytes: &[u8]) -> String {
         String::from_utf8_lossy(bytes.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned()
     }
@@ -182,7 +182,7 @@ mod wire {
                     (&[][..], &[][..], (Feature::Absent, Feature::Absent)),
                     (&[(tx, true), (rx, true)], &[(rx, false)], (Feature::Off, Feature::Off)),
                     (&[(tx, true), (rx, true)], &[(tx, true)], (Feature::On, Feature::Off)),
-                    // Fixed: on, and not to be switched.
+                    // A fixed feature: on, and not switchable.
                     (&[(tx, false)], &[(tx, true)], (Feature::On, Feature::Absent)),
                     (&[("tx-checksum-ipv4", true)], &[("tx-checksum-ipv4", true)], (Feature::Absent, Feature::Absent)),
                 ] {

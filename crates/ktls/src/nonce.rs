@@ -1,39 +1,40 @@
-//! The explicit nonces of TLS 1.2 (RFC 5288 §3): one series for each key, wherever its records are sealed.
+//! The explicit nonces of TLS 1.2 (RFC 5288 §3): each key has one series, shared by user space and kernel.
 
-/// Makes of rustls' IV one whose series stays clear of the nonces that rustls has used under the same key.
+/// Changes rustls' IV so that its nonce series avoids the nonces that rustls has used under the same key.
 ///
-/// `iv` is salt and explicit part as rustls hands them out. rustls gave record `n` of the handshake the explicit nonce
-/// `E xor n`, where `E` is the explicit part, so `E` itself was the nonce of record 0, the Finished message. The new series
-/// begins 2^63 away from `E`, and record `n` has the number begin + n ([`explicit`]).
+/// `iv` is the salt and the explicit part as rustls extracts them. rustls gave record `n` of the handshake the explicit
+/// nonce `E xor n`, where `E` is the explicit part, so `E` itself was the nonce of record 0, the Finished message. The
+/// new series begins 2^63 away from `E`, and record `n` gets the n-th number after its begin ([`explicit`]).
 ///
-/// `E xor n` is at most n away from `E`. After `m` handshake records the series therefore meets one of their nonces only
-/// past record 2^63 − m, which no connection reaches.
+/// `E xor n` is at most n away from `E`. After `m` handshake records the series therefore repeats a nonce only past
+/// record 2^63 − m, which no connection reaches.
 ///
-/// RFC 5288 §3 leaves the sealer free in its choice, and the peer reads each nonce from the record.
+/// RFC 5288 §3 lets the sealer choose, and the peer reads each nonce from the record.
 pub const fn apart_from_rustls(iv: &mut [u8; 12]) {
     iv[4] ^= 0x80;
 }
 
-/// How a TLS library chose the explicit nonces of the records that it sealed under a key of TLS 1.2 with GCM or CCM.
+/// How a TLS library chose the explicit nonces of records sealed under a TLS 1.2 key with GCM or CCM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Explicit {
-    /// A number that rises by one with each record, from any start, as OpenSSL's. `next` is the one it would use next.
+    /// A number that increases by one with each record, from any start, as in OpenSSL.
     Counting {
-        /// In OpenSSL the last 8 bytes of the IV that its cipher context holds after the last record.
+        /// The nonce of the library's next record. In OpenSSL it is the last 8 bytes of the cipher context's IV after
+        /// the last record.
         next: u64,
     },
     /// The sequence number itself, as in Go's crypto/tls.
     Sequence,
-    /// `base` XOR the sequence number, as rustls'. `base` is the explicit part of the IV that the extraction returns.
+    /// `base` XOR the sequence number, as in rustls.
     Xor {
-        /// `iv[4..12]` of rustls' secrets, as a big-endian number.
+        /// The explicit part of the extracted IV: `iv[4..12]` of rustls' secrets, as a big-endian number.
         base: u64,
     },
 }
 
 impl Explicit {
-    /// The first of the nonces to go on with, for the record `sequence`: none that follows by counting was used before.
+    /// A nonce for the record `sequence`, such that neither it nor its successors were used before.
     pub const fn first_unused(self, sequence: u64) -> u64 {
         match self {
             Self::Counting { next } => next,
@@ -45,7 +46,8 @@ impl Explicit {
 
 /// The explicit nonce of the record `sequence` in the series of `iv`: `iv[4..]` as a big-endian number, plus `sequence`, modulo 2^64.
 ///
-/// The kernel increments in the same way (`net/tls/tls.h`, `tls_advance_record_sn`), so that user space and kernel can seal one after the other.
+/// The kernel increments in the same way (`net/tls/tls.h`, `tls_advance_record_sn`), so that user space and the kernel
+/// can continue each other's series.
 pub const fn explicit(iv: &[u8; 12], sequence: u64) -> [u8; 8] {
     let [_, _, _, _, base @ ..] = *iv;
     u64::from_be_bytes(base).wrapping_add(sequence).to_be_bytes()
@@ -55,7 +57,7 @@ pub const fn explicit(iv: &[u8; 12], sequence: u64) -> [u8; 8] {
 mod tests {
     use super::*;
 
-    /// The three ways, each with the numbers of a handshake of 5 records.
+    /// Tests the three ways, each with a handshake of 5 records.
     #[test]
     fn no_library_s_nonces_come_again() {
         let start = u64::MAX - 2;
@@ -79,7 +81,7 @@ mod tests {
         assert_eq!(Explicit::Xor { base }.first_unused(sequence).to_be_bytes(), explicit(&iv, sequence));
     }
 
-    /// Whatever `E` is, no number of the first records on one side is among those of the other.
+    /// For any `E`, the first nonces of the two series have no number in common.
     #[test]
     fn series_do_not_meet() {
         for e in [0, 1, 2, u64::MAX, u64::MAX - 1, 1 << 63, (1 << 63) - 1, 0x5555_5555_5555_5555, 0x7FFF_FFFF_FFFF_FFF0]

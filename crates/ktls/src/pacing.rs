@@ -1,5 +1,5 @@
-//! The rate at which TCP may send. It has nothing to do with TLS and is here because the option needs `unsafe`, which `sys` alone may hold,
-//! and because rustix, socket2 and nix have no function for it (rustix 1.1, socket2 0.6, nix 0.31).
+//! The rate at which TCP may send. This has nothing to do with TLS. It is here because the option needs `unsafe`, which
+//! only `sys` may contain: rustix 1.1, socket2 0.6 and nix 0.31 have no function for it.
 
 use std::os::fd::AsFd;
 
@@ -8,16 +8,16 @@ use crate::{Error, Operation};
 
 /// Bounds the rate at which TCP sends on this socket, in bytes a second (`SO_MAX_PACING_RATE`, socket(7)).
 ///
-/// The kernel's TCP spaces the segments itself where no `fq` queue does (Linux 4.13). Works below kernel TLS, since it is TCP that waits.
-/// Headers of segments count too.
+/// TCP itself spaces the segments if there is no `fq` queue (Linux 4.13). This works together with kernel TLS, because
+/// TCP is the layer that waits. Segment headers count too.
 ///
 /// # Errors
-/// [`Kind::Misuse`](crate::Kind::Misuse): not a socket. A local socket takes the option and ignores it.
+/// [`Kind::Misuse`](crate::Kind::Misuse) if it is not a socket. A Unix socket accepts the option and ignores it.
 pub fn set_max_rate(socket: impl AsFd, bytes_per_second: u64) -> Result<(), Error> {
     sockopt::set_max_pacing_rate(socket.as_fd(), bytes_per_second).map_err(failed)
 }
 
-/// The bound, in bytes a second; `u64::MAX` if there is none.
+/// The bound, in bytes a second; `u64::MAX` without a bound.
 ///
 /// # Errors
 /// As [`set_max_rate`].

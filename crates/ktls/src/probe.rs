@@ -1,4 +1,4 @@
-//! The versions, ciphers and options that this kernel accepts, found out by trying.
+//! Finds out by trying which versions, ciphers and options this kernel accepts.
 
 use std::fmt;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -13,8 +13,9 @@ use crate::{AeadKey, Cipher, CryptoInfo, Error, Operation, Rx, Tx, Version, hand
 
 /// Tries everything on connections over loopback, with throw-away keys, and sends nothing.
 ///
-/// By trying, because a version number says nothing: distributions build ciphers as modules or leave them out, back-port
-/// features, and forbid things in containers. Takes milliseconds (a cipher's module may be loaded); ask once, at start.
+/// A version number would say nothing: distributions build ciphers as modules or leave them out, back-port features,
+/// and forbid system calls in containers. The probe takes milliseconds, because it may load a cipher's module; call it
+/// once, at start.
 pub fn probe() -> Probe {
     let pairs = match Pairs::open() {
         Ok(pairs) => pairs,
@@ -41,15 +42,15 @@ pub fn probe() -> Probe {
     }
 }
 
-/// The cipher with which the options are tried: every kernel with TLS has it.
+/// The cipher for trying the options: every kernel with TLS has it.
 const PLAIN: Cipher = Cipher::Aes128Gcm;
 
 /// By version, then cipher, in the order of their `ALL`.
 type Table = [[Result<(), Error>; Cipher::ALL.len()]; Version::ALL.len()];
 
-/// The answers of [`probe`]: yes, or no with the reason.
+/// The results of [`probe`]: yes, or no with the reason.
 ///
-/// `Display` is the whole report for an operator, with the remedy for each no.
+/// `Display` shows the whole report for an operator, with the remedy for each no.
 #[derive(Clone, Debug)]
 pub struct Probe {
     ulp: Result<(), Error>,
@@ -89,17 +90,19 @@ impl Probe {
         self.rekey_rx
     }
 
-    /// Whether the kernel knows [`Tx::zerocopy_read_only`]; it has effect with a network card that seals only.
+    /// Whether the kernel has the option of [`Tx::zerocopy_read_only`], which only has effect with a network card that
+    /// seals.
     pub fn zerocopy_read_only(&self) -> Result<(), Error> {
         self.zerocopy_read_only
     }
 
-    /// Whether the kernel has the option of [`Rx::expect_no_pad`](crate::Rx::expect_no_pad), which may still refuse it: see there.
+    /// Whether the kernel has the option of [`Rx::expect_no_pad`](crate::Rx::expect_no_pad), which may still reject it:
+    /// see there.
     pub fn expect_no_pad(&self) -> Result<(), Error> {
         self.expect_no_pad
     }
 
-    /// Whether the kernel knows [`Tx::max_payload`].
+    /// Whether the kernel has the option of [`Tx::max_payload`].
     pub fn max_payload(&self) -> Result<(), Error> {
         self.max_payload
     }
@@ -109,7 +112,7 @@ impl Probe {
         self.tx.iter().flatten().any(Result::is_ok)
     }
 
-    /// The reason for missing kernel TLS, and the remedy; `None` if the layer is there.
+    /// The reason for missing kernel TLS, and the remedy. `None` if the layer is available.
     pub fn explain(&self) -> Option<String> {
         let error = self.ulp.err()?;
         let absent = error.operation() == Operation::SetUlp && error.errno() == Some(Errno::NOENT.raw_os_error());
@@ -119,7 +122,7 @@ impl Probe {
         })
     }
 
-    /// The same no to every question.
+    /// The same error for every question.
     fn all(error: Error, host: Option<Host>) -> Self {
         let no = Err(error);
         Self {
@@ -178,7 +181,7 @@ fn look_up(table: &Table, version: Version, cipher: Cipher) -> Result<(), Error>
     table[version as usize][cipher as usize]
 }
 
-/// Sets the keys of one direction a second time.
+/// Installs the keys of one direction a second time.
 fn rekey(pairs: &Pairs, option: i32, operation: Operation) -> Result<(), Error> {
     let (c, _rx) = pairs.both(Version::Tls13, PLAIN)?;
     sockopt::set_keys(c.tx.socket().as_fd(), option, throw_away(Version::Tls13, PLAIN).as_bytes())
@@ -224,7 +227,7 @@ impl Pairs {
         let near = TcpStream::connect(self.0.local_addr().map_err(loopback)?).map_err(loopback)?;
         let ours = near.local_addr().map_err(loopback)?;
         loop {
-            // Another process may have connected to the port in between.
+            // Another process may have connected to the port in the meantime.
             let (far, address) = self.0.accept().map_err(loopback)?;
             if address == ours {
                 return Ok((near, far));

@@ -1,6 +1,6 @@
 //! Record types, and whether a record may stay open.
 
-/// Most plaintext bytes in one record, RFC 8446 §5.1.
+/// The maximum plaintext length of a record in bytes, RFC 8446 §5.1.
 pub const MAX_PLAINTEXT: usize = 1 << 14;
 
 /// The content type of a record, RFC 8446 §5.1.
@@ -8,7 +8,7 @@ pub const MAX_PLAINTEXT: usize = 1 << 14;
 pub struct RecordType(pub u8);
 
 impl RecordType {
-    /// change_cipher_spec(20): in TLS 1.3 for the sake of middleboxes only.
+    /// change_cipher_spec(20): TLS 1.3 sends it for middleboxes only.
     pub const CHANGE_CIPHER_SPEC: Self = Self(20);
     /// alert(21): close_notify, or the error that ends the connection.
     pub const ALERT: Self = Self(21);
@@ -21,9 +21,9 @@ impl RecordType {
 /// Whether more data follows at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum More {
-    /// Seal everything now, a record that is open included.
+    /// Seal everything now, including an open record.
     No,
-    /// `MSG_MORE`: keep the last record open, so that the next data fills it. It stays with the kernel, unsealed and
-    /// unsent, until it is full, something is sent without `More`, or it is flushed; `close(2)` drops it.
+    /// `MSG_MORE`: keep the last record open for the next data. It stays with the kernel, unsealed and unsent, until it
+    /// is full, something is sent without `More`, or it is flushed; `close(2)` drops it.
     Yes,
 }

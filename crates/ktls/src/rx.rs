@@ -19,13 +19,13 @@ use crate::{Cipher, CryptoInfo, Error, Kind, Operation, RecordType, Version};
 /// ```text
 ///            KeyUpdate was read            next key installed, or false alarm
 ///   Open ────────────────────────► Expired ───────────────────────────────────► Open
-///    │ close_notify, or end of stream        │ a record that is none
+///    │ close_notify, or end of stream        │ a malformed record
 ///    ▼                                       ▼
 ///   Ended                                   Broken (the same error again and again)
 /// ```
 ///
-/// `S` is the socket of the [`Tx`](crate::Tx), shared by reference or `Arc`; it may be blocking or not, and signals do not interrupt
-/// a call. [`RxState`] is for this type what [`TxState`](crate::TxState) is for `Tx`.
+/// `S` is the socket of the [`Tx`](crate::Tx), shared by reference or `Arc`; it may be blocking or not, and signals do
+/// not interrupt a call. [`RxState`] corresponds to [`TxState`](crate::TxState) of `Tx`.
 #[derive(Debug)]
 pub struct Rx<S, T = RxState> {
     socket: S,
@@ -40,7 +40,7 @@ pub struct RxState {
     phase: Phase,
     /// The last read ended inside a control record.
     inside: bool,
-    /// The control record being read began as KeyUpdate does.
+    /// The control record being read begins like a KeyUpdate.
     key_update: bool,
 }
 
@@ -49,15 +49,16 @@ pub struct RxState {
 pub enum Incoming {
     /// The buffer's first `len` bytes are content of this type.
     Record {
-        /// Application data of several records may come together; two types never do, nor two control records.
+        /// A read may return application data from several records. It never joins two types or two control records.
         record_type: RecordType,
         /// It may be 0: a peer may send empty records. Bound their number, because each costs a system call.
         len: usize,
-        /// False: the buffer was too small, and the next read gives the rest of the same record. RFC 8446 §4.6.3
-        /// and §6 want KeyUpdate and alerts in records of their own.
+        /// False: the buffer was too small, and the next read returns the rest of the same record. RFC 8446 §4.6.3 and
+        /// §6 require KeyUpdate and alerts in records of their own.
         whole: bool,
     },
-    /// The peer renewed its key, and nothing more can be read until [`Rx::rekey`]. Not an error, but the state after KeyUpdate.
+    /// The peer renewed its key, and nothing more can be read until [`Rx::rekey`]. This is not an error, but the state
+    /// after KeyUpdate.
     KeyExpired,
     /// The end of the stream.
     End {
@@ -69,7 +70,7 @@ pub enum Incoming {
 /// The result of [`Rx::splice`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spliced {
-    /// Bytes of application data that went into the pipe.
+    /// Bytes of application data moved into the pipe.
     Data(usize),
     /// The next record is not application data: call [`Rx::recv`].
     Other,
@@ -84,7 +85,7 @@ enum Phase {
 }
 
 impl<S, T> Rx<S, T> {
-    /// Joins a state and the socket that it was taken from. Any other socket is misuse.
+    /// Joins a state and its socket. Any other socket is misuse.
     pub const fn from_parts(socket: S, state: T) -> Self {
         Self { socket, state }
     }
@@ -94,19 +95,20 @@ impl<S, T> Rx<S, T> {
         (self.socket, self.state)
     }
 
-    /// The socket, for its options and for waiting until it is ready.
+    /// The socket, for its options and for readiness.
     pub const fn socket(&self) -> &S {
         &self.socket
     }
 }
 
 impl<S: AsFd> Rx<S> {
-    /// Takes over a socket whose receiving half is in the kernel already, as [`Tx::adopt`](crate::Tx::adopt) does for the sending half.
+    /// Takes over a socket whose receiving half is already in the kernel, as [`Tx::adopt`](crate::Tx::adopt) does for
+    /// the sending half.
     ///
     /// # Conditions that the caller must meet
     /// The last read ended at the end of a control record or within application data, and close_notify was not read.
     ///
-    /// `Misuse`: the socket has no receiving keys. `Unsupported`: of a version or cipher that this crate does not know.
+    /// `Misuse`: the socket has no receiving keys. `Unsupported`: this crate does not know the version or cipher.
     pub fn adopt(socket: S) -> Result<Self, Refused<S>> {
         match suite_of(socket.as_fd(), uapi::TLS_RX) {
             Ok((version, cipher)) => Ok(Self { socket, state: RxState::new(version, cipher) }),
@@ -116,7 +118,8 @@ impl<S: AsFd> Rx<S> {
 }
 
 impl<S: AsFd, T: BorrowMut<RxState>> Rx<S, T> {
-    /// The socket beside a receiver that borrows both, so that a runtime's socket can run an operation of the receiver.
+    /// Splits into the socket and a receiver that borrows both, so that a runtime's socket can run an operation of the
+    /// receiver.
     pub fn split(&mut self) -> (&S, Rx<BorrowedFd<'_>, &mut RxState>) {
         (&self.socket, Rx { socket: self.socket.as_fd(), state: self.state.borrow_mut() })
     }
@@ -133,27 +136,28 @@ impl<S: AsFd, T: BorrowMut<RxState>> Rx<S, T> {
 
     /// Reads into `buffer`, at least 2 bytes, so that an alert fits.
     ///
-    /// The record type always comes with the data, so that a control record is never mistaken for data, nor an empty one
-    /// for the end of the stream.
+    /// The result always contains the record type, so that a control record cannot be mistaken for data, nor an empty
+    /// record for the end of the stream.
     ///
-    /// The caller must parse a handshake record: it may be KeyUpdate, or a session ticket on a client. Whether [`Rekey`](Self::rekey) or [`false_alarm`](Self::false_alarm) follows is the caller's decision.
+    /// The caller must parse a handshake record: it may be KeyUpdate, or a session ticket on a client. The caller then
+    /// calls [`rekey`](Self::rekey) or [`false_alarm`](Self::false_alarm).
     ///
-    /// `Peer` is final: the same error comes again. `WouldBlock`: no whole record has come.
+    /// `Peer` is final: later reads return the same error. `WouldBlock`: no whole record has arrived.
     pub fn recv(&mut self, buffer: &mut [u8]) -> Result<Incoming, Error> {
         self.read(&mut [IoSliceMut::new(buffer)], Read::Take)
     }
 
-    /// Reads into several buffers, filled one after the other, as if they were one; otherwise as [`recv`](Self::recv).
+    /// Reads into several buffers, one after the other; otherwise as [`recv`](Self::recv).
     pub fn recv_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> Result<Incoming, Error> {
         self.read(buffers, Read::Take)
     }
 
-    /// Reads, and leaves what it read for the next read (`MSG_PEEK`); otherwise as [`recv`](Self::recv).
+    /// Reads without consuming (`MSG_PEEK`); otherwise as [`recv`](Self::recv).
     ///
-    /// `whole` is false for control records, because the kernel sets `MSG_EOR` for one peek of a record and not for another.
+    /// `whole` is false for control records, because the kernel sets `MSG_EOR` inconsistently when peeking.
     ///
-    /// It changes no state: after a KeyUpdate or close_notify that was only peeked at, reading goes on with that record. The end of
-    /// the stream and errors are remembered, as they come again anyway.
+    /// It changes no state: after peeking at a KeyUpdate or close_notify, reading continues with that record. The end
+    /// of the stream and errors are remembered, since they would come again.
     pub fn peek(&mut self, buffer: &mut [u8]) -> Result<Incoming, Error> {
         self.read(&mut [IoSliceMut::new(buffer)], Read::Peek)
     }
@@ -200,9 +204,9 @@ impl<S: AsFd, T: BorrowMut<RxState>> Rx<S, T> {
         Ok(Incoming::Record { record_type, len: read.len, whole })
     }
 
-    /// Moves up to `count` bytes of application data into a pipe, by `splice(2)`, one record at most.
+    /// Moves up to `count` bytes of application data into a pipe, from one record at most (`splice(2)`).
     ///
-    /// Errors are as for [`recv`](Self::recv), but that a full pipe gives `WouldBlock` too.
+    /// Errors are as for [`recv`](Self::recv); a full pipe also returns `WouldBlock`.
     pub fn splice(&mut self, pipe: impl AsFd, count: usize) -> Result<Spliced, Error> {
         let (fd, pipe, state) = (self.socket.as_fd(), pipe.as_fd(), self.state.borrow_mut());
         match state.phase {
@@ -211,7 +215,7 @@ impl<S: AsFd, T: BorrowMut<RxState>> Rx<S, T> {
             Phase::Broken(error) => return Err(error),
         }
         match retry_on_intr(|| rustix::pipe::splice(fd, None, pipe, None, count, SpliceFlags::empty())) {
-            // EINVAL is a control record, 0 the end of the stream; recv tells, also when it is something worse.
+            // EINVAL means a control record, 0 the end of the stream. `recv` reports either, or a worse failure.
             Ok(0) | Err(Errno::INVAL | Errno::KEYEXPIRED) => Ok(Spliced::Other),
             Ok(moved) => Ok(Spliced::Data(moved)),
             Err(errno) => Err(state.failed(Error::from_errno(Operation::Receive, errno))),
@@ -220,7 +224,7 @@ impl<S: AsFd, T: BorrowMut<RxState>> Rx<S, T> {
 
     /// Installs the peer's next key (TLS 1.3, RFC 8446 §4.6.3), after its KeyUpdate was read. Linux 6.14 or newer.
     ///
-    /// `Unsupported`: this kernel cannot, and nothing more can be read: the connection is to be closed.
+    /// `Unsupported`: this kernel cannot. Nothing more can be read, so close the connection.
     pub fn rekey(&mut self, next: &CryptoInfo) -> Result<(), Error> {
         let (fd, state) = (self.socket.as_fd(), self.state.borrow_mut());
         if state.phase != Phase::Expired {
@@ -240,11 +244,11 @@ impl<S: AsFd, T: BorrowMut<RxState>> Rx<S, T> {
 
     /// Continues under the present key, because a message only looked like KeyUpdate.
     ///
-    /// The kernel looks at the first byte of a handshake record only, and so takes the later part of a longer
-    /// message for KeyUpdate if it begins with 24. It then waits for a key. This installs the present one again.
+    /// The kernel checks only the first byte of a handshake record. It therefore mistakes a later part of a longer
+    /// message for KeyUpdate if that part begins with 24, and waits for a key. This installs the present key again.
     ///
-    /// `Unsupported`: with TLS 1.2, which has no KeyUpdate, kernels since 6.14 fall into the same trap, and there is no way out of it:
-    /// close the connection.
+    /// `Unsupported`: kernels since 6.14 make the same mistake with TLS 1.2, which has no KeyUpdate, and cannot
+    /// recover. Close the connection.
     pub fn false_alarm(&mut self) -> Result<(), Error> {
         let (fd, state) = (self.socket.as_fd(), self.state.borrow_mut());
         if state.phase != Phase::Expired {
@@ -267,21 +271,22 @@ impl<S: AsFd, T: BorrowMut<RxState>> Rx<S, T> {
         }
     }
 
-    /// Promises that the peer's records have no padding (`TLS_RX_EXPECT_NO_PAD`, TLS 1.3, Linux 6.0), so that the kernel opens them
-    /// straight into the reader's memory. A record that has padding is opened twice, and counted in
+    /// Promises that the peer's records have no padding (`TLS_RX_EXPECT_NO_PAD`, TLS 1.3, Linux 6.0), so that the
+    /// kernel opens them straight into the reader's memory. A padded record is opened twice, and counted in
     /// [`TlsStat::rx_no_pad_violation`](crate::stat::TlsStat::rx_no_pad_violation).
     ///
-    /// **Only if the peer is trusted**: one that pads every record doubles the cost of opening them (`tls.rst`).
+    /// **Only for a trusted peer**: a peer that pads every record doubles the cost of opening them (`tls.rst`).
     ///
-    /// `Unsupported`: this kernel lacks the option, or has the fault by which a peer overwrites later buffers of the reader
-    /// ([CVE-2026-74611](crate::faults)), or is not known to be free of it. Kernels are free of it from 6.18.45, 7.1.9 and 7.2 on.
+    /// `Unsupported`: this kernel lacks the option, or has or may have a fault that lets a peer overwrite later buffers
+    /// of the reader ([CVE-2026-74611](crate::faults)). Kernels from 6.18.45, 7.1.9 and 7.2 on have the fix.
     pub fn expect_no_pad(&mut self, on: bool) -> Result<(), Error> {
         let standing = Kernel::running().map_or(Standing::NotKnown, |kernel| EXPECT_NO_PAD.standing(kernel));
         self.set_no_pad(on, standing)
     }
 
-    /// As [`expect_no_pad`](Self::expect_no_pad), also on a kernel by which **a peer can overwrite later buffers of the reader**: records that are padded, or
-    /// that are no data, are written again behind the bytes that the read reports. Read into one buffer a call, and use no byte of it but those.
+    /// As [`expect_no_pad`](Self::expect_no_pad), but also on a kernel where **a peer can overwrite later buffers of
+    /// the reader**. Such a kernel writes padded records, and records other than data, a second time after the bytes
+    /// that the read reports. Read into one buffer per call, and use no other byte of it.
     pub fn expect_no_pad_despite_cve_2026_74611(&mut self, on: bool) -> Result<(), Error> {
         self.set_no_pad(on, Standing::Absent)
     }
@@ -300,15 +305,16 @@ impl<S: AsFd, T: BorrowMut<RxState>> Rx<S, T> {
 
     /// Whether [`expect_no_pad`](Self::expect_no_pad) is on.
     ///
-    /// `Misuse`: the keys are for TLS 1.2, for which the kernel has no answer. `Unsupported`: this kernel lacks the option.
+    /// `Misuse`: the keys are for TLS 1.2, for which the kernel does not report the option. `Unsupported`: this kernel
+    /// lacks the option.
     pub fn expects_no_pad(&self) -> Result<bool, Error> {
         sockopt::option(self.socket.as_fd(), uapi::TLS_RX_EXPECT_NO_PAD)
             .map(|value| u32::from_ne_bytes(value) != 0)
             .map_err(|errno| Error::from_errno(Operation::ReadOption, errno))
     }
 
-    /// The number of the next record under the present key, as the kernel counts it. The answer comes with the key, which is
-    /// wiped at once.
+    /// The number of the next record under the present key, as the kernel counts it. The kernel returns the key too,
+    /// which is wiped at once.
     pub fn sequence(&self) -> Result<u64, Error> {
         live_sequence(self.socket.as_fd(), uapi::TLS_RX, self.cipher())
             .map_err(|errno| Error::from_errno(Operation::Sequence, errno))
@@ -320,7 +326,7 @@ impl RxState {
         Self { version, cipher, phase: Phase::Open, inside: false, key_update: false }
     }
 
-    /// Records what a control record of `len` bytes that begins with `start` means for later reads.
+    /// Updates the state for a control record of `len` bytes that begins with `start`.
     fn look_at(&mut self, record_type: RecordType, start: [Option<u8>; 2], len: usize, whole: bool) {
         // RFC 8446 §4: HandshakeType key_update(24). §6: AlertDescription close_notify(0), the second byte.
         let first_part = !self.inside;
@@ -338,7 +344,7 @@ impl RxState {
         }
     }
 
-    /// Repeats an error that the kernel reports only once; afterwards the kernel acts as if nothing had come.
+    /// Keeps an error that the kernel reports only once. Afterwards the kernel acts as if nothing had arrived.
     fn failed(&mut self, error: Error) -> Error {
         if matches!(error.kind(), Kind::Peer | Kind::Misuse) {
             self.phase = Phase::Broken(error);

@@ -1,4 +1,4 @@
-//! Conversion of rustls' traffic secrets to the kernel's structure. Feature `rustls`.
+//! Converts rustls' traffic secrets to the kernel's structure. Feature `rustls`.
 
 use rustls::{ConnectionTrafficSecrets, ProtocolVersion};
 
@@ -8,14 +8,14 @@ impl CryptoInfo {
     /// One direction's secrets, as rustls extracts them, for [`handover::tx`](crate::handover::tx) or
     /// [`handover::rx`](crate::handover::rx).
     ///
-    /// `sequence` is the number that comes with `secrets`, and more by every record that was sealed or opened since.
+    /// `sequence` is the number extracted with `secrets`, plus the number of records sealed or opened since.
     ///
     /// TLS 1.2 with AES-GCM: the explicit nonces begin 2^63 away from rustls' own, so that none repeats
-    /// ([`nonce::apart_from_rustls`]). They depend on `secrets` and `sequence` alone, so a second attempt after a failed
-    /// handover goes on where the first would have. If records were sealed elsewhere under these secrets after the extraction,
-    /// they must have had the numbers of [`nonce::explicit`].
+    /// ([`nonce::apart_from_rustls`]). They depend on `secrets` and `sequence` alone, so a second attempt after a
+    /// failed handover continues at the same nonce. Records sealed elsewhere under these secrets after the extraction
+    /// must have used the numbers of [`nonce::explicit`].
     ///
-    /// `Unsupported` ([`Operation::Secrets`]): an AEAD that this crate does not know.
+    /// `Unsupported` ([`Operation::Secrets`]): this crate does not know the AEAD.
     pub fn from_rustls(version: Version, secrets: &ConnectionTrafficSecrets, sequence: u64) -> Result<Self, Error> {
         let (key, mut iv) = AeadKey::from_rustls(version, secrets)?;
         Ok(match (version, key.cipher()) {
@@ -36,7 +36,7 @@ impl AeadKey {
     /// TLS 1.2 with AES-GCM: the IV begins a series of explicit nonces that stays clear of rustls' own
     /// ([`nonce::apart_from_rustls`]); record `n` has the nonce [`nonce::explicit`]`(iv, n)`.
     ///
-    /// `Unsupported` ([`Operation::Secrets`]): an AEAD that this crate does not know.
+    /// `Unsupported` ([`Operation::Secrets`]): this crate does not know the AEAD.
     pub fn from_rustls(version: Version, secrets: &ConnectionTrafficSecrets) -> Result<(Self, Iv), Error> {
         const UNKNOWN: Error =
             Error::unsupported(Operation::Secrets, "an AEAD that the kernel does not know: stay in user space");
@@ -56,7 +56,7 @@ impl AeadKey {
     }
 }
 
-/// `Unsupported` ([`Operation::Secrets`]): neither TLS 1.2 nor 1.3.
+/// `Unsupported` ([`Operation::Secrets`]): the version is neither TLS 1.2 nor 1.3.
 impl TryFrom<ProtocolVersion> for Version {
     type Error = Error;
 
@@ -76,7 +76,7 @@ mod tests {
 
     const IV: [u8; 12] = [1, 2, 3, 4, 0x7F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFE];
 
-    /// The bytes after version and cipher: iv, key, salt, sequence.
+    /// The bytes after the version and the cipher: iv, key, salt, sequence.
     fn fields(info: &CryptoInfo) -> &[u8] {
         &info.as_bytes()[4..]
     }
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!((info.version(), info.cipher(), info.sequence()), (Version::Tls12, Cipher::Aes256Gcm, 3));
     }
 
-    /// Where the nonce is IV xor sequence, the IV is passed on as it is.
+    /// If the nonce is IV xor sequence, the IV is passed on unchanged.
     #[test]
     fn implicit_nonces_keep_the_iv() {
         let gcm = ConnectionTrafficSecrets::Aes256Gcm { key: [0xEE; 32].into(), iv: IV.into() };

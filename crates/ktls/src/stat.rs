@@ -6,10 +6,10 @@ use crate::{Error, Operation};
 
 /// The counters of one network namespace at one moment.
 ///
-/// They are per namespace: other processes in it count too. `TlsCurr*` go up and down, the others only up.
+/// They include the namespace's other processes. `TlsCurr*` rise and fall; the others only rise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsStat {
-    /// In the kernel's order, names as the kernel writes them.
+    /// In the kernel's order, with the kernel's names.
     counters: Vec<(String, u64)>,
 }
 
@@ -25,8 +25,7 @@ impl TlsStat {
         Ok(Self::parse(&text))
     }
 
-    /// Parses the file's text: a name and a number a line. Lines of another form are skipped, since a newer kernel may
-    /// add any.
+    /// Parses the file's text: a name and a number per line. Skips other lines, because a newer kernel may add any.
     pub fn parse(text: &str) -> Self {
         let counters = text
             .lines()
@@ -39,18 +38,18 @@ impl TlsStat {
         Self { counters }
     }
 
-    /// A counter by the kernel's name, such as `"TlsTxSw"`; `None` if this kernel has none of that name.
+    /// A counter by the kernel's name, such as `"TlsTxSw"`. `None` if this kernel lacks it.
     pub fn get(&self, name: &str) -> Option<u64> {
         self.counters.iter().find(|(n, _)| n == name).map(|&(_, value)| value)
     }
 
-    /// All counters in the kernel's order, unknown ones too.
+    /// All counters in the kernel's order, including unknown ones.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         self.counters.iter().map(|(name, value)| (name.as_str(), *value))
     }
 
-    /// The difference to `earlier`, counter by counter. A counter that is new since then (the module was loaded in between)
-    /// counts from 0.
+    /// The difference from `earlier` for each counter. A counter that appeared since then, because the module was
+    /// loaded, counts from 0.
     pub fn delta(&self, earlier: &Self) -> Vec<(&str, i64)> {
         self.iter()
             .filter_map(|(name, now)| {
@@ -76,13 +75,13 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Sockets that now send with the kernel's own cipher.
+    /// Sockets that currently send with the kernel's own cipher.
     curr_tx_sw = "TlsCurrTxSw";
-    /// Sockets that now receive with the kernel's own cipher.
+    /// Sockets that currently receive with the kernel's own cipher.
     curr_rx_sw = "TlsCurrRxSw";
-    /// Sockets that now send with the network card's cipher.
+    /// Sockets that currently send with a network card's cipher.
     curr_tx_device = "TlsCurrTxDevice";
-    /// Sockets that now receive with the network card's cipher.
+    /// Sockets that currently receive with a network card's cipher.
     curr_rx_device = "TlsCurrRxDevice";
     /// Sockets ever opened for sending with the kernel's own cipher.
     tx_sw = "TlsTxSw";
@@ -94,11 +93,11 @@ counters! {
     rx_device = "TlsRxDevice";
     /// Records that failed authentication.
     decrypt_error = "TlsDecryptError";
-    /// Resynchronisations asked of a network card (`tls.rst` calls it `TlsDeviceRxResync`).
+    /// Resynchronisations requested from a network card (`tls.rst` calls it `TlsDeviceRxResync`).
     rx_device_resync = "TlsRxDeviceResync";
     /// Records decrypted twice, because `TLS_RX_EXPECT_NO_PAD` was wrong.
     decrypt_retry = "TlsDecryptRetry";
-    /// Those of them that did have padding.
+    /// Records decrypted twice that did have padding.
     rx_no_pad_violation = "TlsRxNoPadViolation";
     /// Receiving keys renewed. Linux 6.14.
     rx_rekey_ok = "TlsRxRekeyOk";

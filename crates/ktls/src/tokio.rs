@@ -1,7 +1,7 @@
 //! [`Tx`] and [`Rx`] whose socket is a [`tokio::net::TcpStream`], owned, borrowed or shared. Feature `tokio`.
 //!
-//! Each function repeats a non-blocking operation as tokio's readiness allows. None needs a task or a buffer of its own, and all
-//! others of [`Tx`] and [`Rx`] go through [`sending`] and [`receiving`].
+//! Each function repeats a non-blocking operation whenever tokio reports readiness, without a task or a buffer of its
+//! own. [`sending`] and [`receiving`] run any other operation of [`Tx`] and [`Rx`].
 //!
 //! ```no_run
 //! # use tokio::net::TcpStream;
@@ -15,8 +15,8 @@
 //! # }
 //! ```
 //!
-//! A future that is dropped in the middle loses nothing that the kernel took, but the knowledge of how much that was: the connection
-//! can then only be closed, without close_notify. [`sending`] and [`receiving`] may be dropped and called again.
+//! Dropping a future in the middle loses no byte that the kernel took, but the number of those bytes is unknown: then
+//! only close the connection, without close_notify. [`sending`] and [`receiving`] may be dropped and called again.
 
 use std::borrow::Borrow;
 use std::fs::File;
@@ -32,20 +32,19 @@ use ::tokio::net::TcpStream;
 
 use crate::{Error, Incoming, More, Rx, RxState, Tx, TxState};
 
-/// The first pause between two questions how much TCP has not taken; each further one is twice as long. The kernel's worker that
-/// pushes the rest runs as soon as TCP has room, so few connections ever wait.
+/// The first pause before asking TCP again for its unsent bytes; each further pause is twice as long. The kernel's
+/// worker pushes the rest as soon as TCP has room, so few connections ever wait.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 
-/// The longest pause.
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+const MAX_PAUSE: Duration = Duration::from_millis(100);
 
-/// The operations of a [`Tx`] inside [`sending`].
+/// A [`Tx`] whose operations run inside [`sending`].
 pub type Sender<'a> = Tx<BorrowedFd<'a>, &'a mut TxState>;
 
-/// The operations of an [`Rx`] inside [`receiving`].
+/// An [`Rx`] whose operations run inside [`receiving`].
 pub type Receiver<'a> = Rx<BorrowedFd<'a>, &'a mut RxState>;
 
-/// Runs `operation`, one that sends, until it gives something else than `WouldBlock`, waiting for writability in between.
+/// Runs a sending `operation`, and repeats it when the socket becomes writable while it returns `WouldBlock`.
 ///
 /// The [`io::Error`] holds the [`Error`] of this crate.
 pub async fn sending<S: AsFd + Borrow<TcpStream>, T>(
@@ -56,7 +55,7 @@ pub async fn sending<S: AsFd + Borrow<TcpStream>, T>(
     ready(socket.borrow(), Interest::WRITABLE, || operation(&mut tx)).await
 }
 
-/// Runs `operation`, one that reads, until it gives something else than `WouldBlock`, waiting for readability in between.
+/// Runs a reading `operation`, and repeats it when the socket becomes readable while it returns `WouldBlock`.
 ///
 /// The [`io::Error`] holds the [`Error`] of this crate.
 pub async fn receiving<S: AsFd + Borrow<TcpStream>, T>(
@@ -78,8 +77,8 @@ pub async fn send_all<S: AsFd + Borrow<TcpStream>>(tx: &mut Tx<S>, mut data: &[u
 
 /// Sends these bytes of `file`, and seals the last record: [`Tx::send_file`] as often as needed, then [`Tx::flush`].
 ///
-/// [`io::ErrorKind::UnexpectedEof`]: the file ended before. What it had was sent; end the connection without close_notify, so that
-/// the peer can tell.
+/// [`io::ErrorKind::UnexpectedEof`]: the file ended early, and its content was sent. End the connection without
+/// close_notify, so that the peer notices.
 ///
 /// A slow disk blocks the thread, as with any read of a file: keep files that are not in memory away from tokio's workers.
 pub async fn send_file<S: AsFd + Borrow<TcpStream>>(tx: &mut Tx<S>, file: &File, range: Range<u64>) -> io::Result<()> {
@@ -100,12 +99,12 @@ pub async fn recv<S: AsFd + Borrow<TcpStream>>(rx: &mut Rx<S>, buffer: &mut [u8]
 
 /// Waits until TCP has every byte that the kernel accepted, [`Tx::unsent`], so that shutting down or closing loses none of them.
 ///
-/// It waits as long as the peer takes nothing: put a timeout around it. It fails when the connection is reset.
+/// It waits for as long as the peer takes nothing, so put a timeout around it. It fails if the connection is reset.
 pub async fn delivered<S: AsFd>(tx: &Tx<S>) -> io::Result<()> {
     let mut pause = FIRST_PAUSE;
     while tx.unsent()? > 0 {
         ::tokio::time::sleep(pause).await;
-        pause = (2 * pause).min(LONGEST_PAUSE);
+        pause = (2 * pause).min(MAX_PAUSE);
     }
     Ok(())
 }
@@ -118,7 +117,7 @@ async fn ready<T>(
     stream.async_io(interest, || operation().map_err(io::Error::from)).await
 }
 
-/// Reads from the socket as it is: the receiving half that was not handed over.
+/// Reads from the socket itself, for a receiving half that was not handed over.
 impl<S: AsyncRead + Unpin> AsyncRead for Tx<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(self.get_mut().socket_mut()).poll_read(cx, into)

@@ -25,20 +25,21 @@ use crate::{Cipher, CryptoInfo, Error, MAX_PLAINTEXT, More, Operation, RecordTyp
 ///   Closed
 /// ```
 ///
-/// - In `Rekeying` only [`rekey`](Self::rekey) sends: the peer already waits for records under the next key.
+/// - In `Rekeying` only [`rekey`](Self::rekey) sends: the peer already expects records under the next key.
 /// - In `Closed` nothing sends.
-/// - It is neither `Clone` nor `Copy`: one sender, one ledger.
+/// - It is neither `Clone` nor `Copy`, so that a connection has one sender and one ledger.
 ///
-/// `S` is the socket that was handed over, owned or borrowed: a `TcpStream`, a reference, an `Arc`. It may be blocking or
-/// not. A call that returns [`Kind::WouldBlock`](crate::Kind::WouldBlock) took nothing and is repeated with the same
-/// arguments once the socket is writable. Signals do not interrupt a call.
+/// `S` is the socket, owned or borrowed: a `TcpStream`, a reference, an `Arc`. It may be blocking or not. A call that
+/// returns [`Kind::WouldBlock`](crate::Kind::WouldBlock) took nothing and is repeated with the same arguments once the
+/// socket is writable. Signals do not interrupt a call.
 ///
 /// Dropping it wipes nothing: the keys live in the kernel as long as the socket.
 ///
 /// # Without the socket
-/// [`TxState`] is all that this type holds beside the socket. Programs that keep their sockets elsewhere take it out with
-/// [`into_parts`](Self::into_parts) and join the two for a call, also by reference, with [`from_parts`](Self::from_parts).
-/// They must join what belongs together: on another socket the data would leave unsealed.
+/// [`TxState`] is everything but the socket. Programs that keep their sockets elsewhere take it out with
+/// [`into_parts`](Self::into_parts) and join the two for a call, also by reference, with
+/// [`from_parts`](Self::from_parts). A state must be joined with its own socket: on another socket the data would leave
+/// unsealed.
 #[derive(Debug)]
 pub struct Tx<S, T = TxState> {
     socket: S,
@@ -51,7 +52,8 @@ pub struct TxState {
     version: Version,
     cipher: Cipher,
     ledger: Ledger,
-    /// A record may be open. True too often costs one system call before a control record, and nothing else.
+    /// A record may be open. If this is true without need, a control record costs one more system call, and nothing
+    /// else.
     open: bool,
     phase: Phase,
 }
@@ -64,7 +66,7 @@ enum Phase {
 }
 
 impl<S, T> Tx<S, T> {
-    /// Joins a state and the socket that it was taken from. Any other socket is misuse: data would leave it unsealed.
+    /// Joins a state and its socket. Any other socket is misuse: data would leave it unsealed.
     pub const fn from_parts(socket: S, state: T) -> Self {
         Self { socket, state }
     }
@@ -74,8 +76,7 @@ impl<S, T> Tx<S, T> {
         (self.socket, self.state)
     }
 
-    /// The socket, for its options and for waiting until it is ready. Bytes written to it directly are sealed and not
-    /// counted.
+    /// The socket, for its options and for readiness. Bytes written to it directly are sealed and not counted.
     pub const fn socket(&self) -> &S {
         &self.socket
     }
@@ -87,16 +88,17 @@ impl<S, T> Tx<S, T> {
 }
 
 impl<S: AsFd> Tx<S> {
-    /// Takes over a socket whose sending half is in the kernel already: another process handed the descriptor over, or another program's
-    /// `setsockopt` (by io_uring, say) installed the keys of [`CryptoInfo::as_bytes`].
+    /// Takes over a socket whose sending half is already in the kernel: another process passed the descriptor, or
+    /// another call of `setsockopt`, for instance by io_uring, installed the keys of [`CryptoInfo::as_bytes`].
     ///
-    /// Version, cipher and sequence number are asked from the kernel.
+    /// The kernel reports version, cipher and sequence number.
     ///
     /// # Conditions that the caller must meet
-    /// No record is open, TCP has all that was sent before, and close_notify was not sent: the kernel tells none of this. What it
-    /// holds back at this moment is missing from [`unsent`](Self::unsent), and is lost if the socket is closed early.
+    /// No record is open, TCP has all data sent before, and close_notify was not sent: the kernel reports none of this.
+    /// Bytes that the kernel still holds are missing from [`unsent`](Self::unsent), and are lost if the socket is
+    /// closed early.
     ///
-    /// `Misuse`: the socket has no sending keys. `Unsupported`: of a version or cipher that this crate does not know.
+    /// `Misuse`: the socket has no sending keys. `Unsupported`: this crate does not know the version or cipher.
     pub fn adopt(socket: S) -> Result<Self, handover::Refused<S>> {
         let state = || {
             let fd = socket.as_fd();
@@ -113,7 +115,8 @@ impl<S: AsFd> Tx<S> {
 }
 
 impl<S: AsFd, T: BorrowMut<TxState>> Tx<S, T> {
-    /// The socket beside a sender that borrows both, so that a runtime's socket can run an operation of the sender.
+    /// Splits into the socket and a sender that borrows both, so that a runtime's socket can run an operation of the
+    /// sender.
     pub fn split(&mut self) -> (&S, Tx<BorrowedFd<'_>, &mut TxState>) {
         (&self.socket, Tx { socket: self.socket.as_fd(), state: self.state.borrow_mut() })
     }
@@ -130,8 +133,9 @@ impl<S: AsFd, T: BorrowMut<TxState>> Tx<S, T> {
 
     /// Sends application data in records of up to [`MAX_PLAINTEXT`] bytes, as `send(2)` does.
     ///
-    /// Returns how many bytes the kernel took, from the front of `data`; on a non-blocking socket it may be fewer than all.
-    /// Taken means sealed, or kept in the open record, but not that TCP has it: see [`unsent`](Self::unsent).
+    /// Returns how many bytes the kernel took, from the front of `data`; on a non-blocking socket it may be fewer than
+    /// all. These bytes are sealed, or kept in the open record, but TCP may not have them yet: see
+    /// [`unsent`](Self::unsent).
     ///
     /// Empty `data` does nothing, and does not seal an open record: see [`flush`](Self::flush).
     pub fn send(&mut self, data: &[u8], more: More) -> Result<usize, Error> {
@@ -140,23 +144,22 @@ impl<S: AsFd, T: BorrowMut<TxState>> Tx<S, T> {
         state.taken(sent, more)
     }
 
-    /// Sends application data from several slices by one `sendmsg(2)`, as if they were one; otherwise as
-    /// [`send`](Self::send).
+    /// Sends application data from several slices by one `sendmsg(2)`; otherwise as [`send`](Self::send).
     pub fn send_vectored(&mut self, data: &[IoSlice<'_>], more: More) -> Result<usize, Error> {
         let (fd, state) = self.ready(Operation::Send)?;
         let sent = retry_on_intr(|| rustix::net::sendmsg(fd, data, &mut SendAncillaryBuffer::default(), flags(more)));
         state.taken(sent, more)
     }
 
-    /// Sends up to `count` bytes of `file` from `offset`, by `sendfile(2)`, and moves `offset` past what was taken.
+    /// Sends up to `count` bytes of `file` from `offset`, by `sendfile(2)`, and advances `offset` by the bytes taken.
     ///
-    /// An open record is filled first, so a response head sent with [`More::Yes`] leaves in the same records as the file.
-    /// Returns fewer than `count` bytes at the end of the file, or when a non-blocking socket is full, or when the kernel
-    /// stopped for a signal: ask again.
+    /// An open record is filled first, so a response head sent with [`More::Yes`] leaves in the same records as the
+    /// file. Returns fewer than `count` bytes at the end of the file, or when a non-blocking socket is full, or when
+    /// the kernel stopped for a signal: call again.
     ///
-    /// **0 is the end of the file.** If more was promised, the file shrank: end the connection without close_notify, so
-    /// that the peer can tell. If nothing more was promised, call [`flush`](Self::flush): with nothing from the file the kernel
-    /// keeps an open record open, and the head would never leave.
+    /// **0 is the end of the file.** If more bytes were announced, the file shrank: end the connection without
+    /// close_notify, so that the peer notices. Otherwise call [`flush`](Self::flush): without bytes from the file the
+    /// kernel keeps the record open, and the head would never leave.
     ///
     /// After a short return the last record may be open too. Continue with `send_file`, or flush.
     ///
@@ -187,19 +190,19 @@ impl<S: AsFd, T: BorrowMut<TxState>> Tx<S, T> {
         let sent = retry_on_intr(|| rustix::pipe::splice(pipe, None, fd, None, count, flags))
             .map_err(|errno| Error::from_errno(Operation::Splice, errno))?;
         state.ledger.accept(sent);
-        // A pipe that holds less than `count` leaves the record open on some kernels even without `More`.
+        // If a pipe holds less than `count`, some kernels leave the record open even without `More`.
         if sent > 0 {
             state.open = more == More::Yes || sent < count;
         }
         Ok(sent)
     }
 
-    /// Seals an open record and gives it to TCP; without one it does nothing.
+    /// Seals an open record and passes it to TCP. Without an open record it does nothing.
     ///
-    /// An empty `send(2)` seals nothing. An empty `sendmsg(2)` that names the record type application_data does.
+    /// An empty `send(2)` seals nothing, but an empty `sendmsg(2)` with the record type application_data does.
     ///
-    /// `WouldBlock`: the record is sealed and the kernel will push it when TCP has room, or the call had no effect; a
-    /// repetition is harmless in both cases.
+    /// `WouldBlock`: either the record is sealed and the kernel will push it when TCP has room, or the call had no
+    /// effect. Repeating the call is harmless in both cases.
     pub fn flush(&mut self) -> Result<(), Error> {
         let (fd, state) = self.ready(Operation::Flush)?;
         state.seal_open(fd)
@@ -219,8 +222,8 @@ impl<S: AsFd, T: BorrowMut<TxState>> Tx<S, T> {
 
     /// Sends the alert close_notify (RFC 8446 §6.1), after sealing an open record, and sends nothing after that.
     ///
-    /// A second call does nothing. The alert being taken does not mean that TCP has it: shut the socket down for
-    /// writing when [`unsent`](Self::unsent) is 0.
+    /// A second call does nothing. The kernel may have accepted an alert that TCP does not have yet: shut the socket
+    /// down for writing when [`unsent`](Self::unsent) is 0.
     pub fn close_notify(&mut self) -> Result<(), Error> {
         // AlertLevel warning(1), AlertDescription close_notify(0).
         const CLOSE_NOTIFY: [u8; 2] = [1, 0];
@@ -239,13 +242,14 @@ impl<S: AsFd, T: BorrowMut<TxState>> Tx<S, T> {
     /// `key_update` is the whole handshake message, 5 bytes; `next` has the version and cipher of the present keys, and usually
     /// the sequence number 0.
     ///
-    /// The kernel enforces neither that order nor that both happen. This function does:
-    /// - A kernel that cannot renew keys is found out before anything is sent: [`Operation::KeyUpdate`] with `Unsupported`. The
-    ///   connection goes on under the old key.
-    /// - `WouldBlock` with [`Operation::KeyUpdate`]: KeyUpdate was not sent. Call again; application data may be sent before.
-    /// - Any error with [`Operation::Rekey`]: KeyUpdate **was** sent, and the peer expects the next key. Everything but `rekey` is now
-    ///   refused. Calling it again with the same `next` sends no second KeyUpdate and only installs the key; that can help
-    ///   after a lack of memory. Otherwise close the connection.
+    /// The kernel enforces neither the order nor both steps. This function does:
+    /// - If the kernel cannot renew keys, this fails before anything is sent: [`Operation::KeyUpdate`] with
+    ///   `Unsupported`. The connection continues under the old key.
+    /// - `WouldBlock` with [`Operation::KeyUpdate`]: KeyUpdate was not sent. Call again; application data may be sent
+    ///   first.
+    /// - Any error with [`Operation::Rekey`]: KeyUpdate **was** sent, and the peer expects the next key. Now only
+    ///   `rekey` is allowed. A second call with the same `next` only installs the key, which can help after a lack of
+    ///   memory. Otherwise close the connection.
     pub fn rekey(&mut self, key_update: &[u8], next: &CryptoInfo) -> Result<(), Error> {
         let (fd, state) = (self.socket.as_fd(), self.state.borrow_mut());
         state.check_next(key_update, next)?;
@@ -263,10 +267,10 @@ impl<S: AsFd, T: BorrowMut<TxState>> Tx<S, T> {
         Ok(())
     }
 
-    /// Whether the key of this very socket can be renewed. Asks without sending anything.
+    /// Whether this socket's key can be renewed. Sends nothing.
     ///
-    /// It installs the present key at its present sequence number once more, which changes nothing where it succeeds. A kernel that
-    /// renews keys in software still refuses to renew those that a network card has taken.
+    /// It installs the present key at its present sequence number again, which has no effect. A kernel that renews keys
+    /// in software still refuses to renew keys that a network card holds.
     ///
     /// `Unsupported` ([`Operation::KeyUpdate`]): this kernel cannot, or a network card seals this connection.
     pub fn can_rekey(&self) -> Result<(), Error> {
@@ -278,23 +282,23 @@ impl<S: AsFd, T: BorrowMut<TxState>> Tx<S, T> {
 
     /// The number of the next record under the present key, as the kernel counts it.
     ///
-    /// The kernel sets no limit to the records under one key; the caller keeps to that of its AEAD (RFC 8446 §5.5). The answer
-    /// comes with the key, which is wiped at once.
+    /// The kernel does not limit the records under one key; the caller observes the AEAD's limit (RFC 8446 §5.5). The
+    /// kernel returns the key too, which is wiped at once.
     pub fn sequence(&self) -> Result<u64, Error> {
         live_sequence(self.socket.as_fd(), uapi::TLS_TX, self.cipher())
             .map_err(|errno| Error::from_errno(Operation::Sequence, errno))
     }
 
-    /// Records that may still be sealed under the present key: [`Cipher::record_limit`] less those sealed.
+    /// Records that may still be sealed under the present key: [`Cipher::record_limit`] minus the records sealed.
     ///
-    /// For TLS 1.3, where each key begins at record 0. At 0 renew the key or close the connection.
+    /// For TLS 1.3, where each key begins at record 0. When it returns 0, renew the key or close the connection.
     pub fn records_left(&self) -> Result<u64, Error> {
         Ok(self.cipher().record_limit().saturating_sub(self.sequence()?))
     }
 
-    /// Limits the content of each record (`TLS_TX_MAX_PAYLOAD_LEN`, Linux 6.19) to `limit` bytes, 64 to [`MAX_PLAINTEXT`], with TLS 1.3
-    /// from 63 on, so that the first bytes of a response need not wait for 16 KiB. For a peer's extension see
-    /// [`record_size_limit`](Self::record_size_limit).
+    /// Limits the content of each record (`TLS_TX_MAX_PAYLOAD_LEN`, Linux 6.19) to `limit` bytes, 64 to
+    /// [`MAX_PLAINTEXT`], or from 63 with TLS 1.3. The peer can then open the first bytes of a response before 16 KiB
+    /// have arrived. For a peer's extension see [`record_size_limit`](Self::record_size_limit).
     ///
     /// `Misuse` with `EBUSY`: a record is open. `Unsupported`: this kernel lacks it.
     pub fn max_payload(&mut self, limit: u16) -> Result<(), Error> {
@@ -310,8 +314,8 @@ impl<S: AsFd, T: BorrowMut<TxState>> Tx<S, T> {
             .map_err(|errno| Error::from_errno(Operation::MaxPayload, errno))
     }
 
-    /// Keeps to the peer's extension record_size_limit, as it came (RFC 8449 §4): in TLS 1.3 it counts the byte of the content type
-    /// too, so that one byte less of content fits. A limit above the protocol's own is the protocol's own.
+    /// Applies the value of the peer's record_size_limit extension (RFC 8449 §4). In TLS 1.3 it includes the content
+    /// type, so one byte less of content fits. A limit above the protocol's maximum counts as that maximum.
     ///
     /// `Misuse` without an errno: below 64, for which the RFC demands the alert illegal_parameter. Other errors as for
     /// [`max_payload`](Self::max_payload).
@@ -323,8 +327,8 @@ impl<S: AsFd, T: BorrowMut<TxState>> Tx<S, T> {
         self.max_payload((limit - self.content_type_bytes()).min(MAX_PLAINTEXT as u16))
     }
 
-    /// The limit that [`max_payload`](Self::max_payload) or [`record_size_limit`](Self::record_size_limit) set, in bytes of content;
-    /// [`MAX_PLAINTEXT`] without one.
+    /// The limit that [`max_payload`](Self::max_payload) or [`record_size_limit`](Self::record_size_limit) set, in
+    /// bytes of content; [`MAX_PLAINTEXT`] if none is set.
     ///
     /// `Unsupported`: this kernel lacks the option.
     pub fn max_payload_now(&self) -> Result<u16, Error> {
@@ -333,10 +337,10 @@ impl<S: AsFd, T: BorrowMut<TxState>> Tx<S, T> {
             .map_err(|errno| Error::from_errno(Operation::ReadOption, errno))
     }
 
-    /// Lets a network card that seals read the pages of a file themselves, not a copy (`TLS_TX_ZEROCOPY_RO`, Linux 5.19).
+    /// Lets a network card that seals read file pages directly instead of a copy (`TLS_TX_ZEROCOPY_RO`, Linux 5.19).
     ///
-    /// Without effect where the kernel seals in software. With it the file **must not change** until the data is acknowledged: a
-    /// retransmission would be sealed again from other bytes, and would not authenticate at the peer.
+    /// It has no effect if the kernel seals in software. While it is on, the file **must not change** until the data is
+    /// acknowledged: a retransmission would be sealed from different bytes, and would fail authentication at the peer.
     pub fn zerocopy_read_only(&mut self, on: bool) -> Result<(), Error> {
         sockopt::set_option(self.socket.as_fd(), uapi::TLS_TX_ZEROCOPY_RO, &u32::from(on).to_ne_bytes())
             .map_err(|errno| Error::from_errno(Operation::ZerocopyReadOnly, errno))
@@ -353,29 +357,30 @@ impl<S: AsFd, T: BorrowMut<TxState>> Tx<S, T> {
 
     /// Bytes that the kernel has accepted and TCP does not have yet.
     ///
-    /// They are the unsent rest of a sealed record, with its overhead, or the plaintext of an open one. `close(2)` and `shutdown(2)`
-    /// may lose them. When it is 0, TCP owns every byte and delivers it after `shutdown(SHUT_WR)` as it would without TLS (a
-    /// `close(2)` with unread received data still resets the connection, as always).
+    /// These are the rest of a sealed record, with its overhead, or the plaintext of an open record. `close(2)` and
+    /// `shutdown(2)` may lose them. At 0, TCP owns every byte and delivers it after `shutdown(SHUT_WR)` as it would
+    /// without TLS (a `close(2)` with unread received data still resets the connection, as always).
     ///
-    /// The kernel pushes the rest by itself when acknowledgements make room, and a writable socket does not prove that it has
-    /// done so: a worker does it a moment later. Wait for writability, then ask again, with a short timer behind it.
+    /// The kernel pushes the rest by itself when acknowledgements make room. A writable socket does not prove that it
+    /// has: a worker does it a moment later. Wait for writability, then ask again, with a short timer as a fallback.
     ///
-    /// [`Kind::Peer`](crate::Kind::Peer): the connection was reset or has timed out, and what is unsent is lost.
+    /// [`Kind::Peer`](crate::Kind::Peer): the connection was reset or timed out, and the unsent bytes are lost.
     ///
-    /// Three or more system calls: for the end of a connection, not for each send. Meaningless after `shutdown(SHUT_WR)`.
+    /// It takes three or more system calls, so use it at the end of a connection, not for each send. It is meaningless
+    /// after `shutdown(SHUT_WR)`.
     pub fn unsent(&self) -> Result<u64, Error> {
-        // Bytes pass from the kernel's record to TCP between the two reads, never back: read first what is expected,
-        // so that a push in between shows as less unsent, which is true by then.
+        // Read the expected total first. Between the two reads the kernel may push bytes to TCP, never take them back,
+        // so the difference can only be too low, and the lower value is true by then.
         let sequence = self.sequence()?;
         self.state.borrow().ledger.unsent(self.socket.as_fd(), sequence)
     }
 
-    /// Bytes of a TLS 1.3 record's plaintext that are not content: its type (RFC 8446 §5.2).
+    /// Bytes of a TLS 1.3 record's plaintext that are not content: the content type (RFC 8446 §5.2).
     fn content_type_bytes(&self) -> u16 {
         u16::from(self.version() == Version::Tls13)
     }
 
-    /// The socket and the state, where this operation may send.
+    /// The socket and the state, if `operation` may send now.
     fn ready(&mut self, operation: Operation) -> Result<(BorrowedFd<'_>, &mut TxState), Error> {
         let state = self.state.borrow_mut();
         state.ready(operation)?;
@@ -416,7 +421,7 @@ impl TxState {
         Ok(())
     }
 
-    /// The open record is sealed by a call of its own: kernels before 6.1.158 and 6.12.57 send the control record as data when
+    /// Seals the open record by a separate call. Kernels before 6.1.158 and 6.12.57 send the control record as data if
     /// that sealing has to wait.
     fn record(
         &mut self,
@@ -458,14 +463,14 @@ impl TxState {
     }
 }
 
-/// The least record_size_limit (RFC 8449 §4).
+/// The minimum record_size_limit (RFC 8449 §4).
 const RECORD_SIZE_LIMIT_MIN: u16 = 64;
 
-/// Asks whether this socket's key can be renewed, at the least cost to the kernel's statistics.
+/// Asks whether this socket's key can be renewed, with the least effect on the kernel's statistics.
 ///
-/// The kernel counts rekeys since it can do them, so that the counter's presence is its yes. That holds for every socket, unless a network
-/// card has sealed in this network namespace: then the socket is asked itself. Where the counters cannot be read, the kernel is asked
-/// with a structure that is never valid.
+/// Kernels that can rekey have a counter of rekeys, so the counter's presence means yes. This holds for every socket
+/// unless a network card has sealed in this network namespace: then it tries on the socket itself. If the counters
+/// cannot be read, it offers the kernel a structure that is never valid.
 fn ask_for_rekey(fd: BorrowedFd<'_>, cipher: Cipher) -> Result<(), Error> {
     match TlsStat::read() {
         Ok(stat) if stat.tx_device().is_some_and(|sockets| sockets > 0) => install_again(fd, cipher),
@@ -474,8 +479,8 @@ fn ask_for_rekey(fd: BorrowedFd<'_>, cipher: Cipher) -> Result<(), Error> {
     }
 }
 
-/// Installs the key that is there, at the sequence number that is reached. The kernel begins with what it would have gone on with; a card
-/// that has the key is not asked to take another (such a card refuses another key with EOPNOTSUPP).
+/// Installs the present key again at its current sequence number. The kernel then continues with the same record. A
+/// network card that holds the key is not given another, which it would reject with EOPNOTSUPP.
 fn install_again(fd: BorrowedFd<'_>, cipher: Cipher) -> Result<(), Error> {
     let failed = |errno| Error::from_errno(Operation::KeyUpdate, errno);
     let size = cipher.layout().size();
@@ -485,8 +490,8 @@ fn install_again(fd: BorrowedFd<'_>, cipher: Cipher) -> Result<(), Error> {
 
 /// Offers a structure that is never valid (version 0).
 ///
-/// A kernel that renews keys looks at the version and says EINVAL; one that does not does not look, and says EBUSY. Nothing changes but the
-/// kernel's count of failed rekeys, so a yes is remembered.
+/// A kernel that renews keys checks the version and returns EINVAL. Other kernels return EBUSY without checking. Only
+/// the kernel's count of failed rekeys changes, so a yes is remembered.
 fn offer_nonsense(fd: BorrowedFd<'_>, cipher: Cipher) -> Result<(), Error> {
     static YES: AtomicBool = AtomicBool::new(false);
     if YES.load(Ordering::Relaxed) {

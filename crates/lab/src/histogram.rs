@@ -17,7 +17,7 @@ pub fn encode(histogram: &Histogram<u64>) -> Result<String> {
     Ok(STANDARD.encode(bytes))
 }
 
-/// The histogram of a text made by [`encode`]; `None` for an empty text, which stands for "not measured".
+/// Decodes a text made by [`encode`]. `None` for an empty text, which stands for "not measured".
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! A benchmark lab for TLS file servers: it loads them, measures what they cost, proves which path they took, and
-//! repeats published studies against this project's server and any other.
+//! A benchmark lab for TLS file servers: it loads them, measures their cost, proves which path they took, and repeats
+//! published studies with this project's server and any other.
 //!
 //! ```text
 //! study ─► cells ─► run ─► arm (a server, started or given) ─► load ─► Outcome ┐

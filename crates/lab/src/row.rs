@@ -14,14 +14,14 @@ pub struct Row {
     pub arm: String,
     /// Round of the interleaving, from 0.
     pub round: u32,
-    /// Seconds since 1970 when it began.
+    /// Start of the measurement, in seconds since 1970.
     pub started: f64,
-    /// Why it is void; empty if it counts.
+    /// The reason why it is void; empty if it counts.
     pub void: String,
 
-    /// Body bytes of the file asked for.
+    /// Body bytes of the requested file.
     pub size: u64,
-    /// Requests on a connection; empty: unlimited.
+    /// Requests per connection; empty: unlimited.
     pub calls: Option<u64>,
     /// Connections at a time.
     pub connections: u64,
@@ -53,7 +53,7 @@ pub struct Row {
     pub handshakes: u64,
     /// Handshakes that resumed a session.
     pub resumed: u64,
-    /// Connections that failed after the handshake and before their first answer.
+    /// Connections that failed after the handshake and before their first response.
     #[serde(default)]
     pub unanswered: u64,
     /// Responses with a status other than 200.
@@ -74,7 +74,7 @@ pub struct Row {
     /// Histogram of the times to the first record of the response, as `latency`.
     pub first_byte: String,
 
-    /// Run time of the server's threads (schedstat), kernel work on their behalf included.
+    /// Run time of the server's threads (schedstat), including kernel work on their behalf.
     pub server_cpu: Option<u64>,
     /// User part by /proc/PID/stat, in its ticks.
     pub server_user: Option<u64>,
@@ -89,30 +89,31 @@ pub struct Row {
     /// Growth of that memory while `connections` were open and idle, each after one request; bytes.
     #[serde(default)]
     pub idle_memory: Option<u64>,
-    /// Busy time of each core, softirq and irq included, `;` between.
+    /// Busy time of each core, including softirq and irq, separated by `;`.
     pub cores_busy: String,
     /// Softirq time of each core.
     pub cores_softirq: String,
-    /// Run time of the kernel's own threads (kworker, ksoftirqd), wherever they ran. In a guest that counts instructions:
-    /// their number.
+    /// Run time of the kernel's own threads (kworker, ksoftirqd), on any core. In a guest that counts instructions,
+    /// their instructions.
     #[serde(default)]
     pub kernel_threads: Option<u64>,
     /// CPU of the client's threads.
     pub client_cpu: u64,
-    /// Instructions of the server, in an emulated guest that counts them: schedstat there.
+    /// Instructions of the server, in an emulated guest where schedstat counts them.
     pub server_instructions: Option<u64>,
-    /// Median time of `TCP_ULP`, `TLS_TX`, `TLS_RX` on this machine, `;` between, where the arm moves.
+    /// Median times of `TCP_ULP`, `TLS_TX` and `TLS_RX` on this machine, separated by `;`, if the arm moves connections
+    /// into the kernel.
     pub setup: String,
-    /// Median time of a move into the kernel by the log of Sealion itself, ns, where the arm moves.
+    /// Median time of a move into the kernel by Sealion's own log, ns, if the arm moves connections into the kernel.
     #[serde(default)]
     pub server_setup: Option<u64>,
 
-    /// Rise of TlsTxSw + TlsTxDevice during the measurement; empty: no kernel TLS here.
+    /// Increase of TlsTxSw + TlsTxDevice during the measurement; empty: no kernel TLS here.
     pub tls_tx_opened: Option<u64>,
-    /// Rise of TlsTxDevice alone.
+    /// Increase of TlsTxDevice.
     pub tls_tx_device: Option<u64>,
-    /// Sockets of the server seen with a kernel sender (sock_diag), when asked.
+    /// The server's sockets with a kernel sender (sock_diag), if looked up.
     pub kernel_sockets: Option<u64>,
-    /// The body's SHA-256 was equal to the file's.
+    /// Whether the body's SHA-256 equalled the file's.
     pub body_verified: bool,
 }

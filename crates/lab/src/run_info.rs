@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 /// Conditions of a run. An empty field was not recorded, which the report mentions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunInfo {
-    /// The study asked for, or `all`.
+    /// The requested study, or `all`.
     pub study: String,
     /// The lab's command line, as typed.
     pub command: String,
-    /// Seconds since 1970 when it began.
+    /// Start of the run, in seconds since 1970.
     pub started: f64,
     /// The machine that it ran on.
     pub machine: Machine,
@@ -28,7 +28,7 @@ pub struct RunInfo {
     /// Programs and libraries with their versions: sealion, nginx, OpenSSL, aws-lc, the lab.
     #[serde(default)]
     pub versions: Vec<Version>,
-    /// Arms of the run, absent ones included.
+    /// Arms of the run, including absent ones.
     #[serde(default)]
     pub arms: Vec<ArmInfo>,
     /// Cores the servers were pinned to; empty: not pinned.
@@ -68,7 +68,8 @@ pub struct Machine {
 pub struct Guest {
     /// The emulator and its version, e.g. `QEMU 7.2 TCG`.
     pub emulator: String,
-    /// Guest time advances 1 ns per instruction: CPU times are instruction counts, and clocks mean nothing.
+    /// Whether guest time advances 1 ns per instruction: then CPU times are instruction counts, and clocks mean
+    /// nothing.
     pub counts_instructions: bool,
 }
 
@@ -101,10 +102,10 @@ pub struct ArmInfo {
     /// Its configuration file; empty if it has none.
     #[serde(default)]
     pub configuration: String,
-    /// The URL of a server that ran elsewhere under this name; empty: its path could be proven.
+    /// The URL of a server that ran elsewhere under this name. Empty: the arm's path could be proven.
     #[serde(default)]
     pub outside: String,
-    /// Why it did not take part; empty if it did.
+    /// The reason why it did not take part; empty if it did.
     #[serde(default)]
     pub absent: String,
 }

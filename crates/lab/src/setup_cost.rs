@@ -7,12 +7,12 @@ use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;
 use sealion_ktls::{AeadKey, Cipher, CryptoInfo, Kind, Version, handover};
 
-/// Times of set-up on this kernel.
+/// The cost of a handover on this kernel.
 #[derive(Debug, Clone)]
 pub enum SetUpCost {
     /// The times, measured on this kernel.
     Measured(Box<SetUpTimes>),
-    /// The kernel does not support this version and cipher, and why.
+    /// The reason why the kernel does not support this version and cipher.
     Absent(String),
 }
 
@@ -31,7 +31,8 @@ pub struct SetUpTimes {
 /// data is sent.
 ///
 /// # Errors
-/// A loopback connection or random numbers cannot be had, or a call fails although the kernel supports kernel TLS.
+/// A loopback connection fails, random numbers are not available, or a call fails although the kernel supports kernel
+/// TLS.
 pub fn measure(version: Version, cipher: Cipher, connections: u32) -> Result<SetUpCost> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot listen on 127.0.0.1")?;
     let new = || Histogram::new(3).expect("three digits are allowed");
@@ -87,7 +88,7 @@ fn record(histogram: &mut Histogram<u64>, time: Duration) {
 mod tests {
     use super::*;
 
-    /// On a kernel without kernel TLS the answer is a reason, and no number.
+    /// On a kernel without kernel TLS the result is a reason, not a number.
     #[test]
     fn every_connection_is_counted_or_none_is() {
         match measure(Version::Tls13, Cipher::Aes128Gcm, 5).unwrap() {

@@ -1,6 +1,6 @@
 //! Formats numbers for reports.
 
-/// A file's size, in binary units: `64k`, `1M`; between them `21.3k`.
+/// A file size in binary units: `64k`, `1M`, or a fraction such as `21.3k`.
 pub(crate) fn size(bytes: f64) -> String {
     let units = [(1u64 << 30, "G"), (1 << 20, "M"), (1 << 10, "k")];
     for (unit, name) in units {
@@ -86,7 +86,7 @@ pub(crate) fn change(ratio: f64) -> String {
     if percent.abs() < 0.5 { "±0 %".to_owned() } else { format!("{percent:+.0} %").replace('-', "−") }
 }
 
-/// A formatted number without zeros at the end of its fraction: for axes, whose values are round.
+/// A formatted number without trailing zeros in its fraction, for axes, whose values are round.
 pub(crate) fn round(text: &str) -> String {
     let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);

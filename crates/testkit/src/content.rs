@@ -1,5 +1,6 @@
-//! Contents of large files, quick to make and to compare also on an emulated machine: a stretch of the pattern over and
-//! over. Its length is prime to every record, page and buffer, so that nothing misplaced looks right.
+//! Contents of large files that are quick to generate and compare, even on an emulated machine: a section of the
+//! pattern, repeated. Its length is coprime to every record, page and buffer length, so that misplaced data never looks
+//! right.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -32,21 +33,21 @@ pub fn bytes(range: Range<u64>) -> Vec<u8> {
     pieces(range).collect::<Vec<_>>().concat()
 }
 
-/// Makes a file of `len` bytes.
+/// Writes a file of `len` bytes.
 pub fn write(path: &Path, len: u64) {
     let mut file = BufWriter::new(File::create(path).expect("the file is created"));
     pieces(0..len).for_each(|piece| file.write_all(piece).expect("the file is written"));
     file.flush().expect("the file is written");
 }
 
-/// Asserts that `received` is the content in `range`, all of it.
+/// Asserts that `received` is exactly the content in `range`.
 #[track_caller]
 pub fn assert_equal(received: &[u8], range: Range<u64>) {
     assert_starts(received, range.start);
     assert_eq!(received.len() as u64, range.end - range.start, "the length of bytes {range:?}");
 }
 
-/// Asserts that `received` is the content from `start` on, however long it is.
+/// Asserts that `received` is the content from `start` on, whatever its length.
 #[track_caller]
 pub fn assert_starts(received: &[u8], start: u64) {
     let mut at = 0;

@@ -1,10 +1,10 @@
-//! How far a load is, for its clients and for the test that steers it.
+//! The phase of a load, shared by its clients and the test that controls it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The course of one load.
+/// The phase of one load.
 #[derive(Default)]
 pub struct Course {
     may_break: AtomicBool,
@@ -12,7 +12,7 @@ pub struct Course {
 }
 
 impl Course {
-    /// From now on a connection may break, and an acknowledgement counts for nothing.
+    /// From now on connections may break, and acknowledgements do not count.
     pub fn may_break(&self) {
         self.may_break.store(true, Ordering::SeqCst);
     }
@@ -22,22 +22,22 @@ impl Course {
         self.may_break.load(Ordering::SeqCst)
     }
 
-    /// Clients stop behind their current request.
+    /// Makes the clients stop after their current request.
     pub fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
     }
 
-    /// Ends the course when it is dropped: behind a panic, too.
+    /// A guard that ends the course on drop, even after a panic.
     pub fn ending(&self) -> Ends<'_> {
         Ends(self)
     }
 
-    /// Whether clients stop.
+    /// Whether clients should stop.
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::SeqCst)
     }
 
-    /// Lets the load run for a time, or until it has ended by itself: a client found a fault.
+    /// Lets the load run for `time`, or until it ends by itself because a client found a fault.
     pub fn run(&self, time: Duration) {
         let until = Instant::now() + time;
         while !self.has_ended() && Instant::now() < until {

@@ -3,19 +3,19 @@
 use std::fmt;
 use std::io;
 
-/// A fault that a load has found.
+/// A fault found by a load.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// A response that looks complete and is not what the origin sends.
+    /// A response that looks complete but differs from the origin's.
     Wrong(String),
-    /// A request without a response, or with another status than it should have.
+    /// A request without a response, or with an unexpected status.
     Failed(String),
-    /// Another promise that the server did not keep.
+    /// Another violated guarantee of the server.
     Broken(String),
 }
 
 impl Fault {
-    /// The same fault, with more words behind its description.
+    /// The same fault, with `more` after its description.
     #[must_use]
     pub fn with(self, more: &str) -> Self {
         match self {
@@ -38,7 +38,7 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// An error of the machine that a load runs on.
+/// An error of the machine on which a load runs.
 impl From<io::Error> for Fault {
     fn from(error: io::Error) -> Self {
         Self::Broken(error.to_string())

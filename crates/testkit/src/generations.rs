@@ -1,6 +1,8 @@
-//! A load of the cache whose responses can be judged: each body says of which URL and generation it is, and its content follows from both.
+//! A load for the cache whose responses can be verified: each body contains its URL and generation, from which its
+//! content follows.
 //!
-//! The origin has a generation of each URL. A purge that was acknowledged sets the least generation that a later request may get.
+//! The origin has a generation for each URL. A purge that was acknowledged sets the minimum generation that later
+//! requests may get.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,9 +19,9 @@ use crate::server::{Server, Signal};
 use crate::upstream::{Received, Upstream};
 use crate::{Client, Connector, Course, Fault, PATIENCE, content};
 
-/// The URLs `/0`, `/1` …, and what is right for each.
+/// The URLs `/0`, `/1` …, and their valid generations.
 pub struct Generations {
-    /// The path above the numbers.
+    /// The path prefix of the numbers.
     above: &'static str,
     urls: Box<[Url]>,
     counts: Counts,
@@ -27,9 +29,9 @@ pub struct Generations {
 
 #[derive(Default)]
 struct Url {
-    /// What the origin has.
+    /// The origin's generation.
     current: AtomicU64,
-    /// The least that a request may get from now on.
+    /// The minimum generation that requests may get from now on.
     least: AtomicU64,
 }
 
@@ -45,15 +47,15 @@ struct Counts {
 /// The counts of a load and its checks.
 #[derive(Debug, Clone, Copy)]
 pub struct Tally {
-    /// Whole bodies that were right.
+    /// Whole bodies that were correct.
     pub checked: u64,
-    /// Bytes of these, and of parts that were right.
+    /// Bytes of these bodies, and of correct parts.
     pub bytes: u64,
-    /// Bodies that were right and stored.
+    /// Correct bodies that came from the cache.
     pub stored: u64,
     /// Purges that were acknowledged.
     pub purged: u64,
-    /// Connections that broke off, visibly and when they were allowed to.
+    /// Connections that broke visibly while that was allowed.
     pub cut: u64,
 }
 
@@ -63,11 +65,11 @@ pub struct Load<'a> {
     pub connector: &'a Connector,
     /// The server.
     pub address: SocketAddr,
-    /// Clients that read.
+    /// The number of reading clients.
     pub readers: usize,
-    /// Purges of one more client, if any.
+    /// The purges of one more client, if any.
     pub purges: Option<Purges<'a>>,
-    /// Whether a response may be cut at any time, visibly.
+    /// Whether a response may be cut off visibly at any time.
     pub may_cut: bool,
 }
 
@@ -77,12 +79,12 @@ pub struct Purges<'a> {
     pub program: &'a Path,
     /// The process of the server.
     pub pid: u32,
-    /// Whether PURGE may have another status than 200. Then it counts for nothing.
+    /// Whether PURGE may have a status other than 200. Such a purge does not count.
     pub may_be_refused: bool,
 }
 
 impl<'a> Load<'a> {
-    /// Four readers and a client that purges.
+    /// Four readers and a purging client.
     pub fn new(connector: &'a Connector, server: &Server, program: &'a Path) -> Self {
         let purges = Purges { program, pid: server.pid(), may_be_refused: false };
         Self { connector, address: server.address(), readers: 4, purges: Some(purges), may_cut: false }
@@ -90,12 +92,12 @@ impl<'a> Load<'a> {
 }
 
 impl Generations {
-    /// The first generation of each URL.
+    /// Generation 1 of each URL.
     pub fn new() -> Arc<Self> {
         Self::beneath("")
     }
 
-    /// The same for URLs beneath a path, which has no slash at its end.
+    /// As [`Self::new`], for URLs below a path without a trailing slash.
     pub fn beneath(above: &'static str) -> Arc<Self> {
         let urls = (0..URLS).map(|_| Url::default()).collect();
         Arc::new(Self { above, urls, counts: Counts::default() })
@@ -112,7 +114,7 @@ impl Generations {
     /// The origin: bodies with a length, in chunks, stale on arrival, and with variants.
     pub fn origin(self: &Arc<Self>) -> Upstream {
         let all = Arc::clone(self);
-        // Nothing is kept of requests, which may be millions.
+        // Requests are not recorded, because there may be millions.
         Upstream::start(move |accepted| {
             while let Some(head) = accepted.head() {
                 accepted.write(&all.answer(&Received { head, body: Vec::new() }));
@@ -151,7 +153,7 @@ impl Generations {
         bytes
     }
 
-    /// Asks for everything that is stored, and for nothing else.
+    /// Requests every stored response with only-if-cached, and verifies it.
     ///
     /// # Errors
     /// The first fault.
@@ -170,7 +172,8 @@ impl Generations {
         Ok(())
     }
 
-    /// Asks and purges from several clients while `steer` runs. Before [`Course::may_break`], no connection may break.
+    /// Requests and purges from several clients while `steer` runs. Before [`Course::may_break`], no connection may
+    /// break.
     ///
     /// # Errors
     /// The first fault.
@@ -184,7 +187,7 @@ impl Generations {
             }
         };
         let steered = thread::scope(|scope| {
-            // Clients end when `steer` panics, too.
+            // Clients also end when `steer` panics.
             let _end = course.ending();
             for reader in 0..load.readers {
                 let (course, note) = (&course, &note);
@@ -202,7 +205,7 @@ impl Generations {
         }
     }
 
-    /// [`Self::load`] for `time`. Then `end` gets control of the server, which is killed.
+    /// Runs [`Self::load`] for `time`. Then `end` gets control of the server and kills it.
     ///
     /// # Errors
     /// The first fault.
@@ -236,7 +239,7 @@ impl Generations {
                 let tag = random.below(TAGS);
                 let of_tag = (0..URLS).filter(|number| number % TAGS == tag);
                 let tag = format!("tag-{tag}");
-                // Until the server owns the directory, it refuses.
+                // Until the server owns the directory, it refuses purges.
                 self.order_purge(purges, &["--tag", &tag], of_tag, course);
                 return Ok(Asked::Stays);
             }
@@ -255,12 +258,12 @@ impl Generations {
         })
     }
 
-    /// Has everything purged by a command. Returns whether it succeeded.
+    /// Purges everything by a command. Returns whether it succeeded.
     pub fn purge_all(&self, purges: &Purges<'_>, course: &Course) -> bool {
         self.order_purge(purges, &["--all"], 0..URLS, course)
     }
 
-    /// Renews what `sealion purge` is to remove, and has it removed.
+    /// Renews the URLs that `sealion purge` will remove, and runs it.
     fn order_purge(
         &self,
         purges: &Purges<'_>,
@@ -278,7 +281,7 @@ impl Generations {
         status.success()
     }
 
-    /// The origin has another body from now on. Returns its generation.
+    /// Makes the origin change a body. Returns the new generation.
     fn renew(&self, number: usize) -> u64 {
         self.urls[number].current.fetch_add(1, Ordering::SeqCst) + 1
     }
@@ -297,7 +300,7 @@ impl Generations {
         format!("{}/{number}", self.above)
     }
 
-    /// Asks for a URL and judges the response.
+    /// Requests a URL and verifies the response.
     fn ask(&self, client: &mut Client, number: usize, fields: &[(&str, &str)]) -> Result<Asked, Fault> {
         let least = self.urls[number].least.load(Ordering::SeqCst);
         let target = self.target(number);
@@ -309,7 +312,7 @@ impl Generations {
             return Ok(Asked::after(&response));
         }
         self.judge(&response, number, least)?;
-        // A part of a stored response may be requested too.
+        // Requests a part of a stored response, too.
         if Asked::after(&response).stays() && is_stored(&response) && number.is_multiple_of(3) {
             let (start, end) = (response.body.len() / 3, response.body.len() / 2);
             let range = format!("bytes={start}-{end}");
@@ -329,9 +332,9 @@ impl Generations {
                     }
                     self.counts.bytes.fetch_add(part.body.len() as u64, Ordering::Relaxed);
                 }
-                // It was replaced meanwhile by one in chunks, whose length is not known yet.
+                // A response in chunks has replaced it in the meantime, whose length is not known yet.
                 200 => self.judge(&part, number, least)?,
-                // It was evicted meanwhile.
+                // It was evicted in the meantime.
                 504 => {}
                 status => return Err(Fault::Failed(format!("{target}: status {status} for {range}"))),
             }
@@ -368,7 +371,8 @@ impl Generations {
         Ok(())
     }
 
-    /// Calls `ask` again and again, with a new connection now and then, until the load ends or a connection breaks when it may.
+    /// Calls `ask` repeatedly, with a new connection now and then, until the load ends or a connection breaks when it
+    /// may.
     fn until_end(
         &self,
         load: &Load<'_>,
@@ -402,11 +406,11 @@ impl Generations {
     }
 }
 
-/// The state of a connection behind a request.
+/// The state of a connection after a request.
 enum Asked {
     Stays,
     Closes,
-    /// It broke off, visibly.
+    /// It broke visibly.
     Broke(io::Error),
 }
 
@@ -421,7 +425,7 @@ impl Asked {
     }
 }
 
-/// An error of a connection: silence and a malformed response are faults, all others are visible breaks.
+/// Classifies an error of a connection: a timeout and a malformed response are faults, all others are visible breaks.
 fn broke(what: &str, error: io::Error) -> Result<Asked, Fault> {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
@@ -440,7 +444,7 @@ fn etag(number: usize, generation: u64) -> String {
     format!("\"{number}-{generation}\"")
 }
 
-/// The generation that a response says it has.
+/// The generation stated in a response.
 fn generation(response: &Response, number: usize) -> Result<u64, Fault> {
     let of_number = |etag: &str| {
         let (of, generation) = etag.trim_matches('"').split_once('-')?;
@@ -454,7 +458,7 @@ fn is_stored(response: &Response) -> bool {
     response.field("cache-status").is_some_and(|status| status.contains("; hit"))
 }
 
-/// 1 kB to 4 MB. No two generations of a URL are alike, and no two URLs.
+/// A body of 1 kB to 4 MB. All URLs and generations have different bodies.
 fn body(number: usize, generation: u64) -> Vec<u8> {
     let length = (1000 << (number % 13)) + generation % 101;
     let start = number as u64 * 7919 + generation * 13;

@@ -60,8 +60,8 @@ pub fn head(method: &str, target: &str, fields: &[(&str, &str)]) -> String {
     head + "\r\n"
 }
 
-/// Reads one response to a request with `method`. A body whose length neither the status nor
-/// Content-Length gives ends with `close_notify` (RFC 9112 §6.3).
+/// Reads one response to a request with `method`. If neither the status nor Content-Length determines the body's
+/// length, it ends with `close_notify` (RFC 9112 §6.3).
 ///
 /// # Errors
 /// The connection's errors, and `InvalidData` for a malformed response.
@@ -99,7 +99,7 @@ fn read_chunks(client: &mut Client) -> io::Result<Vec<u8>> {
     loop {
         let line = client.read_until(b"\r\n")?;
         let size = std::str::from_utf8(&line).ok().and_then(|line| usize::from_str_radix(line.trim_end(), 16).ok());
-        let size = size.ok_or_else(|| invalid(format!("a chunk of {} octets", String::from_utf8_lossy(&line))))?;
+        let size = size.ok_or_else(|| invalid(format!("a chunk of {} bytes", String::from_utf8_lossy(&line))))?;
         if size == 0 {
             while client.read_until(b"\r\n")? != b"\r\n" {}
             return Ok(body);

@@ -1,4 +1,5 @@
-//! A client of HTTP/2 that controls frames. Of a response's fields it reads the status; curl reads the others.
+//! A client of HTTP/2 that controls frames. It reads only the status of a response's fields; tests of other fields use
+//! curl.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -74,10 +75,10 @@ pub enum Ended {
     Reset(u32),
 }
 
-/// What came on a stream.
+/// The data received on a stream.
 #[derive(Clone, Debug, Default)]
 pub struct Got {
-    /// The status; 0 until the head has come.
+    /// The status; 0 until the head has arrived.
     pub status: u16,
     /// The content so far.
     pub body: Vec<u8>,
@@ -86,10 +87,10 @@ pub struct Got {
 }
 
 impl Got {
-    /// The status and content of a response that ended as a whole one.
+    /// The status and content of a response that ended completely.
     #[track_caller]
     pub fn whole(&self) -> (u16, &[u8]) {
-        assert_eq!(self.ended, Some(Ended::Whole), "status {}, {} octets", self.status, self.body.len());
+        assert_eq!(self.ended, Some(Ended::Whole), "status {}, {} bytes", self.status, self.body.len());
         (self.status, &self.body)
     }
 }
@@ -99,19 +100,19 @@ pub struct Http2 {
     /// The connection below.
     pub client: Client,
     next: u32,
-    /// Each stream on which something came, by its number.
+    /// Each stream on which a frame arrived, by its number.
     pub streams: BTreeMap<u32, Got>,
     /// The last stream and the code of each GOAWAY.
     pub go_aways: Vec<(u32, u32)>,
     /// The settings of the server.
     pub settings: Vec<(u16, u32)>,
-    /// Settings of ours that it acknowledged.
+    /// The number of our SETTINGS frames that it acknowledged.
     pub acknowledged: usize,
     /// Replies to PING.
     pub pongs: usize,
-    /// Streams and octets of DATA frames, in the order in which they came.
+    /// Stream and length of the DATA frames, in the order of arrival.
     pub data: Vec<(u32, usize)>,
-    /// Octets by which a window is opened again when as many have come; 0: never.
+    /// The number of bytes after which a window is opened again by that number; 0: never.
     pub credit: u32,
     /// Whether SETTINGS and PING are acknowledged.
     pub polite: bool,
@@ -121,7 +122,7 @@ impl Http2 {
     /// Connects with ALPN `h2`, and sends the preface with these settings.
     ///
     /// # Panics
-    /// When that fails.
+    /// The connection fails.
     #[track_caller]
     pub fn connect(connector: Connector, address: SocketAddr, settings: &[(u16, u32)]) -> Self {
         let mut http = Self::silent(connector, address);
@@ -129,19 +130,19 @@ impl Http2 {
         http
     }
 
-    /// Connects with ALPN `h2`, and sends nothing: a reply would come before the preface.
+    /// Connects with ALPN `h2`, and sends nothing, not even replies, which would precede the preface.
     ///
     /// # Panics
-    /// When that fails.
+    /// The connection fails.
     #[track_caller]
     pub fn silent(connector: Connector, address: SocketAddr) -> Self {
         Self::over(connector.alpn(&[b"h2"]).connect(address))
     }
 
-    /// A connection that has been made, with ALPN `h2`. Nothing is sent.
+    /// Wraps an open connection with ALPN `h2`. Sends nothing.
     ///
     /// # Panics
-    /// When the server chose another protocol.
+    /// The server chose another protocol.
     #[track_caller]
     pub fn over(client: Client) -> Self {
         assert_eq!(client.info().alpn.as_deref(), Some(&b"h2"[..]));
@@ -168,16 +169,16 @@ impl Http2 {
         self.client.send(&[PREFACE, &settings_frame(settings)].concat())
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     ///
     /// # Panics
-    /// When the connection is broken.
+    /// The connection is broken.
     #[track_caller]
-    pub fn send(&mut self, octets: &[u8]) {
-        self.client.send(octets).expect("the frames leave");
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.client.send(bytes).expect("the frames leave");
     }
 
-    /// A GET of `path`.
+    /// Sends a GET of `path`. Returns its stream.
     #[track_caller]
     pub fn get(&mut self, path: &str) -> u32 {
         self.request("GET", path, &[], true)
@@ -204,12 +205,12 @@ impl Http2 {
     /// As [`Client::read`].
     ///
     /// # Panics
-    /// When the server breaks the protocol.
+    /// The server violates the protocol.
     pub fn read(&mut self) -> io::Result<()> {
         let head = self.client.read(9)?;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
         let stream = number(&head[5..]) & MAX_WINDOW;
-        assert!(length <= 16_384, "a frame of {length} octets");
+        assert!(length <= 16_384, "a frame of {length} bytes");
         let payload = self.client.read(length)?;
         let (kind, flags) = (head[3], head[4]);
         match kind {
@@ -233,7 +234,7 @@ impl Http2 {
                 }
             }
             HEADERS => {
-                assert!(flags & END_HEADERS != 0, "a block in one frame");
+                // The status stands first: the rest of a block may come in CONTINUATION frames.
                 let got = self.streams.entry(stream).or_default();
                 assert_eq!((got.status, got.ended), (0, None), "a second head on stream {stream}");
                 got.status = status(&payload);
@@ -243,7 +244,7 @@ impl Http2 {
             }
             RST_STREAM => {
                 let got = self.streams.entry(stream).or_default();
-                // NO_ERROR behind the end: the rest of the request is not wanted.
+                // NO_ERROR after the end: the server does not need the rest of the request.
                 if got.ended != Some(Ended::Whole) || number(&payload) != NO_ERROR {
                     got.ended = Some(Ended::Reset(number(&payload)));
                 }
@@ -286,7 +287,7 @@ impl Http2 {
         self.streams.get(&stream).is_some_and(|got| got.ended.is_some())
     }
 
-    /// A GET of `path` and its whole response.
+    /// Sends a GET of `path` and reads its whole response.
     #[track_caller]
     pub fn fetch(&mut self, path: &str) -> (u16, Vec<u8>) {
         let stream = self.get(path);
@@ -294,7 +295,7 @@ impl Http2 {
         (status, body.to_vec())
     }
 
-    /// Sends PING and waits for its reply: what was sent before has been read.
+    /// Sends PING and waits for its reply: then the server has read all earlier data.
     #[track_caller]
     pub fn ping(&mut self) {
         let before = self.pongs;
@@ -302,13 +303,13 @@ impl Http2 {
         self.read_until("the reply to PING", |http| http.pongs > before);
     }
 
-    /// Reads until the connection ends, and says how: `Alert(close_notify)`, say.
+    /// Reads until the connection ends. Returns how it ended, for instance `Alert(close_notify)`.
     #[track_caller]
     pub fn read_to_end(&mut self) -> String {
         self.end_before(|_| false).expect("nothing else ends the reading")
     }
 
-    /// Reads until `done`, and says how the connection ended if it did before.
+    /// Reads until `done`. Returns how the connection ended, if it ended first.
     #[track_caller]
     pub fn end_before(&mut self, done: impl Fn(&Self) -> bool) -> Option<String> {
         while !done(self) {
@@ -329,8 +330,8 @@ impl Http2 {
     }
 }
 
-fn number(octets: &[u8]) -> u32 {
-    u32::from_be_bytes([octets[0], octets[1], octets[2], octets[3]])
+fn number(bytes: &[u8]) -> u32 {
+    u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
 /// A frame, whatever its payload.
@@ -363,7 +364,7 @@ pub fn reset(stream: u32, code: u32) -> Vec<u8> {
     frame(RST_STREAM, 0, stream, &code.to_be_bytes())
 }
 
-/// The head of a request. A field with a colon in front wins over the pseudo-header field of its name.
+/// The header block of a request. A field with a leading colon replaces the pseudo-header field of that name.
 pub fn block(method: &str, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     let pseudo = [(":method", method), (":scheme", "https"), (":authority", "localhost"), (":path", path)];
     let mut block = Vec::new();
@@ -395,7 +396,7 @@ pub fn literal(block: &mut Vec<u8>, name: &str, value: &str) {
     }
 }
 
-/// `:status`, which comes first, behind an update of the table's size at most.
+/// `:status`, which comes first, or after an update of the table size.
 #[track_caller]
 fn status(block: &[u8]) -> u16 {
     let block = block.strip_prefix(&[0x20]).unwrap_or(block);

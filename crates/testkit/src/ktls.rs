@@ -1,13 +1,13 @@
-//! Kernel TLS counters from `/proc/net/tls_stat`, and whether the environment promises kernel TLS.
+//! Kernel TLS counters from `/proc/net/tls_stat`, and whether the environment guarantees kernel TLS.
 
 use sealion_ktls::stat::TlsStat;
 
-/// The kernel series of the guest that the test runs in, such as `6.1`; `None` outside a guest.
+/// The kernel series of the guest that runs the test, such as `6.1`; `None` outside a guest.
 pub fn guest_series() -> Option<String> {
     std::env::var("SEALION_KERNEL").ok()
 }
 
-/// Whether kernel TLS is promised here, so that its absence is a failure and not a reason to skip.
+/// Whether kernel TLS is guaranteed here, so that its absence is a failure and not a reason to skip.
 pub fn required() -> bool {
     std::env::var("SEALION_TEST_KTLS").is_ok_and(|value| value == "required")
 }
@@ -20,7 +20,7 @@ impl Counters {
     /// Reads the counters.
     ///
     /// # Panics
-    /// When there are none: the TLS module is not loaded.
+    /// The TLS module is not loaded.
     #[track_caller]
     pub fn now() -> Self {
         match TlsStat::read() {
@@ -29,19 +29,19 @@ impl Counters {
         }
     }
 
-    /// Sockets opened since then for sending with the kernel's own ciphers.
+    /// The number of sockets opened since then for sending with the kernel's own ciphers.
     #[track_caller]
     pub fn tx_sw_since(&self) -> i64 {
         self.since("TlsTxSw")
     }
 
-    /// Sending keys renewed since then.
+    /// The number of sending keys renewed since then.
     #[track_caller]
     pub fn tx_rekeys_since(&self) -> i64 {
         self.since("TlsTxRekeyOk")
     }
 
-    /// The change of a counter by the kernel's name; 0 where this kernel has none of that name.
+    /// The change of a counter by the kernel's name; 0 if this kernel lacks it.
     #[track_caller]
     pub fn since(&self, name: &str) -> i64 {
         let now = Self::now().0;
@@ -52,7 +52,7 @@ impl Counters {
 /// Runs `body` and asserts that the kernel took over the sending side of exactly `expected` sockets.
 ///
 /// # Panics
-/// When it was another number.
+/// The number differs.
 #[track_caller]
 pub fn expect_tx_sw_delta<T>(expected: i64, body: impl FnOnce() -> T) -> T {
     let before = Counters::now();

@@ -1,6 +1,6 @@
-//! Shared by the tests of this workspace: a TLS client that controls record boundaries, a tap on
-//! what it receives, certificates, file contents that can be checked at any offset, HTTP responses, a client of HTTP/2,
-//! upstream servers, a load whose responses can be judged, and the server as a process.
+//! Shared by the tests of this workspace: a TLS client that controls record boundaries, a tap on its received bytes,
+//! certificates, file contents that can be checked at any offset, HTTP responses, a client of HTTP/2, upstream servers,
+//! a load with verifiable responses, and the server as a process.
 //!
 //! Errors of the test itself panic with an explanation. Behaviour of the server under test is a [`std::io::Result`] or
 //! an [`Event`].
@@ -34,14 +34,15 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// How long a test waits for anything before it fails. Far longer than an emulated machine needs for the largest step
-/// of a test.
+/// How long a test waits for anything before it fails: far longer than the largest step of a test takes on an emulated
+/// machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Writes a program that can be run at once.
+/// Writes a program that can be executed at once.
 ///
-/// A descriptor that this process has open for writing is copied into each process that another test starts meanwhile, and
-/// the kernel runs no file that anybody writes (`ETXTBSY`, execve(2)). So a process of its own writes the file.
+/// Another test may start a process at the same time, which inherits every descriptor that is open for writing. The
+/// kernel does not execute a file that is open for writing (`ETXTBSY`, execve(2)). So a separate process writes the
+/// file.
 ///
 /// # Panics
 ///

@@ -1,5 +1,5 @@
-//! File contents that can be checked at any offset without being stored: each byte is a function of its offset, without
-//! a period that could coincide with a record, page or buffer length.
+//! File contents that can be checked at any offset without being stored. Each byte is a function of its offset, without
+//! a period that could coincide with the length of a record, page or buffer.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -8,7 +8,7 @@ use std::path::Path;
 
 /// The byte at `offset` of every patterned file.
 pub fn byte_at(offset: u64) -> u8 {
-    // The finaliser of SplitMix64: neighbours have nothing in common.
+    // The finaliser of SplitMix64: neighbours are unrelated.
     let mut z = offset.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -20,10 +20,10 @@ pub fn bytes(range: Range<u64>) -> Vec<u8> {
     range.map(byte_at).collect()
 }
 
-/// Makes a patterned file of `len` bytes and opens it for reading.
+/// Writes a patterned file of `len` bytes and opens it for reading.
 ///
 /// # Panics
-/// When it cannot be written.
+/// It cannot be written.
 pub fn file(path: &Path, len: u64) -> File {
     let mut out = BufWriter::new(File::create(path).expect("the file is created"));
     for offset in 0..len {
@@ -33,10 +33,10 @@ pub fn file(path: &Path, len: u64) -> File {
     File::open(path).expect("the file opens")
 }
 
-/// Asserts that `received` is the pattern in `range`, completely.
+/// Asserts that `received` is exactly the pattern in `range`.
 ///
 /// # Panics
-/// At the first difference; the message gives its place and the bytes there.
+/// At the first difference; the message shows its offset and the bytes there.
 #[track_caller]
 pub fn assert_equal(received: &[u8], range: Range<u64>) {
     assert_starts(received, range.start);
@@ -46,7 +46,7 @@ pub fn assert_equal(received: &[u8], range: Range<u64>) {
 /// Asserts that `received` is the pattern from `start` on, whatever its length.
 ///
 /// # Panics
-/// At the first difference; the message gives its place and the bytes there.
+/// At the first difference; the message shows its offset and the bytes there.
 #[track_caller]
 pub fn assert_starts(received: &[u8], start: u64) {
     for (at, &byte) in received.iter().enumerate() {

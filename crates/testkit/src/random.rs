@@ -2,11 +2,11 @@
 
 use std::time::SystemTime;
 
-/// A generator, which begins with the time of day.
+/// A generator, seeded by the time.
 pub struct Random(u64);
 
 impl Random {
-    /// A new one.
+    /// Seeds a generator.
     #[expect(clippy::new_without_default, reason = "two of them differ")]
     pub fn new() -> Self {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");

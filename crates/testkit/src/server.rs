@@ -38,16 +38,16 @@ struct Output {
 #[derive(Default)]
 struct OutputState {
     lines: Vec<Line>,
-    /// Streams that have ended, of two.
+    /// The number of output streams that have ended, out of two.
     ended: u8,
 }
 
 impl Server {
-    /// Starts `program` and waits until it names an address of the form `https://host:port`. Give it
-    /// port 0, so that tests run side by side.
+    /// Starts `program` and waits until it prints an address of the form `https://host:port`. Use port 0, so that tests
+    /// can run concurrently.
     ///
     /// # Panics
-    /// When it does not start or names none, with everything it wrote.
+    /// It does not start or prints no address; the message has its output.
     #[track_caller]
     pub fn start(program: &Path, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
         let mut command = Command::new(program);
@@ -86,12 +86,12 @@ impl Server {
         server
     }
 
-    /// The address it listens on; loopback if it listens on all.
+    /// Its listening address; loopback if it listens on all addresses.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The number of the process.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -104,7 +104,7 @@ impl Server {
     /// Waits for a line; lines already written count too.
     ///
     /// # Panics
-    /// When it does not come, with everything that did.
+    /// The line does not appear; the message has all lines that did.
     #[track_caller]
     pub fn wait_for(&self, what: &str, wanted: impl Fn(&Line) -> bool) -> Line {
         match self.output.wait_for(1, |line| wanted(line)) {
@@ -113,10 +113,10 @@ impl Server {
         }
     }
 
-    /// Waits for `count` lines, and returns all that are wanted.
+    /// Waits for `count` matching lines, and returns all matching lines.
     ///
     /// # Panics
-    /// When they do not come, with everything that did.
+    /// The lines do not appear; the message has all lines that did.
     #[track_caller]
     pub fn wait_for_lines(&self, count: usize, what: &str, wanted: impl Fn(&Line) -> bool) -> Vec<Line> {
         match self.output.wait_for(count, |line| wanted(line)) {
@@ -128,20 +128,21 @@ impl Server {
     /// Sends a signal.
     ///
     /// # Panics
-    /// When the process has ended.
+    /// The process has ended.
     #[track_caller]
     pub fn signal(&self, signal: Signal) {
         rustix::process::kill_process(Pid::from_child(&self.child), signal).expect("the server still runs");
     }
 
-    /// Stops it and returns once all of its threads stand still, so that what is sent now is found at once by [`Self::resume`].
+    /// Stops the process, and returns once all its threads have stopped. Data sent meanwhile is seen at once after
+    /// [`Self::resume`].
     ///
     /// # Panics
-    /// When the process has ended.
+    /// The process has ended.
     #[track_caller]
     pub fn pause(&self) {
         self.signal(Signal::STOP);
-        // SIGSTOP reaches each thread by itself (signal(7)); waitpid(2) tells when the last one has stopped.
+        // SIGSTOP reaches each thread separately (signal(7)); waitpid(2) returns when the last thread has stopped.
         let status = rustix::process::waitpid(Some(Pid::from_child(&self.child)), WaitOptions::UNTRACED);
         assert!(
             matches!(status, Ok(Some((_, status))) if status.stopped()),
@@ -149,16 +150,16 @@ impl Server {
         );
     }
 
-    /// Lets it go on after [`Self::pause`].
+    /// Continues the process after [`Self::pause`].
     #[track_caller]
     pub fn resume(&self) {
         self.signal(Signal::CONT);
     }
 
-    /// Waits for its end.
+    /// Waits until the process ends.
     ///
     /// # Panics
-    /// When it does not end.
+    /// It does not end.
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
         let deadline = Instant::now() + PATIENCE;
@@ -203,7 +204,7 @@ impl Output {
         });
     }
 
-    /// The wanted lines once there are `count`, or all lines when they do not come.
+    /// The matching lines once there are `count`, or all lines if they do not appear.
     fn wait_for(&self, count: usize, wanted: impl Fn(&Line) -> bool) -> Result<Vec<Line>, Vec<Line>> {
         let deadline = Instant::now() + PATIENCE;
         let mut state = self.state.lock().expect("no reader panics");
@@ -221,7 +222,7 @@ impl Output {
     }
 }
 
-/// The first `https://host:port` in a line, or the `http://host:port` on which sites are served.
+/// The first `https://host:port` in a line, or the `http://host:port` that serves sites.
 fn address_in(line: &str) -> Option<SocketAddr> {
     let served = || line.split_once("serving ").and_then(|(_, rest)| rest.split_once("http://"));
     let (_, rest) = line.split_once("https://").or_else(served)?;

@@ -4,9 +4,9 @@ use rustix::process::{Pid, kill_process};
 
 use crate::server::{Server, Signal};
 
-/// The processes of a service. All end when it is dropped.
+/// The processes of a service. All are killed on drop.
 pub struct Service {
-    /// The process that the test has started.
+    /// The process that the test started.
     pub first: Server,
 }
 
@@ -26,16 +26,16 @@ impl Service {
     /// Sends a signal to the newest process.
     ///
     /// # Panics
-    /// When it has ended.
+    /// It has ended.
     #[track_caller]
     pub fn signal(&self, signal: Signal) {
         kill_process(self.newest(), signal).expect("the newest process runs");
     }
 
-    /// Has another process take over by SIGUSR2, and waits until it has.
+    /// Makes another process take over by SIGUSR2, and waits for it.
     ///
     /// # Panics
-    /// When none does.
+    /// No process takes over.
     #[track_caller]
     pub fn upgrade(&self) {
         let before = self.successors().len();
@@ -43,10 +43,10 @@ impl Service {
         self.wait_for_upgrades(before + 1);
     }
 
-    /// Waits until the log names the processes that have taken over: a command may know before the reader of the log.
+    /// Waits until the log names the processes that have taken over: a command may return before the log is read.
     ///
     /// # Panics
-    /// When it does not name so many.
+    /// It does not name `count` processes.
     #[track_caller]
     pub fn wait_for_upgrades(&self, count: usize) {
         self.first.wait_for_lines(count, "word of an upgrade", |line| line.text.ends_with(" has taken over"));
@@ -56,7 +56,7 @@ impl Service {
 impl Drop for Service {
     fn drop(&mut self) {
         for pid in self.successors().into_iter().filter_map(Pid::from_raw) {
-            // Most have ended.
+            // Most processes have already ended.
             let _ = kill_process(pid, Signal::KILL);
         }
     }

@@ -1,27 +1,26 @@
-//! A tap on the received bytes: every record header from the first byte of the connection on, the
-//! handshake's included.
+//! A tap on the received bytes: every record header from the start of the connection, including the handshake.
 
 use std::collections::HashSet;
 
-/// A record as it was seen on the wire.
+/// A record as seen on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenRecord {
-    /// The type in the header, in the clear.
+    /// The type in the header, in plain text.
     pub outer_type: u8,
     /// The length in the header.
     pub len: usize,
-    /// The first eight bytes behind the header, zeros where there are fewer. With TLS 1.2 GCM and
-    /// the record protected: the explicit nonce (RFC 5288 §3).
+    /// The first eight bytes after the header, or zeros if there are fewer. In a protected record of TLS 1.2 GCM this
+    /// is the explicit nonce (RFC 5288 §3).
     pub first: [u8; 8],
 }
 
-/// Follows the records of one direction. It keeps a few bytes of each.
+/// Follows the records of one direction. Keeps a few bytes of each.
 #[derive(Debug, Default)]
 pub struct Tap {
     records: Vec<SeenRecord>,
-    /// Header and first bytes of the record that is passing.
+    /// Header and first bytes of the current record.
     head: Vec<u8>,
-    /// Bytes of that record still to pass behind `head`.
+    /// Bytes of that record still to come after `head`.
     skip: usize,
 }
 
@@ -42,22 +41,22 @@ impl Tap {
         }
     }
 
-    /// Records whose first bytes have come.
+    /// Records whose first bytes have arrived.
     pub fn records(&self) -> &[SeenRecord] {
         &self.records
     }
 
-    /// The explicit nonces of a TLS 1.2 GCM connection, of every record behind ChangeCipherSpec: the
-    /// Finished message is the first.
+    /// The explicit nonces of a TLS 1.2 GCM connection: of every record after ChangeCipherSpec, beginning with the
+    /// Finished message.
     pub fn explicit_nonces(&self) -> Vec<[u8; 8]> {
         let protected = self.records.iter().skip_while(|record| record.outer_type != 20).skip(1);
         protected.map(|record| record.first).collect()
     }
 
-    /// Asserts that no explicit nonce came twice, and that there are `at_least` of them.
+    /// Asserts that no explicit nonce is repeated, and that there are at least `at_least` of them.
     ///
     /// # Panics
-    /// When one did.
+    /// A nonce is repeated, or there are too few.
     #[track_caller]
     pub fn assert_nonces_distinct(&self, at_least: usize) {
         let nonces = self.explicit_nonces();

@@ -1,4 +1,5 @@
-//! A server for tests of the proxy: each connection is served by a function of the test, which sees what arrives and writes what it likes.
+//! An upstream server for tests of the proxy. A function of the test serves each connection: it sees the received bytes
+//! and writes any bytes.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -23,7 +24,7 @@ struct Seen {
 /// A request as it arrived.
 #[derive(Debug, Clone)]
 pub struct Received {
-    /// Request line and fields, as they were sent.
+    /// The request line and fields, as sent.
     pub head: String,
     /// The body, without its framing.
     pub body: Vec<u8>,
@@ -39,7 +40,7 @@ impl Received {
     /// The value of the only field of that name.
     ///
     /// # Panics
-    /// When there is none, or more than one.
+    /// The field is missing or repeated.
     #[track_caller]
     pub fn field(&self, name: &str) -> &str {
         match self.all(name)[..] {
@@ -54,10 +55,10 @@ impl Received {
     }
 }
 
-/// Octets of a body that a test reads at most.
-const MOST: usize = 1 << 30;
+/// The maximum length of a body that a test reads.
+const MAX_BODY: usize = 1 << 30;
 
-/// A connection that was accepted.
+/// An accepted connection.
 pub struct Accepted {
     /// Its number, from 0.
     pub number: usize,
@@ -66,7 +67,7 @@ pub struct Accepted {
 }
 
 impl Upstream {
-    /// Serves each connection by `serve`, in a thread of its own; it is closed afterwards.
+    /// Serves each connection by `serve` in a separate thread, and closes it afterwards.
     pub fn start(serve: impl Fn(&mut Accepted) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -93,7 +94,7 @@ impl Upstream {
         Self { address, seen }
     }
 
-    /// Answers every request with what `answer` makes of it, as long as the client likes.
+    /// Responds to every request with the result of `answer`, until the client closes.
     pub fn answering(answer: impl Fn(&Received) -> Vec<u8> + Send + Sync + 'static) -> Self {
         Self::start(move |accepted| {
             while let Some(request) = accepted.request() {
@@ -102,7 +103,7 @@ impl Upstream {
         })
     }
 
-    /// Answers every request with 200 and its own body.
+    /// Responds to every request with 200 and the request's body.
     pub fn echo() -> Self {
         Self::answering(|request| ok(&request.body))
     }
@@ -125,13 +126,14 @@ impl Upstream {
     /// The last request.
     ///
     /// # Panics
-    /// When none came.
+    /// There was no request.
     #[track_caller]
     pub fn last(&self) -> Received {
         self.requests().pop().expect("a request came")
     }
 
-    /// Whether so many connections were closed here, and their other ends have closed too (FIN-WAIT-1 and FIN-WAIT-2 are over).
+    /// Whether `connections` connections were closed here, and their other ends have closed too (FIN-WAIT-1 and
+    /// FIN-WAIT-2 are over).
     pub fn has_ended(&self, connections: usize) -> bool {
         let port = format!(":{:04X}", self.address.port());
         let table = std::fs::read_to_string("/proc/net/tcp").expect("a table of sockets");
@@ -142,7 +144,7 @@ impl Upstream {
         self.seen.lock().expect("no panic").ended == connections && !table.lines().any(waits)
     }
 
-    /// Connections so far.
+    /// The number of connections so far.
     pub fn connections(&self) -> usize {
         self.seen.lock().expect("no panic").connections
     }
@@ -156,7 +158,7 @@ pub fn ok(body: &[u8]) -> Vec<u8> {
 }
 
 impl Accepted {
-    /// The next request with its body. `None`: the client has closed, or something else came.
+    /// The next request with its body. `None`: the client has closed, or sent something else.
     pub fn request(&mut self) -> Option<Received> {
         let head = self.head()?;
         let mut request = Received { head, body: Vec::new() };
@@ -170,14 +172,14 @@ impl Accepted {
         Some(request)
     }
 
-    /// The next request as its octets, and its body.
+    /// The next request as its bytes, and its body.
     pub fn raw_request(&mut self) -> Option<(Vec<u8>, Vec<u8>)> {
         let head = self.head()?;
         let request = Received { head: head.clone(), body: Vec::new() };
         let mut raw = head.into_bytes();
         if request.all("transfer-encoding") == ["chunked"] {
             let body = self.chunked()?;
-            // As one chunk: sizes were read.
+            // As one chunk: the original sizes are lost.
             raw.extend_from_slice(format!("{:x}\r\n", body.len()).as_bytes());
             raw.extend_from_slice(&body);
             raw.extend_from_slice(if body.is_empty() { b"\r\n" } else { b"\r\n0\r\n\r\n" });
@@ -185,13 +187,13 @@ impl Accepted {
         }
         let mut body = Vec::new();
         if let [length] = request.all("content-length")[..] {
-            body = self.read(length.parse().ok().filter(|length| *length < MOST)?)?;
+            body = self.read(length.parse().ok().filter(|length| *length < MAX_BODY)?)?;
             raw.extend_from_slice(&body);
         }
         Some((raw, body))
     }
 
-    /// The head of the next request alone.
+    /// The head of the next request, without its body.
     pub fn head(&mut self) -> Option<String> {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
@@ -219,28 +221,28 @@ impl Accepted {
         }
     }
 
-    /// Reads exactly so many octets. `None`: fewer came.
+    /// Reads exactly `length` bytes. `None`: fewer arrived.
     pub fn read(&mut self, length: usize) -> Option<Vec<u8>> {
-        let mut octets = vec![0; length];
-        self.io.read_exact(&mut octets).ok()?;
-        Some(octets)
+        let mut bytes = vec![0; length];
+        self.io.read_exact(&mut bytes).ok()?;
+        Some(bytes)
     }
 
     /// Reads up to the end of the connection.
     pub fn read_to_end(&mut self) -> Vec<u8> {
-        let mut octets = Vec::new();
-        let _ = self.io.read_to_end(&mut octets);
-        octets
+        let mut bytes = Vec::new();
+        let _ = self.io.read_to_end(&mut bytes);
+        bytes
     }
 
-    /// Writes; a client that has left is no error.
-    pub fn write(&mut self, octets: &[u8]) {
-        self.try_write(octets);
+    /// Writes, and ignores a client that has left.
+    pub fn write(&mut self, bytes: &[u8]) {
+        self.try_write(bytes);
     }
 
     /// Writes. `false`: the client has left.
-    pub fn try_write(&mut self, octets: &[u8]) -> bool {
-        self.io.get_mut().write_all(octets).is_ok()
+    pub fn try_write(&mut self, bytes: &[u8]) -> bool {
+        self.io.get_mut().write_all(bytes).is_ok()
     }
 
     /// Ends the writing direction.
@@ -248,7 +250,7 @@ impl Accepted {
         let _ = self.io.get_ref().shutdown(Shutdown::Write);
     }
 
-    /// Lets the end of the connection be a reset.
+    /// Makes the connection end with a reset.
     pub fn reset(&mut self) {
         let linger = Some(std::time::Duration::ZERO);
         rustix::net::sockopt::set_socket_linger(self.io.get_ref(), linger).expect("an option");

@@ -1,4 +1,4 @@
-//! The handshakes of WebSocket: over HTTP/2 the client's side, over HTTP/1.1 the upstream's.
+//! WebSocket handshakes: the client's side over HTTP/2, and the upstream's side over HTTP/1.1.
 
 use aws_lc_rs::digest;
 use base64::Engine as _;
@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use crate::http2::{block, literal};
 use crate::upstream::Received;
 
-/// The head of CONNECT with a protocol (RFC 8441 §4), and these fields.
+/// The header block of CONNECT with a protocol (RFC 8441 §4), and these fields.
 pub fn connect_block(path: &str, protocol: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     let mut all = block("CONNECT", path, &[]);
     literal(&mut all, ":protocol", protocol);
@@ -20,7 +20,7 @@ pub fn connect_block(path: &str, protocol: &str, fields: &[(&str, &str)]) -> Vec
 /// The value of Sec-WebSocket-Accept in the response to a handshake (RFC 6455 §4.2.2).
 ///
 /// # Panics
-/// When the request has no key.
+/// The request has no key.
 pub fn accept_of(request: &Received) -> String {
     let seed = format!("{}258EAFA5-E914-47DA-95CA-C5AB0DC85B11", request.field("sec-websocket-key"));
     STANDARD.encode(digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, seed.as_bytes()))
@@ -29,7 +29,7 @@ pub fn accept_of(request: &Received) -> String {
 /// The upstream's response to a handshake.
 ///
 /// # Panics
-/// When the request has no key.
+/// The request has no key.
 pub fn switch(request: &Received) -> String {
     let accept = accept_of(request);
     format!(

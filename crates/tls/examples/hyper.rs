@@ -1,4 +1,4 @@
-//! A program on hyper whose responses are sealed by the kernel.
+//! A program on hyper whose responses the kernel seals.
 //!
 //! `cargo run --example hyper -- 127.0.0.1:4433 cert.pem key.pem`, then `curl -k https://127.0.0.1:4433/some/path`
 
@@ -14,10 +14,10 @@ use hyper_util::rt::TokioIo;
 use sealion_tls::{Limits, ServerConfig, TlsStream};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Answers each request of a connection with the path it asked for, repeated.
+/// Responds to each request of a connection with its path, repeated.
 pub async fn serve(socket: TcpStream, config: &Arc<ServerConfig>) -> Result<(), Box<dyn Error + Send + Sync>> {
     let mut stream = TlsStream::accept(socket, config).await?;
-    // Before a response of this size. Where the kernel refuses, user space goes on.
+    // Before a response of this size. If the kernel refuses, user space continues to seal.
     if let Err(error) = stream.move_to_kernel(1 << 20).await {
         eprintln!("{error}");
     }
@@ -28,7 +28,7 @@ pub async fn serve(socket: TcpStream, config: &Arc<ServerConfig>) -> Result<(), 
     Ok(())
 }
 
-/// The configuration that a client which knows only HTTP/1.1 asks for.
+/// A configuration for clients that only know HTTP/1.1.
 pub fn config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, Box<dyn Error>> {
     Ok(Arc::new(ServerConfig::from_pem_files(certificate, key, &[b"http/1.1"], Limits::default())?))
 }

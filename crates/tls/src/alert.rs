@@ -1,6 +1,6 @@
 //! Alerts (RFC 8446 §6, RFC 5246 §7.2).
 
-/// What an alert says. A number of the IANA registry "TLS Alerts"; unknown ones are kept.
+/// The description of an alert: a number of the IANA registry "TLS Alerts". Unknown numbers are kept.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct AlertDescription(pub u8);
 
@@ -9,7 +9,7 @@ macro_rules! alerts {
         impl AlertDescription {
             $(#[doc = concat!("`", $name, "`")] pub const $constant: Self = Self($number);)*
 
-            /// The name in the registry, where this crate knows it.
+            /// The name in the registry, if this crate knows it.
             pub fn name(self) -> Option<&'static str> {
                 match self.0 { $($number => Some($name),)* _ => None }
             }

@@ -1,10 +1,11 @@
 //! Buffers shared by the connections of a thread, so that an idle connection holds none.
 //!
-//! Sealed bytes that TCP does not take at once stay in user memory until it does. A peer that stops reading therefore pins a buffer:
-//! a small one, [`SMALL_LEN`], because a batch of more records than fit it is sealed only where TCP has room
-//! ([`crate::TlsStream`]'s `batch`), and because what is left of it moves to a small buffer.
+//! Sealed bytes stay in user memory until TCP takes them, so a peer that stops reading pins a buffer. It pins only a
+//! small one, [`SMALL_LEN`]: larger batches are sealed only if TCP has room ([`crate::TlsStream`]'s `batch`), and the
+//! rest of a large buffer moves to a small one.
 //!
-//! Buffers are mapped from the system, not allocated: unmapping gives the memory back at once, where the allocator would keep it.
+//! Buffers are mapped from the system, not allocated: unmapping returns the memory at once, but the allocator would
+//! keep it.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -15,7 +16,7 @@ use memmap2::MmapMut;
 
 use crate::record::{MAX_CIPHERTEXT_TLS12, MAX_PLAINTEXT};
 
-/// Bytes of a full record with the most that a version adds (TLS 1.2 GCM: 29 bytes).
+/// The maximum length of a full record in bytes; TLS 1.2 GCM adds the most, 29 bytes.
 pub(crate) const FULL_RECORD: usize = MAX_PLAINTEXT + 29;
 
 /// Records sealed into one buffer and sent by one call.
@@ -25,30 +26,30 @@ pub(crate) const FULL_RECORD: usize = MAX_PLAINTEXT + 29;
 /// because a head makes 65 records of 1 MiB. Void where a core's own cache is below a mebibyte.
 pub(crate) const RECORDS_PER_SEND: usize = 33;
 
-/// Records of a batch that is sealed without knowing how much TCP takes: 13 pages, the most that a peer pins by not reading. Four records would be
-/// 17 pages.
+/// Records of a batch that is sealed without asking TCP for its room: 13 pages, the most that a peer pins by not
+/// reading. Four records would need 17 pages.
 pub(crate) const RECORDS_UNASKED: usize = 3;
 
-/// Bytes of a large send buffer. Where the first record is short there may be one more of the same payload.
+/// Bytes of a large send buffer. If the first record is short, the same payload may need one more record.
 const LARGE_LEN: usize = RECORDS_PER_SEND * FULL_RECORD + (FULL_RECORD - MAX_PLAINTEXT);
 
 /// Bytes of a small send buffer, as above.
 pub(crate) const SMALL_LEN: usize = RECORDS_UNASKED * FULL_RECORD + (FULL_RECORD - MAX_PLAINTEXT);
 
-/// Bytes of the receive buffer: two records of the longest kind, so that few reads end inside their only record.
+/// Bytes of the receive buffer: two records of the maximum length, so that few reads end inside their only record.
 const RECEIVE_LEN: usize = 2 * (MAX_CIPHERTEXT_TLS12 + 5);
 
-/// Free large buffers that a thread keeps. It uses one at a time: no connection holds one while it waits.
+/// Free large buffers kept per thread. One is enough: no connection holds one while it waits.
 const LARGE_KEPT: usize = 1;
 
-/// Free small buffers, and free vectors for received data, that a thread always keeps: 0.6 MB at most.
+/// Free small buffers, and free vectors for received data, kept per thread: 0.6 MB at most.
 const KEPT: usize = 8;
 
 /// Capacity above which a vector for received data is freed, not stored. Request heads are usually below 1 KiB.
 const KEPT_PLAINTEXT: usize = 4096;
 
 thread_local! {
-    /// Small buffers that were taken by this thread and are in use, wherever that is now.
+    /// Small buffers of this thread in use, including those that have moved to another thread.
     static OUT: Arc<AtomicUsize> = Arc::default();
     static SMALL: RefCell<Vec<Pages>> = const { RefCell::new(Vec::new()) };
     static LARGE: RefCell<Vec<Pages>> = const { RefCell::new(Vec::new()) };
@@ -69,22 +70,22 @@ impl Pages {
     }
 }
 
-/// A send buffer; it goes back to a thread's store when dropped.
+/// A send buffer. On drop it returns to its thread's store.
 pub(crate) struct SendBuffer {
     pages: Option<Pages>,
     size: Size,
 }
 
 enum Size {
-    /// With the counter of the thread that took it.
+    /// Holds the counter of the thread that took the buffer.
     Small(Arc<AtomicUsize>),
     Large,
-    /// Longer than a small one; freed, not stored.
+    /// A buffer longer than a small one; on drop it is freed, not stored.
     Odd,
 }
 
 impl SendBuffer {
-    /// A buffer for up to `len` bytes, at most [`RECORDS_PER_SEND`] records, and a short one.
+    /// A buffer for up to `len` bytes, at most [`RECORDS_PER_SEND`] records and a short one.
     pub(crate) fn take(len: usize) -> Self {
         if len <= SMALL_LEN {
             return Self::small();
@@ -101,7 +102,7 @@ impl SendBuffer {
         Self { pages: Some(pages), size: Size::Small(out) }
     }
 
-    /// Moves the bytes in `range` from a large buffer to a small one. To be called before a wait for TCP.
+    /// Moves the bytes in `range` from a large buffer to a small one. Call this before waiting for TCP.
     pub(crate) fn keep_only(&mut self, range: &mut Range<usize>) {
         if !matches!(self.size, Size::Large) {
             return;
@@ -109,7 +110,7 @@ impl SendBuffer {
         let mut kept = if range.len() <= SMALL_LEN {
             Self::small()
         } else {
-            // The kernel took less than it had room for: it is short of memory for sockets.
+            // The kernel took less than it had room for, because it is short of memory for sockets.
             Self { pages: Some(Pages::new(range.len())), size: Size::Odd }
         };
         kept[..range.len()].copy_from_slice(&self[range.clone()]);
@@ -121,10 +122,11 @@ impl SendBuffer {
 impl Drop for SendBuffer {
     fn drop(&mut self) {
         let Some(pages) = self.pages.take() else { return };
-        // A thread that is ending has no store left; the buffer is then simply freed.
+        // A thread that is ending no longer has a store, so the buffer is freed.
         let _ = match &self.size {
             Size::Small(out) => {
-                // As many free ones as are in use, so that a thread with many waiting connections does not map a buffer for each wait.
+                // Keeps as many free buffers as are in use, so that a thread with many waiting connections does not map
+                // a buffer for each wait.
                 let most = (out.fetch_sub(1, Ordering::Relaxed) - 1).max(KEPT);
                 SMALL.try_with(|kept| keep(&mut kept.borrow_mut(), pages, most))
             }
@@ -178,7 +180,7 @@ pub(crate) fn keep_plaintext(mut plaintext: Vec<u8>) {
     });
 }
 
-/// Lends the thread's receive buffer. `use_buffer` must not call this again.
+/// Lends out the thread's receive buffer. `use_buffer` must not call this function.
 pub(crate) fn with_receive_buffer<T>(use_buffer: impl FnOnce(&mut [u8]) -> T) -> T {
     RECEIVE.with_borrow_mut(|buffer| {
         buffer.resize(RECEIVE_LEN, 0);
@@ -204,13 +206,13 @@ mod tests {
         assert_eq!((&buffer[range.clone()], range.clone(), buffer.len()), (&b"abcde"[..], 0..5, SMALL_LEN));
         assert_eq!(stored(), (0, 1), "the large one is free again");
 
-        // Already small: nothing is copied.
+        // The buffer is already small: nothing is copied.
         buffer[100..105].copy_from_slice(b"fghij");
         range = 100..105;
         buffer.keep_only(&mut range);
         assert_eq!((&buffer[range.clone()], range), (&b"fghij"[..], 100..105));
 
-        // More is left than the kernel said: it is kept, in just so many bytes.
+        // More bytes are left than the kernel's room promised: they are kept in a buffer of exactly that length.
         let mut buffer = SendBuffer::take(LARGE_LEN);
         let mut range = 1..SMALL_LEN + 2;
         buffer.keep_only(&mut range);

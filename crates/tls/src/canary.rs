@@ -1,6 +1,6 @@
 //! A canary: records that the kernel seals on a loopback connection are opened in user space and compared byte for byte.
 //!
-//! It catches a kernel or driver that accepts keys and then seals wrongly, which no error number would tell.
+//! It detects a kernel or driver that accepts keys and then seals wrongly, which no errno would show.
 
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Seek, SeekFrom, Write};
@@ -14,30 +14,30 @@ use socket2::SockRef;
 
 use crate::record::{Aead, ContentType, OpenError, Opener, Sealer, TrafficKeys};
 
-/// Bytes sent from memory: less than a record, so that it stays open for what follows.
+/// Bytes sent from memory: less than a record, so that the record stays open for the file.
 const HEAD: usize = 257;
 
-/// Bytes sent by sendfile behind it: several records, the last a short one.
+/// Bytes sent after it by sendfile: several records, the last of them short.
 const FILE: usize = 3 * 16_384 + 1_001;
 
-/// How long loopback may take: a thousand times what it takes.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The timeout for loopback: a thousand times the usual duration.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What is wrong with the kernel path for a version and AEAD.
+/// The reason why the kernel path failed for a version and an AEAD.
 #[derive(Debug)]
 pub enum CanaryError {
-    /// The kernel refused an operation.
+    /// The kernel rejected an operation.
     Refused(sealion_ktls::Error),
-    /// Loopback or the temporary file failed; this says nothing of the kernel path.
+    /// Loopback or the temporary file failed; this does not concern the kernel path.
     Io(io::Error),
-    /// A record did not open.
+    /// A record could not be opened.
     Unopenable(OpenError),
-    /// A record opened to something else than was sent.
+    /// A record's plaintext differs from the data sent.
     Differs(&'static str),
 }
 
 impl CanaryError {
-    /// Whether the kernel seals wrongly, rather than not at all.
+    /// Whether the kernel sealed wrongly, as opposed to not at all.
     pub fn is_corruption(&self) -> bool {
         matches!(self, Self::Unopenable(_) | Self::Differs(_))
     }
@@ -68,8 +68,8 @@ impl From<sealion_ktls::Error> for CanaryError {
     }
 }
 
-/// Sends memory, a file and a control record through the kernel under random keys, and compares. Takes a millisecond
-/// or two, and blocks.
+/// Sends memory, a file and a control record through the kernel under random keys, and compares. Blocks for one or two
+/// milliseconds.
 ///
 /// # Errors
 /// [`CanaryError`]
@@ -81,12 +81,12 @@ pub fn canary(version: Version, aead: Aead) -> Result<(), CanaryError> {
     let mut tx = Sealer::new(keys, sequence, u64::MAX).into_kernel(&near).map_err(|refused| refused.error)?;
     let (sent, file) = pattern()?;
 
-    // More than fits the socket's buffers may be on the way, so somebody has to read meanwhile.
+    // More data may be in flight than the socket's buffers hold, so a thread reads meanwhile.
     let received = std::thread::scope(|scope| {
         let reader = scope.spawn(|| read_to_end(far));
         let done = send(&mut tx, &sent, &file);
         if done.is_err() {
-            // The reader would wait for the rest.
+            // Otherwise the reader would wait for the rest.
             let _ = near.shutdown(std::net::Shutdown::Both);
         }
         done?;
@@ -111,7 +111,7 @@ fn send(tx: &mut Tx<&TcpStream>, sent: &[u8], file: &File) -> Result<(), CanaryE
     tx.close_notify()?;
     let started = Instant::now();
     while tx.unsent()? > 0 {
-        if started.elapsed() > PATIENCE {
+        if started.elapsed() > TIMEOUT {
             return Err(io::Error::from(io::ErrorKind::TimedOut).into());
         }
         std::thread::sleep(Duration::from_millis(1));
@@ -157,12 +157,12 @@ fn loopback() -> io::Result<(TcpStream, TcpStream)> {
     let (far, _) = listener.accept()?;
     // A machine-wide limit below a record stalls the kernel path (docs/kernel.md); a server lifts it on its sockets too.
     SockRef::from(&near).set_tcp_notsent_lowat(u32::MAX)?;
-    near.set_write_timeout(Some(PATIENCE))?;
-    far.set_read_timeout(Some(PATIENCE))?;
+    near.set_write_timeout(Some(TIMEOUT))?;
+    far.set_read_timeout(Some(TIMEOUT))?;
     Ok((near, far))
 }
 
-/// What is sent, and a file in memory with what follows its head.
+/// The bytes to send, and an in-memory file with the bytes after the head.
 fn pattern() -> io::Result<(Vec<u8>, File)> {
     let sent: Vec<u8> = (0..HEAD + FILE).map(|n| (n * 131 + (n >> 8)) as u8).collect();
     let mut file = File::from(rustix::fs::memfd_create("sealion-canary", MemfdFlags::CLOEXEC)?);
@@ -201,7 +201,7 @@ mod tests {
         all
     }
 
-    /// What a sound kernel sends passes, and each way of being wrong is told apart.
+    /// The data of a correct kernel passes, and each kind of fault is reported as such.
     #[test]
     fn what_is_wrong_is_noticed() {
         let data = (ContentType::ApplicationData, &b"some data"[..]);

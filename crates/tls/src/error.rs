@@ -11,22 +11,22 @@ use crate::{AlertDescription, NoCertificate};
 pub enum Error {
     /// The socket failed; usually the peer is gone.
     Io(io::Error),
-    /// The kernel refused an operation on its record layer.
+    /// The kernel rejected an operation on its record layer.
     Kernel(sealion_ktls::Error),
     /// The peer sent a fatal alert.
     PeerAlert(AlertDescription),
     /// The peer sent a record that is malformed or does not authenticate.
     Record(OpenError),
-    /// The peer broke the protocol above the record layer.
+    /// The peer violated the protocol above the record layer.
     Protocol {
-        /// The alert to answer with.
+        /// The alert to send.
         alert: AlertDescription,
         /// The violation, as the object of "the peer sent".
         what: &'static str,
     },
     /// FIN without `close_notify`: data may be missing (RFC 8446 §6.1).
     Truncated,
-    /// The file ended inside the range to be sent: it was truncated meanwhile.
+    /// The file ended inside the range to be sent: it was truncated in the meantime.
     FileShrank {
         /// Where the file ended.
         at: u64,
@@ -51,7 +51,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the file that was sent is the reason.
+    /// Whether reading the file caused the error.
     pub fn is_of_file(&self) -> bool {
         matches!(self, Self::File(_) | Self::FileShrank { .. })
     }
@@ -154,16 +154,16 @@ pub enum HandshakeError {
     PeerAlert(AlertDescription),
     /// The peer's flight is longer than this many bytes.
     TooLong(usize),
-    /// The client's certificate is missing, invalid or revoked; the alert for it was sent.
+    /// The client's certificate is missing, invalid or revoked. The alert was sent.
     ClientCertificate(String),
-    /// There is no certificate for the name that the client asked for; the alert for it was sent.
+    /// No certificate exists for the name that the client asked for. The alert was sent.
     NoCertificate {
         /// The name.
         name: String,
-        /// The reason, which the alert tells too.
+        /// The reason, which also decides the alert.
         why: NoCertificate,
     },
-    /// rustls refused the handshake; the alert for it was sent.
+    /// rustls failed the handshake. The alert was sent.
     Tls(String),
 }
 
@@ -172,7 +172,7 @@ impl HandshakeError {
         match error {
             rustls::Error::AlertReceived(alert) => Self::PeerAlert(AlertDescription(alert.into())),
             rustls::Error::InvalidMessage(_) if looks_like_http(incoming) => Self::PlainHttp,
-            // A server verifies no other certificate.
+            // A server verifies only the client's certificate.
             rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented => {
                 Self::ClientCertificate(error.to_string())
             }

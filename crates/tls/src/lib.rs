@@ -1,8 +1,7 @@
 //! A TLS server connection on tokio whose sending side can move into the kernel.
 //!
-//! rustls shakes hands and keeps the key schedule; from then on the record layer is ours, because
-//! only the owner of keys and sequence numbers can hand them to the kernel in the middle of a
-//! connection.
+//! rustls performs the handshake. After it, the record layer is this crate's, because only the owner of keys and
+//! sequence numbers can hand them to the kernel in the middle of a connection.
 //!
 //! ```text
 //! Handshake (rustls) ─► Established { sealer, opener } ─► Closing ─► Closed
@@ -10,12 +9,11 @@
 //!                        Opener = User, always
 //! ```
 //!
-//! A [`TlsStream`] starts with both directions in user space. [`TlsStream::move_to_kernel`] gives
-//! the sending side to the kernel at a record boundary; when the kernel refuses, the user-space
-//! sealer goes on and nothing is lost. Receiving never moves: a server receives little, and a
-//! kernel receiver cannot answer a tampered record with an alert.
+//! A [`TlsStream`] starts with both directions in user space. [`TlsStream::move_to_kernel`] hands the sending side to
+//! the kernel at a record boundary. If the kernel refuses, the user-space sealer continues and nothing is lost.
+//! Receiving never moves: a server receives little, and a kernel receiver cannot send an alert after a tampered record.
 //!
-//! What the types and tests of this crate hold:
+//! The types and tests of this crate guarantee:
 //! - no sequence number, hence no nonce, seals two records ([`record`]);
 //! - `close_notify` leaves before FIN, and FIN only after every sealed byte is with TCP;
 //! - a file that shrinks while it is sent ends in an alert, never in `close_notify`.
@@ -53,7 +51,7 @@ pub use stream::send::FIRST_RECORD;
 pub use stream::source::{Part, Source, Unread};
 pub use stream::{Counts, Progress, SealedBy, TlsStream};
 
-/// The code of the page is compiled like this documentation.
+/// Compiles the code in the README as a doctest.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -55,10 +55,10 @@ impl Socket {
         }
     }
 
-    /// Runs `operation` if the socket is ready for it; `WouldBlock` from it takes the readiness away.
+    /// Runs `operation` if the socket is ready for it. If it returns `WouldBlock`, the readiness is cleared.
     ///
     /// # Errors
-    /// The operation's, and `WouldBlock` where the socket is not ready.
+    /// The operation's, and `WouldBlock` if the socket is not ready.
     pub fn try_io<T>(&self, interest: Interest, operation: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         match self {
             Self::Tcp(stream) => stream.try_io(interest, operation),
@@ -80,16 +80,16 @@ impl Socket {
         }
     }
 
-    /// Bytes that the socket takes at once, with the kernel's overhead for them.
+    /// Bytes that the socket takes at once, including the kernel's overhead.
     pub(crate) fn room(&self) -> usize {
         sealion_ktls::room(self).unwrap_or(0)
     }
 
-    /// Bytes that the peer has taken over the life of the connection. `written`: those that this process wrote.
+    /// Bytes that the peer has taken over the life of the connection. `written`: the bytes that this process wrote.
     pub(crate) fn taken(&self, written: u64) -> u64 {
         match self {
             Self::Tcp(stream) => sealion_ktls::acknowledged(stream).unwrap_or(0),
-            // The kernel's overhead counts in the queue, so that the number is too low while anything is there.
+            // The queue includes the kernel's overhead, so the result is too low while the queue is not empty.
             Self::Unix(stream) => sealion_ktls::queued(stream).map_or(0, |bytes| written.saturating_sub(bytes.into())),
         }
     }
@@ -112,7 +112,7 @@ impl AsyncWrite for Socket {
         }
     }
 
-    /// Nothing waits in here.
+    /// This type buffers nothing.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

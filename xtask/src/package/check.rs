@@ -56,7 +56,7 @@ pub(crate) fn kubernetes() -> Result<()> {
     Ok(())
 }
 
-/// Validates each manifest of a directory, but those of the Prometheus operator: Kubernetes' schemas have none of its kinds.
+/// Validates each manifest of a directory. Kubernetes' schemas lack the kinds of the Prometheus operator, whose manifests are left out.
 fn validate(validator: &Path, directory: &Path) -> Result<()> {
     let mut checked = 0;
     for manifest in std::fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))? {

@@ -1,4 +1,4 @@
-//! What a release consists of, in one directory.
+//! The parts of a release, in one directory.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -204,7 +204,7 @@ fn checksums(out: &Path) -> Result<PathBuf> {
 mod tests {
     use super::*;
 
-    /// What a release would refuse with is found before one is made.
+    /// A reason to refuse a release is found before one is made.
     #[test]
     fn changelogs_begin_with_this_version() {
         changelogs_are_current().unwrap();

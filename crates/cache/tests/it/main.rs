@@ -1,3 +1,3 @@
-//! Decisions beside those of another implementation.
+//! Compares decisions with another implementation.
 
 mod oracle;

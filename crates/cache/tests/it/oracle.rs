@@ -1,5 +1,6 @@
-//! `http-cache-semantics` as an oracle: for random responses, requests and times, both send a stored response without validation, or both do
-//! not. Where they differ on purpose, [`DIFFERENCES`] says why; each of them must make a difference in some case.
+//! `http-cache-semantics` as an oracle: for random responses, requests and times, both send a stored response without
+//! validation, or neither does. [`DIFFERENCES`] lists the intended differences with reasons. Each of them must make a
+//! difference in some case.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,10 +10,10 @@ use http_cache_semantics::{BeforeRequest, CacheOptions, CachePolicy};
 use sealion_cache::{Assessment, Lifetime, NotStored, Policy, RequestDirectives, StoreRequest, may_store};
 use sealion_http::Method;
 
-/// When the response is received: Sun, 06 Nov 1994 08:49:37 GMT.
+/// The time of receipt: Sun, 06 Nov 1994 08:49:37 GMT.
 const NOW: u64 = 784_111_777;
 
-/// A response to a request, and a later request of the same resource.
+/// A response to a request, and a later request for the same resource.
 #[derive(Debug, Default)]
 struct Case {
     status: u16,
@@ -27,11 +28,11 @@ struct Case {
     has_authorization: bool,
     /// Cache-Control of the later request.
     request: Vec<&'static str>,
-    /// Seconds until then.
+    /// The seconds until the later request.
     later: u64,
 }
 
-/// A reason to decide otherwise, and the cases that it covers.
+/// A reason for another decision, and the cases that it covers.
 type Difference = (&'static str, fn(&Case) -> bool);
 
 const DIFFERENCES: &[Difference] = &[
@@ -226,7 +227,7 @@ impl Case {
     }
 }
 
-/// A linear congruential generator: the same cases in every run.
+/// A linear congruential generator, for the same cases in every run.
 struct Random(u64);
 
 impl Random {
@@ -247,7 +248,7 @@ fn time(seconds: u64) -> SystemTime {
 #[test]
 fn stored_responses_are_sent_as_by_the_oracle_or_for_a_reason() {
     let mut random = Random(1);
-    // How often both sent, neither, and a reason made the difference.
+    // How often both sent, neither sent, and a reason made the difference.
     let mut agreed = [0; 2];
     let mut differed = BTreeMap::new();
     for _ in 0..200_000 {
@@ -259,7 +260,7 @@ fn stored_responses_are_sent_as_by_the_oracle_or_for_a_reason() {
                 assert_eq!(here, there, "{case:?}");
                 agreed[usize::from(here)] += 1;
             }
-            // A case with several reasons says nothing of each.
+            // A case with several reasons does not show the effect of each.
             (Some(reason), None) if here != there => *differed.entry(reason).or_insert(0) += 1,
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! What each received frame does (RFC 9113 §6).
+//! The effect of each received frame (RFC 9113 §6).
 
 use crate::error::{ConnectionError, ErrorCode};
 use crate::event::Event;
@@ -37,31 +37,30 @@ impl Connection {
 
     // ---- DATA (§6.1)
 
-    /// The header of a DATA frame: flow control, and which stream takes the content.
+    /// The header of a DATA frame: applies flow control, and finds the stream that gets the content.
     pub(super) fn begin_data<'a>(&mut self, frame: FrameHead) -> Result<(Data, Option<Event<'a>>), ConnectionError> {
         if frame.stream == 0 {
             return Err(ON_THE_CONNECTION);
         }
-        let (octets, end) = (frame.length as u32, frame.has(flag::END_STREAM));
-        if !self.receive_window.receive(octets) {
+        let (bytes, end) = (frame.length as u32, frame.has(flag::END_STREAM));
+        if !self.receive_window.receive(bytes) {
             return Err(ConnectionError::flow_control("more content than the connection's window"));
         }
         let mut data = Data { stream: None, left: frame.length, padding: 0, end };
         let Some(index) = self.index(frame.stream) else {
-            self.on_data_of_closed_stream(frame.stream, octets)?;
+            self.on_data_of_closed_stream(frame.stream, bytes)?;
             return Ok((data, None));
         };
         let stream = &mut self.streams[index];
         match stream.state {
             State::Live { receiving: Receiving::Content { .. }, .. } => {
-                if !stream.receive_window.receive(octets) {
+                if !stream.receive_window.receive(bytes) {
                     let event = self.stream_error(index, ErrorCode::FLOW_CONTROL_ERROR)?;
                     return Ok((data, event));
                 }
                 data.stream = Some(StreamId(frame.stream));
-                self.abuse.useful(u64::from(octets));
-                if octets > 0 && self.window_target < self.limits.largest_window && self.bandwidth_delay.receive(octets)
-                {
+                self.abuse.useful(u64::from(bytes));
+                if bytes > 0 && self.window_target < self.limits.largest_window && self.bandwidth_delay.receive(bytes) {
                     write_ping(&mut self.control, false, PING_BANDWIDTH);
                 }
                 Ok((data, None))
@@ -71,13 +70,14 @@ impl Connection {
                 Ok((data, event))
             }
             State::Reset(by) => {
-                self.on_data_of_reset_stream(frame.stream, octets, by)?;
+                self.on_data_of_reset_stream(frame.stream, bytes, by)?;
                 Ok((data, None))
             }
         }
     }
 
-    /// The length of a DATA frame's content is known: it has to fit content-length (§8.1.1). `padding` is consumed at once.
+    /// The length of a DATA frame's content is known. It has to fit content-length (§8.1.1). `padding` is consumed at
+    /// once.
     pub(super) fn begin_content<'a>(&mut self, data: Data, padding: usize) -> Outcome<'a> {
         if data.left == 0 && !data.end {
             self.abuse.empty_data()?;
@@ -99,7 +99,7 @@ impl Connection {
         }
     }
 
-    /// Whether a stream takes content: it was not reset since the header of its DATA frame.
+    /// Whether a stream accepts content: it was not reset since the header of its DATA frame.
     pub(super) fn takes_content(&self, stream: StreamId) -> bool {
         self.index(stream.0).is_some_and(|index| self.streams[index].is_receiving())
     }
@@ -112,11 +112,11 @@ impl Connection {
         }
     }
 
-    /// Content that nobody reads opens the windows again. A stream that was released did so then.
-    pub(super) fn drop_content(&mut self, stream: Option<StreamId>, octets: usize) {
+    /// Discarded content opens the windows again, except for a stream that was released: releasing it did that.
+    pub(super) fn drop_content(&mut self, stream: Option<StreamId>, bytes: usize) {
         match stream {
-            Some(stream) => self.consume(stream, octets),
-            None => self.discard(octets as u32),
+            Some(stream) => self.consume(stream, bytes),
+            None => self.discard(bytes as u32),
         }
     }
 
@@ -129,13 +129,13 @@ impl Connection {
         let (fragment, self_dependent) = split_headers(frame, payload)?;
         let end_stream = frame.has(flag::END_STREAM);
         if frame.has(flag::END_HEADERS) {
-            return self.on_block(Block { stream: frame.stream, end_stream, self_dependent, octets: fragment }, buffer);
+            return self.on_block(Block { stream: frame.stream, end_stream, self_dependent, bytes: fragment }, buffer);
         }
         self.reader.block = Some(Box::new(PartialBlock {
             stream: frame.stream,
             end_stream,
             self_dependent,
-            octets: fragment.to_vec(),
+            bytes: fragment.to_vec(),
             continuations: 0,
         }));
         Ok(None)
@@ -147,14 +147,15 @@ impl Connection {
             return Ok(None);
         }
         let Some(block) = self.reader.block.take() else { return Ok(None) };
-        let PartialBlock { stream, end_stream, self_dependent, octets, .. } = &*block;
+        let PartialBlock { stream, end_stream, self_dependent, bytes, .. } = &*block;
         self.on_block(
-            Block { stream: *stream, end_stream: *end_stream, self_dependent: *self_dependent, octets },
+            Block { stream: *stream, end_stream: *end_stream, self_dependent: *self_dependent, bytes },
             buffer,
         )
     }
 
-    /// A header block is complete: a request, trailers, or fields that nobody wants. It is decoded in each case, for the sake of the dynamic table.
+    /// A header block is complete: a request, trailers, or fields to discard. It is always decoded, to update the
+    /// dynamic table.
     fn on_block<'a>(&mut self, block: Block<'_>, buffer: &mut HeadBuffer) -> Outcome<'a> {
         if let Some(index) = self.index(block.stream) {
             return self.on_trailers(index, block, buffer);
@@ -178,7 +179,7 @@ impl Connection {
         let stream = StreamId(block.stream);
         let section = self.decode(Kind::Request, block, buffer)?;
         if let Drain::Final(_) = self.drain {
-            // The client repeats it elsewhere (§6.8).
+            // The client repeats the request elsewhere (§6.8).
             self.abuse.reset()?;
             self.remember_refused(block);
             return Ok(Some(Event::Refused { stream }));
@@ -210,7 +211,7 @@ impl Connection {
             receive_window: ReceiveWindow::new(self.limits.stream_window),
             sent: 0,
         });
-        self.abuse.useful(block.octets.len() as u64);
+        self.abuse.useful(block.bytes.len() as u64);
         let end = block.end_stream;
         Ok(Some(match section {
             Section::TooLarge => Event::TooLarge { stream, end },
@@ -228,7 +229,7 @@ impl Connection {
                 }
                 let stream = StreamId(block.stream);
                 self.end_content(stream);
-                self.abuse.useful(block.octets.len() as u64);
+                self.abuse.useful(block.bytes.len() as u64);
                 Ok(Some(Event::Trailers { stream }))
             }
             State::Live { .. } => self.stream_error(index, ErrorCode::STREAM_CLOSED),
@@ -240,7 +241,7 @@ impl Connection {
     }
 
     fn decode(&mut self, kind: Kind, block: Block<'_>, buffer: &mut HeadBuffer) -> Result<Section, ConnectionError> {
-        request::decode(kind, &mut self.decoder, block.octets, buffer, &self.limits)
+        request::decode(kind, &mut self.decoder, block.bytes, buffer, &self.limits)
     }
 
     // ---- the other frames
@@ -307,7 +308,8 @@ impl Connection {
         Ok(opened.then_some(Event::WindowOpened { stream: None }))
     }
 
-    /// A new initial window changes the windows of all streams (§6.9.2). Returns whether content can be sent that could not.
+    /// A new initial window changes the windows of all streams (§6.9.2). Returns whether more content can be sent than
+    /// before.
     fn shift_windows(&mut self, difference: i64) -> Result<bool, ConnectionError> {
         if difference == 0 {
             return Ok(false);
@@ -344,7 +346,7 @@ impl Connection {
         Ok(None)
     }
 
-    /// The targets grew: the windows of uploads follow at once.
+    /// The targets have grown: announce larger windows for uploads at once.
     fn announce_larger_windows(&mut self) {
         self.discard(0);
         for stream in self.streams.iter_mut().filter(|stream| stream.is_receiving()) {
@@ -354,7 +356,7 @@ impl Connection {
         }
     }
 
-    /// The deprecated priorities (§5.3) are only checked.
+    /// The deprecated priorities (§5.3) are checked and otherwise ignored.
     fn on_priority<'a>(&mut self, frame: FrameHead, payload: &[u8]) -> Outcome<'a> {
         if frame.stream == 0 {
             return Err(ON_THE_CONNECTION);
@@ -390,14 +392,14 @@ impl Connection {
             self.streams[index].priority = priority;
             return Ok(Some(Event::PriorityChanged { stream: StreamId(update.stream), priority }));
         }
-        if update.stream > self.highest && self.early_priorities.len() < MOST_EARLY_PRIORITIES {
+        if update.stream > self.highest && self.early_priorities.len() < MAX_EARLY_PRIORITIES {
             self.early_priorities.retain(|(stream, _)| *stream != update.stream);
             self.early_priorities.push((update.stream, priority));
         }
         Ok(None)
     }
 
-    /// The priority that a PRIORITY_UPDATE set before its stream was opened.
+    /// Removes the priority that a PRIORITY_UPDATE set before its stream was opened.
     fn take_early_priority(&mut self, stream: u32) -> Option<Priority> {
         if self.early_priorities.is_empty() {
             return None;
@@ -412,7 +414,7 @@ impl Connection {
 
     // ---- errors of streams (§5.4.2)
 
-    /// Resets a stream that has a slot, because of what the client sent.
+    /// Resets a stream that has a slot because of a client error.
     fn stream_error<'a>(&mut self, index: usize, code: ErrorCode) -> Outcome<'a> {
         self.abuse.reset()?;
         let stream = StreamId(self.streams[index].id);
@@ -437,27 +439,27 @@ impl Connection {
     }
 
     /// DATA on a stream without a slot.
-    fn on_data_of_closed_stream(&mut self, stream: u32, octets: u32) -> Result<(), ConnectionError> {
+    fn on_data_of_closed_stream(&mut self, stream: u32, bytes: u32) -> Result<(), ConnectionError> {
         self.check_not_idle(stream)?;
         match self.closed.get(stream) {
             Some(Closed::Ended) => Err(AFTER_THE_END),
-            Some(Closed::Reset(by)) => self.on_data_of_reset_stream(stream, octets, by),
-            None => self.on_data_of_reset_stream(stream, octets, By::Client),
+            Some(Closed::Reset(by)) => self.on_data_of_reset_stream(stream, bytes, by),
+            None => self.on_data_of_reset_stream(stream, bytes, By::Client),
         }
     }
 
-    /// DATA on a stream that was reset. If the server did that, the frame may have been under way.
-    fn on_data_of_reset_stream(&mut self, stream: u32, octets: u32, by: By) -> Result<(), ConnectionError> {
+    /// DATA on a stream that was reset. If the server reset it, the frame may have been in flight.
+    fn on_data_of_reset_stream(&mut self, stream: u32, bytes: u32, by: By) -> Result<(), ConnectionError> {
         match by {
             By::Client => self.on_frame_behind_reset(stream),
             By::Server => {
-                self.abuse.late_content(octets);
+                self.abuse.late_content(bytes);
                 Ok(())
             }
         }
     }
 
-    /// A header block, which was decoded, on a stream that was reset. If the server did that, the block may have been under way.
+    /// A decoded header block on a stream that was reset. If the server reset it, the block may have been in flight.
     fn on_block_of_reset_stream(&mut self, stream: u32, by: By) -> Result<(), ConnectionError> {
         match by {
             By::Client => self.on_frame_behind_reset(stream),
@@ -489,13 +491,14 @@ struct Block<'a> {
     stream: u32,
     end_stream: bool,
     self_dependent: bool,
-    octets: &'a [u8],
+    bytes: &'a [u8],
 }
 
-/// PRIORITY_UPDATE frames that are kept for streams not yet opened. A client sends one, just before the request.
-const MOST_EARLY_PRIORITIES: usize = 8;
+/// The number of PRIORITY_UPDATE frames kept for streams that are not open yet. A client sends one, just before the
+/// request.
+const MAX_EARLY_PRIORITIES: usize = 8;
 
 const ON_A_STREAM: ConnectionError = ConnectionError::protocol("a frame of the connection on a stream");
 const ON_THE_CONNECTION: ConnectionError = ConnectionError::protocol("a frame of a stream on the connection");
 const AFTER_THE_END: ConnectionError =
-    ConnectionError::new(ErrorCode::STREAM_CLOSED, "a frame behind the end of a stream");
+    ConnectionError::new(ErrorCode::STREAM_CLOSED, "a frame after the end of a stream");

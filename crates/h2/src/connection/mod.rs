@@ -1,10 +1,10 @@
-//! A connection: octets in, events out; responses in, frames out.
+//! A connection: bytes in, events out; responses in, frames out.
 
 mod frames;
 mod receive;
 mod send;
 
-pub use receive::{LONGEST_BLOCK, MOST_CONTINUATIONS};
+pub use receive::{MAX_BLOCK, MAX_CONTINUATIONS};
 pub use send::DataFrame;
 
 use crate::abuse::Abuse;
@@ -22,26 +22,27 @@ use receive::Reader;
 
 /// The server's side of an HTTP/2 connection, without I/O and without a clock.
 ///
-/// Invariants, which the tests are named after: no DATA exceeds a window; a stream keeps its slot until the driver releases it; what a client
-/// sends costs memory only within [`Limits`]; a response that was not sent to its end never ends with END_STREAM.
+/// Invariants, after which the tests are named: no DATA exceeds a window; a stream keeps its slot until the driver
+/// releases it; input of a client costs memory only within [`Limits`]; an incomplete response never ends with
+/// END_STREAM.
 #[derive(Debug)]
 pub struct Connection {
     limits: Limits,
     reader: Reader,
     decoder: Decoder,
     peer: PeerSettings,
-    /// In the order of their numbers.
+    /// Sorted by number.
     streams: Vec<Stream>,
     closed: RecentlyClosed,
     /// The highest stream that the client opened.
     highest: u32,
     /// Priorities of streams that are not open yet.
     early_priorities: Vec<(u32, Priority)>,
-    /// Frames that wait for the driver, besides responses.
+    /// Frames that wait for the driver, except responses.
     control: Vec<u8>,
     send_window: SendWindow,
     receive_window: ReceiveWindow,
-    /// What the windows of streams grow to; the connection's grows to twice as much.
+    /// The target of the streams' windows; the connection's target is twice as large.
     window_target: u32,
     connection_target: u32,
     bandwidth_delay: BandwidthDelay,
@@ -52,7 +53,7 @@ pub struct Connection {
     first_block: bool,
     settings_acknowledged: bool,
     failed: Option<ConnectionError>,
-    /// Since the last [`Connection::take_resets`].
+    /// Counts since the last [`Connection::take_resets`].
     resets: Option<Box<Resets>>,
 }
 
@@ -60,21 +61,21 @@ pub struct Connection {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Drain {
     No,
-    /// The client was told, and may have opened more streams meanwhile.
+    /// The client was told, and may have opened more streams in the meantime.
     Announced,
     /// Streams above this one are not processed.
     Final(u32),
 }
 
-/// Streams for which an idle connection keeps memory.
+/// The number of streams for which an idle connection keeps memory.
 const KEPT_STREAMS: usize = 4;
 
-/// Content of PINGs that the connection itself sends.
+/// The content of PINGs that the connection itself sends.
 const PING_BANDWIDTH: [u8; 8] = *b"sealion0";
 const PING_DRAIN: [u8; 8] = *b"sealion1";
 
 impl Connection {
-    /// A connection whose handshake has just ended. The server's preface is queued.
+    /// A connection whose TLS handshake has just ended. The server's preface is queued.
     pub fn new(limits: Limits) -> Self {
         let mut control = Vec::with_capacity(64);
         let settings: Vec<_> = limits.announced().collect();
@@ -108,8 +109,8 @@ impl Connection {
         }
     }
 
-    /// Whether [`receive`](Self::receive) should get more input: not while replies wait to be written, so that a client that sends but does not
-    /// read stops itself.
+    /// Whether [`receive`](Self::receive) should get more input. It is false while replies wait to be written, so that
+    /// a client that sends without reading stops itself.
     pub fn wants_read(&self) -> bool {
         self.failed.is_none() && !self.abuse.replies_wait()
     }
@@ -119,7 +120,8 @@ impl Connection {
         !self.control.is_empty()
     }
 
-    /// Appends the frames that wait: SETTINGS, replies, window updates, resets, GOAWAY. Frames are sent in the order of the calls that made them.
+    /// Appends the pending frames: SETTINGS, replies, window updates, resets, GOAWAY. Send all output in the order of
+    /// the calls.
     pub fn write_control(&mut self, out: &mut Vec<u8>) {
         if !self.control.is_empty() {
             out.extend_from_slice(&self.control);
@@ -133,17 +135,17 @@ impl Connection {
         self.streams.is_empty()
     }
 
-    /// Streams that have a slot.
+    /// The number of streams that have a slot.
     pub fn open_streams(&self) -> usize {
         self.streams.len()
     }
 
-    /// Whether a frame, a header block, or the client's preface has begun and not ended. Its deadline is the driver's.
+    /// Whether a frame, a header block, or the client's preface has begun and not ended. The driver sets its deadline.
     pub fn is_within_frame(&self) -> bool {
         self.reader.is_within_frame()
     }
 
-    /// Frames that have begun: whether it is still the same frame that does not end.
+    /// The number of frames begun, which shows whether the same frame is still incomplete.
     pub fn frames_begun(&self) -> u64 {
         self.abuse.frames()
     }
@@ -153,8 +155,8 @@ impl Connection {
         self.settings_acknowledged
     }
 
-    /// Gives back memory that an idle connection does not need. Worth a call when the driver is about to wait for a new request. A few streams keep
-    /// their place.
+    /// Frees memory that an idle connection does not need. Call it before waiting for a new request. Room for a few
+    /// streams stays.
     pub fn shrink(&mut self) {
         self.streams.shrink_to(KEPT_STREAMS);
         if self.control.is_empty() {
@@ -162,7 +164,7 @@ impl Connection {
         }
     }
 
-    /// Octets that the connection takes, itself included.
+    /// The memory of the connection in bytes, including itself.
     pub fn memory(&self) -> usize {
         size_of::<Self>()
             + self.reader.memory()
@@ -172,8 +174,8 @@ impl Connection {
             + self.resets.as_ref().map_or(0, |_| size_of::<Resets>())
     }
 
-    /// Tells the client to open no more streams, and goes on with those it opens until it has read that (RFC 9113 §6.8): a PING behind the first GOAWAY
-    /// is acknowledged by then, and brings the second one.
+    /// Tells the client to open no more streams, and continues with streams opened before it has read that (RFC 9113
+    /// §6.8): the acknowledgement of a PING after the first GOAWAY shows it, and causes the second GOAWAY.
     pub fn drain(&mut self) {
         if self.drain == Drain::No {
             self.drain = Drain::Announced;
@@ -182,7 +184,8 @@ impl Connection {
         }
     }
 
-    /// Refuses all streams above the highest so far, without waiting for the client to read [`drain`](Self::drain)'s GOAWAY.
+    /// Refuses all streams above the highest so far, without waiting for the client to read the GOAWAY of
+    /// [`drain`](Self::drain).
     pub fn drain_now(&mut self) {
         if !matches!(self.drain, Drain::Final(_)) {
             self.drain = Drain::Final(self.highest);
@@ -190,17 +193,18 @@ impl Connection {
         }
     }
 
-    /// Whether the connection drains and no stream is left: close it once everything is written.
+    /// Whether the connection drains and has no streams left: close it once everything is written.
     pub fn is_drained(&self) -> bool {
         matches!(self.drain, Drain::Final(_)) && self.streams.is_empty()
     }
 
-    /// Ends the connection by GOAWAY with `code`, as a deadline does.
+    /// Ends the connection by GOAWAY with `code`, for instance at a deadline.
     pub fn close(&mut self, code: ErrorCode, why: &'static str) {
         self.fail(ConnectionError::new(code, why));
     }
 
-    /// The frames RST_STREAM since the last call, sent or received on open streams; for metrics. `None`: there were none.
+    /// The counts of RST_STREAM frames sent or received on open streams since the last call, for metrics. `None`: there
+    /// were no such frames.
     pub fn take_resets(&mut self) -> Option<Box<Resets>> {
         self.resets.take()
     }
@@ -217,7 +221,7 @@ impl Connection {
 
     /// Resets a stream: its response cannot be completed, or its request is not wanted. Its slot stays until [`release`](Self::release).
     ///
-    /// A stream whose last frame was [withdrawn](Self::withdraw) is reset too.
+    /// Also call this for a stream whose last frame was [withdrawn](Self::withdraw).
     pub fn reset(&mut self, stream: StreamId, code: ErrorCode) {
         if let Some(index) = self.index(stream.0)
             && let State::Live { .. } = self.streams[index].state
@@ -227,7 +231,7 @@ impl Connection {
         }
     }
 
-    /// The server resets a stream that has a slot: what the client has sent of it meanwhile will be dropped.
+    /// The server resets a stream that has a slot: frames that the client has already sent on it will be dropped.
     fn interrupt(&mut self, index: usize) {
         let stream = &mut self.streams[index];
         if stream.is_receiving() {
@@ -236,8 +240,8 @@ impl Connection {
         stream.state = State::Reset(By::Server);
     }
 
-    /// Gives the slot of a stream back: the driver's work for it has ended. Each [`Event::Request`] and [`Event::TooLarge`] is followed by exactly one
-    /// call.
+    /// Frees the slot of a stream, because the driver's work for it has ended. Call it exactly once for each
+    /// [`Event::Request`] and [`Event::TooLarge`].
     ///
     /// A response that has not ended is reset (INTERNAL_ERROR), so that it never looks complete. A request whose content has not ended is
     /// no longer needed (NO_ERROR, RFC 9113 §8.1).
@@ -271,11 +275,11 @@ impl Connection {
         self.discard(held);
     }
 
-    /// `octets` of a stream's content were consumed, so that the client may send more.
-    pub fn consume(&mut self, stream: StreamId, octets: usize) {
+    /// Reports that `bytes` of a stream's content were consumed, so that the client may send more.
+    pub fn consume(&mut self, stream: StreamId, bytes: usize) {
         let Some(index) = self.index(stream.0) else { return };
         let stream = &mut self.streams[index];
-        let consumed = stream.receive_window.consume(u32::try_from(octets).unwrap_or(u32::MAX));
+        let consumed = stream.receive_window.consume(u32::try_from(bytes).unwrap_or(u32::MAX));
         if stream.is_receiving()
             && let Some(increment) = stream.receive_window.renew(self.window_target)
         {
@@ -289,15 +293,15 @@ impl Connection {
         self.index(stream.0).map_or(Priority::default(), |index| self.streams[index].priority)
     }
 
-    /// Sets the priority of a stream's response, as a server may that knows better than the client (RFC 9218 §8).
+    /// Sets the priority of a stream's response, if the server knows better than the client (RFC 9218 §8).
     pub fn set_priority(&mut self, stream: StreamId, priority: Priority) {
         if let Some(index) = self.index(stream.0) {
             self.streams[index].priority = priority;
         }
     }
 
-    /// Octets of content in all frames made for a stream. A driver that waits for a window asks this for progress: a client that opens the window octet by
-    /// octet makes little of it.
+    /// The bytes of content in all frames made for a stream. A driver that waits for a window measures progress by it:
+    /// a client that opens the window byte by byte makes little progress.
     pub fn progress(&self, stream: StreamId) -> u64 {
         self.index(stream.0).map_or(0, |index| self.streams[index].sent)
     }
@@ -315,9 +319,9 @@ impl Connection {
         stalled.map(|stream| (StreamId(stream.id), stream.sent))
     }
 
-    /// `octets` of all streams' content need no memory any more.
-    fn discard(&mut self, octets: u32) {
-        self.receive_window.consume(octets);
+    /// `bytes` of the streams' content no longer occupy memory.
+    fn discard(&mut self, bytes: u32) {
+        self.receive_window.consume(bytes);
         if let Some(increment) = self.receive_window.renew(self.connection_target) {
             write_window_update(&mut self.control, 0, increment);
         }
@@ -339,7 +343,7 @@ impl Connection {
     fn fail(&mut self, error: ConnectionError) {
         if self.failed.is_none() {
             self.failed = Some(error);
-            // The number in GOAWAY never rises (RFC 9113 §6.8).
+            // The number in GOAWAY never increases (RFC 9113 §6.8).
             let last = if let Drain::Final(last) = self.drain { last } else { self.highest };
             write_go_away(&mut self.control, last, error.code);
         }

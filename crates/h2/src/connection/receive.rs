@@ -1,4 +1,4 @@
-//! Input: the preface, frames from any split of the octets, and the content of DATA.
+//! Input: the preface, frames split anywhere, and the content of DATA.
 
 use crate::error::{ConnectionError, Flood};
 use crate::event::Event;
@@ -8,14 +8,14 @@ use crate::stream::StreamId;
 
 use super::Connection;
 
-/// What has been read of the current frame. Between frames it holds no memory.
+/// The part of the current frame that was read. Between frames it uses no memory.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     state: Reading,
     /// The beginning of a frame header.
     head: [u8; HEADER_LEN],
     head_len: u8,
-    /// The beginning of a payload that came in pieces.
+    /// The beginning of a payload that arrived in pieces.
     payload: Vec<u8>,
     /// The header block that CONTINUATION frames complete.
     pub(super) block: Option<Box<PartialBlock>>,
@@ -27,20 +27,20 @@ pub(super) struct PartialBlock {
     pub(super) stream: u32,
     pub(super) end_stream: bool,
     pub(super) self_dependent: bool,
-    pub(super) octets: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
     pub(super) continuations: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reading {
-    /// So many octets of the client's preface arrived.
+    /// The number of bytes of the client's preface received.
     Preface(u8),
-    /// The first frame has to be SETTINGS.
+    /// The first frame must be SETTINGS.
     FirstHead,
     Head,
     /// The payload of a frame that is handled as a whole.
     Payload(FrameHead),
-    /// DATA, before its padding's length.
+    /// DATA, before the length of its padding.
     PadLength(Data),
     Data(Data),
     /// Padding, or the payload of a frame that is ignored.
@@ -56,7 +56,7 @@ impl Default for Reading {
 /// DATA whose content is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Data {
-    /// The stream that takes the content. `None`: the content is thrown away.
+    /// The stream that gets the content. `None`: the content is discarded.
     pub(super) stream: Option<StreamId>,
     pub(super) left: usize,
     pub(super) padding: usize,
@@ -69,18 +69,18 @@ impl Reader {
     }
 
     pub(super) fn memory(&self) -> usize {
-        let block = self.block.as_ref().map_or(0, |block| size_of::<PartialBlock>() + block.octets.capacity());
+        let block = self.block.as_ref().map_or(0, |block| size_of::<PartialBlock>() + block.bytes.capacity());
         self.payload.capacity() + block
     }
 }
 
 impl Connection {
-    /// Reads `input`, of which it takes away what it has read, up to the next event. `None`: it has read everything.
+    /// Reads `input` up to the next event, and removes the bytes read. `None`: it has read everything.
     ///
-    /// The input may be split anywhere: what is needed of an incomplete frame is kept, 16 KiB at most. Heads are decoded into `head`.
+    /// The input may be split anywhere: at most 16 KiB of an incomplete frame are kept. Heads are decoded into `head`.
     ///
     /// # Errors
-    /// The connection ends: write what [`write_control`](Self::write_control) gives, and close.
+    /// The connection ends: write the output of [`write_control`](Self::write_control), and close.
     pub fn receive<'a>(
         &mut self,
         input: &mut &'a [u8],
@@ -152,12 +152,12 @@ impl Connection {
                 }
                 Reading::Preface(seen) => {
                     let expected = &PREFACE[usize::from(seen)..];
-                    let octets = take(input, expected.len());
-                    if !expected.starts_with(octets) {
+                    let bytes = take(input, expected.len());
+                    if !expected.starts_with(bytes) {
                         return Err(ConnectionError::protocol("no preface of HTTP/2"));
                     }
-                    if octets.len() < expected.len() {
-                        self.reader.state = Reading::Preface(seen + octets.len() as u8);
+                    if bytes.len() < expected.len() {
+                        self.reader.state = Reading::Preface(seen + bytes.len() as u8);
                         return Ok(None);
                     }
                     self.reader.state = Reading::FirstHead;
@@ -166,7 +166,7 @@ impl Connection {
         }
     }
 
-    /// The next frame header, if all of it is there.
+    /// The next frame header, if it is complete.
     fn read_head(&mut self, input: &mut &[u8]) -> Option<FrameHead> {
         if self.reader.head_len == 0
             && let Some((head, rest)) = input.split_first_chunk::<HEADER_LEN>()
@@ -175,9 +175,9 @@ impl Connection {
             return Some(FrameHead::parse(head));
         }
         let seen = usize::from(self.reader.head_len);
-        let octets = take(input, HEADER_LEN - seen);
-        self.reader.head[seen..seen + octets.len()].copy_from_slice(octets);
-        self.reader.head_len += octets.len() as u8;
+        let bytes = take(input, HEADER_LEN - seen);
+        self.reader.head[seen..seen + bytes.len()].copy_from_slice(bytes);
+        self.reader.head_len += bytes.len() as u8;
         if usize::from(self.reader.head_len) < HEADER_LEN {
             return None;
         }
@@ -188,7 +188,7 @@ impl Connection {
     /// Checks a frame header, and decides how its payload is read.
     fn begin_frame<'a>(&mut self, frame: FrameHead) -> Result<Option<Event<'a>>, ConnectionError> {
         if frame.length > DEFAULT_MAX_FRAME_SIZE {
-            return Err(ConnectionError::frame_size("a frame larger than 16,384 octets"));
+            return Err(ConnectionError::frame_size("a frame larger than 16,384 bytes"));
         }
         if self.reader.state == Reading::FirstHead && (frame.kind != kind::SETTINGS || frame.has(flag::ACK)) {
             return Err(ConnectionError::protocol("the first frame is not SETTINGS"));
@@ -231,8 +231,8 @@ impl Connection {
     }
 
     fn read_data<'a>(&mut self, data: Data, input: &mut &'a [u8]) -> Result<Progress<'a>, ConnectionError> {
-        let octets = take(input, data.left);
-        let left = data.left - octets.len();
+        let bytes = take(input, data.left);
+        let left = data.left - bytes.len();
         let ended = left == 0;
         self.reader.state = if !ended {
             Reading::Data(Data { left, ..data })
@@ -241,19 +241,19 @@ impl Connection {
         } else {
             Reading::Head
         };
-        // A stream that was reset since takes no more.
+        // The stream may have been reset since, and then accepts no more content.
         let taker = data.stream.filter(|stream| self.takes_content(*stream));
         match taker {
-            Some(stream) if !octets.is_empty() || (ended && data.end) => {
+            Some(stream) if !bytes.is_empty() || (ended && data.end) => {
                 let end = ended && data.end;
                 if end {
                     self.end_content(stream);
                 }
-                Ok(Progress::Event(Event::Data { stream, data: octets, end }))
+                Ok(Progress::Event(Event::Data { stream, data: bytes, end }))
             }
             Some(_) => Ok(if ended { Progress::Done } else { Progress::Starved }),
             None => {
-                self.drop_content(data.stream, octets.len());
+                self.drop_content(data.stream, bytes.len());
                 Ok(if ended { Progress::Done } else { Progress::Starved })
             }
         }
@@ -263,15 +263,15 @@ impl Connection {
     pub(super) fn grow_block(&mut self, fragment: &[u8]) -> Result<(), ConnectionError> {
         let Some(block) = &mut self.reader.block else { return Ok(()) };
         block.continuations += 1;
-        if block.continuations > MOST_CONTINUATIONS || block.octets.len() + fragment.len() > LONGEST_BLOCK {
+        if block.continuations > MAX_CONTINUATIONS || block.bytes.len() + fragment.len() > MAX_BLOCK {
             return Err(ConnectionError::flood(Flood::HeaderBlock));
         }
-        block.octets.extend_from_slice(fragment);
+        block.bytes.extend_from_slice(fragment);
         Ok(())
     }
 }
 
-/// Lengths that are wrong before any payload is read (RFC 9113 §4.2).
+/// Rejects invalid lengths before any payload is read (RFC 9113 §4.2).
 fn check_length(frame: FrameHead) -> Result<(), ConnectionError> {
     let wrong = match frame.kind {
         kind::RST_STREAM | kind::WINDOW_UPDATE => frame.length != 4,
@@ -285,20 +285,20 @@ fn check_length(frame: FrameHead) -> Result<(), ConnectionError> {
 
 enum Progress<'a> {
     Event(Event<'a>),
-    /// The frame goes on behind the input.
+    /// The frame continues after the input.
     Starved,
     Done,
 }
 
-/// CONTINUATION frames of a header block (CVE-2024-27316 and its kin).
-pub const MOST_CONTINUATIONS: u32 = 4;
+/// The maximum number of CONTINUATION frames of a header block (CVE-2024-27316 and similar attacks).
+pub const MAX_CONTINUATIONS: u32 = 4;
 
-/// Octets of a header block in several frames: as many as a single frame may have.
-pub const LONGEST_BLOCK: usize = DEFAULT_MAX_FRAME_SIZE;
+/// The maximum length of a header block in several frames: the maximum of a single frame.
+pub const MAX_BLOCK: usize = DEFAULT_MAX_FRAME_SIZE;
 
-/// Takes up to `most` octets from the beginning of `input`.
+/// Takes up to `most` bytes from the beginning of `input`.
 fn take<'a>(input: &mut &'a [u8], most: usize) -> &'a [u8] {
-    let (octets, rest) = input.split_at(most.min(input.len()));
+    let (bytes, rest) = input.split_at(most.min(input.len()));
     *input = rest;
-    octets
+    bytes
 }

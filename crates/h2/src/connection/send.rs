@@ -7,21 +7,21 @@ use crate::stream::{Sending, State, StreamId};
 
 use super::Connection;
 
-/// A DATA frame to be sent: its header, then `length` octets of the stream's content, in the order of the frames.
+/// A DATA frame to send: its header, followed by `length` bytes of the stream's content. Send frames in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataFrame {
     /// The stream.
     pub stream: StreamId,
     /// The frame header.
     pub header: [u8; HEADER_LEN],
-    /// Octets of content, at most [`RECORD_PAYLOAD`](crate::RECORD_PAYLOAD).
+    /// Bytes of content, at most [`RECORD_PAYLOAD`](crate::RECORD_PAYLOAD).
     pub length: usize,
     /// Whether the frame ends the stream.
     pub end: bool,
 }
 
 impl DataFrame {
-    /// The frame that has this header, if it is DATA: of a driver that keeps what it sends as octets, and takes a frame back.
+    /// The frame with this header, if it is DATA. For a driver that keeps its output as bytes and takes a frame back.
     pub fn of(header: [u8; HEADER_LEN]) -> Option<Self> {
         let head = FrameHead::parse(&header);
         let (stream, length, end) = (StreamId(head.stream), head.length, head.has(flag::END_STREAM));
@@ -30,7 +30,8 @@ impl DataFrame {
 }
 
 impl Connection {
-    /// Appends an informational response (1xx) to `out`, with the control frames that wait. `block` is the header block, in parts.
+    /// Appends an informational response (1xx) to `out`, after the pending control frames. `block` is the header block,
+    /// in parts.
     ///
     /// # Errors
     /// [`StreamClosed`]: the stream was reset, or its response has begun.
@@ -40,8 +41,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Appends the head of a response to `out`, with the control frames that wait. `block` is the header block in parts, such as one that is kept
-    /// with a file and one with the date. With `end` the response has no content.
+    /// Appends the head of a response to `out`, after the pending control frames. `block` is the header block in parts,
+    /// for instance a part kept with a file and a part with the date. With `end` the response has no content.
     ///
     /// # Errors
     /// [`StreamClosed`]: the stream was reset, or its response has begun.
@@ -59,19 +60,21 @@ impl Connection {
         Ok(())
     }
 
-    /// `octets` more of a response's content are ready to be sent; with `last` they are its end. [`next_frame`](Self::next_frame) asks for them.
+    /// Reports that `bytes` more of a response's content are ready; with `last` they end it.
+    /// [`next_frame`](Self::next_frame) requests them.
     ///
     /// # Errors
     /// [`StreamClosed`]: the stream was reset, or its head is not written, or its end is already known.
-    pub fn offer(&mut self, stream: StreamId, octets: u64, last: bool) -> Result<(), StreamClosed> {
+    pub fn offer(&mut self, stream: StreamId, bytes: u64, last: bool) -> Result<(), StreamClosed> {
         let index = self.expect(stream, |sending| matches!(sending, Sending::Content { last: false, .. }))?;
         if let Some(Sending::Content { offered, .. }) = self.streams[index].sending() {
-            self.streams[index].set_sending(Sending::Content { offered: offered.saturating_add(octets), last });
+            self.streams[index].set_sending(Sending::Content { offered: offered.saturating_add(bytes), last });
         }
         Ok(())
     }
 
-    /// Appends trailers to `out`, which end the response, with the control frames that wait. All that was offered has been sent before.
+    /// Appends trailers to `out`, which end the response, after the pending control frames. All content offered must
+    /// have been sent.
     ///
     /// # Errors
     /// [`StreamClosed`]: the stream was reset, or has content to be sent, or has ended.
@@ -82,10 +85,11 @@ impl Connection {
         Ok(())
     }
 
-    /// The next DATA frame, of at most `room` octets with its header. `None`: no stream has anything that the windows let through.
+    /// The next DATA frame, of at most `room` bytes including its header. `None`: no stream has content that the
+    /// windows allow.
     ///
-    /// The order is that of RFC 9218; several calls fill a batch of TLS records from several streams. With room for a whole record the frame fills it,
-    /// if the stream has so much.
+    /// Frames follow the order of RFC 9218. Several calls fill a batch of TLS records from several streams. If the room
+    /// and the stream's content suffice, the frame fills a whole record.
     pub fn next_frame(&mut self, room: usize) -> Option<DataFrame> {
         let pick = self.turns.pick(&self.streams, self.bounds(), room)?;
         let stream = &mut self.streams[pick.index];
@@ -111,19 +115,20 @@ impl Connection {
         self.turns.pick(&self.streams, self.bounds(), usize::MAX).is_some()
     }
 
-    /// Takes a frame back that was not sent, because its content cannot be read: its octets count as not sent, and the
-    /// response as not ended. Frames of the stream that were made later are taken back too. [`reset`](Self::reset) or [`release`](Self::release) the stream then.
+    /// Takes back a frame that was not sent, because its content cannot be read: its bytes count as not sent, and the
+    /// response as not ended. This also takes back later frames of the stream. Then [`reset`](Self::reset) or
+    /// [`release`](Self::release) the stream.
     pub fn withdraw(&mut self, frame: DataFrame) {
-        let octets = frame.length as u32;
-        self.send_window.give_back(octets);
+        let bytes = frame.length as u32;
+        self.send_window.give_back(bytes);
         let Some(index) = self.index(frame.stream.0) else { return };
         let stream = &mut self.streams[index];
-        stream.send_window.give_back(octets);
-        stream.sent = stream.sent.saturating_sub(u64::from(octets));
+        stream.send_window.give_back(bytes);
+        stream.sent = stream.sent.saturating_sub(u64::from(bytes));
         stream.set_sending(Sending::Content { offered: 0, last: false });
     }
 
-    /// The index of a stream whose sending side is as `expected`.
+    /// The index of a stream whose sending state is as `expected`.
     fn expect(&self, stream: StreamId, expected: impl Fn(Sending) -> bool) -> Result<usize, StreamClosed> {
         let index = self.index(stream.0).ok_or(StreamClosed)?;
         match self.streams[index].state {

@@ -1,4 +1,4 @@
-//! Frames (RFC 9113 §4 and §6): the nine octets before each, the payloads of fixed length, and the frames that a server writes.
+//! Frames (RFC 9113 §4 and §6): headers, payloads of fixed length, and the frames that a server writes.
 
 mod headers;
 mod payload;
@@ -16,10 +16,10 @@ pub(crate) use crate::windows::MAX_WINDOW;
 /// Length of a frame header.
 pub const HEADER_LEN: usize = 9;
 
-/// Largest payload that fits one TLS record together with its frame header: 16,384 − 9.
+/// The maximum payload that fits into one TLS record together with its frame header: 16,384 − 9.
 pub const RECORD_PAYLOAD: usize = 16_384 - HEADER_LEN;
 
-/// SETTINGS_MAX_FRAME_SIZE of both sides unless the peer raises its own (RFC 9113 §6.5.2). This crate never raises it.
+/// The default of SETTINGS_MAX_FRAME_SIZE on both sides (RFC 9113 §6.5.2). This crate never raises its own.
 pub(crate) const DEFAULT_MAX_FRAME_SIZE: usize = 16_384;
 
 /// The connection preface of a client (RFC 9113 §3.4).
@@ -52,7 +52,7 @@ pub(crate) mod flag {
 /// A frame header (RFC 9113 §4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FrameHead {
-    /// Octets of payload: 24 bits.
+    /// Bytes of payload: 24 bits.
     pub(crate) length: usize,
     pub(crate) kind: u8,
     pub(crate) flags: u8,
@@ -60,25 +60,25 @@ pub(crate) struct FrameHead {
     pub(crate) stream: u32,
 }
 
-/// Octets behind a frame header.
+/// The payload length in a frame header.
 pub fn payload_len(header: &[u8; HEADER_LEN]) -> usize {
     FrameHead::parse(header).length
 }
 
-/// The stream that HEADERS with this header end: trailers, or the head of a response without content.
+/// The stream that HEADERS with this header end, by trailers or by the head of a response without content.
 pub fn ends_by_headers(header: &[u8; HEADER_LEN]) -> Option<StreamId> {
     let head = FrameHead::parse(header);
     (head.kind == kind::HEADERS && head.has(flag::END_STREAM)).then_some(StreamId(head.stream))
 }
 
-/// Whether the header is that of CONTINUATION, which is a part of the HEADERS before it.
+/// Whether the header is for CONTINUATION, which continues the HEADERS before it.
 pub fn is_continuation(header: &[u8; HEADER_LEN]) -> bool {
     FrameHead::parse(header).kind == kind::CONTINUATION
 }
 
 impl FrameHead {
-    pub(crate) fn parse(octets: &[u8; HEADER_LEN]) -> Self {
-        let [a, b, c, kind, flags, stream @ ..] = *octets;
+    pub(crate) fn parse(bytes: &[u8; HEADER_LEN]) -> Self {
+        let [a, b, c, kind, flags, stream @ ..] = *bytes;
         FrameHead {
             length: u32::from_be_bytes([0, a, b, c]) as usize,
             kind,

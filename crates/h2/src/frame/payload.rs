@@ -6,7 +6,7 @@ use super::MAX_WINDOW;
 
 /// The 32-bit number at `at`; the caller has checked the length of the frame.
 pub(crate) fn u32_at(payload: &[u8], at: usize) -> u32 {
-    payload.get(at..at + 4).and_then(|octets| octets.try_into().ok()).map_or(0, u32::from_be_bytes)
+    payload.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_be_bytes)
 }
 
 /// The payload of a padded frame without its padding (RFC 9113 §6.1).
@@ -26,7 +26,7 @@ pub(crate) struct PriorityUpdate<'a> {
 impl<'a> PriorityUpdate<'a> {
     pub(crate) fn parse(payload: &'a [u8]) -> Result<Self, ConnectionError> {
         let Some((_, value)) = payload.split_at_checked(4) else {
-            return Err(ConnectionError::frame_size("PRIORITY_UPDATE shorter than 4 octets"));
+            return Err(ConnectionError::frame_size("PRIORITY_UPDATE shorter than 4 bytes"));
         };
         Ok(PriorityUpdate { stream: u32_at(payload, 0) & MAX_WINDOW, value })
     }

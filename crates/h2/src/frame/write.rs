@@ -1,4 +1,4 @@
-//! The frames that a server writes, besides DATA.
+//! The frames that a server writes, except DATA.
 
 use crate::error::ErrorCode;
 
@@ -37,7 +37,8 @@ pub(crate) fn write_window_update(out: &mut Vec<u8>, stream: u32, increment: u32
     out.extend_from_slice(&increment.to_be_bytes());
 }
 
-/// Writes a header block that lies in `prefix` and `parts`: HEADERS, and CONTINUATION where the block is longer than a frame.
+/// Writes a header block that consists of `prefix` and `parts`: HEADERS, then CONTINUATION if the block is longer than
+/// a frame.
 pub(crate) fn write_headers(out: &mut Vec<u8>, stream: u32, end_stream: bool, prefix: &[u8], parts: &[&[u8]]) {
     let mut left = prefix.len() + parts.iter().map(|part| part.len()).sum::<usize>();
     let mut kind = kind::HEADERS;

@@ -1,4 +1,4 @@
-//! Decoding of header blocks (RFC 7541 §3 and §6), a field at a time.
+//! Decoding of header blocks (RFC 7541 §3 and §6), one field at a time.
 
 use crate::error::ConnectionError;
 
@@ -6,28 +6,28 @@ use super::static_table::{self, LAST_STATIC};
 use super::table::{Line, Table};
 use super::{error, huffman, integer};
 
-/// What stands between name and value in the decoder's output, so that the output consists of field lines as in HTTP/1.1.
+/// The separator between name and value in the decoder's output, as in HTTP/1.1 field lines.
 pub(crate) const SEPARATOR: &[u8; 2] = b": ";
 
 /// The decoding context of a connection (RFC 7541 §2.2).
 #[derive(Debug)]
 pub(crate) struct Decoder {
     table: Table,
-    /// Largest size of the table that the peer may choose: ours in SETTINGS, once it is acknowledged.
+    /// The maximum table size that the peer may choose: our setting, once it is acknowledged.
     limit: usize,
-    /// The limit fell below the table's size, so that the next block has to begin with a size update (RFC 7541 §4.2).
+    /// The limit fell below the table's size, so the next block must begin with a size update (RFC 7541 §4.2).
     update_due: bool,
 }
 
 /// A field in the decoder's output: `name: value`, without a line end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FieldSpan {
-    /// Where the line begins in the output.
+    /// The start of the line in the output.
     pub(crate) start: usize,
     pub(crate) name_len: usize,
-    /// The name is one of the static table, which has lower case only.
+    /// The name is from the static table, which has lower-case names only.
     pub(crate) name_is_static: bool,
-    /// The value is one of the static table, which are valid for their names.
+    /// The value is from the static table, so it is valid for its name.
     pub(crate) value_is_static: bool,
 }
 
@@ -48,18 +48,19 @@ impl Decoder {
         self.update_due = self.table.max_size() > limit;
     }
 
-    /// Begins to decode a header block. The table stays in step with the peer's only if the block is read to its end.
+    /// Begins to decode a header block. The table stays synchronized with the peer's only if the block is read to its
+    /// end.
     pub(crate) fn block<'a>(&'a mut self, input: &'a [u8]) -> Block<'a> {
         Block { decoder: self, input, at_start: true }
     }
 
-    /// Octets on the heap.
+    /// Bytes on the heap.
     pub(crate) fn memory(&self) -> usize {
         self.table.memory()
     }
 }
 
-/// SETTINGS_HEADER_TABLE_SIZE as long as nothing else is said (RFC 9113 §6.5.2).
+/// The default of SETTINGS_HEADER_TABLE_SIZE (RFC 9113 §6.5.2).
 pub(crate) const DEFAULT_SIZE: usize = 4096;
 
 /// A header block that is being decoded.
@@ -141,7 +142,7 @@ impl Block<'_> {
     /// RFC 7541 §6.3: only before the first field of a block (§4.2).
     fn update_size(&mut self, first: u8) -> Result<(), ConnectionError> {
         if !self.at_start {
-            return Err(error("a table size update behind a field"));
+            return Err(error("a table size update after a field"));
         }
         let size = integer::decode(5, first, &mut self.input)?;
         if size > self.decoder.limit {
@@ -157,12 +158,12 @@ impl Block<'_> {
         let (first, rest) = self.input.split_first().ok_or(ENDS_EARLY)?;
         self.input = rest;
         let length = integer::decode(7, *first, &mut self.input)?;
-        let (octets, rest) = self.input.split_at_checked(length).ok_or(ENDS_EARLY)?;
+        let (bytes, rest) = self.input.split_at_checked(length).ok_or(ENDS_EARLY)?;
         self.input = rest;
         if first & 0x80 != 0 {
-            return huffman::decode(octets, out);
+            return huffman::decode(bytes, out);
         }
-        out.extend_from_slice(octets);
+        out.extend_from_slice(bytes);
         Ok(())
     }
 

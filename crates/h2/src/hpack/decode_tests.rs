@@ -13,7 +13,7 @@ fn lines(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<String>, ConnectionE
     Ok(lines)
 }
 
-fn octets(hex: &str) -> Vec<u8> {
+fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u8> = hex.chars().filter_map(|digit| digit.to_digit(16)).map(|digit| digit as u8).collect();
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
@@ -24,13 +24,13 @@ fn decoder(limit: usize) -> Decoder {
     decoder
 }
 
-/// Blocks of one connection with their lines, and the size of the dynamic table behind each.
+/// Blocks of one connection with their lines, and the size of the dynamic table after each.
 type Story<'a> = &'a [(&'a str, &'a [&'a str], usize)];
 
 fn check(limit: usize, story: Story<'_>) {
     let mut decoder = decoder(limit);
     for (block, expected, size) in story {
-        assert_eq!(lines(&mut decoder, &octets(block)).unwrap(), *expected);
+        assert_eq!(lines(&mut decoder, &bytes(block)).unwrap(), *expected);
         assert_eq!(decoder.table.size(), *size);
     }
 }
@@ -103,7 +103,7 @@ const RESPONSES: [&[&str]; 3] = [
     ],
 ];
 
-/// RFC 7541 §C.5 and §C.6: a table of 256 octets, from which entries are evicted.
+/// RFC 7541 §C.5 and §C.6: a table of 256 bytes, from which entries are evicted.
 #[test]
 fn responses_of_the_rfc() {
     check(
@@ -156,20 +156,20 @@ fn a_block_that_breaks_the_rules_loses_the_connection() {
         ("40 01", "a name that is missing"),
         ("40 01 61", "no value"),
         ("40 01 61 05 61", "a value that ends early"),
-        ("40 ff ff ff ff ff 0f", "a length beyond five octets"),
+        ("40 ff ff ff ff ff 0f", "a length beyond five bytes"),
         ("00 81 ff 01 61", "Huffman padding of eight bits"),
         ("82 20", "a size update behind a field"),
         ("3f e2 1f", "a size update to 4097"),
         ("3f", "a size update that ends early"),
     ] {
-        let error = lines(&mut Decoder::new(), &octets(block)).unwrap_err();
+        let error = lines(&mut Decoder::new(), &bytes(block)).unwrap_err();
         assert_eq!(error.code, ErrorCode::COMPRESSION_ERROR, "{why}");
     }
 }
 
 #[test]
 fn a_block_cut_anywhere_is_an_error_or_a_shorter_block() {
-    let block = octets(
+    let block = bytes(
         "3f01 8287 85bf 4088 25a8 49e9 5ba9 7d7f 8925 a849 e95b b8e8 b4bf 1008 7061 7373 776f 7264 0673 6563 7265 74",
     );
     for end in 0..block.len() {
@@ -185,23 +185,23 @@ fn a_block_cut_anywhere_is_an_error_or_a_shorter_block() {
 fn the_size_of_the_table_follows_updates_up_to_the_limit() {
     let mut decoder = Decoder::new();
     let custom = "400a 6375 7374 6f6d 2d6b 6579 0d63 7573 746f 6d2d 6865 6164 6572";
-    lines(&mut decoder, &octets(custom)).unwrap();
-    // Several updates in front of a block: the lowest evicts, the last one counts (RFC 7541 §4.2).
-    assert_eq!(lines(&mut decoder, &octets("20 3f e1 1f 82")).unwrap(), [":method: GET"]);
+    lines(&mut decoder, &bytes(custom)).unwrap();
+    // Several updates at the start of a block: the lowest evicts, and the last one counts (RFC 7541 §4.2).
+    assert_eq!(lines(&mut decoder, &bytes("20 3f e1 1f 82")).unwrap(), [":method: GET"]);
     assert_eq!((decoder.table.size(), decoder.table.max_size()), (0, 4096));
-    lines(&mut decoder, &octets("be")).unwrap_err();
+    lines(&mut decoder, &bytes("be")).unwrap_err();
 }
 
 #[test]
 fn a_limit_that_fell_has_to_be_answered_by_a_size_update() {
     let mut decoder = Decoder::new();
     decoder.set_limit(100);
-    assert_eq!(lines(&mut decoder, &octets("82")), Err(UPDATE_MISSING));
-    assert_eq!(lines(&mut decoder, &octets("")), Err(UPDATE_MISSING));
-    lines(&mut decoder, &octets("3f e1 1f")).unwrap_err();
-    assert_eq!(lines(&mut decoder, &octets("3f 45 82")).unwrap(), [":method: GET"]);
+    assert_eq!(lines(&mut decoder, &bytes("82")), Err(UPDATE_MISSING));
+    assert_eq!(lines(&mut decoder, &bytes("")), Err(UPDATE_MISSING));
+    lines(&mut decoder, &bytes("3f e1 1f")).unwrap_err();
+    assert_eq!(lines(&mut decoder, &bytes("3f 45 82")).unwrap(), [":method: GET"]);
     assert_eq!(decoder.table.max_size(), 100);
-    lines(&mut decoder, &octets("82")).unwrap();
+    lines(&mut decoder, &bytes("82")).unwrap();
     decoder.set_limit(4096);
-    lines(&mut decoder, &octets("82")).unwrap();
+    lines(&mut decoder, &bytes("82")).unwrap();
 }

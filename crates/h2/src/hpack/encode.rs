@@ -2,14 +2,14 @@
 
 use super::{huffman, integer, static_table};
 
-/// A table size update to 0 (RFC 7541 §6.3). It opens the first header block of a connection: the peer need not keep a table, and no later
-/// SETTINGS_HEADER_TABLE_SIZE of the peer asks for an update.
+/// A table size update to 0 (RFC 7541 §6.3), at the start of a connection's first header block. So the peer need not
+/// keep a table, and no later SETTINGS_HEADER_TABLE_SIZE of the peer requires an update.
 pub(crate) const NO_DYNAMIC_TABLE: &[u8] = &[0x20];
 
-/// The encoded fields of a response, or a part of them.
+/// The encoded fields of a response, or some of them.
 ///
-/// They depend on no connection, so that a block can be kept beside a file and sent to every client. `:status` comes first in the first
-/// block of a response.
+/// They do not depend on a connection, so that a block can be kept with a file and sent to every client. `:status`
+/// comes first in the first block of a response.
 ///
 /// ```
 /// let mut kept = sealion_h2::HeaderBlock::response(200);
@@ -21,20 +21,20 @@ pub(crate) const NO_DYNAMIC_TABLE: &[u8] = &[0x20];
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HeaderBlock {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
 impl HeaderBlock {
-    /// A block that begins with `:status`: three digits.
+    /// A block that begins with `:status`, a number of three digits.
     pub fn response(status: u16) -> Self {
-        let mut block = HeaderBlock { octets: Vec::with_capacity(128) };
+        let mut block = HeaderBlock { bytes: Vec::with_capacity(128) };
         block.status(status);
         block
     }
 
-    /// Removes all fields and keeps the memory.
+    /// Removes all fields but keeps the memory.
     pub fn clear(&mut self) {
-        self.octets.clear();
+        self.bytes.clear();
     }
 
     /// Appends `:status`, which is the first field of a response.
@@ -49,23 +49,23 @@ impl HeaderBlock {
             500 => 14,
             _ => {
                 let digit = |divisor: u16| b'0' + (status / divisor % 10) as u8;
-                self.octets.extend_from_slice(&[STATUS_INDEX, 3, digit(100), digit(10), digit(1)]);
+                self.bytes.extend_from_slice(&[STATUS_INDEX, 3, digit(100), digit(10), digit(1)]);
                 return;
             }
         };
-        self.octets.push(0x80 | index);
+        self.bytes.push(0x80 | index);
     }
 
-    /// Appends a field. `name` is in lower case; both are valid (RFC 9110 §5.1 and §5.5).
+    /// Appends a field. `name` must be in lower case, and both must be valid (RFC 9110 §5.1 and §5.5).
     ///
-    /// Fields that carry credentials are marked as never to be indexed (RFC 7541 §7.1.3).
+    /// Fields with credentials are marked as never indexed (RFC 7541 §7.1.3).
     pub fn field(&mut self, name: &str, value: &[u8]) {
-        debug_assert!(!name.is_empty() && !name.bytes().any(|octet| octet.is_ascii_uppercase()), "{name:?}");
+        debug_assert!(!name.is_empty() && !name.bytes().any(|byte| byte.is_ascii_uppercase()), "{name:?}");
         let pattern = if matches!(name, "set-cookie" | "authorization" | "proxy-authorization") { 0x10 } else { 0 };
         match static_table::index_of(name) {
-            Some(index) => integer::encode(&mut self.octets, 4, pattern, index),
+            Some(index) => integer::encode(&mut self.bytes, 4, pattern, index),
             None => {
-                self.octets.push(pattern);
+                self.bytes.push(pattern);
                 self.string(name.as_bytes());
             }
         }
@@ -74,22 +74,22 @@ impl HeaderBlock {
 
     /// The encoded fields.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.octets
+        &self.bytes
     }
 
-    fn string(&mut self, octets: &[u8]) {
-        let encoded = huffman::encoded_len(octets);
-        if encoded < octets.len() {
-            integer::encode(&mut self.octets, 7, 0x80, encoded);
-            huffman::encode(octets, &mut self.octets);
+    fn string(&mut self, bytes: &[u8]) {
+        let encoded = huffman::encoded_len(bytes);
+        if encoded < bytes.len() {
+            integer::encode(&mut self.bytes, 7, 0x80, encoded);
+            huffman::encode(bytes, &mut self.bytes);
         } else {
-            integer::encode(&mut self.octets, 7, 0, octets.len());
-            self.octets.extend_from_slice(octets);
+            integer::encode(&mut self.bytes, 7, 0, bytes.len());
+            self.bytes.extend_from_slice(bytes);
         }
     }
 }
 
-/// A literal field without indexing, whose name is that of entry 8, `:status`.
+/// A literal field without indexing, whose name is entry 8, `:status`.
 const STATUS_INDEX: u8 = 8;
 
 #[cfg(test)]

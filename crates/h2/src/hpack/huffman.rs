@@ -1,7 +1,7 @@
 //! Huffman code of strings (RFC 7541 §5.2 and Appendix B).
 //!
-//! The code is canonical: within a length, codes rise with the symbol, and a longer code begins where the shorter ones end. Its lengths
-//! therefore say everything, and the tables here are made of them at compile time.
+//! The code is canonical: within a length, codes increase with the symbol, and longer codes begin where the shorter
+//! ones end. So the lengths determine the code, and the tables are built from them at compile time.
 
 use crate::error::ConnectionError;
 
@@ -19,10 +19,10 @@ pub(crate) fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), ConnectionEr
 
 fn decode_into(mut input: &[u8], out: &mut [u8]) -> Result<usize, ConnectionError> {
     let mut written = 0;
-    // The next `have` bits of the input, from the highest bit on; zeros behind them.
+    // The next `have` bits of the input, from the highest bit on, followed by zeros.
     let (mut bits, mut have) = (0u64, 0u32);
     loop {
-        if have < LONGEST {
+        if have < MAX_CODE_LEN {
             refill(&mut input, &mut bits, &mut have);
         }
         let Short { symbol, length } = SHORT[(bits >> 56) as usize];
@@ -34,7 +34,7 @@ fn decode_into(mut input: &[u8], out: &mut [u8]) -> Result<usize, ConnectionErro
         if symbol == END {
             return Err(error("a Huffman string contains EOS"));
         }
-        // Each symbol takes 5 bits at least, for which `out` has room.
+        // Each symbol takes at least 5 bits, which is why `out` has room.
         let Some(slot) = out.get_mut(written) else { return end(bits, have).map(|()| written) };
         *slot = symbol as u8;
         written += 1;
@@ -45,17 +45,17 @@ fn decode_into(mut input: &[u8], out: &mut [u8]) -> Result<usize, ConnectionErro
 
 fn refill(input: &mut &[u8], bits: &mut u64, have: &mut u32) {
     if let Some((word, _)) = input.split_first_chunk::<8>() {
-        let octets = (64 - *have) / 8;
-        let fresh = if octets == 8 { u64::MAX } else { !(u64::MAX >> (8 * octets)) };
+        let bytes = (64 - *have) / 8;
+        let fresh = if bytes == 8 { u64::MAX } else { !(u64::MAX >> (8 * bytes)) };
         *bits |= (u64::from_be_bytes(*word) & fresh) >> *have;
-        *have += 8 * octets;
-        *input = &input[octets as usize..];
+        *have += 8 * bytes;
+        *input = &input[bytes as usize..];
         return;
     }
     while *have <= 56
-        && let Some((octet, rest)) = input.split_first()
+        && let Some((byte, rest)) = input.split_first()
     {
-        *bits |= u64::from(*octet) << (56 - *have);
+        *bits |= u64::from(*byte) << (56 - *have);
         *have += 8;
         *input = rest;
     }
@@ -69,11 +69,11 @@ fn decode_long(bits: u64) -> (u16, u32) {
             return (BY_CODE[usize::from(row.offset) + index as usize], length as u32);
         }
     }
-    // The code is complete, so that every 30 bits begin with one.
-    (END, LONGEST)
+    // The code is complete: every 30 bits begin with one.
+    (END, MAX_CODE_LEN)
 }
 
-/// What is left behind the last symbol: fewer than 8 bits, all ones (RFC 7541 §5.2).
+/// Checks the bits after the last symbol: fewer than 8 bits, all ones (RFC 7541 §5.2).
 fn end(bits: u64, have: u32) -> Result<(), ConnectionError> {
     match have {
         0 => Ok(()),
@@ -82,17 +82,17 @@ fn end(bits: u64, have: u32) -> Result<(), ConnectionError> {
     }
 }
 
-/// Length of the encoded string in octets.
+/// Length of the encoded string in bytes.
 pub(crate) fn encoded_len(input: &[u8]) -> usize {
-    input.iter().map(|octet| usize::from(LENGTHS[usize::from(*octet)])).sum::<usize>().div_ceil(8)
+    input.iter().map(|byte| usize::from(LENGTHS[usize::from(*byte)])).sum::<usize>().div_ceil(8)
 }
 
 /// Appends the encoded string.
 pub(crate) fn encode(input: &[u8], out: &mut Vec<u8>) {
     let (mut bits, mut have) = (0u64, 0u32);
-    for octet in input {
-        let length = u32::from(LENGTHS[usize::from(*octet)]);
-        bits = bits << length | u64::from(CODES[usize::from(*octet)]);
+    for byte in input {
+        let length = u32::from(LENGTHS[usize::from(*byte)]);
+        bits = bits << length | u64::from(CODES[usize::from(*byte)]);
         have += length;
         if have >= 32 {
             have -= 32;
@@ -108,11 +108,11 @@ pub(crate) fn encode(input: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The symbol behind all octets, which no string contains.
+/// The symbol after all bytes, which no string contains.
 const END: u16 = 256;
 
 /// Length of the longest code.
-const LONGEST: u32 = 30;
+const MAX_CODE_LEN: u32 = 30;
 
 /// A code of at most 8 bits; length 0 marks the beginning of a longer one.
 #[derive(Clone, Copy)]
@@ -126,7 +126,7 @@ struct Short {
 struct Row {
     first: u32,
     count: u16,
-    /// Place of the first code's symbol in [`BY_CODE`].
+    /// The index of the first code's symbol in [`BY_CODE`].
     offset: u16,
 }
 
@@ -197,7 +197,7 @@ const fn make_short() -> [Short; 256] {
     short
 }
 
-/// Lengths of the codes of all octets and of EOS in bits (RFC 7541 Appendix B).
+/// Lengths of the codes of all bytes and of EOS in bits (RFC 7541 Appendix B).
 #[rustfmt::skip]
 const LENGTHS: [u8; 257] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28,
@@ -229,7 +229,7 @@ mod tests {
         Ok(out.split_off(6))
     }
 
-    /// Codes as RFC 7541 Appendix B prints them: the shortest, the last of a length, and the longest.
+    /// Codes as printed in RFC 7541 Appendix B: the shortest, the last of a length, and the longest.
     #[test]
     fn the_code_is_that_of_the_rfc() {
         for (symbol, code, length) in [
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_is_the_beginning_of_eos_and_shorter_than_an_octet() {
+    fn padding_is_the_beginning_of_eos_and_shorter_than_a_byte() {
         assert_eq!(decoded(&[0b0011_1111]).unwrap(), b"o");
         for input in
             [&[0b0011_1110][..], &[0b0011_1000], &[0xff], &[0b0011_1111, 0xff], &[0xff; 4], &[0xff, 0xff, 0xff, 0xfc]]

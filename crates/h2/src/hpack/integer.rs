@@ -4,10 +4,10 @@ use crate::error::ConnectionError;
 
 use super::error;
 
-/// Decodes an integer whose first octet, already taken from `input`, has a prefix of `bits`.
+/// Decodes an integer whose first byte, already taken from `input`, has a prefix of `bits`.
 ///
-/// Four octets follow at most: 2^28 + 254 is more than any length or index in use here (RFC 7541 §5.1 lets a decoder limit both
-/// the value and the length).
+/// At most four bytes follow: 2^28 + 254 is more than any length or index in use here (RFC 7541 §5.1 lets a decoder
+/// limit both the value and the length).
 pub(crate) fn decode(bits: u32, first: u8, input: &mut &[u8]) -> Result<usize, ConnectionError> {
     let mask = (1u8 << bits) - 1;
     let prefix = first & mask;
@@ -16,14 +16,14 @@ pub(crate) fn decode(bits: u32, first: u8, input: &mut &[u8]) -> Result<usize, C
     }
     let mut value = usize::from(prefix);
     for shift in [0, 7, 14, 21] {
-        let (octet, rest) = input.split_first().ok_or(error("an integer ends early"))?;
+        let (byte, rest) = input.split_first().ok_or(error("an integer ends early"))?;
         *input = rest;
-        value += usize::from(octet & 0x7f) << shift;
-        if octet & 0x80 == 0 {
+        value += usize::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
             return Ok(value);
         }
     }
-    Err(error("an integer is longer than five octets"))
+    Err(error("an integer is longer than five bytes"))
 }
 
 /// Appends `value` with a prefix of `bits`; `pattern` has the bits before the prefix.
@@ -73,8 +73,8 @@ mod tests {
     fn an_integer_cannot_overflow() {
         let longest = decode(5, 0x1f, &mut &[0xff, 0xff, 0xff, 0x7f][..]);
         assert_eq!(longest.unwrap(), 31 + (1 << 28) - 1);
-        for octets in [&[][..], &[0x80], &[0xff; 4], &[0x80, 0x80, 0x80, 0x80, 0], &[0xff; 100]] {
-            decode(5, 0x1f, &mut &octets[..]).unwrap_err();
+        for bytes in [&[][..], &[0x80], &[0xff; 4], &[0x80, 0x80, 0x80, 0x80, 0], &[0xff; 100]] {
+            decode(5, 0x1f, &mut &bytes[..]).unwrap_err();
         }
     }
 }

@@ -1,7 +1,8 @@
 //! HPACK (RFC 7541): a decoder for requests, and an encoder that uses no dynamic table.
 //!
-//! Responses are encoded with the static table and Huffman codes only, so that a header block depends on nothing but its fields and can
-//! be kept beside a hot file. The decoder's dynamic table is bounded by what the server announces and grows with what is stored in it.
+//! Responses are encoded with the static table and Huffman codes only, so that a header block depends only on its
+//! fields and can be kept with a hot file. The server's setting bounds the decoder's dynamic table, which grows with
+//! its entries.
 
 mod decode;
 mod encode;

@@ -13,7 +13,7 @@ pub(crate) fn index_of(name: &str) -> Option<usize> {
     (at != 0 && STATIC_TABLE[at - 1].0.as_bytes() == name).then_some(at)
 }
 
-/// Spreads the 52 names over 256 places without a collision, which the compiler checks.
+/// Distributes the 52 names over 256 slots without a collision, which the compiler checks.
 const fn hash(name: &[u8]) -> u8 {
     if name.is_empty() {
         return 0;
@@ -58,7 +58,7 @@ const fn is_same(a: &[u8], b: &[u8]) -> bool {
     true
 }
 
-/// Number of entries; the dynamic table begins behind them (RFC 7541 §2.3.3).
+/// The number of entries; the dynamic table begins after them (RFC 7541 §2.3.3).
 pub(crate) const LAST_STATIC: usize = STATIC_TABLE.len();
 
 #[rustfmt::skip]

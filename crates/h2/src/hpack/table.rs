@@ -2,16 +2,16 @@
 
 use std::collections::VecDeque;
 
-/// What each entry costs besides its octets (RFC 7541 §4.1).
+/// The overhead of each entry besides its bytes (RFC 7541 §4.1).
 const OVERHEAD: usize = 32;
 
 /// The newest entries that fit into a bounded size.
 ///
-/// The octets lie one behind the other in one buffer, oldest first. It grows with its content up to the table's size, so that a browser's
-/// first request leaves about as many octets as its fields have.
+/// One buffer holds the bytes, oldest first. It grows with its content up to the table's size, so that a browser's
+/// first request leaves about as many bytes as its fields have.
 #[derive(Debug)]
 pub(crate) struct Table {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     /// Oldest first.
     entries: VecDeque<Entry>,
     /// Sum of the entries' sizes.
@@ -21,7 +21,7 @@ pub(crate) struct Table {
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    /// Place of the name in the buffer; the value follows.
+    /// The position of the name in the buffer; the value follows.
     at: u32,
     name: u32,
     value: u32,
@@ -49,50 +49,50 @@ impl Entry {
 
 impl Table {
     pub(crate) fn new(max_size: usize) -> Self {
-        Table { octets: Vec::new(), entries: VecDeque::new(), size: 0, max_size }
+        Table { bytes: Vec::new(), entries: VecDeque::new(), size: 0, max_size }
     }
 
     pub(crate) fn max_size(&self) -> usize {
         self.max_size
     }
 
-    /// Changes the size, and evicts what no longer fits (RFC 7541 §4.3).
+    /// Changes the size, and evicts entries that no longer fit (RFC 7541 §4.3).
     pub(crate) fn resize(&mut self, max_size: usize) {
         self.max_size = max_size;
         self.evict(max_size);
         if self.entries.is_empty() {
-            (self.octets, self.entries) = Default::default();
+            (self.bytes, self.entries) = Default::default();
         }
     }
 
     /// The entry at `index`; 0 is the newest.
     pub(crate) fn get(&self, index: usize) -> Option<Line<'_>> {
         let entry = *self.entries.get(self.entries.len().checked_sub(index + 1)?)?;
-        let (name, value) = self.octets.get(entry.at as usize..entry.end())?.split_at(entry.name as usize);
+        let (name, value) = self.bytes.get(entry.at as usize..entry.end())?.split_at(entry.name as usize);
         Some(Line { name, value, name_is_static: entry.name_is_static })
     }
 
-    /// Inserts an entry; one that is larger than the table empties it (RFC 7541 §4.4).
+    /// Inserts an entry. An entry larger than the table empties it (RFC 7541 §4.4).
     pub(crate) fn insert(&mut self, Line { name, value, name_is_static }: Line<'_>) {
-        let octets = name.len() + value.len();
-        let size = octets + OVERHEAD;
+        let bytes = name.len() + value.len();
+        let size = bytes + OVERHEAD;
         if size > self.max_size {
             self.evict(0);
-            self.octets.clear();
+            self.bytes.clear();
             return;
         }
         self.evict(self.max_size - size);
-        if self.octets.len() + octets > self.octets.capacity() {
+        if self.bytes.len() + bytes > self.bytes.capacity() {
             self.compact();
-            let wanted = self.octets.len() + octets;
-            if wanted > self.octets.capacity() {
-                let room = wanted.next_multiple_of(256).min(self.max_size) - self.octets.len();
-                self.octets.reserve_exact(room);
+            let wanted = self.bytes.len() + bytes;
+            if wanted > self.bytes.capacity() {
+                let room = wanted.next_multiple_of(256).min(self.max_size) - self.bytes.len();
+                self.bytes.reserve_exact(room);
             }
         }
-        let at = self.octets.len() as u32;
-        self.octets.extend_from_slice(name);
-        self.octets.extend_from_slice(value);
+        let at = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(name);
+        self.bytes.extend_from_slice(value);
         self.entries.push_back(Entry { at, name: name.len() as u32, value: value.len() as u32, name_is_static });
         self.size += size;
     }
@@ -105,10 +105,10 @@ impl Table {
         }
     }
 
-    /// Moves the octets of the entries to the beginning of the buffer.
+    /// Moves the bytes of the entries to the beginning of the buffer.
     fn compact(&mut self) {
-        let start = self.entries.front().map_or(self.octets.len(), |entry| entry.at as usize);
-        self.octets.drain(..start);
+        let start = self.entries.front().map_or(self.bytes.len(), |entry| entry.at as usize);
+        self.bytes.drain(..start);
         for entry in &mut self.entries {
             entry.at -= start as u32;
         }
@@ -119,9 +119,9 @@ impl Table {
         self.size
     }
 
-    /// Octets on the heap.
+    /// Bytes on the heap.
     pub(crate) fn memory(&self) -> usize {
-        self.octets.capacity() + self.entries.capacity() * size_of::<Entry>()
+        self.bytes.capacity() + self.entries.capacity() * size_of::<Entry>()
     }
 }
 
@@ -158,7 +158,7 @@ mod tests {
             let (name, value) = (vec![b'n'; round % 50], vec![round as u8; round * 7 % 600]);
             table.insert(line(&name, &value));
             assert_eq!(table.get(0), Some(line(&name, &value)));
-            assert!(table.octets.capacity() <= 4096 && table.entries.capacity() <= 128, "{}", table.memory());
+            assert!(table.bytes.capacity() <= 4096 && table.entries.capacity() <= 128, "{}", table.memory());
         }
     }
 }

@@ -1,13 +1,13 @@
-//! Each known attack ends within a bound.
+//! Each known attack is stopped within a bound.
 
 use sealion_h2::{
-    ConnectionError, ErrorCode, LONGEST_BLOCK, Limits, MOST_CONTINUATIONS, MOST_EMPTY_DATA, MOST_PRIORITY_UPDATES,
-    MOST_REPLIES, MOST_SMALL_UPDATES,
+    ConnectionError, ErrorCode, Limits, MAX_BLOCK, MAX_CONTINUATIONS, MAX_EMPTY_DATA, MAX_PRIORITY_UPDATES,
+    MAX_REPLIES, MAX_SMALL_UPDATES,
 };
 
 use crate::support::*;
 
-/// How often `step` succeeds before the connection ends, which has to be by ENHANCE_YOUR_CALM.
+/// The number of times that `step` succeeds before the connection ends, which must be by ENHANCE_YOUR_CALM.
 fn count(most: usize, mut step: impl FnMut(u32) -> Result<(), ConnectionError>) -> usize {
     for at in 0..most {
         if let Err(error) = step(at as u32) {
@@ -18,7 +18,7 @@ fn count(most: usize, mut step: impl FnMut(u32) -> Result<(), ConnectionError>) 
     panic!("no end after {most}");
 }
 
-/// CVE-2023-44487: HEADERS and RST_STREAM in turns.
+/// CVE-2023-44487: HEADERS and RST_STREAM in alternation.
 #[test]
 fn rapid_resets_end_the_connection() {
     let mut server = Server::new(Limits::default());
@@ -42,7 +42,7 @@ fn a_stream_that_was_reset_keeps_its_slot_until_its_work_has_ended() {
     assert!(matches!(server.receive(&get(23)).unwrap()[..], [Seen::Request { stream: 23, .. }]));
 }
 
-/// CVE-2025-8671: the client makes the server reset its streams, in each way there is.
+/// CVE-2025-8671: the client makes the server reset its streams, in every possible way.
 #[test]
 fn provoked_resets_count_as_resets() {
     let limits = Limits { stream_window: 10, ..Limits::default() };
@@ -82,7 +82,7 @@ fn provoked_resets_count_as_resets() {
     assert_eq!(count(1000, |_| server.receive(&frame(DATA, 0, 1, b"a")).map(drop)), 255);
 }
 
-/// Frames on streams that the server has reset are dropped, each at a cost.
+/// Frames on streams that the server has reset are dropped, and each of them counts.
 #[test]
 fn frames_on_streams_that_were_reset_end_the_connection() {
     for forgotten in [false, true] {
@@ -99,13 +99,13 @@ fn frames_on_streams_that_were_reset_end_the_connection() {
             server.control();
             server
         };
-        // Blocks, which have to be decoded: as many as resets, and the trailers that may have been under way.
+        // Header blocks, which have to be decoded: as many as resets, plus the trailers that may have been in flight.
         let mut server = opened();
         assert_eq!(count(1000, |_| server.receive(&frame(HEADERS, END, 1, GET)).map(drop)), 257);
         let mut server = opened();
         let empty = frame(DATA, 0, 1, b"");
-        assert_eq!(count(1000, |_| server.receive(&empty).map(drop)), MOST_EMPTY_DATA as usize);
-        // Content beyond what may have been under way counts as any frame without use.
+        assert_eq!(count(1000, |_| server.receive(&empty).map(drop)), MAX_EMPTY_DATA as usize);
+        // Content beyond the amount that may have been in flight counts as useless.
         for content in [frame(DATA, 0, 1, b"a"), frame(DATA, 0, 1, &[0; 16_384]), frame(DATA, END_STREAM, 1, b"")] {
             let mut server = opened();
             let frames = count(1_000_000, |_| {
@@ -113,8 +113,8 @@ fn frames_on_streams_that_were_reset_end_the_connection() {
                 server.control();
                 Ok(())
             });
-            let octets = frames * content.len();
-            assert!(octets < (8 << 20) + 8 * 66_000 + 8 * 1024 + content.len(), "{octets}");
+            let bytes = frames * content.len();
+            assert!(bytes < (8 << 20) + 8 * 66_000 + 8 * 1024 + content.len(), "{bytes}");
         }
     }
 }
@@ -130,24 +130,24 @@ fn a_browser_may_leave_pages_for_ever() {
     }
 }
 
-/// CVE-2024-27316 and its kin.
+/// CVE-2024-27316 and similar attacks.
 #[test]
-fn a_header_block_has_few_frames_and_octets() {
+fn a_header_block_has_few_frames_and_bytes() {
     let begin =
         |server: &mut Server, length| server.receive(&frame(HEADERS, END_STREAM, 1, &vec![0x82; length])).map(drop);
     let mut server = Server::new(Limits::default());
     begin(&mut server, 1).unwrap();
     let frames = count(10, |_| server.receive(&frame(CONTINUATION, 0, 1, b"")).map(drop));
-    assert_eq!(frames, MOST_CONTINUATIONS as usize);
+    assert_eq!(frames, MAX_CONTINUATIONS as usize);
 
     for (first, second, is_good) in
-        [(LONGEST_BLOCK, 0, true), (LONGEST_BLOCK, 1, false), (1, LONGEST_BLOCK - 1, true), (1, LONGEST_BLOCK, false)]
+        [(MAX_BLOCK, 0, true), (MAX_BLOCK, 1, false), (1, MAX_BLOCK - 1, true), (1, MAX_BLOCK, false)]
     {
         let mut server = Server::new(Limits::default());
         begin(&mut server, first).unwrap();
         let result = server.receive(&frame(CONTINUATION, 0, 1, &vec![0x82; second]));
         assert_eq!(result.err().map(|error| error.code), (!is_good).then_some(ErrorCode::ENHANCE_YOUR_CALM));
-        assert!(server.connection.memory() < 2 * LONGEST_BLOCK + 2000, "{}", server.connection.memory());
+        assert!(server.connection.memory() < 2 * MAX_BLOCK + 2000, "{}", server.connection.memory());
     }
 }
 
@@ -159,7 +159,7 @@ fn a_bomb_ends_the_connection_in_the_middle() {
     let bomb = [GET, &entry, &[0xbe; 12_000]].concat();
     assert_eq!(count(1, |_| server.receive(&frame(HEADERS, END, 1, &bomb)).map(drop)), 0);
     assert!(server.head.memory() < 128 * 1024, "{}", server.head.memory());
-    // Below the hard limit the request is told apart, and the connection goes on.
+    // Below the hard limit only the request fails, and the connection continues.
     let mut server = Server::new(Limits::default());
     let large = [GET, &entry, &[0xbe; 10]].concat();
     assert_eq!(server.receive(&frame(HEADERS, END, 1, &large)).unwrap(), [Seen::TooLarge(1)]);
@@ -179,7 +179,7 @@ fn replies_wait_in_a_short_queue() {
             assert!(!server.connection.wants_read(), "the driver writes before it reads on");
             Ok(())
         });
-        assert_eq!(replies, MOST_REPLIES as usize);
+        assert_eq!(replies, MAX_REPLIES as usize);
         assert!(queued < 4000, "{queued}");
     }
 }
@@ -191,7 +191,7 @@ fn empty_data_ends_the_connection() {
         let mut server = Server::new(Limits::default());
         server.receive(&post(1)).unwrap();
         let frames = count(1000, |_| server.receive(&empty).map(drop));
-        assert_eq!(frames, MOST_EMPTY_DATA as usize);
+        assert_eq!(frames, MAX_EMPTY_DATA as usize);
     }
 }
 
@@ -203,17 +203,17 @@ fn tiny_window_updates_end_the_connection() {
         server.respond(1, 1 << 20);
         let frames = server.content().len();
         let updates = count(10_000, |_| server.receive(&window_update(stream, 1)).map(drop));
-        assert_eq!(updates, MOST_SMALL_UPDATES as usize + 2 * frames);
+        assert_eq!(updates, MAX_SMALL_UPDATES as usize + 2 * frames);
     }
 }
 
 #[test]
-fn a_client_that_reads_octet_by_octet_may_announce_each() {
+fn a_client_that_reads_byte_by_byte_may_announce_each() {
     let mut server = Server::with_settings(Limits::default(), &[(4, 1)]);
     server.receive(&get(1)).unwrap();
     server.respond(1, 5000);
-    for octet in 1..=5000 {
-        assert_eq!(server.content(), [(1, 1, octet == 5000)]);
+    for byte in 1..=5000 {
+        assert_eq!(server.content(), [(1, 1, byte == 5000)]);
         server.receive_all(&[window_update(0, 1), window_update(1, 1)]).unwrap();
     }
 }
@@ -224,20 +224,20 @@ fn priority_floods_end_the_connection() {
         let mut server = Server::new(Limits::default());
         server.receive(&get(1)).unwrap();
         let updates = count(10_000, |_| server.receive(&flood).map(drop));
-        assert_eq!(updates, MOST_PRIORITY_UPDATES as usize);
+        assert_eq!(updates, MAX_PRIORITY_UPDATES as usize);
     }
-    // Those of streams that are not open yet take little memory.
+    // Updates for streams that are not open yet use little memory.
     let mut server = Server::new(Limits::default());
     let before = server.connection.memory();
-    for at in 0..MOST_PRIORITY_UPDATES {
+    for at in 0..MAX_PRIORITY_UPDATES {
         server.receive(&frame(PRIORITY_UPDATE, 0, 0, &[&(2 * at + 1).to_be_bytes()[..], b"u=1"].concat())).unwrap();
     }
     assert!(server.connection.memory() <= before + 200);
 }
 
-/// Whatever costs more than it carries.
+/// All frames that cost more than they carry.
 #[test]
-fn frames_without_use_end_the_connection_by_their_octets() {
+fn frames_without_use_end_the_connection_by_their_bytes() {
     for (flood, written) in [
         (frame(PING, 0, 0, &[0; 8]), true),
         (frame(PING, ACK, 0, &[0; 8]), false),
@@ -257,10 +257,10 @@ fn frames_without_use_end_the_connection_by_their_octets() {
             }
             Ok(())
         });
-        let octets = frames * flood.len();
-        assert!(octets < (8 << 20) + 4096, "{octets}");
+        let bytes = frames * flood.len();
+        assert!(bytes < (8 << 20) + 4096, "{bytes}");
     }
-    // One octet of content in 10: the ratio alone bounds it.
+    // One byte of content in 10: only the ratio bounds it.
     let mut server = Server::new(Limits::default());
     server.receive(&post(1)).unwrap();
     let tiny = frame(DATA, 0, 1, b"a");

@@ -1,4 +1,4 @@
-//! Content of requests: DATA, padding, trailers, content-length, and the windows that let it in.
+//! Content of requests: DATA, padding, trailers, content-length, and the windows for it.
 
 use sealion_h2::{By, ErrorCode, HeaderBlock, Limits};
 
@@ -95,7 +95,7 @@ fn a_client_may_send_no_more_than_its_windows() {
     assert_eq!(error.code, ErrorCode::FLOW_CONTROL_ERROR);
 }
 
-/// Octets that WINDOW_UPDATE frames allow: on the stream, on the connection.
+/// The bytes that WINDOW_UPDATE frames allow: on the stream, on the connection.
 fn updates(control: &[Frame], stream: u32) -> (u32, u32) {
     let sum = |wanted| {
         let updates = control.iter().filter(|frame| frame.kind == WINDOW_UPDATE && frame.stream == wanted);
@@ -117,7 +117,7 @@ fn windows_are_renewed_as_content_is_consumed() {
     server.connection.consume(id, 5000);
     assert_eq!(updates(&server.control(), 1), (500, 0), "no more than was received");
 
-    // Nothing for a stream that has ended; the connection's window is renewed all the same.
+    // No update for a stream that has ended, but the connection's window is still renewed.
     let mut sent = 1000;
     while sent < 32_768 {
         server.receive(&frame(DATA, 0, 1, &[0; 500])).unwrap();
@@ -143,7 +143,7 @@ fn content_that_nobody_consumed_is_given_back_with_the_stream() {
         server.connection.consume(id, 16_000);
         server.control();
     }
-    // Released while a DATA frame is under way: its rest is not given back twice.
+    // Released while a DATA frame is in flight: its rest is not given back twice.
     server.receive(&post(13)).unwrap();
     let whole = frame(DATA, 0, 13, &[0; 16_000]);
     server.receive(&whole[..5000]).unwrap();
@@ -166,7 +166,7 @@ fn windows_grow_with_what_a_round_trip_carries() {
     let id = server.id(1);
     let (mut window, mut widest) = (65_535i64, 0);
     for _round_trip in 0..12 {
-        // The client fills the window, then reads what the server wrote meanwhile.
+        // The client fills the window, then reads the server's pending frames.
         let mut ping = None;
         widest = widest.max(window);
         while window > 0 {

@@ -1,5 +1,5 @@
-//! The client of the crate `h2` against this server: what one side says, the other side has to understand in the same way, in whatever pieces it
-//! arrives.
+//! The client of the crate `h2` against this server: each side must understand the other in the same way, however the
+//! data is split.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use crate::support::RECORD;
 
-/// A small generator, so that a failure can be repeated by its seed (xorshift64*).
+/// A small generator whose seed reproduces a failure (xorshift64*).
 #[derive(Clone)]
 struct Random(u64);
 
@@ -41,7 +41,7 @@ impl Random {
         fields
     }
 
-    fn octets(&mut self) -> Vec<u8> {
+    fn bytes(&mut self) -> Vec<u8> {
         let length = match self.below(4) {
             0 => 0,
             1 => self.below(100),
@@ -53,7 +53,8 @@ impl Random {
     }
 }
 
-/// Answers each request with its own fields, content and trailers. Content that came without is answered without.
+/// Responds to each request with its own fields, content and trailers. A request without content gets a response
+/// without content.
 struct Echo {
     connection: Connection,
     head: HeadBuffer,
@@ -71,7 +72,7 @@ struct Exchange {
 }
 
 impl Echo {
-    /// Reads on while the client does not, as a driver has to: the client may do the same.
+    /// Continues to read while the client does not, as a driver must: the client may do the same.
     async fn serve(mut self, io: DuplexStream) -> Connection {
         let (mut reader, mut writer) = tokio::io::split(io);
         let mut piece = vec![0; 20_000];
@@ -135,7 +136,7 @@ impl Echo {
         let mut block = HeaderBlock::response(200);
         exchange.fields.iter().for_each(|(name, value)| block.field(name, value));
         let length = exchange.content.len() as u64;
-        // A block in two parts, cut anywhere.
+        // A block in two parts, split anywhere.
         let (first, second) = block.as_bytes().split_at(self.random.below(block.as_bytes().len()));
         self.connection.respond(stream, &[first, second], false, &mut self.out).unwrap();
         self.connection.offer(stream, length, exchange.trailers.is_none()).unwrap();
@@ -167,7 +168,7 @@ impl Echo {
     }
 }
 
-/// What the client sends and expects to come back.
+/// The request that the client sends and expects back.
 struct Expected {
     fields: HeaderMap,
     content: Vec<u8>,
@@ -184,7 +185,7 @@ async fn exchange(mut client: h2::client::SendRequest<Bytes>, expected: Expected
         let mut rest = Bytes::from(expected.content.clone());
         while !rest.is_empty() {
             upload.reserve_capacity(rest.len());
-            // Waits for more than there is, not for any.
+            // Waits for more capacity, not just for any.
             while upload.capacity() == 0 {
                 std::future::poll_fn(|context| upload.poll_capacity(context)).await.unwrap().unwrap();
             }
@@ -205,7 +206,7 @@ async fn exchange(mut client: h2::client::SendRequest<Bytes>, expected: Expected
             content.extend_from_slice(&piece);
             body.flow_control().release_capacity(piece.len()).unwrap();
         }
-        assert!(content == expected.content, "{} octets instead of {}", content.len(), expected.content.len());
+        assert!(content == expected.content, "{} bytes instead of {}", content.len(), expected.content.len());
         assert_eq!(body.trailers().await.unwrap(), expected.trailers);
     };
     tokio::join!(sending, receiving);
@@ -240,7 +241,7 @@ async fn converse(seed: u64, requests: usize) {
             trailers.insert("x-sum", HeaderValue::from_static("1"));
             trailers
         });
-        let expected = Expected { fields: random.fields(), content: random.octets(), trailers };
+        let expected = Expected { fields: random.fields(), content: random.bytes(), trailers };
         let one = Random(random.next() | 1);
         running.push(tokio::spawn(exchange(client.clone(), expected, one)));
         if running.len() > random.below(20) {
@@ -266,7 +267,7 @@ fn what_is_said_is_understood_in_both_directions() {
     }
 }
 
-/// The client's reset, and its GOAWAY, as the other implementation writes them.
+/// The client's reset and GOAWAY, as written by the other implementation.
 #[test]
 fn a_dropped_response_is_a_reset() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -279,13 +280,13 @@ fn a_dropped_response_is_a_reset() {
         let mut seen = Vec::new();
         let mut response = Some(response);
         let mut client = Some(client);
-        let mut octets = vec![0; 10_000];
+        let mut bytes = vec![0; 10_000];
         loop {
-            let length = ours.read(&mut octets).await.unwrap();
+            let length = ours.read(&mut bytes).await.unwrap();
             if length == 0 {
                 break;
             }
-            let mut input = &octets[..length];
+            let mut input = &bytes[..length];
             while let Some(event) = connection.receive(&mut input, &mut head).unwrap() {
                 match event {
                     Event::Request { .. } => drop(response.take()),

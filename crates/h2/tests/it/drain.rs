@@ -13,7 +13,7 @@ fn a_drain_takes_two_go_aways() {
     let control = server.control();
     assert_eq!(control.iter().map(|frame| frame.kind).collect::<Vec<_>>(), [GOAWAY, PING]);
     assert_eq!((control[0].number(), control[0].code()), ((1 << 31) - 1, ErrorCode::NO_ERROR));
-    // Requests that crossed it are answered.
+    // Requests that crossed the GOAWAY get responses.
     assert!(matches!(server.receive(&get(3)).unwrap()[..], [Seen::Request { stream: 3, .. }]));
     server.receive(&frame(PING, ACK, 0, b"whatever")).unwrap();
     assert!(server.control().is_empty());
@@ -21,7 +21,7 @@ fn a_drain_takes_two_go_aways() {
     let last = server.control();
     assert_eq!((last.len(), last[0].kind, last[0].number()), (1, GOAWAY, 3));
     assert!(!server.connection.is_drained());
-    // Later ones are not, and cost no frame.
+    // Later requests do not, and cost no frame.
     assert_eq!(server.receive(&get(5)).unwrap(), [Seen::Refused(5)]);
     assert_eq!(server.receive(&frame(DATA, 0, 5, b"a")).unwrap(), []);
     assert!(server.control().is_empty());

@@ -1,4 +1,4 @@
-//! Connections as a client sees them: frames in, frames out.
+//! Connections from the client's view: frames in, frames out.
 
 mod abuse;
 mod content;

@@ -1,4 +1,4 @@
-//! What a connection takes.
+//! The memory of a connection.
 
 use sealion_h2::Limits;
 
@@ -25,7 +25,7 @@ const BROWSER: [(&str, &str); 14] = [
     ("priority", "u=0, i"),
 ];
 
-/// A request whose fields all go into the dynamic table.
+/// A request whose fields are all added to the dynamic table.
 fn indexed(stream: u32, fields: &[(&str, &str)]) -> Vec<u8> {
     let mut block = GET.to_vec();
     for (name, value) in fields {
@@ -50,7 +50,7 @@ fn an_idle_connection_behind_a_browsers_request_takes_little() {
     server.connection.shrink();
     let idle = server.connection.memory();
     let of_fields: usize = BROWSER.iter().map(|(name, value)| name.len() + value.len()).sum();
-    assert!(idle <= 2600, "{idle} octets for {of_fields} of fields, {fresh} before the request");
+    assert!(idle <= 2600, "{idle} bytes for {of_fields} of fields, {fresh} before the request");
 }
 
 #[test]
@@ -85,6 +85,6 @@ fn half_a_frame_is_kept_only_while_it_is_half() {
     assert!(!server.connection.is_within_frame());
     server.complete(1);
     server.connection.shrink();
-    // A few streams keep their place.
+    // Room for a few streams stays.
     assert!(server.connection.memory() <= fresh + 512);
 }

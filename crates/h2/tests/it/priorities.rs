@@ -1,4 +1,4 @@
-//! Priorities as clients signal them (RFC 9218). The order itself is tested beside the scheduler.
+//! Priorities as signalled by clients (RFC 9218). The scheduler's own tests cover the order.
 
 use sealion_h2::{Limits, Priority};
 

@@ -1,4 +1,4 @@
-//! The octets of a client mean the same however they are split.
+//! The bytes of a client have the same meaning however they are split.
 
 use sealion_h2::Limits;
 
@@ -32,7 +32,7 @@ fn conversation() -> Vec<u8> {
     .concat()
 }
 
-/// Events in which content that came in pieces is put together.
+/// The events, with content that arrived in pieces joined.
 fn joined(events: Vec<Seen>) -> Vec<Seen> {
     let mut joined: Vec<Seen> = Vec::new();
     for event in events {
@@ -49,7 +49,7 @@ fn joined(events: Vec<Seen>) -> Vec<Seen> {
     joined
 }
 
-/// All events and all control frames of the conversation in `pieces`.
+/// All events and control frames of the conversation in `pieces`.
 fn converse<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Seen>, Vec<Frame>) {
     let mut server = Server::new(Limits::default());
     let mut events = Vec::new();
@@ -59,15 +59,15 @@ fn converse<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Seen>, Vec<Frame
 
 #[test]
 fn every_split_means_the_same() {
-    let octets = conversation();
-    let whole = converse([&octets[..]].into_iter());
+    let bytes = conversation();
+    let whole = converse([&bytes[..]].into_iter());
     assert_eq!(whole.0.len(), 12, "{:?}", whole.0);
-    assert_eq!(converse(octets.chunks(1)), whole);
-    for at in 0..octets.len() {
-        let (first, second) = octets.split_at(at);
+    assert_eq!(converse(bytes.chunks(1)), whole);
+    for at in 0..bytes.len() {
+        let (first, second) = bytes.split_at(at);
         assert_eq!(converse([first, second].into_iter()), whole, "split at {at}");
     }
     for length in 2..50 {
-        assert_eq!(converse(octets.chunks(length)), whole, "pieces of {length}");
+        assert_eq!(converse(bytes.chunks(length)), whole, "pieces of {length}");
     }
 }

@@ -1,4 +1,4 @@
-//! States of streams (RFC 9113 §5.1) and what belongs to them.
+//! States of streams (RFC 9113 §5.1).
 
 use sealion_h2::{By, ErrorCode, HeaderBlock, Limits, PREFACE, StreamClosed};
 
@@ -17,7 +17,7 @@ fn a_get_is_answered() {
     let mut block = HeaderBlock::response(200);
     block.field("server", b"~");
     server.connection.respond(id, &[block.as_bytes(), &[0x0f, 13, 1, b'~']], false, &mut out).unwrap();
-    // The first block of a connection says that there is no dynamic table.
+    // The first block of a connection announces that there is no dynamic table.
     let payload = [0x20, 0x88, 0x0f, 39, 1, b'~', 0x0f, 13, 1, b'~'].to_vec();
     assert_eq!(frames(&out), [Frame { kind: HEADERS, flags: END_HEADERS, stream: 1, payload }]);
     server.connection.offer(id, 5, true).unwrap();
@@ -74,7 +74,7 @@ fn trailers_end_a_response_whose_content_is_sent() {
 
 #[test]
 fn a_response_that_breaks_off_is_reset_and_never_ends() {
-    // The content cannot be read: the last frame is taken back.
+    // The content cannot be read, so the last frame is taken back.
     let mut server = Server::new(Limits::default());
     server.receive(&get(1)).unwrap();
     server.respond(1, 20_000);
@@ -87,14 +87,14 @@ fn a_response_that_breaks_off_is_reset_and_never_ends() {
     server.connection.release(last.stream);
     let control = server.control();
     assert_eq!((control.len(), control[0].kind, control[0].code()), (1, RST_STREAM, ErrorCode::INTERNAL_ERROR));
-    // The windows of what was not sent are there again.
+    // The window bytes of content that was not sent are available again.
     server.receive(&get(3)).unwrap();
     server.receive(&window_update(3, 1 << 20)).unwrap();
     server.respond(3, 1 << 20);
     let sent: usize = server.content().iter().map(|(_, length, _)| length).sum();
     assert_eq!(sent, 65_535 - 16_375);
 
-    // The driver gives up without a word, at every state of the response.
+    // The driver releases the stream without a response, in every state of the response.
     for state in 0..3 {
         let mut server = Server::new(Limits::default());
         server.receive(&get(1)).unwrap();
@@ -121,7 +121,7 @@ fn content_that_is_not_needed_is_cancelled_behind_the_response() {
     server.complete(1);
     let control = server.control();
     assert_eq!((control.len(), control[0].kind, control[0].code()), (1, RST_STREAM, ErrorCode::NO_ERROR));
-    // What was under way is thrown away, and lets the client go on with other streams.
+    // Content in flight is discarded, and the client can continue with other streams.
     for _ in 0..4 {
         assert_eq!(server.receive(&frame(DATA, 0, 1, &[0; 16_384])).unwrap(), []);
     }
@@ -130,7 +130,7 @@ fn content_that_is_not_needed_is_cancelled_behind_the_response() {
     assert_eq!(server.receive(&frame(HEADERS, END, 1, &[0x82])).unwrap(), []);
 }
 
-/// Many streams close, so that those before are forgotten. They begin with `first`.
+/// Closes many streams from `first` on, so that earlier streams are forgotten.
 fn close_many(server: &mut Server, first: u32) {
     for at in 0..40 {
         let stream = first + 2 * at;
@@ -147,19 +147,19 @@ fn frames_on_a_stream_that_was_reset_long_ago_are_dropped_and_decoded() {
     server.complete(1);
     server.control();
     close_many(&mut server, 3);
-    // Small frames, as of a client that sends what it reads.
+    // Small frames, as of a client that forwards data as it reads it.
     for _ in 0..1000 {
         assert_eq!(server.receive(&frame(DATA, 0, 1, b"abc")).unwrap(), []);
     }
     assert!(server.control().is_empty(), "nothing is replied");
-    // Padding counts for the connection's window, which opens again.
+    // Padding counts against the connection's window, which opens again.
     for _ in 0..8 {
         assert_eq!(server.receive(&frame(DATA, PADDED, 1, &[9; 16_384])).unwrap(), []);
     }
     let control = server.control();
     assert!(control.iter().all(|frame| (frame.kind, frame.stream) == (WINDOW_UPDATE, 0)), "{control:?}");
     assert!(!control.is_empty());
-    // Trailers in two frames add to the table that the next request refers to.
+    // Trailers in two frames add entries to the table, and the next request refers to them.
     let trailers = [frame(HEADERS, END_STREAM, 1, b"\x40\x01x"), frame(CONTINUATION, END_HEADERS, 1, b"\x01y")];
     assert_eq!(server.receive_all(&trailers).unwrap(), []);
     let request = frame(HEADERS, END, 101, &[GET, b"\xbe"].concat());
@@ -189,7 +189,7 @@ fn a_client_may_have_each_of_its_uploads_refused() {
                 _ => {}
             }
             server.control();
-            // As much as the window of a stream, which the client sent before it read that.
+            // As many bytes as the stream's window, sent before the client read the reset.
             for length in [16_384, 16_384, 16_384, 16_383] {
                 server.receive(&frame(DATA, 0, stream, &vec![0; length])).unwrap();
             }
@@ -279,20 +279,20 @@ fn nothing_comes_between_the_frames_of_a_header_block() {
 
 #[test]
 fn a_connection_begins_with_the_preface_and_settings() {
-    for octets in [
+    for bytes in [
         b"GET / HTTP/1.1\r\n\r\n".to_vec(),
         [&PREFACE[..], &get(1)].concat(),
         [&PREFACE[..], &frame(SETTINGS, ACK, 0, &[])].concat(),
     ] {
         let mut connection = sealion_h2::Connection::new(Limits::default());
-        let error = connection.receive(&mut &octets[..], &mut Default::default()).unwrap_err();
+        let error = connection.receive(&mut &bytes[..], &mut Default::default()).unwrap_err();
         assert_eq!(error.code, ErrorCode::PROTOCOL_ERROR);
     }
 }
 
 #[test]
 fn frames_behind_the_end_of_a_stream() {
-    // Half closed: the client sent END_STREAM, the response is under way.
+    // Half closed: the client sent END_STREAM, and the response is in progress.
     for late in [frame(DATA, 0, 1, b"a"), get(1)] {
         let mut server = Server::new(Limits::default());
         server.receive(&get(1)).unwrap();
@@ -301,7 +301,7 @@ fn frames_behind_the_end_of_a_stream() {
         assert_eq!(server.receive(&late).unwrap(), [], "reset by us: frames may be under way");
         assert_eq!(server.control().len(), 1);
     }
-    // Closed by END_STREAM of both.
+    // Closed by END_STREAM on both sides.
     for late in [frame(DATA, 0, 1, b"a"), get(1)] {
         let mut server = Server::new(Limits::default());
         server.receive(&get(1)).unwrap();
@@ -309,7 +309,7 @@ fn frames_behind_the_end_of_a_stream() {
         assert_eq!(server.receive(&[window_update(1, 9), reset(1)].concat()).unwrap(), [], "they may cross the end");
         assert_eq!(server.receive(&late).unwrap_err().code, ErrorCode::STREAM_CLOSED);
     }
-    // Reset by the client, before and after its slot is given back.
+    // Reset by the client, before and after its slot is freed.
     for released in [false, true] {
         for late in [frame(DATA, 0, 1, b"a"), get(1)] {
             let mut server = Server::new(Limits::default());
@@ -324,7 +324,7 @@ fn frames_behind_the_end_of_a_stream() {
             assert_eq!((control.len(), control[0].kind, control[0].code()), (1, RST_STREAM, ErrorCode::STREAM_CLOSED));
         }
     }
-    // Never opened, and below one that was.
+    // Never opened, and below a stream that was opened.
     for after in 0..2 {
         let mut server = Server::new(Limits::default());
         server.receive(&get(5)).unwrap();
@@ -333,7 +333,7 @@ fn frames_behind_the_end_of_a_stream() {
         }
         assert_eq!(server.receive(&get(3)).unwrap_err().code, ErrorCode::PROTOCOL_ERROR);
     }
-    // Never opened, and above all that were, however many these are.
+    // Never opened, and above all opened streams, however many they are.
     for late in [frame(DATA, 0, 201, b"a"), window_update(201, 1), reset(201)] {
         let mut server = Server::new(Limits::default());
         close_many(&mut server, 1);

@@ -1,4 +1,4 @@
-//! A client that writes whatever frames a test asks for.
+//! A client that writes any frames that a test requests.
 
 use sealion_h2::{
     By, Connection, ConnectionError, ErrorCode, Event, HEADER_LEN, HeadBuffer, HeaderBlock, Limits, PREFACE, Priority,
@@ -71,7 +71,7 @@ pub(crate) fn settings(settings: &[(u16, u32)]) -> Vec<u8> {
     frame(SETTINGS, 0, 0, &payload)
 }
 
-/// An event that owns its octets.
+/// An event that owns its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Seen {
     Request { stream: u32, end: bool, fields: Vec<(String, String)> },
@@ -89,7 +89,7 @@ pub(crate) enum Seen {
 
 impl Seen {
     fn new(event: Event<'_>, head: &HeadBuffer) -> Self {
-        let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let fields = || head.fields().iter().map(|(name, value)| (text(name), text(value))).collect();
         match event {
             Event::Request { stream, end } => Seen::Request { stream: stream.get(), end, fields: fields() },
@@ -128,15 +128,15 @@ impl Frame {
     }
 }
 
-pub(crate) fn frames(mut octets: &[u8]) -> Vec<Frame> {
+pub(crate) fn frames(mut bytes: &[u8]) -> Vec<Frame> {
     let mut frames = Vec::new();
-    while let [a, b, c, kind, flags, d, e, f, g, rest @ ..] = octets {
+    while let [a, b, c, kind, flags, d, e, f, g, rest @ ..] = bytes {
         let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
         let stream = u32::from_be_bytes([*d, *e, *f, *g]);
         frames.push(Frame { kind: *kind, flags: *flags, stream, payload: rest[..length].to_vec() });
-        octets = &rest[length..];
+        bytes = &rest[length..];
     }
-    assert!(octets.is_empty());
+    assert!(bytes.is_empty());
     frames
 }
 
@@ -144,7 +144,7 @@ pub(crate) fn frames(mut octets: &[u8]) -> Vec<Frame> {
 pub(crate) struct Server {
     pub(crate) connection: Connection,
     pub(crate) head: HeadBuffer,
-    /// Numbers to streams, which only events give.
+    /// Maps numbers to streams, which only events contain.
     streams: Vec<StreamId>,
 }
 
@@ -175,7 +175,7 @@ impl Server {
         Ok(events)
     }
 
-    /// What `frames` together cause.
+    /// The events that `frames` cause together.
     pub(crate) fn receive_all(&mut self, frames: &[Vec<u8>]) -> Result<Vec<Seen>, ConnectionError> {
         self.receive(&frames.concat())
     }
@@ -191,7 +191,7 @@ impl Server {
         *self.streams.iter().find(|id| id.get() == stream).expect("no such request")
     }
 
-    /// Answers with a head, and offers `content` octets.
+    /// Responds with a head, and offers `content` bytes.
     pub(crate) fn respond(&mut self, stream: u32, content: u64) {
         let id = self.id(stream);
         let mut out = Vec::new();
@@ -200,7 +200,7 @@ impl Server {
         self.connection.offer(id, content, true).unwrap();
     }
 
-    /// The frames of content that can be sent now: stream, length, end. Streams that end are released.
+    /// The content frames that can be sent now: stream, length, end. Releases streams that end.
     pub(crate) fn content(&mut self) -> Vec<(u32, usize, bool)> {
         let mut content = Vec::new();
         while let Some(frame) = self.connection.next_frame(RECORD) {
@@ -212,7 +212,7 @@ impl Server {
         content
     }
 
-    /// Answers and releases a stream without content.
+    /// Responds to and releases a stream without content.
     pub(crate) fn complete(&mut self, stream: u32) {
         let (id, mut out) = (self.id(stream), Vec::new());
         let block = HeaderBlock::response(204);

@@ -37,10 +37,10 @@ fn a_stall_is_told_by_its_progress() {
     let mut server = Server::with_settings(Limits::default(), &[(INITIAL_WINDOW_SIZE, 1)]);
     server.receive(&get(1)).unwrap();
     server.respond(1, 1_000_000);
-    for octet in 1..100 {
+    for byte in 1..100 {
         assert_eq!(server.content(), [(1, 1, false)]);
-        assert_eq!(server.connection.stalled().next(), Some((server.id(1), octet)));
-        assert_eq!(server.connection.progress(server.id(1)), octet);
+        assert_eq!(server.connection.stalled().next(), Some((server.id(1), byte)));
+        assert_eq!(server.connection.progress(server.id(1)), byte);
         assert_eq!(server.receive(&window_update(1, 1)).unwrap(), [Seen::WindowOpened(Some(1))]);
     }
 }
@@ -74,14 +74,12 @@ fn windows_of_every_size_let_a_whole_response_through() {
             server.respond(1, length as u64);
             let (mut sent, mut ended) = (0, false);
             for _ in 0..3000 {
-                for (_, octets, end) in server.content() {
-                    assert!(octets <= window as usize && !ended);
-                    sent += octets;
+                for (_, bytes, end) in server.content() {
+                    assert!(bytes <= window as usize && !ended);
+                    sent += bytes;
                     ended = end;
                     if !end {
-                        server
-                            .receive_all(&[window_update(0, octets as u32), window_update(1, octets as u32)])
-                            .unwrap();
+                        server.receive_all(&[window_update(0, bytes as u32), window_update(1, bytes as u32)]).unwrap();
                     }
                 }
                 if ended {
@@ -93,7 +91,8 @@ fn windows_of_every_size_let_a_whole_response_through() {
     }
 }
 
-/// Clients open a window when half of it is consumed, or when all of it is: what is left of it has to be used by then.
+/// Some clients open a window when half of it is consumed, others when all of it is. So a window must be used to its
+/// end.
 #[test]
 fn a_client_may_open_its_window_late() {
     for (initial, opens_at) in [(1500, 750), (1500, 1500), (1024, 1024), (65_535, 65_535), (10, 10)] {

@@ -1,4 +1,4 @@
-//! The content of a request (RFC 9112 §6, §7): where it ends, and what it is without its framing.
+//! The content of a request (RFC 9112 §6, §7): finds its end, and removes its framing.
 
 use super::head::{Framing, Reject, is_token};
 use crate::status::Status;
@@ -7,9 +7,9 @@ use crate::status::Status;
 #[derive(Debug, Clone)]
 pub struct BodyDrain {
     state: State,
-    /// Octets that may still be read. Chunk sizes, extensions and trailers count too.
+    /// Bytes that may still be read. Chunk sizes, extensions and trailers count too.
     allowance: u64,
-    /// Octets of chunk sizes and extensions that may still be read. Content adds to it.
+    /// Bytes of chunk sizes and extensions that may still be read. Content adds to it.
     framing: u64,
 }
 
@@ -23,21 +23,21 @@ pub enum Drained {
         /// Number of bytes that belong to the content.
         consumed: usize,
     },
-    /// The content is longer than allowed: answer the request with `Connection: close`, and close.
+    /// The content is longer than allowed: send the response with `Connection: close`, and close.
     TooLong,
-    /// The framing is broken, so the start of the next request is unknown.
+    /// The framing is malformed, so the start of the next request is unknown.
     Broken(Reject),
 }
 
 impl BodyDrain {
-    /// A drain that accepts at most `cap` octets.
+    /// A drain that accepts at most `cap` bytes.
     pub fn new(framing: Framing, cap: u64) -> Self {
         let state = match framing {
             Framing::None => State::Done,
             Framing::Length(length) => State::Content { length },
             Framing::Chunked => State::SizeStart,
         };
-        BodyDrain { state, allowance: cap, framing: MOST_FRAMING }
+        BodyDrain { state, allowance: cap, framing: MAX_FRAMING }
     }
 
     /// Whether the content is already known to be too long, so that waiting for it is pointless.
@@ -55,12 +55,12 @@ impl BodyDrain {
         self.decode(input, |_| ())
     }
 
-    /// [`Self::feed`], which passes what is content, without framing and trailers, to `content`.
+    /// As [`Self::feed`], but passes the content, without framing and trailers, to `content`.
     pub fn decode(&mut self, input: &[u8], content: impl FnMut(&[u8])) -> Drained {
         self.decode_with_trailers(input, content, |_| ())
     }
 
-    /// [`Self::decode`], which passes the octets of the trailer lines, line ends included, to `trailers`.
+    /// As [`Self::decode`], but also passes the bytes of the trailer lines, including line ends, to `trailers`.
     pub fn decode_with_trailers(
         &mut self,
         input: &[u8],
@@ -83,7 +83,7 @@ impl BodyDrain {
                 _ if self.is_too_long() => return Drained::TooLong,
                 _ => {}
             }
-            let Some(&octet) = input.get(at) else { return Drained::NeedMore };
+            let Some(&byte) = input.get(at) else { return Drained::NeedMore };
             if self.allowance == 0 {
                 return Drained::TooLong;
             }
@@ -92,15 +92,14 @@ impl BodyDrain {
                     let taken = (*length).min((input.len() - at) as u64);
                     *length -= taken;
                     content(&input[at..at + taken as usize]);
-                    self.framing =
-                        taken.saturating_mul(FRAMING_PER_OCTET).saturating_add(self.framing).min(MOST_FRAMING);
+                    self.framing = taken.saturating_mul(FRAMING_PER_BYTE).saturating_add(self.framing).min(MAX_FRAMING);
                     taken
                 }
                 state => {
                     let was_trailer = matches!(state, State::TrailerName | State::TrailerValue | State::TrailerLf);
-                    *state = state.step(octet);
+                    *state = state.step(byte);
                     if was_trailer || *state == State::TrailerName {
-                        trailers(octet);
+                        trailers(byte);
                     } else if self.framing == 0 {
                         *state = State::Broken("its chunks have too long sizes and extensions for their content");
                         continue;
@@ -158,13 +157,13 @@ enum State {
 }
 
 impl State {
-    fn step(self, octet: u8) -> State {
+    fn step(self, byte: u8) -> State {
         match self {
-            State::SizeStart => match hex(octet) {
+            State::SizeStart => match hex(byte) {
                 Some(digit) => State::Size { length: digit },
                 None => State::Broken("a chunk has no size"),
             },
-            State::Size { length } => match (octet, hex(octet)) {
+            State::Size { length } => match (byte, hex(byte)) {
                 (_, Some(digit)) => match length.checked_mul(16) {
                     Some(length) => State::Size { length: length | digit },
                     None => State::Broken("a chunk's size exceeds 64 bits"),
@@ -174,61 +173,62 @@ impl State {
                 (b' ' | b'\t', _) => State::BeforeExtension { length },
                 _ => State::Broken("a chunk's size is not hexadecimal"),
             },
-            State::BeforeExtension { length } => match octet {
+            State::BeforeExtension { length } => match byte {
                 b' ' | b'\t' => self,
                 b';' => State::Extension { length },
                 _ => State::Broken("whitespace after a chunk's size"),
             },
-            State::Extension { length } => match octet {
+            State::Extension { length } => match byte {
                 b'\r' => State::SizeLf { length },
-                _ if is_field_content(octet) => self,
+                _ if is_field_content(byte) => self,
                 _ => State::Broken("a control character in a chunk extension"),
             },
-            State::SizeLf { length } => match (octet, length) {
+            State::SizeLf { length } => match (byte, length) {
                 (b'\n', 0) => State::TrailerStart,
                 (b'\n', _) => State::Data { length },
                 _ => State::Broken("a CR without LF after a chunk's size"),
             },
-            State::DataCr if octet == b'\r' => State::DataLf,
-            State::DataLf if octet == b'\n' => State::SizeStart,
+            State::DataCr if byte == b'\r' => State::DataLf,
+            State::DataLf if byte == b'\n' => State::SizeStart,
             State::DataCr | State::DataLf => State::Broken("a chunk does not end where its size says"),
-            State::TrailerStart => match octet {
+            State::TrailerStart => match byte {
                 b'\r' => State::EndLf,
-                _ if is_token(octet) => State::TrailerName,
+                _ if is_token(byte) => State::TrailerName,
                 _ => State::Broken("a trailer line does not begin with a field name"),
             },
-            State::TrailerName => match octet {
+            State::TrailerName => match byte {
                 b':' => State::TrailerValue,
-                _ if is_token(octet) => self,
+                _ if is_token(byte) => self,
                 _ => State::Broken("a trailer field name is not a token"),
             },
-            State::TrailerValue => match octet {
+            State::TrailerValue => match byte {
                 b'\r' => State::TrailerLf,
-                _ if is_field_content(octet) => self,
+                _ if is_field_content(byte) => self,
                 _ => State::Broken("a control character in a trailer"),
             },
-            State::TrailerLf if octet == b'\n' => State::TrailerStart,
-            State::EndLf if octet == b'\n' => State::Done,
+            State::TrailerLf if byte == b'\n' => State::TrailerStart,
+            State::EndLf if byte == b'\n' => State::Done,
             State::TrailerLf | State::EndLf => State::Broken("a CR without LF in the trailers"),
             State::Content { .. } | State::Data { .. } | State::Done | State::Broken(_) => self,
         }
     }
 }
 
-/// Octets of sizes and extensions between two octets of content: a peer that sends little content in much framing costs as much as one that sends much.
-const MOST_FRAMING: u64 = 16 << 10;
+/// The maximum number of bytes of chunk sizes and extensions between two bytes of content. A peer that sends little
+/// content in much framing costs as much as a peer that sends much content.
+const MAX_FRAMING: u64 = 16 << 10;
 
-/// By how much an octet of content raises what is left of [`MOST_FRAMING`]. A chunk of one octet has five with the shortest size, and twelve where the
-/// size has eight digits.
-const FRAMING_PER_OCTET: u64 = 16;
+/// The number of bytes by which a byte of content raises the rest of [`MAX_FRAMING`]. The framing of a one-byte chunk
+/// has at least five bytes, or twelve if its size has eight digits.
+const FRAMING_PER_BYTE: u64 = 16;
 
-fn hex(octet: u8) -> Option<u64> {
-    char::from(octet).to_digit(16).map(u64::from)
+fn hex(byte: u8) -> Option<u64> {
+    char::from(byte).to_digit(16).map(u64::from)
 }
 
 /// HTAB, SP, VCHAR and obs-text (RFC 9110 §5.5).
-fn is_field_content(octet: u8) -> bool {
-    matches!(octet, b'\t' | b' '..=b'~' | 0x80..)
+fn is_field_content(byte: u8) -> bool {
+    matches!(byte, b'\t' | b' '..=b'~' | 0x80..)
 }
 
 #[cfg(test)]
@@ -237,7 +237,7 @@ mod tests {
 
     const CAP: u64 = 100;
 
-    /// Feeds `input` in pieces of `step` octets. Returns the length of the content, or the result that ended it.
+    /// Feeds `input` in pieces of `step` bytes. Returns the length of the content, or the result that ended it.
     fn drain(framing: Framing, input: &[u8], step: usize) -> Result<usize, Drained> {
         let mut drain = BodyDrain::new(framing, CAP);
         let mut before = 0;
@@ -254,7 +254,7 @@ mod tests {
     fn check(framing: Framing, input: &[u8], expected: Result<usize, Drained>) {
         for step in 1..=input.len().max(1) {
             let found = drain(framing, input, step);
-            // Without any byte to feed, the end may come with the first empty read.
+            // If there is no byte to feed, the first empty read may already return the end.
             let found = if found == Err(Drained::Done { consumed: 0 }) { Ok(input.len()) } else { found };
             assert_eq!(found, expected, "{} in pieces of {step}", input.escape_ascii());
         }
@@ -299,18 +299,18 @@ mod tests {
             body.feed(chunk.repeat(times).as_bytes())
         };
         let extension = |length: usize| format!("1;{}\r\nx\r\n", "e".repeat(length));
-        // As short as can be, and padded.
+        // The shortest framing, and padded framing.
         for chunk in ["1\r\nx\r\n", "00000001\r\nx\r\n", "00000001  ;\r\nx\r\n"] {
             assert_eq!(read(chunk, 100_000), Drained::NeedMore, "{chunk:?}");
         }
-        // One long line, even where much content came before, and many of some length.
+        // One long line, even after much content, and many lines of some length.
         let large = format!("100000\r\n{}\r\n", "x".repeat(1 << 20));
-        for chunks in [extension(MOST_FRAMING as usize), large + &extension(MOST_FRAMING as usize)] {
+        for chunks in [extension(MAX_FRAMING as usize), large + &extension(MAX_FRAMING as usize)] {
             assert!(matches!(read(&chunks, 1), Drained::Broken(_)));
         }
         assert_eq!(read(&extension(100), 10), Drained::NeedMore);
         assert!(matches!(read(&extension(100), 1000), Drained::Broken(_)));
-        // Where there is enough content.
+        // With enough content the same framing is accepted.
         let chunk = format!("64;{}\r\n{}\r\n", "e".repeat(1000), "x".repeat(100));
         assert_eq!(read(&chunk, 10_000), Drained::NeedMore);
     }
@@ -368,7 +368,7 @@ mod tests {
                 let mut content = Vec::new();
                 let mut body = BodyDrain::new(framing, CAP);
                 for piece in input.as_bytes().chunks(step) {
-                    body.decode(piece, |octets| content.extend_from_slice(octets));
+                    body.decode(piece, |bytes| content.extend_from_slice(bytes));
                 }
                 assert_eq!(String::from_utf8(content).unwrap(), expected, "in pieces of {step}");
             }
@@ -385,8 +385,8 @@ mod tests {
                 let (mut content, mut trailers) = (Vec::new(), Vec::new());
                 let mut body = BodyDrain::new(Framing::Chunked, CAP);
                 for piece in input.as_bytes().chunks(step) {
-                    let add = |octets: &[u8]| content.extend_from_slice(octets);
-                    body.decode_with_trailers(piece, add, |octet| trailers.push(octet));
+                    let add = |bytes: &[u8]| content.extend_from_slice(bytes);
+                    body.decode_with_trailers(piece, add, |byte| trailers.push(byte));
                 }
                 assert_eq!(String::from_utf8(trailers).unwrap(), expected, "in pieces of {step}");
                 assert_eq!(content, b"ab");
@@ -395,9 +395,9 @@ mod tests {
     }
 
     #[test]
-    fn every_octet_counts_against_the_cap() {
+    fn every_byte_counts_against_the_cap() {
         let exactly = |length: usize| format!("{length:x}\r\n{}\r\n0\r\n\r\n", "x".repeat(length));
-        // 100 octets: size line 4, data, CRLF, last chunk 5.
+        // 100 bytes: size line 4, data, CRLF, last chunk 5.
         check(Framing::Chunked, exactly(89).as_bytes(), Ok(100));
         check(Framing::Chunked, exactly(90).as_bytes(), Err(Drained::TooLong));
         check(Framing::Chunked, b"59\r\n", Err(Drained::NeedMore));

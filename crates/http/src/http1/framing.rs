@@ -4,14 +4,14 @@ use super::head::Version;
 use crate::request::Method;
 use crate::status::Status;
 
-/// How the end of a response's content is delimited, and what its head announces.
+/// How the end of a response's content is delimited, and how its head announces it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResponseFraming {
     /// The response has no content, and its head announces none.
     Nothing,
     /// The content has this many bytes: Content-Length.
     Length(u64),
-    /// The response has no content; Content-Length is that of the GET response (RFC 9110 §9.3.2).
+    /// The response has no content; Content-Length has the value for the GET response (RFC 9110 §9.3.2).
     LengthOnly(u64),
     /// The content ends with the last chunk: Transfer-Encoding: chunked.
     Chunked,
@@ -21,13 +21,13 @@ pub enum ResponseFraming {
     UntilClose,
     /// The response has no content; the GET response is [`Self::UntilClose`].
     UntilCloseOnly,
-    /// Octets of another protocol follow the head of a 101, up to the end of the connection (RFC 9110 §7.8).
+    /// Bytes of another protocol follow the head of a 101, up to the end of the connection (RFC 9110 §7.8).
     Tunnel,
 }
 
 impl ResponseFraming {
-    /// The framing of a response with this status to a request with this method. `length` is that of the content in bytes;
-    /// `None`: not known in advance.
+    /// The framing of a response with this status to a request with this method. `length` is the length of the content
+    /// in bytes; `None`: not known in advance.
     pub fn of(version: Version, method: Method<'_>, status: Status, length: Option<u64>) -> Self {
         if status == Status::SWITCHING_PROTOCOLS {
             return Self::Tunnel;

@@ -10,20 +10,20 @@ use crate::status::Status;
 
 /// Finds the head at the beginning of `buf`, which holds all unconsumed bytes. `None`: incomplete, without an error so far.
 ///
-/// Line ends and sizes are checked here, and a violation is reported at the first octet that shows it. [`RequestHead::parse`]
+/// Line ends and sizes are checked here, and a violation is reported at the first byte that shows it. [`RequestHead::parse`]
 /// checks the rest. The result therefore does not depend on how the bytes were split, and a buffer of
-/// [`HeadLimits::buffer`] octets is always enough. Never panics.
+/// [`HeadLimits::buffer`] bytes is always enough. Never panics.
 ///
 /// # Errors
 /// [`Reject`]: the request cannot be served.
 pub fn find(buf: &[u8], limits: &HeadLimits) -> Result<Option<HeadSpan>, Reject> {
-    // Octets are examined in order, and each decision is made at the first octet that allows it. httparse alone would also accept
-    // a bare LF as line end.
+    // Bytes are examined in order, and each decision is made at the first byte that allows it. httparse alone would
+    // also accept a bare LF as a line end.
     let mut start = 0;
     // A server should ignore at least one empty line before the request line (RFC 9112 §2.2).
     while buf[start..].starts_with(b"\r\n") {
         start += 2;
-        if start > 2 * MOST_LEADING_EMPTY_LINES {
+        if start > 2 * MAX_LEADING_EMPTY_LINES {
             return Err(bad("too many empty lines before the request line"));
         }
     }
@@ -35,7 +35,7 @@ pub fn find(buf: &[u8], limits: &HeadLimits) -> Result<Option<HeadSpan>, Reject>
         match (line.first(), request_line_end) {
             (None, _) => return Ok(None),
             // Fails at once for TLS within TLS and other binary protocols.
-            (Some(octet), None) if !is_token(*octet) && !matches!(octet, b'\r' | b'\n') => {
+            (Some(byte), None) if !is_token(*byte) && !matches!(byte, b'\r' | b'\n') => {
                 return Err(bad("not an HTTP request"));
             }
             (Some(b' ' | b'\t'), Some(_)) => return Err(bad("a field line begins with whitespace")),
@@ -67,7 +67,7 @@ pub fn find(buf: &[u8], limits: &HeadLimits) -> Result<Option<HeadSpan>, Reject>
             }
             Some(_) => {
                 fields += 1;
-                if fields > limits.fields.min(HeadLimits::MOST_FIELDS) {
+                if fields > limits.fields.min(HeadLimits::MAX_FIELDS) {
                     return Err(Reject { status: Status::REQUEST_HEADER_FIELDS_TOO_LARGE, why: "too many fields" });
                 }
             }
@@ -75,11 +75,11 @@ pub fn find(buf: &[u8], limits: &HeadLimits) -> Result<Option<HeadSpan>, Reject>
     }
 }
 
-/// The fields of a head that [`RequestHead::parse`] refused. `None`: one of the field lines is malformed itself, so that another
-/// recipient may have read them otherwise.
+/// The fields of a head that [`RequestHead::parse`] rejected. `None`: a field line itself is malformed, so another
+/// recipient may have parsed the lines differently.
 #[cold]
 pub fn fields(buf: &[u8], span: HeadSpan) -> Option<FieldSection<'_>> {
-    let mut parsed = [httparse::EMPTY_HEADER; HeadLimits::MOST_FIELDS];
+    let mut parsed = [httparse::EMPTY_HEADER; HeadLimits::MAX_FIELDS];
     match httparse::parse_headers(&buf[span.request_line_end..span.end], &mut parsed) {
         Ok(httparse::Status::Complete(_)) => {}
         Ok(httparse::Status::Partial) | Err(_) => return None,
@@ -90,7 +90,7 @@ pub fn fields(buf: &[u8], span: HeadSpan) -> Option<FieldSection<'_>> {
 /// The position of a complete head in a buffer, as found by [`find`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadSpan {
-    /// Octets of empty lines before the head.
+    /// Bytes of empty lines before the head.
     pub start: usize,
     /// The end of the request line.
     request_line_end: usize,
@@ -104,7 +104,7 @@ impl<'a> RequestHead<'a> {
     /// # Errors
     /// [`Reject`]: the request cannot be served.
     pub fn parse(buf: &'a [u8], span: HeadSpan) -> Result<Self, Reject> {
-        let mut fields = [const { MaybeUninit::uninit() }; HeadLimits::MOST_FIELDS];
+        let mut fields = [const { MaybeUninit::uninit() }; HeadLimits::MAX_FIELDS];
         let mut head = httparse::Request::new(&mut []);
         match head.parse_with_uninit_headers(&buf[span.start..span.end], &mut fields) {
             Ok(httparse::Status::Complete(_)) => {}
@@ -116,13 +116,14 @@ impl<'a> RequestHead<'a> {
         interpret(&head, FieldSection::from_lines(&buf[span.request_line_end..span.end - 2]))
     }
 
-    /// Parses a head whose version is not one of httparse's. A later minor version of HTTP/1 is handled as HTTP/1.1, the highest that is
-    /// implemented (RFC 9110 §2.5 and §6.2); another well-formed version gets 505, as does the preface of HTTP/2 (RFC 9113 §3.4).
+    /// Parses a head with a version that httparse does not support. A later minor version of HTTP/1 is handled as
+    /// HTTP/1.1, the highest version implemented (RFC 9110 §2.5 and §6.2). Another well-formed version gets 505,
+    /// including the preface of HTTP/2 (RFC 9113 §3.4).
     #[cold]
     fn parse_later_version(buf: &'a [u8], span: HeadSpan) -> Result<Self, Reject> {
         const LINE: Reject = bad("the request line is not method, target and version");
         let line = &buf[span.start..span.request_line_end - 2];
-        let mut parts = line.split(|octet| *octet == b' ');
+        let mut parts = line.split(|byte| *byte == b' ');
         let (Some(method), Some(target), Some(version), None) =
             (parts.next(), parts.next(), parts.next(), parts.next())
         else {
@@ -136,7 +137,7 @@ impl<'a> RequestHead<'a> {
             }
             _ => return Err(LINE),
         }
-        let is_method = !method.is_empty() && method.iter().all(|octet| is_token(*octet));
+        let is_method = !method.is_empty() && method.iter().all(|byte| is_token(*byte));
         // The target is checked by its form.
         let is_target = !target.is_empty() && target.iter().all(u8::is_ascii_graphic);
         let (true, true, Ok(method), Ok(target)) =
@@ -144,7 +145,7 @@ impl<'a> RequestHead<'a> {
         else {
             return Err(LINE);
         };
-        let mut fields = [httparse::EMPTY_HEADER; HeadLimits::MOST_FIELDS];
+        let mut fields = [httparse::EMPTY_HEADER; HeadLimits::MAX_FIELDS];
         let lines = &buf[span.request_line_end..span.end];
         let headers = match httparse::parse_headers(lines, &mut fields) {
             Ok(httparse::Status::Complete((_, headers))) => headers.len(),
@@ -175,8 +176,8 @@ pub struct RequestHead<'a> {
     pub keep_alive: bool,
     /// The framing of the request's content.
     pub framing: Framing,
-    /// Whether the client may be waiting for 100 (Continue) before it sends its content. The server never sends 100. It answers
-    /// with `Connection: close`, since the content may or may not follow (RFC 9110 §10.1.1).
+    /// Whether the client may be waiting for 100 (Continue) before it sends its content. The server never sends 100.
+    /// Its response has `Connection: close`, since the content may or may not follow (RFC 9110 §10.1.1).
     pub expect_continue: bool,
 }
 
@@ -193,13 +194,13 @@ pub enum Version {
 pub enum Framing {
     /// The request has no content.
     None,
-    /// The content has this many octets, at least one.
+    /// The content has this many bytes, at least one.
     Length(u64),
     /// The content is chunked.
     Chunked,
 }
 
-/// A request that cannot be served. The start of the next request is unknown: answer with the status and close.
+/// A request that cannot be served. The start of the next request is unknown: send the status and close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reject {
     /// The status of the response.
@@ -211,26 +212,26 @@ pub struct Reject {
 /// Upper bounds for a request head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadLimits {
-    /// Octets of the request line without its line end; beyond: 414.
+    /// Bytes of the request line without its line end; beyond: 414.
     pub request_line: usize,
-    /// Octets from the request line to the empty line, both included; beyond: 431.
+    /// Bytes from the request line to the empty line, both included; beyond: 431.
     pub head: usize,
-    /// Field lines, at most [`Self::MOST_FIELDS`]; beyond: 431.
+    /// Field lines, at most [`Self::MAX_FIELDS`]; beyond: 431.
     pub fields: usize,
 }
 
 impl HeadLimits {
     /// The largest possible value of [`Self::fields`]: parsed fields are kept on the stack.
-    pub const MOST_FIELDS: usize = 256;
+    pub const MAX_FIELDS: usize = 256;
 
-    /// The buffer size a caller needs: with this many octets, [`find`] never returns `None`.
+    /// The buffer size a caller needs: with this many bytes, [`find`] never returns `None`.
     pub fn buffer(&self) -> usize {
-        2 * MOST_LEADING_EMPTY_LINES + self.head + 2
+        2 * MAX_LEADING_EMPTY_LINES + self.head + 2
     }
 }
 
 impl Default for HeadLimits {
-    /// INHERITED: RFC 9112 §3 recommends at least 8000 octets for the request line; nginx allows 32 KiB of head (4 buffers of
+    /// INHERITED: RFC 9112 §3 recommends at least 8000 bytes for the request line; nginx allows 32 KiB of head (4 buffers of
     /// 8k); Apache httpd allows 100 fields (LimitRequestFields).
     fn default() -> Self {
         HeadLimits { request_line: 8 * 1024, head: 32 * 1024, fields: 100 }
@@ -297,7 +298,8 @@ fn interpret<'a>(head: &httparse::Request<'_, 'a>, fields: FieldSection<'a>) -> 
         version,
         keep_alive: !control.close && (version == Version::Http11 || control.keep_alive),
         framing,
-        // Ignored in HTTP/1.0 (RFC 9110 §10.1.1), and without content, where the client has nothing to wait for.
+        // Ignored in HTTP/1.0 (RFC 9110 §10.1.1), and for a request without content, whose client has nothing to wait
+        // for.
         expect_continue: control.expect_continue && version == Version::Http11 && framing != Framing::None,
     })
 }
@@ -326,14 +328,14 @@ impl<'a> Control<'a> {
                 }
             }
             14 if name.eq_ignore_ascii_case("content-length") => {
-                // RFC 9112 §6.3 allows merging equal values, but repeated lengths are a sign of request smuggling.
+                // RFC 9112 §6.3 allows merging equal values, but repeated lengths indicate request smuggling.
                 let length = decimal(value).ok_or(bad("Content-Length is not one number below 2^64"))?;
                 if self.content_length.replace(length).is_some() {
                     return Err(bad("Content-Length is repeated"));
                 }
             }
             17 if name.eq_ignore_ascii_case("transfer-encoding") => {
-                let codings = value.split(|octet| *octet == b',').map(<[u8]>::trim_ascii);
+                let codings = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
                 self.transfer_encoding =
                     codings.fold(self.transfer_encoding, |before, coding| Some(Coding::after(before, coding)));
             }
@@ -342,7 +344,7 @@ impl<'a> Control<'a> {
         Ok(true)
     }
 
-    /// The framing by RFC 9112 §6.1 and §6.3, without their optional leniency.
+    /// The framing by RFC 9112 §6.1 and §6.3, without the optional leniency.
     fn framing(&self, version: Version) -> Result<Framing, Reject> {
         match (self.transfer_encoding, self.content_length) {
             (None, None | Some(0)) => Ok(Framing::None),
@@ -360,11 +362,11 @@ impl<'a> Control<'a> {
 }
 
 impl Coding {
-    /// Appends one list member. Chunked may be applied only once, and last.
+    /// Appends one list member. Chunked may be applied only once, and must be last.
     fn after(before: Option<Coding>, coding: &[u8]) -> Coding {
-        let name = coding.split(|octet| *octet == b';').next().unwrap_or(coding).trim_ascii_end();
+        let name = coding.split(|byte| *byte == b';').next().unwrap_or(coding).trim_ascii_end();
         match (before, coding.eq_ignore_ascii_case(b"chunked")) {
-            _ if name.is_empty() || !name.iter().all(|octet| is_token(*octet)) => Coding::Malformed,
+            _ if name.is_empty() || !name.iter().all(|byte| is_token(*byte)) => Coding::Malformed,
             (None, true) => Coding::Chunked,
             (Some(Coding::Other { last_is_chunked: false }), true) => Coding::Other { last_is_chunked: true },
             (None | Some(Coding::Other { last_is_chunked: false }), false) => Coding::Other { last_is_chunked: false },
@@ -373,7 +375,7 @@ impl Coding {
     }
 }
 
-/// Parses a request-target of any form (RFC 9112 §3.2). Returns the authority too if the form is absolute.
+/// Parses a request-target of any form (RFC 9112 §3.2). Also returns the authority if the form is absolute.
 fn read_target<'a>(method: Method<'_>, raw: &'a str) -> Result<(Target<'a>, Option<&'a str>), Reject> {
     if method == Method::Other("CONNECT") {
         // Not an ordinary 405: the following bytes are meant for the tunnel, so the connection has to close.
@@ -412,13 +414,12 @@ fn authority(value: &[u8]) -> Result<&str, Reject> {
     let text = std::str::from_utf8(value).map_err(|_| INVALID)?;
     let (host, port) = match value.strip_prefix(b"[") {
         Some(rest) => {
-            let end = rest.iter().position(|octet| *octet == b']').ok_or(INVALID)?;
-            let is_literal =
-                end > 0 && rest[..end].iter().all(|octet| octet.is_ascii_hexdigit() || b":.".contains(octet));
+            let end = rest.iter().position(|byte| *byte == b']').ok_or(INVALID)?;
+            let is_literal = end > 0 && rest[..end].iter().all(|byte| byte.is_ascii_hexdigit() || b":.".contains(byte));
             (is_literal, &rest[end + 1..])
         }
         None => {
-            let end = value.iter().position(|octet| !IS_REG_NAME[usize::from(*octet)]).unwrap_or(value.len());
+            let end = value.iter().position(|byte| !IS_REG_NAME[usize::from(*byte)]).unwrap_or(value.len());
             (end > 0, &value[end..])
         }
     };
@@ -435,13 +436,13 @@ pub fn is_authority(value: &[u8]) -> bool {
     authority(value).is_ok()
 }
 
-/// The octets of a reg-name: unreserved, sub-delims and the percent sign (RFC 3986 §3.2.2).
+/// The bytes of a reg-name: unreserved, sub-delims and the percent sign (RFC 3986 §3.2.2).
 const IS_REG_NAME: [bool; 256] = {
     let mut table = [false; 256];
-    let mut octet = 0;
-    while octet < 128 {
-        table[octet] = (octet as u8).is_ascii_alphanumeric();
-        octet += 1;
+    let mut byte = 0;
+    while byte < 128 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
     }
     let others = b"-._~!$&'()*+,;=%";
     let mut n = 0;
@@ -454,7 +455,7 @@ const IS_REG_NAME: [bool; 256] = {
 
 /// The non-empty members of a list (RFC 9110 §5.6.1.2).
 fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value.split(|octet| *octet == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
 }
 
 /// 1*DIGIT below 2^64.
@@ -469,8 +470,8 @@ fn decimal(digits: &[u8]) -> Option<u64> {
 }
 
 /// tchar (RFC 9110 §5.6.2).
-pub(super) fn is_token(octet: u8) -> bool {
-    octet.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&octet)
+pub(super) fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 const fn bad(why: &'static str) -> Reject {
@@ -481,7 +482,7 @@ const REQUEST_LINE_TOO_LONG: Reject = Reject { status: Status::URI_TOO_LONG, why
 const HEAD_TOO_LONG: Reject = Reject { status: Status::REQUEST_HEADER_FIELDS_TOO_LARGE, why: "the head is too long" };
 
 /// Some old clients send one empty line after the content of a POST.
-const MOST_LEADING_EMPTY_LINES: usize = 4;
+const MAX_LEADING_EMPTY_LINES: usize = 4;
 
 #[cfg(test)]
 #[path = "head_tests.rs"]

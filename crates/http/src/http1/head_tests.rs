@@ -19,7 +19,7 @@ fn parse<'a>(buf: &'a [u8], limits: &HeadLimits) -> Result<Parsed<'a>, Reject> {
     Ok(Parsed::Head { head, len: span.end })
 }
 
-/// Parses `input` as it would arrive octet by octet and checks that no prefix gets another answer than the whole.
+/// Parses `input` as it would arrive byte by byte, and checks that each prefix has the same result as the whole.
 fn parse_split<'a>(input: &'a [u8], limits: &HeadLimits) -> Result<Parsed<'a>, Reject> {
     let whole = parse(input, limits);
     for end in 0..input.len() {
@@ -343,7 +343,7 @@ fn expect() {
 
 #[test]
 fn sizes() {
-    // "GET " and " HTTP/1.1" are 13 octets.
+    // "GET " and " HTTP/1.1" are 13 bytes.
     let line = |length: usize| format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(length - 14));
     accepted(&line(60));
     assert_eq!(rejected(&line(61)), (414, "the request line is too long"));
@@ -368,8 +368,8 @@ fn sizes() {
 fn number_of_fields_is_bounded_by_the_array() {
     let limits = HeadLimits { request_line: 100, head: 1 << 20, fields: usize::MAX };
     let head = |fields: usize| with(&"X: y\r\n".repeat(fields - 1));
-    assert!(matches!(parse(head(HeadLimits::MOST_FIELDS).as_bytes(), &limits), Ok(Parsed::Head { .. })));
-    let reject = parse(head(HeadLimits::MOST_FIELDS + 1).as_bytes(), &limits).unwrap_err();
+    assert!(matches!(parse(head(HeadLimits::MAX_FIELDS).as_bytes(), &limits), Ok(Parsed::Head { .. })));
+    let reject = parse(head(HeadLimits::MAX_FIELDS + 1).as_bytes(), &limits).unwrap_err();
     assert_eq!(reject.status, Status::REQUEST_HEADER_FIELDS_TOO_LARGE);
 }
 
@@ -380,7 +380,7 @@ fn a_full_buffer_is_never_incomplete() {
         let input = &format!("{pattern}{tail}").into_bytes()[..LIMITS.buffer()];
         assert!(parse(input, &LIMITS).is_err(), "{pattern:?}");
     }
-    // The longest accepted head after the most skipped empty lines.
+    // The longest accepted head after the maximum number of skipped empty lines.
     let longest = format!("{}{}", "\r\n".repeat(4), with(&format!("X: {}\r\n", "x".repeat(268))));
     assert!(longest.len() <= LIMITS.buffer());
     accepted(&longest);

@@ -15,7 +15,7 @@ pub enum Connection {
     KeepAlive10,
     /// The connection closes after this response.
     Close,
-    /// The connection becomes a tunnel behind the head of this response, whose fields have Upgrade (RFC 9110 §7.8).
+    /// The connection becomes a tunnel after the head of this response, whose fields include Upgrade (RFC 9110 §7.8).
     Upgrade,
 }
 
@@ -30,7 +30,7 @@ pub fn write_head(
     connection: Connection,
     date: &HttpTime,
 ) {
-    // Every member is named, so that a new one is written here too.
+    // Every member is named, so that a new member must be written here too.
     let Fields {
         content_type,
         content_encoding,
@@ -42,7 +42,7 @@ pub fn write_head(
         location,
         allow,
         retry_after,
-        // By `needs_server` and `needs_date`.
+        // `needs_server` and `needs_date` handle these.
         anonymous: _,
         forwarded: _,
         dated: _,

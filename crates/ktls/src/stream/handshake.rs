@@ -1,4 +1,4 @@
-//! The handshake by rustls, record by record, so that what follows it stays in the socket for the kernel.
+//! The rustls handshake, read record by record, so that later records stay in the socket for the kernel.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -54,7 +54,7 @@ pub(super) async fn connect(
     hand_over(socket, version(connection.protocol_version())?, &secrets, Box::new(connection), early, negotiated)
 }
 
-/// Goes on after a handshake by rustls' buffered interface.
+/// Continues after a handshake by rustls' buffered interface.
 pub(super) async fn go_on(
     mut socket: RecordReader,
     mut connection: Connection,
@@ -70,8 +70,8 @@ pub(super) async fn go_on(
         Connection::Server(_) => Side::Server,
     };
     let negotiated = Negotiated::of(&connection);
-    // rustls reads on to the end of the record that it has a part of, and says what it has to say. An answer to a key update waits in
-    // rustls for the next write; the extraction would drop it, although the key has changed.
+    // Completes the record that rustls has read in part, and sends rustls' pending data. rustls holds its reply to a
+    // key update until the next write; the extraction would drop it although the key has changed.
     loop {
         let _ = io::Write::write(&mut connection.writer(), &[])?;
         write_all(socket.socket(), &mut connection).await?;
@@ -91,14 +91,14 @@ pub(super) async fn go_on(
         }
     }
     let Ok(socket) = socket.into_socket() else { return Err(invalid("a part of a record was read")) };
-    // A peer that has closed its half prevents it.
+    // A peer that has closed its half prevents the handover.
     if !in_kernel || handover::attach(socket.as_fd()).is_err() {
         return Ok(KtlsStream { socket, layer: Layer::User(Box::new(User::new(connection))), negotiated });
     }
     let mut early = Vec::new();
     match io::Read::read_to_end(&mut connection.reader(), &mut early) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-        // close_notify was read already. rustls remembers it, the kernel would not.
+        // close_notify was already read. rustls remembers it, but the kernel would not.
         Ok(_) => return Err(invalid("the peer has closed the connection")),
         Err(error) => return Err(error),
     }
@@ -112,7 +112,7 @@ pub(super) async fn go_on(
     hand_over(socket, version, &secrets, keys, early, negotiated)
 }
 
-/// Both halves go to the kernel.
+/// Hands both halves over to the kernel.
 fn hand_over(
     socket: TcpStream,
     version: Version,
@@ -141,7 +141,7 @@ async fn in_user_space(socket: TcpStream, mut connection: Connection) -> io::Res
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(_) => {
                 if let Err(error) = connection.process_new_packets() {
-                    // The alert that says why.
+                    // The alert with the reason.
                     let _ = connection.write_tls(&mut super::user::Io(&socket));
                     return Err(broken(error));
                 }
@@ -155,7 +155,7 @@ async fn in_user_space(socket: TcpStream, mut connection: Connection) -> io::Res
     Ok(KtlsStream { socket, layer: Layer::User(Box::new(User::new(connection))), negotiated })
 }
 
-/// Writes all that rustls has to say.
+/// Writes rustls' pending data.
 async fn write_all(socket: &TcpStream, connection: &mut Connection) -> io::Result<()> {
     while connection.wants_write() {
         match connection.write_tls(&mut super::user::Io(socket)) {
@@ -166,7 +166,7 @@ async fn write_all(socket: &TcpStream, connection: &mut Connection) -> io::Resul
     Ok(())
 }
 
-/// rustls' unbuffered connection of either side.
+/// rustls' unbuffered connection, for client and server.
 trait Handshake {
     type Data;
 
@@ -199,7 +199,7 @@ impl Handshake for UnbufferedClientConnection {
     }
 }
 
-/// The next thing to do for the handshake.
+/// The next step of the handshake.
 enum Next {
     Process,
     Write,
@@ -207,7 +207,7 @@ enum Next {
     Done,
 }
 
-/// Shakes hands, and returns the application data that came with it.
+/// Performs the handshake. Returns the application data that came with it.
 async fn shake_hands<H: Handshake>(socket: &TcpStream, connection: &mut H) -> io::Result<Vec<u8>> {
     let (mut incoming, mut outgoing, mut early) = (Vec::new(), Vec::new(), Vec::new());
     loop {
@@ -233,7 +233,7 @@ async fn shake_hands<H: Handshake>(socket: &TcpStream, connection: &mut H) -> io
                 if let Ok(ConnectionState::EncodeTlsData(alert)) = connection.process(&mut []).state {
                     encode(alert, &mut outgoing)?;
                 }
-                // The peer may be gone; the error says more.
+                // The peer may be gone; the returned error says more.
                 let _ = send(socket, &outgoing).await;
                 return Err(broken(error));
             }
@@ -281,7 +281,7 @@ async fn send(socket: &TcpStream, mut data: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads one record, and no byte of the next.
+/// Reads one record, and no byte of the next record.
 async fn read_record(socket: &TcpStream, into: &mut Vec<u8>) -> io::Result<()> {
     let start = into.len();
     read_exact(socket, into, 5).await?;
@@ -304,10 +304,10 @@ async fn read_exact(socket: &TcpStream, into: &mut Vec<u8>, count: usize) -> io:
     Ok(())
 }
 
-/// Whether the kernel seals and opens on this socket, whatever suite is agreed on.
+/// Whether the kernel seals and opens on this socket with every suite of `provider`.
 ///
-/// The TLS layer is attached now, because a peer that has said all and closed its half would prevent it later. Without keys it passes
-/// everything.
+/// It attaches the TLS layer now, because a peer that has sent everything and closed its half would prevent it later.
+/// Without keys the layer passes all bytes unchanged.
 fn kernel_takes(socket: &TcpStream, provider: &CryptoProvider) -> bool {
     provider.cipher_suites.iter().all(|suite| kernel_knows(suite.suite())) && handover::attach(socket.as_fd()).is_ok()
 }
@@ -319,7 +319,7 @@ fn kernel_knows(suite: CipherSuite) -> bool {
     probe.tx(version, cipher).is_ok() && probe.rx(version, cipher).is_ok()
 }
 
-/// Version and cipher of a suite of rustls'.
+/// Version and cipher of a rustls suite.
 fn kernel_suite(suite: CipherSuite) -> Option<(Version, Cipher)> {
     Some(match suite {
         CipherSuite::TLS13_AES_128_GCM_SHA256 => (Version::Tls13, Cipher::Aes128Gcm),

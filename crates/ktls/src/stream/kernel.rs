@@ -1,4 +1,4 @@
-//! The path in the kernel: what comes besides application data, and what goes out besides it.
+//! The kernel's path: control records in both directions, and their effect on application data.
 
 use std::fmt;
 use std::fs::File;
@@ -22,45 +22,45 @@ pub(super) struct Kernel {
     tx: TxState,
     rx: RxState,
     keys: Box<dyn Keys>,
-    /// Application data that came before the handover, or did not fit the reader's buffer; read up to `early_at`.
+    /// Application data that came before the handover or did not fit the reader's buffer, consumed up to `early_at`.
     early: Vec<u8>,
     early_at: usize,
     /// The beginning of a handshake message.
     message: Vec<u8>,
-    /// A KeyUpdate was read, and whether it wants an answer.
+    /// A KeyUpdate was read. The value tells whether it requests a reply.
     updated: Option<bool>,
     /// The next sending key, once derived.
     next: Option<CryptoInfo>,
-    /// A KeyUpdate is to be sent.
+    /// A KeyUpdate has to be sent.
     owed: bool,
-    /// Why one could not be: for the reader, behind the data that has come.
+    /// Why a KeyUpdate could not be sent. The reader gets the error after the data received so far.
     unanswered: Option<io::Error>,
-    /// The kernel or the protocol renews no key.
+    /// The kernel or the protocol cannot renew keys.
     keeps_key: bool,
-    /// Records sealed under the present key, at most.
+    /// Upper bound of the records sealed under the present key.
     sealed: u64,
-    /// Records that brought no data, since the last that did.
+    /// Records without data since the last record with data.
     fruitless: u32,
-    /// The pause before TCP is asked again, and the length of the next.
+    /// The pause before asking TCP again, and the length of the next pause.
     pause: Option<Pin<Box<Sleep>>>,
     next_pause: Duration,
 }
 
-/// Records without data in a row before the connection is given up, as in rustls.
+/// The connection fails after this many records without data in a row, as in rustls.
 const FRUITLESS: u32 = 32;
-/// Data that is read in search of close_notify after the peer has left; as much as rustls keeps.
+/// Bytes of data to read in search of close_notify after the peer has left, as many as rustls buffers.
 const AHEAD: usize = 1 << 14;
-/// Longest handshake message.
+/// The maximum length of a handshake message.
 const MESSAGE: usize = 1 << 16;
 const HELLO_REQUEST: u8 = 0;
 const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
-/// KeyUpdate that asks for none in return (RFC 8446 §4.6.3).
+/// A KeyUpdate that does not request a reply (RFC 8446 §4.6.3).
 const UPDATE: [u8; 5] = [KEY_UPDATE, 0, 0, 1, 0];
 const UNEXPECTED_MESSAGE: u8 = 10;
 const DECODE_ERROR: u8 = 50;
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+const MAX_PAUSE: Duration = Duration::from_millis(100);
 
 impl fmt::Debug for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -115,7 +115,7 @@ impl Kernel {
         }
     }
 
-    /// Reads what has come. Nothing read into a buffer with room is close_notify.
+    /// Reads the available data. If it leaves a buffer with room empty, the peer has sent close_notify.
     fn try_read(&mut self, socket: &TcpStream, into: &mut ReadBuf<'_>) -> io::Result<()> {
         self.try_read_data(socket, into).map_err(|end| self.unanswered.take().unwrap_or(end))
     }
@@ -128,10 +128,10 @@ impl Kernel {
             if self.take_early(into) {
                 return Ok(());
             }
-            // An answer that the socket has no room for goes before the next data. A peer that is gone gets none, and what it sent before
-            // may still be in the socket.
+            // A reply that did not fit the socket goes out before the next data. A peer that is gone gets no reply, but
+            // its earlier data may still be in the socket.
             self.unanswered = if self.owed { self.try_renew(socket).err() } else { None };
-            // The kernel is asked for 2 bytes at least, so that an alert fits.
+            // Reads at least 2 bytes, so that an alert fits.
             let mut pair = [0; 2];
             let direct = into.remaining() >= pair.len();
             let buffer = if direct { into.initialize_unfilled() } else { &mut pair };
@@ -153,7 +153,7 @@ impl Kernel {
                     }
                     self.handshake(socket)?;
                 }
-                // close_notify: the end comes with the next read.
+                // close_notify: the next read reports the end.
                 Incoming::Record { record_type: RecordType::ALERT, len: 2, .. } if buffer[1] == 0 => {}
                 Incoming::Record { record_type: RecordType::ALERT, len: 2, .. } => {
                     let what = format!("the peer ended the connection by alert {}", buffer[1]);
@@ -172,7 +172,7 @@ impl Kernel {
         }
     }
 
-    /// Whether the peer has sent close_notify. Data in the socket before it is kept for the reader.
+    /// Whether the peer has sent close_notify. Keeps the data before it for the reader.
     pub(super) fn peer_has_closed(&mut self, socket: &TcpStream) -> bool {
         let mut ahead = self.early.split_off(self.early_at);
         (self.early, self.early_at) = (Vec::new(), 0);
@@ -214,12 +214,13 @@ impl Kernel {
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_key(socket, cx))?;
         let sent = ready!(self.poll_send(socket, cx, |tx| tx.send_file(file, &mut { offset }, count)))?;
-        // Kernels before 6.5 end a record with each 16 pages, which lie anyhow: no record but the last has less than a page.
+        // Kernels before 6.5 end a record after 16 pages. Pages may be unaligned, but every record except the last has
+        // at least one page.
         self.sealed += (sent / 4096 + 1) as u64;
         Poll::Ready(Ok(sent))
     }
 
-    /// Seals the record that a file's end may have left open.
+    /// Seals the record that the end of a file may have left open.
     pub(super) fn poll_flush(&mut self, socket: &TcpStream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_send(socket, cx, |tx| tx.flush())
     }
@@ -245,7 +246,7 @@ impl Kernel {
                 return Poll::Ready(Ok(()));
             }
             self.pause = Some(Box::pin(sleep(self.next_pause)));
-            self.next_pause = (2 * self.next_pause).min(LONGEST_PAUSE);
+            self.next_pause = (2 * self.next_pause).min(MAX_PAUSE);
         }
     }
 
@@ -264,7 +265,7 @@ impl Kernel {
         }
     }
 
-    /// Sends the KeyUpdate that is owed, or due; refuses to use a key for longer than it lasts.
+    /// Sends a KeyUpdate that is owed or due. Fails instead of using a key beyond its limit.
     fn poll_key(&mut self, socket: &TcpStream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let limit = Tx::from_parts(socket.as_fd(), &mut self.tx).cipher().record_limit();
         if self.sealed < limit / 2 && !self.owed {
@@ -276,7 +277,7 @@ impl Kernel {
                 result => return Poll::Ready(result),
             }
         }
-        // A call seals no more than 2^31 bytes.
+        // One call seals at most 2^31 bytes.
         if self.sealed >= limit - (1 << 20) {
             let what = "the key is worn out and cannot be renewed: close the connection and open another";
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::Unsupported, what)));
@@ -284,9 +285,9 @@ impl Kernel {
         Poll::Ready(Ok(()))
     }
 
-    /// Renews the sending key. False: the socket is full, and the KeyUpdate still owed.
+    /// Renews the sending key. False: the socket is full, and the KeyUpdate is still owed.
     ///
-    /// `Unsupported`: it cannot be renewed, and the present one holds.
+    /// `Unsupported`: the key cannot be renewed, and the present key stays in use.
     fn try_renew(&mut self, socket: &TcpStream) -> io::Result<bool> {
         if self.next.is_none() {
             self.next = Some(self.keys.next_tx().inspect_err(|_| self.owed = false)?);
@@ -306,7 +307,7 @@ impl Kernel {
         }
     }
 
-    /// Continues after a record that looked like KeyUpdate to the kernel.
+    /// Continues after a record that the kernel took for a KeyUpdate.
     fn follow(&mut self, socket: &TcpStream) -> io::Result<()> {
         let mut rx = Rx::from_parts(socket.as_fd(), &mut self.rx);
         match self.updated.take() {
@@ -319,7 +320,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Takes the handshake messages that are whole.
+    /// Handles the complete handshake messages.
     fn handshake(&mut self, socket: &TcpStream) -> io::Result<()> {
         while let Some((header, rest)) = self.message.split_first_chunk::<4>() {
             let [kind, len @ ..] = *header;
@@ -337,7 +338,7 @@ impl Kernel {
                         return Err(broken(error));
                     }
                 }
-                // The last of its record (RFC 8446 §5.1): what followed would be under the next key.
+                // A KeyUpdate must be the last message of its record (RFC 8446 §5.1): later data is under the next key.
                 (KEY_UPDATE, [wish @ (0 | 1)]) if rest.len() == 1 => self.updated = Some(*wish == 1),
                 _ => return Err(self.refuse(socket, UNEXPECTED_MESSAGE, "a handshake message after the handshake")),
             }
@@ -346,7 +347,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Counts a record that brought no data; too many in a row only cost time.
+    /// Counts a record without data. Too many in a row are an attack on CPU time.
     fn bring_nothing(&mut self, socket: &TcpStream) -> io::Result<()> {
         self.fruitless += 1;
         if self.fruitless > FRUITLESS {
@@ -355,7 +356,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Sends a fatal alert, if the socket takes it.
+    /// Sends a fatal alert if the socket accepts it.
     fn refuse(&mut self, socket: &TcpStream, alert: u8, what: &str) -> io::Error {
         let mut tx = Tx::from_parts(socket.as_fd(), &mut self.tx);
         let _ = tx.send_record(RecordType::ALERT, &[2, alert]);

@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use crate::{AeadKey, Cipher, CryptoInfo, Error, Operation, Version};
 
-/// What only the TLS library can do for a connection that the kernel seals.
+/// The services of the TLS library for a connection that the kernel seals.
 pub(super) trait Keys: Send + Sync {
     /// The sending key that follows the present one.
     fn next_tx(&mut self) -> Result<CryptoInfo, Error>;
@@ -21,7 +21,7 @@ pub(super) trait Keys: Send + Sync {
     /// The receiving key that follows the present one.
     fn next_rx(&mut self) -> Result<CryptoInfo, Error>;
 
-    /// Takes the content of NewSessionTicket. `Err`: it breaks the protocol.
+    /// Handles the content of a NewSessionTicket. `Err`: it violates the protocol.
     fn ticket(&mut self, content: &[u8]) -> Result<(), rustls::Error>;
 }
 
@@ -63,11 +63,12 @@ fn info(next: Result<(u64, ConnectionTrafficSecrets), rustls::Error>) -> Result<
     CryptoInfo::from_rustls(Version::Tls13, &secrets, sequence)
 }
 
-/// A key log of rustls that keeps the traffic secrets of connections which [`KtlsStream::from_rustls`](super::KtlsStream::from_rustls) is yet
-/// to take over, so that their keys can be updated.
+/// A rustls key log that keeps traffic secrets until [`KtlsStream::from_rustls`](super::KtlsStream::from_rustls) takes
+/// over their connection, so that the keys can be updated.
 ///
-/// It goes into `key_log` of the configuration, in an `Arc` that is shared with the call. It keeps the secrets of the last 1024 handshakes in
-/// memory that is wiped, writes them nowhere, and forgets those of a connection that was taken over.
+/// Put it into the configuration's `key_log`, and pass the same `Arc` to the call. It keeps the secrets of the last
+/// 1024 handshakes in memory, writes them nowhere, and removes and wipes the secrets of a connection that was taken
+/// over.
 #[derive(Default)]
 pub struct SecretLog(Mutex<VecDeque<Logged>>);
 
@@ -79,7 +80,7 @@ struct Logged {
 
 type Secret = Zeroizing<Box<[u8]>>;
 
-/// Handshakes whose secrets are kept.
+/// The number of handshakes whose secrets are kept.
 const KEPT: usize = 1024;
 
 impl KeyLog for SecretLog {
@@ -112,7 +113,7 @@ impl fmt::Debug for SecretLog {
 }
 
 impl SecretLog {
-    /// Takes the secrets out that these keys were made of.
+    /// Removes and returns the secrets from which `keys` were derived.
     fn take(&self, suite: &'static Tls13CipherSuite, side: Side, keys: &ExtractedSecrets) -> Option<Schedule> {
         let mut logged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = logged.iter().position(|entry| {
@@ -132,7 +133,7 @@ fn made_of(suite: &Tls13CipherSuite, secret: &Secret, keys: &ConnectionTrafficSe
         .is_some_and(|(made, made_iv)| made.as_bytes() == key.as_bytes() && **made_iv == **iv)
 }
 
-/// The keys of a connection whose traffic secrets came by a [`SecretLog`] (RFC 8446 §7.2).
+/// The keys of a connection whose traffic secrets a [`SecretLog`] recorded (RFC 8446 §7.2).
 struct Schedule {
     suite: &'static Tls13CipherSuite,
     cipher: Cipher,
@@ -149,13 +150,13 @@ impl Keys for Schedule {
         next(self.suite, self.cipher, &mut self.rx)
     }
 
-    /// It may come, and nothing can be done with it.
+    /// A ticket may arrive, but there is no session to store it in.
     fn ticket(&mut self, _: &[u8]) -> Result<(), rustls::Error> {
         Ok(())
     }
 }
 
-/// Keys whose secrets nobody kept, and those of TLS 1.2, which never change.
+/// Keys without recorded secrets, or keys of TLS 1.2, which never change.
 struct Unknown;
 
 impl Keys for Unknown {
@@ -172,7 +173,7 @@ impl Keys for Unknown {
     }
 }
 
-/// The schedule of a connection of rustls' buffered interface, as far as its log knows it.
+/// The key schedule of a connection of rustls' buffered interface, if its log has the secrets.
 pub(super) fn logged(
     log: Option<&SecretLog>,
     suite: Option<SupportedCipherSuite>,
@@ -196,7 +197,7 @@ fn next(suite: &Tls13CipherSuite, cipher: Cipher, secret: &mut Secret) -> Result
     Ok(CryptoInfo::tls13(&key, &iv, 0))
 }
 
-/// Key and IV of a traffic secret (RFC 8446 §7.3).
+/// Derives the key and IV of a traffic secret (RFC 8446 §7.3).
 fn derive(suite: &Tls13CipherSuite, secret: &Secret, cipher: Cipher) -> Option<(AeadKey, crate::Iv)> {
     let expander = suite.hkdf_provider.expander_for_okm(&OkmBlock::new(secret));
     let mut key = Zeroizing::new([0; 32]);

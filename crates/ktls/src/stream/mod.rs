@@ -1,7 +1,8 @@
 //! A TLS connection whose records the kernel seals and opens, as a stream of tokio. Feature `stream`.
 //!
-//! [`KtlsStream::accept`] and [`KtlsStream::connect`] shake hands with rustls and hand both halves over. A connection of rustls that has
-//! shaken hands elsewhere, by tokio-rustls for instance, goes on as a [`KtlsStream`] by [`KtlsStream::from_rustls`].
+//! [`KtlsStream::accept`] and [`KtlsStream::connect`] perform a rustls handshake and hand both halves over.
+//! [`KtlsStream::from_rustls`] takes over a connection whose handshake happened elsewhere, for instance in
+//! tokio-rustls.
 //!
 //! ```no_run
 //! # async fn example(listener: tokio::net::TcpListener, mut config: rustls::ServerConfig, file: std::fs::File) -> std::io::Result<()> {
@@ -42,21 +43,22 @@ use rustls::{ClientConfig, CommonState, ServerConfig};
 pub use keys::SecretLog;
 pub use record_reader::RecordReader;
 
-/// A TLS connection, of a server or a client, over a TCP socket of tokio's.
+/// A TLS connection of a server or a client over a tokio TCP socket.
 ///
-/// Where the kernel knows every cipher suite that is configured, it seals and opens the records ([`SealedBy::Kernel`]): reading and writing
-/// cost one system call each and no buffer, and [`send_file`](Self::send_file) is `sendfile(2)`. Elsewhere rustls does both in user space,
-/// and the program is none the wiser ([`SealedBy::UserSpace`]).
+/// If the kernel knows every configured cipher suite, it seals and opens the records ([`SealedBy::Kernel`]): reading
+/// and writing cost one system call each and no buffer, and [`send_file`](Self::send_file) is `sendfile(2)`. Otherwise
+/// rustls does both in user space, with the same interface ([`SealedBy::UserSpace`]).
 ///
-/// - Key updates: the peer's are followed and answered, our own key is renewed before it wears out, and by [`renew_key`](Self::renew_key).
-///   The kernel needs to be Linux 6.14 or newer; on older ones a peer's KeyUpdate ends the connection with
-///   [`io::ErrorKind::Unsupported`], and so does the end of the key's life, 388 GB with AES-GCM.
+/// - Key updates: the stream follows the peer's key updates and replies to them. It renews its own key before the key's
+///   limit, and on [`renew_key`](Self::renew_key). This needs Linux 6.14 or newer. On older kernels a peer's KeyUpdate
+///   ends the connection with [`io::ErrorKind::Unsupported`], and so does the key's limit, 388 GB with AES-GCM.
 /// - Session tickets go to the client's configuration, so that its next connection resumes.
-/// - The end: reading returns 0 bytes after close_notify, and [`io::ErrorKind::UnexpectedEof`] without it. `shutdown` sends close_notify,
-///   waits until TCP has every byte, and shuts the socket down for writing. It waits as long as the peer takes nothing: put a timeout
-///   around it. A peer that sent close_notify and left is no error, although it did not wait for the rest. A peer that left without it,
-///   or with more than 16 KB unread here, is [`io::ErrorKind::BrokenPipe`] or [`io::ErrorKind::ConnectionReset`]. Dropping the stream
-///   instead cuts the connection.
+/// - The end: reading returns 0 bytes after close_notify, and [`io::ErrorKind::UnexpectedEof`] without it. `shutdown`
+///   sends close_notify, waits until TCP has every byte, and shuts the socket down for writing. It waits for as long as
+///   the peer takes nothing, so put a timeout around it. If the peer sent close_notify and left, `shutdown` succeeds,
+///   although the peer did not wait for the rest. If the peer left without close_notify, or with more than 16 KB unread
+///   here, the error is [`io::ErrorKind::BrokenPipe`] or [`io::ErrorKind::ConnectionReset`]. Dropping the stream
+///   without `shutdown` cuts the connection.
 #[derive(Debug)]
 pub struct KtlsStream {
     socket: TcpStream,
@@ -70,7 +72,7 @@ enum Layer {
     User(Box<user::User>),
 }
 
-/// The place where the records of a [`KtlsStream`] are sealed and opened.
+/// Where the records of a [`KtlsStream`] are sealed and opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SealedBy {
     /// The kernel, or a network card on its behalf.
@@ -79,7 +81,7 @@ pub enum SealedBy {
     UserSpace,
 }
 
-/// What the handshake agreed on, kept because rustls' connection does not survive the handover.
+/// The results of the handshake, kept because rustls' connection does not survive the handover.
 #[derive(Debug, Default)]
 struct Negotiated {
     alpn: Option<Vec<u8>>,
@@ -98,7 +100,7 @@ impl Negotiated {
 }
 
 impl KtlsStream {
-    /// Shakes hands as a server.
+    /// Performs the handshake as a server.
     ///
     /// The first call probes the kernel, which takes milliseconds: [`probe`](crate::probe::probe).
     ///
@@ -107,16 +109,17 @@ impl KtlsStream {
         handshake::accept(socket, config).await
     }
 
-    /// Shakes hands as a client with the server `name`; otherwise as [`accept`](Self::accept).
+    /// Performs the handshake as a client of the server `name`; otherwise as [`accept`](Self::accept).
     pub async fn connect(socket: TcpStream, config: Arc<ClientConfig>, name: ServerName<'static>) -> io::Result<Self> {
         handshake::connect(socket, config, name).await
     }
 
-    /// Goes on with a connection of rustls that has shaken hands over `socket`, by its buffered interface or by tokio-rustls. What it has
-    /// buffered in either direction is not lost.
+    /// Takes over a rustls connection after its handshake over `socket`, from rustls' buffered interface or from
+    /// tokio-rustls. Data that it has buffered in either direction is kept.
     ///
-    /// rustls keeps the traffic secrets to itself. `secrets` is the key log of its configuration, which got them; without it, or if a key
-    /// was updated before, later key updates are [`io::ErrorKind::Unsupported`]. Session tickets that arrive later are dropped.
+    /// rustls does not reveal the traffic secrets except to a key log: `secrets` is the key log of its configuration.
+    /// Without it, or if a key was updated before, later key updates fail with [`io::ErrorKind::Unsupported`]. Session
+    /// tickets that arrive later are dropped.
     ///
     /// [`io::ErrorKind::InvalidInput`]: the handshake is not over. Where the kernel seals, the configuration needs
     /// `enable_secret_extraction`.
@@ -128,7 +131,7 @@ impl KtlsStream {
         handshake::go_on(socket, connection.into(), secrets).await
     }
 
-    /// The place where records are sealed and opened.
+    /// Where records are sealed and opened.
     pub fn path(&self) -> SealedBy {
         match self.layer {
             Layer::Kernel(_) => SealedBy::Kernel,
@@ -136,25 +139,26 @@ impl KtlsStream {
         }
     }
 
-    /// The protocol agreed on by ALPN.
+    /// The protocol chosen by ALPN.
     pub fn alpn_protocol(&self) -> Option<&[u8]> {
         self.negotiated.alpn.as_deref()
     }
 
-    /// The peer's certificates, its own first; for a server only where it asked for one.
+    /// The peer's certificates, its own first. A server has them only if it requested a certificate.
     pub fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]> {
         self.negotiated.certificates.as_deref()
     }
 
-    /// The socket, for its addresses and options. Bytes that are read from it or written to it directly break the connection.
+    /// The socket, for its addresses and options. Reading or writing it directly breaks the connection.
     pub const fn socket(&self) -> &TcpStream {
         &self.socket
     }
 
-    /// Sends these bytes of `file`, from the page cache by `sendfile(2)` where the kernel seals.
+    /// Sends these bytes of `file`, by `sendfile(2)` from the page cache if the kernel seals.
     ///
-    /// [`io::ErrorKind::UnexpectedEof`]: the file ended before. What it had was sent; drop the stream without `shutdown`, so that the peer can
-    /// tell. A slow disk blocks the thread. If the future is dropped, how much was sent is unknown.
+    /// [`io::ErrorKind::UnexpectedEof`]: the file ended early, and its content was sent. Drop the stream without
+    /// `shutdown`, so that the peer notices. A slow disk blocks the thread. If the future is dropped, the number of
+    /// bytes sent is unknown.
     pub async fn send_file(&mut self, file: &File, range: Range<u64>) -> io::Result<()> {
         let mut offset = range.start;
         let mut buffer = Vec::new();
@@ -181,9 +185,10 @@ impl KtlsStream {
         poll_fn(|cx| Pin::new(&mut *self).poll_flush(cx)).await
     }
 
-    /// Renews the sending key (TLS 1.3, RFC 8446 §4.6.3). The stream does so by itself in time.
+    /// Renews the sending key (TLS 1.3, RFC 8446 §4.6.3). The stream also renews it by itself before the key's limit.
     ///
-    /// [`io::ErrorKind::Unsupported`]: the kernel cannot, or the traffic secrets are unknown. Nothing was sent, and the connection goes on.
+    /// [`io::ErrorKind::Unsupported`]: the kernel cannot, or the traffic secrets are unknown. Nothing was sent, and the
+    /// connection continues.
     pub async fn renew_key(&mut self) -> io::Result<()> {
         match &mut self.layer {
             Layer::Kernel(kernel) => {
@@ -254,7 +259,7 @@ impl AsyncWrite for KtlsStream {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let stream = self.get_mut();
         match &mut stream.layer {
-            // What it sealed the kernel pushes by itself.
+            // The kernel pushes sealed data by itself.
             Layer::Kernel(kernel) => kernel.poll_flush(&stream.socket, cx),
             Layer::User(user) => user.poll_flush(&stream.socket, cx),
         }
@@ -277,12 +282,12 @@ impl AsyncWrite for KtlsStream {
     }
 }
 
-/// Whether the peer's end of the connection is gone.
+/// Whether the peer has closed or reset the connection.
 fn has_left(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::NotConnected)
 }
 
-/// An error of rustls, as tokio-rustls shows it.
+/// Converts a rustls error as tokio-rustls does.
 fn broken(error: rustls::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }

@@ -1,4 +1,4 @@
-//! Reading that never crosses the end of a record.
+//! Reading that never passes the end of a record.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -7,18 +7,18 @@ use std::task::{Context, Poll, ready};
 use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use ::tokio::net::TcpStream;
 
-/// A socket of which each read ends at the end of a record at the latest, for TLS libraries that read as much as they get.
+/// A socket whose reads never pass the end of a record, for TLS libraries that read as much as they get.
 ///
-/// The kernel opens records from the next byte in the socket on, so nothing behind the last record that user space has opened may have been
-/// read. Give this to tokio-rustls in the place of the [`TcpStream`], and back to
+/// The kernel opens records from the next byte in the socket on, so user space must not read past the last record that
+/// it opens. Give this to tokio-rustls instead of the [`TcpStream`], and then pass it to
 /// [`KtlsStream::from_rustls`](super::KtlsStream::from_rustls).
 #[derive(Debug)]
 pub struct RecordReader {
     socket: TcpStream,
     header: [u8; HEADER],
-    /// Bytes of the header that were read.
+    /// Bytes of the header read so far.
     read: usize,
-    /// Bytes of the record's body that were not read yet.
+    /// Bytes of the record's body not read yet.
     left: usize,
 }
 
@@ -26,7 +26,7 @@ pub struct RecordReader {
 const HEADER: usize = 5;
 
 impl RecordReader {
-    /// Nothing may have been read from `socket` but whole records.
+    /// Only whole records may have been read from `socket` before.
     pub const fn new(socket: TcpStream) -> Self {
         Self { socket, header: [0; HEADER], read: 0, left: 0 }
     }
@@ -36,22 +36,22 @@ impl RecordReader {
         &self.socket
     }
 
-    /// The socket, `Err` if a part of a record was read: then the rest of it is missing there.
+    /// The socket. `Err` if part of a record was read: then the socket lacks the rest of it.
     pub fn into_socket(self) -> Result<TcpStream, Self> {
         if self.at_boundary() { Ok(self.socket) } else { Err(self) }
     }
 
-    /// Whether what was read are whole records.
+    /// Whether only whole records were read.
     pub const fn at_boundary(&self) -> bool {
         self.read == 0
     }
 
-    /// Most bytes that the next read may take.
+    /// The maximum length of the next read.
     fn room(&self) -> usize {
         if self.read < HEADER { HEADER - self.read } else { self.left }
     }
 
-    /// Accounts for bytes that were read, no more than `room`.
+    /// Counts bytes that were read, at most `room`.
     fn advance(&mut self, bytes: &[u8]) {
         if self.read < HEADER {
             self.header[self.read..][..bytes.len()].copy_from_slice(bytes);

@@ -1,4 +1,4 @@
-//! The path in user space: rustls' own connection over the socket.
+//! The path in user space: a rustls connection over the socket.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::task::{Context, Poll, ready};
@@ -9,7 +9,7 @@ use rustls::Connection;
 
 use super::broken;
 
-/// A connection of rustls that has shaken hands.
+/// A rustls connection after its handshake.
 #[derive(Debug)]
 pub(super) struct User {
     connection: Connection,
@@ -66,7 +66,8 @@ impl User {
             match self.connection.read_tls(&mut Io(socket)) {
                 Ok(_) => {
                     let result = self.connection.process_new_packets();
-                    // Answers to key updates, or the alert for what is wrong. Without room they go with the next write.
+                    // Replies to key updates, or the alert for an error. If the socket is full, they go out with the
+                    // next write.
                     self.write_some(socket)?;
                     result.map_err(broken)?;
                 }
@@ -103,7 +104,7 @@ impl User {
         self.poll_flush(socket, cx)
     }
 
-    /// Whether the peer has sent close_notify. Data in the socket before it is kept for the reader, as much as rustls buffers.
+    /// Whether the peer has sent close_notify. Keeps the data before it for the reader, as much as rustls buffers.
     pub(super) fn peer_has_closed(&mut self, socket: &TcpStream) -> bool {
         loop {
             let read = self.connection.read_tls(&mut Io(socket));
@@ -115,7 +116,7 @@ impl User {
         }
     }
 
-    /// Writes what rustls has to say. False: the socket is full.
+    /// Writes rustls' pending data. False: the socket is full.
     fn write_some(&mut self, socket: &TcpStream) -> io::Result<bool> {
         while self.connection.wants_write() {
             match self.connection.write_tls(&mut Io(socket)) {

@@ -1,9 +1,9 @@
 //! The only `unsafe` code of the workspace.
 //!
-//! Allowed here: calls of the C library for which rustix has no function, each in a wrapper that takes a
-//! borrowed descriptor and slices and returns owned values; and the raw bytes of `msghdr` and control messages.
-//! Not allowed: state, retries of anything but EINTR, policy, pointers that outlive the call, descriptors made from numbers.
-//! A pointer passed to the kernel always comes from a live slice or local of the same function, with that object's length.
+//! Allowed here: C library calls that rustix lacks, each in a wrapper that takes a borrowed descriptor and slices and
+//! returns owned values; and the raw bytes of `msghdr` and control messages. Not allowed: state, retries of anything
+//! but EINTR, policy, pointers that outlive the call, descriptors made from numbers. A pointer passed to the kernel
+//! always comes from a live slice or local of the same function, with that object's length.
 #![allow(unsafe_code)]
 
 pub(crate) mod msg;

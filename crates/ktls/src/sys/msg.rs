@@ -1,4 +1,4 @@
-//! `sendmsg` and `recvmsg` with a TLS control message, which rustix does not know.
+//! `sendmsg` and `recvmsg` with a TLS control message, which rustix does not support.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -8,16 +8,16 @@ use rustix::io::Errno;
 
 use super::{retry, uapi};
 
-/// Room for one control message with one byte; 8 times the alignment of `cmsghdr` is more than any ABI needs.
+/// Room for one control message with one byte; 8 words of `cmsghdr`'s alignment are more than any ABI needs.
 #[repr(C)]
 union Control {
     _align: libc::cmsghdr,
     bytes: [u8; 64],
 }
 
-/// Sends `data` as one record of the type `record_type`, sealing an open record before. Never raises SIGPIPE.
+/// Seals an open record, then sends `data` as one record of the type `record_type`. Never raises SIGPIPE.
 ///
-/// `data` may be empty: then the open record is sealed and nothing else happens.
+/// With empty `data` it only seals the open record.
 ///
 /// | errno | meaning | caller |
 /// |---|---|---|
@@ -53,7 +53,8 @@ pub(crate) fn send_record(fd: BorrowedFd<'_>, record_type: u8, data: &[u8]) -> R
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Received {
     pub(crate) len: usize,
-    /// The type of the record; absent at the end of the stream, and on a socket that does not receive by kernel TLS.
+    /// The type of the record. Absent at the end of the stream, and on a socket without kernel TLS in the receiving
+    /// direction.
     pub(crate) record_type: Option<u8>,
     /// MSG_EOR: the end of a record was read.
     pub(crate) end_of_record: bool,
@@ -61,15 +62,15 @@ pub(crate) struct Received {
     pub(crate) control_truncated: bool,
 }
 
-/// Whether a read takes the data away.
+/// Whether a read consumes the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Read {
     Take,
-    /// MSG_PEEK: the next read gives the same data again.
+    /// MSG_PEEK: the next read returns the same data again.
     Peek,
 }
 
-/// Receives data of one record type into the slices, one after the other, and that type.
+/// Receives data of one record type into the slices, one after the other, and returns the type.
 ///
 /// | errno | meaning | caller |
 /// |---|---|---|

@@ -51,7 +51,8 @@ pub(crate) fn set_option(fd: BorrowedFd<'_>, option: i32, value: &[u8]) -> Resul
     set(fd, uapi::SOL_TLS, option, value)
 }
 
-/// The numbers of version and cipher of a direction, without its key; `None` if the layer is attached and this direction has no keys.
+/// The version and cipher numbers of a direction, without its key. `None` if the layer is attached but this direction
+/// has no keys.
 ///
 /// | errno | meaning | caller |
 /// |---|---|---|
@@ -82,7 +83,7 @@ pub(crate) fn option<const N: usize>(fd: BorrowedFd<'_>, option: i32) -> Result<
     }
 }
 
-/// The live structure of a direction, `size` bytes, **with the key**: it is wiped on drop.
+/// The current structure of a direction, `size` bytes, **with the key**. It is wiped on drop.
 ///
 /// | errno | meaning | caller |
 /// |---|---|---|
@@ -95,10 +96,10 @@ pub(crate) fn keys(fd: BorrowedFd<'_>, option: i32, size: usize) -> Result<Zeroi
     Ok(info)
 }
 
-/// Bytes TCP has taken over the life of the connection: acknowledged, and queued or in flight.
+/// Bytes that TCP has taken over the life of the connection: acknowledged, queued, or in flight.
 ///
-/// The sum is consistent: the count of acknowledged bytes is read again until it did not move while the queue was read.
-/// `TCP_INFO` (tcp(7), `tcpi_bytes_acked`, Linux 4.1) and `SIOCOUTQ` (tcp(7)).
+/// The sum is consistent: the count of acknowledged bytes is read before and after the queue, until both readings
+/// agree. `TCP_INFO` (tcp(7), `tcpi_bytes_acked`, Linux 4.1) and `SIOCOUTQ` (tcp(7)).
 pub(crate) fn tcp_taken(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
     let mut acked = bytes_acked(fd)?;
     loop {
@@ -125,7 +126,7 @@ pub(crate) fn bytes_acked(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
     Ok(u64::from_ne_bytes(field))
 }
 
-/// Whether TCP has given the connection up, after a reset or a time-out: `tcpi_state`, the first field of `TCP_INFO`.
+/// Whether TCP has closed the connection after a reset or a timeout: `tcpi_state`, the first field of `TCP_INFO`.
 pub(crate) fn is_closed(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
     // TCP_CLOSE, include/net/tcp_states.h.
     const CLOSE: u8 = 7;
@@ -134,7 +135,7 @@ pub(crate) fn is_closed(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
     Ok(state == [CLOSE])
 }
 
-/// What a socket may hold for sending beyond what it holds: `SO_MEMINFO`, an array of u32 (include/uapi/linux/sock_diag.h).
+/// The free room of a send buffer: `SO_MEMINFO`, an array of u32 (include/uapi/linux/sock_diag.h).
 ///
 /// TCP counts its queue in `SK_MEMINFO_WMEM_QUEUED`, a Unix socket in `SK_MEMINFO_WMEM_ALLOC`: the larger number is taken.
 pub(crate) fn send_room(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
@@ -150,19 +151,20 @@ pub(crate) fn send_room(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
     Ok(field(SK_MEMINFO_SNDBUF).saturating_sub(field(SK_MEMINFO_WMEM_QUEUED).max(field(SK_MEMINFO_WMEM_ALLOC))))
 }
 
-/// Bounds TCP's rate, in bytes a second; the kernel takes 8 bytes since Linux 4.20 (net/core/sock.c, SO_MAX_PACING_RATE).
+/// Bounds TCP's rate in bytes per second. The kernel accepts a value of 8 bytes since Linux 4.20 (net/core/sock.c,
+/// SO_MAX_PACING_RATE).
 pub(crate) fn set_max_pacing_rate(fd: BorrowedFd<'_>, bytes_per_second: u64) -> Result<(), Errno> {
     set(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &bytes_per_second.to_ne_bytes())
 }
 
-/// The bound; all bits set if there is none.
+/// The bound; all bits set if there is no bound.
 pub(crate) fn max_pacing_rate(fd: BorrowedFd<'_>) -> Result<u64, Errno> {
     let mut rate = [0; 8];
     get(fd, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &mut rate)?;
     Ok(u64::from_ne_bytes(rate))
 }
 
-/// Bytes sent that have not left: TCP's are not acknowledged yet, those of a Unix socket not read (`SIOCOUTQ`, tcp(7)).
+/// Bytes sent but not acknowledged (TCP) or not read by the peer (Unix socket): `SIOCOUTQ`, tcp(7).
 pub(crate) fn out_queue(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
     let mut queued: libc::c_int = 0;
     retry(|| {
@@ -184,7 +186,7 @@ pub(crate) fn set(fd: BorrowedFd<'_>, level: i32, option: i32, value: &[u8]) -> 
     Ok(())
 }
 
-/// Returns how many bytes the kernel says it wrote, at most `value.len()`.
+/// Returns the number of bytes that the kernel reports to have written, at most `value.len()`.
 fn get(fd: BorrowedFd<'_>, level: i32, option: i32, value: &mut [u8]) -> Result<usize, Errno> {
     let mut len = value.len() as libc::socklen_t;
     retry(|| {

@@ -1,13 +1,13 @@
 //! Numbers and layouts of `include/uapi/linux/tls.h`, `tcp.h`, `snmp.h` and `capability.h`.
 //!
-//! They are written by hand, because the headers of an old build machine lack the newer ones; they are the stable
-//! interface of the kernel and the same on every architecture.
+//! They are written by hand, because the headers of an old build machine lack the newer numbers. They are a stable
+//! kernel interface, the same on every architecture.
 
 /// The level of the TLS options, `SOL_TLS` of `include/linux/socket.h`.
 pub const SOL_TLS: i32 = 282;
 /// The option that attaches a protocol layer, `TCP_ULP` of `include/uapi/linux/tcp.h`.
 pub const TCP_ULP: i32 = 31;
-/// Value and answer of `TCP_ULP` for TLS.
+/// The value of `TCP_ULP` for TLS, as set and as read.
 pub const ULP_TLS: &[u8] = b"tls";
 
 /// Option: keys and sequence of the sending half.
@@ -16,11 +16,11 @@ pub const TLS_TX: i32 = 1;
 /// Option: keys and sequence of the receiving half.
 pub const TLS_RX: i32 = 2;
 
-/// Option: the pages of a file are not copied for a network card's cipher. u32, 0 or 1.
+/// Option: file pages are not copied for a network card's cipher. u32, 0 or 1.
 pub(crate) const TLS_TX_ZEROCOPY_RO: i32 = 3;
 /// Option: records carry no padding. u32, 0 or 1.
 pub(crate) const TLS_RX_EXPECT_NO_PAD: i32 = 4;
-/// Option: most plaintext bytes in a record. u16.
+/// Option: the maximum plaintext length of a record in bytes. u16.
 pub(crate) const TLS_TX_MAX_PAYLOAD_LEN: i32 = 5;
 
 /// Control message: the type of the record to send, one byte.
@@ -51,7 +51,7 @@ impl Layout {
         Self { id, iv, key, salt }
     }
 
-    /// Bytes of the whole structure.
+    /// The size of the whole structure in bytes.
     pub(crate) const fn size(self) -> usize {
         self.sequence() + SEQUENCE_LEN
     }
@@ -82,7 +82,7 @@ pub(crate) const ARIA_GCM_256: Layout = Layout::new(58, 8, 32, 4);
 mod tests {
     use super::*;
 
-    /// `sizeof` of each structure, as a C compiler gives it.
+    /// The `sizeof` of each structure, as computed by a C compiler.
     #[test]
     fn sizes_are_the_headers() {
         let narrow = [AES_GCM_128, AES_CCM_128, SM4_GCM, SM4_CCM, ARIA_GCM_128];

@@ -1,4 +1,4 @@
-//! What the kernel's socket diagnosis tells of kernel TLS.
+//! The kernel's socket diagnosis reports kernel TLS.
 
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
@@ -90,7 +90,7 @@ fn a_missing_module_is_told() {
     assert!(diag::of(&near).is_ok(), "the module is back");
 }
 
-/// Every interface is told of, and loopback has no cipher.
+/// Reports every interface; loopback has no cipher.
 #[test]
 fn network_interfaces_are_told() {
     let nics = nic::nics().expect("ethtool netlink");

@@ -1,4 +1,4 @@
-//! Errnos that take an accident: signals, a silent network, an administrator, a sandbox.
+//! Errnos that need an accident: a signal, a silent network, an administrator, a sandbox.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -19,7 +19,7 @@ use crate::support::{self, Receiving, Sending, file_of, info, kernel_at_least, p
 
 /// Longer than any test.
 const LONG: Duration = Duration::from_secs(60);
-/// When unacknowledged data end a connection here; the kernel's default is a quarter of an hour.
+/// The time after which unacknowledged data ends a connection; the kernel's default is 15 minutes.
 const USER_TIMEOUT_MS: u32 = 500;
 
 #[track_caller]
@@ -31,8 +31,8 @@ fn assert_is(error: Error, operation: Operation, kind: Kind, errno: Errno) {
     );
 }
 
-/// Another process that stops and continues this one over and over. That interrupts what waits in the kernel; where the
-/// socket has a timeout even without a handler, signal(7).
+/// Another process that stops and continues this one over and over. This interrupts a wait in the kernel; if the socket
+/// has a timeout, it does so even without a signal handler (signal(7)).
 struct Storm {
     sender: Child,
     rounds: BufReader<ChildStdout>,
@@ -40,7 +40,7 @@ struct Storm {
 
 impl Storm {
     fn over_us() -> Self {
-        // The pause lets us get on in between, also where every instruction is emulated.
+        // The pause lets this process run in between, even if every instruction is emulated.
         let script = "while kill -STOP $0 && kill -CONT $0; do echo; sleep 0.01; done";
         let mut sender = Command::new("sh")
             .args(["-c", script, &std::process::id().to_string()])
@@ -52,14 +52,14 @@ impl Storm {
         Self { sender, rounds }
     }
 
-    /// Returns after so many more signals.
+    /// Waits for `rounds` more signals.
     fn wait(&mut self, rounds: usize) {
         for _ in 0..rounds {
             assert_eq!(self.rounds.read_line(&mut String::new()).expect("a pipe"), 1, "the storm goes on");
         }
     }
 
-    /// Its last act is to continue us: without a reader its next `echo` ends it.
+    /// Its last act is to continue this process: without a reader its next `echo` ends it.
     fn end(self) {
         let Self { mut sender, rounds } = self;
         drop(rounds);
@@ -67,17 +67,17 @@ impl Storm {
     }
 }
 
-/// How a socket waits.
+/// How a call waits for the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
     Poll,
     Send,
-    /// With SO_SNDTIMEO an interrupted call gives EINTR; without, the kernel restarts it.
+    /// With SO_SNDTIMEO an interrupted call returns EINTR; without it, the kernel restarts the call.
     SendFor(Duration),
 }
 
-/// Before 6.12 (6.1.176 was seen to do it) the kernel may break a record off when a signal comes during a blocking send,
-/// and end the connection with its internal errno 512; a program that waits in poll is safe on all.
+/// Before 6.12 (seen on 6.1.176) the kernel may break off a record when a signal comes during a blocking send, and end
+/// the connection with its internal errno 512. A program that waits in poll is safe on all kernels.
 fn waits() -> Vec<Waits> {
     let mut waits = vec![Waits::Poll];
     if kernel_at_least(6, 12) {
@@ -136,7 +136,7 @@ fn signals_lose_nothing_that_is_sent() {
     }
 }
 
-/// Repeats a call until the socket takes it; any failure but a full socket is one.
+/// Repeats a call while the socket is full, and panics on any other failure.
 #[track_caller]
 fn repeat<T>(near: &TcpStream, mut call: impl FnMut() -> Result<T, Error>) -> T {
     loop {
@@ -187,7 +187,7 @@ fn signals_lose_nothing_that_is_received() {
     }
 }
 
-/// Sends until that is an error, and returns it.
+/// Sends until a send fails, and returns the error.
 fn send_until_refused(c: &mut Sending) -> Error {
     c.near.set_nonblocking(true).expect("non-blocking");
     loop {
@@ -211,7 +211,7 @@ fn a_peer_that_takes_nothing_is_timed_out() {
     assert_is(send_until_refused(&mut c), Operation::Send, Kind::Peer, Errno::TIMEDOUT);
 }
 
-/// The interface lo is down for as long as this lives.
+/// While this lives, the interface lo is down.
 struct LoopbackDown;
 
 impl LoopbackDown {
@@ -239,7 +239,7 @@ fn ip(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// The kernel says so once the data have waited long enough.
+/// The kernel reports it once the data has waited long enough.
 #[test]
 fn a_network_that_is_gone_is_told() {
     let mut c = Sending::new(Version::Tls13, Cipher::Aes128Gcm, 0);
@@ -252,7 +252,7 @@ fn a_network_that_is_gone_is_told() {
     let _works = pair();
 }
 
-/// `ss -K` is how an administrator ends a connection.
+/// An administrator ends a connection with `ss -K`.
 #[test]
 fn a_connection_that_was_ended_by_an_administrator_is_told() {
     for operation in [Operation::Send, Operation::Receive] {
@@ -268,7 +268,7 @@ fn a_connection_that_was_ended_by_an_administrator_is_told() {
     }
 }
 
-/// Runs `body` on a thread whose calls of one system call, with this value of one argument, fail.
+/// Runs `body` on a thread on which one system call with this argument value fails.
 fn sandboxed<T: Send>(call: i64, argument: u8, value: i32, errno: Errno, body: impl FnOnce() -> T + Send) -> T {
     let condition =
         SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value as u64).expect("a condition");

@@ -1,4 +1,4 @@
-//! The programs in examples/ do what they say.
+//! The programs in examples/ do as documented.
 
 #[allow(unreachable_pub, reason = "an example is a program of its own")]
 #[path = "../../examples/axum.rs"]
@@ -50,7 +50,7 @@ fn rose(before: &TlsStat, name: &str) -> i64 {
     now.delta(before).into_iter().find(|&(found, _)| found == name).map_or(0, |(_, change)| change)
 }
 
-/// From kernel to kernel, after a handshake of rustls with rustls.
+/// The kernel seals and opens at both ends, after a handshake between rustls and rustls.
 #[test]
 fn sender_and_receiver() {
     let data = pattern(1_000_003);
@@ -70,7 +70,7 @@ fn sender_and_receiver() {
     }
 }
 
-/// A server of one file: `serve` of an example.
+/// A server of one file: the `serve` function of an example.
 type ServeFile = fn(&TcpStream, Arc<ServerConfig>, &Path) -> Result<(), Box<dyn Error>>;
 
 fn file_to_curl(serve: ServeFile) {
@@ -94,7 +94,7 @@ fn file_to_curl(serve: ServeFile) {
     }
 }
 
-/// What curl gets for these paths, over one connection.
+/// curl's output for these paths over one connection.
 fn curl(tls: &Tls, port: u16, paths: &[&str]) -> Vec<u8> {
     let root = "/tmp/kernel_examples.pem";
     std::fs::write(root, &tls.pem.0).expect("a file");
@@ -128,7 +128,7 @@ async fn sockets() -> (tokio::net::TcpStream, tokio::net::TcpStream) {
     (near, listener.accept().await.expect("accept").0)
 }
 
-/// The counters, after the first handshake of this process, which probes the kernel on connections of its own.
+/// The counters after the first handshake of this process, which probes the kernel on its own connections.
 async fn counters(tls: &Tls) -> TlsStat {
     let (near, far) = sockets().await;
     let (near, far) = tokio::join!(
@@ -186,7 +186,7 @@ fn hyper_to_curl() {
     }
 }
 
-/// Runs `talk` with the port of axum's server.
+/// Runs `talk` with the port of an axum server.
 fn with_axum<T>(tls: &Tls, router: axum::Router, talk: impl AsyncFnOnce(u16) -> T) -> T {
     runtime().block_on(async {
         let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bind");
@@ -213,7 +213,7 @@ fn axum_to_curl() {
     }
 }
 
-/// gRPC in both directions, over HTTP/2: a client and a server of tonic's.
+/// gRPC in both directions over HTTP/2, between tonic's client and server.
 #[test]
 fn tonic_to_axum() {
     for (version, cipher) in suites() {

@@ -1,4 +1,4 @@
-//! The tools of OpenSSL and of GnuTLS at the other end, in user space and with kernel TLS of their own.
+//! Interoperation with the tools of OpenSSL and GnuTLS, in user space and with their kernel TLS.
 
 use std::io::{BufRead, BufReader, PipeReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -37,7 +37,7 @@ impl KeyLog for Secrets {
     }
 }
 
-/// The next keys of a direction, RFC 8446 §7.2 and §7.3.
+/// Derives the next keys of a direction, RFC 8446 §7.2 and §7.3.
 fn next(secret: &Mutex<Vec<u8>>, cipher: Cipher) -> CryptoInfo {
     struct Len(usize);
     impl hkdf::KeyType for Len {
@@ -103,7 +103,7 @@ impl Connection {
         }
     }
 
-    /// One read; session tickets are passed over.
+    /// Reads once; skips session tickets.
     fn recv(&mut self) -> (RecordType, Vec<u8>) {
         let mut buffer = vec![0; 1 << 16];
         loop {
@@ -116,7 +116,7 @@ impl Connection {
         }
     }
 
-    /// Application data to the end of the connection.
+    /// Reads application data to the end of the connection.
     fn recv_to_end(&mut self) -> Vec<u8> {
         let (mut data, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
         loop {
@@ -132,7 +132,7 @@ impl Connection {
     }
 }
 
-/// Record by record, so that what follows the handshake stays in the socket for the kernel.
+/// Reads record by record, so that the records after the handshake stay in the socket for the kernel.
 fn shake_hands<C, D>(connection: &mut C, mut stream: &TcpStream)
 where
     C: DerefMut + Deref<Target = ConnectionCommon<D>>,
@@ -157,11 +157,12 @@ where
     }
 }
 
-/// One of the tools and what it prints; killed on drop.
+/// A running tool and its output; killed on drop.
 struct Tool(Child, BufReader<PipeReader>);
 
 impl Tool {
-    /// OpenSSL's. `ktls`: allowed to use kernel TLS, which OpenSSL 3.0 learns from its configuration only.
+    /// Starts an OpenSSL tool. `ktls` allows it to use kernel TLS, which OpenSSL 3.0 learns only from its
+    /// configuration.
     fn start(ktls: bool, arguments: &[&str]) -> Self {
         let configuration = "/tmp/kernel_interop.cnf";
         let options = if ktls { "KTLS" } else { "-KTLS" };
@@ -173,8 +174,8 @@ impl Tool {
         Self::spawn(command, output)
     }
 
-    /// GnuTLS', for one version and cipher, allowed to use kernel TLS. What it prints to standard error is seen too, for there it says that
-    /// it listens.
+    /// Starts a GnuTLS tool for one version and cipher, allowed to use kernel TLS. Standard error is captured too,
+    /// because the tool announces its listener there.
     fn gnutls(program: &str, (version, cipher): (Version, Cipher), arguments: &[&str]) -> Self {
         let configuration = "/tmp/kernel_interop.gnutls";
         std::fs::write(configuration, "[global]\nktls = true\n").expect("a file");
@@ -201,13 +202,13 @@ impl Tool {
         Self(child, BufReader::new(output))
     }
 
-    /// One write is one command, or data.
+    /// Types a command, or data, in one write.
     fn types(&mut self, line: &str) {
         let mut stdin = self.0.stdin.as_ref().expect("piped");
         stdin.write_all(line.as_bytes()).expect("written");
     }
 
-    /// Reads its output up to a line that begins so, and returns the rest of that line.
+    /// Reads the output up to a line that begins with `wanted`, and returns the rest of the line.
     fn prints(&mut self, wanted: &str) -> String {
         let mut seen = Vec::new();
         for line in self.1.by_ref().lines() {
@@ -233,7 +234,7 @@ fn rose(before: &TlsStat, name: &str) -> i64 {
     now.delta(before).into_iter().find(|&(found, _)| found == name).map_or(0, |(_, change)| change)
 }
 
-/// s_client, sealing by the kernel or by itself, against our server.
+/// s_client, sealing by the kernel or by itself, talks to our server.
 #[test]
 fn s_client_talks() {
     for (version, cipher) in suites() {
@@ -245,8 +246,8 @@ fn s_client_talks() {
     }
 }
 
-/// Its key updates `k` and `K`, where our kernel can follow. It seals by itself: OpenSSL 3.0 leaves its old key in the kernel, and its
-/// next record would not open.
+/// s_client's key updates `k` and `K`, if our kernel can follow. s_client seals by itself: OpenSSL 3.0 leaves its old
+/// key in the kernel, and its next record would not open.
 #[test]
 fn s_client_updates_keys() {
     let rekeys = kernel_at_least(6, 14);
@@ -276,7 +277,7 @@ fn s_client_updates_keys() {
     }
 }
 
-/// A `KtlsStream` follows `k`, and answers `K`; before 6.14 the update ends the connection.
+/// A `KtlsStream` follows `k` and replies to `K`. Before 6.14 the update ends the connection.
 #[test]
 fn s_client_updates_keys_of_a_stream() {
     use sealion_ktls::stream::KtlsStream;
@@ -306,7 +307,7 @@ fn s_client_updates_keys_of_a_stream() {
                     assert_eq!(ended.kind(), std::io::ErrorKind::Unsupported, "{ended}");
                     return;
                 }
-                // s_client takes a line for a command only if it comes alone.
+                // s_client takes a line for a command only if it arrives alone.
                 while rose(&before, "TlsRxRekeyOk") == 0 {
                     let idle = tokio::time::timeout(Duration::from_millis(10), server.read(&mut line)).await;
                     assert!(idle.is_err(), "only a key update came: {idle:?}");
@@ -321,7 +322,7 @@ fn s_client_updates_keys_of_a_stream() {
     }
 }
 
-/// s_client and our server, after a word each way.
+/// s_client and our server, after one word in each direction.
 fn greet(version: Version, cipher: Cipher, ktls: bool) -> (Tool, Connection) {
     let tls = Tls::new(version, cipher);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind");
@@ -340,7 +341,7 @@ fn data(text: &str) -> (RecordType, Vec<u8>) {
     (RecordType::APPLICATION_DATA, text.as_bytes().to_vec())
 }
 
-/// `s_server -WWW -sendfile`, which seals by the kernel, against our client, which opens by the kernel.
+/// `s_server -WWW -sendfile` seals by the kernel, and our client opens by the kernel.
 #[test]
 fn s_server_sendfile() {
     let body = pattern(1_000_003);
@@ -364,10 +365,10 @@ fn s_server_sendfile() {
     }
 }
 
-/// gnutls-cli against our server. Debian's GnuTLS seals by itself, although it is allowed to use the kernel.
+/// gnutls-cli talks to our server. Debian's GnuTLS seals by itself although it may use the kernel.
 #[test]
 fn gnutls_cli_talks() {
-    // Several records, on one line.
+    // Several records on one line.
     let line = "x".repeat(100_000);
     for (version, cipher) in suites() {
         let tls = Tls::new(version, cipher);
@@ -387,7 +388,7 @@ fn gnutls_cli_talks() {
     }
 }
 
-/// `gnutls-serv --http` against our client; it seals by itself too.
+/// `gnutls-serv --http` talks to our client; it seals by itself too.
 #[test]
 fn gnutls_serv_talks() {
     let body = pattern(1_000_003);
@@ -396,7 +397,7 @@ fn gnutls_serv_talks() {
         let tls = Tls::new(version, cipher);
         std::fs::write("/tmp/kernel_interop.crt", &tls.pem.0).expect("a file");
         std::fs::write("/tmp/kernel_interop.key", &tls.pem.1).expect("a file");
-        // It does not say which port it was given, so it is told one that was free.
+        // It does not report its port, so the test gives it a free port.
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("bind");
         let port = free.local_addr().expect("address").port();
         drop(free);

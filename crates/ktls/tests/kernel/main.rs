@@ -1,6 +1,6 @@
 //! The kernel's own behaviour, a module a topic: `cargo xtask guest --kernel 6.1 -p sealion-ktls -- errno::`.
 //!
-//! Tests run one at a time (`--test-threads=1`): the statistics are those of the network namespace, one test unloads a
+//! Tests run one at a time (`--test-threads=1`): the statistics cover the whole network namespace, one test unloads a
 //! module, and one stops and continues this process.
 
 #[path = "../support/mod.rs"]
@@ -19,7 +19,7 @@ mod send;
 mod stream;
 mod tokio;
 
-/// The path of streams: guests promise kernel TLS.
+/// The path of streams: guests have kernel TLS.
 fn path() -> sealion_ktls::stream::SealedBy {
     sealion_ktls::stream::SealedBy::Kernel
 }

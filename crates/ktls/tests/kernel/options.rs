@@ -1,4 +1,4 @@
-//! Every cipher of the kernel's interface, the options, and handovers that fail.
+//! Tests every cipher of the kernel's interface, the options, and handovers that fail.
 
 use std::io::Read;
 
@@ -16,7 +16,7 @@ fn all() -> impl Iterator<Item = (Version, Cipher)> {
     Version::ALL.into_iter().flat_map(|version| Cipher::ALL.map(|cipher| (version, cipher)))
 }
 
-/// What Debian's kernels promise. SM4 and ARIA are not built there, and ARIA is no cipher of TLS 1.3.
+/// The support in Debian's kernels. They are built without SM4 and ARIA, and ARIA is not a cipher of TLS 1.3.
 fn promised(version: Version, cipher: Cipher) -> Result<(), Errno> {
     match (version, cipher) {
         (Version::Tls13, Cipher::Aria128Gcm | Cipher::Aria256Gcm) => Err(Errno::INVAL),
@@ -26,7 +26,8 @@ fn promised(version: Version, cipher: Cipher) -> Result<(), Errno> {
     }
 }
 
-/// From kernel to kernel, in both directions; or the exact refusal, after which the socket still sends plainly and takes another cipher.
+/// Each cipher works in both directions between kernels, or fails with the exact errno. After the failure the socket
+/// still sends in plain text and accepts another cipher.
 #[test]
 fn every_cipher_works_or_is_refused_and_leaves_the_socket_usable() {
     for (version, cipher) in all() {
@@ -104,7 +105,7 @@ fn probe_says_what_a_handover_does() {
     assert_eq!(found.max_payload().map_err(|e| e.errno()), limits);
 }
 
-/// The last sequence number is used; then the kernel refuses for ever, as a repeated nonce would give the key away.
+/// The kernel uses the last sequence number, then fails for ever: a repeated nonce would reveal the key.
 #[test]
 fn sequence_numbers_do_not_wrap() {
     for (version, cipher) in suites() {
@@ -152,7 +153,7 @@ fn records_keep_to_the_payload_limit() {
             assert!(sizes.iter().all(|&n| n <= usize::from(limit)), "{version} {cipher} {sizes:?}");
             assert_eq!(c.unsent(), 0);
         }
-        // RFC 8449 counts the content type of TLS 1.3. Limits above the protocol's own are the protocol's own.
+        // RFC 8449 counts the content type in TLS 1.3. A limit above the protocol's maximum counts as the maximum.
         let type_byte = u16::from(version == Version::Tls13);
         for (limit, content) in [(64, 64 - type_byte), (500, 500 - type_byte), (u16::MAX, MAX_PLAINTEXT as u16)] {
             c.tx.record_size_limit(limit).expect("record_size_limit");
@@ -161,7 +162,7 @@ fn records_keep_to_the_payload_limit() {
     }
 }
 
-/// The bounds of this crate are the kernel's: one byte less is EINVAL.
+/// This crate's bounds equal the kernel's: one byte less returns EINVAL.
 #[test]
 fn payload_limits_have_the_kernels_bounds() {
     if !kernel_at_least(6, 19) {
@@ -182,7 +183,7 @@ fn payload_limits_have_the_kernels_bounds() {
     }
 }
 
-/// MSG_EOR is what the absence of MSG_MORE is already, and 6.1 refuses it: so it is not offered.
+/// MSG_EOR means the same as the absence of MSG_MORE, and 6.1 rejects it. So this crate does not offer it.
 #[test]
 fn end_of_record_is_the_absence_of_more() {
     let mut c = Sending::new(Version::Tls13, Cipher::Aes128Gcm, 0);
@@ -198,7 +199,7 @@ fn end_of_record_is_the_absence_of_more() {
     }
 }
 
-/// What was set is read; what the kernel has no answer for is refused.
+/// Options are read back as set; a query that the kernel cannot answer fails.
 #[test]
 fn options_are_read_back() {
     for (version, cipher) in suites() {
@@ -220,7 +221,7 @@ fn options_are_read_back() {
     }
 }
 
-/// Each way of choosing nonces goes on with the one after its last, on the wire.
+/// For each way of choosing nonces, the first nonce on the wire follows the last one used.
 #[test]
 fn explicit_nonces_go_on() {
     for cipher in [Cipher::Aes128Gcm, Cipher::Aes256Gcm] {
@@ -241,7 +242,7 @@ fn explicit_nonces_go_on() {
     assert!(CryptoInfo::tls12_after(&chacha, [0; 4], Explicit::Sequence, 0).is_none());
 }
 
-/// A program's own `setsockopt` with the numbers and bytes of this crate, then adoption of both halves.
+/// Another program calls `setsockopt` with this crate's numbers and bytes, then both halves are adopted.
 #[test]
 fn halves_that_others_handed_over_are_adopted() {
     for (version, cipher) in suites() {
@@ -252,7 +253,7 @@ fn halves_that_others_handed_over_are_adopted() {
         assert_eq!(Tx::adopt(&near).map(drop).map_err(|refused| refused.error.kind()), Err(Kind::Misuse), "no keys");
         set_option(&near, uapi::SOL_TLS, uapi::TLS_TX, info(version, cipher, 1, 7).as_bytes()).expect("TLS_TX");
         set_option(&near, uapi::SOL_TLS, uapi::TLS_RX, info(version, cipher, 2, 9).as_bytes()).expect("TLS_RX");
-        // The descriptor goes to another owner, as over a Unix socket.
+        // The descriptor changes its owner, as over a Unix socket.
         let adopted = near.try_clone().expect("a second descriptor");
         let (mut tx, mut rx) = (Tx::adopt(&adopted).expect("adopted"), Rx::adopt(&adopted).expect("adopted"));
         assert_eq!((tx.version(), tx.cipher(), tx.sequence()), (version, cipher, Ok(7)));
@@ -266,7 +267,7 @@ fn halves_that_others_handed_over_are_adopted() {
         let mut buffer = [0; 16];
         let pong = Incoming::Record { record_type: RecordType::APPLICATION_DATA, len: 4, whole: true };
         assert_eq!(rx.recv(&mut buffer), Ok(pong));
-        // Once more, in the middle of the connection.
+        // A second adoption in the middle of the connection.
         let mut tx = Tx::adopt(&adopted).expect("adopted again");
         assert_eq!(tx.sequence(), Ok(8));
         tx.close_notify().expect("close_notify");
@@ -274,7 +275,7 @@ fn halves_that_others_handed_over_are_adopted() {
     }
 }
 
-/// In software the option is taken and changes nothing.
+/// In software the kernel accepts the option, which changes nothing.
 #[test]
 fn zerocopy_is_taken_without_a_device() {
     for (version, cipher) in suites() {

@@ -1,4 +1,4 @@
-//! What the kernel opens, sealed in user space by a peer that controls every byte: over every version and cipher.
+//! The kernel opens records of a user-space peer that controls every byte, for every version and cipher.
 
 use std::io::{IoSliceMut, Read, Write};
 use std::net::Shutdown;
@@ -31,7 +31,7 @@ fn records_of_every_size_are_opened() {
     }
 }
 
-/// Bytes that wait in the socket at the handover are parsed, half a record too.
+/// At the handover the kernel parses the bytes that wait in the socket, even half a record.
 #[test]
 fn handover_parses_what_is_queued() {
     for (version, cipher) in suites() {
@@ -52,7 +52,7 @@ fn handover_parses_what_is_queued() {
     }
 }
 
-/// A small buffer takes a data record in parts, and a large one several records.
+/// A small buffer receives a record in parts, and a large buffer several records.
 #[test]
 fn data_flows_over_record_boundaries() {
     for (version, cipher) in suites() {
@@ -71,7 +71,7 @@ fn data_flows_over_record_boundaries() {
     }
 }
 
-/// Several buffers are filled in their order; what a control record means is seen over their boundary.
+/// Buffers are filled in order; a control record is recognised across their boundary.
 #[test]
 fn several_buffers_are_filled_as_one() {
     for (version, cipher) in suites() {
@@ -95,7 +95,8 @@ fn several_buffers_are_filled_as_one() {
     }
 }
 
-/// MSG_PEEK gives the type too, and the next read the same record; a KeyUpdate that was only seen stops nothing.
+/// MSG_PEEK returns the type too, and the next read returns the same record. A KeyUpdate that was only peeked at does
+/// not stop reading.
 #[test]
 fn a_peek_takes_nothing() {
     for (version, cipher) in suites() {
@@ -126,7 +127,8 @@ fn a_peek_takes_nothing() {
     }
 }
 
-/// User space seals, the kernel opens. A control record that the kernel is asked for leaves in plain text: no function of `Rx` asks.
+/// User space seals, and the kernel opens. The kernel would send a control record in plain text; no function of `Rx`
+/// asks it to.
 #[test]
 fn receiving_alone_leaves_sending_to_user_space() {
     for (version, cipher) in suites() {
@@ -182,7 +184,7 @@ fn control_record_in_parts_keeps_its_type() {
     }
 }
 
-/// A plain `read(2)` cannot say the type, so it refuses, and keeps the record.
+/// A plain `read(2)` cannot return the type, so it fails and keeps the record.
 #[test]
 fn plain_read_of_a_control_record_is_eio() {
     for (version, cipher) in suites() {
@@ -194,7 +196,7 @@ fn plain_read_of_a_control_record_is_eio() {
     }
 }
 
-/// `recvmsg` returns 0 for an empty control record and for the end of the stream; the type tells them apart.
+/// `recvmsg` returns 0 for an empty control record and for the end of the stream; the type distinguishes them.
 #[test]
 fn empty_records_are_not_the_end() {
     for (version, cipher) in suites() {
@@ -243,7 +245,7 @@ fn end_of_stream_tells_whether_the_peer_meant_it() {
     }
 }
 
-/// The stream ends within a record: no data, and no clean end.
+/// If the stream ends within a record, the read returns neither data nor a clean end.
 #[test]
 fn end_within_a_record_is_a_truncation() {
     for (version, cipher) in suites() {
@@ -256,7 +258,7 @@ fn end_within_a_record_is_a_truncation() {
     }
 }
 
-/// Readable means a whole record; but before 6.7 any byte makes the socket readable, and the read says that it is none.
+/// A readable socket has a whole record. Before 6.7 any byte makes it readable, and the read returns WouldBlock.
 #[test]
 fn half_a_record_is_not_readable() {
     for (version, cipher) in suites() {
@@ -274,7 +276,7 @@ fn half_a_record_is_not_readable() {
     }
 }
 
-/// A tampered record: EBADMSG, again and again; and the kernel sends nothing any more, so that no alert can leave.
+/// After a tampered record every read returns EBADMSG, and the kernel sends nothing more, so that no alert can leave.
 #[test]
 fn tampered_record_ends_both_directions() {
     for (version, cipher) in suites() {
@@ -304,7 +306,7 @@ fn tampered_record_ends_both_directions() {
     }
 }
 
-/// An impossible header is told once; then the kernel acts as if nothing had come. Our error stays.
+/// The kernel reports an impossible header once, then acts as if nothing had arrived. Our error stays.
 #[test]
 fn impossible_headers_stay_told() {
     for (version, cipher) in suites() {
@@ -330,7 +332,7 @@ fn impossible_headers_stay_told() {
     }
 }
 
-/// Bytes that user space took away before the handover put the kernel out of step.
+/// If user space read bytes before the handover, the kernel is out of step.
 #[test]
 fn handover_within_a_record_fails_loudly() {
     for (version, cipher) in suites() {
@@ -344,7 +346,7 @@ fn handover_within_a_record_fails_loudly() {
     }
 }
 
-/// One version and one cipher for both directions, each set once; the kernel is not even asked.
+/// Both directions need the same version and cipher, each set once; the kernel is not even asked.
 #[test]
 fn receiving_keys_must_match_sending_keys() {
     let (near, _far) = pair();
@@ -361,7 +363,7 @@ fn receiving_keys_must_match_sending_keys() {
     }
 }
 
-/// After KeyUpdate nothing is readable until the next key is there; a kernel that cannot renew says so.
+/// After KeyUpdate nothing is readable until the next key is installed. A kernel that cannot renew returns an error.
 #[test]
 fn key_update_expires_the_key() {
     for (version, cipher) in suites().filter(|&(version, _)| version == Version::Tls13) {
@@ -393,11 +395,11 @@ fn key_update_expires_the_key() {
     }
 }
 
-/// What the kernel itself does meanwhile: EKEYEXPIRED, and no POLLIN.
+/// The kernel's own behaviour meanwhile: EKEYEXPIRED, and no POLLIN.
 #[test]
 fn kernel_waits_for_the_next_key() {
     if !kernel_at_least(6, 14) {
-        // Asserted instead by the exact refusal in `key_update_expires_the_key`.
+        // `key_update_expires_the_key` asserts the exact errno for these kernels.
         return;
     }
     for (version, cipher) in suites().filter(|&(version, _)| version == Version::Tls13) {
@@ -415,7 +417,8 @@ fn kernel_waits_for_the_next_key() {
     }
 }
 
-/// The second part of a long handshake message begins with 24 by chance. The present key goes on, whatever the kernel thinks.
+/// The second part of a long handshake message begins with 24 by chance. The present key stays in use, whatever the
+/// kernel assumes.
 #[test]
 fn false_key_update_is_undone() {
     for (version, cipher) in suites() {
@@ -436,7 +439,8 @@ fn false_key_update_is_undone() {
     }
 }
 
-/// KeyUpdate behind another message in one record is not seen, neither by the kernel nor here: the next record does not open.
+/// Neither the kernel nor this crate notices a KeyUpdate after another message in the same record: the next record
+/// fails to open.
 #[test]
 fn packed_key_update_is_missed() {
     for (version, cipher) in suites().filter(|&(version, _)| version == Version::Tls13) {
@@ -450,7 +454,7 @@ fn packed_key_update_is_missed() {
     }
 }
 
-/// Padding is removed, and with the promise that there is none, counted.
+/// Padding is removed. With expect_no_pad it is also counted.
 #[test]
 fn padding_is_removed_and_counted() {
     for (version, cipher) in suites() {
@@ -476,7 +480,8 @@ fn padding_is_removed_and_counted() {
     }
 }
 
-/// Debian's 6.1 and 6.12 have CVE-2026-74611, 7.2 does not. There the promise is refused, and its withdrawal is not.
+/// Debian's 6.1 and 6.12 have CVE-2026-74611, 7.2 does not. On affected kernels expect_no_pad fails to be set, but can
+/// be cleared.
 #[test]
 fn a_promise_of_no_padding_is_refused_where_a_peer_overwrites_later_bytes() {
     let has_fault = !kernel_at_least(7, 2);
@@ -493,7 +498,7 @@ fn a_promise_of_no_padding_is_refused_where_a_peer_overwrites_later_bytes() {
         let mut buffer = [0xaa; 400];
         let read = c.rx.recv(&mut buffer).expect("a record");
         assert!(matches!(read, Incoming::Record { len: 6, .. }) && buffer.starts_with(b"padded"), "{cipher} {read:?}");
-        // The padding itself is opened into the buffer on every kernel, the content a second time only with the fault.
+        // Every kernel opens the padding into the buffer. Only the fault writes the content a second time.
         let is_written_again = buffer[6..].windows(6).any(|bytes| bytes == b"padded");
         assert_eq!(is_written_again, has_fault, "{cipher}");
     }
@@ -537,7 +542,7 @@ fn both_directions_at_once() {
     }
 }
 
-/// SO_RCVTIMEO ends a blocking read as if it did not block.
+/// SO_RCVTIMEO ends a blocking read with WouldBlock.
 #[test]
 fn timeout_is_would_block() {
     for (version, cipher) in suites() {
@@ -561,7 +566,8 @@ fn reset_is_the_peers_fault() {
     }
 }
 
-/// KeyUpdate stops splice as any control record does, and is kept. After the next key splice goes on, where the kernel takes one.
+/// KeyUpdate stops splice, as any control record does, and stays in the socket. After the next key splice continues, if
+/// the kernel can renew.
 #[test]
 fn splice_stops_at_key_update_and_goes_on_after_rekey() {
     for (version, cipher) in suites().filter(|&(version, _)| version == Version::Tls13) {
@@ -579,7 +585,7 @@ fn splice_stops_at_key_update_and_goes_on_after_rekey() {
         assert_eq!(c.recv(64), (HANDSHAKE, KEY_UPDATE.to_vec(), true));
         assert_eq!(c.rx.splice(&writer, 1000), Ok(Spliced::Other), "no key");
 
-        // What the kernel itself says: it waits for a key, or it tries the old one.
+        // The kernel's own result: it waits for a key, or tries the old key.
         let nonblocking = rustix::pipe::SpliceFlags::NONBLOCK;
         if kernel_at_least(6, 14) {
             let kernel = rustix::pipe::splice(&c.near, None, &writer, None, 1000, nonblocking);

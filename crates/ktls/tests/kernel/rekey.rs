@@ -1,4 +1,4 @@
-//! Renewing the sending key. Kernels before 6.14 cannot, and say so before anything is sent.
+//! Renews the sending key. Kernels before 6.14 cannot, and fail before anything is sent.
 
 use rustix::io::Errno;
 use sealion_ktls::stat::TlsStat;
@@ -12,7 +12,8 @@ fn tls13() -> impl Iterator<Item = Cipher> {
     suites().filter(|&(version, _)| version == Version::Tls13).map(|(_, cipher)| cipher)
 }
 
-/// The open record and KeyUpdate under the old key, what follows under the next; or EBUSY, and all goes on.
+/// The open record and KeyUpdate go under the old key, later data under the next key. Otherwise the result is EBUSY,
+/// and the connection continues.
 #[test]
 fn key_update_goes_under_the_old_key() {
     for cipher in tls13() {
@@ -43,7 +44,7 @@ fn key_update_goes_under_the_old_key() {
     }
 }
 
-/// Asking does not count as a failed rekey: an operator would look for a cause.
+/// Asking does not count as a failed rekey, which would make an operator search for a cause.
 #[test]
 fn asking_for_rekey_leaves_no_trace() {
     for cipher in tls13() {
@@ -57,7 +58,7 @@ fn asking_for_rekey_leaves_no_trace() {
     }
 }
 
-/// The socket's own answer: the present key is installed once more, with a record open and between records, and nothing changes.
+/// Installing the present key again changes nothing, neither with an open record nor between records.
 #[test]
 fn a_socket_is_asked_itself() {
     for cipher in tls13() {
@@ -81,7 +82,7 @@ fn a_socket_is_asked_itself() {
     assert_eq!(old.tx.can_rekey().map_err(|e| e.kind()), Err(Kind::Misuse));
 }
 
-/// A full socket takes neither KeyUpdate nor key; the repetition sends one KeyUpdate.
+/// A full socket accepts neither KeyUpdate nor key; the repeated call sends one KeyUpdate.
 #[test]
 fn full_socket_delays_the_whole_rekey() {
     for cipher in tls13() {
@@ -129,7 +130,7 @@ fn full_socket_delays_the_whole_rekey() {
     }
 }
 
-/// What can only be wrong is refused before the kernel is asked, and nothing is sent.
+/// Invalid arguments fail before the kernel is asked, and nothing is sent.
 #[test]
 fn wrong_rekeys_are_misuse() {
     let mut c = Sending::new(Version::Tls13, Cipher::Aes128Gcm, 0);

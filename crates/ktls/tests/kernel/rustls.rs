@@ -1,4 +1,4 @@
-//! Secrets of a rustls handshake go on in the kernel.
+//! The kernel continues with the secrets of a rustls handshake.
 
 use std::collections::HashSet;
 use std::io::{self, Read, Write};
@@ -10,7 +10,7 @@ use sealion_ktls::{Cipher, CryptoInfo, More, Tx, Version, handover};
 use crate::support::tls::Tls;
 use crate::support::{pair, pattern, suites};
 
-/// A peer that keeps what came over the wire.
+/// A peer that records the bytes on the wire.
 struct Tap<'a> {
     stream: &'a TcpStream,
     wire: Vec<u8>,
@@ -34,7 +34,7 @@ impl Write for Tap<'_> {
     }
 }
 
-/// Reads all that the server sends, and returns it with the bytes on the wire.
+/// Reads all data of the server, and returns it with the bytes on the wire.
 fn client(tls: &Tls, stream: &TcpStream) -> (Vec<u8>, Vec<u8>) {
     let mut tap = Tap { stream, wire: Vec::new() };
     let mut connection = tls.client();
@@ -45,7 +45,7 @@ fn client(tls: &Tls, stream: &TcpStream) -> (Vec<u8>, Vec<u8>) {
     (data, tap.wire)
 }
 
-/// The server's handshake, and some records of user space after it.
+/// Performs the server's handshake, then sends some records from user space.
 fn greet(tls: &Tls, mut stream: &TcpStream) -> ServerConnection {
     let mut connection = tls.server();
     while connection.is_handshaking() || connection.wants_write() {
@@ -67,7 +67,7 @@ fn give<S: std::os::fd::AsFd>(connection: ServerConnection, stream: S) -> Tx<S> 
     handover::tx(stream, &info).expect("TLS_TX")
 }
 
-/// The explicit nonces of TLS 1.2's sealed records: all that follow ChangeCipherSpec.
+/// The explicit nonces of TLS 1.2's sealed records: all records after ChangeCipherSpec.
 fn explicit_nonces(mut wire: &[u8]) -> Vec<[u8; 8]> {
     let (mut nonces, mut sealed) = (Vec::new(), false);
     while let Some((header, rest)) = wire.split_first_chunk::<5>() {
@@ -81,7 +81,7 @@ fn explicit_nonces(mut wire: &[u8]) -> Vec<[u8; 8]> {
     nonces
 }
 
-/// rustls opens what the kernel seals after rustls' own records, and in TLS 1.2 no nonce of rustls comes again.
+/// rustls opens the kernel's records after its own, and in TLS 1.2 no nonce of rustls is repeated.
 #[test]
 fn secrets_of_rustls_go_on_in_the_kernel() {
     let body = pattern(200_003);

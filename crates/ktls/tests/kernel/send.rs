@@ -1,4 +1,4 @@
-//! What the kernel seals, opened in user space: over every version and cipher.
+//! The kernel seals and user space opens, for every version and cipher.
 
 use std::io::{IoSlice, Read};
 use std::net::Shutdown;
@@ -11,7 +11,8 @@ use crate::support::{self, IV, Sending, file_of, info, kernel_at_least, pair, pa
 
 const CLOSE_NOTIFY: [u8; 2] = [1, 0];
 
-/// Lengths around the record boundaries; the sequence number and the explicit nonce go up by one a record from where they were set.
+/// Lengths around the record boundaries. The sequence number and the explicit nonce increase by one per record from
+/// their start.
 #[test]
 fn records_open_in_user_space() {
     for (version, cipher) in suites() {
@@ -41,7 +42,7 @@ fn records_open_in_user_space() {
     }
 }
 
-/// A sequence number that needs all its bytes.
+/// A sequence number that uses all its bytes.
 #[test]
 fn sequence_numbers_are_big_endian() {
     for (version, cipher) in suites() {
@@ -87,7 +88,7 @@ fn vectored_data_shares_a_record() {
     }
 }
 
-/// Odd offsets and lengths; a head sent before shares full records with the file.
+/// Odd offsets and lengths. A head sent first shares full records with the file.
 #[test]
 fn file_follows_the_head_in_full_records() {
     let body = pattern(300_007);
@@ -117,7 +118,7 @@ fn file_follows_the_head_in_full_records() {
     }
 }
 
-/// Full records from the head to the end; but before 6.5 the kernel seals after each pass of 16 pages.
+/// Records are full from the head to the end, but before 6.5 the kernel seals after every 16 pages.
 fn expected_sizes(head: usize, from: usize, len: usize) -> Vec<usize> {
     let mut runs = Vec::new();
     if kernel_at_least(6, 5) {
@@ -137,7 +138,7 @@ fn expected_sizes(head: usize, from: usize, len: usize) -> Vec<usize> {
     runs.into_iter().flat_map(records).collect()
 }
 
-/// A head promised more, the file gives nothing: without the flush it would never leave.
+/// A head was sent with More::Yes, but the file is empty: without the flush the head would never leave.
 #[test]
 fn stuck_header_leaves_by_flush() {
     for (version, cipher) in suites() {
@@ -152,7 +153,7 @@ fn stuck_header_leaves_by_flush() {
     }
 }
 
-/// A file that ends early: the count is short, then 0; the flush leaves nothing behind.
+/// For a file that ends early, the count is short, then 0. After the flush nothing is left.
 #[test]
 fn shrunken_file_is_told() {
     for (version, cipher) in suites() {
@@ -212,7 +213,8 @@ fn nothing_follows_close_notify() {
     }
 }
 
-/// The kernel takes a record of which TCP has room for a part. Once the peer reads, the rest follows, and the ledger says when.
+/// The kernel accepts a record although TCP has room for only a part. When the peer reads, the rest follows, and the
+/// ledger shows it.
 #[test]
 fn ledger_sees_the_part_of_a_record_that_tcp_did_not_take() {
     for (version, cipher) in suites() {
@@ -236,7 +238,7 @@ fn ledger_sees_the_part_of_a_record_that_tcp_did_not_take() {
     }
 }
 
-/// The trap itself: `close(2)` tries once more to give TCP what the ledger calls unsent, and frees the rest.
+/// The trap itself: `close(2)` tries once more to pass the unsent bytes to TCP, then frees the rest.
 #[test]
 fn close_loses_what_the_ledger_calls_unsent() {
     let mut lost = 0;
@@ -255,7 +257,7 @@ fn close_loses_what_the_ledger_calls_unsent() {
     assert!(lost > 0, "the kernel no longer loses the tail");
 }
 
-/// Everything refused while the socket is full is repeated; no byte is lost or doubled, and the alert keeps its type.
+/// Every call that fails on a full socket is repeated. No byte is lost or doubled, and the alert keeps its type.
 #[test]
 fn full_socket_takes_nothing_twice() {
     for (version, cipher) in suites() {
@@ -291,7 +293,7 @@ fn full_socket_takes_nothing_twice() {
     }
 }
 
-/// Moves in the middle of a connection: plain bytes before, sealed ones after, in order.
+/// Moves in the middle of a connection: plain bytes come first, then sealed ones, in order.
 #[test]
 fn handover_begins_where_plain_writing_ended() {
     for (version, cipher) in suites() {
@@ -322,7 +324,7 @@ fn handover_twice_is_misuse() {
     }
 }
 
-/// A peer that closed its half before prevents the handover, and the socket stays as it was; one that closes after does not.
+/// If the peer closed its half before, the handover fails and the socket stays unchanged. A later close does no harm.
 #[test]
 fn half_closed_peer_prevents_handover_only_before_it() {
     for (version, cipher) in suites() {
@@ -385,7 +387,8 @@ fn reset_is_the_peers_fault() {
     }
 }
 
-/// Many small pieces of one record: the kernel closes a record early when it has too many pieces; the bytes stay in order.
+/// Many small pieces of one record: the kernel closes a record early if it has too many pieces, but the bytes stay in
+/// order.
 #[test]
 fn many_small_sends_with_more_keep_their_order() {
     for (version, cipher) in suites() {
@@ -408,7 +411,7 @@ fn many_small_sends_with_more_keep_their_order() {
     }
 }
 
-/// An open record is not the peer's until it is sealed: `close(2)` drops it.
+/// The peer does not get an open record until it is sealed: `close(2)` drops it.
 #[test]
 fn close_drops_an_open_record() {
     for (version, cipher) in suites() {
@@ -422,8 +425,8 @@ fn close_drops_an_open_record() {
     }
 }
 
-/// With TCP_NOTSENT_LOWAT below a record nothing is lost, but it takes about 0.2 s a record; hence the small file and the one suite. On
-/// 6.1 it never ended with 1, so that 64 KB is the least to be used where such kernels are served.
+/// With TCP_NOTSENT_LOWAT smaller than a record nothing is lost, but each record takes about 0.2 s; hence the small
+/// file and the single suite. With 1 it never ended on 6.1, so use at least 64 KB for such kernels.
 #[test]
 fn file_is_whole_under_a_small_lowat() {
     let body = pattern(50_003);
@@ -456,7 +459,7 @@ fn file_is_whole_under_a_small_lowat() {
     }
 }
 
-/// The layer needs a connection, and then holds on to it.
+/// The layer can only be attached to a connection, and cannot be detached.
 #[test]
 fn the_layer_needs_a_connection_and_keeps_it() {
     let (version, cipher) = (Version::Tls13, sealion_ktls::Cipher::Aes128Gcm);

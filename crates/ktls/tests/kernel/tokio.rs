@@ -14,22 +14,22 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// Inside a runtime.
+/// Converts to a tokio socket; needs a runtime.
 fn asynchronous(stream: &std::net::TcpStream) -> TcpStream {
     stream.set_nonblocking(true).expect("non-blocking");
     TcpStream::from_std(stream.try_clone().expect("a second descriptor")).expect("a runtime's socket")
 }
 
-/// Puts a runtime's socket in the place of the standard library's.
+/// Replaces the standard library's socket with a tokio socket.
 fn asynchronous_tx(tx: Tx<Arc<std::net::TcpStream>>) -> Tx<TcpStream> {
     let (near, state) = tx.into_parts();
     Tx::from_parts(asynchronous(&near), state)
 }
 
-/// The peer begins to read only when the socket is full.
+/// The peer begins to read only once the socket is full.
 #[test]
 fn a_full_socket_is_waited_for() {
-    // More than any default of tcp_wmem and tcp_rmem holds.
+    // More than the default tcp_wmem and tcp_rmem hold together.
     let data = pattern(20_000_000);
     for version in Version::ALL {
         let Sending { tx, mut far, .. } = Sending::new(version, Cipher::Aes128Gcm, 0);
@@ -56,7 +56,7 @@ fn a_full_socket_is_waited_for() {
     }
 }
 
-/// A head and a file in common records, an orderly end, and nothing lost.
+/// A head and a file share records, the connection ends in order, and nothing is lost.
 #[test]
 fn everything_is_delivered() {
     let head = pattern(333);
@@ -91,7 +91,7 @@ fn a_file_that_ends_early_is_told() {
     });
 }
 
-/// The first read begins before anything has come; then data, a control record, and the end.
+/// The first read begins before anything has arrived; then come data, a control record and the end.
 #[test]
 fn records_are_waited_for() {
     for version in Version::ALL {
@@ -101,7 +101,7 @@ fn records_are_waited_for() {
             let mut rx = Rx::from_parts(asynchronous(&near), state);
             let mut buffer = [0; 64];
             let first = ktls::recv(&mut rx, &mut buffer);
-            // Polled in this order: what is waited for is sent afterwards.
+            // Polled in this order: the data is sent after the read has begun to wait.
             let (first, ()) = tokio::join!(biased; first, async {
                 far.send(RecordType::APPLICATION_DATA, b"data");
                 far.send(RecordType::ALERT, &[1, 0]);

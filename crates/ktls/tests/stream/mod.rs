@@ -1,4 +1,4 @@
-//! `KtlsStream` against itself, rustls and tokio-rustls: sealed by the kernel in guests, in user space elsewhere.
+//! `KtlsStream` against itself, rustls and tokio-rustls: sealed by the kernel in guests, and in user space otherwise.
 
 use std::fs::File;
 use std::future::Future;
@@ -33,7 +33,7 @@ fn name() -> ServerName<'static> {
     ServerName::try_from("localhost").expect("a name")
 }
 
-/// Client and server, shaken hands.
+/// A client and a server after their handshake.
 async fn streams(client: &Arc<ClientConfig>, server: &Arc<ServerConfig>) -> (KtlsStream, KtlsStream) {
     let (near, far) = pair().await;
     let (near, far) = tokio::join!(
@@ -48,7 +48,7 @@ fn updates(version: Version) -> bool {
     version == Version::Tls13 && (path() == SealedBy::UserSpace || kernel_at_least(6, 14))
 }
 
-/// A client of rustls in user space on a thread of its own, whose blocking socket is driven by `talk`.
+/// A rustls client in user space on its own thread; `talk` drives its blocking socket.
 fn blocking_client(
     tls: &Tls,
     far: TcpStream,
@@ -85,15 +85,15 @@ fn both_directions_at_once_and_an_orderly_end() {
     }
 }
 
-/// Waits until the other end's reset has come.
+/// Waits until the other end's reset has arrived.
 async fn reset(stream: &KtlsStream) {
     while !stream.socket().ready(Interest::WRITABLE).await.expect("a socket").is_write_closed() {
         tokio::task::yield_now().await;
     }
 }
 
-/// A peer that has closed does not wait for the answer. Whether its close_notify was read before does not matter, and what it said is
-/// still there to read.
+/// A peer that has closed does not wait for the reply. It does not matter whether its close_notify was read before, and
+/// its data can still be read.
 #[test]
 fn shutting_down_after_the_peer_has_closed_and_left() {
     for (version, cipher) in suites() {
@@ -138,7 +138,7 @@ fn shutting_down_after_the_peer_has_cut_is_an_error() {
     }
 }
 
-/// A reader of one byte at a time sees every byte, also where the kernel must be asked for two.
+/// A reader of one byte at a time sees every byte, although the kernel must be asked for two.
 #[test]
 fn one_byte_at_a_time() {
     for (version, cipher) in suites() {
@@ -189,7 +189,7 @@ fn files_are_sent_whole_and_a_short_one_is_told() {
     }
 }
 
-/// The tickets of the first connection resume the second.
+/// The second connection resumes with the tickets of the first.
 #[test]
 fn a_client_resumes_by_the_tickets_it_read() {
     for (version, cipher) in suites() {
@@ -224,7 +224,8 @@ fn a_client_resumes_by_the_tickets_it_read() {
     }
 }
 
-/// Both sides renew; each time the other follows. Where the kernel cannot, the sender is told and the connection goes on.
+/// Both sides renew, and the other side follows. If the kernel cannot, the sender gets an error and the connection
+/// continues.
 #[test]
 fn keys_are_renewed_both_ways() {
     for (version, cipher) in suites() {
@@ -252,7 +253,7 @@ fn keys_are_renewed_both_ways() {
     }
 }
 
-/// rustls in user space at the other end; too many updates in a row are refused by an alert.
+/// rustls is at the other end in user space. Too many updates in a row are rejected by an alert.
 #[test]
 fn a_storm_of_key_updates_ends() {
     if !updates(Version::Tls13) {
@@ -282,7 +283,7 @@ fn a_storm_of_key_updates_ends() {
     });
 }
 
-/// What a peer sent around a request to renew the key is read, though it does not wait for the answer.
+/// Data around a peer's KeyUpdate request is read, although the peer does not wait for the reply.
 #[test]
 fn data_comes_before_the_error_of_an_answer_to_a_peer_that_is_gone() {
     for (version, cipher) in suites().filter(|&(version, _)| updates(version)) {
@@ -290,13 +291,13 @@ fn data_comes_before_the_error_of_an_answer_to_a_peer_that_is_gone() {
         for orderly in [true, false] {
             run(async {
                 let (near, far) = pair().await;
-                // A reset drops what waits for an acknowledgement.
+                // A reset drops data that waits for an acknowledgement.
                 far.set_nodelay(true).expect("TCP_NODELAY");
                 rustix::net::sockopt::set_socket_linger(&far, Some(Duration::ZERO)).expect("SO_LINGER");
                 let (accepted, is_accepted) = std::sync::mpsc::channel();
                 let client = blocking_client(&tls, far, move |stream| {
                     stream.write_all(b"before").expect("written");
-                    // A reset would end the handshake, which is not over when the client may send.
+                    // A reset would end the server's handshake, which is not over when the client may already send.
                     is_accepted.recv().expect("the server accepts");
                     for _ in 0..2 {
                         stream.conn.refresh_traffic_keys().expect("TLS 1.3");
@@ -326,7 +327,7 @@ fn data_comes_before_the_error_of_an_answer_to_a_peer_that_is_gone() {
     }
 }
 
-/// A worn key is renewed before the next write; where it cannot be, writing ends in time.
+/// A key is renewed before the first write past its limit. If it cannot be renewed, writing fails in time.
 #[test]
 fn a_key_is_renewed_before_it_wears_out() {
     if path() == SealedBy::UserSpace {
@@ -351,7 +352,8 @@ fn a_key_is_renewed_before_it_wears_out() {
     }
 }
 
-/// Both ends shook hands by tokio-rustls; the server read a part before, and the client's next record lay in the socket.
+/// tokio-rustls performed both handshakes; the server has read a part, and the client's next record waits in the
+/// socket.
 #[test]
 fn connections_of_tokio_rustls_go_on() {
     for (version, cipher) in suites() {
@@ -396,7 +398,7 @@ fn connections_of_tokio_rustls_go_on() {
     }
 }
 
-/// Without the secrets everything works but key updates, which are refused.
+/// Without the secrets everything works except key updates, which fail.
 #[test]
 fn without_secrets_keys_stay() {
     if path() == SealedBy::UserSpace {
@@ -437,7 +439,7 @@ fn configurations_that_cannot_work_are_refused() {
     });
 }
 
-/// The client learns by an alert why the handshake failed, and the server by its own error.
+/// The client learns from an alert why the handshake failed, and the server from its own error.
 #[test]
 fn a_failed_handshake_is_told_to_both() {
     let (tls, other) = (Tls::new(Version::Tls13, Cipher::Aes128Gcm), Tls::new(Version::Tls13, Cipher::Aes256Gcm));

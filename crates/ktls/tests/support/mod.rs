@@ -13,7 +13,7 @@ use aws_lc_rs::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 use rustix::event::{PollFd, PollFlags, poll};
 use sealion_ktls::{AeadKey, Cipher, CryptoInfo, Incoming, RecordType, Rx, Tx, Version, handover};
 
-/// The ciphers that user space can open, in both versions.
+/// The versions and ciphers that user space can open.
 pub(crate) fn suites() -> impl Iterator<Item = (Version, Cipher)> {
     let ciphers = [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::Chacha20Poly1305];
     Version::ALL.into_iter().flat_map(move |version| ciphers.map(|cipher| (version, cipher)))
@@ -39,7 +39,7 @@ pub(crate) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i ^ (i >> 8).wrapping_mul(31) ^ (i >> 16).wrapping_mul(7)) as u8).collect()
 }
 
-/// A file of its own that is already deleted.
+/// A temporary file that is already deleted.
 pub(crate) fn file_of(bytes: &[u8]) -> File {
     let file = rustix::fs::open(
         "/tmp",
@@ -60,7 +60,7 @@ pub(crate) fn pair() -> (TcpStream, TcpStream) {
     (near, far)
 }
 
-/// A connection whose near end sends by the kernel; the far end opens in user space.
+/// A connection whose near end sends by the kernel and whose far end opens in user space.
 pub(crate) struct Sending {
     pub(crate) near: Arc<TcpStream>,
     pub(crate) tx: Tx<Arc<TcpStream>>,
@@ -75,7 +75,7 @@ impl Sending {
         Self { near, tx, far: Opener::new(far, version, cipher, 1, sequence) }
     }
 
-    /// Tells how much the kernel has sealed and not given to TCP.
+    /// The bytes that the kernel has accepted but not passed to TCP.
     pub(crate) fn unsent(&self) -> u64 {
         self.tx.unsent().expect("unsent")
     }
@@ -91,9 +91,9 @@ impl Sending {
         rustix::net::sockopt::set_socket_send_buffer_size(&self.near, 40_000).expect("SO_SNDBUF");
     }
 
-    /// Sends until the kernel takes no more, and returns what it took.
+    /// Sends until the kernel accepts no more, and returns the bytes it accepted.
     pub(crate) fn fill(&mut self, more: sealion_ktls::More) -> Vec<u8> {
-        // No multiple of a record, so that record ends wander over TCP's buffers.
+        // Not a multiple of a record, so that the ends of records move across TCP's buffers.
         let data = pattern(61_111);
         let mut taken = Vec::new();
         loop {
@@ -110,10 +110,10 @@ impl Sending {
 }
 
 impl Sending {
-    /// Fills the socket until the kernel holds a sealed record of which TCP took only a part, and returns what was taken.
+    /// Fills the socket until TCP took only part of a sealed record, and returns the bytes taken.
     ///
-    /// TCP cuts a record where one of its buffers (64 KB) ends when the memory limit is reached just there. So the limit rises by
-    /// little, from refusal to refusal, while the peer reads nothing.
+    /// TCP cuts a record at the end of one of its buffers (64 KB) if the memory limit is reached just there. So the
+    /// limit rises by a little after each refusal, while the peer reads nothing.
     pub(crate) fn fill_until_unsent(&mut self) -> Vec<u8> {
         let mut sent = Vec::new();
         self.near.set_nonblocking(true).expect("non-blocking");
@@ -128,20 +128,20 @@ impl Sending {
     }
 }
 
-/// Waits for POLLOUT; a short limit, because the kernel pushes by a worker.
+/// Waits for POLLOUT with a short timeout, because the kernel pushes by a worker.
 pub(crate) fn wait_writable(stream: &TcpStream) {
     let limit = rustix::event::Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
     poll(&mut [PollFd::new(stream, PollFlags::OUT)], Some(&limit)).expect("poll");
 }
 
-/// One opened record.
+/// An opened record.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) record_type: RecordType,
     pub(crate) data: Vec<u8>,
-    /// The explicit nonce, TLS 1.2 AES only.
+    /// The explicit nonce; TLS 1.2 with AES only.
     pub(crate) explicit: Option<u64>,
-    /// Bytes on the wire, header included.
+    /// Bytes on the wire, including the header.
     pub(crate) wire: usize,
 }
 
@@ -164,7 +164,7 @@ impl Opener {
         self.sequence = 0;
     }
 
-    /// The next record; `None` at the end of the stream. Panics on a broken one.
+    /// The next record; `None` at the end of the stream. Panics on a malformed record.
     pub(crate) fn next(&mut self) -> Option<Record> {
         let mut header = [0; 5];
         if self.stream.read(&mut header[..1]).expect("read") == 0 {
@@ -215,7 +215,7 @@ impl Opener {
         self.next().expect("a record, not the end of the stream")
     }
 
-    /// Application data until `len` bytes are there; returns them and the sizes of their records.
+    /// Reads application data until `len` bytes are there; returns them and the sizes of their records.
     pub(crate) fn data(&mut self, len: usize) -> (Vec<u8>, Vec<usize>) {
         let (mut data, mut sizes) = (Vec::new(), Vec::new());
         while data.len() < len {
@@ -228,7 +228,7 @@ impl Opener {
     }
 }
 
-/// Seals records in user space, one at a time, whole or broken, as a peer might.
+/// Seals records in user space, one at a time, valid or malformed, as a peer might.
 pub(crate) struct Sealer {
     pub(crate) stream: TcpStream,
     version: Version,
@@ -247,7 +247,7 @@ impl Sealer {
         self.sequence = 0;
     }
 
-    /// The bytes of the next record, with so many bytes of padding (TLS 1.3).
+    /// The bytes of the next record, with `padding` bytes of padding (TLS 1.3).
     pub(crate) fn seal(&mut self, record_type: RecordType, data: &[u8], padding: usize) -> Vec<u8> {
         let mut nonce = IV;
         let mut body = data.to_vec();
@@ -312,12 +312,12 @@ impl Receiving {
         }
     }
 
-    /// Reads what is an error, and returns it.
+    /// Reads once, expecting an error, and returns it.
     pub(crate) fn refused(&mut self) -> sealion_ktls::Error {
         self.rx.recv(&mut [0; 64]).expect_err("an error")
     }
 
-    /// Whether poll(2) calls the near end readable now.
+    /// Whether poll(2) reports the near end as readable now.
     pub(crate) fn readable(&self) -> bool {
         let mut fds = [PollFd::new(&self.near, PollFlags::IN)];
         let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -341,7 +341,7 @@ pub(crate) fn write_plain(mut stream: &TcpStream, data: &[u8]) {
     stream.write_all(data).expect("plain write");
 }
 
-/// Whether this kernel is at least `major.minor`: for the promises that changed with a version.
+/// Whether this kernel is at least `major.minor`, for behaviour that depends on the version.
 pub(crate) fn kernel_at_least(major: u32, minor: u32) -> bool {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let mut numbers = release.split(['.', '-', '+']).map(|n| n.parse::<u32>().expect("a kernel release"));

@@ -1,4 +1,4 @@
-//! rustls at either end, limited to one version and cipher, with a certificate made anew.
+//! rustls for either end, limited to one version and cipher, with a new certificate.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use rustls::{CipherSuite, ClientConfig, ClientConnection, RootCertStore, ServerC
 use rustls::{SupportedProtocolVersion, crypto};
 use sealion_ktls::{Cipher, Version};
 
-/// The configurations of a client and of the server that it trusts.
+/// The configurations of a client and of a server that it trusts.
 pub(crate) struct Tls {
     pub(crate) client: Arc<ClientConfig>,
     pub(crate) server: Arc<ServerConfig>,

@@ -39,13 +39,13 @@ pub(crate) enum Arm {
     UserLog(LogFormat),
     /// [`Self::User`] with a metrics listener.
     UserMetrics,
-    /// [`Self::User`] as it is deployed: access log in combined format, metrics, three sites with features.
+    /// [`Self::User`] in a typical deployment: access log in combined format, metrics, three sites with features.
     UserSites,
     /// [`Self::UserLog`] in combined format with two workers, on all cores that the lab may use.
     UserTwo,
-    /// [`Self::User`] as a proxy before an nginx without TLS that has the files, without log.
+    /// [`Self::User`] as a proxy in front of an nginx without TLS and log that serves the files.
     UserProxy,
-    /// [`Self::UserProxy`] with a cache that has the files: `--ktls` as it says.
+    /// [`Self::UserProxy`] with a cache that contains the files, and this value of `--ktls`.
     Cache(Ktls),
     /// Sealion with an access log in a file and the metrics listener.
     Observed(Ktls),
@@ -55,15 +55,15 @@ pub(crate) enum Arm {
     NginxLog,
     /// [`Self::NginxLog`] with an `open_file_cache` of 100,000 files, or as many as may be open.
     NginxFiles,
-    /// nginx as [`Self::UserProxy`], with connections that it keeps.
+    /// nginx as in [`Self::UserProxy`], with persistent connections.
     NginxProxy,
-    /// [`Self::NginxProxy`] with a cache that has the files.
+    /// [`Self::NginxProxy`] with a cache that contains the files.
     NginxCache,
     /// [`Self::NginxCache`] with `ssl_conf_command Options KTLS`.
     NginxCacheKtls,
     /// nginx with `ssl_conf_command Options KTLS`.
     NginxKtls,
-    /// Ours, `--ktls always`, over a network card that seals.
+    /// Sealion with `--ktls always`, over a network card that seals.
     Nic,
     /// A server that is already running.
     Peer(Peer),
@@ -78,7 +78,7 @@ pub(crate) enum LogFormat {
 }
 
 impl LogFormat {
-    /// As `--access-log-format` takes it.
+    /// The value of `--access-log-format`.
     fn as_str(self) -> &'static str {
         match self {
             Self::Combined => "combined",
@@ -97,7 +97,7 @@ pub(crate) enum Ktls {
 }
 
 impl Ktls {
-    /// As `--ktls` takes it.
+    /// The value of `--ktls`.
     fn as_str(self) -> &'static str {
         match self {
             Self::Never => "never",
@@ -118,17 +118,17 @@ pub(crate) struct Setup {
     pub(crate) files: PathBuf,
     /// For configurations and logs.
     pub(crate) scratch: PathBuf,
-    /// Cores they are pinned to; empty: none.
+    /// Cores to pin them to; empty: none.
     pub(crate) cores: Vec<usize>,
     /// The address they listen on.
     pub(crate) address: IpAddr,
-    /// The calibration that `auto` uses; `None`: the costs that the server ships with.
+    /// The calibration for `auto`; `None`: the built-in costs of the server.
     pub(crate) calibration: Option<PathBuf>,
     /// The process of the server that is already running.
     pub(crate) peer_pid: Option<u32>,
 }
 
-/// A server that answers.
+/// A server that accepts connections.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
@@ -151,7 +151,7 @@ pub(crate) struct Server {
 }
 
 impl Arm {
-    /// Arms of our server and of nginx, in the order of tables.
+    /// Arms of Sealion and nginx, in the order of tables.
     pub(crate) const OWN: [Self; 24] = [
         Self::User,
         Self::Kernel,
@@ -201,7 +201,7 @@ impl Arm {
         }
     }
 
-    /// Its name in rows and reports: for a server that is already running, the name that it was given, or its URL.
+    /// The name in rows and reports. For a server that is already running: its given name, or its URL.
     pub(crate) fn label(&self) -> String {
         match self {
             Self::Peer(peer) => peer.named.as_ref().map_or_else(|| peer.url.clone(), |arm| arm.label()),
@@ -209,7 +209,7 @@ impl Arm {
         }
     }
 
-    /// The URL of a server that runs elsewhere under the name of an arm, so that nothing proves its path.
+    /// The URL of a server that runs elsewhere under the name of an arm, so that its path cannot be proven.
     pub(crate) fn unproven(&self) -> Option<&str> {
         match self {
             Self::Peer(peer) if peer.named.is_some() && !peer.is_here() => Some(&peer.url),
@@ -217,7 +217,7 @@ impl Arm {
         }
     }
 
-    /// The arm of that name.
+    /// The arm with that name.
     fn own(name: &str) -> Result<Self, String> {
         Self::OWN.into_iter().find(|arm| arm.to_string() == name).ok_or_else(|| {
             let names = Self::OWN.map(|arm| arm.to_string()).join(", ");
@@ -225,7 +225,7 @@ impl Arm {
         })
     }
 
-    /// Whether this is our server.
+    /// Whether this is Sealion.
     pub(crate) fn is_ours(&self) -> bool {
         !self.is_nginx() && !matches!(self, Self::Peer(_))
     }
@@ -249,13 +249,13 @@ impl Arm {
         )
     }
 
-    /// Whether an nginx is started for it: as the server, or behind it.
+    /// Whether it needs an nginx, as the server or behind it.
     pub(crate) fn needs_nginx(&self) -> bool {
         self.is_nginx() || matches!(self, Self::UserProxy | Self::Cache(_))
     }
 
-    /// Why this machine cannot run it; `None` if it can. nginx with kernel TLS starts anywhere; the proof shows whether
-    /// it used it.
+    /// The reason why this machine cannot run it; `None` if it can. nginx with kernel TLS starts anywhere; the proof
+    /// shows whether it used kernel TLS.
     pub(crate) fn absent(&self, probe: &Probe) -> Option<String> {
         match self {
             Self::Kernel if !probe.any_tx() => Some(no_kernel_tls(probe)),
@@ -424,7 +424,7 @@ mod tests {
         assert_eq!((named.label().as_str(), named.claim(), named.unproven()), ("nginx-ktls", Claim::Kernel, None));
         let user: Arm = "user=https://[::1]:8443/".parse().expect("a name and a URL");
         assert_eq!((user.label().as_str(), user.claim()), ("user", Claim::UserSpace));
-        // What this kernel counts says nothing of a server elsewhere.
+        // This kernel's counters do not cover a server elsewhere.
         let far: Arm = "nginx-ktls=https://192.0.2.1:8443/".parse().expect("a name and a URL");
         assert_eq!((far.claim(), far.unproven()), (Claim::Nothing, Some("https://192.0.2.1:8443/")));
         let url: Arm = "https://127.0.0.1:8443/".parse().expect("a URL");

@@ -16,17 +16,17 @@ pub struct Nginx {
     pub program: PathBuf,
     /// The directory of its libraries, if it is not installed.
     libraries: Option<PathBuf>,
-    /// Its version and that of OpenSSL.
+    /// The version of nginx and of its OpenSSL.
     pub version: String,
     /// The output of `nginx -V`.
     built: String,
 }
 
 impl Nginx {
-    /// `program`, or the one in PATH, or the one that `cargo xtask guest` keeps in its cache.
+    /// Uses `program`, or nginx in PATH, or the nginx in the cache of `cargo xtask guest`.
     ///
     /// # Errors
-    /// It is not there; the error says how to get one.
+    /// It is missing; the error says how to get it.
     pub fn find(program: Option<&Path>) -> Result<Self> {
         let found = match program {
             Some(program) => Some(program.to_owned()),
@@ -63,23 +63,23 @@ impl Nginx {
     }
 }
 
-/// `arm`: one of nginx. `behind`: the server that requests are forwarded to.
+/// `arm`: an arm of nginx. `behind`: the server to forward requests to.
 pub(super) fn start(setup: &Setup, arm: &Arm, behind: Option<SocketAddr>) -> Result<Server> {
     start_as(setup, &arm.to_string(), |nginx, directory, address| {
         configuration(setup, nginx, directory, address, &Role::Arm(arm, behind))
     })
 }
 
-/// Starts the server behind a proxy, which has the files.
+/// Starts the server behind a proxy, which serves the files.
 pub(super) fn start_behind(setup: &Setup) -> Result<Server> {
     start_as(setup, "behind", |nginx, directory, address| {
         configuration(setup, nginx, directory, address, &Role::Behind)
     })
 }
 
-/// What an nginx is there for.
+/// The role of an nginx.
 enum Role<'a> {
-    /// With the server behind it, if it is a proxy.
+    /// An arm, with the server behind it if it is a proxy.
     Arm(&'a Arm, Option<SocketAddr>),
     /// The server behind a proxy.
     Behind,
@@ -90,11 +90,10 @@ fn start_as(
     name: &str,
     configuration: impl FnOnce(&Nginx, &Path, SocketAddr) -> String,
 ) -> Result<Server> {
-    let nginx = setup.nginx.as_ref().context("nginx is not there")?;
+    let nginx = setup.nginx.as_ref().context("nginx is missing")?;
     let directory = setup.scratch.join(name);
     std::fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
-    // nginx cannot listen on port 0. Another process may take the free port before nginx binds it; nginx then reports
-    // that.
+    // nginx cannot listen on port 0. If another process takes the free port before nginx binds it, nginx reports that.
     let free = TcpListener::bind(SocketAddr::new(setup.address, 0)).context("there is no free port")?;
     let address = free.local_addr()?;
     drop(free);
@@ -185,12 +184,12 @@ http {{
     )
 }
 
-/// A server that requests are forwarded to, over connections that are kept.
+/// A block for a server to forward requests to, over persistent connections.
 fn proxied_to(behind: SocketAddr) -> String {
     format!("  upstream behind {{\n    server {behind};\n    keepalive 64;\n    keepalive_requests 1000000000;\n  }}\n")
 }
 
-/// As configurations have it, but without files for answers that clients take slowly.
+/// A typical configuration, but without temporary files for responses to slow clients.
 const FORWARDING: &str = "    location / {
       proxy_pass http://behind;
       proxy_http_version 1.1;
@@ -202,15 +201,16 @@ const FORWARDING: &str = "    location / {
       proxy_max_temp_file_size 0;
     }";
 
-/// The limit on open files, and how many of them the cache may hold: 100,000, if this process may give so many.
+/// The limit on open files, and the number of files that the cache may hold: 100,000, or fewer if this process has a
+/// lower limit.
 fn many_open_files() -> (u64, u64) {
-    let open = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX).min(MOST_CACHED + OTHER_OPEN);
+    let open = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX).min(MAX_CACHED + OTHER_OPEN);
     (open, open.saturating_sub(OTHER_OPEN).max(1))
 }
 
-const MOST_CACHED: u64 = 100_000;
+const MAX_CACHED: u64 = 100_000;
 
-/// Open files that are not in the cache: connections, log, and those being sent.
+/// Open files outside the cache: connections, the log, and files being sent.
 const OTHER_OPEN: u64 = 2000;
 
 /// The nginx that `cargo xtask` unpacks for guests.

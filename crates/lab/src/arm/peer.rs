@@ -1,5 +1,5 @@
-//! A server that is already running. It must serve the lab's files. It may take the name of an arm, and with it the place
-//! of that arm in comparisons.
+//! A server that is already running and serves the lab's files. It may take the name of an arm, and replaces that arm
+//! in comparisons.
 
 use std::net::ToSocketAddrs;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use super::{Arm, Server};
 /// The URL of the lab's files on a running server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Peer {
-    /// As it was given, without the name.
+    /// The URL as given, without the name.
     pub(crate) url: String,
     /// The arm whose name and claim it takes.
     pub(super) named: Option<Box<Arm>>,
@@ -46,7 +46,7 @@ impl Peer {
 }
 
 impl Peer {
-    /// Whether the kernel's counters and sockets that the lab sees are those of this server, so that its claim can be
+    /// Whether the kernel's counters and sockets that the lab sees include this server, so that its claim can be
     /// proven.
     pub(super) fn is_here(&self) -> bool {
         self.server().is_ok_and(|server| server.address.ip().is_loopback())

@@ -1,4 +1,4 @@
-//! A server's process: pinned, in a process group of its own, killed when dropped.
+//! A server's process: pinned, in its own process group, killed on drop.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-/// A server that the lab started; killed when dropped.
+/// A server that the lab started; killed on drop.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
@@ -26,12 +26,12 @@ struct Said {
 }
 
 impl Process {
-    /// Starts `command` pinned to `cores`, with all its threads and children.
+    /// Starts `command`, with all its threads and children pinned to `cores`.
     ///
     /// # Errors
     /// The program cannot be run, or the cores do not exist.
     pub(super) fn start(command: &mut Command, cores: &[usize]) -> Result<Self> {
-        // A process group of its own: Ctrl-C at the terminal must reach only the lab, which ends its servers itself.
+        // In its own process group, Ctrl-C at the terminal reaches only the lab, which ends its servers itself.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut set = CpuSet::new();
         for &core in cores {
@@ -42,7 +42,7 @@ impl Process {
             let spawn = scope.spawn(|| {
                 if !cores.is_empty() {
                     sched_setaffinity(None, &set)
-                        .with_context(|| format!("cannot pin to cores {cores:?}: are there so many?"))?;
+                        .with_context(|| format!("cannot pin to cores {cores:?}: does this machine have them?"))?;
                 }
                 command.spawn().with_context(|| format!("cannot run {}", command.get_program().display()))
             });
@@ -59,9 +59,9 @@ impl Process {
         self.child.id()
     }
 
-    /// Waits for a line of standard error in which `find` finds something. The error has the server's last lines.
+    /// Waits for a line of standard error for which `find` returns a value. The error has the server's last lines.
     pub(super) fn wait_for<T>(&self, find: impl Fn(&str) -> Option<T>) -> Result<T> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + START_TIMEOUT;
         let mut state = self.said.state.lock().expect("no holder panics");
         loop {
             if let Some(found) = state.0.iter().find_map(|line| find(line)) {
@@ -77,7 +77,7 @@ impl Process {
 
     /// Waits until `ready`. The error has the server's last lines.
     pub(super) fn wait_until(&mut self, ready: impl Fn() -> bool) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + START_TIMEOUT;
         loop {
             if let Some(why) = self.ended() {
                 bail!("it did not start: {why}");
@@ -86,7 +86,7 @@ impl Process {
                 return Ok(());
             }
             if Instant::now() >= deadline {
-                bail!("it does not answer after {} s", PATIENCE.as_secs());
+                bail!("it does not respond after {} s", START_TIMEOUT.as_secs());
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -147,8 +147,8 @@ fn last_words(lines: &VecDeque<String>) -> String {
 /// Process groups that [`end_all`] ends.
 static LIVE: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
-/// Time for a server's start, also in an emulated guest.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The timeout for a server's start, also in an emulated guest.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Lines of standard error that are kept.
 const LINES: usize = 50;

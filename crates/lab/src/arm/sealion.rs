@@ -23,7 +23,7 @@ impl Sealion {
     /// `program`; by default `sealion` in the lab's own directory.
     ///
     /// # Errors
-    /// It is not there; the error says how to build it.
+    /// It is missing; the error says how to build it.
     pub(crate) fn find(program: Option<&Path>) -> Result<Self> {
         let program = match program {
             Some(program) => program.to_owned(),
@@ -60,7 +60,7 @@ impl Sealion {
     }
 }
 
-/// How the server is started, beside what all arms have in common.
+/// The options of a server that differ between arms.
 #[derive(Debug, Clone)]
 pub(super) struct Deployment {
     pub(super) ktls: Ktls,
@@ -71,7 +71,7 @@ pub(super) struct Deployment {
 }
 
 impl Deployment {
-    /// Without access log and metrics.
+    /// A deployment without access log and metrics.
     pub(super) fn new(ktls: Ktls) -> Self {
         Self { ktls, log: None, metrics: false, workers: None }
     }
@@ -122,7 +122,7 @@ pub(super) fn start(setup: &Setup, deployment: &Deployment) -> Result<Server> {
     started(setup, &arguments, String::new())
 }
 
-/// Forwards all requests to a server without TLS at this address, and stores the responses in `cache`, if there is one.
+/// Forwards all requests to a server without TLS at this address, and stores the responses in `cache`, if given.
 pub(super) fn start_proxy(setup: &Setup, to: SocketAddr, ktls: Ktls, cache: Option<&Path>) -> Result<Server> {
     let listen = SocketAddr::new(setup.address, 0).to_string();
     let path = |path: &Path| path.display().to_string();
@@ -206,7 +206,7 @@ listen = "{listen}"
 
 /// Starts the server and waits for its port.
 fn started(setup: &Setup, arguments: &[String], configuration: String) -> Result<Server> {
-    let sealion = setup.sealion.as_ref().context("sealion is not there")?;
+    let sealion = setup.sealion.as_ref().context("sealion is missing")?;
     let process = Process::start(Command::new(&sealion.program).args(arguments), &setup.cores)
         .and_then(|process| Ok((process.wait_for(port_in)?, process)));
     let (port, process) = process.with_context(|| shown(&sealion.program, arguments))?;

@@ -85,9 +85,9 @@ pub(crate) fn main(args: &GuardArgs) -> Result<ExitCode> {
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Counts the cells of `first` once more, and returns what is found again: more instructions in the server are there in each run.
-/// MEASURED: can one count be off by more than the margin? Yes: 16 kB by the policy took 84.6k instructions in one run and 89.6k to 91.7k in
-/// six others (kernel 7.2, 2026-11-23).
+/// Counts the cells of `first` again, and returns the findings that are confirmed: a real increase appears in each run.
+/// MEASURED: can one count be off by more than the margin? Yes: 16 kB by the policy took 84.6k instructions in one run
+/// and 89.6k to 91.7k in six others (kernel 7.2, 2026-11-23).
 fn repeated(plan: &Plan, series: Series, recorded: &[Recorded], first: &[Finding]) -> Result<Vec<Finding>> {
     let is_found = |cell: &&Cell| first.iter().any(|finding| finding.cell() == instructions::label(cell));
     let again = Plan { cells: plan.cells.iter().filter(is_found).cloned().collect(), ..plan.clone() };

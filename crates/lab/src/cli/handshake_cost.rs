@@ -1,4 +1,4 @@
-//! `sealion-lab handshake-cost`: what the parts of a handshake cost the server.
+//! `sealion-lab handshake-cost`: the server's cost for each part of a handshake.
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -113,7 +113,7 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
         text if text.ends_with('m') => (text[..text.len() - 1].to_owned(), 1 << 20),
         text => (text, 1),
     };
-    let number: u64 = digits.parse().map_err(|_| format!("{text} is no size: 512, 16k or 1m"))?;
+    let number: u64 = digits.parse().map_err(|_| format!("{text} is not a size: 512, 16k or 1m"))?;
     number.checked_mul(unit).ok_or_else(|| format!("{text} is too large"))
 }
 

@@ -15,7 +15,7 @@ use crate::load::{self, Arrival, Extent, LoadPlan, Outcome, Popularity, Read, Su
 /// Arguments of `sealion-lab load`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct LoadArgs {
-    /// What to fetch: https://HOST[:PORT]/PATH
+    /// URL to fetch: https://HOST[:PORT]/PATH
     url: String,
 
     /// Threads of the client, each with a share of the connections
@@ -42,8 +42,8 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "N", conflicts_with = "duration")]
     requests: Option<u64>,
 
-    /// Open loop: start this many requests per second, however slow the server is; latency counts from the intended
-    /// start
+    /// Open loop: start this many requests per second, regardless of the server's speed; latency counts from the
+    /// intended start
     #[arg(long, value_name = "PER_SECOND")]
     rate: Option<f64>,
 
@@ -51,7 +51,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "N")]
     files: Option<u32>,
 
-    /// Which random sequence of those files
+    /// Seed of the random sequence of those files
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 
@@ -59,7 +59,7 @@ pub(crate) struct LoadArgs {
     #[arg(long)]
     resume: bool,
 
-    /// What to do with bodies
+    /// How to read response bodies
     #[arg(long, value_enum, default_value_t = ReadArg::Decrypt)]
     read: ReadArg,
 
@@ -173,7 +173,7 @@ struct Url {
 impl Url {
     fn parse(url: &str) -> Result<Self> {
         let Some(rest) = url.strip_prefix("https://") else {
-            bail!("{url:?} is no https URL: give https://HOST[:PORT]/PATH");
+            bail!("{url:?} is not an https URL: give https://HOST[:PORT]/PATH");
         };
         let (authority, target) = match rest.find('/') {
             Some(at) => rest.split_at(at),
@@ -181,7 +181,7 @@ impl Url {
         };
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => {
-                (host, port.parse().with_context(|| format!("{port:?} in {url:?} is no port"))?)
+                (host, port.parse().with_context(|| format!("{port:?} in {url:?} is not a port"))?)
             }
             _ => (authority, 443),
         };

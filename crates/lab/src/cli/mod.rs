@@ -18,7 +18,7 @@ use crate::report::Written;
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser, Subcommand};
 
-/// Loads TLS file servers, measures their cost and proves which path they took.
+/// Loads TLS file servers, measures their cost and proves their path.
 #[derive(Debug, Parser)]
 #[command(name = "sealion-lab", version, max_term_width = 100)]
 struct Cli {

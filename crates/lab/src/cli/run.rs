@@ -28,7 +28,7 @@ pub(crate) struct RunArgs {
     /// A minute or so: fewer cells, short measurements
     #[arg(long, group = "scale")]
     quick: bool,
-    /// As published: hours for some studies
+    /// As published, which takes hours for some studies
     #[arg(long, group = "scale")]
     full: bool,
     /// Seconds, to see that everything works; the figures mean nothing
@@ -41,7 +41,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
     /// Only these arms: user, kernel, auto, nginx, nginx-ktls, nic, URLs of running servers, or NAME=URL for a running
-    /// server in the place of an arm [default: the study's, as far as this machine has them]
+    /// server that replaces an arm [default: the study's, if this machine supports them]
     #[arg(long, value_name = "ARM,…", value_delimiter = ',')]
     arms: Vec<Arm>,
     /// Measurements of each cell on each arm [default: the study's]
@@ -81,7 +81,7 @@ pub(crate) struct RunArgs {
     /// Pack the results into OUT.tar.gz, to be sent: docs/studies.md
     #[arg(long)]
     bundle: bool,
-    /// Measure, and write no report
+    /// Measure without writing a report
     #[arg(long, hide = true)]
     no_report: bool,
     /// Measure debug builds too; the report mentions it
@@ -92,14 +92,14 @@ pub(crate) struct RunArgs {
     yes: bool,
 }
 
-/// A study by its name, or `all`.
+/// The name of a study, or `all`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StudyOrAll {
     One(StudyName),
     All,
 }
 
-/// The server that ours is compared with.
+/// The server to compare with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Peer {
     Nginx,
@@ -150,7 +150,7 @@ fn pack(out: &Path) -> Result<()> {
     super::print(&format!("{}\n", archive.display()))
 }
 
-/// Everything that a report is made from, and the report.
+/// The report and the files that it is made from.
 const BUNDLED: [&str; 5] = ["raw.csv", "run.json", "plan.json", "summary.md", "report.html"];
 
 fn options(args: &RunArgs) -> Result<Options> {

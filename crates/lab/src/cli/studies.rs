@@ -94,7 +94,7 @@ fn record(args: &StudiesArgs, scale: Recorded) -> Result<()> {
     let scratch = tempfile::Builder::new().prefix("sealion-lab-").tempdir().context("cannot make a directory")?;
     let chosen = |recording: &Recording| only.is_empty() || only.iter().any(|name| name == recording.name);
     for Recording { name, guest, without, studies } in RECORDINGS.into_iter().filter(chosen) {
-        // All studies of a guest at once would need room in memory for the files of all.
+        // All studies of a guest at once would need memory for the files of all studies.
         let mut rows = String::new();
         let mut info: Option<RunInfo> = None;
         for study in studies {
@@ -104,7 +104,7 @@ fn record(args: &StudiesArgs, scale: Recorded) -> Result<()> {
             if scale == Recorded::Smoke {
                 run.args(["--smoke", "--allow-debug", "--yes"]);
             } else if guest.is_some() || scale == Recorded::Quick {
-                // The article's file and the talk's largest do not fit into a guest.
+                // The article's file and the talk's largest file do not fit into a guest.
                 run.arg("--quick");
             } else if scale == Recorded::Full {
                 run.arg("--full");
@@ -137,17 +137,17 @@ fn record(args: &StudiesArgs, scale: Recorded) -> Result<()> {
     Ok(())
 }
 
-/// A run that is committed.
+/// A committed run.
 struct Recording {
     name: &'static str,
     /// Series of the guest's kernel.
     guest: Option<&'static str>,
-    /// Feature that the guest's processor lacks.
+    /// A feature that the guest's processor lacks.
     without: Option<&'static str>,
     studies: &'static [StudyName],
 }
 
-/// The talk of netdev compares with a processor without AES instructions, too.
+/// The netdev talk also compares with a processor without AES instructions.
 const RECORDINGS: [Recording; 4] = {
     let all = &StudyName::PUBLISHED;
     [

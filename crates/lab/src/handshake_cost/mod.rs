@@ -1,4 +1,4 @@
-//! What a handshake of TLS 1.3 costs the server: the parts of rustls' work, and Sealion's handshake as a whole.
+//! The server's cost of a TLS 1.3 handshake: the parts of rustls' work, and Sealion's handshake as a whole.
 
 mod timed;
 
@@ -36,14 +36,14 @@ impl Group {
     }
 }
 
-/// A kind of handshake and its costs: medians over handshakes.
+/// A kind of handshake and its cost: medians over handshakes.
 #[derive(Clone, Debug)]
 pub(crate) struct Cost {
-    /// rustls' parts, in the order of [`Part::ALL`].
+    /// The parts of rustls' work, in the order of [`Part::ALL`].
     pub(crate) parts: [Duration; Part::ALL.len()],
-    /// rustls as a whole, with no I/O.
+    /// All of rustls' work, without I/O.
     pub(crate) rustls: Duration,
-    /// CPU time of Sealion's handshake over a socket pair, in the median of the runs.
+    /// CPU time of Sealion's handshake over a socket pair: the median of the runs.
     pub(crate) sealion: Duration,
 }
 
@@ -53,7 +53,7 @@ const A_RUN: u32 = 100;
 /// Measures `count` full and as many resumed handshakes, with a certificate for ECDSA P-256 and AES-128-GCM.
 ///
 /// # Errors
-/// A handshake fails, or a session is not resumed that should be.
+/// A handshake fails, or a session is not resumed although it should be.
 pub(crate) fn measure(group: Group, count: u32) -> Result<[Cost; 2]> {
     let pair = Pair::make()?;
     let [full, resumed] = [false, true].map(|resumed| -> Result<Cost> {
@@ -78,7 +78,7 @@ impl Pair {
         Ok(Self { certificate: certificate.der().clone(), pem: certificate.pem(), key })
     }
 
-    /// A client that keeps its sessions if it resumes them.
+    /// A client, which keeps its sessions if it resumes.
     fn client(&self, group: Group, resumes: bool) -> Result<Arc<ClientConfig>> {
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate.clone())?;
@@ -122,10 +122,10 @@ fn name() -> ServerName<'static> {
     ServerName::try_from("localhost").expect("a host name")
 }
 
-/// The times of rustls' parts and of its work as a whole.
+/// The times of the parts of rustls' work, and of all of it.
 fn in_memory(pair: &Pair, group: Group, resumed: bool, count: u32) -> Result<(timed::Times, Duration)> {
     let client = pair.client(group, resumed)?;
-    // As many tickets as Sealion sends.
+    // Sealion sends the same number of tickets.
     let server = pair.timed_server(group, if resumed { 1 } else { 2 })?;
     let mut times: [Vec<Duration>; Part::ALL.len()] = Default::default();
     let mut whole = Vec::new();
@@ -168,7 +168,7 @@ fn in_memory(pair: &Pair, group: Group, resumed: bool, count: u32) -> Result<(ti
     Ok((times.map(median), median(whole)))
 }
 
-/// The CPU time of a handshake of Sealion's over a pair of Unix sockets, with the system calls.
+/// The CPU time of Sealion's handshake over a pair of Unix sockets, including system calls.
 fn over_sockets(pair: &Pair, group: Group, resumed: bool, count: u32) -> Result<Duration> {
     let (config, client) = (pair.server()?, pair.client(group, resumed)?);
     let (sockets, connections) = channel();
@@ -180,7 +180,7 @@ fn over_sockets(pair: &Pair, group: Group, resumed: bool, count: u32) -> Result<
     Ok(median(runs?))
 }
 
-/// The CPU time of a handshake, the average of each run.
+/// The CPU time of a handshake: the average of each run.
 async fn serve(
     config: &Arc<sealion_tls::ServerConfig>,
     clients: &Sender<UnixStream>,
@@ -195,7 +195,7 @@ async fn serve(
             ours.set_nonblocking(true)?;
             clients.send(theirs).context("the client has failed")?;
             let mut stream = TlsStream::accept(tokio::net::UnixStream::from_std(ours)?, config).await?;
-            // The client sends nothing: this sends the tickets, and waits for its close_notify.
+            // The client sends nothing. This call sends the tickets, and waits for the client's close_notify.
             stream.read_more().await?;
             ensure!(
                 run == 0 || stream.info().is_some_and(|info| info.resumed) == resumed,
@@ -209,7 +209,7 @@ async fn serve(
     Ok(runs)
 }
 
-/// Shakes hands on each connection, receives the tickets, and closes.
+/// Performs a handshake on each connection, receives the tickets, and closes.
 fn clients(config: &Arc<ClientConfig>, connections: &Receiver<UnixStream>) -> Result<()> {
     for mut io in connections {
         let mut client = ClientConnection::new(config.clone(), name())?;

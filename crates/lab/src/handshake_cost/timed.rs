@@ -1,4 +1,4 @@
-//! rustls' provider over aws-lc-rs, with the time of each step taken.
+//! rustls' provider over aws-lc-rs, with a timer around each step.
 
 use std::cell::Cell;
 use std::fmt;
@@ -21,10 +21,10 @@ use rustls::{
     SignatureScheme, SupportedCipherSuite, Tls13CipherSuite,
 };
 
-/// A part of a handshake that the provider does.
+/// A part of a handshake, performed by the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// A key of the group, and the secret shared with the client.
+    /// Generating a key of the group, and computing the shared secret.
     KeyShare,
     /// The signature in CertificateVerify.
     Signature,
@@ -32,7 +32,7 @@ pub(crate) enum Part {
     KeySchedule,
     /// Hashes of the messages.
     Transcript,
-    /// AEAD keys, records sealed and opened.
+    /// AEAD keys, and sealing and opening records.
     Records,
     /// Random bytes.
     Random,
@@ -172,7 +172,7 @@ impl ProducesTickets for TimedTickets {
     }
 }
 
-/// Everything that has no state of its own.
+/// Timers for everything without state.
 #[derive(Debug)]
 struct Timed;
 

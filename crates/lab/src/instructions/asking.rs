@@ -1,4 +1,4 @@
-//! Requests one file again and again, and counts the server's instructions meanwhile.
+//! Requests one file repeatedly, and counts the server's instructions.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use crate::study::Cell;
 /// The counts of one measurement.
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
-    /// Requests that [`Self::run_time`] is of.
+    /// The number of requests that [`Self::run_time`] covers.
     pub(super) requests: u64,
-    /// The server's run time for these requests, ns; where guest time counts instructions, instructions.
+    /// The server's run time for these requests in ns. If guest time counts instructions, this is their number.
     pub(super) run_time: u64,
-    /// Run time of all threads on the only core, the client's included, ns: instructions, as above. `None` where the client runs for a
-    /// fixed time.
+    /// Run time of all threads on the only core, including the client's, in ns or instructions as above. `None` if the
+    /// client runs for a fixed time.
     pub(super) elapsed: Option<u64>,
     /// Context switches of the server in which a thread waited.
     pub(super) switches: u64,
-    /// Handshakes of the whole run, or of the run of many.
+    /// Handshakes of the whole run, or of the longer of two runs.
     pub(super) handshakes: u64,
     /// Resumed handshakes among them.
     pub(super) resumed: u64,
@@ -33,7 +33,7 @@ pub(super) struct Asked {
     pub(super) suite: String,
 }
 
-/// Requests the file of `cell` so often that what a server does once, at its start and for its first requests, is over.
+/// Requests the file of `cell` often enough to exclude one-time work at the server's start and first requests.
 pub(super) fn warm_up(client: Client, cell: &Cell, server: &Server, work: &Path) -> Result<()> {
     match client {
         Client::Wrk => with_wrk(cell, server, work).map(drop),
@@ -47,7 +47,7 @@ pub(super) fn ask(client: Client, cell: &Cell, server: &Server, work: &Path) -> 
         Client::Wrk => with_wrk(cell, server, work),
         Client::Lab | Client::H2load => {
             let (few, many) = requests(cell);
-            // What the first requests of a file cost would be missing from the difference.
+            // Otherwise the difference would lack the cost of the first requests of a file.
             once(client, cell, server, few)?;
             let first = once(client, cell, server, few)?;
             let second = once(client, cell, server, many)?;
@@ -110,7 +110,7 @@ fn with_lab(cell: &Cell, server: &Server, requests: u64) -> Result<Asked> {
     })?;
     ensure!(
         outcome.failures.total() == 0 && outcome.requests == requests,
-        "{} of {requests} requests were answered: {}",
+        "{} of {requests} requests were completed: {}",
         outcome.requests,
         outcome.failures.first.unwrap_or_default()
     );
@@ -120,16 +120,16 @@ fn with_lab(cell: &Cell, server: &Server, requests: u64) -> Result<Asked> {
     Ok(Asked { requests, run_time, elapsed, switches, handshakes, resumed, kernel_senders, suite })
 }
 
-/// Run time of all threads that the first core has run, ns. Guest time would count idle time too, which passes in a jump to the next timer.
+/// Run time of all threads on the first core, ns. Guest time would include idle time, which jumps to the next timer.
 fn busy() -> Result<u64> {
     let text = std::fs::read_to_string("/proc/schedstat").context("cannot read /proc/schedstat")?;
-    // Documentation/scheduler/sched-stats.rst: the seventh field behind the core's name.
+    // Documentation/scheduler/sched-stats.rst: the seventh field after the core's name.
     let core = text.lines().find(|line| line.starts_with("cpu0 "));
     let field = core.and_then(|line| line.split_ascii_whitespace().nth(7));
     field.and_then(|ns| ns.parse().ok()).context("/proc/schedstat has no run time of cpu0")
 }
 
-/// Runs `load`; returns its result, the server's cost meanwhile, and the kernel senders that were made.
+/// Runs `load`. Returns its result, the server's cost, and the number of new kernel senders.
 fn costing<T>(server: &Server, load: impl FnOnce() -> Result<T>) -> Result<(T, Cost, u64)> {
     let pids = with_children(server.pid.context("the server has no process")?)?;
     let (before, counters) = (Cost::of(&pids)?, Counters::now());
@@ -139,8 +139,8 @@ fn costing<T>(server: &Server, load: impl FnOnce() -> Result<T>) -> Result<(T, C
     Ok((result, cost, senders))
 }
 
-/// Requests of the two runs. The shorter must outlast the growth of TCP's windows; the difference must outweigh a timer tick.
-/// MEASURED: how far does a count repeat? Half of 96 cells within 0.1 %, all within 0.5 % on 6.1 and 1 % on 7.2
+/// Requests of the two runs. The shorter must outlast the growth of TCP's windows; the difference must outweigh a timer
+/// tick. MEASURED: how well does a count repeat? Half of 96 cells within 0.1 %, all within 0.5 % on 6.1 and 1 % on 7.2
 /// (`sealion-lab guard` twice with one binary, QEMU 7.2, 2026-11-21).
 pub(super) fn requests(cell: &Cell) -> (u64, u64) {
     let (few, many) = match cell.size {
@@ -161,7 +161,7 @@ pub(super) fn requests(cell: &Cell) -> (u64, u64) {
     }
 }
 
-/// Guest time in which a server closes the connections that its clients have left.
+/// Guest time for a server to close the connections that its clients have left.
 const SETTLE: Duration = Duration::from_millis(20);
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The floor of the kernel path: a bare sender, which reads no request and only sends a head and a file through the kernel's
-//! record layer.
+//! The floor of the kernel path: a bare sender that reads no request and only sends a head and a file through the
+//! kernel's record layer.
 
 use std::fs::File;
 use std::io::Read;
@@ -17,11 +17,11 @@ use crate::row::Row;
 use crate::setup_cost::{connect_pair, random_keys};
 use crate::study::Cell;
 
-/// The name of the floor's rows, where others have their arm.
+/// The name of the floor in the column of arms.
 pub(crate) const FLOOR: &str = "floor";
 
-/// Counts a bare sender's instructions for responses with the body `file`: one connection over loopback, keys set by hand, TLS 1.3 with
-/// AES-128-GCM, the head in a record of its own, then sendfile(2). A thread beside it drains the socket.
+/// Counts a bare sender's instructions for responses with the body `file`: one connection over loopback, keys set by
+/// hand, TLS 1.3 with AES-128-GCM, the head in a separate record, then sendfile(2). Another thread drains the socket.
 ///
 /// # Errors
 /// The kernel has no kernel TLS, or the connection fails.
@@ -66,8 +66,8 @@ fn send(tx: &mut Tx<TcpStream>, file: &File, size: u64, responses: u64) -> Resul
     Ok(())
 }
 
-/// Reads until the sender closes, as the lab's client does: each record's header, then its content, which the kernel discards.
-/// The pattern matters: acknowledgements cost the sender instructions too.
+/// Reads until the sender closes, as the lab's client does: each record's header, then its content, which the kernel
+/// discards. The same pattern matters, because acknowledgements cost the sender instructions too.
 fn drain(mut socket: TcpStream) -> Result<()> {
     let mut record = vec![0; usize::from(u16::MAX)];
     loop {
@@ -91,5 +91,5 @@ fn run_time_of_this_thread() -> Result<u64> {
     text.split_whitespace().next().and_then(|ns| ns.parse().ok()).context("schedstat holds no number")
 }
 
-/// Bytes of a head: about what the server sends.
+/// Bytes of a head, about as many as the server sends.
 const HEAD: usize = 256;

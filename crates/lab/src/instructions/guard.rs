@@ -1,5 +1,5 @@
 //! A guard over instruction counts: no cell may exceed its baseline, and the policy may not cost more than the better
-//! of the two paths.
+//! path.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,19 +20,19 @@ use crate::study::Cell;
 pub(crate) struct Recorded {
     pub(crate) arm: String,
     pub(crate) cell: String,
-    /// Of the server.
+    /// Instructions of the server.
     pub(crate) instructions: u64,
-    /// Of the whole guest; `None` in baselines that were recorded without.
+    /// Instructions of the whole guest; `None` in baselines recorded without them.
     #[serde(default)]
     pub(crate) guest: Option<u64>,
 }
 
-/// Whose instructions a count has.
+/// The part of the system that a count covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// The server's threads, kernel work on their behalf included.
+    /// The server's threads, including kernel work on their behalf.
     Server,
-    /// Everything that the guest executes, client included.
+    /// All code that the guest executes, including the client.
     Guest,
 }
 
@@ -43,7 +43,7 @@ pub(crate) enum Finding {
     Void { of: Of, why: String },
     /// More instructions than recorded.
     Above { of: Of, whose: Whose, recorded: u64, counted: u64 },
-    /// The baseline has no count for it.
+    /// The baseline has no count for this arm and cell.
     Unknown { of: Of },
     /// The policy costs more than the better path.
     Slower {
@@ -55,7 +55,7 @@ pub(crate) enum Finding {
         /// The cost on the better path.
         best: u64,
     },
-    /// The kernel path takes too much above the bare sender.
+    /// The kernel path costs too much more than the bare sender.
     Far { cell: String, above: u64 },
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Of {
 }
 
 impl Finding {
-    /// The cell that it was found in, by its label.
+    /// The label of the finding's cell.
     pub(crate) fn cell(&self) -> &str {
         match self {
             Self::Void { of, .. } | Self::Above { of, .. } | Self::Unknown { of } => &of.cell,
@@ -76,7 +76,7 @@ impl Finding {
     }
 }
 
-/// The cells that are guarded.
+/// The guarded cells.
 pub(crate) fn cells() -> Vec<Cell> {
     let sizes = [1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
     let calls = [Some(1), Some(4), None];
@@ -88,7 +88,7 @@ pub(crate) fn cells() -> Vec<Cell> {
     cells
 }
 
-/// Compares `rows`, counted now, with the baselines of the same kernel.
+/// Compares the new counts in `rows` with the baselines of the same kernel.
 pub(crate) fn findings(recorded: &[Recorded], rows: &[Row]) -> Vec<Finding> {
     let known: BTreeMap<(&str, &str), &Recorded> =
         recorded.iter().map(|known| ((known.arm.as_str(), known.cell.as_str()), known)).collect();
@@ -137,7 +137,7 @@ fn slower(rows: &[Row]) -> impl Iterator<Item = Finding> {
     POLICIES.iter().flat_map(move |arms| rows.iter().filter(of(&arms[0])).filter_map(move |row| found(arms, row)))
 }
 
-/// Cells in which the kernel path is far above the bare sender.
+/// Cells whose cost on the kernel path is far above the bare sender.
 fn far(rows: &[Row]) -> impl Iterator<Item = Finding> {
     rows.iter().filter(|row| row.arm == FLOOR && row.size <= FLOOR_UP_TO).filter_map(|row| {
         let above = distance(rows, &row.cell)?;
@@ -148,7 +148,7 @@ fn far(rows: &[Row]) -> impl Iterator<Item = Finding> {
 /// Reads a baseline.
 ///
 /// # Errors
-/// It was not written by [`write()`].
+/// The text was not written by [`write()`].
 pub(crate) fn read(text: &[u8]) -> Result<Vec<Recorded>> {
     csv::Reader::from_reader(text).deserialize().collect::<Result<_, _>>().context("the baseline is damaged")
 }
@@ -218,20 +218,20 @@ impl fmt::Display for Of {
 
 const SUITE: Suite = Suite::Aes128Gcm;
 
-/// How far a count may exceed another one. MEASURED: `requests` in asking.rs says how far counts repeat; this is three
-/// times that.
+/// The allowed ratio of a count to its baseline. MEASURED: `requests` in asking.rs shows how well counts repeat; this
+/// is three times that.
 const MARGIN: f64 = 1.03;
 
-/// How far the policy may exceed the better path of the same run.
+/// The allowed ratio of the policy's cost to the better path of the same run.
 const POLICY_MARGIN: f64 = 1.02;
 
-/// How far a count of the whole guest may exceed another one. MEASURED: equal runs differ by up to 5 % at 1 kB and by 90 % at 1 MB, because
-/// the client waits more or less often. It shows only what moves all of the work.
+/// The allowed ratio of a count of the whole guest to its baseline. MEASURED: equal runs differ by up to 5 % at 1 kB
+/// and by 90 % at 1 MB, because the client waits more or less often. It only detects changes of all of the work.
 const GUEST_MARGIN: f64 = 2.5;
 
-/// The margin of small responses over HTTP/2, one at a time, whose count follows how often the client lets the server sleep. MEASURED: 35.5k
-/// with 0.54 wake-ups a request and 36.7k with 0.68 (kernel 6.1, two runs, 2026-11-22); two arms of one
-/// run differ as much: 34.3k with 0.47, 35.4k with 0.64 (7.2). This is twice that.
+/// The margin of small responses over HTTP/2, one at a time. Their count depends on how often the client lets the
+/// server sleep. MEASURED: 35.5k with 0.54 wake-ups a request and 36.7k with 0.68 (kernel 6.1, two runs, 2026-11-22);
+/// two arms of one run differ as much: 34.3k with 0.47, 35.4k with 0.64 (7.2). This is twice that.
 const ONE_AT_A_TIME_MARGIN: f64 = 1.07;
 
 fn policy_margin(cell: &str) -> f64 {
@@ -246,18 +246,20 @@ fn margin(whose: Whose, cell: &str) -> f64 {
     }
 }
 
-/// The policy and both paths, bare and with log and metrics.
+/// The policy and both paths, without and with log and metrics.
 static POLICIES: [[Arm; 3]; 2] = [
     [Arm::Auto, Arm::User, Arm::Kernel],
     [Arm::Observed(Ktls::Auto), Arm::Observed(Ktls::Never), Arm::Observed(Ktls::Always)],
 ];
 
-/// Bodies up to which the floor is a limit. MEASURED: how far above it is 1 MB? 133k of 4.24M instructions on 6.1, where nginx with KTLS is
-/// as far (4.376M each, `sealion-lab guard`), and 64 kB 17k (QEMU 7.2, 2026-11-22).
+/// The floor is a limit for bodies up to this length. MEASURED: how far above the floor is 1 MB? 133k of 4.24M
+/// instructions on 6.1, where nginx with KTLS is as far (4.376M each, `sealion-lab guard`), and 64 kB 17k (QEMU 7.2,
+/// 2026-11-22).
 const FLOOR_UP_TO: u64 = 64 << 10;
 
-/// Instructions that the kernel path may take above the bare sender: the request is read and parsed, the answer is chosen. MEASURED: 17k at
-/// 64 kB on 6.1 and 44k on 7.2, where nginx with KTLS is 65k above it (2026-11-22).
+/// The instructions that the kernel path may cost more than the bare sender, for reading and parsing the request and
+/// choosing the response. MEASURED: 17k at 64 kB on 6.1 and 44k on 7.2, where nginx with KTLS is 65k above it
+/// (2026-11-22).
 const ABOVE_FLOOR: f64 = 50e3;
 
 #[cfg(test)]

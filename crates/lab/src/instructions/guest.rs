@@ -37,7 +37,7 @@ pub(crate) fn run(plan: &Plan, kernels: &[Series]) -> Result<Vec<Counted>> {
     if plan.arms().any(|arm| arm.is_ours()) {
         ensure!(
             plan.sealion.is_file(),
-            "{} is not there: build it with cargo build --release, or name it with --sealion",
+            "{} does not exist: build it with cargo build --release, or name it with --sealion",
             plan.sealion.display()
         );
         include.push(plan.sealion.clone());
@@ -69,7 +69,7 @@ pub(crate) fn run(plan: &Plan, kernels: &[Series]) -> Result<Vec<Counted>> {
 /// The guest's directory of the plan, the files and the servers' configurations.
 const WORK: &str = "/work";
 
-/// What the guest brings back.
+/// The directory that the guest brings back.
 const OUT: &str = "/out";
 
 /// Seconds; ten times the longest count so far.

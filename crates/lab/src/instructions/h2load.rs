@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use crate::load::Suite;
 use crate::study::Cell;
 
-/// Makes `requests` requests for `url`, over HTTP/1.1 or HTTP/2 as `cell` says. All must be answered with 200.
+/// Makes `requests` requests for `url`, over HTTP/1.1 or HTTP/2 according to `cell`. Every response must be 200.
 pub(super) fn request(url: &str, cell: &Cell, requests: u64) -> Result<()> {
     let suite = match cell.suite {
         Suite::Aes128Gcm => "TLS_AES_128_GCM_SHA256",
@@ -28,7 +28,7 @@ pub(super) fn request(url: &str, cell: &Cell, requests: u64) -> Result<()> {
     check(&text, requests, cell.streams.is_some())
 }
 
-/// Whether all `requests` succeeded, by the protocol that was asked for.
+/// Checks that all `requests` succeeded by the requested protocol.
 fn check(text: &str, requests: u64, http2: bool) -> Result<()> {
     let line = |start: &str| text.lines().find_map(|line| line.strip_prefix(start)).map(str::trim).unwrap_or_default();
     let protocol = if http2 { "h2" } else { "http/1.1" };

@@ -40,7 +40,7 @@ pub(crate) fn measure(plan: &Plan, work: &Path, out: &Path) -> Result<()> {
     }
     for arm in plan.arms() {
         if let Some(sealion) = setup.sealion.as_ref().filter(|_| arm.is_auto() && setup.calibration.is_none()) {
-            // The costs that the server ships with are times of a real processor, not counts.
+            // The built-in costs of the server are times of a real processor, not counts.
             let file = work.join("calibration.json");
             sealion.calibrate(CALIBRATION_SECONDS, &file)?;
             setup.calibration = Some(file);
@@ -59,7 +59,7 @@ pub(crate) fn measure(plan: &Plan, work: &Path, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// One line while the count goes on.
+/// Prints a line of progress.
 fn report(row: &Row) {
     let each = |count: u64| count as f64 / row.requests as f64;
     let server = each(row.server_instructions.unwrap_or(0));
@@ -96,7 +96,8 @@ fn count(plan: &Plan, arm: &Arm, cell: &Cell, server: &Server, work: &Path) -> R
     })
 }
 
-/// Why a count is void: the arm did not send by the path that it claims, or the client did not begin as planned.
+/// The reason why a count is void: the arm did not use its claimed path, or the client's handshakes differ from the
+/// plan.
 fn void(arm: &Arm, cell: &Cell, asked: &Asked) -> String {
     let Asked { handshakes, resumed, kernel_senders, .. } = *asked;
     // The first connections have no session to resume.
@@ -115,7 +116,7 @@ fn void(arm: &Arm, cell: &Cell, asked: &Asked) -> String {
     }
 }
 
-/// Guest time: a second is a thousand million instructions, which measure every size and suite a few times.
+/// Guest time: a second has a thousand million instructions, which suffice to measure every size and suite a few times.
 const CALIBRATION_SECONDS: u32 = 3;
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ impl Plan {
         self.arms.iter().map(|arm| arm.parse().expect("a plan is made of arms"))
     }
 
-    /// The cells whose floor is counted: those of the kernel path on which the server is one sendfile.
+    /// The cells with a floor: cells of the kernel path in which the server calls sendfile once.
     pub(crate) fn cells_with_floor(&self) -> impl Iterator<Item = &Cell> {
         let has_kernel = self.arms().any(|arm| arm == Arm::Kernel);
         let is_sendfile = |cell: &&Cell| {
@@ -49,23 +49,23 @@ impl Plan {
         self.cells.iter().filter(move |cell| has_kernel && is_sendfile(cell))
     }
 
-    /// The cells that are counted on an arm. What a log costs does not depend on size and handshakes: small responses on connections
-    /// that stay show it.
+    /// The cells to count on an arm. The cost of a log does not depend on size and handshakes, so small responses on
+    /// persistent connections suffice.
     pub(crate) fn cells_of(&self, arm: &Arm) -> impl Iterator<Item = &Cell> {
         let has_log = arm.has_log();
         self.cells.iter().filter(move |cell| !has_log || (cell.calls.is_none() && cell.size <= 16 << 10))
     }
 }
 
-/// A closed loop of two connections. Where each connection serves a number of requests there is one, because two share the
-/// requests out unevenly at the end, and one handshake more or less is 5 % of a cell.
+/// A closed loop of two connections. If connections serve a limited number of requests there is only one, because two
+/// share the requests unevenly at the end, and one handshake more or less is 5 % of a cell.
 pub(crate) fn cell(size: u64, calls: Option<u64>, resume: bool, suite: Suite) -> Cell {
     let connections = if calls.is_some() { 1 } else { 2 };
-    // How many requests there are depends on the size: asking.rs.
+    // The number of requests depends on the size: see asking.rs.
     Cell { resume, suite, ..Cell::closed(size, calls, connections, Extent::Requests(0)) }
 }
 
-/// A cell's name in tables and baselines: `64k`, `64k × 4`, `1k × 1 resumed`, `1k h2 16`.
+/// The label of a cell in tables and baselines: `64k`, `64k × 4`, `1k × 1 resumed`, `1k h2 16`.
 pub(crate) fn label(cell: &Cell) -> String {
     let calls = cell.calls.map(|calls| format!(" × {calls}")).unwrap_or_default();
     let streams = cell.streams.map(|streams| format!(" h2 {streams}")).unwrap_or_default();

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::floor::FLOOR;
 use crate::row::Row;
 
-/// Both counts: those of the server, with its distance to the floor, and those of the whole guest.
+/// The tables of both counts: the server's, with its distance to the floor, and the whole guest's.
 pub(crate) fn tables(rows: &[Row]) -> String {
     let mut text = table(rows, per_request);
     for row in rows.iter().filter(|row| row.arm == FLOOR) {
@@ -65,13 +65,13 @@ fn table(rows: &[Row], per_request: fn(&Row) -> Option<f64>) -> String {
     text
 }
 
-/// How many instructions the kernel path takes above the bare sender, per request.
+/// The number of instructions per request by which the kernel path exceeds the bare sender.
 pub(super) fn distance(rows: &[Row], cell: &str) -> Option<f64> {
     let of = |arm: &str| rows.iter().find(|row| row.cell == cell && row.arm == arm).and_then(per_request);
     Some(of("kernel")? - of(FLOOR)?)
 }
 
-/// Instructions of the whole guest per request; `None` for a void row, or where the client ran for a fixed time.
+/// Instructions of the whole guest per request; `None` for a void row, or if the client ran for a fixed time.
 pub(super) fn all_per_request(row: &Row) -> Option<f64> {
     (row.void.is_empty() && row.requests > 0 && row.elapsed > 0).then(|| row.elapsed as f64 / row.requests as f64)
 }
@@ -81,7 +81,7 @@ pub(super) fn per_request(row: &Row) -> Option<f64> {
     (row.void.is_empty() && row.requests > 0).then_some(row.server_instructions? as f64 / row.requests as f64)
 }
 
-/// An arm, and the arms whose least cost it is compared with; the first of them names the column.
+/// An arm, and the arms to whose cheapest it is compared. The first of them names the column.
 const RATIOS: &[(&str, &[&str])] = &[
     ("user", &["nginx"]),
     ("user-log", &["nginx-log"]),

@@ -34,7 +34,7 @@ pub(super) fn requests(url: &str, suite: Suite, work: &Path) -> Result<u64> {
     parse(&text)
 }
 
-/// The count of requests, if all succeeded.
+/// The number of requests, if all succeeded.
 fn parse(text: &str) -> Result<u64> {
     for line in text.lines().map(str::trim) {
         ensure!(!line.starts_with("Socket errors:") && !line.starts_with("Non-2xx"), "wrk met failures: {line}");

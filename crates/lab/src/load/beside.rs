@@ -1,4 +1,4 @@
-//! Two loads in one thread, of which one is measured.
+//! Two loads in one thread. One of them is measured.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,7 +18,8 @@ use super::{LoadPlan, Outcome, Progress};
 /// counted. Both run on one thread, so that neither waits for the scheduler to preempt the other.
 ///
 /// # Errors
-/// As [`super::run`]; a plan has more than one thread, or `other` answers nothing and fails nothing within its time limit.
+/// As [`super::run`]; a plan has more than one thread, or `other` neither completes nor fails a request within its time
+/// limit.
 pub fn run_beside(plan: &LoadPlan, other: &LoadPlan) -> Result<(Outcome, Outcome)> {
     ensure!(plan.threads == 1 && other.threads == 1, "loads beside each other have one thread");
     check(plan)?;
@@ -52,9 +53,9 @@ async fn both(plan: &LoadPlan, other: &LoadPlan, references: &[Arc<Reference>; 2
     };
     let (beside, mut clients_beside) = begin(other, &references[1])?;
     let began = Instant::now();
-    // Hashing its first response costs this thread more than all later responses.
+    // Hashing the first response of `other` costs this thread more than all later responses.
     while beside.progress.requests() + beside.progress.failures() == 0 {
-        ensure!(began.elapsed() < other.timeout, "no answer to {} within {:?}", other.target, other.timeout);
+        ensure!(began.elapsed() < other.timeout, "no response to {} within {:?}", other.target, other.timeout);
         tokio::time::sleep(BETWEEN_LOOKS).await;
     }
     let (measured, mut clients) = begin(plan, &references[0])?;
@@ -66,5 +67,5 @@ async fn both(plan: &LoadPlan, other: &LoadPlan, references: &[Arc<Reference>; 2
     tally(measured).zip(tally(beside)).context("a client outlived its thread")
 }
 
-/// Much shorter than a large response takes.
+/// Much shorter than the duration of a large response.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(2);

@@ -50,12 +50,12 @@ pub(super) struct Opening {
     pub(super) suite: String,
 }
 
-/// A response, and when.
+/// A response with its times.
 pub(super) struct Answer {
     pub(super) done: Done,
     pub(super) sent: Instant,
     pub(super) begun: Instant,
-    /// The first byte of the body, where bodies are opened.
+    /// The time of the first body byte, if bodies are opened.
     pub(super) body_began: Option<Instant>,
     pub(super) ended: Instant,
 }
@@ -88,7 +88,7 @@ impl Connection {
         Ok((connection, Opening { begun, connected, established, resumed, suite }))
     }
 
-    /// The failure that an end of the connection is now; `how` describes the end.
+    /// The failure if the connection ends now; `how` describes the end.
     pub(super) fn lost(&mut self, how: &str) -> Failure {
         self.receiving.lost(how)
     }
@@ -142,19 +142,19 @@ impl Connection {
         }
     }
 
-    /// Puts a request on a stream of its own; [`Self::answers`] sends it. `due`: when it was to be sent.
+    /// Puts a request on a new stream; [`Self::answers`] sends it. `due`: its intended start.
     pub(super) fn ask(&mut self, common: &Common, due: Instant) {
         if let Some(frames) = self.receiving.frames() {
             common.requests.borrow_mut().ask(frames, due);
         }
     }
 
-    /// Requests that [`Self::ask`] made, and that have no whole response.
+    /// The number of requests made by [`Self::ask`] without a complete response.
     pub(super) fn open_streams(&mut self) -> usize {
         self.receiving.frames().map_or(0, |frames| frames.open())
     }
 
-    /// Sends what is to be sent, and waits for responses; returns them with the times when they were due.
+    /// Sends pending frames and waits for responses. Returns them with their intended starts.
     pub(super) async fn answers(&mut self, common: &Common) -> Result<Vec<(Answer, Instant)>, Failure> {
         let mut steps = 0u64;
         loop {
@@ -196,7 +196,7 @@ impl Connection {
         }
     }
 
-    /// Reads once and handles the records that came.
+    /// Reads once and processes the records received.
     fn step(&mut self, buffer: &mut [u8]) -> Result<Step, Failure> {
         let receiving = &mut self.receiving;
         let at = receiving.carried();
@@ -217,7 +217,7 @@ impl Connection {
 
     fn renew_keys(&mut self) {
         if let Some((keys, sequence)) = self.receiving.take_new_keys() {
-            // RFC 8446 §4.6.3: an update that asks for none in return, under the old keys.
+            // RFC 8446 §4.6.3: an update that requests none in return, under the old keys.
             self.seal(ContentType::Handshake, &[24, 0, 0, 1, 0]);
             self.sealer = Sealer::new(keys, sequence, u64::MAX);
         }
@@ -233,8 +233,8 @@ impl Connection {
     }
 }
 
-/// Reads before the thread's other clients get a turn, about a tenth of a millisecond: a server may send a large body
-/// as fast as it is read.
+/// The number of reads before the thread's other clients get a turn, about a tenth of a millisecond: a server may send
+/// a large body as fast as it is read.
 const STEPS: u64 = 32;
 
 enum Step {

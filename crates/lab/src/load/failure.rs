@@ -1,11 +1,11 @@
-//! One failure, and the counts of them.
+//! A failure, and the counts of failures.
 
 use std::io;
 
 use super::Failures;
 
-/// A failed request or connection: which of the [`Failures`] it counts as, and a description, which is kept for the
-/// first of a load.
+/// A failed request or connection: its kind in [`Failures`], and a description, which is kept for the first failure of
+/// a load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) kind: Kind,

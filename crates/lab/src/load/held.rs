@@ -30,7 +30,7 @@ pub fn hold<T>(plan: &LoadPlan, idle: impl FnOnce() -> T) -> Result<(Outcome, T)
             let started = Instant::now();
             let one = tokio::time::timeout(plan.timeout, one(&common, &mut sum)).await;
             let one = one
-                .unwrap_or_else(|_| Err(Failure::new(Kind::Timeout, format!("no answer within {:?}", plan.timeout))));
+                .unwrap_or_else(|_| Err(Failure::new(Kind::Timeout, format!("no response within {:?}", plan.timeout))));
             match one {
                 Ok(connection) => connections.push(connection),
                 Err(failure) => sum.failures.count(failure),

@@ -1,7 +1,8 @@
-//! Frames of HTTP/2 as a client that costs little sees them (RFC 9113). No socket; the clock only marks what came.
+//! Frames of HTTP/2 (RFC 9113) for a cheap client. No socket; the clock only records times of arrival.
 //!
-//! The client announces a dynamic table of size 0 and windows as large as can be, so that it need not decode heads and seldom opens a window. Of a
-//! response it looks at the status, counts the content, and compares its length with the first one's.
+//! The client announces a dynamic table of size 0 and the largest possible windows, so that it need not decode heads
+//! and seldom opens a window. It checks the status of a response, counts its content, and compares the length with the
+//! first response.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,7 +17,7 @@ use super::receiving::{Done, Reference};
 pub(super) struct Frames {
     read: Read,
     reference: Arc<Reference>,
-    /// The beginning of a frame header, then of the payload of a frame other than DATA.
+    /// The beginning of a frame header, or of the payload of a frame other than DATA.
     carry: Vec<u8>,
     /// DATA that is being received.
     data: Option<Data>,
@@ -25,9 +26,9 @@ pub(super) struct Frames {
     answered: Vec<Answered>,
     /// Frames to be sent.
     outgoing: Vec<u8>,
-    /// Octets of content since the connection's window was opened.
+    /// Bytes of content received since the connection's window was last opened.
     consumed: u32,
-    /// The server takes no more requests.
+    /// The server accepts no more requests.
     ended: bool,
 }
 
@@ -48,7 +49,7 @@ struct Stream {
     hash: Option<digest::Context>,
 }
 
-/// A response that came as wanted, and when.
+/// A correct response and its times.
 pub(super) struct Answered {
     pub(super) due: Instant,
     pub(super) sent: Instant,
@@ -58,7 +59,7 @@ pub(super) struct Answered {
 }
 
 impl Frames {
-    /// Of a new connection; the client's preface is the first to be sent.
+    /// The state of a new connection. The client's preface is sent first.
     pub(super) fn new(read: Read, reference: Arc<Reference>) -> Self {
         let mut outgoing = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
         let mut settings = Vec::new();
@@ -82,7 +83,7 @@ impl Frames {
         }
     }
 
-    /// Requests `target` of `authority` on a new stream. `due`: when it was to be sent.
+    /// Requests `target` of `authority` on a new stream. `due`: its intended start.
     pub(super) fn request(&mut self, authority: &[u8], target: &[u8], due: Instant) {
         // GET and https of the static table; :authority and :path are literals (RFC 7541 §6.1, §6.2.2).
         let mut block = vec![0x82, 0x87];
@@ -103,12 +104,12 @@ impl Frames {
         self.next += 2;
     }
 
-    /// Requests without a whole response.
+    /// The number of requests without a complete response.
     pub(super) fn open(&self) -> usize {
         self.open.len()
     }
 
-    /// Whether the connection takes no more requests.
+    /// Whether the connection accepts no more requests.
     pub(super) fn ended(&self) -> bool {
         self.ended || self.next >= LAST_STREAM
     }
@@ -118,12 +119,12 @@ impl Frames {
         std::mem::take(&mut self.outgoing)
     }
 
-    /// Responses that came to their end.
+    /// Completed responses.
     pub(super) fn take_answered(&mut self) -> Vec<Answered> {
         std::mem::take(&mut self.answered)
     }
 
-    /// Takes the content of a record.
+    /// Processes the content of a record.
     pub(super) fn receive(&mut self, mut payload: &[u8]) -> Result<(), Failure> {
         loop {
             if let Some(data) = &mut self.data {
@@ -158,9 +159,9 @@ impl Frames {
         }
     }
 
-    /// Takes a whole frame, or the header of DATA.
-    fn whole(&mut self, octets: &[u8]) -> Result<(), Failure> {
-        let Some((head, payload)) = octets.split_first_chunk::<HEADER>() else { return Ok(()) };
+    /// Processes a whole frame, or the header of DATA.
+    fn whole(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let Some((head, payload)) = bytes.split_first_chunk::<HEADER>() else { return Ok(()) };
         let (kind, flags) = (head[3], head[4]);
         let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]) & LARGEST_WINDOW;
         let code = |at: usize| {
@@ -203,8 +204,8 @@ impl Frames {
         if stream.begun.replace(Instant::now()).is_some() {
             return Ok(());
         }
-        // Behind updates of the table's size (RFC 7541 §6.3), :status 200 is one octet.
-        let updates = block.iter().take_while(|octet| **octet & 0xe0 == 0x20).count();
+        // After updates of the table size (RFC 7541 §6.3), :status 200 is one byte.
+        let updates = block.iter().take_while(|byte| **byte & 0xe0 == 0x20).count();
         match block.get(updates) {
             Some(&STATUS_200) => Ok(()),
             _ => Err(Failure::new(Kind::Status, "a status other than 200")),
@@ -218,7 +219,7 @@ impl Frames {
             self.consumed = 0;
         }
         let Some(stream) = self.open.iter_mut().find(|open| open.id == data.stream) else {
-            return Err(Failure::new(Kind::Body, "content behind the end of a response"));
+            return Err(Failure::new(Kind::Body, "content after the end of a response"));
         };
         if stream.body_began.is_none() && !content.is_empty() {
             stream.body_began = Some(Instant::now());
@@ -260,7 +261,7 @@ fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     out.extend_from_slice(payload);
 }
 
-/// RFC 7541 §5.1, of a length below 127 + 2^14.
+/// RFC 7541 §5.1, for a length below 127 + 2^14.
 fn integer_of_7_bits(out: &mut Vec<u8>, value: usize) {
     match value.checked_sub(127) {
         None => out.push(value as u8),
@@ -312,27 +313,27 @@ mod tests {
 
     /// SETTINGS, then responses on streams 1 and 3 whose frames alternate.
     fn two_responses(of_third: &[u8]) -> Vec<u8> {
-        let mut octets = Vec::new();
-        frame(&mut octets, SETTINGS, 0, 0, &[]);
-        frame(&mut octets, HEADERS, END_HEADERS, 1, &[0x20, STATUS_200, 0]);
-        frame(&mut octets, HEADERS, END_HEADERS, 3, &[STATUS_200]);
-        frame(&mut octets, DATA, 0, 1, b"con");
-        frame(&mut octets, DATA, 0, 3, b"cont");
-        frame(&mut octets, DATA, END_STREAM, 1, b"tent");
-        frame(&mut octets, DATA, END_STREAM, 3, of_third);
-        octets
+        let mut bytes = Vec::new();
+        frame(&mut bytes, SETTINGS, 0, 0, &[]);
+        frame(&mut bytes, HEADERS, END_HEADERS, 1, &[0x20, STATUS_200, 0]);
+        frame(&mut bytes, HEADERS, END_HEADERS, 3, &[STATUS_200]);
+        frame(&mut bytes, DATA, 0, 1, b"con");
+        frame(&mut bytes, DATA, 0, 3, b"cont");
+        frame(&mut bytes, DATA, END_STREAM, 1, b"tent");
+        frame(&mut bytes, DATA, END_STREAM, 3, of_third);
+        bytes
     }
 
     #[test]
     fn streams_are_taken_apart_however_records_cut_them() {
-        let octets = two_responses(b"ent");
-        for cut in 1..octets.len() {
+        let bytes = two_responses(b"ent");
+        for cut in 1..bytes.len() {
             let mut frames = frames(Read::Verify);
             ask(&mut frames);
             ask(&mut frames);
             assert_eq!(frames.open(), 2);
             frames.take_outgoing();
-            for record in octets.chunks(cut) {
+            for record in bytes.chunks(cut) {
                 frames.receive(record).unwrap();
             }
             let bodies: Vec<u64> = frames.take_answered().iter().map(|answered| answered.done.body).collect();
@@ -345,18 +346,18 @@ mod tests {
 
     #[test]
     fn a_response_unlike_the_first_is_a_failure() {
-        let failure = |read: Read, octets: &[u8]| {
+        let failure = |read: Read, bytes: &[u8]| {
             let mut frames = frames(read);
             ask(&mut frames);
             ask(&mut frames);
-            frames.receive(octets).unwrap_err().kind
+            frames.receive(bytes).unwrap_err().kind
         };
         assert_eq!(failure(Read::Drain, &two_responses(b"en")), Kind::Body);
         assert_eq!(failure(Read::Verify, &two_responses(b"ENT")), Kind::Body);
         let of = |kind: u8, flags: u8, stream: u32, payload: &[u8]| {
-            let mut octets = Vec::new();
-            frame(&mut octets, kind, flags, stream, payload);
-            octets
+            let mut bytes = Vec::new();
+            frame(&mut bytes, kind, flags, stream, payload);
+            bytes
         };
         assert_eq!(failure(Read::Drain, &of(HEADERS, END_HEADERS, 1, &[0x8d])), Kind::Status);
         assert_eq!(failure(Read::Drain, &of(RST_STREAM, 0, 1, &[0, 0, 0, 2])), Kind::Body);

@@ -15,9 +15,9 @@ pub struct LoadPlan {
     pub server_name: String,
     /// Trust anchor, PEM; `None`: any certificate is accepted.
     pub roots: Option<PathBuf>,
-    /// The request-target of every request, e.g. `/1k`; with a popularity, that of the directory of the files.
+    /// The request-target of every request, e.g. `/1k`. With a popularity, the target of the files' directory.
     pub target: String,
-    /// Which of many files each request names; `None`: all name the target.
+    /// The choice among many files for each request; `None`: all requests use the target.
     pub popularity: Option<Popularity>,
     /// Threads of the client, each with a share of the connections.
     pub threads: usize,
@@ -28,12 +28,12 @@ pub struct LoadPlan {
     pub streams: Option<usize>,
     /// Requests on a connection before it is closed and replaced; `None`: unlimited.
     pub calls: Option<u64>,
-    /// Whether connections resume sessions of earlier ones. The first connections, and those that find no unused TLS
-    /// 1.3 ticket, make full handshakes.
+    /// Whether connections resume sessions of earlier ones. The first connections, and connections without an unused
+    /// TLS 1.3 ticket, make full handshakes.
     pub resume: bool,
     /// Closed or open loop.
     pub arrival: Arrival,
-    /// The condition for its end.
+    /// When the load ends.
     pub extent: Extent,
     /// How response bodies are read.
     pub read: Read,
@@ -43,28 +43,28 @@ pub struct LoadPlan {
     pub suites: Vec<Suite>,
     /// Time limit of a request, including the handshake.
     pub timeout: Duration,
-    /// Cores the client's threads are pinned to; empty: none.
+    /// Cores to pin the client's threads to; empty: none.
     pub cores: Vec<usize>,
 }
 
-/// Many files by Zipf's law with the exponent 1: the first is the most popular. Their names are their numbers from 0, in
-/// six digits. All have one length.
+/// Many files by Zipf's law with the exponent 1: the first is the most popular. Their names are their numbers from 0,
+/// in six digits. All have the same length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Popularity {
     /// Number of files, up to a million.
     pub files: u32,
-    /// Loads of one seed make the same requests in the same order, if they have one thread.
+    /// With one thread, loads with the same seed make the same requests in the same order.
     pub seed: u64,
 }
 
 /// The pace of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Arrival {
-    /// Each connection sends its next request when the last one is answered.
+    /// Each connection sends its next request when it has the response to the last.
     Closed,
-    /// Requests start at a fixed rate, however slow the server is; latency counts from the intended start. Connections
-    /// without a limit of calls are opened before, each with a request that is not counted: opened at the beginning, they
-    /// would delay the first requests of all.
+    /// Requests start at a fixed rate, regardless of the server's speed; latency counts from the intended start.
+    /// Connections without a limit of calls are opened before the load, each with a request that is not counted.
+    /// Otherwise opening them would delay the first requests.
     Open {
         /// Requests per second, over all connections.
         rate: f64,
@@ -91,8 +91,8 @@ pub enum Read {
     /// Walk record headers without decrypting.
     ///
     /// The load's first complete response is decrypted and hashed. The head of each connection's first response is
-    /// decrypted and checked. All other content is counted by record lengths, whose sum must equal the head's length
-    /// plus Content-Length. Records short enough to be an alert or a KeyUpdate are opened. The server must send
+    /// decrypted and checked. All other content is counted by record lengths: their sum must equal the length of the
+    /// head plus Content-Length. Records short enough to be an alert or a KeyUpdate are opened. The server must send
     /// Content-Length and must not pad its records.
     Drain,
 }

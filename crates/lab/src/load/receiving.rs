@@ -1,4 +1,4 @@
-//! Parses received records, and one response at a time in them. No socket and no clock.
+//! Parses received records, and one response at a time within them. No socket and no clock.
 
 use std::sync::{Arc, OnceLock};
 
@@ -29,9 +29,9 @@ pub(super) struct Receiving {
     carry: Vec<u8>,
     /// Bytes still to come of a record that is skipped.
     skip: usize,
-    /// The content of a whole response on this connection, once one was seen, responses are drained, and others are like it.
+    /// The content of a complete response on this connection, if responses are drained and all have the same length.
     whole: Option<Whole>,
-    /// Keys for our next record, when the server asked for new ones.
+    /// Keys for our next record, after the server requested new ones.
     new_keys: Option<(TrafficKeys, u64)>,
     /// Whether the server has closed the connection, or announced that it will.
     ended: bool,
@@ -45,11 +45,11 @@ pub(super) struct Reading {
     pub(super) read: Read,
     /// Bytes of a body after which reading stops.
     pub(super) cap: u64,
-    /// The body that later ones must equal.
+    /// The body that all later bodies must equal.
     pub(super) reference: Arc<Reference>,
 }
 
-/// The first response of a load; all others must have a body like it.
+/// The first response of a load; the body of every other response must equal its body.
 #[derive(Default)]
 pub(super) struct Reference {
     pub(super) body_len: OnceLock<u64>,
@@ -63,41 +63,41 @@ enum State {
         bytes: Vec<u8>,
     },
     Body {
-        /// Bytes still to come, and so far wanted.
+        /// Bytes of the body still to come, up to the cap.
         left: u64,
         taken: u64,
         hash: Option<digest::Context>,
     },
-    /// HTTP/2, from beginning to end.
+    /// HTTP/2, for the whole connection.
     Frames(Box<Frames>),
     Walk {
-        /// Content, head included, that has come and that is wanted.
+        /// Bytes of content received and expected, including the head.
         seen: u64,
         wanted: u64,
         /// As in [`Whole`].
         slack: u64,
-        /// Body bytes of the response as far as wanted.
+        /// Body bytes of the response, up to the cap.
         body: u64,
     },
 }
 
-/// The content of a whole response, head included.
+/// The content of a complete response, including the head.
 #[derive(Debug, Clone, Copy)]
 struct Whole {
     bytes: u64,
-    /// Bytes by which the end of a record may miss it and be the end of a response all the same. Where it is another record's end, the
-    /// rest is noticed as data behind a response.
+    /// The number of bytes by which a record may end too early or too late and still end a response. If another
+    /// record's end was meant, the rest is noticed as data after a response.
     slack: u64,
 }
 
-/// A response that came as wanted.
+/// A correct response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Done {
-    /// Body bytes, as far as they were wanted.
+    /// Body bytes, up to the cap.
     pub(super) body: u64,
 }
 
-/// What to read from the socket.
+/// The next read from the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Want {
     /// As much as is available.
@@ -108,20 +108,21 @@ pub(super) enum Want {
     Discard(usize),
 }
 
-/// Longest record that may be an alert or a KeyUpdate, with room for padding. In TLS 1.3 such records look like data,
-/// so records up to this length are opened even where others are skipped. The longest such message has 7 bytes; a
-/// server that pads it beyond this limit would be counted as sending data of the wrong length.
-const LONGEST_CONTROL: usize = HEADER_LEN + 64;
+/// The maximum length of a record that may be an alert or a KeyUpdate, with room for padding. In TLS 1.3 such records
+/// look like data, so records up to this length are opened even if others are skipped. The longest such message has 7
+/// bytes; a server that pads it beyond this limit would be counted as sending data of the wrong length.
+const MAX_CONTROL: usize = HEADER_LEN + 64;
 
-/// Least bytes that are discarded by a system call of their own; fewer are copied together with what follows. Affects
-/// only the client's cost.
+/// The minimum number of bytes to discard by a separate system call. Fewer bytes are copied together with the following
+/// data. This only affects the client's cost.
 const WORTH_DISCARDING: usize = 4096;
 
-/// Most bytes by which the head of a connection's last response may differ: it has `Connection: close`, or lacks
-/// `keep-alive`.
+/// The maximum difference between the length of a connection's last head and its other heads: the last has `Connection:
+/// close`, or lacks `keep-alive`.
 const LAST_HEAD_DIFFERS: u64 = 32;
 
-/// Most bytes by which the heads of a stored response differ: a cache tells its age and its remaining lifetime, in a few digits.
+/// The maximum difference between heads of a stored response: a cache states its age and remaining lifetime in a few
+/// digits.
 const STORED_HEAD_DIFFERS: u64 = 8;
 
 impl Receiving {
@@ -181,7 +182,7 @@ impl Receiving {
         }
     }
 
-    /// Whether a byte of the body has been opened. Only right while the response is open.
+    /// Whether a byte of the body has been opened. Only valid while the response is open.
     pub(super) fn body_began(&self) -> bool {
         matches!(self.state, State::Body { taken: 1.., .. })
     }
@@ -219,13 +220,13 @@ impl Receiving {
         self.carry.len()
     }
 
-    /// `bytes` were discarded as [`Want::Discard`] asked.
+    /// Reports that `bytes` were discarded for [`Want::Discard`].
     pub(super) fn discarded(&mut self, bytes: usize) -> Result<Option<Done>, Failure> {
         self.skip -= bytes;
         if self.skip == 0 { self.walked() } else { Ok(None) }
     }
 
-    /// Takes received bytes, which follow [`Self::carried`] free bytes.
+    /// Processes received bytes, which follow [`Self::carried`] free bytes.
     pub(super) fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<Done>, Failure> {
         buffer[..self.carry.len()].copy_from_slice(&self.carry);
         self.carry.clear();
@@ -262,12 +263,12 @@ impl Receiving {
         }
     }
 
-    /// The failure that an end of the stream is in this state.
+    /// The failure if the stream ends in this state.
     pub(super) fn end(&mut self) -> Failure {
         self.lost("the server closed the connection")
     }
 
-    /// The failure that an ended stream means; `how` describes the end.
+    /// The failure for an ended stream; `how` describes the end.
     pub(super) fn lost(&mut self, how: &str) -> Failure {
         self.ended = true;
         let io = |where_: &str| Failure::new(Kind::Io, format!("{how}{where_}"));
@@ -281,7 +282,7 @@ impl Receiving {
             State::Head { .. } => body("inside the response's head"),
             State::Body { left, taken, .. } => body(&format!("after {taken} bytes of a body, {left} before its end")),
             State::Walk { seen, wanted, .. } => {
-                body(&format!("inside or behind the record that brings a response to {seen} bytes, of {wanted}"))
+                body(&format!("inside or after the record that brings a response to {seen} of {wanted} bytes"))
             }
         }
     }
@@ -289,7 +290,7 @@ impl Receiving {
     fn is_walked(&self, outer_type: u8, len: usize) -> bool {
         matches!(self.state, State::Walk { .. })
             && outer_type == ContentType::ApplicationData as u8
-            && (len > LONGEST_CONTROL || self.version == Version::Tls12)
+            && (len > MAX_CONTROL || self.version == Version::Tls12)
     }
 
     fn walk(&mut self, len: usize) {
@@ -329,7 +330,7 @@ impl Receiving {
     fn data(&mut self, payload: &[u8]) -> Result<Option<Done>, Failure> {
         match &mut self.state {
             _ if payload.is_empty() => Ok(None),
-            State::Idle => Err(Failure::new(Kind::Body, "data behind the end of a response")),
+            State::Idle => Err(Failure::new(Kind::Body, "data after the end of a response")),
             State::Head { bytes } => {
                 bytes.extend_from_slice(payload);
                 let bytes = std::mem::take(bytes);
@@ -388,7 +389,7 @@ impl Receiving {
         let len = (payload.len() as u64).min(*left);
         let over = payload.len() as u64 - len;
         if over > 0 && !self.cut {
-            return Err(Failure::new(Kind::Body, format!("{over} bytes behind the body's end")));
+            return Err(Failure::new(Kind::Body, format!("{over} bytes after the body's end")));
         }
         if let Some(hash) = hash {
             hash.update(&payload[..len as usize]);
@@ -431,7 +432,7 @@ impl Receiving {
         }
     }
 
-    /// Complete messages only; several tickets may share a record.
+    /// Supports complete messages only; several tickets may share a record.
     fn handshake_messages(&mut self, mut payload: &[u8]) -> Result<(), Failure> {
         let refuse = |words: String| Err(Failure::new(Kind::Io, words));
         while let Some((&[message_type, a, b, c], rest)) = payload.split_first_chunk::<4>() {

@@ -1,4 +1,4 @@
-//! The requests of a load: all alike, or for one of many files by Zipf's law.
+//! The requests of a load: all the same, or for one of many files by Zipf's law.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -9,16 +9,16 @@ use crate::splitmix::SplitMix64;
 
 /// The requests of a thread, one after another.
 pub(super) struct Requests {
-    /// The request in plain text. Of many files, the number is overwritten for each request.
+    /// The request in plain text. With many files, the number is overwritten for each request.
     text: Vec<u8>,
-    /// Where the target is in the text, and the authority.
+    /// The ranges of target and authority in the text.
     target: Range<usize>,
     authority: Range<usize>,
     many: Option<Many>,
 }
 
 struct Many {
-    /// Where the number of the file is in the text.
+    /// The range of the file's number in the text.
     number: Range<usize>,
     law: Zipf,
     random: SplitMix64,
@@ -77,15 +77,15 @@ pub(crate) fn file_number(number: usize) -> String {
     format!("{number:0DIGITS$}")
 }
 
-/// Digits of a file's name, so that all requests have one length.
+/// The digits of a file's name, so that all requests have the same length.
 const DIGITS: usize = 6;
 
-/// Most files that names of that length distinguish.
-pub(crate) const MOST_FILES: u32 = 1_000_000;
+/// The maximum number of files that names of that length distinguish.
+pub(crate) const MAX_FILES: u32 = 1_000_000;
 
 /// Zipf's law with the exponent 1: the file of rank r, from 0, is drawn in proportion to 1 / (r + 1).
 struct Zipf {
-    /// The probability of this rank or one before it.
+    /// The probability of a rank up to this one.
     up_to: Vec<f64>,
 }
 

@@ -5,25 +5,25 @@ use super::failure::{Failure, Kind};
 /// The fields of a response's head that the client needs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Head {
-    /// Bytes of the head, the empty line included.
+    /// The length of the head in bytes, including the empty line.
     pub(super) len: usize,
     /// The value of Content-Length.
     pub(super) body_len: u64,
     /// Whether the server closes after the response.
     pub(super) last: bool,
-    /// What it says of a cache.
+    /// Its information about a cache.
     pub(super) cache: Cache,
 }
 
-/// What a head says of a cache in front of the origin.
+/// The information in a head about a cache in front of the origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) enum Cache {
-    /// Nothing: all heads are of one length.
+    /// None: all heads have the same length.
     #[default]
     None,
-    /// It was stored for a time that it tells (RFC 9111 §5.1), in more digits from time to time.
+    /// A stored response that states its age (RFC 9111 §5.1), whose number of digits changes.
     Stored,
-    /// A cache has fetched it, also if for another request (RFC 9211). Once it is stored, it has another head.
+    /// Fetched by a cache, perhaps for another request (RFC 9211). Once the response is stored, its head differs.
     Fetched,
 }
 
@@ -34,7 +34,7 @@ impl Head {
         let mut response = httparse::Response::new(&mut fields);
         let len = match response.parse(bytes) {
             Ok(httparse::Status::Complete(len)) => len,
-            Ok(httparse::Status::Partial) if bytes.len() < LONGEST_HEAD => return Ok(None),
+            Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD => return Ok(None),
             Ok(httparse::Status::Partial) => return Err(Failure::new(Kind::Body, "a response's head without an end")),
             Err(error) => return Err(Failure::new(Kind::Body, format!("no HTTP/1 response: {error}"))),
         };
@@ -65,8 +65,8 @@ impl Head {
     }
 }
 
-/// Longest head; servers send a few hundred bytes.
-const LONGEST_HEAD: usize = 16 << 10;
+/// The maximum length of a head; servers send a few hundred bytes.
+const MAX_HEAD: usize = 16 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -101,6 +101,6 @@ mod tests {
         assert_eq!(parsed("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"), Err(Kind::Body));
         assert_eq!(parsed("HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"), Err(Kind::Body));
         assert_eq!(parsed("SSH-2.0-x\r\n"), Err(Kind::Body));
-        assert_eq!(parsed(&format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(LONGEST_HEAD))), Err(Kind::Body));
+        assert_eq!(parsed(&format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(MAX_HEAD))), Err(Kind::Body));
     }
 }

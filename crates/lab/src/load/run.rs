@@ -16,7 +16,7 @@ use tokio::task::{JoinSet, LocalSet};
 
 use super::connection::{BUFFER, Common};
 use super::receiving::{Reading, Reference};
-use super::requests::{MOST_FILES, Requests};
+use super::requests::{MAX_FILES, Requests};
 use super::schedule::{Schedule, Starts};
 use super::tally::Tally;
 use super::worker::{Shared, opened, work, work_on_streams};
@@ -31,7 +31,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Requests answered so far.
+    /// Requests completed so far.
     pub(crate) fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
@@ -133,16 +133,16 @@ pub(super) fn prepare(plan: &LoadPlan) -> Result<()> {
     allow_open_files(plan, plan.connections)
 }
 
-/// Most connections at a time.
-const MOST_CONNECTIONS: usize = 2000;
+/// The maximum number of concurrent connections.
+const MAX_CONNECTIONS: usize = 2000;
 
-/// Files that a thread's runtime and timer hold open, with some to spare for the process.
+/// Descriptors of a thread's runtime and timer, with some to spare for the process.
 const FILES_OF_A_THREAD: usize = 16;
 
 pub(super) fn check(plan: &LoadPlan) -> Result<()> {
     ensure!(
-        (1..=MOST_CONNECTIONS).contains(&plan.connections),
-        "{} connections: from 1 to {MOST_CONNECTIONS} are possible",
+        (1..=MAX_CONNECTIONS).contains(&plan.connections),
+        "{} connections: from 1 to {MAX_CONNECTIONS} are possible",
         plan.connections
     );
     ensure!(
@@ -158,7 +158,7 @@ pub(super) fn check(plan: &LoadPlan) -> Result<()> {
         ensure!(plan.target.len() < 8000, "the request-target is longer than 8,000 bytes");
     }
     ensure!(plan.calls != Some(0), "0 calls on a connection: at least one is needed");
-    ensure!(!plan.timeout.is_zero(), "a time limit of zero leaves no time for any answer");
+    ensure!(!plan.timeout.is_zero(), "a time limit of zero leaves no time for any response");
     if let Arrival::Open { rate } = plan.arrival {
         ensure!(rate.is_finite() && rate > 0.0, "a rate of {rate} requests per second: it must be above 0");
     }
@@ -169,10 +169,10 @@ pub(super) fn check(plan: &LoadPlan) -> Result<()> {
     );
     if let Some(popularity) = plan.popularity {
         let files = popularity.files;
-        ensure!((1..=MOST_FILES).contains(&files), "{files} files: from 1 to {MOST_FILES} are possible");
+        ensure!((1..=MAX_FILES).contains(&files), "{files} files: from 1 to {MAX_FILES} are possible");
     }
     ServerName::try_from(plan.server_name.as_str())
-        .with_context(|| format!("{:?} is no name of a server", plan.server_name))?;
+        .with_context(|| format!("{:?} is not a server name", plan.server_name))?;
     Ok(())
 }
 
@@ -212,7 +212,7 @@ impl Thread<'_> {
             warm_up()?;
             tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start a client thread")
         });
-        // Every thread reaches the barrier, even after a failure.
+        // Every thread must reach the barrier, even after a failure.
         self.ready.wait();
         let runtime = prepared?;
         let before = thread_cpu();
@@ -289,15 +289,15 @@ pub(super) fn pin(cores: &[usize], number: usize) -> Result<()> {
     sched_setaffinity(None, &set).with_context(|| format!("cannot run a client thread on core {core}"))
 }
 
-/// Where aws-lc gathers entropy of its own, a thread's first random number takes tens of milliseconds, which would be
-/// added to the first handshakes.
+/// If aws-lc gathers its own entropy, a thread's first random number takes tens of milliseconds, which would be added
+/// to the first handshakes.
 pub(super) fn warm_up() -> Result<()> {
     aws_lc_rs::rand::fill(&mut [0; 32]).context("no random numbers")
 }
 
 /// State shared by all connections of a thread.
 ///
-/// `thread`: its number.
+/// `thread`: the thread's number.
 pub(super) fn common(
     plan: &LoadPlan,
     thread: usize,

@@ -12,14 +12,14 @@ use tokio::sync::Mutex;
 
 use super::{Arrival, Extent, LoadPlan};
 
-/// Hands the requests of a load out to its threads.
+/// Distributes the requests of a load to its threads.
 pub(super) struct Schedule {
-    /// Requests handed out; in a closed loop that ends by time they need not be numbered.
+    /// The number of requests distributed. A closed loop that ends by time need not count them.
     next: AtomicU64,
     arrival: Arrival,
     extent: Extent,
     begun: OnceLock<Instant>,
-    /// Whether threads have cores of their own, on which they may wait without sleeping.
+    /// Whether each thread has its own core, on which it may wait without sleeping.
     own_cores: bool,
 }
 
@@ -34,7 +34,7 @@ impl Schedule {
         }
     }
 
-    /// When the next request starts, as time since the load's start, like `now`; `None`: no more requests.
+    /// When the next request starts, relative to the load's start, as is `now`. `None`: no more requests.
     fn claim(&self, now: Duration) -> Option<Duration> {
         if matches!(self.extent, Extent::Time(end) if now >= end) {
             return None;
@@ -53,7 +53,7 @@ impl Schedule {
         (!matches!(self.extent, Extent::Time(end) if start >= end)).then_some(start)
     }
 
-    /// Requests that were due, of which `started` were.
+    /// The number of requests that were due but are not among the `started` ones.
     pub(super) fn unsent(&self, started: u64) -> u64 {
         match (self.arrival, self.extent) {
             (Arrival::Open { rate }, Extent::Time(end)) => {
@@ -64,7 +64,7 @@ impl Schedule {
     }
 }
 
-/// One thread's view of the schedule. Its free connections wait in turn, the first of them for its request's time.
+/// One thread's view of the schedule. Its free connections form a queue, whose first waits for its request's time.
 pub(super) struct Starts {
     schedule: Arc<Schedule>,
     timer: Mutex<Timer>,
@@ -72,12 +72,13 @@ pub(super) struct Starts {
 }
 
 impl Starts {
-    /// Must be made inside the thread's runtime.
+    /// Must be called inside the thread's runtime.
     pub(super) fn new(schedule: Arc<Schedule>) -> io::Result<Self> {
         Ok(Self { schedule, timer: Mutex::new(Timer::new()?), started: Cell::new(0) })
     }
 
-    /// Waits for the next request's time and returns it: in an open loop it may have passed. `None`: the load is over.
+    /// Waits for the next request's time and returns it; in an open loop it may be in the past. `None`: the load is
+    /// over.
     pub(super) async fn next(&self) -> io::Result<Option<Instant>> {
         // The load begins with its first request.
         let begun = *self.schedule.begun.get_or_init(Instant::now);
@@ -98,8 +99,9 @@ impl Starts {
         Ok(start.map(|start| begun + start))
     }
 
-    /// A client that sleeps between requests spends more on its waking than on a request, and measures its own delay. MEASURED: 25,000 requests of
-    /// 1 kB a second, 64 connections: p50 81 µs, p99 6.6 ms, 93 % of its core; awake 36 µs and 0.10 to 0.83 ms (one server, three alternating pairs on a busy machine, 2026-11-22).
+    /// A client that sleeps between requests spends more time on waking up than on a request, and measures its own
+    /// delay. MEASURED: 25,000 requests of 1 kB a second, 64 connections: p50 81 µs, p99 6.6 ms, 93 % of its core;
+    /// awake 36 µs and 0.10 to 0.83 ms (one server, three alternating pairs on a busy machine, 2026-11-22).
     async fn wait_until(&self, start: Instant, timer: &mut Timer) -> io::Result<()> {
         let awake = if self.schedule.own_cores { AWAKE } else { Duration::ZERO };
         let asleep = start.saturating_duration_since(Instant::now()).saturating_sub(awake);
@@ -118,10 +120,10 @@ impl Starts {
     }
 }
 
-/// How long before a request's time a thread with a core of its own no longer sleeps.
+/// How long before a request's time a thread with its own core stops sleeping.
 const AWAKE: Duration = Duration::from_millis(1);
 
-/// A timerfd (timerfd_create(2)), because the runtime's timer has a resolution of a millisecond.
+/// A timerfd (timerfd_create(2)), because the runtime's timer only has a resolution of a millisecond.
 struct Timer(Receiver);
 
 impl Timer {
@@ -176,7 +178,7 @@ mod tests {
         }
     }
 
-    /// Late or not, the intended start is what counts.
+    /// The intended start counts, regardless of delays.
     #[test]
     fn an_open_loop_keeps_its_rate_whatever_the_time_is() {
         let schedule = schedule(Arrival::Open { rate: 4.0 }, Extent::Time(SECOND));

@@ -29,7 +29,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Sends without waiting, as far as the socket accepts it.
+    /// Sends without waiting, as far as the socket accepts the bytes.
     pub(super) fn send_now(&self, bytes: &[u8]) {
         let _ = self.0.try_write(bytes);
     }
@@ -44,7 +44,8 @@ impl Socket {
         self.receive_with(buffer, RecvFlags::empty())
     }
 
-    /// As [`Self::receive`], but the bytes are dropped in the kernel and `buffer` says only how many: tcp(7), `MSG_TRUNC`.
+    /// As [`Self::receive`], but the kernel drops the bytes, and only the length of `buffer` matters: tcp(7),
+    /// `MSG_TRUNC`.
     pub(super) fn discard(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         self.receive_with(buffer, RecvFlags::TRUNC)
     }
@@ -55,7 +56,7 @@ impl Socket {
         let outcome = self.0.try_io(Interest::READABLE, || {
             let (_, bytes) = retry_on_intr(|| rustix::net::recv(&self.0, &mut *buffer, flags))?;
             came = Some(bytes);
-            // A short read means that the socket is empty. WouldBlock tells the runtime, which saves another system
+            // A short read means that the socket is empty. WouldBlock informs the runtime, which saves another system
             // call.
             if bytes > 0 && bytes < wanted { Err(ErrorKind::WouldBlock.into()) } else { Ok(()) }
         });

@@ -15,7 +15,7 @@ pub(super) struct Tally {
     pub(super) body_bytes: u64,
     pub(super) handshakes: u64,
     pub(super) resumed: u64,
-    /// Connections that have no answer yet, or failed before one.
+    /// Connections without a response so far, or that failed before one.
     pub(super) unanswered: u64,
     pub(super) failures: Failures,
     pub(super) latency: Histogram<u64>,
@@ -62,12 +62,12 @@ impl Tally {
         self.suite.get_or_insert(opening.suite);
     }
 
-    /// The first answer on a connection.
+    /// Counts the first response on a connection.
     pub(super) fn first_answer(&mut self) {
         self.unanswered -= 1;
     }
 
-    /// A request whose intended start was `due`.
+    /// Counts a response, whose request had the intended start `due`.
     pub(super) fn answered(&mut self, due: Instant, answer: &Answer) {
         self.requests += 1;
         self.body_bytes += answer.done.body;
@@ -114,13 +114,13 @@ impl Tally {
     }
 }
 
-/// Nanoseconds to three digits, up to [`LONGEST`].
+/// Nanoseconds to three digits, up to [`MAX_TIME`].
 fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LONGEST.as_nanos() as u64, 3).expect("bounds that HDR histograms can have")
+    Histogram::new_with_bounds(1, MAX_TIME.as_nanos() as u64, 3).expect("bounds that HDR histograms can have")
 }
 
-/// Longest time that is recorded; longer ones count as this. No time limit is that long.
-const LONGEST: Duration = Duration::from_secs(3600);
+/// The maximum time recorded; longer times count as this. No time limit is that long.
+const MAX_TIME: Duration = Duration::from_secs(3600);
 
 fn record(histogram: &mut Histogram<u64>, time: Duration) {
     histogram.saturating_record((time.as_nanos() as u64).max(1));

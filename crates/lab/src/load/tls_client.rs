@@ -15,7 +15,7 @@ use rustls::{
 
 use super::{LoadPlan, Suite};
 
-/// The key exchange is always X25519, so that servers are compared on the same one.
+/// The key exchange is always X25519, so that servers are compared on the same exchange.
 pub(super) fn config(plan: &LoadPlan) -> Result<Arc<ClientConfig>> {
     let mut provider = aws_lc_rs::default_provider();
     provider.kx_groups = vec![aws_lc_rs::kx_group::X25519];
@@ -29,7 +29,7 @@ pub(super) fn config(plan: &LoadPlan) -> Result<Arc<ClientConfig>> {
         }
     }
     if versions.as_slice() == [&rustls::version::TLS12] {
-        // In TLS 1.2 the list of groups is also that of a certificate's curves (RFC 8422 §5.1): without P-256 OpenSSL
+        // In TLS 1.2 the list of groups also restricts a certificate's curves (RFC 8422 §5.1): without P-256 OpenSSL
         // refuses to use the certificate. Servers still prefer the first.
         provider.kx_groups.push(aws_lc_rs::kx_group::SECP256R1);
     }
@@ -78,8 +78,8 @@ fn in_order(wanted: &[Suite], known: &[SupportedCipherSuite]) -> Vec<SupportedCi
     ids.filter_map(|id| known.iter().find(|suite| suite.suite() == *id).copied()).collect()
 }
 
-/// Sessions of all connections of a load. A TLS 1.3 ticket is used once (RFC 8446 appendix C.4); without an unused one
-/// a connection makes a full handshake, which brings new tickets.
+/// Sessions of all connections of a load. A TLS 1.3 ticket is used once (RFC 8446 appendix C.4). Without an unused
+/// ticket a connection makes a full handshake, which brings new tickets.
 #[derive(Debug, Default)]
 struct Sessions {
     tickets: Mutex<VecDeque<Tls13ClientSessionValue>>,
@@ -87,8 +87,8 @@ struct Sessions {
     group: Mutex<Option<NamedGroup>>,
 }
 
-/// Most tickets kept, a few for each of 2,000 connections. The oldest are dropped first.
-const MOST_TICKETS: usize = 8192;
+/// The maximum number of tickets kept, a few for each of 2,000 connections. The oldest are dropped first.
+const MAX_TICKETS: usize = 8192;
 
 const HELD: &str = "no holder of the lock panics";
 
@@ -115,7 +115,7 @@ impl ClientSessionStore for Sessions {
 
     fn insert_tls13_ticket(&self, _: ServerName<'static>, value: Tls13ClientSessionValue) {
         let mut tickets = self.tickets.lock().expect(HELD);
-        if tickets.len() == MOST_TICKETS {
+        if tickets.len() == MAX_TICKETS {
             tickets.pop_front();
         }
         tickets.push_back(value);

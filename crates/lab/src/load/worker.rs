@@ -44,7 +44,7 @@ impl Shared {
 /// How long a client waits after a refused connection, so that a closed port does not cause a busy loop.
 const AFTER_REFUSAL: Duration = Duration::from_millis(10);
 
-/// A connection that has answered a request; `None` if it failed, which is counted.
+/// A connection that has completed a request; `None` if it failed, which is counted.
 pub(super) async fn opened(shared: &Shared) -> Option<Box<Connection>> {
     let started = Instant::now();
     let mut current = None;
@@ -63,7 +63,7 @@ pub(super) async fn opened(shared: &Shared) -> Option<Box<Connection>> {
     }
 }
 
-/// `connection`: one that is open already.
+/// `connection`: an open connection, if any.
 pub(super) async fn work(shared: Rc<Shared>, connection: Option<Box<Connection>>) -> std::io::Result<()> {
     let mut patience = Patience::new(shared.timeout);
     let mut connection = connection.map(|connection| (connection, 0));
@@ -77,7 +77,7 @@ pub(super) async fn work(shared: Rc<Shared>, connection: Option<Box<Connection>>
         let answer = answer.unwrap_or_else(|| {
             let limit = format!("within {:?}", shared.timeout);
             let words = match &mut current {
-                Some(connection) => connection.lost(&format!("no whole answer {limit}:")).words,
+                Some(connection) => connection.lost(&format!("no complete response {limit}:")).words,
                 None => format!("no whole connection {limit}"),
             };
             Err(Failure::new(Kind::Timeout, words))
@@ -102,7 +102,7 @@ pub(super) async fn work(shared: Rc<Shared>, connection: Option<Box<Connection>>
     Ok(())
 }
 
-/// The client of HTTP/2: keeps so many requests open at a time.
+/// A client of HTTP/2, which keeps `streams` requests open at a time.
 pub(super) async fn work_on_streams(shared: Rc<Shared>, streams: usize) -> std::io::Result<()> {
     let mut patience = Patience::new(shared.timeout);
     let mut due = shared.starts.next().await?;
@@ -134,7 +134,7 @@ pub(super) async fn work_on_streams(shared: Rc<Shared>, streams: usize) -> std::
                 break;
             }
             let started = Instant::now();
-            let late = || Err(Failure::new(Kind::Timeout, format!("no whole answer within {:?}", shared.timeout)));
+            let late = || Err(Failure::new(Kind::Timeout, format!("no complete response within {:?}", shared.timeout)));
             match patience.within(started, connection.answers(&shared.common)).await.unwrap_or_else(late) {
                 Ok(answers) => {
                     for (answer, due) in answers {
@@ -142,7 +142,7 @@ pub(super) async fn work_on_streams(shared: Rc<Shared>, streams: usize) -> std::
                     }
                 }
                 Err(failure) => {
-                    // The others fail with the connection.
+                    // The other streams fail with the connection.
                     for _ in 0..connection.open_streams().max(1) {
                         shared.failed(started, failure.clone());
                     }
@@ -158,7 +158,7 @@ pub(super) async fn work_on_streams(shared: Rc<Shared>, streams: usize) -> std::
     Ok(())
 }
 
-/// Makes one request, on a new connection if there is none.
+/// Makes one request, on the current connection or a new one.
 async fn request(shared: &Shared, current: &mut Option<Box<Connection>>) -> Result<Answer, Failure> {
     if let Some(connection) = current {
         return connection.request(&shared.common).await;
@@ -170,7 +170,7 @@ async fn request(shared: &Shared, current: &mut Option<Box<Connection>>) -> Resu
     Ok(answer)
 }
 
-/// The connection and its calls so far, if there is to be another.
+/// The connection and its number of calls, if it may be used for another.
 fn keep(shared: &Shared, connection: Box<Connection>, calls: u64) -> Option<(Box<Connection>, u64)> {
     if shared.calls.is_some_and(|all| calls >= all) || connection.ended() {
         connection.close();
@@ -179,8 +179,8 @@ fn keep(shared: &Shared, connection: Box<Connection>, calls: u64) -> Option<(Box
     Some((connection, calls))
 }
 
-/// A time limit for successive operations, which costs nothing until it is reached: the timer keeps running from an
-/// earlier operation and is reset only when it fires.
+/// A time limit for successive operations, which costs nothing until it is reached: the timer of an earlier operation
+/// keeps running, and is reset only when it fires.
 struct Patience {
     limit: Duration,
     timer: Pin<Box<Sleep>>,
@@ -191,7 +191,7 @@ impl Patience {
         Self { limit, timer: Box::pin(tokio::time::sleep(limit)) }
     }
 
-    /// `None`: it did not end in time, counted from `started`.
+    /// `None`: it did not end in time, measured from `started`.
     async fn within<T>(&mut self, started: Instant, what: impl Future<Output = T>) -> Option<T> {
         let deadline = started + self.limit;
         let mut what = std::pin::pin!(what);

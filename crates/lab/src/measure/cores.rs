@@ -11,13 +11,13 @@ pub(crate) struct Cores(Vec<Core>);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Core {
     number: usize,
-    /// In ticks: user, nice, system, irq, softirq. Without time that a hypervisor took (steal).
+    /// In ticks: user, nice, system, irq, softirq. Excludes time taken by a hypervisor (steal).
     busy: u64,
     softirq: u64,
 }
 
 impl Cores {
-    /// Now.
+    /// The current times.
     ///
     /// # Errors
     /// /proc/stat cannot be read.
@@ -25,17 +25,17 @@ impl Cores {
         Ok(Self::parse(&std::fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?))
     }
 
-    /// Busy time of each core since `earlier`, softirq and irq included, in ns, `;` between.
+    /// Busy time of each core since `earlier`, including softirq and irq, in ns, separated by `;`.
     pub(crate) fn busy_since(&self, earlier: &Self) -> String {
         self.list(earlier, |core| core.busy)
     }
 
-    /// Softirq time of each core since `earlier`, in ns, `;` between.
+    /// Softirq time of each core since `earlier`, in ns, separated by `;`.
     pub(crate) fn softirq_since(&self, earlier: &Self) -> String {
         self.list(earlier, |core| core.softirq)
     }
 
-    /// Busy share of the cores `numbers` (empty: all) since `earlier`, in relation to `elapsed`.
+    /// The busy share of the cores `numbers` (empty: all) since `earlier`, relative to `elapsed`.
     pub(crate) fn load_since(&self, earlier: &Self, numbers: &[usize], elapsed: std::time::Duration) -> f64 {
         let wanted = |core: &&Core| numbers.is_empty() || numbers.contains(&core.number);
         let busy = |cores: &Self| cores.0.iter().filter(wanted).map(|core| core.busy).sum::<u64>();

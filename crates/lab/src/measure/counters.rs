@@ -1,4 +1,4 @@
-//! The kernel's counters of sockets whose records it seals, of all processes.
+//! The kernel's counters of sockets whose records it seals, over all processes.
 
 use sealion_ktls::stat::TlsStat;
 
@@ -10,10 +10,10 @@ impl Counters {
         Self(TlsStat::read().ok())
     }
 
-    /// Rise of TlsTxSw + TlsTxDevice, and of TlsTxDevice alone, since then.
+    /// The increases of TlsTxSw + TlsTxDevice, and of TlsTxDevice, since then.
     pub(crate) fn since(&self) -> (Option<u64>, Option<u64>) {
         let Ok(now) = TlsStat::read() else { return (None, None) };
-        // A module that was loaded in between counts from 0.
+        // Without the module, the counters count as 0.
         let before = |get: fn(&TlsStat) -> Option<u64>| self.0.as_ref().and_then(get).unwrap_or(0);
         let rise = |get: fn(&TlsStat) -> Option<u64>| get(&now).map(|now| now.saturating_sub(before(get)));
         let device = rise(TlsStat::tx_device);

@@ -1,5 +1,5 @@
-//! Run time of the kernel's own threads: work that it does for a server outside of the server's threads, such as records
-//! of kernel TLS that a kworker finishes.
+//! Run time of the kernel's own threads: work for a server outside the server's threads, such as records of kernel TLS
+//! that a kworker finishes.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,12 +12,13 @@ use super::process::fields;
 pub(crate) struct KernelThreads(HashMap<u32, u64>);
 
 impl KernelThreads {
-    /// Now. None are seen from inside a container with process ids of its own.
+    /// The current run times. Empty inside a container with its own process ids.
     pub(crate) fn now() -> Self {
         Self::below(Path::new("/proc"))
     }
 
-    /// Run time since `earlier`, ns; `None` if no kernel thread can be seen. Of a thread that ended meanwhile it is lost.
+    /// Run time since `earlier`, ns; `None` if no kernel thread is visible. The run time of a thread that ended in
+    /// between is lost.
     pub(crate) fn since(&self, earlier: &Self) -> Option<u64> {
         let grown = |(id, now): (&u32, &u64)| now.saturating_sub(earlier.0.get(id).copied().unwrap_or(0));
         (!self.0.is_empty()).then(|| self.0.iter().map(grown).sum())
@@ -39,7 +40,7 @@ impl KernelThreads {
     }
 }
 
-/// linux/sched.h: the process is a thread of the kernel.
+/// linux/sched.h: the process is a kernel thread.
 const PF_KTHREAD: u32 = 0x0020_0000;
 
 #[cfg(test)]

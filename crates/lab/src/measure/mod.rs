@@ -1,4 +1,4 @@
-//! The cost of a measurement: the server's, by its pid, and each core's.
+//! The cost of a measurement: the server's, by process id, and each core's.
 
 mod cores;
 mod counters;

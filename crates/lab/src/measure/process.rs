@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 /// Cost of processes since their start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Cost {
-    /// Run time of the threads in ns, kernel work included: the first field of schedstat.
+    /// Run time of the threads in ns, including kernel work: the first field of schedstat.
     pub(crate) cpu: u64,
     /// User part, in ticks.
     pub(crate) user: u64,
@@ -31,7 +31,7 @@ impl Cost {
         for pid in pids {
             let directory = format!("/proc/{pid}");
             let one = Self::of_process(Path::new(&directory));
-            let one = one.with_context(|| format!("process {pid} is not there any more"))?;
+            let one = one.with_context(|| format!("process {pid} has ended"))?;
             sum.cpu += one.cpu;
             sum.user += one.user;
             sum.system += one.system;
@@ -109,7 +109,7 @@ fn times(stat: &str) -> Option<(u64, u64)> {
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
 }
 
-/// The fields of /proc/PID/stat from the third on: the second is a name that may hold blanks and brackets.
+/// The fields of /proc/PID/stat from the third on. The second is a name that may contain blanks and brackets.
 pub(super) fn fields(stat: &str) -> Option<impl Iterator<Item = &str>> {
     Some(stat.rsplit_once(')')?.1.split_whitespace())
 }
@@ -157,6 +157,6 @@ mod tests {
         shell.wait().expect("it ends");
         assert!(pids.len() >= 2, "{pids:?}");
         assert!(all.cpu > alone.cpu && all.switches >= alone.switches, "{alone:?} {all:?}");
-        assert!(Cost::of(&pids).unwrap_err().to_string().contains("not there any more"));
+        assert!(Cost::of(&pids).unwrap_err().to_string().contains("has ended"));
     }
 }

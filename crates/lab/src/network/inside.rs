@@ -55,7 +55,7 @@ pub(crate) fn measure(plan: &Plan, work: &Path, out: &Path) -> Result<()> {
         }
         for arm in plan.arms() {
             let server = arm.start(&setup).with_context(|| format!("arm {arm}"))?;
-            // The first packets on a path wait a round trip longer, for the neighbour's address (arp(7)).
+            // The first packets on a path wait one more round trip, for the neighbour's address (arp(7)).
             load(&server, plan.pages[0], Visit::New, 1).with_context(|| format!("{way}, warm-up on {arm}"))?;
             for &page in &plan.pages {
                 for visit in Visit::ALL {
@@ -83,7 +83,7 @@ pub(crate) fn measure(plan: &Plan, work: &Path, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The output of `sealion-lab load --json` as far as it is needed.
+/// The required part of the output of `sealion-lab load --json`.
 #[derive(Debug, Deserialize)]
 struct Times {
     requests: u64,
@@ -98,7 +98,7 @@ fn load(server: &Server, page: u64, visit: Visit, samples: u64) -> Result<Times>
     command.args(["--suite", "aes128"]);
     match visit {
         Visit::New => command.args(["--calls", "1", "--requests", &samples.to_string()]),
-        // The first request opens the connection, one of many: the median does not show it.
+        // The first of many requests opens the connection: it does not affect the median.
         Visit::Warm => {
             let rate = 1.0 / f64::from(Visit::PAUSE_SECONDS);
             command.args(["--rate", &rate.to_string(), "--requests", &(samples + 1).to_string()])
@@ -130,7 +130,7 @@ fn row(way: &Way, page: u64, visit: Visit, arm: &str, times: &Times) -> Result<R
     })
 }
 
-/// The client's namespace, and a veth pair to this one.
+/// Creates the client's namespace, and a veth pair to this one.
 fn make_namespaces() -> Result<()> {
     std::fs::create_dir_all("/var/run").context("cannot make /var/run")?;
     shell(&format!(
@@ -140,15 +140,15 @@ fn make_namespaces() -> Result<()> {
          ip netns exec {CLIENT} ip link set {CLIENT_LINK} up && \
          ip netns exec {CLIENT} ip link set lo up"
     ))?;
-    // Packets of one segment, as a wire has them: netem delays and loses what TCP hands it as one.
+    // Packets of one segment, as on a wire: netem delays and loses TCP's large packets as one.
     shell(&format!(
         "ip link set {SERVER_LINK} gso_max_segs 1 && ip netns exec {CLIENT} ip link set {CLIENT_LINK} gso_max_segs 1"
     ))?;
-    // Otherwise a connection begins with what the kernel remembers of the one before.
+    // Otherwise a connection starts with the kernel's metrics of the previous connection.
     std::fs::write("/proc/sys/net/ipv4/tcp_no_metrics_save", "1").context("cannot set tcp_no_metrics_save")
 }
 
-/// Half of the round trip and the loss on each end; the rate where the server sends.
+/// Half of the round trip and the loss at each end; the rate at the server's end.
 fn shape(way: &Way) -> Result<()> {
     let Way { rtt, rate, loss } = way;
     let half = f64::from(*rtt) / 2.0;
@@ -160,7 +160,7 @@ fn shape(way: &Way) -> Result<()> {
 }
 
 fn shell(command: &str) -> Result<()> {
-    // busybox' shell prefers its own ip and tc, which know neither namespaces nor netem.
+    // busybox' shell prefers its own ip and tc, which lack namespaces and netem.
     let mut script = String::new();
     for name in ["ip", "tc"] {
         let program = find_program(name).with_context(|| format!("{name} is not there"))?;
@@ -177,5 +177,5 @@ const CLIENT_LINK: &str = "c0";
 const SERVER_LINK: &str = "s0";
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 
-/// Packets that the path holds: more than any window here.
+/// The number of packets in flight on the path: more than any window here.
 const QUEUE: u32 = 4000;

@@ -1,7 +1,8 @@
 //! First and last byte of a response over slow and lossy networks, in an emulated guest.
 //!
-//! Server and client are in two network namespaces, joined by veth(4). tc-netem(8) on both ends delays, limits and loses packets.
-//! Under `-icount sleep=off` an idle guest skips to its next timer, so that waiting costs nothing and times without loss repeat.
+//! Server and client are in two network namespaces, joined by veth(4). tc-netem(8) on both ends delays, limits and
+//! loses packets. Under `-icount sleep=off` an idle guest skips to its next timer, so that waiting costs nothing, and
+//! times without loss repeat.
 //!
 //! ```text
 //! host: Plan ─► run ─► [guest] inside::measure: path ─► arm ─► page × visit ─► `sealion-lab load` in the namespace ─► Row

@@ -25,7 +25,7 @@ pub(crate) struct Plan {
     pub(crate) sealion: PathBuf,
 }
 
-/// A way between client and server.
+/// A path between client and server.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Path {
     /// Round trip, ms.
@@ -36,12 +36,12 @@ pub(crate) struct Path {
     pub(crate) loss: f64,
 }
 
-/// The connection that a request goes over.
+/// The connection of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Visit {
-    /// A new one: TCP and TLS handshakes are in the times.
+    /// A new connection: the times include TCP and TLS handshakes.
     New,
-    /// One that has been idle for [`Self::PAUSE_SECONDS`], so that its congestion window is the initial one again
+    /// A connection that was idle for [`Self::PAUSE_SECONDS`], so that its congestion window is the initial one again
     /// (tcp_slow_start_after_idle).
     Warm,
 }
@@ -49,7 +49,7 @@ pub(crate) enum Visit {
 impl Visit {
     pub(crate) const ALL: [Self; 2] = [Self::New, Self::Warm];
 
-    /// Between the starts of two requests. Less than the servers' idle time-outs.
+    /// The time between the starts of two requests; less than the servers' idle timeouts.
     pub(crate) const PAUSE_SECONDS: u32 = 20;
 }
 

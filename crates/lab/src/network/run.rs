@@ -18,7 +18,7 @@ pub(crate) fn run(plan: &Plan, series: Series) -> Result<(Vec<Row>, Vec<u8>)> {
     if plan.arms().any(|arm| arm.is_ours()) {
         ensure!(
             plan.sealion.is_file(),
-            "{} is not there: build it with cargo build --release, or name it with --sealion",
+            "{} does not exist: build it with cargo build --release, or name it with --sealion",
             plan.sealion.display()
         );
         include.push(plan.sealion.clone());
@@ -48,7 +48,7 @@ pub(crate) fn run(plan: &Plan, series: Series) -> Result<(Vec<Row>, Vec<u8>)> {
 /// The guest's directory of the plan, the files and the servers' configurations.
 const WORK: &str = "/work";
 
-/// What the guest brings back.
+/// The directory that the guest brings back.
 const OUT: &str = "/out";
 
 /// Seconds.

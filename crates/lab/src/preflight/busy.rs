@@ -8,8 +8,8 @@ use anyhow::Result;
 use super::Finding;
 use crate::measure::{Cores, TICK};
 
-/// Watches the machine for a moment. More than a tenth of the cores busy is a warning, more than half is grave. Names
-/// the processes.
+/// Observes the machine for a moment. It is a warning if more than a tenth of the cores are busy, and a grave finding
+/// if more than half are. Names the processes.
 ///
 /// # Errors
 /// /proc cannot be read.
@@ -61,7 +61,7 @@ fn names(before: &HashMap<u32, (String, u64)>, after: &HashMap<u32, (String, u64
 /// Long enough for 50 ticks.
 const SAMPLE: Duration = Duration::from_millis(500);
 
-/// An idle desktop stays below.
+/// An idle desktop stays below this.
 const WARN: f64 = 0.1;
 
 /// As much as another server would use.

@@ -26,7 +26,7 @@ pub(crate) fn kernel() -> String {
     format!("{} {}", uname.release().to_string_lossy(), uname.version().to_string_lossy())
 }
 
-/// The kernel's drivers of AEADs. /proc/crypto lists only those that have been used, which `Probe` did.
+/// The kernel's AEAD drivers. /proc/crypto only lists drivers that have been used, which `Probe` did.
 pub(crate) fn aead_drivers(_: &Probe) -> Vec<AeadDriver> {
     let text = fs::read_to_string("/proc/crypto").unwrap_or_default();
     let names = ["gcm(aes)", "rfc7539(chacha20,poly1305)"];
@@ -36,7 +36,7 @@ pub(crate) fn aead_drivers(_: &Probe) -> Vec<AeadDriver> {
         .collect()
 }
 
-/// Settings of TCP, and the TLS that kernel and cards offer, by name.
+/// TCP settings, and the TLS support of kernel and network cards, by name.
 pub(crate) fn settings() -> BTreeMap<String, String> {
     let names = ["tcp_congestion_control", "tcp_notsent_lowat", "tcp_rmem", "tcp_wmem"];
     let read = |name: &&str| {

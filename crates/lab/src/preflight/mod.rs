@@ -1,4 +1,4 @@
-//! Preflight: describes the machine and finds what would spoil the figures.
+//! Preflight: describes the machine, and finds conditions that would distort the figures.
 
 mod busy;
 mod machine;
@@ -9,7 +9,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub(crate) use busy::busy;
 pub(crate) use machine::{aead_drivers, kernel, limits, machine, settings};
 
-/// Something about the machine or the programs that affects the figures.
+/// A property of the machine or the programs that affects the figures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Finding {
     /// Whether the run needs the operator's consent.
@@ -28,7 +28,7 @@ impl Finding {
     }
 }
 
-/// Refuses grave findings unless `consent`.
+/// Fails on grave findings unless `consent`.
 ///
 /// # Errors
 /// There is a grave finding; the error names all.
@@ -73,7 +73,7 @@ pub(crate) fn findings(server_cores: &[usize], client_cores: &[usize]) -> Vec<Fi
     findings
 }
 
-/// Raises the limit on open files to what `connections` need, for this process and the servers it starts.
+/// Raises the limit on open files for `connections`, for this process and the servers that it starts.
 ///
 /// # Errors
 /// The hard limit is too low; the error says how to raise it.
@@ -102,7 +102,7 @@ pub(crate) fn debug_build(what: &str) -> Finding {
 /// Bytes; eight full records.
 const LOW_NOTSENT: u64 = 128 << 10;
 
-/// Descriptors of a process besides those of its connections.
+/// A process's descriptors besides its connections.
 const OTHER_DESCRIPTORS: u64 = 256;
 
 #[cfg(test)]

@@ -2,10 +2,10 @@
 
 use crate::load::Suite;
 
-/// The path that an arm claims for its records.
+/// The path that an arm claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// User space sealed all of them.
+    /// User space sealed all records.
     UserSpace,
     /// The kernel sealed, on every connection.
     Kernel,
@@ -18,17 +18,17 @@ pub(crate) enum Claim {
 /// Observations during a measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Evidence {
-    /// Rise of TlsTxSw + TlsTxDevice; `None`: the kernel has no such counters.
+    /// Increase of TlsTxSw + TlsTxDevice; `None`: the kernel lacks these counters.
     pub(crate) tx_opened: Option<u64>,
-    /// Rise of the counter TlsTxDevice.
+    /// Increase of TlsTxDevice.
     pub(crate) tx_device: Option<u64>,
-    /// Most of the server's sockets with a kernel sender at a time; `None`: not looked up, or not permitted.
+    /// The maximum number of the server's sockets with a kernel sender; `None`: not looked up, or not permitted.
     pub(crate) kernel_sockets: Option<u64>,
     /// Handshakes that the client completed.
     pub(crate) handshakes: u64,
-    /// Connections among them that failed before their first answer.
+    /// Connections among them that failed before their first response.
     pub(crate) unanswered: u64,
-    /// Full handshakes among them, where sessions should have been resumed.
+    /// Full handshakes among them, if sessions should have been resumed.
     pub(crate) not_resumed: Option<u64>,
     /// Connections at a time.
     pub(crate) connections: u64,
@@ -42,21 +42,21 @@ pub(crate) struct Evidence {
     pub(crate) offered: Suite,
     /// Negotiated version and suite.
     pub(crate) agreed: String,
-    /// Expected and received SHA-256, where the whole body was read.
+    /// Expected and received SHA-256, if the whole body was read.
     pub(crate) body: Option<(String, Option<String>)>,
 }
 
-/// Why the measurement is void; `None` if it counts.
+/// The reason why the measurement is void; `None` if it counts.
 pub(crate) fn void(claim: Claim, evidence: &Evidence) -> Option<String> {
     let Evidence { tx_opened, tx_device, handshakes, .. } = *evidence;
     if evidence.requests == 0 {
         return Some(match evidence.first_failure.as_str() {
-            "" => "no request was answered".to_owned(),
-            first => format!("no request was answered: {first}"),
+            "" => "no request was completed".to_owned(),
+            first => format!("no request was completed: {first}"),
         });
     }
     let (failures, all) = (evidence.failures, evidence.requests + evidence.failures);
-    if failures * MOST_FAILURES_IN > all {
+    if failures * MAX_FAILURES_IN > all {
         return Some(format!("{failures} of {all} requests failed, more than 1 %: {}", evidence.first_failure));
     }
     if let Some((expected, got)) = &evidence.body {
@@ -76,8 +76,8 @@ pub(crate) fn void(claim: Claim, evidence: &Evidence) -> Option<String> {
     if let Some(full) = evidence.not_resumed.filter(|&full| full > evidence.connections + handshakes / FEW_IN) {
         return Some(format!("sessions were to be resumed, but {full} of {handshakes} handshakes were full ones"));
     }
-    // A connection that failed before its first answer may have ended before the server moved it. One at least must have
-    // been moved, or nothing shows that the arm can.
+    // A connection that failed before its first response may have ended before the server moved it. At least one
+    // connection must have been moved, or the arm's ability is not proven.
     let demanded = handshakes.saturating_sub(evidence.unanswered).max(1);
     let kernel_is_silent = || Some("the kernel has no kernel TLS: /proc/net/tls_stat is not there".to_owned());
     match (claim, tx_opened) {
@@ -107,10 +107,11 @@ pub(crate) fn void(claim: Claim, evidence: &Evidence) -> Option<String> {
     }
 }
 
-/// With more than one failure in so many requests, cost and latency are those of a server under faults.
-const MOST_FAILURES_IN: u64 = 100;
+/// If more than one request in this many fails, the server was under faults, and its cost and latency are not
+/// representative.
+const MAX_FAILURES_IN: u64 = 100;
 
-/// One full handshake in so many does not affect a mean.
+/// One full handshake in this many does not affect a mean.
 const FEW_IN: u64 = 100;
 
 /// The suite's name without the prefix of its version.
@@ -225,8 +226,8 @@ mod tests {
     #[test]
     fn any_arm_must_answer_with_the_file_by_the_suite() {
         let table = [
-            (Evidence { requests: 0, ..evidence() }, "no request was answered"),
-            (Evidence { requests: 0, first_failure: "refused".to_owned(), ..evidence() }, "answered: refused"),
+            (Evidence { requests: 0, ..evidence() }, "no request was completed"),
+            (Evidence { requests: 0, first_failure: "refused".to_owned(), ..evidence() }, "completed: refused"),
             (Evidence { body: Some(("aa".to_owned(), Some("bb".to_owned()))), ..evidence() }, "is not the file"),
             (Evidence { body: Some(("aa".to_owned(), None)), ..evidence() }, "no body could be verified"),
             (Evidence { agreed: "TLSv1.3 TLS_AES_256_GCM_SHA384".to_owned(), ..evidence() }, "another suite"),
@@ -236,7 +237,7 @@ mod tests {
             let void = void(Claim::Nothing, &evidence).unwrap_or_else(|| panic!("{evidence:?} must be void"));
             assert!(void.contains(part), "{void}");
         }
-        // The body was verified before the measurement, which need not read it.
+        // The body was verified before the measurement, which then need not read it.
         assert_eq!(void(Claim::Nothing, &Evidence { body: None, ..evidence() }), None);
     }
 }

@@ -3,7 +3,7 @@
 /// Colour and marker of a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Style {
-    /// Colour, as CSS writes it; `currentColor` follows the page's text.
+    /// A CSS colour; `currentColor` follows the page's text.
     pub colour: &'static str,
     /// Marker at each point.
     pub marker: Marker,
@@ -21,8 +21,8 @@ pub(crate) enum Marker {
     Cross,
 }
 
-/// The arm's style. User space is blue and the kernel orange, whoever serves; a peer's line is dashed. The hues are
-/// those of Okabe and Ito, which people with any colour vision can distinguish.
+/// The arm's style. User space is blue and the kernel orange for every server; a peer's line is dashed. The hues are by
+/// Okabe and Ito, and can be distinguished with any colour vision.
 pub(crate) fn style(arm: &str) -> Style {
     match arm {
         "user" => Style { colour: "#0072B2", marker: Marker::Circle, dashes: "" },
@@ -40,8 +40,8 @@ pub(crate) fn order(arm: &str) -> usize {
     ORDER.iter().position(|name| *name == arm).unwrap_or(ORDER.len())
 }
 
-/// The arm that seals in user space on the same server, which ratios of `arm` are relative to. `None` for that arm
-/// itself and for unknown servers.
+/// The arm of the same server in user space, the base of ratios of `arm`. `None` for that arm itself and for unknown
+/// servers.
 pub(crate) fn user_space_of(arm: &str) -> Option<&'static str> {
     match arm {
         "kernel" | "auto" | "nic" => Some("user"),

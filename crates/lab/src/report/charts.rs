@@ -99,7 +99,7 @@ pub(crate) fn against_size(cells: &[&Measured], instructions: bool) -> Vec<Chart
     charts
 }
 
-/// The cost of a request as a ratio to user space, and itself, against size.
+/// The cost of a request against size, as a ratio to user space and absolute.
 pub(crate) fn paths_against_size(cells: &[&Measured], metric: Metric) -> Vec<Chart> {
     let mut ratio = ratio_to_user_space(cells, metric);
     if ratio.x_ticks.len() < 2 {
@@ -161,8 +161,8 @@ pub(crate) fn gain_against_size(cells: &[&Measured], published: &[(u64, f64)]) -
     chart
 }
 
-/// Requests per second with the kernel's path as a ratio to user space on the same server, against calls, with the
-/// published ratio of that size as a line of its own.
+/// Requests per second with the kernel's path as a ratio to user space on the same server, against calls. The published
+/// ratio of that size is a separate line.
 pub(crate) fn gain_against_calls(cells: &[&Measured], size: u64, title: &str) -> Chart {
     let mut chart = Chart {
         title: title.to_owned(),
@@ -232,7 +232,7 @@ fn of_sizes(cells: &[&Measured], y: impl Fn(&Measured) -> Option<Point>) -> Char
     lines(cells, "file size (k = 1,024 bytes)", ticks, |measured| measured.size as f64, y)
 }
 
-/// Unlimited calls have a place of their own, right of the largest number.
+/// Unlimited calls are placed to the right of the largest number.
 fn of_calls(cells: &[&Measured], y: impl Fn(&Measured) -> Option<Point>) -> Chart {
     let mut numbers: Vec<u64> = cells.iter().filter_map(|measured| measured.calls).collect();
     numbers.sort_unstable();
@@ -284,7 +284,7 @@ fn spread(measured: &Measured, metric: Metric) -> Option<Point> {
     Some(Point { x: 0.0, y: summary.median, low: summary.min, high: summary.max })
 }
 
-/// The measured arm to user space on the same server in the cell that `same` finds.
+/// The ratio of the measured arm to user space on the same server, in the cell that `same` finds.
 fn ratio(
     cells: &[&Measured],
     measured: &Measured,

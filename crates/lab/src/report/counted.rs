@@ -1,4 +1,4 @@
-//! The README's table of instructions counted in guests: ours beside nginx on each path, kernels side by side.
+//! The README's table of instructions counted in guests: Sealion and nginx on each path, with kernels side by side.
 
 use std::path::Path;
 
@@ -13,12 +13,12 @@ use crate::units;
 /// Directory of raw counts, a file for each kernel.
 pub(crate) const RAW: &str = "raw";
 
-/// The table as Markdown, and a line that describes it.
+/// The table in Markdown, and a line that describes it.
 pub(crate) fn table(directory: &Path) -> Result<String> {
     let kernels = kernels(directory)?;
     let mut cells: Vec<&Row> = Vec::new();
     for row in &kernels[0].1 {
-        // Cells with a few calls are left out, and the handshake is shown for one size only.
+        // Cells with a few calls are left out, and handshakes are shown for one size only.
         let is_shown = row.calls.is_none() || (row.calls == Some(1) && row.size == 1 << 10);
         if is_shown && !cells.iter().any(|known| known.cell == row.cell) {
             cells.push(row);
@@ -93,12 +93,12 @@ fn label(row: &Row) -> String {
     }
 }
 
-/// Requests at a time on a connection of HTTP/2, which a cell has in its name.
+/// The concurrent requests on an HTTP/2 connection, from the cell's name.
 fn streams(row: &Row) -> Option<&str> {
     Some(row.cell.split_once(" h2 ")?.1)
 }
 
-/// Our arm, nginx' on the same path, and the path.
+/// Sealion's arm, nginx' arm on the same path, and the path.
 const PAIRS: [(&str, &str, &str); 3] = [
     ("user", "nginx", "user space"),
     ("user-log", "nginx-log", "user space and access log"),

@@ -23,11 +23,11 @@ pub(crate) struct Section {
 /// A piece of a report.
 #[derive(Debug, Clone)]
 pub(crate) enum Block {
-    /// A heading below the section's.
+    /// A heading below the section's heading.
     Heading(String),
     /// A paragraph of plain text.
     Text(String),
-    /// Statements, one a line.
+    /// Statements, one per line.
     List(Vec<String>),
     /// Warnings that qualify the figures.
     Caution(Vec<String>),
@@ -39,9 +39,9 @@ pub(crate) enum Block {
     Charts(Vec<Chart>),
     /// Every value of a few samples; left out of text files.
     Strip(Strip),
-    /// Lines as they were typed.
+    /// Lines as typed.
     Code(String),
-    /// Details, folded away where that is possible.
+    /// Details, collapsed if the format supports it.
     Fold(String, Vec<Block>),
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Table {
     pub head: Vec<String>,
     /// Rows, each as long as the head.
     pub rows: Vec<Vec<String>>,
-    /// How many columns from the left hold names rather than numbers.
+    /// The number of columns from the left that contain names, not numbers.
     pub names: usize,
 }
 
@@ -69,7 +69,7 @@ impl Table {
         }
     }
 
-    /// The table without empty columns, except for those of names.
+    /// The table without empty columns, except columns of names.
     pub(crate) fn without_empty_columns(mut self) -> Self {
         let keep: Vec<bool> = (0..self.head.len())
             .map(|column| column < self.names || self.rows.iter().any(|row| !row[column].is_empty()))

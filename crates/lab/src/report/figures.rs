@@ -10,7 +10,7 @@ use crate::statistics::{self, Summary};
 #[derive(Debug)]
 pub(crate) struct Measured {
     pub study: String,
-    /// The cell as the study names it.
+    /// The cell, as named by the study.
     pub cell: String,
     pub arm: String,
     /// Bytes of the file.
@@ -29,33 +29,33 @@ pub(crate) struct Measured {
 /// A figure of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Metric {
-    /// Requests answered in a second.
+    /// Requests per second.
     Requests,
-    /// Body bytes in a second.
+    /// Body bytes per second.
     Throughput,
-    /// Run time of the server's threads for a request, ns.
+    /// Run time of the server's threads per request, ns.
     CpuPerRequest,
-    /// The same for a gigabyte (10^9) of bodies, s.
+    /// Run time of the server's threads per gigabyte (10^9) of bodies, s.
     CpuPerGigabyte,
-    /// Run time of the client's threads for a request, ns.
+    /// Run time of the client's threads per request, ns.
     ClientCpuPerRequest,
-    /// Instructions of the server's threads for a request.
+    /// Instructions of the server's threads per request.
     Instructions,
-    /// Instructions for a byte of a body.
+    /// Instructions per body byte.
     InstructionsPerByte,
     /// Return on investment in throughput, see [`statistics::roi`].
     Roi,
-    /// The same in requests.
+    /// Return on investment in requests.
     RoiRequests,
-    /// Softirq time of all cores for a request, ns.
+    /// Softirq time of all cores per request, ns.
     Softirq,
-    /// Run time of the kernel's own threads for a request: ns, or instructions in a guest that counts them.
+    /// Run time of the kernel's own threads per request: ns, or instructions in a guest that counts them.
     KernelThreads,
-    /// Context switches of the server for a request.
+    /// Context switches of the server per request.
     Switches,
     /// Proportional set size of the server's processes, bytes.
     Memory,
-    /// Growth of that memory for an idle connection, bytes.
+    /// Growth of that memory per idle connection, bytes.
     IdleMemory,
 }
 
@@ -102,8 +102,8 @@ impl Measured {
         self.merged(|row| &row.latency)
     }
 
-    /// A column of histograms, all rounds in one. Columns were checked when the rows were read; one that is broken
-    /// nevertheless counts as not measured.
+    /// A column of histograms, with all rounds merged. Columns were checked when the rows were read; a malformed
+    /// histogram counts as not measured.
     pub(crate) fn merged(&self, column: impl Fn(&Row) -> &String) -> Option<Histogram<u64>> {
         let each: Vec<_> = self.rounds.iter().filter_map(|row| histogram::decode(column(row)).ok().flatten()).collect();
         histogram::merge(&each).ok().flatten().filter(|all| !all.is_empty())
@@ -124,8 +124,8 @@ impl Measured {
     }
 }
 
-/// CPU of the server and of the kernel's own threads, ns: what the netdev talk calls application and I/O. Interrupts that
-/// arrive while the server runs are part of its own time.
+/// CPU of the server and of the kernel's own threads, ns: "application" and "I/O" in the netdev talk. Interrupts during
+/// the server's run time are part of it.
 fn application_and_io(row: &Row) -> Option<u64> {
     Some(row.server_cpu? + row.kernel_threads.unwrap_or(0))
 }
@@ -136,8 +136,7 @@ fn softirq(row: &Row) -> Option<f64> {
     (!cores.is_empty()).then(|| cores.iter().sum())
 }
 
-/// Groups rows, in the order of studies in the file, then setting, calls, size, and arms as [`super::arm`]
-/// orders them.
+/// Groups rows by study in the order of the file, then by setting, calls, size, and arm in the order of [`super::arm`].
 pub(crate) fn gather(rows: Vec<Row>) -> Vec<Measured> {
     let mut studies: Vec<String> = Vec::new();
     let mut all: Vec<Measured> = Vec::new();
@@ -180,12 +179,12 @@ pub(crate) fn gather(rows: Vec<Row>) -> Vec<Measured> {
     all
 }
 
-/// Whether `auto` sent anything through the kernel; if not, it did the same as `user`.
+/// Whether `auto` sent anything through the kernel. If not, it did the same as `user`.
 pub(crate) fn chose_kernel<'a>(mut cells: impl Iterator<Item = &'a Measured>) -> bool {
     cells.any(|measured| measured.arm == "auto" && measured.total(|row| row.tls_tx_opened.unwrap_or(0)) > 0)
 }
 
-/// The cell's name as words of `key=value`: its own, or one made of the row's columns if it has no such words.
+/// The cell's name as words of `key=value`: its own name, or a name made of the row's columns.
 fn name(row: &Row) -> String {
     if row.cell.contains("size=") {
         return row.cell.clone();
@@ -194,7 +193,7 @@ fn name(row: &Row) -> String {
     format!("calls={} connections={}{resume}", crate::units::calls(row.calls), row.connections)
 }
 
-/// The words of a cell's name but those of the given keys.
+/// The words of a cell's name, except those with the given keys.
 fn without(cell: &str, keys: &[&str]) -> String {
     let words = cell.split_whitespace();
     words.filter(|word| !keys.iter().any(|key| word.split('=').next() == Some(key))).collect::<Vec<_>>().join(" ")

@@ -66,8 +66,8 @@ fn cautions(info: &RunInfo, cells: &[Measured]) -> Vec<String> {
     cautions
 }
 
-/// Closed loops whose client was busy, or whose server was not: their requests per second and latencies are not the
-/// server's alone. CPU per request is.
+/// Closed loops with a busy client, or with a server that was not busy. Their requests per second and latencies do not
+/// depend on the server alone, but CPU per request does.
 fn limits_of_load(info: &RunInfo, cells: &[Measured]) -> Vec<String> {
     if info.counts_instructions() {
         return Vec::new();
@@ -99,14 +99,14 @@ fn limits_of_load(info: &RunInfo, cells: &[Measured]) -> Vec<String> {
     lines
 }
 
-/// Shares of their cores that client and server were busy in a cell, over all rounds.
+/// The busy shares of the client's and the server's cores in a cell, over all rounds.
 struct Load {
     client: f64,
     server: f64,
 }
 
 impl Load {
-    /// `None` if the cell is no closed loop, has another load beside it, or its server's CPU is unknown.
+    /// `None` if the cell is not a closed loop, has a second load, or its server's CPU is unknown.
     fn of(info: &RunInfo, measured: &Measured) -> Option<Self> {
         let first = measured.rounds.first()?;
         if first.rate.is_some() || !first.beside.is_empty() || first.idle_memory.is_some() {
@@ -123,10 +123,10 @@ impl Load {
     }
 }
 
-/// From this share on a client's own speed shows in requests per second.
+/// From this share on, the client's own speed affects requests per second.
 const BUSY_CLIENT: f64 = 0.85;
 
-/// Below this share a server waited.
+/// Below this share, a server waited.
 const BUSY_SERVER: f64 = 0.95;
 
 /// Errors and time-outs in runs that count, by study and arm.

@@ -84,7 +84,8 @@ fn table(table: &Table) -> String {
     )
 }
 
-/// Colours of text and ground follow the reader's choice of light or dark; lines keep theirs, which stand out on both.
+/// The colours of text and background follow the reader's choice of light or dark; lines keep theirs, which are visible
+/// on both.
 const STYLE: &str = "\
 :root { color-scheme: light dark; --ground: #fff; --text: #1a1a1a; --quiet: #5c5c5c; --rule: #dcdcdc; --box: #f6f6f4;
   --caution: #fff4dc; --caution-edge: #d99a1c; }

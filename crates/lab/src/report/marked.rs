@@ -1,4 +1,4 @@
-//! Updates tables in a README from committed runs. Each table lies between two HTML comments.
+//! Updates tables in a README from committed runs. Each table is between two HTML comments.
 //!
 //! ```text
 //! <!-- peers: bench/peers -->
@@ -11,12 +11,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// The text with its tables rewritten from the directories that they name, relative to `base`; with `only`, just the
-/// table of that directory.
+/// The text with its tables rewritten from the directories that they name, relative to `base`. With `only`, rewrites
+/// just the table of that directory.
 ///
 /// # Errors
 ///
-/// A table has no end, or cannot be made; or there is none of `only`.
+/// A table has no end or cannot be made, or no table is for `only`.
 pub fn updated(text: &str, base: &Path, only: Option<&Path>, baseline: &str) -> Result<String> {
     let only = only.map(real).transpose()?;
     let mut made = String::new();
@@ -44,7 +44,7 @@ pub fn updated(text: &str, base: &Path, only: Option<&Path>, baseline: &str) -> 
     Ok(made + rest)
 }
 
-/// The text before a table with its mark, the table's directory, the table, and the rest from its end on.
+/// The text up to and including a table's mark, the table's directory, the table, and the rest from its end on.
 fn next(text: &str) -> Result<Option<(&str, &str, &str, &str)>> {
     let mark = KINDS.iter().filter_map(|kind| text.find(&format!("<!-- {kind}: "))).min();
     let Some(mark) = mark else { return Ok(None) };
@@ -63,7 +63,7 @@ fn real(path: &Path) -> Result<std::path::PathBuf> {
     fs::canonicalize(path).with_context(|| format!("there is no {}", path.display()))
 }
 
-/// Kinds of tables: of a run of the study `peers`, and of counts in guests.
+/// Kinds of tables: from a run of the study `peers`, and from counts in guests.
 const KINDS: [&str; 2] = ["peers", "instructions"];
 
 const END: &str = "<!-- end -->";

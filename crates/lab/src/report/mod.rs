@@ -33,14 +33,14 @@ use figures::{Measured, Metric, gather};
 pub use marked::updated;
 pub use studies::{Page, studies_page};
 
-/// The files that [`write()`] wrote, and the findings in them.
+/// The files written by [`write()`], and their findings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
     /// The page, `report.html`.
     pub page: PathBuf,
     /// The summary in Markdown.
     pub summary: PathBuf,
-    /// Findings, a line each.
+    /// Findings, one line each.
     pub findings: Vec<String>,
 }
 
@@ -64,7 +64,7 @@ pub fn write(directory: &Path) -> Result<Written> {
 ///
 /// # Errors
 ///
-/// As [`write()`]; and no cell was measured on `baseline`.
+/// As [`write()`], or no cell was measured on `baseline`.
 pub fn readme_table(directory: &Path, baseline: &str) -> Result<String> {
     if directory.join(counted::RAW).is_dir() {
         return counted::table(directory);
@@ -72,11 +72,11 @@ pub fn readme_table(directory: &Path, baseline: &str) -> Result<String> {
     readme::table(raw::read(directory)?, &RunInfo::read(directory)?, baseline)
 }
 
-/// Refuses a run whose medians are of too few rounds to be shown in a README. Counts in guests repeat and need none.
+/// Rejects a run with too few rounds for a README. Counts in guests repeat and need no rounds.
 ///
 /// # Errors
 ///
-/// As [`write()`]; and a cell that counts has fewer than seven rounds.
+/// As [`write()`], or a cell that counts has fewer than seven rounds.
 pub fn enough_rounds(directory: &Path) -> Result<()> {
     if directory.join(counted::RAW).is_dir() || RunInfo::read(directory)?.counts_instructions() {
         return Ok(());
@@ -92,7 +92,7 @@ pub fn enough_rounds(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Least rounds of medians that a README shows.
+/// The minimum number of rounds for a median in a README.
 const README_ROUNDS: usize = 7;
 
 /// The report and its findings.
@@ -133,10 +133,10 @@ fn document(rows: Vec<Row>, info: &RunInfo) -> (Document, Vec<String>) {
     (document, findings)
 }
 
-/// The metric of cost in this run: CPU time, or instructions in a guest that counts them.
+/// The cost metric of this run: CPU time, or instructions in a guest that counts them.
 fn cost(instructions: bool) -> Metric {
     if instructions { Metric::Instructions } else { Metric::CpuPerRequest }
 }
 
-/// Most findings of each study on a first screen of several; the study's section has all of them.
+/// The maximum number of findings per study on the first screen; the study's section has all of them.
 const FINDINGS_EACH: usize = 3;

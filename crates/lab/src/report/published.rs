@@ -3,19 +3,19 @@
 /// A study as published.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Source {
-    /// The lab's name of it.
+    /// The lab's name of the study.
     pub study: &'static str,
     /// Title, author or place, and year.
     pub citation: &'static str,
     /// Method and machine of the measurement.
     pub method: &'static str,
-    /// Result, in a line.
+    /// The result, in one line.
     pub result: &'static str,
-    /// What is different here, so that figures need not agree.
+    /// Differences here that explain other figures.
     pub apart: &'static str,
 }
 
-/// The study of that name, if it was published.
+/// The source of the study with that name, if it was published.
 pub(crate) fn source(study: &str) -> Option<&'static Source> {
     SOURCES.iter().find(|source| source.study == study)
 }
@@ -64,8 +64,8 @@ const SOURCES: [Source; 4] = [
     },
 ];
 
-/// A gain that the NGINX article's rows make. The article prints N = 10, minimum, maximum, median, average and standard
-/// deviation of four runs, as pictures, and no errors; these are computed from them.
+/// A gain computed from the NGINX article's rows. As pictures, the article shows N = 10, minimum, maximum, median,
+/// average and standard deviation of four runs, without errors.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ArticleGain {
     pub system: &'static str,
@@ -87,10 +87,10 @@ pub(crate) const NGINX_ARTICLE: [ArticleGain; 2] = [
 pub(crate) const CONTAINER: [(u64, f64, f64); 3] =
     [(10 << 20, 35.0, -22.0), (1 << 20, 64.0, -42.0), (512 << 10, 50.0, -32.0)];
 
-/// Bytes that vegeta kept of each body in the container test (`-max-body`); it read the rest and dropped it.
+/// The bytes of each body that vegeta kept in the container test (`-max-body`); it read and dropped the rest.
 pub(crate) const CONTAINER_KEPT: u64 = 10_240;
 
-/// Cost of the hand-over's calls in the netdev talk, ms.
+/// The cost of the handover's system calls in the netdev talk, ms.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SetUp {
     pub path: &'static str,
@@ -102,14 +102,14 @@ pub(crate) struct SetUp {
 pub(crate) const NETDEV_SETUP: [SetUp; 2] =
     [SetUp { path: "kernel TLS", tx: 0.010, rx: 0.037 }, SetUp { path: "NIC offload", tx: 1.207, rx: 3.857 }];
 
-/// netdev talk: the CPU that kernel TLS saves, as it is quoted. The talk's own table of it could not be consulted.
-pub(crate) const NETDEV_CPU: &str = "35 % less CPU, as it is quoted";
+/// netdev talk: the CPU that kernel TLS saves, as quoted. The talk's own table could not be consulted.
+pub(crate) const NETDEV_CPU: &str = "35 % less CPU, as quoted";
 
 /// Calls per connection, requests per second without and with kernel TLS.
 type AtCalls = (u64, f64, f64);
 
-/// Size by calls: size, then calls per connection with requests per second without and with kernel TLS, to three digits,
-/// read off the coordinates of the lines in the article's plots.
+/// Size by calls: for each size, calls per connection with requests per second without and with kernel TLS. Read to
+/// three digits from the lines' coordinates in the article's plots.
 pub(crate) const SIZE_BY_CALLS: [(u64, &[AtCalls]); 7] = [
     (
         1024,
@@ -197,8 +197,8 @@ pub(crate) const SIZE_BY_CALLS: [(u64, &[AtCalls]); 7] = [
     ),
 ];
 
-/// Gain of requests per second with kernel TLS that the size-by-calls study shows, as a ratio. A number of calls that it
-/// did not measure, unlimited ones among them, has none.
+/// The gain of requests per second with kernel TLS in the size-by-calls study, as a ratio. `None` for a number of calls
+/// that it did not measure, and for unlimited calls.
 pub(crate) fn size_by_calls_ratio(size: u64, calls: u64) -> Option<f64> {
     let (_, line) = SIZE_BY_CALLS.iter().find(|(published, _)| *published == size)?;
     let (_, user, kernel) = line.iter().find(|(published, ..)| *published == calls)?;
@@ -214,7 +214,7 @@ mod tests {
         // "with smaller files (1-8kB) is a little worse"
         assert!(size_by_calls_ratio(1024, 100).unwrap() < 1.0);
         assert!(size_by_calls_ratio(8192, 10).unwrap() < 1.0);
-        // Its example of hurl's output: 8202 a second for 8 kB and 10 calls with kernel TLS.
+        // The article's example of hurl's output: 8202 per second for 8 kB and 10 calls with kernel TLS.
         let (_, line) = SIZE_BY_CALLS[1];
         assert!((line[1].2 / 8202.0 - 1.0).abs() < 0.01);
         for size in [1 << 20, 8 << 20, 64 << 20] {

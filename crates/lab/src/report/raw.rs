@@ -14,7 +14,7 @@ pub const FILE: &str = "raw.csv";
 ///
 /// # Errors
 ///
-/// The file is missing, holds no row, or a line of it is broken; the error names the line and the reason.
+/// The file is missing, empty, or has an invalid line; the error names the line and the reason.
 pub fn read(directory: &Path) -> Result<Vec<Row>> {
     let path = directory.join(FILE);
     let mut reader = csv::Reader::from_path(&path).with_context(|| {

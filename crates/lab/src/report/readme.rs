@@ -11,7 +11,7 @@ use crate::run_info::RunInfo;
 use crate::study::StudyName;
 use crate::units;
 
-/// The table as Markdown, with a line below on date, machine and method. The same rows make the same text.
+/// The table in Markdown, followed by a line on date, machine and method. The same rows produce the same text.
 ///
 /// # Errors
 ///
@@ -62,7 +62,7 @@ pub(crate) fn table(rows: Vec<Row>, info: &RunInfo, baseline: &str) -> Result<St
     ))
 }
 
-/// Of the study that is made for it.
+/// The table of the study `peers`, which is made for the README.
 fn peers(cells: &[Measured], info: &RunInfo, baseline: &str) -> String {
     let table = study::peers::table(&cells.iter().collect::<Vec<_>>(), baseline);
     let mut suites: Vec<&str> = cells.iter().flat_map(Measured::suites).collect();
@@ -109,7 +109,7 @@ fn format(cost: f64, instructions: bool) -> String {
     if instructions { units::count(cost) } else { units::time(cost) }
 }
 
-/// Cells, each with the shortest name that distinguishes it.
+/// Cells, each with the shortest name that distinguishes it from the others.
 fn by_cell(cells: &[Measured]) -> Vec<(String, Vec<&Measured>)> {
     let several = |value: fn(&Measured) -> String| cells.iter().any(|measured| value(measured) != value(&cells[0]));
     let (studies, calls, settings) = (
@@ -139,7 +139,7 @@ fn by_cell(cells: &[Measured]) -> Vec<(String, Vec<&Measured>)> {
     found.into_iter().map(|(.., name, of_cell)| (name, of_cell)).collect()
 }
 
-/// Rounds of a cell: a number, or the least and the greatest.
+/// The rounds of a cell: a number, or minimum and maximum.
 fn rounds(cells: &[Measured]) -> String {
     let counts = || cells.iter().map(|measured| measured.rounds.len()).filter(|count| *count > 0);
     match (counts().min(), counts().max()) {

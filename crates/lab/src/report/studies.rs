@@ -1,4 +1,4 @@
-//! The page of the published studies: what each source says, and what the committed runs found, side by side.
+//! The page of the published studies: the results of each source and of the committed runs, side by side.
 //!
 //! ```text
 //! bench/studies/RUN/{raw.csv,run.json} ─► Run ─► Markdown, and a chart of each study in each run
@@ -17,12 +17,12 @@ use crate::run_info::RunInfo;
 use crate::study::StudyName;
 use crate::units;
 
-/// The page, and the charts that it shows.
+/// The page and its charts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
     /// Markdown.
     pub text: String,
-    /// Names of files beside the page, in the directory `studies`, with their content.
+    /// The names and contents of the charts, in the directory `studies` beside the page.
     pub charts: Vec<(String, String)>,
 }
 
@@ -33,7 +33,8 @@ struct Run {
     cells: Vec<Measured>,
 }
 
-/// Makes the page of the runs in the directories of `root`, in the order of their names. The same runs make the same page.
+/// Makes the page of the runs in the directories of `root`, in the order of their names. The same runs produce the same
+/// page.
 ///
 /// # Errors
 ///
@@ -71,7 +72,7 @@ pub fn studies_page(root: &Path) -> Result<Page> {
     Ok(page)
 }
 
-/// What was found in one study.
+/// The results of one study.
 fn one(page: &mut Page, study: StudyName, runs: &[&Run]) {
     let mut head = vec!["figure".to_owned(), "published".to_owned()];
     head.extend(runs.iter().map(|run| run.name.clone()));
@@ -113,12 +114,12 @@ fn cells_of(run: &Run, study: StudyName) -> Vec<&Measured> {
     run.cells.iter().filter(|measured| measured.study == study.name()).collect()
 }
 
-/// The chart that says most about the study.
+/// The most telling chart of the study.
 fn chart(study: StudyName, cells: &[&Measured], instructions: bool) -> Option<Chart> {
     study::charts_of(study.name(), cells, instructions).into_iter().find(|chart| !chart.is_empty())
 }
 
-/// The runs: where and with what.
+/// A table of the runs: where and with what they were made.
 fn table_of(runs: &[Run]) -> String {
     if runs.is_empty() {
         return "No run is recorded yet.\n\n".to_owned();

@@ -14,7 +14,7 @@ use tempfile::NamedTempFile;
 use crate::load::file_number;
 use crate::splitmix::SplitMix64;
 
-/// A directory of files of given sizes. Each was read once, so that it is in the page cache.
+/// A directory of files of given sizes. Each file was read once, so that it is in the page cache.
 #[derive(Debug, Clone)]
 pub(crate) struct Files {
     /// The directory that all servers share.
@@ -70,8 +70,8 @@ impl Files {
     }
 }
 
-/// Makes the missing ones of `many` files of `size` in a directory of their own, and reads all of them. All have the
-/// bytes of the one file of that size.
+/// Makes the missing files among `many` files of `size` in a separate directory, and reads all of them. All have the
+/// same bytes as the single file of that size.
 ///
 /// # Errors
 /// Disk or memory is too small.
@@ -94,7 +94,7 @@ pub(crate) fn make_many(directory: &Path, size: u64, many: u32) -> Result<()> {
         written = true;
     }
     if written {
-        // The kernel would otherwise write them back during a measurement.
+        // Otherwise the kernel would write them back during a measurement.
         rustix::fs::sync();
     }
     Ok(())
@@ -116,12 +116,12 @@ pub(crate) fn name(size: u64) -> String {
     }
 }
 
-/// For the figures of a message.
+/// Formats bytes for messages.
 fn megabytes(bytes: u64) -> String {
     if bytes >= 10 << 30 { format!("{} GiB", bytes >> 30) } else { format!("{} MiB", bytes.div_ceil(1 << 20)) }
 }
 
-/// Whether it has its size and no holes: holes use no disk and, on some file systems, no memory.
+/// Whether the file has its size and no holes: holes use no disk and, on some file systems, no memory.
 fn is_whole(directory: &Path, size: u64) -> bool {
     fs::metadata(directory.join(name(size))).is_ok_and(|m| m.len() == size && m.blocks() * 512 >= size)
 }
@@ -129,7 +129,7 @@ fn is_whole(directory: &Path, size: u64) -> bool {
 fn write(directory: &Path, size: u64) -> Result<()> {
     let path = directory.join(name(size));
     let result: std::io::Result<()> = (|| {
-        // A temporary file until it is complete: another lab may be writing the same one.
+        // The file is temporary until it is complete: another lab may be writing the same file.
         let mut file = BufWriter::with_capacity(1 << 20, NamedTempFile::new_in(directory)?);
         let mut content = SplitMix64::new(size);
         let mut left = size;

@@ -12,13 +12,14 @@ use crate::row::Row;
 use crate::run_info::{Guest, RunInfo};
 use crate::study::{Scale, suite_name};
 
-/// Runs the studies of `options` in a guest with the kernel `series`, and puts its results into `options.out`. There is one
-/// core, files lie in memory, and run times of the server are instruction counts: [`Row::server_instructions`]. Cores and
-/// directories of the options are of this machine and stay here. `without`: features that its processor lacks. This
-/// program must be `sealion-lab`.
+/// Runs the studies of `options` in a guest with the kernel `series`, and puts the results into `options.out`. The
+/// guest has one core, files are in memory, and run times of the server are instruction counts:
+/// [`Row::server_instructions`]. The options' cores and directories belong to this machine and are not passed on.
+/// `without`: features that the guest's processor lacks. This program must be `sealion-lab`.
 ///
 /// # Errors
-/// What is asked for cannot be had in a guest, the guest crashed twice, or the run in it failed; its output has been shown.
+/// A guest cannot do what the options request, the guest crashed twice, or the run in it failed; its output has been
+/// shown.
 pub(crate) fn run_in_guest(options: &Options, series: Series, without: &[String]) -> Result<()> {
     let out = options.out.display();
     let holds = std::fs::read_dir(&options.out).is_ok_and(|mut entries| entries.next().is_some());
@@ -33,7 +34,7 @@ pub(crate) fn run_in_guest(options: &Options, series: Series, without: &[String]
     };
     ensure!(
         sealion.is_file(),
-        "{} is not there: build it with cargo build --release, or name it by --sealion",
+        "{} does not exist: build it with cargo build --release, or name it by --sealion",
         sealion.display()
     );
     let payload = Payload {
@@ -88,7 +89,7 @@ fn arguments(options: &Options, sealion: &Path) -> Vec<String> {
     arguments
 }
 
-/// MiB for a guest: its files and everything else. Fails before booting if this machine has less.
+/// Memory of a guest in MiB, including its files. Fails before booting if this machine has less.
 fn memory(options: &Options) -> Result<u32> {
     let cells = options.studies.iter().flat_map(|study| study.study(options.scale).cells);
     let sizes: BTreeSet<u64> = cells.flat_map(|cell| cell.sizes().collect::<Vec<_>>()).collect();
@@ -96,12 +97,13 @@ fn memory(options: &Options) -> Result<u32> {
     let needed = files * 5 / 4 + Machine::default().memory as u64;
     let text = std::fs::read_to_string("/proc/meminfo").context("cannot read /proc/meminfo")?;
     let available = text.lines().find_map(|line| line.strip_prefix("MemAvailable:")?.split_whitespace().next());
-    let available = available.and_then(|kib| kib.parse::<u64>().ok()).context("/proc/meminfo tells nothing")? >> 10;
+    let available =
+        available.and_then(|kib| kib.parse::<u64>().ok()).context("/proc/meminfo has no MemAvailable")? >> 10;
     ensure!(
-        files * 5 / 4 + LEAST <= available,
+        files * 5 / 4 + BASE_MEMORY <= available,
         "no room in memory: a guest has its files ({files} MiB) in memory, which takes {} MiB, and {available} MiB are \
          available: use --quick, or run without --guest",
-        files * 5 / 4 + LEAST
+        files * 5 / 4 + BASE_MEMORY
     );
     u32::try_from(needed).context("too much memory for a guest")
 }
@@ -157,7 +159,7 @@ const INSIDE: &str = "/run-of-lab";
 const LIMIT: u64 = 12 * 3600;
 
 /// MiB that a guest uses besides its files.
-const LEAST: u64 = 700;
+const BASE_MEMORY: u64 = 700;
 
 #[cfg(test)]
 mod tests {

@@ -61,7 +61,7 @@ pub(super) fn measure(prepared: &mut Prepared, job: &Job, rows: &[Row]) -> Resul
     if job.cell.scene == Scene::HalfLoad {
         row.rate = half_rate(prepared, job, rows)?;
         if row.rate.is_none() {
-            row.void = "half the load of nginx is measured on nginx, and no arm is one that answers".to_owned();
+            row.void = "half of nginx' load must be measured on nginx, but no nginx arm responds".to_owned();
             return Ok(row);
         }
     }
@@ -109,8 +109,7 @@ pub(super) fn measure(prepared: &mut Prepared, job: &Job, rows: &[Row]) -> Resul
     Ok(row)
 }
 
-/// Half the requests per second that nginx answers in a closed loop; that of an earlier measurement of the cell if there
-/// is one.
+/// Half of nginx' requests per second in a closed loop, from an earlier measurement of the cell if there is one.
 fn half_rate(prepared: &Prepared, job: &Job, rows: &[Row]) -> Result<Option<f64>> {
     let name = job.cell.name();
     if let Some(rate) = rows.iter().filter(|row| row.cell == name).find_map(|row| row.rate) {
@@ -196,7 +195,7 @@ struct Loaded {
     trouble: String,
 }
 
-/// Median times of the system calls that hand keys to the kernel, if the study wants them and the arm makes these
+/// Median times of the system calls that hand keys to the kernel, if the study includes them and the arm makes these
 /// calls.
 fn setup_cost(prepared: &Prepared, job: &Job) -> Result<String> {
     let asked = prepared.plan.studies.iter().any(|study| study.name == job.study && study.setup_cost);
@@ -218,7 +217,7 @@ fn setup_cost(prepared: &Prepared, job: &Job) -> Result<String> {
     })
 }
 
-/// Reads the whole body over one connection. Checks that it is the file's and took the path that the arm claims.
+/// Reads the whole body over one connection. Checks that it equals the file and took the path that the arm claims.
 fn verify_body(prepared: &Prepared, job: &Job) -> Result<Option<String>> {
     let server = &prepared.servers[&job.arm];
     let counters = Counters::now();
@@ -249,7 +248,7 @@ fn evidence(cell: &Cell, outcome: &Outcome, (tx_opened, tx_device): (Option<u64>
     }
 }
 
-/// Restarts a server that has ended, once per measurement.
+/// Restarts a server that has ended, at most once per measurement.
 fn restart_if_ended(prepared: &mut Prepared, arm: &Arm) -> Result<()> {
     let server = prepared.servers.get_mut(arm).expect("every arm has a server");
     if server.ended().is_some() {
@@ -258,7 +257,7 @@ fn restart_if_ended(prepared: &mut Prepared, arm: &Arm) -> Result<()> {
     Ok(())
 }
 
-/// One request of the cell's file on a connection of its own, read and hashed to its end.
+/// One request for the cell's file on a separate connection, read and hashed to its end.
 pub(super) fn whole_body(server: &Server, cell: &Cell, cores: &[usize]) -> LoadPlan {
     let whole = Cell {
         read: Read::Verify,
@@ -301,7 +300,7 @@ pub(crate) fn load_plan(server: &Server, cell: &Cell, cores: &[usize]) -> LoadPl
     }
 }
 
-/// Runs the load. Looks the server's sockets up a few times meanwhile, if permitted and if they are few.
+/// Runs the load. Meanwhile looks up the server's sockets a few times, if that is permitted and they are few.
 fn watched(server: &Server, pids: Option<&[u32]>, plan: &LoadPlan) -> Result<(Outcome, Option<u64>)> {
     let Some(pids) = pids.filter(|_| diag::permitted() && plan.connections <= FEW) else {
         return Ok((load::run(plan)?, None));
@@ -404,9 +403,9 @@ const SETTLE: Duration = Duration::from_millis(30);
 /// Connections for a median of set-up times.
 const SET_UPS: u32 = 50;
 
-/// Most connections for which listing all sockets does not slow the client down.
+/// The maximum number of connections for which listing all sockets does not slow the client down.
 const FEW: usize = 64;
 
-/// How often sockets are looked up during a measurement, and the time between.
+/// The number of times that sockets are looked up during a measurement, and the time between.
 const LOOKS: usize = 3;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(30);

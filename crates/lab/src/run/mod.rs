@@ -40,17 +40,17 @@ pub(crate) use raw::Raw;
 pub(crate) struct Options {
     /// Studies in their order.
     pub(crate) studies: Vec<StudyName>,
-    /// How much of them.
+    /// The scale of the studies.
     pub(crate) scale: Scale,
-    /// Arms; empty: those of the studies, as far as this machine has them.
+    /// Arms; empty: the studies' arms that this machine supports.
     pub(crate) arms: Vec<Arm>,
     /// The arm that replaces nginx in the studies.
     pub(crate) peer: Option<Arm>,
     /// The process of the server that is already running, whose cost is measured.
     pub(crate) peer_pid: Option<u32>,
-    /// Rounds, if not the studies' own number.
+    /// The number of rounds; `None`: the studies' own.
     pub(crate) rounds: Option<u32>,
-    /// Suite, if not the studies' own.
+    /// The suite; `None`: the studies' own.
     pub(crate) suite: Option<Suite>,
     pub(crate) out: PathBuf,
     /// The files' directory; `None`: in the user's cache.
@@ -76,7 +76,7 @@ pub(crate) struct Options {
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ended {
-    /// Measurements that are in raw.csv now.
+    /// Measurements now in raw.csv.
     pub(crate) measured: usize,
     /// Void measurements among them.
     pub(crate) void: usize,
@@ -84,8 +84,8 @@ pub(crate) struct Ended {
     pub(crate) left: usize,
 }
 
-/// Runs the studies until all is measured or `stop` is set, which finishes the current measurement. Measurements of an
-/// earlier, interrupted run in the directory are kept and not repeated.
+/// Runs the studies until everything is measured. After `stop` is set, it finishes the current measurement and returns.
+/// Measurements of an earlier, interrupted run in the directory are kept and not repeated.
 ///
 /// # Errors
 /// The run cannot begin, or its results cannot be written.
@@ -122,7 +122,7 @@ pub(crate) fn run(options: &Options, stop: &AtomicBool) -> Result<Ended> {
     Ok(ended(&rows))
 }
 
-/// Share of the cores' time that neither servers nor clients used, over all measurements whose servers are known.
+/// The share of the cores' time that neither servers nor clients used, over all measurements with known servers.
 fn other_work(rows: &[Row]) -> Option<f64> {
     let (mut other, mut all) = (0.0, 0.0);
     for row in rows {
@@ -152,9 +152,9 @@ impl Job {
     }
 }
 
-/// All measurements in order. A round does every cell once, and the arms of a cell follow each other, so that changes on
-/// the machine affect all of them. Their order rotates from cell to cell and from round to round: no arm is always the
-/// one after a pause, or after the arm that heats the processor most.
+/// All measurements in order. A round does every cell once, and the arms of a cell follow each other, so that changes
+/// on the machine affect all of them. The order rotates from cell to cell and from round to round, so that no arm
+/// always follows a pause, or the arm that heats the processor most.
 fn jobs(plan: &Plan) -> Vec<Job> {
     let mut jobs = Vec::new();
     for study in &plan.studies {
@@ -176,7 +176,7 @@ fn ended(rows: &[Row]) -> Ended {
     Ended { measured: rows.len(), void: rows.iter().filter(|row| !row.void.is_empty()).count(), left: 0 }
 }
 
-/// Share above which the report warns; the kernel's interrupts are part of it.
+/// The share above which the report warns. It includes the kernel's interrupts.
 const OTHER_WORK: f64 = 0.15;
 
 /// The default directory of the files.

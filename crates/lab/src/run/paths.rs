@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct Paths(Vec<(String, &'static str)>);
 
 impl Paths {
-    /// `programs` lose their directories. `scratch`: the run's temporary directory.
+    /// Removes the directories of `programs`. `scratch`: the run's temporary directory.
     pub(super) fn new<'a>(programs: impl IntoIterator<Item = &'a Path>, scratch: &Path) -> Self {
         let directories = programs.into_iter().filter_map(Path::parent).map(|directory| (directory.to_owned(), ""));
         let lab = std::env::current_exe().ok().and_then(|lab| Some((lab.parent()?.to_owned(), "")));
@@ -18,7 +18,7 @@ impl Paths {
 
     fn of(all: impl Iterator<Item = (PathBuf, &'static str)>) -> Self {
         let named = |(path, name): (PathBuf, &'static str)| {
-            // The root is everybody's.
+            // The root directory is not specific to a user.
             (path.is_absolute() && path.parent().is_some()).then(|| (format!("{}/", path.display()), name))
         };
         let mut all: Vec<_> = all.filter_map(named).collect();

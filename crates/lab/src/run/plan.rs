@@ -1,4 +1,4 @@
-//! `plan.json`: what a run measures. A run is only continued with an equal plan.
+//! `plan.json`: the plan of a run. A run is only continued with an equal plan.
 
 use std::path::Path;
 
@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 use crate::arm::Arm;
 use crate::study::{Scale, Study};
 
-/// What a run measures.
+/// The measurements of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Plan {
     /// The studies in their order, with the arms that are measured.
     pub(crate) studies: Vec<Study>,
-    /// How much of them.
+    /// The scale of the studies.
     pub(crate) scale: Scale,
-    /// Cores that servers are pinned to; empty: none.
+    /// Cores to pin servers to; empty: none.
     pub(crate) server_cores: Vec<usize>,
-    /// Cores that the client's threads are pinned to; empty: none.
+    /// Cores to pin the client's threads to; empty: none.
     pub(crate) client_cores: Vec<usize>,
 }
 
@@ -25,7 +25,7 @@ impl Plan {
     /// Name of the file in a run's directory.
     pub(crate) const FILE: &str = "plan.json";
 
-    /// Reads it; `None` if the directory holds none.
+    /// Reads the plan in `directory`; `None` if there is no plan.
     ///
     /// # Errors
     /// The file cannot be read, or is of another version.
@@ -40,7 +40,7 @@ impl Plan {
         Ok(Some(plan))
     }
 
-    /// Writes it.
+    /// Writes the plan into `directory`.
     ///
     /// # Errors
     /// The file cannot be written.

@@ -1,4 +1,4 @@
-//! Everything before the first measurement: finds faults of the machine and the input, makes files, starts servers.
+//! Everything before the first measurement: checks the machine and the input, makes files, starts servers.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::TcpStream;
@@ -23,9 +23,9 @@ pub(super) struct Prepared {
     pub(super) setup: Setup,
     /// Started, or already running; each idles while another is measured.
     pub(super) servers: HashMap<Arm, Server>,
-    /// Results of reading the whole body: `None` if it was right, otherwise why measurements are void.
+    /// The results of reading the whole body: `None` if it was correct, otherwise why measurements are void.
     pub(super) verified: HashMap<(Arm, u64, Suite), Option<String>>,
-    /// The time of a move by the server's own clock, for each suite that was asked about.
+    /// The time of a move by the server's own clock, for each suite measured.
     pub(super) server_setup: HashMap<Suite, Option<u64>>,
     _scratch: TempDir,
 }
@@ -87,7 +87,7 @@ pub(super) fn prepare(options: &Options) -> Result<Prepared> {
     info.command = paths.shorten(&info.command);
     info.arms = arms.iter().map(|arm| arm_info(arm, &servers[arm], &paths)).chain(absent).collect();
     if resumed {
-        // The earlier part's warnings; new ones are added.
+        // Keeps the warnings of the run's earlier part, and adds new ones.
         let earlier = RunInfo::read(&options.out)?;
         info.started = earlier.started;
         let new = std::mem::take(&mut info.warnings);
@@ -138,7 +138,7 @@ fn studies(options: &Options, probe: &Probe, absent: &mut Vec<ArmInfo>) -> Resul
             wanted.push(peer.clone());
         }
         wanted.retain(|arm| {
-            // nginx that the operator names is measured if it starts; the proof shows which path it took.
+            // An nginx that the operator names is measured if it starts; the proof shows which path it took.
             let without = *arm == Arm::NginxKtls && !named && !probe.any_tx();
             let why = arm.absent(probe).or_else(|| without.then(|| no_kernel_tls(probe)));
             let Some(why) = why else { return true };
@@ -226,7 +226,7 @@ fn reach_peers(arms: &[Arm]) -> Result<()> {
     Ok(())
 }
 
-/// Checks that servers that are already running serve the lab's files; otherwise every measurement would be void.
+/// Checks that running servers serve the lab's files. Otherwise every measurement would be void.
 fn peers_have_files(arms: &[Arm], files: &Files, plan: &Plan) -> Result<()> {
     let cells = || plan.studies.iter().flat_map(|study| &study.cells);
     for arm in arms {
@@ -277,7 +277,7 @@ fn arm_info(arm: &Arm, server: &Server, paths: &Paths) -> ArmInfo {
     }
 }
 
-/// The lab's version, with the git revision if the program lies in a source tree.
+/// The lab's version, with the git revision if the program is in a source tree.
 fn lab_version() -> String {
     let version = env!("CARGO_PKG_VERSION");
     let tree = std::env::current_exe().ok().and_then(|exe| describe(exe.parent()?));

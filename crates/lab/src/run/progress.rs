@@ -8,11 +8,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::Job;
 use crate::row::Row;
 
-/// What is shown on standard error.
+/// Shows progress on standard error.
 pub(super) struct Progress {
     bar: Option<ProgressBar>,
     began: Instant,
-    /// Estimates: of what is done, and of all.
+    /// Estimated times: of the measurements done, and of all.
     done: Duration,
     all: Duration,
     count: usize,
@@ -20,7 +20,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// `kept`: measurements of an earlier run, which are not repeated.
+    /// `kept`: the number of measurements of an earlier run, which are not repeated.
     pub(super) fn start(left: &[&Job], kept: usize) -> Self {
         let all = left.iter().map(|job| estimate(job)).sum();
         let bar = std::io::stderr().is_terminal().then(|| {

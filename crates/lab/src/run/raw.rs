@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use crate::row::Row;
 
-/// The file, open for more.
+/// The file, open for appending.
 #[derive(Debug)]
 pub(crate) struct Raw {
     writer: csv::Writer<File>,
@@ -20,7 +20,7 @@ impl Raw {
     /// Opens the file and returns its rows. An incomplete row at the end is cut off.
     ///
     /// # Errors
-    /// It cannot be written, or holds something else.
+    /// It cannot be written, or has other content.
     pub(crate) fn open(directory: &Path) -> Result<(Self, Vec<Row>)> {
         let path = directory.join(Self::FILE);
         let open = OpenOptions::new().read(true).append(true).create(true).open(&path);

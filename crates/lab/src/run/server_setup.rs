@@ -1,4 +1,4 @@
-//! The cost of the hand-over in the server itself: what it logs of its own moves.
+//! The cost of the handover in the server itself, from its own log.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use crate::load::{self, Extent};
 use crate::statistics::Summary;
 use crate::study::Cell;
 
-/// Median of the times that Sealion, with `--ktls always`, takes for a move into the kernel, ns: from the log of a server
-/// of its own, over connections with a request each. `None` if it moved none.
+/// The median time of a move into the kernel by Sealion with `--ktls always`, ns. It comes from the log of a separate
+/// server, over connections with one request each. `None` if no connection moved.
 pub(super) fn measure(setup: &Setup, cell: &Cell, cores: &[usize]) -> Option<u64> {
     moves(setup, cell, cores).unwrap_or_else(|why| {
         eprintln!("the server's set-up was not measured: {why:#}");
@@ -30,7 +30,7 @@ fn moves(setup: &Setup, cell: &Cell, cores: &[usize]) -> Result<Option<u64>> {
     Ok(Summary::of(&times).map(|summary| (1000.0 * summary.median) as u64))
 }
 
-/// The times in the log, µs, once it has as many lines as there were requests.
+/// The times in the log, µs, once it has as many lines as requests.
 fn logged(log: &Path, requests: u64) -> Result<Vec<f64>> {
     let mut text = String::new();
     for _ in 0..LOOKS {
@@ -52,7 +52,7 @@ fn times(log: &str) -> Vec<f64> {
 /// Connections for a median.
 const MOVES: u64 = 50;
 
-/// How often the log is read at most, and the time between: some seconds.
+/// The maximum number of reads of the log, and the time between: several seconds in total.
 const LOOKS: u32 = 60;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 

@@ -6,7 +6,7 @@ use super::Summary;
 use crate::splitmix::SplitMix64;
 use crate::units::size;
 
-/// What user space and the kernel cost for one size.
+/// The costs of user space and of the kernel for one size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct CrossoverPoint {
     /// Bytes of the body.
@@ -17,25 +17,25 @@ pub(crate) struct CrossoverPoint {
     pub(crate) kernel: f64,
 }
 
-/// Where the kernel begins to be cheaper.
+/// Where the kernel becomes cheaper.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Crossover {
     /// From this size on, up to the largest measured.
     From(f64),
-    /// At every size measured, the smallest being this.
+    /// At every size measured; the smallest is given.
     Always(u64),
-    /// At no size measured, the largest being this.
+    /// At no size measured; the largest is given.
     Never(u64),
-    /// Up to this size only: above it user space is cheaper.
+    /// Up to this size only; above it user space is cheaper.
     Until(f64),
-    /// The lines cross at each of these sizes: noise, or not one threshold.
+    /// The lines cross at each of these sizes, by noise, or because there is no single threshold.
     Several(Vec<f64>),
     /// No size was measured on both paths.
     Unknown,
 }
 
 /// Finds where the costs cross: between two sizes, on the line through both on logarithmic axes, on which costs that
-/// grow by a power of the size are straight. Equal cost counts as not cheaper.
+/// grow by a power of the size are straight. Equal cost does not count as cheaper.
 pub(crate) fn crossover(points: &[CrossoverPoint]) -> Crossover {
     let mut points: Vec<_> =
         points.iter().filter(|point| point.size > 0 && point.user > 0.0 && point.kernel > 0.0).collect();
@@ -75,18 +75,18 @@ pub(crate) struct Rounds {
 pub(crate) enum Interval {
     /// Between these sizes. 0: below the smallest size measured; infinite: above the largest.
     Between(f64, f64),
-    /// The rounds do not agree on one threshold: this share of the resamples has none, or several.
+    /// The rounds do not agree on one threshold: this share of the resamples has no threshold, or several.
     Unsettled(f64),
     /// This many rounds, too few for an interval.
     TooFew(usize),
 }
 
-/// The interval around the crossover of the medians, by a percentile bootstrap: rounds are drawn with replacement, for
-/// each size and path on its own, and the crossover is looked for in each resample. The same rounds make the same
+/// The interval around the crossover of the medians, by a percentile bootstrap. Each resample draws rounds with
+/// replacement, separately for each size and path, and has its own crossover. The same rounds produce the same
 /// interval.
 pub(crate) fn interval(rounds: &[Rounds]) -> Interval {
     let least = rounds.iter().map(|size| size.user.len().min(size.kernel.len())).min().unwrap_or(0);
-    if least < LEAST_ROUNDS {
+    if least < MIN_ROUNDS {
         return Interval::TooFew(least);
     }
     let mut random = SplitMix64::new(1);
@@ -121,10 +121,10 @@ pub(crate) fn interval(rounds: &[Rounds]) -> Interval {
     Interval::Between(at(0.025), at(0.975))
 }
 
-/// With fewer rounds a resample is too often the same few values.
-const LEAST_ROUNDS: usize = 5;
+/// With fewer rounds too many resamples are equal.
+const MIN_ROUNDS: usize = 5;
 
-/// Enough for quantiles of 2.5 % to repeat within a few percent.
+/// Enough for the quantiles of 2.5 % to repeat within a few percent.
 const RESAMPLES: usize = 1000;
 
 impl fmt::Display for Interval {
@@ -139,8 +139,8 @@ impl fmt::Display for Interval {
             Self::Unsettled(share) => {
                 write!(f, "no interval: {:.0} % of the resampled rounds have no single threshold", 100.0 * share)
             }
-            Self::TooFew(1) => write!(f, "no interval: 1 round, {LEAST_ROUNDS} are needed"),
-            Self::TooFew(rounds) => write!(f, "no interval: {rounds} rounds, {LEAST_ROUNDS} are needed"),
+            Self::TooFew(1) => write!(f, "no interval: 1 round, {MIN_ROUNDS} are needed"),
+            Self::TooFew(rounds) => write!(f, "no interval: {rounds} rounds, {MIN_ROUNDS} are needed"),
         }
     }
 }
@@ -175,7 +175,7 @@ mod tests {
         // The ratio goes from 2 to 1/2 over a factor of 16: it is 1 half-way, at a factor of 4.
         let Crossover::From(size) = of(&[(1024, 10.0, 20.0), (16384, 100.0, 50.0)]) else { panic!("it crosses") };
         assert!((size - 4096.0).abs() < 1e-6, "{size}");
-        // In any order of rows.
+        // The order of rows does not matter.
         assert_eq!(of(&[(16384, 100.0, 50.0), (1024, 10.0, 20.0)]), Crossover::From(size));
     }
 
@@ -201,7 +201,7 @@ mod tests {
         assert!((size - 4.0).abs() < 1e-9, "{size}");
     }
 
-    /// Rounds whose costs scatter by the given share around a kernel that is cheaper from 4,096 on.
+    /// Rounds with costs that scatter by the given share. The kernel is cheaper from 4,096 on.
     fn rounds(count: usize, scatter: f64) -> Vec<Rounds> {
         let mut random = SplitMix64::new(7);
         let mut around = |cost: f64| -> Vec<f64> {

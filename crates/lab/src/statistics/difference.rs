@@ -8,9 +8,9 @@ use super::{Summary, student_quantile};
 /// Difference of a sample from a baseline, at 95 % confidence, by two tests.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Difference {
-    /// Student's test with a pooled deviation, as ministat does it: assumes that both samples scatter alike.
+    /// Student's test with a pooled deviation, as in ministat: assumes that both samples have equal variance.
     pub(crate) student: Estimate,
-    /// Welch's test, which does not assume that.
+    /// Welch's test, which does not assume equal variances.
     pub(crate) welch: Estimate,
 }
 
@@ -23,8 +23,8 @@ pub(crate) struct Estimate {
     pub(crate) error: f64,
     /// The difference in percent of the baseline's mean.
     pub(crate) percent: f64,
-    /// Half the width of the interval in percent. The baseline's mean is uncertain too and this counts it in, as
-    /// ministat does; so it is not simply `error` in percent.
+    /// Half the width of the interval in percent. It includes the uncertainty of the baseline's mean, as in ministat,
+    /// so it is not simply `error` in percent.
     pub(crate) percent_error: f64,
     /// Degrees of freedom of the t distribution.
     pub(crate) freedom: f64,
@@ -41,8 +41,8 @@ impl Difference {
         let (n, m) = (sample.n as f64, baseline.n as f64);
         let freedom = n + m - 2.0;
         let pooled = (m - 1.0) * baseline.deviation.powi(2) + (n - 1.0) * sample.deviation.powi(2);
-        // The variances of both means if both populations had the pooled variance. For the ratio the sample's share is
-        // weighted by 1 and the baseline's by the ratio squared, each with its own variance.
+        // The variances of both means if both populations had the pooled variance. For the ratio the sample's part has
+        // the weight 1, and the baseline's the squared ratio, each with its own variance.
         let ratio = sample.mean / baseline.mean;
         let pooled_ratio =
             (n - 1.0) * sample.deviation.powi(2) + (m - 1.0) * baseline.deviation.powi(2) * ratio.powi(2);
@@ -51,7 +51,7 @@ impl Difference {
 
         let (a, b) = (sample.variance_of_mean(), baseline.variance_of_mean());
         let spread = a.powi(2) / (n - 1.0) + b.powi(2) / (m - 1.0);
-        // Welch–Satterthwaite; two samples without any scatter have no such number, and need none.
+        // Welch–Satterthwaite. Two samples without scatter have no such number, and need none.
         let welch_freedom = if spread > 0.0 { (a + b).powi(2) / spread } else { freedom };
         let welch = Estimate::new(baseline, sample, welch_freedom, a + b, a + b * ratio.powi(2));
         Some(Self { student, welch })
@@ -62,7 +62,7 @@ impl Estimate {
     fn new(baseline: &Summary, sample: &Summary, freedom: f64, variance: f64, ratio_variance: f64) -> Self {
         let t = student_quantile(0.5 + CONFIDENCE / 2.0, freedom);
         let difference = sample.mean - baseline.mean;
-        // Without any scatter every difference is certain.
+        // Without scatter every difference is certain.
         let probability = match variance.sqrt() {
             0.0 => f64::from(difference == 0.0),
             scale => beyond(difference / scale, freedom),

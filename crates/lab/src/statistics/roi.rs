@@ -1,7 +1,7 @@
 //! Return on investment.
 
-/// Exponent of the throughput in [`roi`]. INHERITED from the netdev talk of 2022, which takes 2 so that a faster server
-/// is worth more than a thriftier one.
+/// Exponent of the throughput in [`roi`]. INHERITED from the netdev talk of 2022, which uses 2 so that a faster server
+/// is worth more than a more economical one.
 const ROI_EXPONENT: f64 = 2.0;
 
 /// Return on investment, T^n / Σ C_i: `throughput` (GB/s, or thousands of requests a second) to the power

@@ -3,7 +3,7 @@
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// The value below which a t variable of `freedom` degrees of freedom lies with probability `p`. Degrees of freedom
-/// need not be whole: Welch's are not.
+/// need not be whole: Welch's test produces fractions.
 ///
 /// # Panics
 ///

@@ -1,12 +1,12 @@
 //! A sample in seven numbers.
 
-/// Summary of a sample. The median is the one to show; mean and deviation are for tests of a difference.
+/// Summary of a sample. Show the median; mean and deviation are for tests of a difference.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Summary {
     pub(crate) n: usize,
     pub(crate) min: f64,
     pub(crate) max: f64,
-    /// Middle value; of an even number, the mean of the two in the middle.
+    /// The middle value, or the mean of the two in the middle.
     pub(crate) median: f64,
     pub(crate) mean: f64,
     /// Standard deviation of the sample (divisor n − 1); 0 for a single value.
@@ -14,7 +14,7 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// Summary of `values`; `None` if there are none, or one is not a number.
+    /// Summary of `values`; `None` if it is empty or contains NaN.
     pub(crate) fn of(values: &[f64]) -> Option<Self> {
         if values.is_empty() || values.iter().any(|value| !value.is_finite()) {
             return None;

@@ -1,5 +1,5 @@
-//! Container test, 2023: many clients in a closed loop. vegeta's `-max-body` bounds what it keeps of a body; it reads the
-//! rest, and the connection stays.
+//! Container test, 2023: many clients in a closed loop. vegeta's `-max-body` bounds the bytes that it keeps of a body;
+//! it reads the rest, and the connection stays open.
 
 use super::{Cell, KB, MB, Scale, Study, StudyName, both_servers, extent};
 use crate::load::Read;
@@ -14,7 +14,7 @@ pub(super) fn study(scale: Scale) -> Study {
     let cells = [(10 * MB, 500), (MB, 500), (512 * KB, 1500)].map(|(size, workers)| {
         let workers = match scale {
             Scale::Smoke => workers / 50,
-            // A guest with one emulated core takes minutes until each of 500 connections has read 10 MB.
+            // In a guest with one emulated core it takes minutes until each of 500 connections has read 10 MB.
             Scale::Quick => workers / 10,
             Scale::Default | Scale::Full => workers,
         };

@@ -1,5 +1,5 @@
-//! Ours against nginx in user space as operators run them: access logs, metrics, several sites with features, more files
-//! than the caches hold, half the load, large files.
+//! Sealion and nginx in user space in typical deployments: access logs, metrics, several sites with features, more
+//! files than the caches hold, half the load, large files.
 
 use super::{Cell, KB, MB, Scale, Scene, Study, StudyName, extent};
 

@@ -66,7 +66,7 @@ impl StudyName {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {
-    /// A test of seconds, whose figures mean nothing.
+    /// A test of seconds; the figures mean nothing.
     Smoke,
     /// A minute or so.
     Quick,
@@ -94,7 +94,7 @@ pub struct Study {
 /// One set of conditions, equal for all arms.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// Body bytes of the file asked for.
+    /// Body bytes of the requested file.
     pub size: u64,
     /// Requests on a connection; `None`: unlimited.
     pub calls: Option<u64>,
@@ -117,11 +117,11 @@ pub struct Cell {
     pub extent: Extent,
     /// Time that a request may take.
     pub timeout: Duration,
-    /// Other load, and what is measured.
+    /// Another load, and the quantities to measure.
     pub scene: Scene,
 }
 
-/// Other load beside a cell's requests, and what is measured.
+/// Another load beside a cell's requests, and the quantities to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scene {
@@ -140,15 +140,15 @@ pub enum Scene {
         /// Number of files.
         files: u32,
     },
-    /// An open loop at half the rate at which nginx answers the same in a closed loop. That rate is measured once in a
-    /// run, on the study's last arm of nginx.
+    /// An open loop at half of nginx' rate in a closed loop. The rate is measured once per run, on the study's last
+    /// nginx arm.
     HalfLoad,
-    /// Connections stay open after one request each, on a freshly started server. Growth of its memory.
+    /// Connections stay open after one request each, on a freshly started server. Measures the growth of its memory.
     Idle,
 }
 
 impl Cell {
-    /// A closed loop of new handshakes whose client costs little.
+    /// A closed loop with new handshakes and a cheap client.
     pub(crate) fn closed(size: u64, calls: Option<u64>, connections: usize, extent: Extent) -> Self {
         Self {
             size,
@@ -166,7 +166,7 @@ impl Cell {
         }
     }
 
-    /// Sizes of the files that it asks for.
+    /// The sizes of the files that it requests.
     pub(crate) fn sizes(&self) -> impl Iterator<Item = u64> {
         let beside = match self.scene {
             Scene::Beside { size, .. } => Some(size),
@@ -221,7 +221,7 @@ pub fn suite_name(suite: Suite) -> String {
 /// Longer than any response takes on a healthy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Several on each connection.
+/// Several requests on each connection.
 const SMOKE_REQUESTS: u64 = 40;
 
 const KB: u64 = 1 << 10;
@@ -233,7 +233,7 @@ fn both_servers() -> Vec<String> {
     ["user", "kernel", "auto", "nginx", "nginx-ktls", "nic"].map(str::to_owned).into()
 }
 
-/// A duration; for the smoke scale a number of requests, so that every machine completes some.
+/// A duration. At the smoke scale it is a number of requests, so that every machine completes some.
 fn extent(scale: Scale, time: f64) -> Extent {
     if scale == Scale::Smoke { Extent::Requests(SMOKE_REQUESTS) } else { seconds(time) }
 }
@@ -263,7 +263,7 @@ mod tests {
         }
     }
 
-    /// Everything that a cell says, for a comparison with what was published.
+    /// All conditions of a cell, for a comparison with the published ones.
     fn said(cell: &Cell) -> String {
         let extent = match cell.extent {
             Extent::Time(time) => format!("{} s", time.as_secs_f64()),

@@ -4,7 +4,7 @@ use super::{Cell, GB, KB, MB, Scale, Study, StudyName, both_servers, extent};
 use crate::load::Suite;
 
 pub(super) fn study(scale: Scale) -> Study {
-    // K is 1000 for all sizes, and swept for `swept`, which shows what the handshake and the set-up cost.
+    // K is 1000 for all sizes. For the sizes in `swept` it varies, which shows the cost of handshake and set-up.
     let (sizes, swept, time, rounds): (&[u64], &[u64], f64, u32) = match scale {
         Scale::Smoke => (&[KB, 128 * KB], &[KB], 0.0, 1),
         Scale::Quick => (&[KB, 16 * KB, 128 * KB, MB], &[128 * KB], 0.5, 3),

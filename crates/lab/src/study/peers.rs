@@ -1,4 +1,4 @@
-//! Ours against nginx, both sealing in user space: what the README's table is made of.
+//! Sealion and nginx, both sealing in user space: the source of the README's table.
 
 use super::{Cell, KB, MB, Scale, Scene, Study, StudyName, extent};
 
@@ -12,7 +12,7 @@ pub(super) fn study(scale: Scale) -> Study {
     let (large, idle) = if scale == Scale::Smoke { (4 * MB, 100) } else { (64 * MB, 1000) };
     let cell = |size, calls| Cell::closed(size, calls, CONNECTIONS, extent(scale, time));
     let mut cells: Vec<Cell> = [KB, 16 * KB, 64 * KB, 128 * KB, MB].map(|size| cell(size, None)).into();
-    // Latency at one rate for both: in a closed loop the faster server is also asked more often.
+    // Latency at the same rate for both: in a closed loop the faster server also gets more requests.
     cells.extend([KB, 16 * KB].map(|size| Cell { scene: Scene::HalfLoad, ..cell(size, None) }));
     cells.push(cell(KB, Some(1)));
     cells.push(Cell { resume: true, ..cell(KB, Some(1)) });

@@ -1,4 +1,4 @@
-//! Loads against servers that do well: what is counted is what was there.
+//! Loads on correct servers: the counts match the server's work.
 
 use std::collections::HashSet;
 use std::io::Read as _;
@@ -46,7 +46,7 @@ fn every_way_to_read_counts_every_body() {
     }
 }
 
-/// However a response lies in records, also in records short enough to be taken for alerts.
+/// A response may be split into any records, even records short enough to be alerts.
 #[test]
 fn a_drained_response_may_be_cut_into_any_records() {
     let body = pattern::bytes(0..40_000);
@@ -65,7 +65,7 @@ fn a_drained_response_may_be_cut_into_any_records() {
     }
 }
 
-/// The heads of a cache differ: the first is of the fetch, the others tell an age in one, two and three digits.
+/// The heads of a cache differ: the first belongs to the fetch, the others state an age of one, two and three digits.
 #[test]
 fn drained_responses_may_be_of_a_cache() {
     for len in [0, 1000, 40_000] {
@@ -121,7 +121,7 @@ fn sessions_are_resumed_when_asked_for() {
     }
 }
 
-/// The head of a connection's last response has another length.
+/// The head of a connection's last response has a different length.
 #[test]
 fn a_server_that_limits_requests_on_a_connection_is_no_failure() {
     let body = pattern::bytes(0..30_000);
@@ -168,7 +168,7 @@ fn no_more_of_a_body_is_read_than_wanted() {
     }
 }
 
-/// Every request that waited behind the pause shows it, and not only the one that met it.
+/// Every request that waited during the pause shows it, not only the first.
 #[test]
 fn an_open_loop_omits_no_wait() {
     let server = Server::answering(|session, number| {
@@ -218,13 +218,13 @@ fn a_load_can_be_cancelled() {
 fn held_connections_are_all_open_at_once() {
     let server = Server::of(pattern::bytes(0..1000));
     let plan = LoadPlan { connections: 20, ..server.plan(Read::Drain) };
-    // Connections to this server alone: other tests of this process have sockets too. proc_pid_net(5): the third column is
-    // the peer's address, the fourth the state, of which 01 is ESTABLISHED.
+    // Connections to this server alone: other tests of this process have sockets too. proc_pid_net(5): the third column
+    // is the peer's address, and the fourth the state; 01 is ESTABLISHED.
     let peer = format!("0100007F:{:04X}", server.address.port());
     let open = || {
         let table = std::fs::read_to_string("/proc/self/net/tcp").expect("proc");
         let columns = table.lines().map(|line| line.split_ascii_whitespace().skip(1).take(3).collect::<Vec<_>>());
-        // By their own addresses: a table that changes while it is read can show a socket twice.
+        // Counts distinct addresses: a table that changes while it is read can show a socket twice.
         let addresses =
             columns.filter(|columns| columns[1..] == [peer.as_str(), "01"]).map(|columns| columns[0].to_owned());
         addresses.collect::<HashSet<_>>().len()
@@ -271,7 +271,7 @@ fn streams_of_http_2_are_kept_open_and_counted() {
             }
             open.push([head[5], head[6], head[7], head[8]]);
             most.fetch_max(open.len(), Ordering::Relaxed);
-            // Four requests are answered together, the last one first.
+            // Four requests get their responses together, the last one first.
             if open.len() == 4 {
                 for part in body.chunks(16_384) {
                     let end = u8::from(part.as_ptr_range().end == body.as_ptr_range().end);

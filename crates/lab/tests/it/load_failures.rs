@@ -1,4 +1,4 @@
-//! Loads against servers that do wrong: each wrong is counted, under its kind, and nothing hangs.
+//! Loads on faulty servers: each fault is counted under its kind, and nothing hangs.
 
 use std::io::{Read as _, Write};
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ fn none() -> Failures {
     Failures::default()
 }
 
-/// For wrongs in a first response and, with drain, in one that is walked over: the first request is answered well.
+/// For faults in a first response and, with drain, in a later response that is skipped: the first response is correct.
 fn after_a_good_one(wrong: impl Fn(&mut scripted::Session) -> std::io::Result<bool> + Send + Sync + 'static) -> Server {
     let body = pattern::bytes(0..60_000);
     Server::answering(move |session, number| match number {
@@ -175,7 +175,7 @@ fn plans_that_make_no_sense() {
     }
 }
 
-/// The command: its exit code, its words, and its JSON.
+/// The command's exit code, text and JSON.
 #[test]
 fn the_command_tells() {
     let server = Server::of(pattern::bytes(0..3000));
@@ -194,7 +194,7 @@ fn the_command_tells() {
     let json: serde_json::Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!((code, &json["failures"]["connect"]), (Some(1), &9.into()), "{json}");
 
-    // Raised by the process itself, as far as the hard limit allows.
+    // The process raises the soft limit as far as the hard limit allows.
     let (code, _, err) = load(r#"ulimit -Sn 30; exec "$0" load "$1" --requests 99 --connections 64"#);
     assert_eq!(code, Some(0), "{err}");
     let (code, _, err) = load(r#"ulimit -n 30; exec "$0" load "$1" --requests 9 --connections 64"#);

@@ -1,4 +1,4 @@
-//! The README's figures are those of the committed runs.
+//! The README's figures match the committed runs.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Reports of runs that were made up: what they must say, and that a browser can show them without help.
+//! Reports of invented runs: their content, and that a browser can show them without other files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use sealion_lab::study::StudyName;
 
 use crate::support;
 
-/// A directory of its own below the build directory, left for whoever wants to look.
+/// A separate directory below the build directory, left for inspection.
 fn directory(name: &str) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report").join(name);
     let _ = fs::remove_dir_all(&directory);
@@ -111,7 +111,7 @@ fn plots_are_well_formed_and_no_texts_overlap() {
     }
 }
 
-/// A text and the room it takes if a letter is 0.6 of its size wide: more than in common fonts on average.
+/// A text and its box, if a letter is 0.6 of its size wide: more than the average of common fonts.
 fn text_box(node: roxmltree::Node<'_, '_>) -> (String, [f64; 4]) {
     let number = |name: &str| node.attribute(name).and_then(|text| text.parse::<f64>().ok()).expect("a number");
     let text = node.text().unwrap_or_default().to_owned();
@@ -141,7 +141,7 @@ fn findings_pick_no_cell_out_and_are_corrected_for_many_comparisons() {
     assert!(peer.contains("lower in 28, higher in 0, no difference proven in 0"), "{peer}");
     assert!(!summary.contains("requests/s of kernel against user: from"), "{summary}");
 
-    // Equal arms: of 28 tests at 5 % one or two would find a difference, uncorrected.
+    // Equal arms: without correction, one or two of 28 tests at 5 % would find a difference.
     let directory = directory("equal");
     let mut rows = support::made_up_rows(StudyName::SizeByCalls);
     rows.retain(|row| row.arm == "user");
@@ -225,7 +225,7 @@ fn the_container_study_is_reported_as_vegeta_reports() {
     };
     write(&directory, &[row(0, "nginx"), row(1, "nginx")], &support::made_up_run("container"));
     let summary = fs::read_to_string(report::write(&directory).unwrap().summary).unwrap();
-    // 2,000 requests in 16 s of attack, 1,980 right ones in 20 s; 10,240 bytes kept of each.
+    // 2,000 requests in 16 s of attack, 1,980 successes in 20 s, and 10,240 bytes kept of each.
     for expected in
         ["| 2000 | 125 | 99.0 | 20.0 s | 16.0 s | 4.00 s |", "20.3 MB", "10.2 kB", "99.00 %", "200:1980 other:12 0:8"]
     {
@@ -322,7 +322,7 @@ fn the_readme_table_is_stable_and_has_ratios() {
     assert_eq!(lines[1], "| --- | ---: | ---: |");
     assert_eq!(lines[2], "| 1k | 8.08 µs | 8.87 µs (1.10×) |");
     assert!(table.ends_with("MADE UP FOR A TEST, NOT MEASURED, Linux 6.12.0-fixture, 2026-11-18.\n"), "{table}");
-    // In whatever order the rows came.
+    // The order of the rows does not matter.
     rows.reverse();
     write(&directory, &rows, &support::made_up_run("crossover"));
     assert_eq!(report::readme_table(&directory, "user").unwrap(), table);

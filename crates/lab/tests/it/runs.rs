@@ -30,10 +30,10 @@ fn every_study_runs_and_is_reported() {
         assert_eq!(row.void, "", "{row:?}");
         assert!(row.body_verified && row.requests > 0, "{row:?}");
         assert!(row.server_memory.is_some_and(|m| m > 0), "{row:?}");
-        // Of two loads, and of connections that only wait, the cost is not kept.
+        // With two loads, or with idle connections, the cost is not recorded.
         let idle = row.cell.ends_with(" idle");
         assert_eq!(row.server_cpu.is_some_and(|cpu| cpu > 0), !idle && row.beside.is_empty(), "{row:?}");
-        // Of so few connections it can be less than a page.
+        // With so few connections it can be less than a page.
         assert_eq!(row.idle_memory.is_some(), idle, "{row:?}");
         assert!(row.tls_tx_opened.is_none_or(|opened| opened == 0), "{row:?}");
         let last = if row.study == "nginx-article" || row.study == "size-by-calls" {
@@ -55,7 +55,7 @@ fn every_study_runs_and_is_reported() {
 fn an_arm_that_claims_kernel_tls_while_it_is_off_is_void() {
     let directory = tempfile::tempdir().expect("a directory");
     let out = directory.path().join("run");
-    // nginx whose configuration loses what would switch kernel TLS on, whatever this kernel has.
+    // An nginx whose configuration loses the option for kernel TLS, on any kernel.
     let nginx = Nginx::find(None).unwrap_or_else(|why| panic!("{why:#}; `cargo xtask test` brings one"));
     let root = nginx.program.ancestors().nth(3).expect("usr/sbin/nginx");
     let wrapper = directory.path().join("nginx");
@@ -141,7 +141,7 @@ fn a_server_that_runs_already_is_an_arm() {
     assert!(!rows.is_empty());
     assert!(rows.iter().all(|row| row.void.is_empty() && row.server_cpu.is_some_and(|cpu| cpu > 0)), "{rows:?}");
 
-    // In the place of an arm, and packed.
+    // In place of an arm, and packed.
     let out = directory.path().join("named");
     let named = format!("nginx={url}");
     let (output, said) =

@@ -1,4 +1,4 @@
-//! The page of the published studies is what the recorded runs make.
+//! The page of the published studies is made from the recorded runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -93,7 +93,7 @@ fn every_source_stands_beside_every_run() {
     ] {
         assert!(page.text.contains(line), "{line} is not in {}", page.text);
     }
-    // More throughput here is less work there.
+    // More throughput there corresponds to less work here.
     let article = page.text.lines().find(|line| line.starts_with("| 1 GB, ")).expect("a line");
     let cells: Vec<&str> = article.split('|').map(str::trim).collect();
     assert!(cells[3].starts_with("kernel +") && cells[4].starts_with("kernel −"), "{article}");

@@ -1,6 +1,6 @@
-//! Studies where kernel TLS is promised: kernel arms count and are proven, user-space arms show none.
+//! Studies on kernels with kernel TLS: kernel arms count and are proven, and user-space arms show no kernel TLS.
 //!
-//! These tests fail, and never skip, where kernel TLS or nginx is missing.
+//! These tests fail, and never skip, if kernel TLS or nginx is missing.
 
 use crate::process::{lab, rows, run};
 
@@ -25,7 +25,7 @@ fn kernel_arms_are_proven_and_user_arms_show_none() {
             }
         }
     }
-    // Connections that last were seen by sock_diag too.
+    // sock_diag also saw connections that last.
     assert!(rows.iter().any(|row| row.arm != "user" && row.kernel_sockets.is_some_and(|n| n > 0)), "{rows:?}");
 }
 

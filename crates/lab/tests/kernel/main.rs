@@ -1,4 +1,4 @@
-//! The lab on a kernel that promises kernel TLS: `cargo xtask guest --kernel 6.1 -p sealion-lab -- setup_cost::`.
+//! The lab on a kernel with kernel TLS: `cargo xtask guest --kernel 6.1 -p sealion-lab -- setup_cost::`.
 
 #[path = "../process/mod.rs"]
 mod process;

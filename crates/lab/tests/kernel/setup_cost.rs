@@ -1,13 +1,13 @@
-//! Set-up on a kernel that promises kernel TLS.
+//! Set-up on a kernel with kernel TLS.
 
 use sealion_ktls::stat::TlsStat;
 use sealion_ktls::{Cipher, Version};
 use sealion_lab::setup_cost::{SetUpCost, measure};
 
-/// What is timed is real: the kernel's own counters rise by one for each connection and direction.
+/// The timed handovers are real: the kernel's own counters rise by one for each connection and direction.
 #[test]
 fn each_connection_is_given_to_the_kernel_and_timed() {
-    // The module that counts is loaded by the first use.
+    // The first use loads the module that counts.
     let first = measure(Version::Tls13, Cipher::Aes128Gcm, 1).expect("measure");
     assert!(matches!(first, SetUpCost::Measured(_)), "{first:?}");
     for version in Version::ALL {

@@ -1,11 +1,11 @@
-//! The lab as a process, and what it left.
+//! The lab as a process, and its results.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use sealion_lab::row::Row;
 
-/// `sealion-lab run` with what a debug build on a busy machine needs. Files are shared between tests and runs.
+/// `sealion-lab run` with the options that a debug build on a busy machine needs. Tests and runs share files.
 pub(crate) fn lab(arguments: &[&str], out: &Path) -> Command {
     let program = Path::new(env!("CARGO_BIN_EXE_sealion-lab"));
     let sealion = program.with_file_name("sealion");
@@ -16,7 +16,7 @@ pub(crate) fn lab(arguments: &[&str], out: &Path) -> Command {
     command
 }
 
-/// Where the served files are.
+/// The directory of the served files.
 pub(crate) fn files() -> PathBuf {
     std::env::temp_dir().join("sealion-lab-test-files")
 }
@@ -28,7 +28,7 @@ pub(crate) fn run(mut command: Command) -> (Output, String) {
     (output, String::from_utf8_lossy(&said).into_owned())
 }
 
-/// What it measured.
+/// Its measurements.
 pub(crate) fn rows(out: &Path) -> Vec<Row> {
     let reader = csv::Reader::from_path(out.join("raw.csv")).expect("raw.csv");
     reader.into_deserialize().collect::<Result<_, _>>().expect("rows")

@@ -1,4 +1,4 @@
-//! A TLS server that does what a test tells it to, right or wrong.
+//! A TLS server that a test controls, correct or faulty.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::io::{self, Read, Write};
@@ -22,14 +22,14 @@ pub(crate) struct Server {
     pki: Pki,
 }
 
-/// One connection, its handshake still to come.
+/// A connection before its handshake.
 pub(crate) struct Session {
     pub(crate) tls: StreamOwned<ServerConnection, TcpStream>,
 }
 
 impl Server {
-    /// Answers each request by `answer`, which is told the request's number, counted over all connections from 0. After an error, or
-    /// `Ok(false)`, the connection is dropped.
+    /// Responds to each request by `answer`, which gets the request's number, counted from 0 over all connections.
+    /// After an error, or `Ok(false)`, the connection is dropped.
     pub(crate) fn answering(answer: impl Fn(&mut Session, u64) -> io::Result<bool> + Send + Sync + 'static) -> Self {
         let requests = AtomicU64::new(0);
         Self::start(move |mut session| {
@@ -42,7 +42,7 @@ impl Server {
         })
     }
 
-    /// Serves one body, whole and well.
+    /// Serves one body correctly.
     pub(crate) fn of(body: Vec<u8>) -> Self {
         Self::answering(move |session, _| session.respond(&body).map(|()| true))
     }
@@ -66,7 +66,7 @@ impl Server {
         Self { address, pki }
     }
 
-    /// Three requests on one connection; tests change what they are about.
+    /// Three requests on one connection; tests change the rest.
     pub(crate) fn plan(&self, read: ReadMode) -> LoadPlan {
         LoadPlan { roots: Some(self.pki.certificate_file()), ..plan(self.address, read) }
     }
@@ -95,7 +95,7 @@ pub(crate) fn plan(address: SocketAddr, read: ReadMode) -> LoadPlan {
     }
 }
 
-/// Gives each TCP connection to `serve`, in a thread of its own.
+/// Passes each TCP connection to `serve`, in a separate thread.
 pub(crate) fn listen(serve: impl Fn(TcpStream) -> io::Result<()> + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -134,7 +134,7 @@ impl Session {
         self.send(head(len).as_bytes())
     }
 
-    /// In records of their own.
+    /// In separate records.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.tls.write_all(bytes)?;
         self.tls.flush()
@@ -144,7 +144,7 @@ impl Session {
         self.send(&[head(body.len()).as_bytes(), body].concat())
     }
 
-    /// Bytes on the wire that nobody sealed.
+    /// Sends unsealed bytes.
     pub(crate) fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.tls.sock.write_all(bytes)
     }

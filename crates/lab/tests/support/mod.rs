@@ -1,4 +1,4 @@
-//! A run made up for tests of the report: nothing in it was measured.
+//! An invented run for tests of the report.
 
 use hdrhistogram::Histogram;
 use sealion_lab::histogram;
@@ -6,8 +6,8 @@ use sealion_lab::row::Row;
 use sealion_lab::run_info::{AeadDriver, ArmInfo, Machine, RunInfo, Version};
 use sealion_lab::study::{Cell, Scale, StudyName, suite_name};
 
-/// Rows of a study at its default scale, as if each arm's cost were a line: so much for a connection, a request and a
-/// byte. Round to round they scatter by a few percent, from a generator that always begins alike.
+/// Rows of a study at its default scale. Each arm's cost is linear, with a cost per connection, request and byte.
+/// Rounds scatter by a few percent, from a generator with a fixed seed.
 pub(crate) fn made_up_rows(study: StudyName) -> Vec<Row> {
     let mut dice = Dice(study.name().len() as u64 * 77 + 1);
     let plan = study.study(Scale::Default);
@@ -19,7 +19,7 @@ pub(crate) fn made_up_rows(study: StudyName) -> Vec<Row> {
             }
         }
     }
-    // An arm that claimed the kernel's path without taking it.
+    // An arm that claimed the kernel's path but did not take it.
     let void = rows.iter_mut().filter(|row| row.arm == "nginx-ktls" && row.round == 1);
     for row in void.take(2) {
         row.void = "TlsTxSw did not rise: the kernel sealed nothing".into();
@@ -27,7 +27,7 @@ pub(crate) fn made_up_rows(study: StudyName) -> Vec<Row> {
     rows
 }
 
-/// What a run of `study` would say of itself.
+/// The conditions of a run of `study`.
 pub(crate) fn made_up_run(study: &str) -> RunInfo {
     let arm = |name: &str, command: &str| ArmInfo { name: name.into(), command: command.into(), ..ArmInfo::default() };
     let sealion =
@@ -142,7 +142,7 @@ fn latencies(median: f64, dice: &mut Dice) -> String {
     histogram::encode(&all).expect("it is small")
 }
 
-/// Numbers between 0 and 1 that look like chance and are the same each time (SplitMix64).
+/// Pseudo-random numbers between 0 and 1, the same each time (SplitMix64).
 struct Dice(u64);
 
 impl Dice {

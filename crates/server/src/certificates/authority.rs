@@ -1,6 +1,6 @@
-//! A local certificate authority, which `sealion trust` makes: the development certificate is issued by it, so that
-//! programs that trust its root need no exception. Its name constraints let it vouch for this machine's own names
-//! alone: a stolen key impersonates no other host.
+//! A local certificate authority, made by `sealion trust`. It issues the development certificate, so that programs that
+//! trust its root need no exception. Its name constraints only cover this machine's own names: a stolen key cannot
+//! impersonate another host.
 
 use std::fs;
 use std::io;
@@ -14,13 +14,13 @@ use rcgen::{
 
 use super::private_file;
 
-/// Ten years. The name constraints bound what a lost key can do, and each new root has to be put into all stores.
+/// Ten years. The name constraints limit the damage of a lost key, and each new root has to be added to all stores.
 const VALIDITY: Duration = Duration::from_secs(3650 * 24 * 3600);
 
 /// The files of the authority.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Authority {
-    /// PEM: what stores get.
+    /// The root certificate for stores, PEM.
     pub(crate) root: PathBuf,
     /// PEM, mode 0600.
     key: PathBuf,
@@ -31,13 +31,13 @@ impl Authority {
         Self { root: directory.join("authority.crt"), key: directory.join("authority.key") }
     }
 
-    /// The authority of a directory, if `sealion trust` made one there.
+    /// The authority in a directory, if `sealion trust` has made one there.
     pub(crate) fn find(directory: &Path) -> Option<Self> {
         let files = Self::within(directory);
         (files.root.exists() && files.key.exists()).then_some(files)
     }
 
-    /// Finds the authority of a directory, or makes it.
+    /// Finds the authority in a directory, or makes it.
     ///
     /// # Errors
     /// The directory cannot be written.
@@ -48,7 +48,7 @@ impl Authority {
         private_file::directory(directory)?;
         let files = Self::within(directory);
         let (root, key) = make().map_err(io::Error::other)?;
-        // The key first: a root without its key is not found.
+        // Writes the key first: a root without its key is not found.
         private_file::write(&files.key, key.as_bytes())?;
         private_file::write(&files.root, root.as_bytes())?;
         Ok(files)

@@ -22,13 +22,14 @@ pub(crate) struct TlsConfig {
           env = "SEALION_TLS_MIN_VERSION", default_value_t = MinVersion::Tls12)]
     pub min_version: MinVersion,
 
-    /// Cipher suites by IANA name; the client's order of preference decides. Without any, all AEAD suites with forward
+    /// Cipher suites by IANA name; the client's order of preference decides. By default, all AEAD suites with forward
     /// secrecy are offered.
     #[arg(skip)]
     pub suites: Vec<At<String>>,
 
-    /// TLS 1.2 clients without the extended master secret (RFC 7627) that are refused: `always` all, `with-client-auth` those of sites
-    /// with `client_auth`, `never` none. Without it, an attacker can resume another client's session. TLS 1.3 is not affected.
+    /// TLS 1.2 clients without the extended master secret (RFC 7627) to reject: `always` rejects all,
+    /// `with-client-auth` the clients of sites with `client_auth`, `never` none. Without it, an attacker can resume
+    /// another client's session. TLS 1.3 is not affected.
     #[arg(skip)]
     pub require_extended_master_secret: RequireEmsKind,
 
@@ -50,7 +51,7 @@ pub(crate) struct TlsConfig {
 }
 
 impl TlsConfig {
-    /// All accounts at certificate authorities, whether sites use them or not.
+    /// All accounts at certificate authorities, used by sites or not.
     pub(crate) fn all_acme(&self) -> impl Iterator<Item = &AcmeConfig> {
         std::iter::once(&self.acme).chain(&self.acme_accounts)
     }
@@ -80,16 +81,16 @@ overridable!(TlsConfig {
     acme_accounts = "",
 });
 
-/// Which TLS 1.2 clients must use the extended master secret.
+/// The TLS 1.2 clients that must use the extended master secret.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RequireEmsKind {
-    /// Every client. OpenSSL before 1.1.0 (RHEL 7) and Java before 8u161 are refused.
+    /// Every client. OpenSSL before 1.1.0 (RHEL 7) and Java before 8u161 are rejected.
     Always,
     /// Clients of sites with `client_auth`, whose identity the session carries.
     #[default]
     WithClientAuth,
-    /// None.
+    /// No client.
     Never,
 }
 
@@ -132,7 +133,8 @@ pub(crate) struct SessionTicketsConfig {
     /// Whether clients may resume sessions, for up to twelve hours.
     pub enabled: bool,
     /// Directory of ticket keys, the same on all servers of a fleet, so that each resumes the others' sessions.
-    /// `sealion ticket-key` makes a key. Without it, the process keeps keys of its own and changes them every six hours.
+    /// `sealion ticket-key` makes a key. Without a directory, the process uses its own keys and changes them every six
+    /// hours.
     pub keys: Option<At<PathBuf>>,
 }
 
@@ -146,7 +148,7 @@ impl Default for SessionTicketsConfig {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CertificateConfig {
-    /// Certificate chain, PEM: the site's certificate first, each followed by its issuer's.
+    /// Certificate chain, PEM: the site's certificate first, each certificate followed by its issuer's.
     pub cert: At<PathBuf>,
     /// Private key of the certificate, PEM.
     pub key: At<PathBuf>,
@@ -158,25 +160,26 @@ pub(crate) struct CertificateConfig {
 pub(crate) struct ClientAuthConfig {
     /// Certificates of the authorities whose clients are accepted, PEM.
     pub roots: At<PathBuf>,
-    /// Whether a client must show a certificate.
+    /// Whether a client must present a certificate.
     #[serde(default)]
     pub mode: ClientAuthKind,
-    /// Files of revocation lists, PEM or DER. With any, each issuer of a client's chain needs one, or the client is refused. Changed files are read again within two seconds.
+    /// Files of revocation lists, PEM or DER. If there are any, each issuer in a client's chain needs a list, or the
+    /// client is rejected. Changed files are read again within two seconds.
     #[serde(default)]
     pub crls: Vec<At<PathBuf>>,
-    /// Whether clients are accepted by a revocation list after the time of its next update.
+    /// Whether clients are accepted by a revocation list whose next update is overdue.
     #[serde(default)]
     pub expired_crls: ExpiredListsKind,
 }
 
-/// What an expired revocation list does.
+/// The effect of an expired revocation list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExpiredListsKind {
-    /// Clients of its issuer are refused until a newer one is there.
+    /// Clients of its issuer are rejected until there is a newer list.
     #[default]
     Refuse,
-    /// It is used as before, so that clients that were revoked since are accepted.
+    /// It is used as before, so that clients revoked since are accepted.
     Accept,
 }
 
@@ -189,7 +192,7 @@ impl From<ExpiredListsKind> for ExpiredLists {
     }
 }
 
-/// Whether a client must show a certificate.
+/// Whether a client must present a certificate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClientAuthKind {
@@ -209,15 +212,15 @@ impl From<ClientAuthKind> for ClientAuthMode {
     }
 }
 
-/// By which account the certificate of a site is ordered.
+/// The account for ordering a site's certificate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum AcmeUse {
-    /// None is ordered.
+    /// No certificate is ordered.
     #[default]
     No,
-    /// By that of `[tls.acme]`.
+    /// The account of `[tls.acme]`.
     Default,
-    /// By one of `[[tls.acme_accounts]]`.
+    /// An account of `[[tls.acme_accounts]]`.
     Named(String),
 }
 
@@ -265,12 +268,12 @@ impl JsonSchema for AcmeUse {
     }
 }
 
-/// Certificates for names that are not known before a client asks for them.
+/// Certificates for names that are unknown until a client asks for them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AcmeOnDemandConfig {
-    /// Service of yours that is asked before a certificate is ordered, for instance `http://127.0.0.1:9123/allowed`: by GET, with the query `domain=NAME`.
-    /// A status from 200 to 299 allows it.
+    /// Your service that decides whether a certificate may be ordered, for instance `http://127.0.0.1:9123/allowed`. It
+    /// gets a GET request with the query `domain=NAME`, and allows the certificate by a status from 200 to 299.
     pub ask: At<SecretUrl>,
 }
 
@@ -278,7 +281,7 @@ pub(crate) struct AcmeOnDemandConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AcmeConfig {
-    /// Name by which sites choose the account, in `[[tls.acme_accounts]]` only.
+    /// Name by which sites choose the account; only in `[[tls.acme_accounts]]`.
     pub name: Option<At<String>>,
     /// Directory URL of the certificate authority.
     pub directory: SecretUrl,
@@ -288,15 +291,16 @@ pub(crate) struct AcmeConfig {
     pub agree_to_terms: bool,
     /// Challenge by which the authority validates host names: over TLS on port 443, over HTTP on port 80, or by a record in the DNS.
     pub challenge: ChallengeKind,
-    /// Program that sets and removes records for `dns-01`. It is called with `present` or `cleanup`, the name of the record with a point at its end, and its text; exit code 0 means done.
+    /// Program that sets and removes records for `dns-01`. Its arguments are `present` or `cleanup`, the name of the
+    /// record with a trailing dot, and the record's text; exit code 0 means success.
     pub dns_hook: Option<At<PathBuf>>,
     /// DNS server that sets and removes records for `dns-01` by dynamic updates (RFC 2136), instead of `dns_hook`.
     pub dns_update: Option<DnsUpdateConfig>,
-    /// Time from the last record that is set to the validation, for the zone to reach all its servers.
+    /// Time from setting the last record to the validation, for the zone to reach all its servers.
     pub dns_wait: Time,
     /// Directory for the account and the certificates.
     pub state: At<PathBuf>,
-    /// Root certificate to verify the authority's HTTPS server with, PEM, for a private authority. Without it, the
+    /// Root certificate to verify the authority's HTTPS server with, PEM, for a private authority. By default, the
     /// system's roots are used.
     pub root: Option<At<PathBuf>>,
     /// Existing account to bind to, for authorities that require external account binding.
@@ -322,18 +326,20 @@ impl Default for AcmeConfig {
     }
 }
 
-/// Dynamic updates of a zone, signed with a key of TSIG (RFC 2136, RFC 8945). BIND, Knot, PowerDNS and NSD's primaries take them.
+/// Dynamic updates of a zone, signed with a TSIG key (RFC 2136, RFC 8945). The primaries of BIND, Knot, PowerDNS and
+/// NSD support them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DnsUpdateConfig {
-    /// Primary server of the zone, with its port unless that is 53: `192.0.2.53`, `[2001:db8::53]:5353` or `ns1.example.org`. It is asked over TCP.
+    /// Primary server of the zone, with its port unless that is 53: `192.0.2.53`, `[2001:db8::53]:5353` or
+    /// `ns1.example.org`. Requests use TCP.
     pub server: At<String>,
-    /// Name of the key, as the server has it.
+    /// Name of the key at the server.
     pub key_name: At<String>,
     /// Algorithm of the key.
     #[serde(default)]
     pub algorithm: TsigAlgorithm,
-    /// File with the secret of the key in base64, as `tsig-keygen` prints it.
+    /// File with the key's secret in base64, as printed by `tsig-keygen`.
     pub secret: At<PathBuf>,
     /// Zone of the records [default: the server is asked for it]
     #[serde(default)]
@@ -365,7 +371,7 @@ pub(crate) enum ChallengeKind {
     /// An HTTP request on port 80, which needs a listener with `tls = false` (RFC 8555 §8.3).
     #[serde(rename = "http-01")]
     Http01,
-    /// A TXT record, which `dns_hook` or `dns_update` sets (RFC 8555 §8.4). The only one for wildcards.
+    /// A TXT record, set by `dns_hook` or `dns_update` (RFC 8555 §8.4). The only challenge for wildcards.
     #[serde(rename = "dns-01")]
     Dns01,
 }
@@ -374,8 +380,8 @@ pub(crate) enum ChallengeKind {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExternalAccountConfig {
-    /// Key identifier, from the authority.
+    /// Key identifier issued by the authority.
     pub key_id: Secret,
-    /// File with the MAC key in base64url, as the authority issued it.
+    /// File with the MAC key in base64url, as issued by the authority.
     pub hmac_key: At<PathBuf>,
 }

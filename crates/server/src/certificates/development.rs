@@ -1,5 +1,5 @@
 //! A certificate for localhost, made on first use and kept, so that a browser's exception for it lasts. It is
-//! self-signed, or issued by the local authority once `sealion trust` has made one.
+//! self-signed, or issued by the local authority after `sealion trust` has made one.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -10,7 +10,7 @@ use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpos
 use super::authority::Authority;
 use super::private_file;
 
-/// The longest validity that browsers accept of public certificates; some apply the limit to all certificates.
+/// The longest validity that browsers accept for public certificates; some apply the limit to all certificates.
 const VALIDITY: Duration = Duration::from_secs(397 * 24 * 3600);
 
 /// An older certificate is replaced.
@@ -54,14 +54,14 @@ impl DevCertificate {
         let kept = Self { cert: file("crt"), key: file("key"), new: false, of_authority: authority.is_some() };
         let made = |path: &Path| fs::metadata(path).and_then(|file| file.modified()).ok();
         let age = made(&kept.cert).and_then(|made| SystemTime::now().duration_since(made).ok());
-        // A certificate older than the authority is of one that was removed.
+        // A certificate older than the authority was issued by an earlier authority that was removed.
         let is_current = authority.as_ref().is_none_or(|authority| made(&kept.cert) >= made(&authority.root));
         if kept.key.exists() && is_current && age.is_some_and(|age| age < RENEW_AFTER) {
             return Ok(kept);
         }
         private_file::directory(directory)?;
         let (cert, key) = make(authority.as_ref())?;
-        // The key first: the age of the certificate alone decides whether the pair is reused.
+        // Writes the key first: only the certificate's age decides whether the pair is reused.
         private_file::write(&kept.key, key.as_bytes())?;
         private_file::write(&kept.cert, cert.as_bytes())?;
         Ok(Self { new: true, ..kept })
@@ -123,7 +123,7 @@ mod tests {
         let issued = DevCertificate::load_or_make_in(directory).unwrap();
         assert!(issued.new && issued.of_authority && issued.cert != before.cert);
         assert!(!DevCertificate::load_or_make_in(directory).unwrap().new);
-        // The same one again, and none that was made meanwhile.
+        // Finds the same authority, and no other was made in the meantime.
         assert_eq!(Authority::find_or_make(directory).unwrap(), authority);
         authority.remove().unwrap();
         assert_eq!(DevCertificate::load_or_make_in(directory).unwrap(), DevCertificate { new: false, ..before });

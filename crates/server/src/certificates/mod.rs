@@ -1,4 +1,4 @@
-//! Certificates, client authentication and session tickets: from the configuration to what handshakes use.
+//! Certificates, client authentication and session tickets: from the configuration to the handshakes.
 //!
 //! ```text
 //! [tls], [[site]] ─build─► ServerConfig (for handshakes) + Certificates (for the thread that watches the files)
@@ -55,18 +55,18 @@ use without_acme::{AcmeSite, Settings, Source};
 pub(crate) use without_acme::{HttpChallenges, OnDemand};
 
 /// TLS state that outlives every configuration: sessions resume across a reload, and a pending ACME validation still
-/// finds its answer.
+/// finds its response.
 #[derive(Debug)]
 pub(crate) struct TlsProcess {
     /// Ticket keys of this process, rotated automatically.
     tickets: Arc<TicketKeys>,
-    /// Answers to TLS-ALPN-01 validations.
+    /// Responses to TLS-ALPN-01 validations.
     alpn: Arc<AlpnChallenges>,
     /// OCSP responses.
     staples: Arc<Staples>,
-    /// Answers to HTTP-01 validations, for listeners with `tls = false`.
+    /// Responses to HTTP-01 validations, for listeners with `tls = false`.
     pub http: Arc<HttpChallenges>,
-    /// Certificates that are ordered when a client asks for them.
+    /// Certificates ordered when a client asks for them.
     on_demand: Arc<OnDemand>,
 }
 
@@ -85,23 +85,23 @@ impl TlsProcess {
     }
 }
 
-/// The certificates of a generation, and the ticket keys and ACME sites that are watched with them.
+/// The certificates of a generation, and the ticket keys and ACME sites watched with them.
 #[derive(Debug, Default)]
 pub(crate) struct Certificates {
     watched: Vec<Watched>,
     revocation: Vec<WatchedLists>,
-    /// With stapling.
+    /// The OCSP responses, if stapling is on.
     staples: Option<Arc<Staples>>,
     tickets: Option<TicketDirectory>,
     accounts: Vec<Account>,
-    /// Warnings for the operator: the configuration works, but deserves a look.
+    /// Warnings for the operator: the configuration works, but deserves attention.
     pub notes: Vec<String>,
     /// The file of the certificate for clients without SNI, and a note on its origin. `None`: no listener has TLS, or that certificate has no
     /// file.
     pub default: Option<(PathBuf, &'static str)>,
 }
 
-/// An account at a certificate authority, and the sites whose certificates it orders.
+/// An account at a certificate authority, and the sites for which it orders certificates.
 #[derive(Debug, Clone)]
 struct Account {
     choice: AcmeUse,
@@ -112,7 +112,7 @@ struct Account {
 }
 
 impl Account {
-    /// The accounts that sites use.
+    /// The accounts used by sites.
     fn all(config: &TlsConfig, sites: &[CertifiedSite<'_>], problems: &mut Problems) -> Vec<Account> {
         const ACCOUNTS: &str = "tls.acme_accounts";
         if let Some(name) = &config.acme.name {
@@ -200,7 +200,7 @@ impl Certificates {
     }
 }
 
-/// The error, with a remedy where this process may not read the file.
+/// The error, with a remedy if this process may not read the file.
 fn with_remedy(error: ConfigError) -> String {
     match &error {
         ConfigError::Unreadable { path, .. }
@@ -233,7 +233,7 @@ pub(crate) fn client_auth(config: &ClientAuthConfig, problems: &mut Problems) ->
         .ok()
 }
 
-/// The parts of a site that concern certificates.
+/// The parts of a site that matter for certificates.
 #[derive(Debug)]
 pub(crate) struct CertifiedSite<'a> {
     /// Name of the site in messages.
@@ -245,29 +245,29 @@ pub(crate) struct CertifiedSite<'a> {
     /// Whether it serves clients without SNI.
     pub(crate) default: bool,
     pub(crate) certificates: &'a [CertificateConfig],
-    /// By which account its certificate is obtained.
+    /// The account that orders its certificate.
     pub(crate) acme: AcmeUse,
-    /// Orders when a client asks for a name, instead of all names at the start.
+    /// Orders a certificate when a client asks for a name, instead of ordering for all names at start.
     pub(crate) on_demand: Option<&'a AcmeOnDemandConfig>,
     pub(crate) client_auth: Option<ClientAuth>,
-    /// What an expired revocation list of `client_auth` does.
+    /// The effect of an expired revocation list of `client_auth`.
     pub(crate) expired_lists: ExpiredListsKind,
-    /// Whether it answers over HTTP/2.
+    /// Whether it supports HTTP/2.
     pub(crate) http2: bool,
 }
 
-/// What connections need before their first request.
+/// Everything that connections need before their first request.
 pub(crate) struct Handshakes {
     /// `None`: no listener has TLS.
     config: Option<Arc<ServerConfig>>,
-    /// For listeners without HTTP/2.
+    /// The configuration for listeners without HTTP/2.
     without_http2: Option<Arc<ServerConfig>>,
     /// The bounds of every connection.
     pub(crate) bounds: Arc<Limits>,
 }
 
 impl Handshakes {
-    /// For a listener that offers HTTP/2, or does not.
+    /// The configuration for a listener with or without HTTP/2.
     pub(crate) fn of(&self, http2: bool) -> Option<&Arc<ServerConfig>> {
         self.without_http2.as_ref().filter(|_| !http2).or(self.config.as_ref())
     }
@@ -278,12 +278,12 @@ impl Handshakes {
     }
 }
 
-/// What other tables say that matters here.
+/// The relevant settings of other tables.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Others {
     /// Whether clients are offered HTTP/2.
     pub(crate) http2: bool,
-    /// Whether a listener does not offer it.
+    /// Whether a listener does not offer HTTP/2.
     pub(crate) any_listener_without_http2: bool,
     /// Whether any site names a certificate, including sites that cannot be built.
     pub(crate) any_certificate: bool,
@@ -312,14 +312,14 @@ pub(crate) fn build(
         on_demand: process.on_demand.clone(),
     };
     let own: Vec<_> = sites.iter().map(|site| building.site(site, problems)).collect();
-    // Sites without a certificate use the default site's, or else that of the first site that has one.
+    // Sites without a certificate use the default site's, or otherwise the certificate of the first site that has one.
     let with_own = |(n, _): &(usize, &CertifiedSite<'_>)| own[*n].is_some();
     let default = sites.iter().position(|site| site.default).unwrap_or(0);
     let (shared, note) = match own.get(default).cloned().flatten() {
         Some(set) => (set, ""),
         None => match sites.iter().enumerate().find(with_own) {
             Some((n, _)) => (own[n].clone()?, ""),
-            // The sites failed to build, for a reason in `problems`: make no development certificate for them.
+            // The sites could not be built, as reported in `problems`: make no development certificate for them.
             None if sites.is_empty() => return None,
             None if any_certificate => return None,
             None if !has_tls_listener => {
@@ -409,7 +409,7 @@ struct Building {
 }
 
 impl Building {
-    /// The certificates of a site. `None`: it has none of its own, or the errors are in `problems`.
+    /// The certificates of a site. `None`: it has no certificates of its own, or the errors are in `problems`.
     fn site(&mut self, site: &CertifiedSite<'_>, problems: &mut Problems) -> Option<Arc<SiteCertificates>> {
         let mut pairs = Vec::new();
         let mut complete = true;
@@ -458,7 +458,7 @@ impl Building {
                     None
                 }
             },
-            // Names that the certificates do not cover have others, on demand.
+            // Names that the certificates do not cover get certificates on demand.
             Some(source) => Some(self.add(site.label.clone(), Vec::new(), pairs, Some(source))),
             None => Some(self.add(site.label.clone(), site.names.clone(), pairs, None)),
         }

@@ -98,7 +98,7 @@ pub(super) struct Loaded {
 
 impl Loaded {
     pub(super) fn from(files: &PairFiles) -> Result<Self, ConfigError> {
-        // Stamps before contents: a change during the read is found by the next poll.
+        // Takes the stamps before the contents, so that the next poll finds a change during the read.
         let stamps = files.stamps();
         Ok(Self { certificate: files.load()?, stamps })
     }
@@ -123,15 +123,15 @@ impl Watched {
         Self { site, names, files, set, place, seen }
     }
 
-    /// Reloads changed files if they form a valid pair. An invalid pair is logged only if the next poll finds it
-    /// unchanged: certificate and key are rarely replaced in the same instant.
+    /// Reloads changed files if they form a valid pair. An invalid pair is only logged if the next poll finds it
+    /// unchanged, because certificate and key are rarely replaced at the same instant.
     pub(super) fn poll(&self) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let stamps = self.files.stamps();
         if stamps == seen.loaded || matches!(&seen.bad, Some((bad, true)) if *bad == stamps) {
             return;
         }
-        // ACME has not obtained this certificate yet; its absence is no error.
+        // ACME has not obtained this certificate yet, so its absence is not an error.
         if seen.loaded == [None, None] && stamps.contains(&None) {
             return;
         }

@@ -1,4 +1,4 @@
-//! Files readable by their owner alone, written atomically.
+//! Files readable only by their owner, written atomically.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -27,9 +27,9 @@ pub(super) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Writes a temporary file beside the target and puts it in place, so that a crash leaves no partial file.
 fn put(path: &Path, bytes: &[u8], place: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     let beside = path.with_extension(format!("new.{}", std::process::id()));
-    // Left by a process that was killed; a process of a container has the same number each time.
+    // Left by a process that was killed; in a container a process has the same id each time.
     let _ = fs::remove_file(&beside);
-    // O_EXCL: neither a link nor a file that another user keeps open, whose mode may be wider.
+    // O_EXCL rejects a link, and a file with a wider mode that another user keeps open.
     let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside).and_then(|mut file| {
         file.write_all(bytes)?;
         file.sync_all()
@@ -39,7 +39,7 @@ fn put(path: &Path, bytes: &[u8], place: impl FnOnce(&Path) -> io::Result<()>) -
         let _ = fs::remove_file(&beside);
     }
     placed?;
-    // Make the directory entry durable too.
+    // Makes the directory entry durable too.
     File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
 }
 

@@ -1,4 +1,4 @@
-//! Revocation lists of clients' certificates: read again when their files change, and watched for their end.
+//! Revocation lists of client certificates: reloaded when their files change, and watched for their expiry.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -21,23 +21,23 @@ pub(super) struct WatchedLists {
 
 #[derive(Debug)]
 struct Seen {
-    /// Of the files whose lists are in use.
+    /// The stamps of the files whose lists are in use.
     stamps: Vec<Option<Stamp>>,
-    /// Of those that could not be read at last, which was reported.
+    /// The stamps of files that could not be read last time, which was reported.
     failed: Option<Vec<Option<Stamp>>>,
-    /// The lists whose end was reported.
+    /// The lists whose expiry was reported.
     ended: HashSet<(PathBuf, Option<SystemTime>)>,
 }
 
 impl WatchedLists {
     /// `None`: the site has no lists.
     pub(super) fn new(site: &str, auth: &ClientAuth, expired: ExpiredListsKind) -> Option<Self> {
-        // Without stamps: the files may have changed since they were read, so that the first poll reads them again.
+        // Starts without stamps, so that the first poll reads the files again: they may have changed since.
         let seen = Mutex::new(Seen { stamps: Vec::new(), failed: None, ended: HashSet::new() });
         (!auth.revocation_files().is_empty()).then(|| Self { site: site.to_owned(), auth: auth.clone(), expired, seen })
     }
 
-    /// Warnings about the lists, each list's end once.
+    /// Warnings about the lists. Each expiry is reported once.
     pub(super) fn notes(&self, now: SystemTime) -> Vec<String> {
         let mut seen = self.seen();
         let mut ended = |list: &RevocationListFacts| {
@@ -77,8 +77,8 @@ impl WatchedLists {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads changed files. Lists that cannot be read leave those before in use, and are tried again at each poll: what was wrong may not be the files,
-    /// as with too many open ones.
+    /// Reads changed files. If lists cannot be read, the previous lists stay in use, and each poll tries again: the
+    /// cause may not be the files, but for instance too many open files.
     pub(super) fn poll(&self) {
         let now = stamps(&self.auth);
         let is_same = self.seen().stamps == now;

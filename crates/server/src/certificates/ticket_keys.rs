@@ -1,8 +1,8 @@
 //! Session ticket keys in a directory that a fleet shares.
 //!
-//! A key is a file `*.key` of 32 random bytes. The last by name seals tickets; all of them open tickets. `sealion
-//! ticket-key` names keys by time, so the newest is the last on every machine. A key named for a time in the future
-//! only opens tickets until then, so that it can reach every server before the first ticket is sealed with it.
+//! A key is a file `*.key` of 32 random bytes. The last key by name seals tickets, and all keys open tickets. `sealion
+//! ticket-key` names keys by time, so the newest key is the last on every machine. A key named for a future time only
+//! opens tickets until then, so that it can reach every server before it seals the first ticket.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -31,10 +31,10 @@ struct Seen {
     sealing: Option<PathBuf>,
 }
 
-/// The keys of a directory at one time.
+/// The keys in a directory at one time.
 #[derive(Debug)]
 struct Keys {
-    /// In name order.
+    /// The keys in name order.
     all: Vec<(PathBuf, TicketSecret)>,
     /// Index of the key that seals.
     sealing: usize,
@@ -156,8 +156,8 @@ impl Seen {
     }
 }
 
-/// Writes a key file atomically, with mode 0600, that begins to seal tickets `after` this time. With `keep`, removes
-/// all keys but the newest so many.
+/// Writes a key file atomically with mode 0600. The key begins to seal tickets `after` this time. With `keep`, removes
+/// all keys except the newest `keep`.
 ///
 /// # Errors
 /// The directory or the key cannot be written.

@@ -1,8 +1,8 @@
 //! The thread that watches certificate and key files, and the thread that orders certificates by ACME.
 //!
-//! Files are polled by stat(2) every two seconds rather than watched by inotify(7). Polling finds every way in which
-//! certbot, Kubernetes and operators replace a file (rename, a changed link above it, a copy over it), on network file
-//! systems too. A stat of a thousand files takes a millisecond.
+//! Files are polled by stat(2) every two seconds instead of being watched by inotify(7). Polling notices every way in
+//! which certbot, Kubernetes and operators replace a file (rename, a changed link above it, a copy over it), even on
+//! network file systems. A stat of a thousand files takes a millisecond.
 
 use std::sync::Arc;
 use std::thread::{self, Builder};

@@ -1,5 +1,5 @@
-//! Stands in for `acme/` in a program without the feature `acme`: refuses sites that ask for ACME. Its other types have no value, so that
-//! nothing is left to do at run time.
+//! Replaces `acme/` in a program without the feature `acme`: rejects sites that use ACME. Its other types have no
+//! values, so that nothing is left to do at run time.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -21,11 +21,11 @@ pub(super) enum AcmeSite {}
 #[derive(Debug)]
 pub(super) enum Source {}
 
-/// Certificates that are ordered when a client asks for them: none.
+/// Certificates ordered when a client asks for them: none.
 #[derive(Debug, Default)]
 pub(crate) struct OnDemand;
 
-/// Answers to HTTP-01 validations: none.
+/// Responses to HTTP-01 validations: none.
 #[derive(Debug, Default)]
 pub(crate) struct HttpChallenges;
 

@@ -27,7 +27,7 @@ pub(super) struct CheckArgs {
 /// Checks the configuration, and prints the listeners, sites and certificates that `serve` would use.
 ///
 /// # Errors
-/// A line per error.
+/// One line per error.
 pub(super) fn run(args: CheckArgs, given: Given) -> Result<ExitCode, String> {
     let CheckArgs { serve, strict } = args;
     let args = ServeArgs { given, ..serve };
@@ -37,7 +37,7 @@ pub(super) fn run(args: CheckArgs, given: Given) -> Result<ExitCode, String> {
     config.server.costs(&mut problems);
     config.metrics.token(&mut problems);
     crate::process::privileges::check(&config.privileges, &mut problems);
-    // The service manager may make it when the service starts.
+    // The service manager may create it when the service starts.
     let of_sites = SiteLogs::new(&config.access_log, config.site_logs(), &mut Problems::of_arguments());
     let logs = std::iter::once(&config.access_log).chain(of_sites.configs());
     let missing_directories: Vec<String> = logs

@@ -31,7 +31,7 @@ pub(super) struct CompressArgs {
     #[arg(long, value_parser = coding(), value_name = "CODING", value_delimiter = ',', default_values_t = Coding::ALL)]
     pub codings: Vec<Coding>,
 
-    /// Least size of files to compress
+    /// Minimum size of files to compress
     #[arg(long, value_name = "SIZE", default_value_t = Size(1 << 10))]
     pub min: Size,
 
@@ -68,7 +68,7 @@ pub(super) fn run(args: &CompressArgs) -> Result<ExitCode, String> {
         Some(jobs) => jobs.usize(),
         None => thread::available_parallelism().map_or(1, usize::from),
     };
-    // Large files first, so that no thread starts one while the others run out of work.
+    // Large files first, so that no thread starts one when the others run out of work.
     files.sort_by_key(|(_, len)| std::cmp::Reverse(*len));
     let tasks = Mutex::new(files.iter().flat_map(|(path, _)| codings.iter().map(move |coding| (path, *coding))));
     let next = || tasks.lock().ok()?.next();
@@ -108,7 +108,7 @@ pub(super) fn run(args: &CompressArgs) -> Result<ExitCode, String> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Outcome for one file.
+/// The outcome for one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Written {
@@ -134,7 +134,7 @@ fn find(directory: &Path, types: &Types, min: u64, files: &mut Vec<(PathBuf, u64
         if kind.is_dir() {
             find(&entry.path(), types, min, files)?;
         } else if kind.is_file() && types.contain(ContentType::of_name(name.as_bytes()).essence()) {
-            // A file deleted meanwhile is no error.
+            // A file deleted in the meantime is not an error.
             let len = entry.metadata().map_or(0, |metadata| metadata.len());
             if len >= min && len > 0 {
                 files.push((entry.path(), len));
@@ -171,7 +171,7 @@ fn compress(path: &Path, coding: Coding) -> io::Result<Outcome> {
     let _ = fchown(file, Some(before.uid()), Some(before.gid()));
     file.set_permissions(before.permissions())?;
     file.set_modified(before.modified()?)?;
-    // A crash must not leave the name with partial contents, which would be served.
+    // After a crash the name must not have partial contents, which would be served.
     file.sync_all()?;
     written.persist(&sibling).map_err(|error| error.error)?;
     Ok(Outcome::Written { from: before.len(), to })

@@ -23,12 +23,12 @@ pub(super) struct HealthArgs {
     #[arg(default_value = "127.0.0.1:9443", value_name = "ADDRESS:PORT")]
     pub address: SocketAddr,
 
-    /// Check that the server accepts further connections, too
+    /// Also check that the server accepts further connections
     #[arg(long)]
     pub ready: bool,
 }
 
-/// Prints the server's response; exit code 0 only for status 200.
+/// Prints the server's response. The exit code is 0 only for status 200.
 ///
 /// # Errors
 /// The server does not answer.
@@ -44,7 +44,7 @@ pub(super) fn run(args: &HealthArgs) -> Result<ExitCode, String> {
     let response = request.send().map_err(|error| {
         format!("{} does not answer: {error}: is the server running with [metrics] listen = \"{0}\"?", args.address)
     })?;
-    // Any program may listen there.
+    // Any program may listen on that address.
     print(&printable(&response.body))?;
     Ok(if response.status() == "200" { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -24,13 +24,13 @@ pub(super) struct ImportArgs {
 }
 
 /// # Errors
-/// Always: the conversion is left out.
+/// Always: this build has no conversion.
 #[cfg(not(feature = "import-nginx"))]
 pub(super) fn run(_: &ImportArgs) -> Result<ExitCode, String> {
     Err(crate::values::features::left_out("import-nginx", "convert on another machine"))
 }
 
-/// Keeps the question that the conversion asks of `site`, where the conversion is left out.
+/// Keeps `is_ours`, which only the conversion uses, in builds without it.
 #[cfg(not(feature = "import-nginx"))]
 const _: fn(&str) -> bool = is_ours;
 
@@ -38,7 +38,8 @@ const _: fn(&str) -> bool = is_ours;
 #[cfg(feature = "import-nginx")]
 const SOME_UNCONVERTED: u8 = 3;
 
-/// Converts, prints the result, and lists unconverted directives on standard error: exit code 3 if there are any.
+/// Converts, prints the result, and lists unconverted directives on standard error. The exit code is 3 if there are
+/// any.
 ///
 /// # Errors
 /// The configuration cannot be read, or the result cannot be written.

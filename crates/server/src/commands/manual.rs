@@ -7,7 +7,7 @@ use clap_mangen::roff::{Roff, bold, italic, roman};
 
 use crate::config::reference::{self, Table};
 
-/// Creates `directory` and writes sealion(1), a page per command and sealion.toml(5) into it.
+/// Creates `directory`, and writes sealion(1), a page per command and sealion.toml(5) into it.
 ///
 /// # Errors
 /// The directory or a page cannot be written.
@@ -22,7 +22,7 @@ pub(super) fn write_pages(command: clap::Command, directory: &Path) -> Result<()
 /// A section: its heading, then terms with their explanations.
 type Section = (&'static str, &'static [(&'static str, &'static str)]);
 
-/// Sections that the command line does not have, by page.
+/// Sections that clap does not generate, by page.
 const SECTIONS: [(&str, &[Section]); 3] = [
     ("sealion.1", &[EXIT_STATUS, FILES]),
     (
@@ -65,10 +65,16 @@ const SECTIONS: [(&str, &[Section]); 3] = [
             (
                 "SIGNALS",
                 &[
-                    ("SIGHUP", "Reload the configuration and the certificates; sealion reload also tells the outcome."),
+                    (
+                        "SIGHUP",
+                        "Reload the configuration and the certificates; sealion reload also reports the outcome.",
+                    ),
                     ("SIGUSR1", "Open the log files again."),
-                    ("SIGUSR2", "Start the program again and hand over to it; sealion upgrade also tells the outcome."),
-                    ("SIGTERM, SIGINT", "Finish the responses under way and end; a second one ends at once."),
+                    (
+                        "SIGUSR2",
+                        "Start the program again and hand over to it; sealion upgrade also reports the outcome.",
+                    ),
+                    ("SIGTERM, SIGINT", "Finish the responses in progress and end; a second signal ends at once."),
                 ],
             ),
             FILES,
@@ -124,7 +130,7 @@ fn append(page: &Path, sections: &[Section]) -> std::io::Result<()> {
     fs::write(page, text)
 }
 
-/// The completions of a shell.
+/// The completions for a shell.
 pub(super) fn completions(shell: clap_complete::Shell, mut command: clap::Command) -> String {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut command, "sealion", &mut text);
@@ -141,7 +147,7 @@ fn configuration_page(tables: &[Table]) -> String {
     page.control("PP", []);
     page.text([
         bold("sealion check --config"),
-        roman(" FILE reports the errors of a file with line and key, and starts no server. A file with an error is refused as a whole."),
+        roman(" FILE reports the errors of a file with line and key, and starts no server. A file with an error is rejected as a whole."),
     ]);
     page.control("PP", []);
     page.text([roman(
@@ -192,7 +198,7 @@ mod tests {
         let tables = reference::tables();
         let page = configuration_page(&tables);
         let keys = tables.iter().flat_map(|table| &table.keys);
-        // As roff writes a hyphen.
+        // Hyphens as roff writes them.
         let missing: Vec<_> =
             keys.filter(|key| !page.contains(&format!("\\fB{}\\fR", key.name.replace('-', "\\-")))).collect();
         assert!(!tables.is_empty() && missing.is_empty(), "{missing:?}");

@@ -56,27 +56,30 @@ enum Command {
     Proxy(Box<ProxyArgs>),
     /// Check a configuration without starting a server; takes the arguments of `serve`
     Check(Box<check::CheckArgs>),
-    /// Make the running server read its configuration and certificates again; exit code 0 only if they are in use
+    /// Make the running server reload its configuration and certificates; exit code 0 only if they are in use
     Reload(order::OrderArgs),
-    /// Replace the running server by the program that is now at its path, without a lost connection; exit code 0 only if it serves
+    /// Replace the running server by the program now at its path, without losing a connection; exit code 0 only if the
+    /// new program serves
     Upgrade(order::OrderArgs),
-    /// Remove stored responses from the cache of the running server; exit code 0 only if they will not be sent again
+    /// Remove stored responses from the running server's cache; exit code 0 only if they will not be sent again
     Purge(order::PurgeArgs),
-    /// Show the cache of the running server, or what it has under a URL
+    /// Show the running server's cache, or the responses stored for a URL
     Cache(order::CacheArgs),
-    /// Ask a server for URLs, a list of them or a sitemap, so that its cache has them; exit code 0 only if it has all
+    /// Request URLs, a list of URLs or a sitemap from a server, to fill its cache; exit code 0 only if the cache has
+    /// all of them
     Warm(warm::WarmArgs),
     /// Report whether kernel TLS will be used, and what would change that; exit code 0 only if it will
     Doctor(doctor::DoctorArgs),
     /// Show a running server's activity in the terminal
     Top(top::TopArgs),
-    /// Measure the costs of both paths on this machine, for `serve` to decide by; exit code 0 only if both were measured
+    /// Measure the costs of both paths on this machine, on which `serve` bases its decisions; exit code 0 only if both
+    /// were measured
     Calibrate(calibrate::CalibrateArgs),
     /// Compress the files of a directory once, for sites with `precompressed`
     Compress(compress::CompressArgs),
     /// Make a line for the `users` file of `basic_auth`: asks for a password and prints its hash
     Passwd(passwd::PasswdArgs),
-    /// Have this machine and the user's browsers trust the certificate that `serve` makes for localhost
+    /// Make this machine and the user's browsers trust the certificate that `serve` makes for localhost
     Trust(trust::TrustArgs),
     /// Make a session ticket key for a fleet to share
     TicketKey(ticket_key::TicketKeyArgs),
@@ -98,7 +101,7 @@ enum Command {
     },
 }
 
-/// The options of `serve` that `-h` shows. `--help` shows all.
+/// The options of `serve` in `-h`. `--help` shows all.
 const COMMON: [&str; 14] = [
     "config",
     "root",
@@ -116,7 +119,7 @@ const COMMON: [&str; 14] = [
     "strict",
 ];
 
-/// The command line. Its short help has the common options alone.
+/// The command line. Its short help only has the common options.
 fn command() -> clap::Command {
     let brief = |command: clap::Command| {
         let shortened = command.mut_args(|argument| {
@@ -128,7 +131,7 @@ fn command() -> clap::Command {
     Cli::command().mut_subcommand("serve", brief).mut_subcommand("check", brief)
 }
 
-/// Runs the command of the arguments.
+/// Runs the command in the arguments.
 pub fn main() -> ExitCode {
     let matches = command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
@@ -164,7 +167,7 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// Prints text. A closed pipe, as from `head`, is no error.
+/// Prints text. A closed pipe, as with `head`, is not an error.
 ///
 /// # Errors
 /// Standard output cannot be written.

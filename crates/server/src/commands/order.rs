@@ -1,4 +1,5 @@
-//! `sealion reload`, `sealion upgrade`, `sealion purge` and `sealion cache`: give an order to the running server, and wait for the outcome.
+//! `sealion reload`, `sealion upgrade`, `sealion purge` and `sealion cache`: send an order to the running server and
+//! wait for the outcome.
 
 use std::process::ExitCode;
 
@@ -12,7 +13,7 @@ use crate::store::Target;
 /// Arguments of `sealion reload` and `sealion upgrade`.
 #[derive(Debug, Clone, Args)]
 pub(super) struct OrderArgs {
-    /// Process of the server [default: the only one that runs]
+    /// Process ID of the server [default: the only running server]
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
 }
@@ -25,7 +26,7 @@ pub(super) struct PurgeArgs {
     #[arg(value_name = "URL")]
     pub urls: Vec<String>,
 
-    /// All URLs that begin so: `https://example.org/blog/`; may be repeated
+    /// All URLs with this prefix: `https://example.org/blog/`; may be repeated
     #[arg(long, value_name = "URL")]
     pub prefix: Vec<String>,
 
@@ -41,7 +42,8 @@ pub(super) struct PurgeArgs {
     #[arg(long)]
     pub all: bool,
 
-    /// Make responses stale instead of removing them: the next request has them validated, and they are sent if the servers fail, where they allow it
+    /// Make responses stale instead of removing them: the next request revalidates them, and they are still sent if the
+    /// servers fail and the responses allow it
     #[arg(long)]
     pub soft: bool,
 
@@ -60,10 +62,10 @@ pub(super) struct CacheArgs {
     pub server: OrderArgs,
 }
 
-/// Purges, one order for each thing that is named.
+/// Purges, with one order for each argument.
 ///
 /// # Errors
-/// A URL that is none, or the reason that the server gives.
+/// A URL is invalid, or the server returns a reason.
 pub(super) fn purge(args: PurgeArgs) -> Result<ExitCode, String> {
     let PurgeArgs { urls, prefix, tag, site, all, soft, server } = args;
     let is_url = |text: &&String| {
@@ -86,10 +88,11 @@ pub(super) fn purge(args: PurgeArgs) -> Result<ExitCode, String> {
     Ok(outcome)
 }
 
-/// Gives the order and prints the outcome. The exit code is 1 if the server could not carry it out, and 2 if no server took it.
+/// Sends the order and prints the outcome. The exit code is 1 if the server could not execute the order, and 2 if no
+/// server accepted it.
 ///
 /// # Errors
-/// The reason that the server gives.
+/// The server's reason.
 pub(super) fn run(args: &OrderArgs, what: &Order) -> Result<ExitCode, String> {
     let found = args.pid.map_or_else(Peer::only, Peer::with_pid);
     let outcome = found.map_err(NotDone::NotTaken).and_then(|peer| order(peer, what));

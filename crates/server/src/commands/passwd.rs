@@ -15,7 +15,7 @@ pub(super) struct PasswdArgs {
     pub user: String,
 }
 
-/// Reads a password from the terminal, twice, or a line from standard input, and prints `USER:HASH`.
+/// Reads a password twice from the terminal, or a line from standard input, and prints `USER:HASH`.
 ///
 /// # Errors
 /// The name or the password cannot be used.
@@ -40,9 +40,9 @@ fn hash(password: &str) -> Result<String, String> {
     if password.is_empty() {
         return Err("the password is empty: write one".to_owned());
     }
-    if password.len() > MOST {
+    if password.len() > MAX_LEN {
         return Err(format!(
-            "the password has more than {MOST} bytes, of which bcrypt would ignore the rest: write a shorter one"
+            "the password has more than {MAX_LEN} bytes, of which bcrypt would ignore the rest: write a shorter one"
         ));
     }
     let hash =
@@ -50,7 +50,7 @@ fn hash(password: &str) -> Result<String, String> {
     Ok(hash.format_for_version(bcrypt::Version::TwoY))
 }
 
-/// Asks on standard error, without showing the answer.
+/// Asks on standard error, without echoing the input.
 fn ask(question: &str) -> Result<String, String> {
     let fail = |error: rustix::io::Errno| format!("cannot hide the password: {error}");
     let before = tcgetattr(stdin()).map_err(fail)?;
@@ -70,8 +70,8 @@ fn read_line() -> Result<String, String> {
     Ok(line.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// bcrypt ignores bytes behind these.
-const MOST: usize = 72;
+/// bcrypt ignores bytes beyond this length.
+const MAX_LEN: usize = 72;
 
-/// Rounds as a power of two. INHERITED: OWASP's Password Storage Cheat Sheet, the least for bcrypt.
+/// Rounds as a power of two. INHERITED: the minimum for bcrypt in OWASP's Password Storage Cheat Sheet.
 const COST: u32 = 10;

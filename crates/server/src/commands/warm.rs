@@ -1,4 +1,4 @@
-//! `sealion warm`: asks a server for URLs as a client does, so that its cache has them before clients ask.
+//! `sealion warm`: requests URLs from a server like a client, so that its cache has them before clients request them.
 //!
 //! ```text
 //! URLs, --list, --sitemap ─► Client::ask, one after another by --rate ─► Cache-Status ─► stored, there already, or the reason why not
@@ -30,35 +30,38 @@ use crate::values::{At, Bounded, Problems, printable};
 /// Arguments of `sealion warm`.
 #[derive(Debug, Clone, Args)]
 pub(super) struct WarmArgs {
-    /// URLs to ask for
+    /// URLs to request
     #[arg(value_name = "URL", required_unless_present_any = ["list", "sitemap"])]
     pub urls: Vec<String>,
 
-    /// File with a URL a line, `-` for standard input; lines that are empty or begin with # are skipped; may be repeated
+    /// File with one URL per line, `-` for standard input; empty lines and lines that begin with # are skipped; may be
+    /// repeated
     #[arg(long, value_name = "FILE")]
     pub list: Vec<PathBuf>,
 
-    /// URL of a sitemap, or of an index of sitemaps, whose URLs are asked for; may be repeated
+    /// URL of a sitemap, or of an index of sitemaps, whose URLs are requested; may be repeated
     #[arg(long, value_name = "URL")]
     pub sitemap: Vec<String>,
 
-    /// Requests a second
+    /// Requests per second
     #[arg(long, value_name = "N", default_value = "10", value_parser = rate)]
     pub rate: f64,
 
-    /// Most requests in progress; the rate falls where answers take longer
+    /// Maximum number of concurrent requests; the rate falls if responses take longer
     #[arg(long, value_name = "N", default_value_t = const { Bounded::new(8).unwrap() })]
     pub at_once: Bounded<1, 1000>,
 
-    /// Server to connect to instead of the URLs' hosts, for instance 127.0.0.1:443; its certificate is checked for the URLs' hosts still
+    /// Server to connect to instead of the URLs' hosts, for instance 127.0.0.1:443; its certificate is still checked
+    /// for the URLs' hosts
     #[arg(long, value_name = "HOST:PORT")]
     pub connect: Option<String>,
 
-    /// Certificates of the authorities that sign the server's certificate, PEM [default: the system's]
+    /// Certificates of the authorities that signed the server's certificate, PEM [default: the system's]
     #[arg(long, value_name = "FILE")]
     pub roots: Option<PathBuf>,
 
-    /// Field of the requests, for instance "Accept-Language: de"; may be repeated [default: Accept-Encoding as browsers send it]
+    /// Field of the requests, for instance "Accept-Language: de"; may be repeated [default: Accept-Encoding as browsers
+    /// send it]
     #[arg(long = "header", value_name = "FIELD")]
     pub headers: Vec<String>,
 }
@@ -68,10 +71,10 @@ fn rate(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| "write a number of requests a second, for instance 10 or 0.5".to_owned())
 }
 
-/// Asks for all URLs. The exit code is 1 if one of them is not in the cache then.
+/// Requests all URLs. The exit code is 1 if afterwards one of them is not in the cache.
 ///
 /// # Errors
-/// An argument is invalid, or a list cannot be read. What fails later is reported URL by URL.
+/// An argument is invalid, or a list cannot be read. Later failures are reported for each URL.
 pub(super) fn run(args: &WarmArgs) -> Result<ExitCode, String> {
     let mut urls = args.urls.clone();
     for list in &args.list {
@@ -128,19 +131,19 @@ impl Counts {
     }
 }
 
-/// A response that the cache has.
+/// A response that is in the cache.
 #[derive(Debug, PartialEq, Eq)]
 enum Warmed {
     Stored,
     WasThere,
 }
 
-/// Asks servers over connections that it keeps.
+/// Sends requests to servers over persistent connections.
 struct Client {
     connect: Option<String>,
     roots: Option<PathBuf>,
     fields: HeaderMap,
-    /// By scheme and authority.
+    /// Servers by scheme and authority.
     servers: HashMap<String, Arc<Upstream>>,
 }
 
@@ -194,7 +197,7 @@ impl Client {
         }
     }
 
-    /// Adds the URLs of sitemaps, and of those that they name in turn.
+    /// Adds the URLs of sitemaps, and of the sitemaps that they name in turn.
     async fn read_sitemaps(&mut self, first: &[String], urls: &mut Vec<String>, counts: &mut Counts) {
         let mut left: Vec<String> = first.iter().rev().cloned().collect();
         let mut seen = HashSet::new();
@@ -222,7 +225,7 @@ impl Client {
         })
         .await?;
         if status != Status::OK {
-            return Err(format!("the sitemap is answered with {}", status.code()));
+            return Err(format!("the sitemap's status is {}", status.code()));
         }
         if content.starts_with(GZIP) {
             let mut text = Vec::new();
@@ -236,10 +239,10 @@ impl Client {
         Sitemap::parse(&content)
     }
 
-    /// A request for a URL, and the server to ask.
+    /// The request for a URL, and the server to send it to.
     fn request(&mut self, url: &str) -> Result<(Arc<Upstream>, Forwarded), String> {
         let without_fragment = url.split('#').next().unwrap_or_default();
-        let uri: Uri = without_fragment.parse().map_err(|error| format!("it is no URL: {error}"))?;
+        let uri: Uri = without_fragment.parse().map_err(|error| format!("it is not a URL: {error}"))?;
         let (Some(scheme @ ("https" | "http")), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
             return Err("it is no whole URL: write for instance https://example.org/news".to_owned());
         };
@@ -251,6 +254,7 @@ impl Client {
         let target = uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
         let forwarded = Forwarded {
             reading: Reading::Ahead,
+            heads: None,
             method: Method::GET,
             target: target.into(),
             fields: self.fields.clone().into(),
@@ -288,7 +292,7 @@ impl Client {
     }
 }
 
-/// Sends a request and reads the answer to its end, giving each piece to `take`.
+/// Sends a request, reads the whole response, and passes each piece to `take`.
 async fn ask(
     server: &Arc<Upstream>,
     mut request: Forwarded,
@@ -305,13 +309,13 @@ async fn ask(
     Ok((reply.status, reply.fields.into_map()))
 }
 
-/// What the last member of Cache-Status says, which is that of the server that was asked.
+/// The outcome in the last member of Cache-Status, which the requested server added.
 ///
 /// # Errors
-/// Why the cache does not have the response.
+/// The reason why the cache does not have the response.
 fn warmed(status: Status, fields: &HeaderMap) -> Result<Warmed, String> {
     if status.code() >= 400 {
-        return Err(format!("it is answered with {}", status.code()));
+        return Err(format!("its status is {}", status.code()));
     }
     let lines = fields.get_all("cache-status").iter().filter_map(|line| line.to_str().ok());
     let Some(member) = lines.flat_map(|line| line.split(',')).next_back() else {
@@ -326,11 +330,11 @@ fn warmed(status: Status, fields: &HeaderMap) -> Result<Warmed, String> {
     }
 }
 
-/// What a sitemap names (<https://www.sitemaps.org/protocol.html>).
+/// The contents of a sitemap (<https://www.sitemaps.org/protocol.html>).
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Sitemap {
     urls: Vec<String>,
-    /// Further sitemaps, where it is an index.
+    /// Further sitemaps, if it is an index.
     sitemaps: Vec<String>,
 }
 
@@ -345,7 +349,9 @@ impl Sitemap {
         let (entry, list) = match root.tag_name().name() {
             "urlset" => ("url", &mut sitemap.urls),
             "sitemapindex" => ("sitemap", &mut sitemap.sitemaps),
-            other => return Err(format!("it is no sitemap: it begins with <{other}>, not <urlset> or <sitemapindex>")),
+            other => {
+                return Err(format!("it is not a sitemap: it begins with <{other}>, not <urlset> or <sitemapindex>"));
+            }
         };
         let entries = root.children().filter(|node| node.has_tag_name_of(entry));
         let places = entries.filter_map(|entry| entry.children().find(|node| node.has_tag_name_of("loc"))?.text());
@@ -354,7 +360,7 @@ impl Sitemap {
     }
 }
 
-/// Names of elements, in any namespace: many sitemaps have a wrong one.
+/// Names of elements in any namespace: many sitemaps have a wrong namespace.
 trait LocalName {
     fn has_tag_name_of(&self, name: &str) -> bool;
 }
@@ -369,10 +375,10 @@ fn too_large() -> String {
     format!("the sitemap has more than {} MiB, the most that the protocol allows", LARGEST_SITEMAP >> 20)
 }
 
-/// The bound of the protocol.
+/// The protocol's limit.
 const LARGEST_SITEMAP: u64 = 50 << 20;
 
-/// The first octets of a compressed sitemap.
+/// The first bytes of a compressed sitemap.
 const GZIP: &[u8] = b"\x1f\x8b";
 
 #[cfg(test)]

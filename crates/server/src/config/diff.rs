@@ -10,7 +10,7 @@ use super::Config;
 /// A key whose value changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Change {
-    /// Dotted; a site is named by its first host name: `site[example.org].root`.
+    /// The dotted key. A site is named by its first host name: `site[example.org].root`.
     pub key: String,
     /// `None`: the key was absent.
     pub before: Option<String>,
@@ -19,7 +19,7 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// Whether the value is a secret, or has one.
+    /// Whether the value is or contains a secret.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn is_secret(&self) -> bool {
         [&self.before, &self.after].into_iter().flatten().any(|value| value.contains(crate::values::SECRET_MARK))
@@ -43,7 +43,7 @@ pub(crate) fn changes(before: &Config, after: &Config) -> Vec<Change> {
         .collect()
 }
 
-/// Whether a process cannot change this key after its start.
+/// Whether a running process cannot change this key.
 pub(crate) fn needs_new_process(key: &str) -> bool {
     let is_log_of_site = key.starts_with("site[") && key.contains("].log.");
     let is_fixed = FIXED
@@ -165,7 +165,8 @@ mod tests {
         }
     }
 
-    /// A new key must be classified here. The other tables apply as a whole either to the process or to requests.
+    /// A new key of these tables must be classified here. Every other table applies entirely either to the process or
+    /// to requests.
     #[test]
     fn every_key_of_the_process_and_its_limits_is_decided_on() {
         let taken_over = [

@@ -1,7 +1,7 @@
-//! The configuration as a document, before its values have types: several files become one, and variables of the environment are filled
-//! in.
+//! The configuration as a document, before its values have types: several files are merged, and environment variables
+//! are substituted.
 //!
-//! The texts of all files form one sequence of bytes, so that a span names a place in any of them.
+//! The texts of all files form one sequence of bytes, so that a span identifies a position in any of them.
 
 use std::fs;
 use std::ops::Range;
@@ -17,11 +17,12 @@ use crate::values::Problems;
 /// A document whose values have no types yet.
 pub(super) type Document<'t> = Spanned<DeTable<'t>>;
 
-/// The texts of the main file and of those that it includes, each behind as many blanks as the texts before it have bytes.
+/// The texts of the main file and of the included files. Each text is preceded by as many blanks as the texts before it
+/// have bytes.
 pub(super) struct Texts(Vec<String>);
 
 impl Texts {
-    /// Reads the files that `text`, the main file at `path`, includes.
+    /// Reads the files included by `text`, the main file at `path`.
     pub(super) fn read(path: &Path, text: &str, problems: &mut Problems) -> Self {
         let mut texts = vec![text.to_owned()];
         let (document, _) = DeTable::parse_recoverable(text);
@@ -40,7 +41,7 @@ impl Texts {
         Texts(texts)
     }
 
-    /// The document of all files. Adds errors of syntax, and tables that two files have, to `problems`.
+    /// The merged document of all files. Adds syntax errors, and tables in two files, to `problems`.
     pub(super) fn document(&self, problems: &mut Problems) -> Document<'_> {
         let mut all = Spanned::new(0..0, DeTable::new());
         for (place, text) in self.0.iter().enumerate() {
@@ -61,7 +62,7 @@ impl Texts {
     }
 }
 
-/// The files that the document includes, in the order of their names for each pattern.
+/// The included files, sorted by name for each pattern.
 fn included(document: &DeTable<'_>, main: &Path, problems: &mut Problems) -> Vec<PathBuf> {
     let Some(DeValue::Array(patterns)) = document.get(INCLUDE).map(Spanned::get_ref) else { return Vec::new() };
     let mut files = Vec::new();
@@ -78,7 +79,8 @@ fn included(document: &DeTable<'_>, main: &Path, problems: &mut Problems) -> Vec
     files
 }
 
-/// The files that a path names: itself, the files `*.toml` of a directory, or those that match a last segment with a wildcard.
+/// The files for a path: itself, the files `*.toml` of a directory, or the files that match a wildcard in the last
+/// segment.
 fn matching(path: &Path) -> Result<Vec<PathBuf>, String> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let (directory, pattern) = match name {
@@ -99,7 +101,8 @@ fn matching(path: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
-/// Adds a file's tables to those of the files before it. Lists of tables are joined; other keys may stand in one file only.
+/// Adds a file's tables to the tables of earlier files. Lists of tables are joined; any other key may be in one file
+/// only.
 fn merge<'t>(all: &mut DeTable<'t>, more: DeTable<'t>, problems: &mut Problems) {
     for (key, value) in more {
         let name = key.get_ref().to_string();
@@ -122,7 +125,7 @@ fn merge<'t>(all: &mut DeTable<'t>, more: DeTable<'t>, problems: &mut Problems) 
     }
 }
 
-/// Fills variables into all strings: `${NAME}`, or `${NAME:-text}` with a default. `$${` stands for `${`.
+/// Substitutes variables in all strings: `${NAME}`, or `${NAME:-text}` with a default. `$${` stands for `${`.
 fn fill_in(
     table: &mut DeTable<'_>,
     path: &mut Vec<String>,
@@ -156,7 +159,7 @@ fn fill_in_value(
     }
 }
 
-/// Whether `${name}` is a group of a regular expression here: in rules that map paths.
+/// Whether `${name}` is a group of a regular expression here, that is, in rules that map paths.
 fn has_groups(path: &[String]) -> bool {
     let is_rule = path.iter().any(|key| matches!(key.as_str(), "redirects" | "rewrites"));
     is_rule && path.last().is_some_and(|key| matches!(key.as_str(), "to" | "regex"))
@@ -198,7 +201,7 @@ fn filled(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Strin
     Ok(filled)
 }
 
-/// A span that is not empty: the parser reports a missing part as an empty one.
+/// A span that is not empty: the parser reports a missing part as an empty span.
 pub(super) fn visible(span: Range<usize>) -> Range<usize> {
     if span.is_empty() { span.start.saturating_sub(1)..span.start.max(1) } else { span }
 }

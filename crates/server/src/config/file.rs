@@ -1,4 +1,4 @@
-//! Reading the configuration file.
+//! Reads the configuration file.
 
 use std::ops::Range;
 use std::path::Path;
@@ -37,7 +37,7 @@ impl Config {
             return Err(problems);
         }
         spell_out(document.get_mut());
-        // Each error ends the reading of the document: what it names is removed, so that the next one shows.
+        // Each error ends the deserialization. The entry at fault is removed, so that the next error shows.
         let mut removed = Vec::new();
         loop {
             match Config::deserialize(toml::Deserializer::from(document.clone())) {
@@ -61,7 +61,7 @@ impl Config {
     }
 }
 
-/// Writes out what has a short form: `listing = true`, `compress = true` and `maintenance = true`.
+/// Expands short forms: `listing = true`, `compress = true` and `maintenance = true`.
 fn spell_out(document: &mut DeTable<'_>) {
     let Some(DeValue::Array(sites)) = document.get_mut("site").map(Spanned::get_mut) else { return };
     for site in sites.iter_mut() {
@@ -85,12 +85,12 @@ fn spell_out(document: &mut DeTable<'_>) {
     }
 }
 
-/// The word in backquotes behind `words`.
+/// The word in backquotes after `words`.
 fn quoted<'m>(message: &'m str, words: &str) -> Option<&'m str> {
     message.strip_prefix(words)?.trim_start().strip_prefix('`')?.split('`').next()
 }
 
-/// The parser's message for the value of `key`, with a remedy where it lacks one.
+/// The parser's message for the value of `key`, with a remedy if it lacks one.
 fn explain(message: &str, key: &str) -> String {
     if let Some(name) = quoted(message, "unknown field") {
         return explain_unknown(message, name);
@@ -128,7 +128,7 @@ fn explain(message: &str, key: &str) -> String {
     }
 }
 
-/// An unknown key: the one that was meant, or the tables that have such a key.
+/// The message for an unknown key: the probably intended key, or the tables that have such a key.
 fn explain_unknown(message: &str, name: &str) -> String {
     if let Some(meant) = nearest(name, message) {
         return format!("unknown field `{name}`: did you mean `{meant}`? Correct or remove the key");
@@ -140,7 +140,7 @@ fn explain_unknown(message: &str, name: &str) -> String {
     let mut elsewhere: Vec<_> =
         tables.iter().filter(|table| table.keys.iter().any(|key| key.name == name)).map(|table| &*table.name).collect();
     elsewhere.dedup();
-    if elsewhere.len() > MOST_TABLES {
+    if elsewhere.len() > MAX_TABLES {
         elsewhere.retain(|table| !table.contains('.'));
     }
     match elsewhere[..] {
@@ -149,10 +149,10 @@ fn explain_unknown(message: &str, name: &str) -> String {
     }
 }
 
-/// Tables that an error may name, before it names the outermost alone.
-const MOST_TABLES: usize = 3;
+/// The maximum number of tables that an error lists; beyond, it names only the outermost.
+const MAX_TABLES: usize = 3;
 
-/// The parser's message, with the word that was probably meant.
+/// The parser's message, with the probably intended word.
 fn with_nearest(message: &str) -> String {
     let meant = quoted(message, "unknown variant").and_then(|name| nearest(name, message));
     meant.map_or_else(|| message.to_owned(), |meant| format!("{message}: did you mean `{meant}`?"))
@@ -163,7 +163,8 @@ fn nearest<'m>(name: &str, message: &'m str) -> Option<&'m str> {
     let expected = message.split_once("expected")?.1.split('`').skip(1).step_by(2);
     let near = expected.map(|word| (strsim::normalized_damerau_levenshtein(name, word), word));
     let best = near.max_by(|(one, _), (other, _)| one.total_cmp(other))?;
-    // Two thirds of the letters: `timout` finds `timeout`, and a word of three letters only one of the same two.
+    // Two thirds of the letters must agree: `timout` finds `timeout`, and a word of three letters needs two of the
+    // same.
     (best.0 > 0.6).then_some(best.1)
 }
 

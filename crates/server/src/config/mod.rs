@@ -38,8 +38,9 @@ pub(crate) use serve_args::{ProxyArgs, ServeArgs};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Config {
-    /// Further files of the configuration: paths, directories of `*.toml` files, or a pattern for file names (`sites/*.toml`). Lists such
-    /// as `[[site]]` are joined; each other table stands in one file. Relative paths in them begin at the directory of the main file.
+    /// Further files of the configuration: paths, directories of `*.toml` files, or a pattern for file names
+    /// (`sites/*.toml`). Lists such as `[[site]]` are joined; any other table may be in one file only. Relative paths
+    /// in them start at the main file's directory.
     pub include: Vec<String>,
     /// Process-wide settings.
     pub server: ProcessConfig,
@@ -57,18 +58,18 @@ pub(crate) struct Config {
     pub privileges: PrivilegesConfig,
     /// Metrics and health checks.
     pub metrics: MetricsConfig,
-    /// Metrics and traces for a collector of OpenTelemetry.
+    /// Metrics and traces for an OpenTelemetry collector.
     pub otlp: OtlpConfig,
     /// Cache of responses, for rules of `[[site.proxy]]` with `cache`.
     pub cache: CacheConfig,
-    /// Servers that requests are forwarded to, by `[[site.proxy]]`.
+    /// Servers to forward requests to, for `[[site.proxy]]`.
     pub upstream: Vec<UpstreamConfig>,
     /// Sites, by host name.
     pub site: Vec<SiteConfig>,
 }
 
 impl Config {
-    /// The logs of sites, each with whether requests for its site name different hosts.
+    /// The logs of sites, each with whether requests for its site may name different hosts.
     pub(crate) fn site_logs(&self) -> impl Iterator<Item = (&SiteLogConfig, bool)> {
         let several = self.site.len() > 1;
         self.site.iter().filter_map(move |site| Some((site.log.as_ref()?, several && site.has_hosts())))

@@ -19,7 +19,7 @@ pub(crate) struct PrivilegesConfig {
     #[arg(long, value_name = "USER", env = "SEALION_USER")]
     pub user: Option<String>,
 
-    /// Group to switch to, by name or number. Without it, the user's primary and supplementary groups.
+    /// Group to switch to, by name or number. Without it, the user's primary and supplementary groups apply.
     #[arg(long, value_name = "GROUP", env = "SEALION_GROUP")]
     pub group: Option<String>,
 
@@ -54,7 +54,6 @@ pub(crate) struct PrivilegesConfig {
 )]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Seccomp {
-    /// No filter.
     #[default]
     Off,
     /// They fail with ENOSYS.

@@ -16,7 +16,8 @@ use crate::values::{Bounded, Problems, Size, Time, Timeout, overridable};
 #[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ProcessConfig {
-    /// Worker threads, each with its own runtime and listening sockets [default: one for each CPU that the process may use, by its affinity and the quota of its control group]
+    /// Worker threads, each with its own runtime and listening sockets [default: one for each CPU available to the
+    /// process by its affinity and its control group's quota]
     #[arg(long, value_name = "N", env = "SEALION_WORKERS")]
     pub workers: Option<Bounded<1, 1024>>,
 
@@ -33,26 +34,27 @@ pub(crate) struct ProcessConfig {
     #[arg(long, value_name = "TIME", env = "SEALION_SELF_CHECK_EVERY")]
     pub self_check_every: Option<Timeout>,
 
-    /// How long a cached file is served without revalidation; a replaced file appears after this time at most. `0s` turns
-    /// the cache off.
+    /// How long a cached file is served without revalidation. A replaced file appears after this time at the latest.
+    /// `0s` turns the cache off.
     #[arg(long, value_name = "TIME", env = "SEALION_FILE_CACHE_AGE", default_value_t = Self::default().file_cache_age)]
     pub file_cache_age: Time,
 
-    /// Memory of each worker for files of up to 128 KiB, their names and metadata included. Longer files stay open, at
-    /// most 1000 a worker. `0B` turns the cache off.
+    /// Memory of each worker for files of up to 128 KiB, including their names and metadata. Longer files stay open, at
+    /// most 1000 per worker. `0B` turns the cache off.
     #[arg(long, value_name = "SIZE", env = "SEALION_FILE_CACHE_MEMORY", default_value_t = Self::default().file_cache_memory)]
     pub file_cache_memory: Size,
 
-    /// Memory of the caches of all workers together, for files and for responses of `[cache]`: each takes proportionally less than its own setting if that
-    /// would be more [default: a quarter of the control group's limit, if there is one]
+    /// Memory of the caches of all workers together, for files and for responses of `[cache]`: each takes
+    /// proportionally less than its own setting if together they would exceed it [default: a quarter of the control
+    /// group's limit, if there is one]
     #[arg(long, value_name = "SIZE", env = "SEALION_CACHE_MEMORY")]
     pub cache_memory: Option<Size>,
 
-    /// Lowest severity of messages on standard error.
+    /// Minimum severity of messages on standard error.
     #[arg(long, value_enum, env = "SEALION_LOG", default_value_t = Self::default().log)]
     pub log: LogLevel,
 
-    /// Format of messages on standard error: `text`, or `json` with one object a line.
+    /// Format of messages on standard error: `text`, or `json` with one object per line.
     #[arg(long, value_enum, hide_possible_values = true, env = "SEALION_LOG_FORMAT", default_value_t = Self::default().log_format)]
     pub log_format: LogFormat,
 }
@@ -86,7 +88,7 @@ overridable!(ProcessConfig {
 });
 
 impl ProcessConfig {
-    /// Costs of the paths. Reports an unusable file in `problems`, and returns the shipped defaults then.
+    /// The costs of the paths. Reports an unusable file in `problems`, and then returns the built-in defaults.
     pub(crate) fn costs(&self, problems: &mut Problems) -> Costs {
         let named = self.calibration.as_ref().map(|path| problems.resolve(path));
         Costs::load(named.as_deref()).unwrap_or_else(|error| {

@@ -7,16 +7,16 @@ use serde_json::{Map, Value};
 
 use super::Config;
 
-/// A key of a table, as the reference shows it.
+/// A key of a table, as shown in the reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Key {
     /// Its table, in the file's notation: `[limits]`, `[[site]]`.
     pub table: String,
     /// The name without its table.
     pub name: String,
-    /// Form of its value.
+    /// The form of its value.
     pub kind: String,
-    /// Its default; `None`: it is required, or nothing applies without it.
+    /// Its default; `None`: it is required, or has no effect without a value.
     pub default: Option<String>,
     /// The doc comment of the key.
     pub doc: String,
@@ -25,7 +25,7 @@ pub(crate) struct Key {
 /// A table with its keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Table {
-    /// In the file's notation.
+    /// The name in the file's notation.
     pub name: String,
     /// The doc comment of the table.
     pub doc: String,
@@ -47,7 +47,7 @@ pub(crate) fn tables() -> Vec<Table> {
     reference.tables
 }
 
-/// The place of keys that belong to no table.
+/// The place of keys outside tables.
 const TOP: &str = "top of the file";
 
 /// The reference as a page.
@@ -147,7 +147,7 @@ impl Reference {
         schema.get("properties").is_some()
     }
 
-    /// Form of the value, in a few words.
+    /// The form of the value, in a few words.
     fn kind(&self, value: &Value) -> String {
         let schema = self.resolve(value);
         if let Some(format @ ("time" | "size")) = schema.get("format").and_then(Value::as_str) {
@@ -203,7 +203,7 @@ impl Reference {
     }
 }
 
-/// Splits off a default given in words at the end of the help text.
+/// Splits off a default in words at the end of the help text.
 fn split_default(doc: &str) -> (String, Option<String>) {
     let doc = doc.replace('\n', " ");
     match doc.trim_end().strip_suffix(']').and_then(|doc| doc.rsplit_once(" [default: ")) {

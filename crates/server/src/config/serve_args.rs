@@ -25,7 +25,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", env = "SEALION_CONFIG", conflicts_with_all = ["root", "cert", "key"])]
     pub config: Option<PathBuf>,
 
-    /// Directory to serve; nothing outside it is reachable. Or a file, which is then all that is served
+    /// Directory to serve; nothing outside it is reachable. If it is a file, only this file is served
     #[arg(default_value = ".")]
     pub root: PathBuf,
 
@@ -34,8 +34,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "HOST:PORT", env = "SEALION_LISTEN", value_delimiter = ',')]
     pub listen: Vec<Listen>,
 
-    /// Address and port to serve HTTP on, without TLS, for a proxy in front at which TLS ends; may be repeated. Without --listen, there
-    /// is then no listener with TLS
+    /// Address and port to serve HTTP on, without TLS, behind a proxy that terminates TLS; may be repeated. Without
+    /// --listen, there is then no listener with TLS
     #[arg(long, value_name = "HOST:PORT", env = "SEALION_PLAIN", value_delimiter = ',')]
     pub plain: Vec<Listen>,
 
@@ -88,15 +88,15 @@ pub(crate) struct ServeArgs {
     #[command(flatten, next_help_heading = "Privileges")]
     pub privileges: PrivilegesConfig,
 
-    /// Servers to forward requests to: of `sealion proxy`.
+    /// Servers to forward requests to, from `sealion proxy`.
     #[arg(skip)]
     pub to: Vec<ServerUrl>,
 
-    /// Certificates of the authorities that sign the servers' certificates: of `sealion proxy`.
+    /// Certificates of the authorities that signed the servers' certificates, from `sealion proxy`.
     #[arg(skip)]
     pub roots: Option<PathBuf>,
 
-    /// The cache: of `sealion proxy`.
+    /// The cache of `sealion proxy`.
     #[arg(skip)]
     pub cache: CacheConfig,
 
@@ -120,15 +120,16 @@ pub(crate) struct ProxyArgs {
     )]
     pub to: Vec<ServerUrl>,
 
-    /// Certificates of the authorities that sign the servers' certificates, PEM [default: the system's]
+    /// Certificates of the authorities that signed the servers' certificates, PEM [default: the system's]
     #[arg(long, value_name = "FILE", env = "SEALION_ROOTS", conflicts_with = "config")]
     pub roots: Option<PathBuf>,
 
-    /// Directory to store responses in, as their Cache-Control allows; may be repeated, one for each disk [default: none are stored]
+    /// Directory to store responses in, as allowed by their Cache-Control; may be repeated, one for each disk [default:
+    /// responses are not stored]
     #[arg(long, value_name = "DIR", value_delimiter = ',', env = "SEALION_CACHE", conflicts_with = "config")]
     pub cache: Vec<PathBuf>,
 
-    /// Most bytes that stored responses take in each directory
+    /// Maximum size of the stored responses in each directory
     #[arg(long, value_name = "SIZE", env = "SEALION_CACHE_SIZE", default_value_t = CacheConfig::default().size, requires = "cache")]
     pub cache_size: Size,
 
@@ -144,7 +145,7 @@ impl From<ProxyArgs> for ServeArgs {
 }
 
 impl ServeArgs {
-    /// The configuration: the file, if one is named, overridden by the arguments given.
+    /// The configuration: the file, if given, overridden by the arguments.
     ///
     /// # Errors
     /// The file cannot be read or parsed.
@@ -181,7 +182,7 @@ impl ServeArgs {
             ..SiteConfig::default()
         };
         site.listing.enabled = self.listing.into();
-        // A proxy has files only if a directory is named.
+        // A proxy serves files only if a directory is given.
         let with_files = self.to.is_empty() || self.given.has("root");
         if with_files && self.root.is_file() {
             serve_file(&self.root, &mut site).map_err(|problem| {
@@ -194,7 +195,7 @@ impl ServeArgs {
             self.check_secrets(&mut problems);
         }
         if self.spa && !self.to.is_empty() {
-            let what = "--spa and --to both answer what is no file: name the paths of the application in a configuration file, by [[site.proxy]]";
+            let what = "--spa and --to both handle paths without a file: name the paths of the application in a configuration file, by [[site.proxy]]";
             problems.add(&(0..0), "", what);
         }
         let mut upstream = Vec::new();
@@ -215,7 +216,7 @@ impl ServeArgs {
         if problems.is_empty() { Ok((config, problems)) } else { Err(problems) }
     }
 
-    /// Refuses a directory with files that no client should get.
+    /// Rejects a directory that contains private files.
     fn check_secrets(&self, problems: &mut Problems) {
         let root = self.root.display();
         let file = self.root.join(CONFIGURATION);
@@ -241,13 +242,14 @@ impl ServeArgs {
     }
 }
 
-/// Makes `site` serve one file, whatever path is requested; `/` redirects to its name, under which browsers save it.
+/// Makes `site` serve one file for every requested path. `/` redirects to the file's name, which browsers then use to
+/// save it.
 fn serve_file(file: &Path, site: &mut SiteConfig) -> Result<(), String> {
     let name = file.file_name().and_then(|name| name.to_str());
     let name =
         name.ok_or_else(|| format!("{} has no name in UTF-8: rename it, or serve its directory", file.display()))?;
     let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // `$` would begin a group of the regular expression.
+    // Otherwise `$` would begin a group of the regular expression.
     let to = format!("/{}", percent_encode(name.as_bytes(), OUTSIDE_PCHAR)).replace('$', "%24");
     site.root = Some(directory.to_owned().into());
     site.show_dotfiles = name.starts_with('.');

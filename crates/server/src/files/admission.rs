@@ -1,22 +1,23 @@
-//! Which files a full cache keeps: those that it misses for the second time within some thousand misses.
+//! Decides which files a full cache keeps: files that it misses for the second time within some thousand misses.
 //!
-//! MEASURED: of requests for 100,000 files by Zipf's law, a cache of 14,000 files that evicts the least recently used one finds
-//! 77 %; with this rule it finds 81 %, and 3 % of the requests, not 23 %, bring a file into it. The best that any choice of 14,000
-//! files finds is 84 %. A simulation of 600,000 requests, 2026-11-22.
+//! MEASURED: of requests for 100,000 files by Zipf's law, a cache of 14,000 files that evicts the least recently used
+//! one finds 77 %; with this rule it finds 81 %, and 3 % of the requests, not 23 %, bring a file into it. The best
+//! possible choice of 14,000 files finds 84 %. A simulation of 600,000 requests, 2026-11-22.
 
 use std::hash::{BuildHasher, RandomState};
 
-/// The names that were missed lately.
+/// The names that were missed recently.
 #[derive(Debug, Default)]
 pub(super) struct Admission {
     hasher: RandomState,
-    /// Hashes of names, each in the slot that it chooses itself; 0: none. Empty until the first miss of a full cache.
+    /// Hashes of names. Each name determines its slot; 0 is an empty slot. Unallocated until the first miss of a full
+    /// cache.
     missed: Box<[u32]>,
 }
 
 impl Admission {
-    /// Notes that the file of `key` is not in the cache. Returns whether it was missed before, and not too long ago: since then no
-    /// other name has taken its slot.
+    /// Records that the file of `key` is not in the cache. Returns whether it was missed recently, that is, no other
+    /// name has taken its slot since.
     pub(super) fn missed(&mut self, key: &[u8]) -> bool {
         if self.missed.is_empty() {
             self.missed = vec![0; SLOTS].into_boxed_slice();

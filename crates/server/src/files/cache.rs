@@ -7,8 +7,8 @@
 //!         reopen or revalidate without blocking ──would block──► blocking task on another thread
 //! ```
 //!
-//! A cache that is nearly full keeps a file when it misses it for the second time (`admission.rs`): files that are asked for once
-//! push out none that are asked for often, and cost neither memory nor a copy.
+//! A cache that is nearly full keeps a file when it misses it for the second time (`admission.rs`): files requested
+//! only once do not evict popular files, and cost neither memory nor a copy.
 //!
 //! An entry includes the file's variants in content codings (`coding/`), so that those cost no system call either.
 //!
@@ -36,7 +36,7 @@ use crate::files::coding::{Choice, Coder, Variants};
 use crate::files::resolve::{Content, Found, NotOpened, Root, SiteFile, Unresolved, Wait};
 use crate::observe::metrics::{self, WorkerMetrics};
 
-/// The files beneath a root.
+/// The files below a root.
 #[derive(Debug)]
 pub(crate) struct Files {
     root: Arc<Root>,
@@ -44,11 +44,11 @@ pub(crate) struct Files {
     coder: Option<Arc<Coder>>,
     index: String,
     cache: Arc<FileCache>,
-    /// Prefix of this root's keys in the cache.
+    /// The prefix of this root's keys in the cache.
     number: [u8; 4],
 }
 
-/// The cache of the files of all sites. Each worker has its own; workers share nothing.
+/// The cache for the files of all sites. Each worker has its own cache and shares nothing.
 #[derive(Debug)]
 pub(crate) struct FileCache {
     limits: CacheLimits,
@@ -61,8 +61,8 @@ impl FileCache {
         Arc::new(FileCache { limits, roots: AtomicU32::new(0), workers: ThreadLocal::new() })
     }
 
-    /// Evicts files of this worker that were not requested recently. A worker without requests calls it now and then, because the space of a
-    /// deleted file is free only when the file is closed.
+    /// Evicts files of this worker that were not requested recently. A worker without requests also calls it now and
+    /// then, because the space of a deleted file is only freed when the file is closed.
     pub(crate) fn sweep(&self, now: Instant) {
         if let Some(cache) = self.workers.get() {
             let mut cache = cache.borrow_mut();
@@ -77,49 +77,51 @@ impl FileCache {
 pub(crate) struct CacheLimits {
     /// How long a cached file is served without revalidation. Zero: nothing is cached.
     pub age: Duration,
-    /// Open files in the cache, those that are not in memory; every variant in a content coding counts.
+    /// The maximum number of open files in the cache, that is, of files not in memory. Every variant in a content
+    /// coding counts.
     pub open: usize,
-    /// Bytes in memory, for all files together: content, names, and [`OVERHEAD`] for each file.
+    /// The maximum number of bytes in memory for all files: content, names, and [`OVERHEAD`] for each file.
     pub memory: usize,
 }
 
 impl Default for CacheLimits {
-    // One second is less than the usual delay between deploying a file and checking it in a browser. It is also long enough
-    // that revalidation costs nothing at any request rate. Few sites have more than a thousand hot files
-    // that are too long for the memory.
+    // One second is less than the usual delay between deploying a file and checking it in a browser. It is also long
+    // enough that revalidation costs nothing at any request rate. Few sites have more than a thousand hot files that
+    // are too long to keep in memory.
     //
-    // MEASURED: how much memory? 100,000 files of 4 kB by Zipf's law: 64 MiB took 5 % less CPU per request than 32 (`sealion-lab load
-    // --files 100000 --read drain --connections 64`, ten interleaved runs, AMD EPYC Zen 4, 2026-11-22). More gains less: what is asked
-    // for less than once an `age` is revalidated each time, which costs almost as much as opening it.
+    // MEASURED: how much memory? 100,000 files of 4 kB by Zipf's law: 64 MiB took 5 % less CPU per request than 32
+    // (`sealion-lab load --files 100000 --read drain --connections 64`, ten interleaved runs, AMD EPYC Zen 4,
+    // 2026-11-22). More memory gains less: a file requested less than once per `age` is revalidated each time, which
+    // costs almost as much as opening it.
     fn default() -> Self {
         CacheLimits { age: Duration::from_secs(1), open: 1000, memory: 64 << 20 }
     }
 }
 
 impl CacheLimits {
-    /// Length of the longest file to keep in memory; 0 if nothing is cached.
+    /// The maximum length of files to keep in memory; 0 if nothing is cached.
     fn keep(&self) -> u64 {
         if self.age.is_zero() { 0 } else { KEPT_IN_MEMORY.min(self.memory.saturating_sub(OVERHEAD) as u64) }
     }
 }
 
-/// Length of the longest file that is kept in memory, in bytes.
+/// The maximum length of a file to keep in memory, in bytes.
 ///
-/// MEASURED: at 128 KiB the user path takes 49 µs from memory and 59 µs from the page cache (`sealion-lab load --read drain
-/// --connections 64`, AMD EPYC Zen 4, Linux 6.18, 2026-11-21). On the kernel path sendfile takes 1 to 3 % fewer instructions at
-/// that length, and 2 % more at 64 KiB (Linux 6.1 and 7.2). The result does not hold where files of this length exceed
-/// [`CacheLimits::memory`].
+/// MEASURED: at 128 KiB the user path takes 49 µs from memory and 59 µs from the page cache (`sealion-lab load --read
+/// drain --connections 64`, AMD EPYC Zen 4, Linux 6.18, 2026-11-21). On the kernel path sendfile takes 1 to 3 % fewer
+/// instructions at that length, and 2 % more at 64 KiB (Linux 6.1 and 7.2). The result does not hold if files of this
+/// length exceed [`CacheLimits::memory`].
 pub(crate) const KEPT_IN_MEMORY: u64 = 128 << 10;
 
-/// Bytes that a file takes in the cache beside its content and the name of its entry: its metadata, and the nodes of the entry.
+/// The bytes that a file takes in the cache besides its content and its name: its metadata, and the nodes of the entry.
 const OVERHEAD: usize = size_of::<SiteFile>() + size_of::<Entry>() + 96;
 
-/// Bound on consecutive blocking tasks for one file. Usually two are enough: open it, then compress it. Reaching the bound means
-/// that the file system answers differently each time.
-const MOST_BLOCKING_TASKS: usize = 8;
+/// The maximum number of consecutive blocking tasks for one file. Usually two suffice: open it, then compress it.
+/// Reaching the maximum means that the file system returns different results each time.
+const MAX_BLOCKING_TASKS: usize = 8;
 
-/// Files not requested for this long are evicted, so that deleted files free their blocks.
-/// INHERITED: the default of nginx's open_file_cache.
+/// Files that were not requested for this long are evicted, so that deleted files free their blocks. INHERITED: the
+/// default of nginx's open_file_cache.
 const INACTIVE: Duration = Duration::from_secs(60);
 
 /// Time between calls of [`FileCache::sweep`].
@@ -127,7 +129,7 @@ pub(crate) const SWEEP: Duration = INACTIVE.checked_div(4).unwrap();
 
 #[derive(Debug)]
 struct Cache {
-    /// Keyed by the number of the root and the name beneath it.
+    /// Keyed by the number of the root and the name below it.
     entries: LruCache<Box<[u8]>, Entry>,
     /// Buffer for the key of the current lookup, so that lookups allocate nothing.
     key: Vec<u8>,
@@ -163,7 +165,7 @@ pub(crate) struct BlockingTask(Task);
 
 #[derive(Debug)]
 enum Task {
-    /// `keep`: the length up to which the file is read into memory; 0: the file is not to be cached.
+    /// `keep`: the maximum length to read into memory; 0: the file must not be cached.
     Open {
         root: Arc<Root>,
         coder: Option<Arc<Coder>>,
@@ -192,10 +194,10 @@ enum Outcome {
     Made { original: Arc<SiteFile>, coding: Coding, made: Made },
 }
 
-/// Why there is no file to send.
+/// The reason why there is no file to send.
 #[derive(Debug)]
 pub(crate) enum Missing {
-    /// It cannot be served.
+    /// The file cannot be served.
     Unresolved(Unresolved),
     /// The task has to run first.
     WouldBlock(BlockingTask),
@@ -229,7 +231,7 @@ impl BlockingTask {
 
 #[cfg(test)]
 impl Files {
-    /// Like [`Self::find`], with the time passed in.
+    /// As [`Self::find`], with the time as an argument.
     pub(crate) fn find_for_tests(
         &self,
         path: &str,
@@ -253,7 +255,7 @@ impl Files {
 }
 
 impl Files {
-    /// The files beneath `root`. `index`: the name of the index file of a directory.
+    /// The files below `root`. `index`: the name of a directory's index file.
     pub(crate) fn new(root: Root, index: String, cache: &Arc<FileCache>) -> Self {
         let number = cache.roots.fetch_add(1, Ordering::Relaxed).to_le_bytes();
         Files { root: Arc::new(root), coder: None, index, cache: Arc::clone(cache), number }
@@ -268,13 +270,13 @@ impl Files {
         Arc::clone(&self.root)
     }
 
-    /// The name of the index file of a directory.
+    /// The name of a directory's index file.
     pub(crate) fn index(&self) -> &str {
         &self.index
     }
 
-    /// The file at `path`; for a directory with its trailing slash, its index file. A directory without index is not found. `accept`
-    /// (Accept-Encoding) selects among the variants of the file.
+    /// The file at `path`, or its index file if `path` is a directory with a trailing slash. A directory without an
+    /// index file is not found. `accept` (Accept-Encoding) selects among the variants of the file.
     ///
     /// A cached file is found without waiting. Otherwise disk I/O and compression run on the blocking pool.
     ///
@@ -284,7 +286,7 @@ impl Files {
         match self.try_find(path, accept, None, Instant::now()) {
             Ok(found) => Ok(found),
             Err(Missing::Unresolved(unresolved)) => Err(unresolved),
-            // Boxed, so that a request that does not block does not hold its memory.
+            // Boxed, so that a request that does not block does not reserve its memory.
             Err(Missing::WouldBlock(task)) => Box::pin(self.find_blocking(path, accept, task, Instant::now)).await,
         }
     }
@@ -304,7 +306,7 @@ impl Files {
         Some(file)
     }
 
-    /// The name of the file at `path`; for a directory with its trailing slash, that of its index file.
+    /// The name of the file at `path`, or of its index file if `path` is a directory with a trailing slash.
     fn name_of<'p>(&self, path: &'p SitePath<'_>) -> Cow<'p, [u8]> {
         let (name, index) = (path.as_bytes(), self.index.as_bytes());
         match path.names_directory() {
@@ -321,7 +323,7 @@ impl Files {
         mut task: BlockingTask,
         now: impl Fn() -> Instant,
     ) -> Result<Found, Unresolved> {
-        for _ in 0..MOST_BLOCKING_TASKS {
+        for _ in 0..MAX_BLOCKING_TASKS {
             let result = task.run().await.map_err(|error| Unresolved {
                 status: Status::INTERNAL_SERVER_ERROR,
                 cause: Some(io::Error::other(format!("blocking task panicked: {error}"))),
@@ -334,7 +336,7 @@ impl Files {
         }
         Err(Unresolved {
             status: Status::SERVICE_UNAVAILABLE,
-            cause: Some(io::Error::other(format!("gave up after {MOST_BLOCKING_TASKS} blocking tasks for one file"))),
+            cause: Some(io::Error::other(format!("gave up after {MAX_BLOCKING_TASKS} blocking tasks for one file"))),
         })
     }
 
@@ -347,7 +349,7 @@ impl Files {
     ) -> Result<Found, Missing> {
         let name = &*self.name_of(path);
         match self.find_name(name, accept, result, now)? {
-            // The index is itself a directory: a redirect to a trailing slash would not help.
+            // The index file is itself a directory: a redirect to a trailing slash would not help.
             Found::Directory if path.names_directory() => Err(Missing::Unresolved(Unresolved::not_found(None))),
             found => Ok(found),
         }
@@ -449,7 +451,7 @@ impl Files {
 /// The representation to send.
 enum Chosen {
     File(Arc<SiteFile>),
-    /// A variant, or its absence, already known from another worker.
+    /// A variant, or its absence, as known from another worker.
     Stored(Coding, Made),
     Make(Arc<Store>, Coding),
 }
@@ -485,7 +487,7 @@ impl Opened {
         std::iter::once(&self.file).chain(self.variants.iter().flat_map(|variants| variants.files()))
     }
 
-    /// Bytes of the table of variants, which counts beside the files in it.
+    /// The memory of the table of variants, in addition to the files in it.
     fn memory_of_variants(&self) -> usize {
         self.variants.as_ref().map_or(0, |_| size_of::<Variants>())
     }
@@ -571,7 +573,7 @@ impl Cache {
         self.report();
     }
 
-    /// Records the variant made from `original`, if that is still the cached file.
+    /// Records the variant made from `original`, if `original` is still the cached file.
     fn remember(&mut self, original: &Arc<SiteFile>, coding: Coding, made: &Made, limits: &CacheLimits) {
         let Some((name, mut entry)) = self.entries.pop_entry(&self.key[..]) else { return };
         self.discount(&name, &entry.opened);
@@ -599,13 +601,13 @@ impl Cache {
         }
     }
 
-    /// Whether the file of the current key, which was looked up and not found, is to be kept.
+    /// Whether to keep the file of the current key, which was looked up but not found.
     fn admits(&mut self, limits: &CacheLimits) -> bool {
         let is_nearly_full = |used: usize, limit: usize| used > limit / 8 * 7;
         if !is_nearly_full(self.memory, limits.memory) && !is_nearly_full(self.open, limits.open) {
             return true;
         }
-        // One that is there has changed.
+        // An existing entry means that the file has changed.
         self.entries.contains(&self.key[..]) || self.admission.missed(&self.key)
     }
 

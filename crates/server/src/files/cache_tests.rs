@@ -123,7 +123,7 @@ fn a_replaced_file_in_memory_is_served_unchanged_until_its_age() {
     }
 }
 
-/// Removing the last link changes the file itself. A file with another name stays until its age.
+/// Removing the last link changes the file itself. A file with another name stays until its age is over.
 #[test]
 fn a_replaced_file_on_the_disk_is_noticed_at_once() {
     let mut site = Site::new(limits());
@@ -135,7 +135,7 @@ fn a_replaced_file_on_the_disk_is_noticed_at_once() {
     site.put("f", vec![b'2'; len]);
     let new = site.file("/f");
     assert_eq!((all(&new), all(&old)), (vec![b'2'; len], vec![b'1'; len]));
-    // A link that is made to name another file leaves the first as it is.
+    // A link that is redirected to another file leaves the first file unchanged.
     site.put("g", vec![b'3'; len]);
     symlink("f", site.path("link")).unwrap();
     let linked = site.file("/link");
@@ -177,7 +177,7 @@ fn a_file_on_the_disk_modified_in_place_is_noticed_at_once() {
     let new = site.file("/f");
     assert_ne!(new.etag, old.etag);
     assert_eq!(new.read(0..2), b"21");
-    // Short enough now to be kept in memory.
+    // Now short enough to be kept in memory.
     writer.set_len(5).unwrap();
     site.settle("f");
     let short = site.file("/f");
@@ -200,13 +200,13 @@ fn a_file_in_memory_modified_in_place_stays_whole_until_its_age() {
     assert_ne!(new.etag, old.etag);
 }
 
-/// Two changes within a tick can leave equal time stamps. If the content was read between them, the second change would never be
-/// noticed.
+/// Two changes within a tick can have equal time stamps. If the content was read between them, the second change would
+/// never be noticed.
 #[test]
 fn a_file_that_changed_within_the_tick_is_not_cached() {
     let deadline = Instant::now() + Duration::from_secs(10);
     let (site, young) = loop {
-        // Another cache each time: a file that was read later than within its tick stays in it.
+        // A new cache each time, because a file that was read after its tick stays in the cache.
         let site = Site::new(limits());
         fs::write(site.path("f"), "just now").unwrap();
         let file = site.file("/f");
@@ -302,7 +302,7 @@ fn nothing_is_kept_with_an_age_of_zero() {
     assert_eq!(site.status("/f"), Status::NOT_FOUND);
 }
 
-/// What a file of one byte with a name of one byte counts.
+/// The memory of a file of one byte with a name of one byte.
 const ONE_BYTE: usize = OVERHEAD + 6;
 
 #[test]
@@ -347,7 +347,7 @@ fn open_files_have_a_bound_of_their_own() {
     assert!(Arc::ptr_eq(&small, &site.file("/small8")));
 }
 
-/// Otherwise a file that everybody asks for would be read again after each deployment.
+/// Otherwise a popular file would be read again after each deployment.
 #[test]
 fn a_changed_file_of_a_full_cache_is_kept_at_once() {
     let mut site = Site::new(CacheLimits { memory: ONE_BYTE, ..limits() });
@@ -360,7 +360,7 @@ fn a_changed_file_of_a_full_cache_is_kept_at_once() {
     assert!(Arc::ptr_eq(&new, &site.file("/f")));
 }
 
-/// It is sent from disk, and no copy of it is made.
+/// It is sent from disk without a copy.
 #[test]
 fn a_file_that_is_not_kept_stays_out_of_memory() {
     let site = Site::new(CacheLimits { memory: ONE_BYTE, ..limits() });
@@ -380,14 +380,14 @@ fn memory_stays_within_its_bound() {
     for (n, len) in [1, 999, 1000, 400, 600, 601, 0, 1007, 300].into_iter().enumerate() {
         let name = format!("f{n}");
         site.put(&name, vec![b'x'; len]);
-        // A cache that is nearly full keeps it the second time.
+        // A cache that is nearly full keeps a file the second time.
         site.file(&format!("/{name}"));
         let file = site.file(&format!("/{name}"));
         assert_eq!(in_memory(&file), if len <= 1000 { len } else { 0 });
         assert!(site.kept().1 <= 1000, "{len}: {:?}", site.kept());
         assert!(Arc::ptr_eq(&file, &site.file(&format!("/{name}"))), "{len}: the newest is kept");
     }
-    // The same again, each replaced by one of another length.
+    // The same again, with each file replaced by one of another length.
     site.now += AGE;
     for n in 0..9 {
         let name = format!("f{n}");
@@ -417,7 +417,7 @@ fn unused_files_are_evicted() {
     assert!(unused.upgrade().is_none(), "the file is closed");
 }
 
-/// Without requests, no lookup would ever let it go.
+/// Without requests, no lookup would ever evict it.
 #[test]
 fn a_deleted_file_is_closed_although_nothing_is_requested() {
     let site = Site::new(limits());
@@ -456,7 +456,7 @@ fn disk_lookups_run_in_a_blocking_task() {
     assert_eq!((site.kept(), all(&file).as_slice()), ((1, 7), &b"content"[..]));
 }
 
-/// Files of /proc always need a blocking task: their names are created on lookup.
+/// Files of /proc always need a blocking task, because their names are created on lookup.
 #[test]
 fn a_file_that_needs_a_blocking_task_is_found() {
     let files =

@@ -37,8 +37,8 @@ impl MediaTypes {
 
     /// The configured type for a file name, if its extension has one.
     pub(crate) fn of_name(&self, name: &[u8]) -> Option<ContentType> {
-        let file_name = name.rsplit(|octet| *octet == b'/').next().unwrap_or(name);
-        let dot = file_name.iter().rposition(|octet| *octet == b'.').filter(|dot| *dot > 0)?;
+        let file_name = name.rsplit(|byte| *byte == b'/').next().unwrap_or(name);
+        let dot = file_name.iter().rposition(|byte| *byte == b'.').filter(|dot| *dot > 0)?;
         let extension = std::str::from_utf8(&file_name[dot + 1..]).ok()?;
         self.0.get(&*extension.to_lowercase()).cloned()
     }

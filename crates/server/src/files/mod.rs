@@ -1,4 +1,4 @@
-//! The files of a site: resolved beneath a root, cached, and offered in content codings.
+//! The files of a site: resolved below a root, cached, and offered in content codings.
 
 mod admission;
 pub(crate) mod cache;

@@ -1,4 +1,4 @@
-//! Opens files beneath a root with openat2(2), so that no path and no symbolic link can leave it.
+//! Opens files below a root with openat2(2), so that no path and no symbolic link can leave it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -25,8 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::media_types::MediaTypes;
 
-/// The directory that is served. Its path is re-opened every second, so that a replaced directory, or a changed symbolic link,
-/// is picked up.
+/// The served directory. Its path is re-opened every second, to notice a replaced directory or a changed symbolic link.
 #[derive(Debug)]
 pub(crate) struct Root {
     path: PathBuf,
@@ -34,25 +33,26 @@ pub(crate) struct Root {
     opened: Instant,
     /// When the path was last re-opened, in milliseconds after `opened`.
     checked_ms: AtomicU64,
-    /// Content types that the operator set by extension.
+    /// The operator's content types by extension.
     media_types: Option<Arc<MediaTypes>>,
     tags: EntityTags,
-    /// Ends of names that are not served.
+    /// Suffixes of names that are not served.
     hidden: Arc<[Box<str>]>,
 }
 
-/// Metadata that entity tags of files are made of.
+/// The metadata from which entity tags of files are made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum EntityTags {
-    /// Size and modification time. Equal on all replicas that keep the times of files.
+    /// Size and modification time. Equal on all replicas that preserve modification times.
     #[default]
     Modified,
-    /// Device, inode, size, modification and change time. Changes with every replacement, even one of equal size and time.
+    /// Device, inode, size, modification and change time. Changes with every replacement, even one of equal size and
+    /// time.
     Inode,
 }
 
-/// The object that a path names.
+/// The object at a path.
 #[derive(Debug, Clone)]
 pub(crate) enum Found {
     File(Arc<SiteFile>),
@@ -63,14 +63,15 @@ pub(crate) enum Found {
 /// An opened file, with its metadata at that time.
 #[derive(Debug)]
 pub(crate) struct SiteFile {
-    /// The bytes, or the file that holds them.
+    /// The bytes, or the file that contains them.
     pub content: Content,
     /// Length in bytes.
     pub len: u64,
     /// Last modification, to the second. `None`: before 1970 or after 9999, where no HTTP-date exists.
     pub modified: Option<HttpTime>,
-    /// The entity tag, made as the site says ([`EntityTags`]). It is weak while the time in it is within the current tick of the file
-    /// system's clock (a timer tick before Linux 6.13), because the file could change again without a change of the time.
+    /// The entity tag, made according to the site's [`EntityTags`]. It is weak while its time is within the current
+    /// tick of the file system's clock (a timer tick before Linux 6.13), because the file could change again without a
+    /// change of the time.
     pub etag: EntityTag,
     /// The type by file name extension; for a precompressed file, the type of the original.
     pub content_type: ContentType,
@@ -78,23 +79,23 @@ pub(crate) struct SiteFile {
     pub coding: Option<Coding>,
     /// Whether it is a precompressed file, found beside its original.
     pub is_sibling: bool,
-    /// Whether several representations exist, among which Accept-Encoding selects.
+    /// Whether there are several representations, among which Accept-Encoding selects.
     pub varies: bool,
     state: State,
     /// The file system clock before the bytes were read, in seconds and nanoseconds.
     read_at: [u64; 2],
-    /// Whether a response with it was cut short, because it could not be read.
+    /// Whether a response was cut short because this could not be read.
     is_unreadable: AtomicBool,
-    /// Dropped when nobody sends the content any more.
+    /// Dropped when the content is no longer being sent.
     _until_closed: Option<Arc<dyn fmt::Debug + Send + Sync>>,
 }
 
 /// The content of a file.
 #[derive(Debug)]
 pub(crate) enum Content {
-    /// An open file. Read by offset only, since the position is shared.
+    /// An open file. It is read by offset only, because the position is shared.
     File(Arc<File>),
-    /// All bytes in memory, in the state that the validators describe.
+    /// All bytes in memory, as described by the validators.
     Memory(Box<[u8]>),
 }
 
@@ -103,11 +104,11 @@ pub(crate) enum Content {
 pub(crate) enum Wait {
     /// It may block: for threads of the blocking pool.
     Yes,
-    /// It must not block; it returns [`NotOpened::Waits`] instead.
+    /// It must not block, but returns [`NotOpened::Waits`].
     No,
 }
 
-/// Why a file was not opened.
+/// The reason why a file was not opened.
 #[derive(Debug)]
 pub(crate) enum NotOpened {
     /// The call would have blocked, and the caller passed [`Wait::No`].
@@ -116,7 +117,7 @@ pub(crate) enum NotOpened {
     Unresolved(Unresolved),
 }
 
-/// Why a path cannot be served.
+/// The reason why a path cannot be served.
 #[derive(Debug)]
 pub(crate) struct Unresolved {
     /// 403, 404, 500 or 503.
@@ -134,9 +135,9 @@ impl Root {
         Ok(Self::of(path.to_owned(), directory))
     }
 
-    /// A directory that is empty for ever, for a site without files.
+    /// A directory that is always empty, for a site without files.
     pub(crate) fn empty() -> Result<Self, RootError> {
-        // Beneath a file there is nothing (ENOTDIR). A confined process can open this one too, and nobody can make the path.
+        // A file has no entries (ENOTDIR). A confined process can open this file too, and the path cannot be created.
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let file = openat(CWD, "/dev/null", flags, Mode::empty())
             .map_err(|errno| RootError { path: "/dev/null".into(), errno })?;
@@ -155,13 +156,16 @@ impl Root {
         }
     }
 
-    /// Hides files whose names end so, in any case: they are programs, and their source is for nobody.
+    /// Hides files whose names have these suffixes, in any case: they are programs, and their source is private.
     pub(crate) fn hiding(self, ends: Arc<[Box<str>]>) -> Self {
         Root { hidden: ends, ..self }
     }
 
     fn is_hidden(&self, name: &[u8]) -> bool {
-        // A precompressed sibling has the source too.
+        // FAT and NTFS open a name without the dots and spaces at its end.
+        let dropped = name.iter().rev().take_while(|byte| matches!(byte, b'.' | b' ')).count();
+        let name = &name[..name.len() - dropped];
+        // A precompressed sibling contains the source too.
         let codings: [&[u8]; 3] = [b".br", b".gz", b".zst"];
         let name = codings.iter().find_map(|coding| name.strip_suffix(*coding)).unwrap_or(name);
         let ends_so = |end: &str| {
@@ -171,7 +175,7 @@ impl Root {
         self.hidden.iter().any(|end| ends_so(end))
     }
 
-    /// Sets the metadata that entity tags are made of.
+    /// Sets the metadata from which entity tags are made.
     pub(crate) fn with_entity_tags(self, tags: EntityTags) -> Self {
         Root { tags, ..self }
     }
@@ -187,8 +191,8 @@ impl Root {
         own.unwrap_or_else(|| ContentType::of_name(name))
     }
 
-    /// Re-opens the path of the root if the last check is old enough. If that fails, the old directory stays in use; a removed
-    /// directory is empty.
+    /// Re-opens the path of the root if the last check is old enough. If that fails, the old directory stays in use; a
+    /// removed directory is empty.
     fn refresh(&self, wait: Wait) -> Result<(), NotOpened> {
         let now = self.opened.elapsed().as_millis() as u64;
         let last = self.checked_ms.load(Ordering::Relaxed);
@@ -201,7 +205,7 @@ impl Root {
         let directory = match openat2(CWD, &self.path, DIRECTORY, Mode::empty(), cached) {
             Ok(directory) => directory,
             Err(Errno::AGAIN | Errno::INVAL) if wait == Wait::No => {
-                // Leave the check to a call that may block.
+                // Leaves the check to a call that may block.
                 self.checked_ms.store(last, Ordering::Relaxed);
                 return Err(NotOpened::Waits);
             }
@@ -215,10 +219,10 @@ impl Root {
         Ok(())
     }
 
-    /// Opens the file or directory `name` beneath the root. A file of at most `keep` bytes is read into memory.
+    /// Opens the file or directory `name` below the root. A file of at most `keep` bytes is read into memory.
     ///
-    /// Symbolic links are followed as long as they stay beneath the root; absolute ones never do. Anything but a regular file or
-    /// directory (FIFO, device, socket) is not found.
+    /// Symbolic links are followed if they stay below the root; absolute links never do. Anything except a regular file
+    /// or directory (FIFO, device, socket) is not found.
     ///
     /// | errno | meaning | status |
     /// |---|---|---|
@@ -285,7 +289,7 @@ impl Root {
         }
     }
 
-    /// Whether `name` is a regular file beneath the root.
+    /// Whether `name` is a regular file below the root.
     ///
     /// # Errors
     /// As [`Self::resolve`].
@@ -294,7 +298,7 @@ impl Root {
         Ok(file.metadata().map_err(Unresolved::broken)?.is_file())
     }
 
-    /// Opens the directory `name` beneath the root for reading its entries. May block.
+    /// Opens the directory `name` below the root for reading its entries. May block.
     ///
     /// # Errors
     /// As [`Self::resolve`].
@@ -302,7 +306,7 @@ impl Root {
         self.open_beneath(name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Wait::Yes)
     }
 
-    /// The metadata of `name` beneath the root, following symbolic links. May block.
+    /// The metadata of `name` below the root, following symbolic links. May block.
     ///
     /// # Errors
     /// As [`Self::resolve`].
@@ -325,7 +329,7 @@ impl Root {
                 Ok(fd) => return Ok(fd),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN | Errno::INVAL) if wait == Wait::No => return Err(NotOpened::Waits),
-                Err(Errno::AGAIN) if tries < MOST_RETRIES => tries += 1,
+                Err(Errno::AGAIN) if tries < MAX_RETRIES => tries += 1,
                 Err(errno) => return Err(Unresolved::from(errno).into()),
             }
         }
@@ -333,12 +337,12 @@ impl Root {
 }
 
 impl SiteFile {
-    /// Content beneath no root, of `len` bytes: that of a stored response, whose fields are kept with it.
+    /// Content outside a root, of `len` bytes: the content of a stored response, whose fields are kept with it.
     pub(crate) fn of_content(content: Content, len: u64) -> Arc<Self> {
         Arc::new(Self::beneath_no_root(content, len))
     }
 
-    /// The same, with something that is dropped when nobody sends the content any more.
+    /// As [`Self::of_content`], with a value that is dropped when the content is no longer being sent.
     pub(crate) fn of_content_until_closed(
         content: Content,
         len: u64,
@@ -364,17 +368,17 @@ impl SiteFile {
         }
     }
 
-    /// A response with it was cut short, because it could not be read.
+    /// Records that a response was cut short because this could not be read.
     pub(crate) fn note_unreadable(&self) {
         self.is_unreadable.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a response with it was cut short.
+    /// Whether a response was cut short because this could not be read.
     pub(crate) fn is_unreadable(&self) -> bool {
         self.is_unreadable.load(Ordering::Relaxed)
     }
 
-    /// The same content, now that its length is known.
+    /// The same content with its length, which is known by now.
     pub(crate) fn with_len(&self, len: u64) -> Option<Arc<Self>> {
         match &self.content {
             Content::File(file) => Some(Arc::new(SiteFile {
@@ -385,13 +389,14 @@ impl SiteFile {
         }
     }
 
-    /// Whether every later change will show in the change time. Within a clock tick it may not: content read between two changes
-    /// could carry the time stamps of the second.
+    /// Whether every later change will show in the change time. Within a clock tick it may not: content read between
+    /// two changes could have the time stamps of the second.
     pub(crate) fn is_settled(&self) -> bool {
         is_past(self.state.changed(), self.read_at)
     }
 
-    /// Makes it the precompressed sibling of `original` in `coding`. Its tag differs from that of an original with equal size and time.
+    /// Makes it the precompressed sibling of `original` in `coding`. Its tag differs from the original's even if size
+    /// and time are equal.
     pub(crate) fn become_sibling(&mut self, original: &SiteFile, coding: Coding) {
         let tag = hashed_tag(&[self.etag.opaque(), coding.token().as_bytes()].concat());
         self.etag = if self.etag.is_weak() { tag.weakened() } else { tag };
@@ -413,7 +418,7 @@ impl SiteFile {
         &self.state
     }
 
-    /// Reads all bytes in the state that the validators describe. May block.
+    /// Reads all bytes as described by the validators. May block.
     ///
     /// # Errors
     /// The file cannot be read, or has changed since.
@@ -482,7 +487,7 @@ impl SiteFile {
     }
 }
 
-/// Reads the whole file. `None`: it changed meanwhile.
+/// Reads the whole file. `None`: it changed in the meantime.
 fn read_whole(file: &File, state: &State, wait: Wait) -> Result<Option<Box<[u8]>>, NotOpened> {
     let flags = if wait == Wait::No { ReadWriteFlags::NOWAIT } else { ReadWriteFlags::empty() };
     let mut bytes = vec![0; state.len() as usize].into_boxed_slice();
@@ -521,7 +526,7 @@ impl NotOpened {
     pub(crate) fn unresolved(self) -> Unresolved {
         match self {
             NotOpened::Unresolved(unresolved) => unresolved,
-            // It is returned with [`Wait::No`] alone.
+            // Only returned with [`Wait::No`].
             NotOpened::Waits => Unresolved::not_found(None),
         }
     }
@@ -622,7 +627,8 @@ impl State {
     /// Hashed, so that inode numbers are not disclosed. `now`: the file system's clock before the bytes are read.
     fn entity_tag(&self, tags: EntityTags, now: [u64; 2]) -> EntityTag {
         let [seconds, _] = self.modified();
-        // Nix, OSTree and reproducible archives set one date for all files: 0 or 1. It says nothing of the content.
+        // Nix, OSTree and reproducible archives set the same date for all files: 0 or 1. It carries no information
+        // about the content.
         let (members, time) = match tags {
             EntityTags::Modified if seconds > 1 => (&self.0[2..5], self.modified()),
             EntityTags::Modified | EntityTags::Inode => (&self.0[..], self.changed()),
@@ -632,7 +638,7 @@ impl State {
         if is_past(time, now) { tag } else { tag.weakened() }
     }
 
-    /// Whether it was modified before `original`.
+    /// Whether the file was modified before `original`.
     ///
     /// Some tools and archives truncate times to whole seconds. Such a time is compared in seconds.
     pub(crate) fn is_older_than(&self, original: &State) -> bool {
@@ -641,13 +647,13 @@ impl State {
     }
 }
 
-/// Whether every later change will have a later time stamp. Both in seconds and nanoseconds.
+/// Whether every later change will have a later time stamp. Both times are in seconds and nanoseconds.
 fn is_past([seconds, nanoseconds]: [u64; 2], now: [u64; 2]) -> bool {
     // Before 1970.
     if seconds as i64 <= 0 {
         return true;
     }
-    // Some file systems keep whole seconds.
+    // Some file systems only store whole seconds.
     let latest = if nanoseconds == 0 { [seconds + 1, 0] } else { [seconds, nanoseconds] };
     latest < now
 }
@@ -658,16 +664,16 @@ fn file_system_time() -> [u64; 2] {
     [now.tv_sec as u64, now.tv_nsec as u64]
 }
 
-/// Always beneath the root, and never through magic links such as /proc/*/fd.
+/// Always below the root, and never through magic links such as /proc/*/fd.
 const RESOLVE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// How often the path of the root is re-opened: as often as cached files are revalidated by default.
+/// The interval for re-opening the root's path: the default interval for revalidating cached files.
 const REFRESH_MS: u64 = 1000;
 
-/// openat2(2) asks the caller to retry after EAGAIN. Each retry fails only if another rename happens meanwhile.
-const MOST_RETRIES: u32 = 8;
+/// openat2(2) asks the caller to retry after EAGAIN. Each retry only fails if another rename occurs in between.
+const MAX_RETRIES: u32 = 8;
 
 /// A strong entity tag: the hash of `bytes`.
 fn hashed_tag(bytes: &[u8]) -> EntityTag {

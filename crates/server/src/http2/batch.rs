@@ -63,6 +63,11 @@ impl Batch {
         (self.len, self.begun, self.begins_short) = (0, 0, false);
     }
 
+    /// Gives back the memory that many heads have taken. It is empty.
+    pub(super) fn shrink(&mut self) {
+        shrink(&mut self.copied);
+    }
+
     /// Octets of plaintext.
     pub(super) fn len(&self) -> usize {
         self.len
@@ -333,6 +338,13 @@ pub(super) fn free_bytes() -> Vec<u8> {
     let [first, second] = FREE_BYTES.take();
     FREE_BYTES.set([second, Vec::new()]);
     first
+}
+
+/// Gives back the memory of an empty buffer that is larger than those of the thread's store.
+pub(super) fn shrink(bytes: &mut Vec<u8>) {
+    if bytes.capacity() > MOST_BYTES_KEPT {
+        *bytes = Vec::new();
+    }
 }
 
 /// Gives a buffer to the thread's store, which has two: of a batch and of heads.

@@ -21,7 +21,7 @@ use crate::limits::{ConnectionStreams, Permit, Refusal, StreamPlace};
 use crate::path::policy::PathReason;
 use crate::response::Response;
 use crate::site::{self, Arrival, Client};
-use crate::upstream::{Inbound, Interim, InterimReceiver, Reading, RequestContent, interim_responses};
+use crate::upstream::{HeadRoom, Inbound, Interim, InterimReceiver, Reading, RequestContent, interim_responses};
 
 /// What all requests of a connection share.
 #[derive(Clone, Copy)]
@@ -83,6 +83,8 @@ pub(super) struct StreamRoom<'a> {
     pub(super) streams: &'a Arc<ConnectionStreams>,
     /// How much of it is read before the client takes it: asked if it is forwarded.
     pub(super) reading: &'a dyn Fn() -> Reading,
+    /// Whether its head is read from a server, where little is read.
+    pub(super) heads: &'a Arc<HeadRoom>,
 }
 
 impl<'a> Context<'a> {
@@ -162,13 +164,15 @@ impl<'a> Context<'a> {
                 let endpoints =
                     site.filter(|site| site.names_endpoints()).and_then(|_| endpoints(peer.address, connection));
                 let inbound = self.inbound(&request, peer, content, gone);
+                let reading = (room.reading)();
                 let inbound = Inbound {
                     interim,
                     endpoints,
                     upgrade: is_tunnel,
                     is_connect: is_tunnel,
                     span: exchange.span(),
-                    reading: (room.reading)(),
+                    heads: (reading == Reading::Sparing).then(|| Arc::clone(room.heads)),
+                    reading,
                     ..inbound
                 };
                 let head = std::mem::replace(head, free_head());
@@ -194,10 +198,14 @@ impl<'a> Context<'a> {
         refusal: Option<Refusal>,
         (mut inbound, streams): (Inbound, Arc<ConnectionStreams>),
     ) -> Box<Answered> {
-        let place = match streams.try_take() {
-            Some(place) => Some(place),
-            // Boxed: few requests wait.
-            None => Box::pin(wait_for_place(&streams, &current, inbound.gone.as_mut())).await,
+        let place = match inbound.is_connect {
+            // In the connection's own place, it would let the connection's responses wait for as long as it is open.
+            true => streams.try_take_shared(),
+            false => match streams.try_take() {
+                Some(place) => Some(place),
+                // Boxed: few requests wait.
+                None => Box::pin(wait_for_place(&streams, &current, inbound.gone.as_mut())).await,
+            },
         };
         let (response, framing, is_tunnel) = {
             let decoded = head.request();
@@ -264,6 +272,7 @@ impl<'a> Context<'a> {
             gone: Some(gone),
             span: None,
             reading: Reading::Ahead,
+            heads: None,
         }
     }
 
@@ -366,7 +375,7 @@ async fn wait_for_place(
     }
 }
 
-/// Why a request is refused that waited for a place in vain.
+/// Why a request is refused for which no place is free.
 const NO_PLACE: &str =
     "no descriptor was free for this stream: raise the limit on open files (LimitNOFILE=, ulimit -Hn)";
 

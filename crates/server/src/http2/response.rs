@@ -17,6 +17,7 @@ use super::request::Answered;
 use crate::exchange::Error;
 use crate::files::resolve::SiteFile;
 use crate::response::{Body, BodyStream, Piece, SharedBytes};
+use crate::upstream::HeadRoom;
 
 /// A response whose head is written.
 pub(super) struct Sending {
@@ -156,8 +157,9 @@ impl Sending {
 
     /// Bytes of the source that wait in memory.
     pub(super) fn ahead(&self) -> u64 {
+        let trailers = self.trailers.as_ref().map_or(0, |trailers| trailers.lines().len() as u64);
         // Others are in memory for all connections.
-        if self.content.given == 0 { 0 } else { self.content.in_memory() }
+        if self.content.given == 0 { trailers } else { trailers + self.content.in_memory() }
     }
 
     /// Asks the source for more content, unless enough is ready. Ready: it failed.
@@ -192,7 +194,9 @@ impl Sending {
                     if announced.is_none() {
                         *asking.upcoming += piece.len();
                     }
-                    asking.ahead.add(&piece);
+                    if let Piece::Bytes(bytes) = &piece {
+                        asking.ahead.add(bytes.len());
+                    }
                     let given = self.content.given;
                     if let Some(announced) = announced.filter(|announced| given > *announced) {
                         return Poll::Ready(Error::SourceLength { announced, given });
@@ -208,6 +212,7 @@ impl Sending {
                         return Poll::Ready(Error::SourceLength { announced, given });
                     }
                     self.trailers = source.source.as_mut().trailers();
+                    asking.ahead.add(self.trailers.as_ref().map_or(0, |trailers| trailers.lines().len()));
                     self.content.source = None;
                     match self.trailers {
                         Some(_) => drop(self.end_with_trailers(connection, asking.heads)),
@@ -228,14 +233,28 @@ pub(super) struct Asking<'a> {
     pub(super) ahead: &'a mut Ahead,
 }
 
-/// Bytes of sources that wait in memory until a connection sends them, and all connections together.
+/// Bytes of sources and heads that wait in memory until a connection sends them, and all connections together.
 pub(super) struct Ahead {
-    own: u64,
+    contents: u64,
+    /// Bytes of heads that wait.
+    heads: u64,
+    /// Bytes of heads in the batch that is being sent.
+    batched: u64,
+    /// What of these is counted in `all`.
+    counted: u64,
     all: Arc<AtomicU64>,
+    room: Arc<HeadRoom>,
 }
 
 /// Bytes of sources that wait on a connection, beyond which streams with closed windows get none.
 const MAX_AHEAD: u64 = 1 << 20;
+
+/// Bytes of heads that wait on a connection, beyond which no further ones are read from servers where little is read, and no further requests from the
+/// client.
+const MAX_HEADS_AHEAD: u64 = 64 << 10;
+
+/// Bytes of heads that are not counted: they leave with the next batch.
+const FREE_HEADS: u64 = 16 << 10;
 
 // GUESS: as much as contents that wait take by default (`limits.max_buffered`).
 /// The same for all connections together.
@@ -244,31 +263,63 @@ const MAX_AHEAD_IN_ALL: u64 = 256 << 20;
 impl Ahead {
     /// `all`: of all connections.
     pub(super) fn new(all: &Arc<AtomicU64>) -> Self {
-        Ahead { own: 0, all: Arc::clone(all) }
+        let room = Arc::default();
+        Ahead { contents: 0, heads: 0, batched: 0, counted: 0, all: Arc::clone(all), room }
     }
 
-    pub(super) fn set(&mut self, own: u64) {
-        if own != self.own {
+    /// Bytes of sources.
+    pub(super) fn set_contents(&mut self, contents: u64) {
+        self.contents = contents;
+        self.count();
+    }
+
+    /// Bytes of heads that are not in a batch.
+    pub(super) fn set_heads(&mut self, heads: usize) {
+        self.heads = heads as u64;
+        self.count();
+    }
+
+    /// Bytes of heads that are taken into a batch; 0: it was sent.
+    pub(super) fn batched(&mut self, heads: usize) {
+        (self.batched, self.heads) = (heads as u64, 0);
+        self.count();
+    }
+
+    fn count(&mut self) {
+        let heads = self.heads + self.batched;
+        self.room.set_full(heads >= MAX_HEADS_AHEAD);
+        let now = self.contents + if heads > FREE_HEADS { heads } else { 0 };
+        if now != self.counted {
             // Wraps around where it falls.
-            self.all.fetch_add(own.wrapping_sub(self.own), Ordering::Relaxed);
-            self.own = own;
+            self.all.fetch_add(now.wrapping_sub(self.counted), Ordering::Relaxed);
+            self.counted = now;
         }
     }
 
-    fn add(&mut self, piece: &Piece) {
-        if let Piece::Bytes(bytes) = piece {
-            self.set(self.own + bytes.len() as u64);
-        }
+    fn add(&mut self, bytes: usize) {
+        self.set_contents(self.contents + bytes as u64);
     }
 
+    /// Whether streams with closed windows get no more of their sources.
     fn is_full(&self) -> bool {
-        self.own >= MAX_AHEAD || self.all.load(Ordering::Relaxed) >= MAX_AHEAD_IN_ALL
+        self.counted >= MAX_AHEAD || self.all.load(Ordering::Relaxed) >= MAX_AHEAD_IN_ALL
+    }
+
+    /// For requests to servers.
+    pub(super) fn head_room(&self) -> &Arc<HeadRoom> {
+        &self.room
+    }
+
+    /// Whether the client does not read the heads that are written.
+    pub(super) fn has_many_heads(&self) -> bool {
+        self.room.is_full()
     }
 }
 
 impl Drop for Ahead {
     fn drop(&mut self) {
-        self.set(0);
+        self.set_contents(0);
+        self.batched(0);
     }
 }
 
@@ -375,4 +426,29 @@ impl ContentPiece {
 /// The error of a stream that the client reset.
 pub(super) fn reset_by_client(code: sealion_h2::ErrorCode) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, format!("the client reset the stream: {code}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_count_until_their_batch_is_sent() {
+        let all = Arc::new(AtomicU64::new(0));
+        let counted = || all.load(Ordering::Relaxed);
+        let mut ahead = Ahead::new(&all);
+        ahead.set_heads(FREE_HEADS as usize);
+        assert_eq!(counted(), 0);
+        ahead.set_heads(MAX_HEADS_AHEAD as usize);
+        ahead.set_contents(5);
+        assert!(ahead.has_many_heads());
+        ahead.batched(MAX_HEADS_AHEAD as usize);
+        assert!(ahead.has_many_heads());
+        assert_eq!(counted(), MAX_HEADS_AHEAD + 5);
+        ahead.batched(0);
+        assert!(!ahead.has_many_heads());
+        assert_eq!(counted(), 5);
+        drop(ahead);
+        assert_eq!(counted(), 0);
+    }
 }

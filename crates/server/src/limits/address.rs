@@ -1,8 +1,8 @@
-//! The unit in which clients are counted.
+//! The unit for counting clients.
 
 use std::net::IpAddr;
 
-/// An IPv4 address or an IPv6 /64: a host that has one address of a /64 usually has all of them (RFC 6177 §2).
+/// An IPv4 address or an IPv6 /64: a host with one address of a /64 usually has all of them (RFC 6177 §2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ClientNetwork(u64, Family);
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::ClientNetwork;
 
-/// Open connections per client. Memory is bounded by the number of connections.
+/// Open connections per client. The number of connections bounds the memory.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
     open: Mutex<HashMap<ClientNetwork, u32>>,

@@ -1,4 +1,4 @@
-//! Bandwidth that responses share: of a site, and of each of its clients.
+//! Bandwidth shared by responses: of a site, and of each of its clients.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use super::ClientNetwork;
 
-/// A token bucket for bytes. [`Self::take`] returns when the bytes may be sent. Times are given in the order of the calls, so that responses share
-/// the bandwidth evenly.
+/// A token bucket for bytes. [`Self::take`] returns when the bytes may be sent. Times are assigned in the order of the
+/// calls, so that responses share the bandwidth evenly.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     bytes_per_second: u64,
     began: Instant,
-    /// Until when its bytes are taken, in nanoseconds after `began`.
+    /// The time until which its bytes are taken, in nanoseconds after `began`.
     taken_until: AtomicU64,
 }
 
@@ -23,7 +23,7 @@ impl Bucket {
         Bucket { bytes_per_second, began: Instant::now(), taken_until: AtomicU64::new(0) }
     }
 
-    /// Takes tokens for `bytes`. Returns when they may be sent: at once, or later than `now`.
+    /// Takes tokens for `bytes`. Returns when they may be sent: `now` or later.
     fn take(&self, bytes: u64, now: Instant) -> Instant {
         let cost = self.cost(bytes);
         let earliest = self.nanoseconds(now).saturating_sub(CREDIT.as_nanos() as u64);
@@ -34,7 +34,7 @@ impl Bucket {
         self.began + Duration::from_nanos(before)
     }
 
-    /// Gives back tokens for `bytes` that will not be sent.
+    /// Returns tokens for `bytes` that will not be sent.
     fn give_back(&self, bytes: u64) {
         let cost = self.cost(bytes);
         let less = |taken: u64| Some(taken.saturating_sub(cost));
@@ -47,7 +47,7 @@ impl Bucket {
         u64::try_from(cost).unwrap_or(u64::MAX)
     }
 
-    /// Whether all that was taken from it may have been sent.
+    /// Whether all bytes taken from it may have been sent.
     fn is_full(&self, now: Instant) -> bool {
         self.taken_until.load(Ordering::Relaxed) <= self.nanoseconds(now)
     }
@@ -67,30 +67,32 @@ pub(crate) struct ClientBuckets {
 #[derive(Debug)]
 struct Open {
     buckets: HashMap<ClientNetwork, Arc<Bucket>>,
-    /// Number of buckets at which those that are full and unused are dropped.
+    /// The number of buckets at which full and unused buckets are dropped.
     sweep_at: usize,
 }
 
 impl ClientBuckets {
     pub(crate) fn new(bytes_per_second: u64) -> Self {
-        ClientBuckets { bytes_per_second, open: Mutex::new(Open { buckets: HashMap::new(), sweep_at: LEAST_SWEPT }) }
+        ClientBuckets { bytes_per_second, open: Mutex::new(Open { buckets: HashMap::new(), sweep_at: MIN_SWEPT }) }
     }
 
     pub(crate) fn of(&self, address: IpAddr) -> Arc<Bucket> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.buckets.len() >= open.sweep_at {
-            // A bucket that is not full outlives its last response: a client would get past its limit by short ones.
+            // A bucket that is not full outlives its last response. Otherwise a client could exceed its limit with
+            // short responses.
             let now = Instant::now();
             open.buckets.retain(|_, bucket| Arc::strong_count(bucket) > 1 || !bucket.is_full(now));
-            open.sweep_at = LEAST_SWEPT.max(2 * open.buckets.len());
+            open.sweep_at = MIN_SWEPT.max(2 * open.buckets.len());
         }
         let new = || Arc::new(Bucket::new(self.bytes_per_second));
         Arc::clone(open.buckets.entry(ClientNetwork::of(address)).or_insert_with(new))
     }
 }
 
-/// The buckets that a response takes its bytes from, one behind the other: of the second only what the first lets through by then. A client whose own
-/// bandwidth is used up would keep that of the site from the others otherwise.
+/// The buckets from which a response takes its bytes, one after another. From the second bucket it takes only the bytes
+/// that have passed the first. Otherwise a client that has used up its own bandwidth would withhold the site's
+/// bandwidth from others.
 #[derive(Debug, Clone)]
 pub(crate) struct Pace {
     first: Arc<Bucket>,
@@ -98,7 +100,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// In this order. `None`: there are no buckets.
+    /// The buckets in order. `None`: there are no buckets.
     pub(super) fn of(buckets: [Option<Arc<Bucket>>; 2]) -> Option<Self> {
         let mut buckets = buckets.into_iter().flatten();
         Some(Pace { first: buckets.next()?, second: buckets.next() })
@@ -108,27 +110,29 @@ impl Pace {
         std::iter::once(&*self.first).chain(self.second.as_deref())
     }
 
-    /// Takes tokens for `bytes` of the next bucket, behind those that `taken` counts. Returns when the bytes get past it; `None`: there is no other bucket.
+    /// Takes tokens for `bytes` from the bucket after the first `taken`. Returns when the bytes pass it; `None`: there
+    /// is no further bucket.
     pub(crate) fn take_next(&self, taken: usize, bytes: u64, now: Instant) -> Option<Instant> {
         self.buckets().nth(taken).map(|bucket| bucket.take(bytes, now))
     }
 
-    /// Gives back tokens for `bytes` that are not sent, of the first `taken` buckets. A client that asks often and leaves would stop all others otherwise.
+    /// Returns tokens for `bytes` that are not sent to the first `taken` buckets. Otherwise a client that often
+    /// requests and leaves would stop all others.
     pub(crate) fn give_back(&self, taken: usize, bytes: u64) {
         self.buckets().take(taken).for_each(|bucket| bucket.give_back(bytes));
     }
 
-    /// Most bytes to take at a time: an eighth of a second, so that responses take turns.
+    /// The maximum number of bytes to take at a time: an eighth of a second, so that responses take turns.
     pub(crate) fn most(&self) -> u64 {
         let lowest = self.buckets().map(|bucket| bucket.bytes_per_second).fold(u64::MAX, u64::min);
         (lowest / 8).clamp(4 << 10, 256 << 10)
     }
 }
 
-/// What a bucket saves up: a response that wakes late, or waits for its client, makes up for it.
+/// The credit of an unused bucket, for a response that wakes late or waits for its client.
 const CREDIT: Duration = Duration::from_millis(250);
 
-const LEAST_SWEPT: usize = 1024;
+const MIN_SWEPT: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -143,7 +147,7 @@ mod tests {
     fn responses_take_turns_at_the_rate() {
         let bucket = Bucket::new(1000);
         let now = bucket.began + Duration::from_secs(10);
-        // The credit goes first.
+        // The credit is used first.
         let waits: Vec<u128> = (0..5).map(|_| between(now, bucket.take(125, now))).collect();
         assert_eq!(waits, [0, 0, 0, 125, 250]);
         assert!(!bucket.is_full(now));
@@ -194,7 +198,7 @@ mod tests {
             drop(clients.of(IpAddr::from(n.to_be_bytes())));
         }
         let open = clients.open.lock().unwrap();
-        assert!(open.buckets.len() <= LEAST_SWEPT, "{}", open.buckets.len());
+        assert!(open.buckets.len() <= MIN_SWEPT, "{}", open.buckets.len());
         assert!(!open.buckets[&ClientNetwork::of(a)].is_full(Instant::now()));
         assert!(Arc::ptr_eq(&open.buckets[&ClientNetwork::of(b)], &held));
     }

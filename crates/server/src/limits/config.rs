@@ -15,14 +15,15 @@ use crate::values::{Bounded, Size, Timeout, overridable};
 #[command(next_help_heading = "Limits")]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LimitsConfig {
-    // INHERITED: nginx' worker_connections are 512 to 1024 a worker; the order of magnitude of a small machine's
-    // memory at 5 to 75 kB a connection.
-    /// Concurrent connections. At the limit, the server closes the connection that has been idle longest, if for a second or more, to
-    /// admit a new one; otherwise the new one waits [default: 10000, or what the limit on open files allows]
+    // INHERITED: nginx' worker_connections are 512 to 1024 per worker. 10,000 is the magnitude of a small machine's
+    // memory at 5 to 75 kB per connection.
+    /// Concurrent connections. At the limit, the server closes the longest idle connection to admit a new one, if it
+    /// has been idle for at least a second; otherwise the new connection waits [default: 10000, or what the limit on
+    /// open files allows]
     #[arg(long, value_name = "N", env = "SEALION_MAX_CONNECTIONS")]
     pub max_connections: Option<Bounded<1, { u32::MAX as u64 }>>,
 
-    /// Concurrent connections of one client, an IPv4 address or an IPv6 /64; further ones are closed before the handshake
+    /// Concurrent connections of one client, an IPv4 address or an IPv6 /64; more are closed before the handshake
     /// [default: a quarter of max_connections, at least 64; unlimited for loopback addresses]
     #[arg(long, value_name = "N", env = "SEALION_MAX_CONNECTIONS_PER_ADDRESS")]
     pub max_connections_per_address: Option<Bounded<1, { u32::MAX as u64 }>>,
@@ -31,8 +32,8 @@ pub(crate) struct LimitsConfig {
     #[arg(long, value_name = "TIME", env = "SEALION_HANDSHAKE_TIMEOUT", default_value_t = Self::default().handshake_timeout)]
     pub handshake_timeout: Timeout,
 
-    /// Time from the first byte of a request to the end of its head, and again to the end of its body; of a body that is forwarded, to its next
-    /// piece.
+    /// Time from the first byte of a request to the end of its head, and again to the end of its body. For a body that
+    /// is forwarded, the time to its next piece.
     #[arg(long, value_name = "TIME", env = "SEALION_REQUEST_TIMEOUT", default_value_t = Self::default().request_timeout)]
     pub request_timeout: Timeout,
 
@@ -44,17 +45,18 @@ pub(crate) struct LimitsConfig {
     #[arg(long, value_name = "TIME", env = "SEALION_STALL_TIMEOUT", default_value_t = Self::default().stall_timeout)]
     pub stall_timeout: Timeout,
 
-    /// Least bytes per second that a client sends of a content that waits here until it is whole (`buffer_request` and contents for scripts),
-    /// averaged over `min_send_rate_window`. Slower requests are answered 408. 0: no minimum.
+    /// Minimum bytes per second that a client sends of a body that is buffered completely (`buffer_request`, and bodies
+    /// for scripts), averaged over `min_send_rate_window`. Slower requests get 408. 0: no minimum.
     #[arg(long, value_name = "BYTES", env = "SEALION_MIN_RECEIVE_RATE", default_value_t = Self::default().min_receive_rate)]
     pub min_receive_rate: Bounded<0, 1_048_576>,
 
-    /// Least bytes per second that a client reads while data waits for it, averaged over `min_send_rate_window`. Slower connections are
-    /// closed. Time in which the server has nothing to send does not count. 0: no minimum.
+    /// Minimum bytes per second that a client reads while data waits for it, averaged over `min_send_rate_window`.
+    /// Slower connections are closed. Time in which the server has nothing to send does not count. 0: no minimum.
     #[arg(long, value_name = "BYTES", env = "SEALION_MIN_SEND_RATE", default_value_t = Self::default().min_send_rate)]
-    pub min_send_rate: Bounded<0, MOST_LEAST_RATE>,
+    pub min_send_rate: Bounded<0, MAX_MIN_RATE>,
 
-    /// Time over which `min_send_rate` and `min_receive_rate` are averaged. It should outlast a mobile client's loss of signal.
+    /// Time over which `min_send_rate` and `min_receive_rate` are averaged. It should exceed the time that a mobile
+    /// client may be without signal.
     #[arg(long, value_name = "TIME", env = "SEALION_MIN_SEND_RATE_WINDOW", default_value_t = Self::default().min_send_rate_window)]
     pub min_send_rate_window: Timeout,
 
@@ -70,29 +72,30 @@ pub(crate) struct LimitsConfig {
     #[arg(long, value_name = "N", env = "SEALION_MAX_REQUESTS")]
     pub max_requests: Option<Bounded<1, { u64::MAX }>>,
 
-    /// Bytes of a request line; longer ones are answered 414.
+    /// Bytes of a request line; longer ones get 414.
     #[arg(long, value_name = "BYTES", env = "SEALION_MAX_REQUEST_LINE", default_value_t = Self::default().max_request_line)]
     pub max_request_line: Bounded<256, 1_048_576>,
 
-    /// Bytes of a request head; longer ones are answered 431.
+    /// Bytes of a request head; longer ones get 431.
     #[arg(long, value_name = "BYTES", env = "SEALION_MAX_HEAD", default_value_t = Self::default().max_head)]
     pub max_head: Bounded<256, 1_048_576>,
 
-    /// Fields of a request head; requests with more are answered 431.
+    /// Fields of a request head; requests with more get 431.
     #[arg(long, value_name = "N", env = "SEALION_MAX_FIELDS", default_value_t = Self::default().max_fields)]
-    pub max_fields: Bounded<1, { HeadLimits::MOST_FIELDS as u64 }>,
+    pub max_fields: Bounded<1, { HeadLimits::MAX_FIELDS as u64 }>,
 
     /// Bytes of a request body that are read and discarded to keep the connection; a longer body closes it.
     #[arg(long, value_name = "SIZE", env = "SEALION_MAX_BODY", default_value_t = Self::default().max_body)]
     pub max_body: Size,
 
-    /// Memory of all contents together that wait for a slow side (`buffer`, `buffer_request` and contents for scripts). Beyond it contents wait
-    /// in files where the rule has some; others are passed on as they are taken, and requests for scripts are answered 503.
+    /// Memory for all bodies that wait for a slow side (`buffer`, `buffer_request` and bodies for scripts). Beyond it
+    /// bodies wait in files if the rule has any; other bodies are passed on as they are taken, and requests for scripts
+    /// get 503.
     #[arg(long, value_name = "SIZE", env = "SEALION_MAX_BUFFERED", default_value_t = Self::default().max_buffered)]
     pub max_buffered: Size,
 
-    /// What the contents of one client, an IPv4 address or an IPv6 /64, may take of `max_buffered` [default: a quarter of max_buffered, at least
-    /// 1MiB; unlimited for loopback addresses]
+    /// The part of `max_buffered` that one client, an IPv4 address or an IPv6 /64, may use [default: a quarter of
+    /// max_buffered, at least 1MiB; unlimited for loopback addresses]
     #[arg(long, value_name = "SIZE", env = "SEALION_MAX_BUFFERED_PER_ADDRESS")]
     pub max_buffered_per_address: Option<Size>,
 
@@ -100,14 +103,14 @@ pub(crate) struct LimitsConfig {
     #[arg(long, value_name = "N", env = "SEALION_MAX_RANGES", default_value_t = Self::default().max_ranges)]
     pub max_ranges: Bounded<0, 1000>,
 
-    /// Records sealed under one key before the key is changed or the connection closed. A suite's own limit holds too: 2^24 or fewer
-    /// with AES-GCM, none with ChaCha20-Poly1305 (RFC 8446, 5.5) [default: what the suite allows]
+    /// Records sealed under one key before the key is changed or the connection closed. The suite's own limit also
+    /// applies: at most 2^24 with AES-GCM, none with ChaCha20-Poly1305 (RFC 8446, 5.5) [default: the suite's limit]
     #[arg(long, value_name = "N", env = "SEALION_MAX_RECORDS_PER_KEY")]
     pub max_records_per_key: Option<Bounded<64, { 1 << 24 }>>,
 }
 
-/// The largest `min_send_rate`: half of the least bandwidth to which a site may limit its clients.
-const MOST_LEAST_RATE: u64 = super::site::LEAST_BANDWIDTH / 2;
+/// The maximum of `min_send_rate`: half of the minimum bandwidth to which a site may limit its clients.
+const MAX_MIN_RATE: u64 = super::site::MIN_BANDWIDTH / 2;
 
 impl Default for LimitsConfig {
     fn default() -> Self {
@@ -116,8 +119,9 @@ impl Default for LimitsConfig {
         LimitsConfig {
             max_connections: None,
             max_connections_per_address: None,
-            // INHERITED: the order of nginx' client_header_timeout and ssl_handshake_timeout (60 s), shorter because
-            // a client that needs longer for a few kilobytes holds a connection that others wait for.
+            // INHERITED: the magnitude of nginx' client_header_timeout and ssl_handshake_timeout (60 s). They are
+            // shorter here, because a client that needs longer for a few kilobytes holds a connection that others wait
+            // for.
             handshake_timeout: Timeout::seconds(10),
             request_timeout: Timeout::seconds(10),
             // INHERITED: nginx' keepalive_timeout as distributions ship it.
@@ -125,8 +129,9 @@ impl Default for LimitsConfig {
             stall_timeout: Timeout::seconds(tls.stall.as_secs()),
             // GUESS: as in the other direction.
             min_receive_rate: within(240),
-            // INHERITED: IIS' minBytesPerSecond. GPRS at its slowest carries four times as much. Over five minutes that is 72 kB, which a phone that
-            // loses its signal again and again, each time for less than the stall timeout, takes in one of them.
+            // INHERITED: IIS' minBytesPerSecond. The slowest GPRS has four times as much. Over five minutes the rate
+            // makes 72 kB. A phone that loses its signal repeatedly, each time for less than the stall timeout, takes
+            // as much in one of the intervals with signal.
             min_send_rate: within(240),
             min_send_rate_window: Timeout::seconds(300),
             linger_timeout: Timeout::seconds(tls.linger.as_secs()),
@@ -136,9 +141,9 @@ impl Default for LimitsConfig {
             max_request_line: within(head.request_line as u64),
             max_head: within(head.head as u64),
             max_fields: within(head.fields as u64),
-            // Bodies sent with a GET by mistake are small.
+            // Bodies sent by mistake with a GET are small.
             max_body: Size(64 << 10),
-            // 256 contents of the length that a rule keeps by default.
+            // 256 bodies of the length that a rule buffers by default.
             max_buffered: Size(256 << 20),
             max_buffered_per_address: None,
             // PDF viewers and download managers request up to this many at once.
@@ -172,11 +177,11 @@ overridable!(LimitsConfig {
 });
 
 impl LimitsConfig {
-    /// Concurrent connections of one client. `None`: unlimited. `max_connections`: those of all clients.
+    /// Concurrent connections of one client. `None`: unlimited. `max_connections`: the limit for all clients.
     ///
-    /// By default four clients at least are needed to take every slot. A quarter of ten thousand is more than the users behind one address
-    /// of a carrier have open at a time, and more than a proxy keeps; 64 are several browsers with six connections each. Loopback
-    /// addresses are those of the machine's own proxies.
+    /// By default at least four clients are needed to take every slot. A quarter of ten thousand is more than the users
+    /// behind one carrier address have open at a time, and more than a proxy keeps. 64 are several browsers with six
+    /// connections each. Loopback addresses belong to the machine's own proxies.
     pub(crate) fn connections_per_address(&self, address: IpAddr, max_connections: usize) -> Option<u32> {
         match self.max_connections_per_address {
             Some(most) => Some(most.get() as u32),
@@ -185,9 +190,10 @@ impl LimitsConfig {
         }
     }
 
-    /// What the contents of one client may take of `max_buffered`. `None`: all of it.
+    /// The part of `max_buffered` for the bodies of one client. `None`: all of it.
     ///
-    /// By default four clients at least are needed to take it all, and each has room for one content of the length that a rule keeps.
+    /// By default at least four clients are needed to take all of it, and each has room for one body of the length that
+    /// a rule buffers.
     pub(crate) fn buffered_per_address(&self, address: IpAddr) -> Option<Size> {
         match self.max_buffered_per_address {
             Some(most) => Some(most),

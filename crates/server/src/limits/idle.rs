@@ -1,8 +1,8 @@
-//! Idle connections: which of them are closed, and when. They are closed after a timeout, when the server drains, and, when every slot is
-//! taken, to make room: the one that has been idle longest.
+//! Closes idle connections: after a timeout, when the server drains, and to make room when every slot is taken. In the
+//! last case the longest idle connection is closed.
 //!
-//! A connection says here since when it is idle and waits for its [`Closing`]. It needs no timer of its own, which would be memory in every
-//! idle connection.
+//! A connection registers here when it becomes idle, and waits for its [`Closing`]. It needs no timer, which would cost
+//! memory in every idle connection.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,31 +12,32 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use slab::Slab;
 
-/// A time of the machine's monotonic clock, in nanoseconds, to within a tick of the kernel: a request asks for it, and a tick suffices.
+/// A time of the machine's monotonic clock in nanoseconds, with the precision of a kernel tick. Each request reads it,
+/// and a tick suffices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(u64);
 
 impl Moment {
     pub(crate) fn now() -> Self {
         let now = clock_gettime(ClockId::MonotonicCoarse);
-        // 584 years. The clock shows the time since the boot.
+        // Enough for 584 years since boot.
         Self(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
     }
 }
 
-/// All connections that wait for requests, or serve them.
+/// All connections that wait for requests or serve them.
 #[derive(Debug, Default)]
 pub(crate) struct IdleConnections {
-    /// Whether connections that become idle are closed at once.
+    /// Whether connections are closed as soon as they become idle.
     draining: AtomicBool,
     open: Mutex<Slab<Arc<Connection>>>,
 }
 
 #[derive(Debug)]
 struct Connection {
-    /// [`BUSY`], [`EVICTED`], [`TIMED_OUT`], or the [`Moment`] since when the connection is idle.
+    /// [`BUSY`], [`EVICTED`], [`TIMED_OUT`], or the [`Moment`] at which the connection became idle.
     since: AtomicU64,
-    /// Of its task.
+    /// Wakes its task.
     waker: Waker,
 }
 
@@ -44,31 +45,33 @@ const BUSY: u64 = 0;
 const EVICTED: u64 = u64::MAX;
 const TIMED_OUT: u64 = u64::MAX - 1;
 
-/// Why an idle connection is closed.
+/// The reason for closing an idle connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closing {
     /// To make room for a new connection.
     Evicted,
-    /// It was idle for as long as it may be.
+    /// It reached the idle timeout.
     TimedOut,
     /// The server drains.
     Draining,
 }
 
-/// Idle time before which a connection is not evicted. A browser that loads a page uses its connections again within this time. Without it,
-/// a server whose connections are all in use would spend its time on handshakes.
-const LEAST_IDLE: Duration = Duration::from_secs(1);
+/// The idle time before which a connection is not evicted. A browser that loads a page uses its connections again
+/// within this time. Without it, a server whose connections are all in use would spend its time on handshakes.
+const MIN_IDLE: Duration = Duration::from_secs(1);
 
-/// Time until the search is repeated if no connection is idle, or the evicted one has not made room.
+/// The time until the search is repeated if no connection is idle, or the evicted connection has not made room.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Longest time between two calls of [`IdleConnections::close_expired`], after which a shorter timeout of a new configuration holds.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// The maximum time between two calls of [`IdleConnections::close_expired`], after which a shorter timeout of a new
+/// configuration applies.
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest tick of a kernel (CONFIG_HZ=100), by which a [`Moment`] may be too early: no connection is closed before its time.
+/// The longest kernel tick (CONFIG_HZ=100), by which a [`Moment`] may be too early. It is added, so that no connection
+/// is closed too early.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Connections that [`IdleConnections::close_expired`] looks at before it lets others have the lock.
+/// The number of connections that [`IdleConnections::close_expired`] checks before it releases the lock.
 const STRIDE: usize = 1024;
 
 /// A connection among [`IdleConnections`], until dropped.
@@ -80,22 +83,22 @@ pub(crate) struct Idle<'a> {
 }
 
 impl IdleConnections {
-    /// Adds a connection, which is busy. `waker`: of the task that serves it to its end.
+    /// Adds a busy connection. `waker`: wakes the task that serves it.
     pub(crate) fn register(&self, waker: Waker) -> Idle<'_> {
         let connection = Arc::new(Connection { since: AtomicU64::new(BUSY), waker });
         let key = lock(&self.open).insert(Arc::clone(&connection));
         Idle { all: self, key, connection }
     }
 
-    /// Has the longest idle connection closed. Returns the time after which to call again if no slot is free by then.
+    /// Closes the longest idle connection. Returns the time after which to call again if no slot is free by then.
     pub(crate) fn evict(&self, now: Moment) -> Duration {
         let open = lock(&self.open);
         loop {
             let idle = open.iter().filter_map(|(_, connection)| Some((connection.idle_since()?, connection)));
             let Some((since, connection)) = idle.min_by_key(|(since, _)| *since) else { return PAUSE };
             let age = age(since, now);
-            if age < LEAST_IDLE {
-                return LEAST_IDLE - age;
+            if age < MIN_IDLE {
+                return MIN_IDLE - age;
             }
             if connection.close(since, EVICTED) {
                 return PAUSE;
@@ -103,10 +106,10 @@ impl IdleConnections {
         }
     }
 
-    /// Has every connection closed that has been idle for `timeout`. Returns the time after which to call again.
+    /// Closes every connection that has been idle for `timeout`. Returns the time after which to call again.
     pub(crate) fn close_expired(&self, now: Moment, timeout: Duration) -> Duration {
         let timeout = timeout + TICK;
-        let mut next = timeout.min(LONGEST_PAUSE);
+        let mut next = timeout.min(MAX_PAUSE);
         let mut from = 0;
         loop {
             let open = lock(&self.open);
@@ -126,14 +129,14 @@ impl IdleConnections {
         }
     }
 
-    /// Has every idle connection closed, and every other one as soon as it is idle.
+    /// Closes every idle connection, and every other connection as soon as it is idle.
     pub(crate) fn drain(&self) {
-        // Before the search: a connection that becomes idle behind it sees this.
+        // Before the search: a connection that becomes idle after the search sees this.
         self.draining.store(true, Ordering::SeqCst);
         lock(&self.open).iter().for_each(|(_, connection)| connection.waker.wake_by_ref());
     }
 
-    /// Whether any connection is idle, and would make room for a new one within [`LEAST_IDLE`].
+    /// Whether any connection is idle and would make room for a new one within [`MIN_IDLE`].
     pub(crate) fn any(&self) -> bool {
         lock(&self.open).iter().any(|(_, connection)| connection.idle_since().is_some())
     }
@@ -144,7 +147,7 @@ fn age(since: u64, now: Moment) -> Duration {
 }
 
 impl Connection {
-    /// `None`: it is busy, or has to close.
+    /// `None`: it is busy, or must close.
     fn idle_since(&self) -> Option<u64> {
         Some(self.since.load(Ordering::Relaxed)).filter(|since| ![BUSY, EVICTED, TIMED_OUT].contains(since))
     }
@@ -160,13 +163,14 @@ impl Connection {
 }
 
 impl Idle<'_> {
-    /// Says that the connection is idle. Ready if it is to be closed. A connection that was idle already stays so since then.
+    /// Marks the connection as idle. Ready if it must close. A connection that is already idle keeps its time.
     pub(crate) fn poll_closing(&mut self, now: impl FnOnce() -> Moment) -> Poll<Closing> {
         let since = &self.connection.since;
         let mut seen = since.load(Ordering::Acquire);
         if seen == BUSY {
             seen = now().0.max(1);
-            // Only this connection ends its work: nobody else changes BUSY. SeqCst: before the look at `draining`.
+            // Only this connection changes BUSY, when it ends its work. SeqCst orders this before the load of
+            // `draining`.
             since.store(seen, Ordering::SeqCst);
         }
         match seen {
@@ -177,12 +181,12 @@ impl Idle<'_> {
         }
     }
 
-    /// Takes an eviction back: the connection counts as idle since `now`, and another one makes room.
+    /// Cancels an eviction: the connection counts as idle since `now`, and another connection makes room.
     pub(crate) fn postpone(&self, now: Moment) {
         self.connection.since.store(now.0.max(1), Ordering::Release);
     }
 
-    /// Marks the connection as busy. `false`: it was evicted a moment before, and its slot is promised to another.
+    /// Marks the connection as busy. `false`: it was just evicted, and its slot is promised to another.
     #[must_use]
     pub(crate) fn begin(&self) -> bool {
         self.connection.since.swap(BUSY, Ordering::AcqRel) != EVICTED
@@ -211,7 +215,7 @@ mod tests {
         Moment(1 + milliseconds * 1_000_000)
     }
 
-    /// A registry with connections that are idle since these seconds after the start of the test.
+    /// A registry with connections that became idle at these seconds after the start of the test.
     fn idle_since<'a>(all: &'a IdleConnections, seconds: &[u64]) -> Vec<Idle<'a>> {
         let idle = |since: &u64| {
             let mut idle = all.register(Waker::noop().clone());
@@ -221,7 +225,7 @@ mod tests {
         seconds.iter().map(idle).collect()
     }
 
-    /// What each connection has been told. Those that have been told nothing keep their time.
+    /// The closing reason of each connection. Connections without one keep their time.
     fn told(connections: &mut [Idle<'_>]) -> Vec<Option<Closing>> {
         let told = |idle: &mut Idle<'_>| match idle.poll_closing(|| unreachable!("it is idle already")) {
             Poll::Ready(closing) => Some(closing),
@@ -237,7 +241,7 @@ mod tests {
         assert_eq!((all.evict(at(9)), all.any()), (PAUSE, false), "all are busy");
         let mut connections = idle_since(&all, &[2, 1, 3]);
         assert!(all.any());
-        assert_eq!(all.evict(at(1)), LEAST_IDLE, "none has been idle long enough");
+        assert_eq!(all.evict(at(1)), MIN_IDLE, "none has been idle long enough");
         assert_eq!(all.evict(at(5)), PAUSE);
         assert_eq!(told(&mut connections), [None, Some(Closing::Evicted), None]);
         connections[1].postpone(at(4));
@@ -263,7 +267,7 @@ mod tests {
         const TIMEOUT: Duration = Duration::from_secs(10);
         let all = IdleConnections::default();
         let mut connections = idle_since(&all, &[0, 5]);
-        assert_eq!(all.close_expired(after(1000), TIMEOUT), LONGEST_PAUSE);
+        assert_eq!(all.close_expired(after(1000), TIMEOUT), MAX_PAUSE);
         assert_eq!(
             all.close_expired(after(9900), TIMEOUT),
             Duration::from_millis(110),

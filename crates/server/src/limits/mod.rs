@@ -1,13 +1,13 @@
-//! Limits per client and per site. The number of connections in all is a semaphore (`Shared::slots`); when it has no permit, the longest idle
-//! connection is closed (`idle.rs`).
+//! Limits per client and per site. A semaphore limits the total number of connections (`Shared::slots`). When it has no
+//! permits, the longest idle connection is closed (`idle.rs`).
 //!
 //! ```text
 //! accept ─► addresses: connections of this client ─► handshake ─► request ─► requests: a bucket for this client, on this site ─► slots of the site
 //!              too many: closed, counted                                        empty: 429 with Retry-After                      none: 503
 //! ```
 //!
-//! Streams of HTTP/2 share places for the descriptors that they hold (`streams.rs`).
-//! The content of responses is paced by buckets of the site and of the client (`bandwidth.rs`); TCP paces each connection.
+//! HTTP/2 streams share places for the descriptors that they hold (`streams.rs`). Buckets of the site and of the client
+//! pace the content of responses (`bandwidth.rs`); TCP paces each connection.
 
 mod address;
 mod addresses;

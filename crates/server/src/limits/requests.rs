@@ -18,7 +18,7 @@ pub(crate) struct Requests {
     quota: Quota,
     buckets: ArcSwap<DefaultKeyedRateLimiter<ClientNetwork>>,
     clock: DefaultClock,
-    /// Requests since the last sweep, an upper bound for new clients since. Counting the clients would lock every shard
+    /// Requests since the last sweep, an upper bound of the new clients since. Counting clients would lock every shard
     /// of the table on each request.
     taken: AtomicUsize,
     bounds: Bounds,
@@ -28,7 +28,7 @@ pub(crate) struct Requests {
 struct Bounds {
     /// Requests between sweeps, which drop buckets that are full again.
     sweep_every: usize,
-    /// Buckets left after a sweep above which the table is cleared.
+    /// The number of buckets after a sweep above which the table is cleared.
     most: usize,
 }
 
@@ -49,7 +49,7 @@ impl Requests {
     /// Takes a token.
     ///
     /// # Errors
-    /// The bucket is empty; holds the time until the next token.
+    /// The bucket is empty; the value is the time until the next token.
     pub(crate) fn take(&self, address: IpAddr) -> Result<(), Duration> {
         if self.taken.fetch_add(1, Ordering::Relaxed) + 1 == self.bounds.sweep_every {
             self.sweep();
@@ -60,8 +60,8 @@ impl Requests {
             .map_err(|not_until| not_until.wait_time_from(self.clock.now()))
     }
 
-    /// Drops buckets that are full again. An attacker with very many addresses can still fill the table where bursts are
-    /// long: then the table is cleared, which grants each client one more burst.
+    /// Drops buckets that are full again. An attacker with very many addresses can still fill the table if bursts are
+    /// long. Then the table is cleared, which grants each client one more burst.
     fn sweep(&self) {
         let buckets = self.buckets.load();
         buckets.retain_recent();
@@ -100,7 +100,7 @@ mod tests {
         let per_second = |rate: u32, burst: u32| {
             Quota::per_second(NonZeroU32::new(rate).unwrap()).allow_burst(NonZeroU32::new(burst).unwrap())
         };
-        // Full again after a microsecond: none is left but what came since the last sweep.
+        // Full again after a microsecond: only buckets used since the last sweep are left.
         let short = Requests::with_bounds(per_second(1_000_000, 1), Bounds { sweep_every: 64, most: 1000 });
         for n in 0..10_000 {
             let _ = short.take(client(n));

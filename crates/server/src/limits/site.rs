@@ -17,33 +17,33 @@ use crate::values::{At, Bounded, Problems, Size};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SiteLimitsConfig {
-    /// Requests per second from one client, an IPv4 address or an IPv6 /64. Requests above are answered 429 with
-    /// Retry-After [default: unlimited]
+    /// Requests per second from one client, an IPv4 address or an IPv6 /64. Further requests get 429 with Retry-After
+    /// [default: unlimited]
     pub requests_per_second: Option<Bounded<1, 1_000_000>>,
     /// Requests that one client may send at once after a pause [default: as many as `requests_per_second`]
     pub burst: Option<At<Bounded<1, 1_000_000>>>,
-    /// Concurrent connections with requests for this site; requests on further connections are answered 503
-    /// [default: unlimited]
+    /// Concurrent connections with requests for this site; requests on further connections get 503 [default: unlimited]
     pub connections: Option<Bounded<1, 4_294_967_295>>,
     /// Bytes per second on one connection, paced by TCP (SO_MAX_PACING_RATE) on both paths [default: unlimited]
     pub bandwidth: Option<At<Size>>,
-    /// Bytes of content per second to one client, an IPv4 address or an IPv6 /64, on all its connections together [default: unlimited]
+    /// Bytes of content per second to one client, an IPv4 address or an IPv6 /64, on all its connections together
+    /// [default: unlimited]
     pub client_bandwidth: Option<At<Size>>,
     /// Bytes of content per second to all clients together. They are shared evenly by response: a client with ten downloads gets ten shares, up to its
     /// `client_bandwidth` [default: unlimited]
     pub site_bandwidth: Option<At<Size>>,
 }
 
-/// The lowest permitted bandwidth, in bytes per second: a full record takes four seconds, and clients do not wait
-/// much longer.
-pub(super) const LEAST_BANDWIDTH: u64 = 4096;
+/// The minimum permitted bandwidth in bytes per second: a full record takes four seconds, and clients do not wait much
+/// longer.
+pub(super) const MIN_BANDWIDTH: u64 = 4096;
 
 /// The limits of a site, with their counts.
 #[derive(Debug, Default)]
 pub(crate) struct SiteLimits {
     requests: Option<Requests>,
     connections: Option<Arc<Slots>>,
-    /// Bytes a second.
+    /// Bytes per second.
     bandwidth: Option<u64>,
     site_bandwidth: Option<Arc<Bucket>>,
     client_bandwidth: Option<ClientBuckets>,
@@ -59,10 +59,10 @@ struct Slots {
 #[derive(Debug)]
 struct Quota(Arc<Slots>);
 
-/// Why a request is refused.
+/// The reason for rejecting a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// 429: this client exceeds its rate; Retry-After.
+    /// 429 with Retry-After: this client exceeds its rate.
     TooMany(Duration),
     /// 503: all connection slots of the site are taken.
     NoPlace,
@@ -87,8 +87,8 @@ impl SiteLimitsConfig {
         for (name, bandwidth) in bandwidths.into_iter().rev() {
             let Some(bandwidth) = bandwidth else { continue };
             let name_key = format!("{key}.{name}");
-            if bandwidth.0 < LEAST_BANDWIDTH {
-                let what = format_args!("{} per second is too low: write {LEAST_BANDWIDTH} or more", bandwidth.value);
+            if bandwidth.0 < MIN_BANDWIDTH {
+                let what = format_args!("{} per second is too low: write {MIN_BANDWIDTH} or more", bandwidth.value);
                 problems.add(&bandwidth.span, &name_key, what);
             }
             if let Some((other, most)) = wider.filter(|(_, most)| bandwidth.0 > *most) {
@@ -116,7 +116,7 @@ impl SiteLimits {
     /// Counts a request of this client, on a connection that may already hold slots of this and other sites.
     ///
     /// # Errors
-    /// The request is to be refused.
+    /// The request must be rejected.
     fn admit(&self, client: Option<IpAddr>, quotas: &mut Vec<Quota>) -> Result<(), Refusal> {
         // Peers on a Unix socket have no address, so their rate is not limited.
         if let (Some(requests), Some(client)) = (&self.requests, client) {
@@ -132,8 +132,8 @@ impl SiteLimits {
 }
 
 impl SiteLimits {
-    /// What paces the content of a response to this client. `None`: nothing. Peers on a Unix socket have no address, and share only the site's
-    /// bandwidth.
+    /// The pacing of the content of a response to this client. `None`: no pacing. Peers on a Unix socket have no
+    /// address, and only share the site's bandwidth.
     pub(crate) fn pace(&self, client: Option<IpAddr>) -> Option<Pace> {
         let of_client = self.client_bandwidth.as_ref().and_then(|clients| Some(clients.of(client?)));
         Pace::of([of_client, self.site_bandwidth.clone()])
@@ -165,7 +165,8 @@ pub(crate) struct Permit {
     quotas: Vec<Quota>,
     /// Bytes per second, as the connection was last told.
     paced: Option<u64>,
-    /// Whether other requests of the connection are in progress, so that its pacing may not rise: theirs would.
+    /// Whether other requests of the connection are in progress, so that its pacing may not increase: their pacing
+    /// would increase too.
     pub(crate) is_shared: bool,
 }
 
@@ -174,7 +175,7 @@ impl Permit {
     /// any.
     ///
     /// # Errors
-    /// The request is to be refused.
+    /// The request must be rejected.
     pub(crate) fn admit(
         &mut self,
         limits: Option<&SiteLimits>,

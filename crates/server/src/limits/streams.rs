@@ -1,16 +1,19 @@
-//! Room for the descriptors that streams of HTTP/2 hold: open files, connections to servers, tunnels.
+//! Places for the descriptors that HTTP/2 streams hold: open files, connections to servers, tunnels.
 //!
-//! A connection's own place (`Shared::slots`) covers one response at a time. HTTP/2 sends many at a time on one connection, and each further
-//! response that holds a descriptor takes one of [`StreamPlaces`]. Descriptors are planned for both (`process/descriptors.rs`), so that accepting
-//! a connection, and its first response, never lack one.
+//! A connection's own place (`Shared::slots`) covers one response at a time. HTTP/2 sends many responses at a time on
+//! one connection. Each further response that holds a descriptor takes one of [`StreamPlaces`]. Both have descriptors
+//! reserved (`process/descriptors.rs`), so that neither accepting a connection nor its first response ever lacks one.
 //!
 //! ```text
 //! response holds a descriptor? ─no─► sent
 //!              └─yes─► the connection's own place ─taken─► a place of the process ─none, or too many held─► wait for one, then 503
+//! tunnel is asked for? ─yes─► a place of the process ─none, or too many held─► 503
 //! ```
 //!
-//! How many places a connection or a client may hold depends on how many are free, so that few of them cannot take all. The connection's own place is
-//! left in any case.
+//! A tunnel lasts as long as its ends like. Its connection's own place stays for responses, which end.
+//!
+//! The number of places that a connection or a client may hold depends on how many are free, so that a few of them
+//! cannot take all. The connection always keeps its own place.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -29,7 +32,7 @@ use super::ClientNetwork;
 #[derive(Debug)]
 pub(crate) struct StreamPlaces {
     free: AtomicUsize,
-    /// Places that each client holds. Memory is bounded by the number of places.
+    /// The number of places that each client holds. The number of places bounds the memory.
     clients: Mutex<HashMap<ClientNetwork, usize>>,
 }
 
@@ -37,28 +40,30 @@ pub(crate) struct StreamPlaces {
 #[derive(Debug)]
 pub(crate) struct ConnectionStreams {
     all: Arc<StreamPlaces>,
-    /// `None`: the connection carries requests of several clients, or is the machine's own.
+    /// `None`: the connection carries requests of several clients, or comes from this machine.
     client: Option<ClientNetwork>,
-    /// Whether a response has the place that belongs to the connection.
+    /// Whether a response occupies the connection's own place.
     has_own: AtomicBool,
-    /// Places of the process that the connection holds.
+    /// The number of shared places that the connection holds.
     held: AtomicUsize,
-    /// Whether requests that wait for a place give up.
+    /// Whether requests that wait for a place should give up.
     closed: AtomicBool,
 }
 
-/// Room for the descriptors of one response, until dropped.
+/// A place for the descriptors of one response, until dropped.
 #[derive(Debug)]
 pub(crate) struct StreamPlace {
     streams: Arc<ConnectionStreams>,
-    /// Whether it is the place that belongs to the connection.
+    /// Whether it is the connection's own place.
     is_own: bool,
 }
 
-/// The part of the free places that one connection may hold. Each connection that takes all it can leaves eight ninths of the places.
+/// The divisor of the free places that one connection may hold. Each connection that takes all it can leaves eight
+/// ninths of the places.
 const SHARE_OF_CONNECTION: usize = 8;
 
-/// Time after which a request that waits looks for a place that another connection gave back. It notices at once what its own connection gives back.
+/// The time after which a waiting request checks for places that other connections gave back. It notices places of its
+/// own connection at once.
 const RETRY: Duration = Duration::from_millis(100);
 
 impl StreamPlaces {
@@ -77,12 +82,12 @@ impl StreamPlaces {
         })
     }
 
-    /// Places that are not taken.
+    /// The number of free places.
     pub(crate) fn free(&self) -> usize {
         self.free.load(Ordering::Relaxed)
     }
 
-    /// Takes a place for a connection that holds `held`.
+    /// Takes a place for a connection that already holds `held`.
     fn take(&self, held: usize, client: Option<ClientNetwork>) -> bool {
         let may_take = |free: usize, by_client: usize| held < free.div_ceil(SHARE_OF_CONNECTION) && by_client < free;
         let take = |by_client: usize| {
@@ -115,19 +120,24 @@ impl StreamPlaces {
 impl ConnectionStreams {
     /// A place, if one is free for this connection.
     pub(crate) fn try_take(self: &Arc<Self>) -> Option<StreamPlace> {
-        let is_own = !self.has_own.swap(true, Ordering::Relaxed);
-        if !is_own {
-            if !self.all.take(self.held.load(Ordering::Relaxed), self.client) {
-                return None;
-            }
-            self.held.fetch_add(1, Ordering::Relaxed);
+        if !self.has_own.swap(true, Ordering::Relaxed) {
+            return Some(StreamPlace { streams: Arc::clone(self), is_own: true });
         }
-        Some(StreamPlace { streams: Arc::clone(self), is_own })
+        self.try_take_shared()
     }
 
-    /// A place, as soon as one is free for this connection. `None`: none was within `timeout`, or [`Self::close`] was called.
+    /// The same for a tunnel: not the connection's own place.
+    pub(crate) fn try_take_shared(self: &Arc<Self>) -> Option<StreamPlace> {
+        self.all.take(self.held.load(Ordering::Relaxed), self.client).then(|| {
+            self.held.fetch_add(1, Ordering::Relaxed);
+            StreamPlace { streams: Arc::clone(self), is_own: false }
+        })
+    }
+
+    /// Waits for a place for this connection. `None`: no place became free within `timeout`, or [`Self::close`] was
+    /// called.
     ///
-    /// The task of the connection has to poll this whenever one of its responses has ended.
+    /// The connection's task must poll this whenever one of its responses has ended.
     pub(crate) async fn wait(self: &Arc<Self>, timeout: Duration) -> Option<StreamPlace> {
         let deadline = Instant::now() + timeout;
         let mut timer = pin!(sleep(RETRY));
@@ -152,7 +162,7 @@ impl ConnectionStreams {
         .await
     }
 
-    /// The connection ends: requests that wait for a place get none.
+    /// The connection ends: requests that wait for a place give up.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }
@@ -189,6 +199,18 @@ mod tests {
         assert!(streams.try_take().is_none());
         drop(own);
         assert!(streams.try_take().is_some());
+    }
+
+    #[test]
+    fn a_tunnel_leaves_its_connections_own_place() {
+        let places = StreamPlaces::new(1);
+        let streams = places.connection(None);
+        let tunnel = streams.try_take_shared().unwrap();
+        assert!(streams.try_take_shared().is_none());
+        let response = streams.try_take().unwrap();
+        assert!(streams.try_take().is_none());
+        drop((tunnel, response));
+        assert_eq!(places.free(), 1);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use socket2::{SockAddr, SockRef};
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Address {
-    /// An IP address and a TCP port; port 0 means any free one.
+    /// An IP address and a TCP port. Port 0 means any free port.
     Tcp(SocketAddr),
     /// A Unix stream socket (unix(7)), by its path.
     Unix(PathBuf),
@@ -25,14 +25,12 @@ impl Address {
     /// The path after `unix:`; `None` without that prefix.
     ///
     /// # Errors
-    /// A line: the path is relative or too long.
+    /// One line: the path is relative or too long.
     pub(crate) fn parse_unix(name: &str) -> Option<Result<Self, String>> {
         let path = Path::new(name.strip_prefix(UNIX)?);
         Some(match path.as_os_str().len() {
             _ if !path.is_absolute() => Err("write an absolute path, for instance unix:/run/sealion.sock".to_owned()),
-            LONGEST_PATH.. => {
-                Err(format!("the path of a Unix socket has at most {} bytes (unix(7))", LONGEST_PATH - 1))
-            }
+            MAX_PATH.. => Err(format!("the path of a Unix socket has at most {} bytes (unix(7))", MAX_PATH - 1)),
             _ => Ok(Self::Unix(path.to_owned())),
         })
     }
@@ -40,7 +38,7 @@ impl Address {
     /// The address that a listening socket is bound to.
     ///
     /// # Errors
-    /// Those of getsockname(2), and an unsupported address family.
+    /// Errors of getsockname(2), and an unsupported address family.
     pub(crate) fn of(socket: &impl AsFd) -> io::Result<Self> {
         let address: SockAddr = SockRef::from(&socket.as_fd()).local_addr()?;
         address
@@ -55,7 +53,7 @@ impl Address {
         matches!(self, Self::Tcp(address) if address.port() == 0)
     }
 
-    /// Whether a socket serves this address. `bound`: the address of the socket. `wanted`: the address that it was bound for.
+    /// Whether a socket serves this address. `bound`: the socket's address. `wanted`: its configured address.
     pub(super) fn is_served_by(&self, bound: &Address, wanted: Option<&Address>) -> bool {
         match self {
             // The port was chosen for the same configured address.
@@ -65,8 +63,8 @@ impl Address {
     }
 }
 
-/// SPEC: unix(7), the size of `sun_path`, with the terminating zero.
-const LONGEST_PATH: usize = 108;
+/// SPEC: unix(7), the size of `sun_path`, including the terminating zero.
+const MAX_PATH: usize = 108;
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -81,19 +79,19 @@ impl fmt::Display for Address {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Purpose {
-    /// A `[[listen]]`.
+    /// A `[[listen]]` table.
     Clients,
     /// `[metrics]`.
     Metrics,
 }
 
-/// A socket for a successor.
+/// A socket to pass to a successor.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub purpose: Purpose,
     /// The address in the configuration.
     pub wanted: Address,
-    /// The kernel queues connections as long as any process has it open.
+    /// The socket. The kernel queues connections as long as any process has it open.
     pub socket: OwnedFd,
 }
 

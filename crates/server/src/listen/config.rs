@@ -13,14 +13,14 @@ use super::Address;
 use crate::exchange::{Forwarding, Listener, Scheme};
 use crate::values::{At, Bounded, Problems, parse_network};
 
-/// What a listener without TLS does.
+/// The action of a listener without TLS.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Plain {
     /// Redirects every request to HTTPS with status 308.
     #[default]
     Redirect,
-    /// Serves the sites, for a proxy in front at which TLS ends.
+    /// Serves the sites, behind a proxy that terminates TLS.
     Serve,
 }
 
@@ -33,24 +33,24 @@ pub(crate) struct ListenConfig {
     #[schemars(with = "String")]
     pub address: Listen,
 
-    /// Whether connections are HTTPS. `false`: `plain` says what happens.
+    /// Whether connections use TLS. If `false`, `plain` decides what happens.
     #[serde(default = "yes")]
     pub tls: At<bool>,
 
-    /// What a listener without TLS does: `redirect` sends every request to HTTPS with status 308; `serve` serves the sites, for a proxy in front
-    /// at which TLS ends. Challenges of certificate authorities are answered in either case.
+    /// Action of a listener without TLS: `redirect` sends every request to HTTPS with status 308; `serve` serves the
+    /// sites, behind a proxy that terminates TLS. Both answer the challenges of certificate authorities.
     #[serde(default)]
     pub plain: At<Plain>,
 
-    /// Scheme of the requests of a listener with `plain = "serve"`, where no trusted proxy names another: `https` if TLS ends at a balancer that
-    /// says nothing of it, and clients cannot reach the listener itself. With `client_address`, the field `X-Forwarded-Proto`
-    /// of trusted proxies names it, or `proto` of their `Forwarded`, if that is the field: they have to set it in every request
-    /// [default: http]
+    /// Scheme of the requests on a listener with `plain = "serve"`, unless a trusted proxy names another: `https` if a
+    /// balancer terminates TLS without saying so, and clients cannot reach the listener directly. With
+    /// `client_address`, trusted proxies name the scheme in `X-Forwarded-Proto`, or in `proto` of `Forwarded` if that
+    /// is the field; they must set it in every request [default: http]
     #[serde(default)]
     pub scheme: Option<At<Scheme>>,
 
-    /// Whether clients of this listener may use HTTP/2, unless `http2.enabled` is `false`: offered by ALPN, or, without TLS, by clients that
-    /// begin with it (prior knowledge, RFC 9113 §3.3) [default: true with TLS, false without]
+    /// Whether clients of this listener may use HTTP/2, unless `http2.enabled` is `false`: negotiated by ALPN or,
+    /// without TLS, if clients begin with it (prior knowledge, RFC 9113 §3.3) [default: true with TLS, false without]
     #[serde(default)]
     pub http2: Option<At<bool>>,
 
@@ -58,45 +58,48 @@ pub(crate) struct ListenConfig {
     #[serde(default)]
     pub https_port: Option<u16>,
 
-    /// Permissions of a Unix socket, in octal digits: a client needs the permission to write.
+    /// Permissions of a Unix socket, in octal digits: a client needs write permission.
     #[serde(default)]
     pub mode: Mode,
 
-    /// Whether each connection begins with a header of the PROXY protocol, version 1 or 2, in which a proxy names the client. A
-    /// connection without it is closed.
+    /// Whether each connection begins with a header of the PROXY protocol, version 1 or 2, by which a proxy names the
+    /// client. Connections without it are closed.
     #[serde(default)]
     pub proxy_protocol: At<bool>,
 
-    /// Request field in which trusted proxies name the client: `x-forwarded-for`, `forwarded` (RFC 7239), or another with addresses, such as
-    /// `x-real-ip`. It is read from the right. Addresses of trusted proxies are skipped; the first other address is the client, for access
-    /// rules, limits of requests and the access log. An entry that is no address ends the reading at the address before it. Fields with another
-    /// meaning, such as `host`, are refused [default: none, the client is the remote end of the connection]
+    /// Request field in which trusted proxies name the client: `x-forwarded-for`, `forwarded` (RFC 7239), or another
+    /// field with addresses, such as `x-real-ip`. It is read from the right. Addresses of trusted proxies are skipped;
+    /// the first other address is the client, for access rules, request limits and the access log. An entry that is not
+    /// an address stops the search: the client is then the address to its right. Fields with another meaning, such as
+    /// `host`, are rejected [default: none, the client is the remote end of the connection]
     #[serde(default)]
     pub client_address: Option<At<String>>,
 
-    /// Most addresses of `client_address` to read, one for each proxy in a row [default: as long as they are trusted]
+    /// Maximum number of addresses of `client_address` to read, one for each proxy in a row [default: as long as they
+    /// are trusted]
     #[serde(default)]
     pub max_proxies: Option<At<Bounded<1, 100>>>,
 
-    /// Networks of the trusted proxies, for instance `10.0.0.0/8` or `192.0.2.7`. With `proxy_protocol`, connections from other addresses
-    /// are closed; with `client_address`, their field is ignored. All clients of a Unix socket are trusted.
+    /// Networks of the trusted proxies, for instance `10.0.0.0/8` or `192.0.2.7`. With `proxy_protocol`, connections
+    /// from other addresses are closed. With `client_address`, the field of other addresses is ignored. All clients of
+    /// a Unix socket are trusted.
     #[serde(default, deserialize_with = "networks")]
     #[schemars(with = "Vec<String>")]
     pub trusted_proxies: At<Vec<IpNet>>,
 }
 
 impl ListenConfig {
-    /// Without TLS, for the sites.
+    /// A listener without TLS that serves the sites.
     pub(crate) fn plain(address: Listen) -> Self {
         ListenConfig { tls: false.into(), plain: Plain::Serve.into(), ..address.into() }
     }
 
-    /// Whether sites answer on it, as opposed to a redirect.
+    /// Whether it serves sites, as opposed to redirecting.
     pub(crate) fn serves(&self) -> bool {
         *self.tls || *self.plain == Plain::Serve
     }
 
-    /// Whether sites answer on it without TLS.
+    /// Whether it serves sites without TLS.
     pub(crate) fn serves_plain(&self) -> bool {
         !*self.tls && self.serves()
     }
@@ -111,7 +114,7 @@ impl ListenConfig {
         *self.tls || self.serves() && (self.client_address.is_some() || self.scheme.as_deref() == Some(&Scheme::Https))
     }
 
-    /// Whether the octets of its connections may leave this machine as they are.
+    /// Whether the plain-text bytes of its connections may leave this machine.
     pub(crate) fn is_exposed(&self) -> bool {
         self.serves_plain()
             && !self.may_be_https()
@@ -196,7 +199,7 @@ impl ListenConfig {
         problems.add(&field.span, "listen.client_address", what);
     }
 
-    /// The listener as its requests see it.
+    /// The listener as seen by its requests.
     pub(crate) fn listener(&self) -> Listener {
         let forwarding = self.client_address.as_ref().map(|field| Forwarding {
             trusted: self.trusted_proxies.value.clone(),
@@ -222,7 +225,8 @@ impl ListenConfig {
     }
 }
 
-/// Checks each listener, and all together for duplicate addresses. `metrics`: the address of the metrics listener.
+/// Checks each listener, and checks all together for duplicate addresses. `metrics`: the address of the metrics
+/// listener.
 pub(crate) fn check(all: &[ListenConfig], metrics: Option<SocketAddr>, problems: &mut Problems) {
     let mut taken: Vec<Address> =
         metrics.into_iter().map(Address::Tcp).filter(|address| !address.is_free_port()).collect();
@@ -239,9 +243,10 @@ pub(crate) fn check(all: &[ListenConfig], metrics: Option<SocketAddr>, problems:
     }
 }
 
-/// Checks that each name is the address of a listener, and that sites answer on one of the listeners. `key`: the key that has them.
+/// Checks that each name is the address of a listener, and that one of these listeners serves sites. `key`: the key
+/// that contains the names.
 pub(crate) fn check_names(all: &[ListenConfig], names: &[At<String>], key: &str, problems: &mut Problems) {
-    // Without a [[listen]] there is the default one.
+    // Without a [[listen]] table there is the default listener.
     let development = [ListenConfig::from(Listen::development())];
     let all = if all.is_empty() { &development } else { all };
     let find = |name: &At<String>| all.iter().filter(|listen| listen.address.name == name.value).collect::<Vec<_>>();
@@ -267,7 +272,7 @@ pub(crate) fn check_names(all: &[ListenConfig], names: &[At<String>], key: &str,
         && let Some(plain) = all.iter().filter(named).find(|listen| !listen.serves() && listen.https_port.is_none())
     {
         let what = format_args!(
-            "{} redirects to port {port}, where the site does not answer: set https_port of that [[listen]] to the port of a listener of the site",
+            "{} redirects to port {port}, where the site is not served: set https_port of that [[listen]] to the port of a listener of the site",
             plain.address.name
         );
         problems.add(&first.span, key, what);
@@ -277,13 +282,13 @@ pub(crate) fn check_names(all: &[ListenConfig], names: &[At<String>], key: &str,
     }
 }
 
-/// The default port of redirects to HTTPS: that of the first of these listeners with TLS.
+/// The default port of redirects to HTTPS: the port of the first of these listeners with TLS.
 pub(crate) fn https_port<'a>(listen: impl IntoIterator<Item = &'a ListenConfig>) -> u16 {
     listen.into_iter().filter(|listen| *listen.tls).find_map(ListenConfig::port).unwrap_or(443)
 }
 
-/// Request fields with another meaning, in which a client would choose its address or have none: the fields of RFC 9110 to 9112, of the Fetch
-/// standard and of cookies, and the other fields of proxies.
+/// Request fields with another meaning, from which a client could choose its address or have none: the fields of RFC
+/// 9110 to 9112, of the Fetch standard and of cookies, and the other fields of proxies.
 const NO_ADDRESS: [&str; 52] = [
     "accept",
     "accept-charset",
@@ -375,7 +380,7 @@ fn yes() -> At<bool> {
 pub(crate) struct Mode(pub u32);
 
 impl Default for Mode {
-    /// For the owner and the group.
+    /// Owner and group may connect.
     fn default() -> Self {
         Mode(0o660)
     }
@@ -418,12 +423,12 @@ impl JsonSchema for Mode {
 pub(crate) struct Listen {
     /// As configured.
     pub name: String,
-    /// Several for `localhost`, some of which this machine may not have.
+    /// Several for `localhost`; this machine may lack some of them.
     pub addresses: Vec<Address>,
 }
 
 impl Listen {
-    /// The default, for trying the server: localhost:8443.
+    /// The default address for trying out the server: localhost:8443.
     pub(crate) fn development() -> Self {
         Listen::localhost(8443)
     }
@@ -446,7 +451,7 @@ impl FromStr for Listen {
         if let Some(address) = Address::parse_unix(name) {
             return Ok(Listen { name: name.to_owned(), addresses: vec![address?] });
         }
-        // Not from the hosts file, which may lack the IPv6 line though the machine has the address.
+        // Does not use the hosts file, which may lack the IPv6 line although the machine has the address.
         if let Some(port) = name.strip_prefix("localhost:").and_then(|port| port.parse().ok()) {
             return Ok(Listen { name: name.to_owned(), addresses: localhost(port) });
         }
@@ -455,7 +460,7 @@ impl FromStr for Listen {
         }
         let hint =
             "write HOST:PORT, for instance 0.0.0.0:443, [::]:443 or localhost:8443, or a path: unix:/run/sealion.sock";
-        // Resolving it may block a reload, and gives another address on another day.
+        // Resolving a name could block a reload, and may return another address later.
         Err(match name.rsplit_once(':') {
             Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
                 format!("{host:?} is not an address of this machine, and names are not resolved: {hint}")
@@ -548,7 +553,7 @@ mod tests {
             ),
             (&["127.0.0.1:443", "x"], "no [[listen]] has the address \"x\""),
             (&["127.0.0.1:80"], "names only listeners without TLS"),
-            (&["127.0.0.1:80", "127.0.0.1:444"], "127.0.0.1:80 redirects to port 443, where the site does not answer"),
+            (&["127.0.0.1:80", "127.0.0.1:444"], "127.0.0.1:80 redirects to port 443, where the site is not served"),
             (&["127.0.0.1:81", "127.0.0.1:444"], ""),
             (&["127.0.0.1:82"], ""),
             (&["127.0.0.1:82", "127.0.0.1:444"], ""),

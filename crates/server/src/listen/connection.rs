@@ -1,4 +1,4 @@
-//! A connection from accept to close: handshake, or the first octets without TLS, then HTTP, then an orderly end.
+//! A connection from accept to close: handshake, or the first bytes without TLS, then HTTP, then an orderly end.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -18,25 +18,27 @@ use crate::observe::Warnings;
 use crate::observe::metrics::{self, Deadline, HandshakeFailure};
 use crate::{http1, http2};
 
-/// Time for the close_notify of an idle connection that makes room for another. TCP takes it at once, unless the client has not read the
-/// last response for long.
+/// How long to send close_notify on an idle connection that makes room for another. TCP takes it at once, unless the
+/// client has not read the last response for a long time.
 const EVICTION: Duration = Duration::from_secs(1);
 
-/// The settings that all connections of a listener share, from the start of the process to its end.
+/// The settings shared by all connections of a listener, for the life of the process.
 #[derive(Debug)]
 pub(super) struct Entrance {
     /// Its `[[listen]]`.
     pub(super) config: ListenConfig,
-    /// What its requests see of it.
+    /// The listener as seen by its requests.
     pub(super) listener: Listener,
     /// The port of redirects to HTTPS.
     pub(super) https_port: u16,
 }
 
-/// Serves an accepted connection until it is closed. `entrance`: its listener. `slot`: its permit to be served; `None`: it was accepted
-/// when the server began to drain, and waits for one, because a connection taken from the queue can no longer be served by a successor.
+/// Serves an accepted connection until it is closed. `entrance`: its listener. `slot`: its permit to be served. `None`:
+/// it was accepted when the server began to drain, and waits for a permit here, because a successor can no longer serve
+/// an accepted connection.
 ///
-/// Steps at the beginning and the end of a connection are boxed: it spends most of its life idle in between, and would keep room for them.
+/// The steps at the beginning and the end of a connection are boxed: otherwise it would reserve memory for them while
+/// it is idle, which is most of its life.
 #[expect(clippy::manual_async_fn, reason = "an async fn would keep each argument twice, in every idle connection")]
 pub(crate) fn serve(
     io: Socket,
@@ -56,7 +58,7 @@ pub(crate) fn serve(
             return;
         };
         let served = match protocol {
-            // Boxed: the first connections of HTTP/1.1 would hold its memory.
+            // Boxed, because otherwise early HTTP/1.1 connections would reserve its memory.
             Protocol::Http2 => {
                 Box::pin(http2::connection::serve(&mut stream, &peer, &entrance.listener, &shared)).await
             }
@@ -70,8 +72,8 @@ pub(crate) fn serve(
     }
 }
 
-/// Everything before the first request: PROXY header, limit on connections of a client, handshake. `None`: the connection is over. It has
-/// been refused, redirected to HTTPS, or has failed. `peer` becomes the client that a proxy names.
+/// Everything before the first request: PROXY header, connection limit of the client, handshake. `None`: the connection
+/// is over, because it was rejected, redirected to HTTPS, or failed. `peer` becomes the client named by a proxy.
 async fn establish(
     io: Socket,
     peer: &mut SocketAddr,
@@ -106,7 +108,7 @@ async fn establish(
     }
     if !*listen.tls {
         let mut stream = TlsStream::plain(io, &current.tls.bounds);
-        let protocol = first_octets(&mut stream, *peer, listen.http2(), &current).await?;
+        let protocol = first_bytes(&mut stream, *peer, listen.http2(), &current).await?;
         if let Some(worker) = counted {
             stream.report_progress(&worker.progress);
         }
@@ -139,9 +141,9 @@ enum Protocol {
     Http2,
 }
 
-/// Reads the first octets of a connection without TLS, as many as tell the protocol; the driver finds them in the stream. `None`: the connection
-/// is over.
-async fn first_octets(stream: &mut TlsStream, peer: SocketAddr, http2: bool, current: &Current) -> Option<Protocol> {
+/// Reads the first bytes of a connection without TLS, as many as determine the protocol. The driver finds them in the
+/// stream. `None`: the connection is over.
+async fn first_bytes(stream: &mut TlsStream, peer: SocketAddr, http2: bool, current: &Current) -> Option<Protocol> {
     let deadline = current.limits.handshake_timeout.duration();
     let seen = timeout(deadline, async {
         loop {
@@ -155,7 +157,7 @@ async fn first_octets(stream: &mut TlsStream, peer: SocketAddr, http2: bool, cur
                 }
                 _ => return Ok(Some(Protocol::Http1)),
             }
-            // The client has closed: what came is the beginning of a request.
+            // The client has closed: the bytes are the beginning of a request.
             if stream.read_more().await? == 0 {
                 return Ok(Some(Protocol::Http1));
             }
@@ -168,7 +170,7 @@ async fn first_octets(stream: &mut TlsStream, peer: SocketAddr, http2: bool, cur
             tracing::debug!(
                 "{peer}: began with TLS, which this listener does not have: let the proxy in front speak HTTP to it, or remove tls = false"
             );
-            // A client of TLS reports a wrong version, and a trace shows the text.
+            // A TLS client reports a wrong version, and a trace shows the text.
             let _ = stream.respond(&[Part::Bytes(REFUSAL_OF_TLS)]).await;
             let _ = stream.shutdown().await;
         }
@@ -184,13 +186,13 @@ async fn first_octets(stream: &mut TlsStream, peer: SocketAddr, http2: bool, cur
     None
 }
 
-/// A handshake record of TLS (RFC 8446 §5.1). No method begins so.
+/// A TLS handshake record (RFC 8446 §5.1). No HTTP method begins with this byte.
 const CLIENT_HELLO: &[u8] = b"\x16";
 
 const REFUSAL_OF_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 73\r\nConnection: close\r\n\r\n\
     This port speaks HTTP: write http:// instead of https:// in the address.\n";
 
-/// Counts the connection among those of its client. `Some(None)`: it is not limited. `None`: it is refused.
+/// Counts the connection for its client. `Some(None)`: it is not limited. `None`: it is rejected.
 fn admit(peer: SocketAddr, entrance: &Entrance, current: &Current, shared: &Shared) -> Option<Option<Admitted>> {
     let address = entrance.listener.one_client(peer);
     let limit = address.and_then(|address| current.limits.connections_per_address(address, shared.most_connections));
@@ -215,7 +217,7 @@ async fn handshake(
 ) -> Option<TlsStream> {
     let deadline = current.limits.handshake_timeout.duration();
     let Some(config) = current.tls.of(http2) else {
-        // A reload cannot take the certificates of a listener with TLS away.
+        // A reload cannot remove the certificates of a listener with TLS.
         tracing::error!("{peer}: closed: this configuration has no certificate");
         return None;
     };
@@ -225,10 +227,10 @@ async fn handshake(
             failed(HandshakeFailure::Closed);
             tracing::debug!("{peer}: closed before the handshake");
         }
-        // Its owner asks why, and no response has a line.
+        // Logged, because the client's owner will ask, and no response has a line.
         Ok(Err(error @ (HandshakeError::ClientCertificate(_) | HandshakeError::NoCertificate { .. }))) => {
             failed(HandshakeFailure::of(&error));
-            match refused.line(format_args!("{peer}: {error}"), "more were refused since the last such line") {
+            match refused.line(format_args!("{peer}: {error}"), "more were rejected since the last such line") {
                 None => tracing::debug!("{peer}: {error}"),
                 Some(line) => tracing::info!("{line}"),
             }
@@ -245,8 +247,8 @@ async fn handshake(
     None
 }
 
-/// Closes an established connection: with close_notify after its last response, with an alert after an error that has one; without TLS with FIN,
-/// or a reset in a response. `served`: how HTTP ended.
+/// Closes an established connection: with close_notify after its last response, or with an alert after an error.
+/// Without TLS, it closes with FIN, or with a reset during a response. `served`: how HTTP ended.
 async fn close(stream: &mut TlsStream, served: Result<End, Error>, peer: SocketAddr, shared: &Shared) {
     let counted = metrics::worker();
     let closed = match served {
@@ -254,8 +256,8 @@ async fn close(stream: &mut TlsStream, served: Result<End, Error>, peer: SocketA
             if let Some(worker) = counted {
                 worker.evicted.add(1);
             }
-            // Without waiting for the client's close: an idle client has sent nothing that a reset could answer, and another one waits for
-            // the slot.
+            // Does not wait for the client's close: an idle client has sent nothing that could cause a reset, and
+            // another client waits for the slot.
             let _ = timeout(EVICTION, AsyncWriteExt::shutdown(stream)).await;
             tracing::debug!("{peer}: idle, closed to make room for a new connection");
             return;
@@ -275,7 +277,7 @@ async fn close(stream: &mut TlsStream, served: Result<End, Error>, peer: SocketA
         return;
     };
     let stall = shared.generations.current().limits.stall_timeout.duration();
-    // Clients can cause any alert but this one, which says that the server failed.
+    // Clients can cause any alert except this one, which means that the server failed.
     let answered = match stream.info() {
         Some(_) => format!("answered with the alert {alert}"),
         None => "the connection was cut".to_owned(),
@@ -297,7 +299,7 @@ fn failed(failure: HandshakeFailure) {
     }
 }
 
-/// The client that the PROXY header names; the proxy itself if the header names none.
+/// The client named by the PROXY header; the proxy itself if the header names none.
 async fn client_behind(
     io: &Socket,
     proxy: SocketAddr,
@@ -305,7 +307,7 @@ async fn client_behind(
     deadline: Duration,
 ) -> Result<SocketAddr, String> {
     if !listen.trusts(proxy.ip()) {
-        return Err("closed: its address is in none of the trusted_proxies of this [[listen]]".to_owned());
+        return Err("closed: its address is not in trusted_proxies of this [[listen]]".to_owned());
     }
     match timeout(deadline, proxy_protocol::read(io)).await {
         Ok(Ok(client)) => Ok(client.map_or(proxy, |client| SocketAddr::new(client.ip().to_canonical(), client.port()))),

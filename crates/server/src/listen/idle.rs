@@ -10,11 +10,12 @@ use crate::exchange::Shared;
 use crate::limits::Moment;
 use crate::values::{Phase, draining};
 
-/// Fraction of the grace time after which idle connections are closed. The rest is margin for requests that cross the
-/// close_notify.
+/// The fraction of the grace time after which idle connections are closed. The rest is a margin for requests that cross
+/// the close_notify.
 const IDLE_SHARE_OF_GRACE: f32 = 0.75;
 
-/// Has idle connections closed for as long as the server runs. One task does so for all connections, so that none needs a timer of its own.
+/// Closes idle connections for as long as the server runs. One task does so for all connections, so that none needs its
+/// own timer.
 pub(crate) async fn close_idle(shared: Weak<Shared>) {
     let Some(mut phase) = shared.upgrade().map(|shared| shared.phase.clone()) else { return };
     let mut drained = pin!(time_to_drain(&mut phase, &shared));
@@ -35,8 +36,8 @@ pub(crate) async fn close_idle(shared: Weak<Shared>) {
 
 /// Waits until idle connections should be closed.
 ///
-/// A request that crosses the close_notify remains unanswered. After a takeover by another process there is no hurry: the next
-/// response announces `Connection: close`, and a connection that stays idle is closed late in the grace time.
+/// A request that crosses the close_notify gets no response. After another process has taken over there is no hurry:
+/// the next response announces `Connection: close`, and a connection that stays idle is closed late in the grace time.
 async fn time_to_drain(phase: &mut watch::Receiver<Phase>, shared: &Weak<Shared>) {
     draining(phase).await;
     if *phase.borrow() != Phase::HandedOver {

@@ -16,7 +16,7 @@ pub(crate) struct Inherited {
 #[derive(Debug)]
 struct Socket {
     bound: Address,
-    /// From the configuration of the predecessor.
+    /// The purpose and address in the predecessor's configuration.
     wanted: Option<(Purpose, Address)>,
     fd: OwnedFd,
 }
@@ -33,7 +33,7 @@ impl Inherited {
     /// The sockets that systemd passes by LISTEN_FDS, if any. Call it once, before another descriptor is opened.
     ///
     /// # Errors
-    /// A line with the descriptor that is not a listening stream socket, and the remedy.
+    /// One line with the descriptor that is not a listening stream socket, and the remedy.
     pub(crate) fn from_systemd() -> Result<Self, String> {
         let mut passed = ListenFd::from_env();
         let mut sockets = Vec::new();
@@ -66,7 +66,7 @@ impl Inherited {
     /// The sockets that the predecessor passes.
     ///
     /// # Errors
-    /// A line with the socket that cannot be used.
+    /// One line with the socket that cannot be used.
     pub(crate) fn from_predecessor(held: Vec<Held>) -> Result<Self, String> {
         let sockets = held.into_iter().map(|Held { purpose, wanted, socket }| {
             let bound = Address::of(&socket).map_err(|e| format!("the inherited socket of {wanted}: {e}"))?;
@@ -75,7 +75,8 @@ impl Inherited {
         Ok(Self { sockets: sockets.collect::<Result<_, String>>()?, origin: Origin::Predecessor })
     }
 
-    /// Takes all sockets of this address, in their order. `purpose` matters for sockets of the predecessor only: systemd passes none.
+    /// Takes all sockets of this address, in their order. `purpose` only matters for sockets of the predecessor:
+    /// systemd passes none.
     pub(crate) fn take(&mut self, purpose: Purpose, address: &Address) -> Vec<OwnedFd> {
         let asked_for = |socket: &mut Socket| match &socket.wanted {
             Some((other, _)) if *other != purpose => false,
@@ -84,12 +85,13 @@ impl Inherited {
         self.sockets.extract_if(.., asked_for).map(|socket| socket.fd).collect()
     }
 
-    /// Whether they come from the predecessor. Their permissions are ours to change; those of systemd's sockets are not.
+    /// Whether they come from the predecessor, so that this process may change their permissions. It may not for
+    /// systemd's sockets.
     pub(super) fn is_of_predecessor(&self) -> bool {
         self.origin == Origin::Predecessor
     }
 
-    /// The inherited socket that prevents binding `address`: one bound to all addresses of its port.
+    /// The inherited socket that prevents binding `address`: a socket bound to all addresses of its port.
     pub(super) fn in_the_way_of(&self, address: &Address) -> Option<&Address> {
         let Address::Tcp(address) = address else { return None };
         self.sockets.iter().map(|socket| &socket.bound).find(
@@ -100,7 +102,7 @@ impl Inherited {
     /// Closes the sockets that no listener took, and returns their addresses: the configuration no longer names them.
     ///
     /// # Errors
-    /// They come from systemd, which keeps them open: clients could connect and would never be answered.
+    /// They come from systemd, which keeps them open: clients could connect, but would never get a response.
     pub(crate) fn finish(self) -> Result<Vec<Address>, String> {
         let left: Vec<Address> = self.sockets.into_iter().map(|socket| socket.bound).collect();
         if self.origin != Origin::Systemd || left.is_empty() {

@@ -1,8 +1,8 @@
-//! Listening sockets, one set for each worker. A TCP address has a socket for each worker (SO_REUSEPORT); a Unix socket, or a socket
-//! that systemd passes, is one socket that all workers accept from.
+//! Listening sockets, one set for each worker. For a TCP address each worker has a socket (SO_REUSEPORT). A Unix
+//! socket, or a socket from systemd, is shared by all workers.
 //!
-//! Inherited sockets are used as they are, whatever the number of workers. None is closed: closing one would reset the connections in
-//! its queue.
+//! Inherited sockets are used unchanged, regardless of the number of workers. None of them is closed, because that
+//! would reset the connections in its queue.
 
 mod address;
 mod config;
@@ -28,16 +28,16 @@ pub(crate) use config::{Listen, ListenConfig, Mode, check, check_names, https_po
 pub(crate) use idle::close_idle;
 pub(crate) use inherited::Inherited;
 
-/// Connections that may wait to be accepted. The kernel lowers it to net.core.somaxconn.
-/// INHERITED: somaxconn's default since Linux 5.4.
+/// The number of connections that may wait to be accepted. The kernel lowers it to net.core.somaxconn. INHERITED:
+/// somaxconn's default since Linux 5.4.
 const BACKLOG: i32 = 4096;
 
 /// A listening socket of one worker.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    /// Non-blocking.
+    /// The socket, which is non-blocking.
     pub socket: ListeningSocket,
-    /// The index of its `[[listen]]`.
+    /// The index of its `[[listen]]` table.
     pub wanted: usize,
 }
 
@@ -53,11 +53,12 @@ pub(crate) enum ListeningSocket {
 pub(crate) struct Listeners {
     /// `sets[worker]` has a socket for every address.
     pub sets: Vec<Vec<Listener>>,
-    /// The addresses with their final ports, each with the index of its `[[listen]]`.
+    /// The addresses with their final ports, each with the index of its `[[listen]]` table.
     pub addresses: Vec<(Address, usize)>,
-    /// Addresses of `localhost` that this machine does not have.
+    /// Addresses of `localhost` that this machine lacks.
     pub absent: Vec<SocketAddr>,
-    /// A duplicate of every socket, for a successor. While one is open, the kernel accepts connections into its queue.
+    /// A duplicate of every socket, for a successor. While a duplicate is open, the kernel accepts connections into its
+    /// queue.
     pub held: Vec<Held>,
     /// Unix sockets that were created.
     pub made: Vec<PathBuf>,
@@ -67,7 +68,7 @@ impl Listeners {
     /// Binds every address for every worker, or takes its inherited sockets.
     ///
     /// # Errors
-    /// A line with the address and the remedy.
+    /// One line with the address and the remedy.
     pub(crate) fn bind(wanted: &[ListenConfig], workers: usize, inherited: &mut Inherited) -> Result<Self, String> {
         let sets = (0..workers).map(|_| Vec::new()).collect();
         let mut listeners =
@@ -79,7 +80,7 @@ impl Listeners {
     }
 
     fn bind_wanted(&mut self, place: usize, wanted: &ListenConfig, inherited: &mut Inherited) -> Result<(), String> {
-        // Port 0 stands for one free port, the same for every address of the name.
+        // Port 0 stands for one free port, the same for all addresses of the name.
         let mut port = None;
         let mut bound = false;
         for address in &wanted.address.addresses {
@@ -141,7 +142,7 @@ impl Listeners {
     }
 
     fn bind_tcp(&mut self, place: usize, wanted: &Address, mut address: SocketAddr) -> io::Result<u16> {
-        // Beside 0.0.0.0:443, 127.0.0.1:443 gets the connections to that address.
+        // If 0.0.0.0:443 and 127.0.0.1:443 are both bound, the latter gets the connections to its address.
         let overlaps = self.addresses.iter().any(|(other, _)| match other {
             Address::Tcp(other) => do_overlap(*other, address),
             Address::Unix(_) => false,
@@ -150,13 +151,13 @@ impl Listeners {
         for worker in 0..self.sets.len() {
             let socket = bind_one(address, worker > 0 || overlaps)?;
             if worker == 0 {
-                // After bind, so that bind has failed for a port that another process uses, even one with SO_REUSEPORT.
+                // Set after bind, so that bind fails for a port that another process uses, even with SO_REUSEPORT.
                 socket.set_reuse_port(true)?;
                 address = socket.local_addr()?.as_socket().unwrap_or(address);
             }
             sockets.push(socket);
         }
-        // Listen after all are bound, so that the first connections already spread over all of them.
+        // Listens after all sockets are bound, so that even the first connections spread over all of them.
         for socket in &sockets {
             socket.listen(BACKLOG)?;
         }
@@ -190,7 +191,7 @@ fn ready(address: &Address, socket: OwnedFd) -> io::Result<ListeningSocket> {
 fn bind_one(address: SocketAddr, share: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if address.is_ipv6() {
-        // Allows 0.0.0.0:443 and [::]:443 side by side, each for its own family.
+        // Allows 0.0.0.0:443 and [::]:443 together, each for its own family.
         socket.set_only_v6(true)?;
     }
     socket.set_reuse_address(true)?;
@@ -201,7 +202,7 @@ fn bind_one(address: SocketAddr, share: bool) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Whether one is an address of the other, which stands for all addresses of its family.
+/// Whether one address is covered by the other, which stands for all addresses of its family.
 fn do_overlap(one: SocketAddr, other: SocketAddr) -> bool {
     one.port() == other.port()
         && one.is_ipv4() == other.is_ipv4()

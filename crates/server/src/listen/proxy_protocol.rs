@@ -11,12 +11,12 @@ use rustix::net::{RecvFlags, recv};
 use sealion_tls::Socket;
 use tokio::io::Interest;
 
-/// The longest header. SPEC: 107 bytes in version 1. In version 2 proxies add TLVs (§2.2): TLS details and cloud endpoint ids take some
-/// hundred bytes, a client certificate in them a few thousand at most.
-const LONGEST: usize = 4096;
+/// The maximum length of a header. SPEC: 107 bytes in version 1. In version 2 proxies add TLVs (§2.2): TLS details and
+/// cloud endpoint ids take some hundred bytes, and a client certificate a few thousand at most.
+const MAX_HEADER: usize = 4096;
 
-/// SPEC: §2.1, the longest line of version 1 with its line end.
-const LONGEST_LINE: usize = 107;
+/// SPEC: §2.1, the maximum length of a version 1 line, including its line end.
+const MAX_LINE: usize = 107;
 
 /// SPEC: §2.2.
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
@@ -29,14 +29,14 @@ const LOCAL: u8 = 0x20;
 /// The start of a version 1 header.
 const PROXY: &[u8] = b"PROXY ";
 
-/// Why a connection has no usable header.
+/// The reason why a connection has no usable header.
 #[derive(Debug)]
 pub(crate) enum Refused {
     /// The connection begins with something else.
     Missing,
-    /// Longer than [`LONGEST`].
+    /// The header is longer than [`MAX_HEADER`].
     TooLong,
-    /// Not as the protocol defines it.
+    /// The header violates the protocol.
     Malformed(String),
     /// The connection ended within the header.
     Ended,
@@ -50,7 +50,7 @@ impl fmt::Display for Refused {
             Self::Missing => f.write_str(
                 "does not begin with a PROXY protocol header: let the proxy send one, or remove proxy_protocol from this [[listen]]",
             ),
-            Self::TooLong => write!(f, "its PROXY protocol header is longer than {LONGEST} bytes"),
+            Self::TooLong => write!(f, "its PROXY protocol header is longer than {MAX_HEADER} bytes"),
             Self::Malformed(error) => write!(f, "its PROXY protocol header is malformed: {error}"),
             Self::Ended => f.write_str("ended within the PROXY protocol header"),
             Self::Io(error) => error.fmt(f),
@@ -61,17 +61,17 @@ impl fmt::Display for Refused {
 /// Reads the header, and nothing after it. `None`: the header names no client.
 ///
 /// # Errors
-/// The connection must be closed.
+/// The reason to close the connection.
 pub(crate) async fn read(io: &Socket) -> Result<Option<SocketAddr>, Refused> {
-    let mut bytes = [0; LONGEST];
+    let mut bytes = [0; MAX_HEADER];
     let mut held = 0;
     loop {
         let seen = held + receive(io, &mut bytes[held..], RecvFlags::PEEK).await?;
         if seen == held {
-            return Err(if seen == LONGEST { Refused::TooLong } else { Refused::Ended });
+            return Err(if seen == MAX_HEADER { Refused::TooLong } else { Refused::Ended });
         }
         let whole = length(&bytes[..seen])?;
-        // While the end is not known, all bytes so far belong to the header.
+        // While the end is unknown, all bytes so far belong to the header.
         let wanted = whole.unwrap_or(seen).min(seen);
         while held < wanted {
             held += receive(io, &mut bytes[held..wanted], RecvFlags::empty()).await?;
@@ -100,12 +100,12 @@ fn length(seen: &[u8]) -> Result<Option<usize>, Refused> {
     if begins(SIGNATURE) {
         let Some(fixed) = seen.first_chunk::<FIXED_PART>() else { return Ok(None) };
         let whole = FIXED_PART + usize::from(u16::from_be_bytes([fixed[14], fixed[15]]));
-        return if whole <= LONGEST { Ok(Some(whole)) } else { Err(Refused::TooLong) };
+        return if whole <= MAX_HEADER { Ok(Some(whole)) } else { Err(Refused::TooLong) };
     }
     if begins(PROXY) {
-        return match seen.windows(2).take(LONGEST_LINE - 1).position(|end| end == b"\r\n") {
+        return match seen.windows(2).take(MAX_LINE - 1).position(|end| end == b"\r\n") {
             Some(at) => Ok(Some(at + 2)),
-            None if seen.len() < LONGEST_LINE => Ok(None),
+            None if seen.len() < MAX_LINE => Ok(None),
             None => Err(Refused::TooLong),
         };
     }
@@ -114,7 +114,7 @@ fn length(seen: &[u8]) -> Result<Option<usize>, Refused> {
 
 fn parse(header: &[u8]) -> Result<Option<SocketAddr>, Refused> {
     if header.starts_with(SIGNATURE) {
-        // A health check by the proxy itself: addresses are ignored (§2.2).
+        // A health check by the proxy: its addresses are ignored (§2.2).
         if header.get(SIGNATURE.len()) == Some(&LOCAL) {
             return Ok(None);
         }
@@ -148,7 +148,8 @@ mod tests {
         header
     }
 
-    /// Reads a header that comes in pieces of `step` bytes with `rest` behind it. Returns the result, and the bytes left on the socket.
+    /// Reads a header that arrives in pieces of `step` bytes, followed by `rest`. Returns the result, and the bytes
+    /// left on the socket.
     fn exchange(header: &[u8], rest: &[u8], step: usize) -> (Result<Option<SocketAddr>, Refused>, Vec<u8>) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {

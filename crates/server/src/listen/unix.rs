@@ -1,4 +1,4 @@
-//! Unix stream sockets. A stale socket file is replaced; one that a process listens on is not.
+//! Unix stream sockets. A stale socket file is replaced; a socket on which a process listens is not.
 
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::Mode;
 
-/// Why a Unix socket cannot be used.
+/// The reason why a Unix socket cannot be used.
 #[derive(Debug)]
 pub(super) struct SocketError {
     path: PathBuf,
@@ -26,7 +26,7 @@ enum Why {
     Unclear(io::Error),
     /// The file that an earlier process left cannot be removed.
     Stale(io::Error),
-    /// A call failed: what it was for.
+    /// A call failed; the text says which.
     Call(&'static str, io::Error),
 }
 
@@ -88,7 +88,7 @@ pub(super) fn bind(path: &Path, mode: Mode, backlog: i32) -> Result<UnixListener
     bound().map_err(failed)
 }
 
-/// Sets the mode of an inherited socket if it differs. Ignores a missing file: no client can connect to it.
+/// Sets the mode of an inherited socket if it differs. Ignores a missing file, because no client can connect to it.
 ///
 /// # Errors
 /// The mode cannot be set.

@@ -26,21 +26,22 @@ use crate::observe::metrics;
 use crate::store;
 use crate::values::{Phase, draining};
 
-/// Pause after an accept that failed for lack of descriptors or memory. Ten attempts a second cost no measurable processor time, and a
-/// client waits at most this long after a descriptor is free.
+/// The pause after an accept that failed for lack of descriptors or memory. Ten attempts per second cost no measurable
+/// processor time, and a client waits at most this long after a descriptor is free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Time without such a failure after which the shortage counts as over: ten pauses, so that a success among failures does not end it.
+/// The time without such a failure after which the shortage counts as over: ten pauses, so that a single success does
+/// not end it.
 const ACCEPT_RECOVERED: Duration = Duration::from_secs(1);
 
-/// The address of clients of Unix sockets: unspecified, and hence in no network that is allowed or denied.
+/// The address of clients of Unix sockets: unspecified, so that it is in no network that is allowed or denied.
 const NO_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
 
 /// Starts a worker for each set of listeners, and waits until all of them run. `listen`: the configuration at the start, to which
 /// [`Listener::wanted`] refers.
 ///
 /// # Errors
-/// A line with the worker that could not be started.
+/// One line with the worker that could not be started.
 pub(crate) fn start(
     sets: Vec<Vec<Listener>>,
     listen: &[ListenConfig],
@@ -75,14 +76,14 @@ pub(crate) fn start(
                     shared.metrics.enter_worker();
                     drop(entered);
                     runtime.block_on(run(acceptors, shared, busy));
-                    // Its threads may wait for a disk that hangs.
+                    // The runtime's threads may wait for a disk that hangs.
                     runtime.shutdown_timeout(crate::store::CLOSING);
                 })
                 .map_err(|e| format!("cannot start worker {n}: {e}"))
         })
         .collect();
     drop(entered);
-    // Nothing is sent: recv returns when the last worker has dropped its sender.
+    // Nothing is ever sent: recv returns when the last worker has dropped its sender.
     let _: Result<Infallible, _> = all_entered.recv();
     threads
 }
@@ -111,7 +112,7 @@ impl Acceptor {
         match &self.socket {
             Accepting::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
-                // An IPv6 socket of systemd may accept IPv4 too, as mapped addresses.
+                // An IPv6 socket from systemd may also accept IPv4, as mapped addresses.
                 Ok((stream.into(), SocketAddr::new(peer.ip().to_canonical(), peer.port())))
             }
             Accepting::Unix(listener) => {
@@ -122,7 +123,7 @@ impl Acceptor {
     }
 }
 
-/// Serves, and has deleted files closed meanwhile.
+/// Serves connections, and meanwhile closes deleted files.
 async fn run(listening: Vec<Acceptor>, shared: Arc<Shared>, busy: TaskTrackerToken) {
     let store = shared.generations.latest().store.clone();
     let served = serve(listening, shared, busy);
@@ -135,7 +136,7 @@ async fn run(listening: Vec<Acceptor>, shared: Arc<Shared>, busy: TaskTrackerTok
     }
 }
 
-/// Accepts until the server drains, then waits for the connections. `busy`: says that they have not all ended.
+/// Accepts until the server drains, then waits for the connections. `busy`: shows that some have not ended.
 async fn serve(listening: Vec<Acceptor>, shared: Arc<Shared>, busy: TaskTrackerToken) {
     let connections = TaskTracker::new();
     let acceptors = TaskTracker::new();
@@ -145,7 +146,7 @@ async fn serve(listening: Vec<Acceptor>, shared: Arc<Shared>, busy: TaskTrackerT
     acceptors.close();
     tokio::select! {
         () = acceptors.wait() => {}
-        // Under the newest configuration, so that the one before is let go too.
+        // Uses the newest configuration, so that older ones can be dropped.
         () = every(SWEEP, || shared.generations.current().files.sweep(std::time::Instant::now())) => {}
     }
     connections.close();
@@ -154,7 +155,7 @@ async fn serve(listening: Vec<Acceptor>, shared: Arc<Shared>, busy: TaskTrackerT
     let all_ended = async {
         connections.wait().await;
         drop(busy);
-        // Clients of other workers may read what a task of this one fetches.
+        // Clients of other workers may read data that a task of this worker fetches.
         shared.busy.close();
         shared.busy.wait().await;
     };
@@ -211,9 +212,9 @@ async fn accept(acceptor: Acceptor, shared: Arc<Shared>, connections: TaskTracke
         if let Some(worker) = metrics::worker() {
             worker.accepted.add(1);
         }
-        // A connection beyond the limit waits here for its slot, which the longest idle connection has to give; further ones wait in the
-        // kernel's queue. The slot is acquired after
-        // accept: an idle listener that held one would keep it from busy listeners.
+        // A connection beyond the limit waits here for a slot, which the longest idle connection has to give up;
+        // further connections wait in the kernel's queue. The slot is acquired after accept, because an idle listener
+        // that held a slot would keep it from busy listeners.
         let slot = tokio::select! {
             biased;
             slot = slot(&shared) => Some(slot),
@@ -247,8 +248,8 @@ pub(super) async fn slot(shared: &Shared) -> Option<OwnedSemaphorePermit> {
     }
 }
 
-/// Waits until [`ACCEPT_RECOVERED`] has passed since the last failure to accept; for ever if there was none. One success is not
-/// enough: with a full queue and few descriptors, successes and failures alternate.
+/// Waits until [`ACCEPT_RECOVERED`] has passed since the last failure to accept, or for ever if there was no failure.
+/// One success is not enough: with a full queue and few descriptors, successes and failures alternate.
 async fn recovered(last_failure: Option<Instant>) {
     match last_failure {
         Some(at) => sleep_until(at + ACCEPT_RECOVERED).await,
@@ -256,7 +257,7 @@ async fn recovered(last_failure: Option<Instant>) {
     }
 }
 
-/// Whether an error of accept(2) concerns the new connection only, which is then gone.
+/// Whether an error of accept(2) only concerns the new connection, which is then gone.
 fn is_of_the_connection(error: &io::Error) -> bool {
     !matches!(
         Errno::from_io_error(error),

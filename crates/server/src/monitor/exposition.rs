@@ -1,4 +1,5 @@
-//! The metrics: the content of `/metrics`, and of messages by OTLP. A test checks that docs/metrics.md explains every metric.
+//! The metrics: the content of `/metrics` and of OTLP messages. A test checks that docs/metrics.md explains every
+//! metric.
 
 use std::sync::atomic::Ordering;
 
@@ -20,7 +21,7 @@ use crate::path::policy::{Offer, PathReason};
 use crate::store::DiskState;
 use crate::upstream::{CLASSES, FailureKind};
 
-/// The metrics of this moment.
+/// The current metrics.
 pub(super) fn collect(shared: &Shared) -> Vec<Family> {
     let scrape = Scrape { shared, workers: shared.metrics.workers() };
     let mut page = Families::default();
@@ -69,7 +70,7 @@ struct Scrape<'a> {
 
 impl Scrape<'_> {
     fn sum(&self, counter: impl Fn(&WorkerMetrics) -> u64) -> u64 {
-        // Wrapping: a level may go down between two reads.
+        // Wraps, because a level may decrease between two reads.
         self.workers.iter().fold(0, |sum, worker| sum.wrapping_add(counter(worker)))
     }
 
@@ -101,7 +102,7 @@ impl Scrape<'_> {
                 page.sample(&[("upstream", upstream), ("server", server.name), ("class", class)], count);
             }
         }
-        page.counter("sealion_upstream_failures_total", "Requests that a server did not answer, each try by itself.");
+        page.counter("sealion_upstream_failures_total", "Failed tries of requests to a server.");
         for (upstream, server) in &servers {
             for (kind, count) in FailureKind::ALL.iter().zip(server.failures) {
                 page.sample(&[("upstream", upstream), ("server", server.name), ("kind", kind.label())], count);
@@ -180,10 +181,10 @@ impl Scrape<'_> {
         page.gauge("sealion_config_generation", "Configurations loaded since the start.").value(number);
         page.counter(
             "sealion_config_reloads_refused_total",
-            "Reloads that were refused because the configuration had problems.",
+            "Reloads that were rejected because the configuration had problems.",
         )
         .value(metrics.reloads_refused.load(Ordering::Relaxed));
-        page.gauge("sealion_config_last_reload_success", "0 if the last reload was refused.")
+        page.gauge("sealion_config_last_reload_success", "0 if the last reload was rejected.")
             .value(1 - metrics.last_reload_refused.load(Ordering::Relaxed));
         page.gauge(
             "sealion_config_last_reload_timestamp_seconds",
@@ -268,7 +269,7 @@ impl Scrape<'_> {
         for alert in (0..=u8::MAX).map(AlertDescription) {
             let (sent, received) =
                 (self.count(|w| w.alerts_sent.of(alert.0)), self.count(|w| w.alerts_received.of(alert.0)));
-            // Alerts that were never seen are left out.
+            // Alerts that never occurred are left out.
             for (direction, count) in [("sent", sent), ("received", received)] {
                 if count > 0 || alert == AlertDescription::CLOSE_NOTIFY {
                     page.sample(&[("direction", direction), ("alert", &alert.to_string())], count);
@@ -281,7 +282,7 @@ impl Scrape<'_> {
         page.counter("sealion_http_responses_total", "Responses by status.");
         for code in 100..600 {
             let count = self.count(|w| w.statuses.of(code));
-            // Statuses that the server sends start at 0, so that a rate shows the first one.
+            // Statuses that the server sends start at 0, so that a rate includes the first response.
             if count > 0 || Status::NAMED.iter().any(|status| status.code() == code) {
                 page.sample(&[("code", &code.to_string())], count);
             }
@@ -410,7 +411,7 @@ impl Scrape<'_> {
             .sample(&[("result", "dropped")], dropped);
     }
 
-    /// Counters of /proc/net/tls_stat, for the whole network namespace, under the names of the kernel.
+    /// Counters of /proc/net/tls_stat for the whole network namespace, with the kernel's names.
     fn kernel_counters(&self, page: &mut Families) {
         let Some(stat) = self.shared.metrics.process.tls_stat() else { return };
         let is_level = |name: &str| name.starts_with("TlsCurr");

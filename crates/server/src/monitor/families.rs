@@ -1,4 +1,4 @@
-//! The metrics of a moment as values, from which each format is written: `text.rs`, `otlp/message.rs`.
+//! Metrics as values, from which each format is written: `text.rs`, `otlp/message.rs`.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub(super) struct Family {
 pub(super) enum Data {
     Counter(Vec<Sample>),
     Gauge(Vec<Sample>),
-    /// Events of each bucket, and the sum of their nanoseconds.
+    /// The events in each bucket, and the sum of their nanoseconds.
     Histogram(Box<[u64; BUCKETS]>, u64),
 }
 
@@ -82,12 +82,12 @@ impl Families {
         self
     }
 
-    /// The only sample.
+    /// Adds the only sample.
     pub(super) fn value(&mut self, value: impl Into<Value>) {
         self.sample(&[], value);
     }
 
-    /// A sample with labels.
+    /// Adds a sample with labels.
     pub(super) fn sample(&mut self, labels: &[(&'static str, &str)], value: impl Into<Value>) -> &mut Self {
         let labels = labels.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         if let Some(Family { data: Data::Counter(samples) | Data::Gauge(samples), .. }) = self.0.last_mut() {

@@ -1,5 +1,5 @@
-//! The metrics listener: plain HTTP/1, one request for each connection, on a thread of its own, so that busy workers do not delay a
-//! scrape and a slow client does not delay a worker.
+//! The metrics listener: plain HTTP/1, one request per connection, on a separate thread, so that busy workers do not
+//! delay a scrape and a slow client does not delay a worker.
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -21,30 +21,30 @@ use crate::observe::messages;
 use crate::observe::metrics::MetricsConfig;
 use crate::values::{Phase, Problems};
 
-/// Most clients at a time; one more evicts the oldest that has not sent its request. A probe sends its request with the handshake of TCP: it
-/// is read long before 64 others have come.
+/// The maximum number of clients; one more evicts the oldest client that has not sent its request. A probe sends its
+/// request right after the TCP handshake, so it is read long before 64 others have arrived.
 const CLIENTS: usize = 64;
 
-/// Time for a request and its response: the default `scrape_timeout` of Prometheus.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The timeout of a request and its response: the default `scrape_timeout` of Prometheus.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Bytes of a request head, several times those of scrapers. 64 clients hold at most 512 KiB.
-const LONGEST_HEAD: usize = 8 << 10;
+/// The maximum length of a request head, several times the length of a scraper's head. 64 clients use at most 512 KiB.
+const MAX_HEAD: usize = 8 << 10;
 
 /// A bound socket, not yet served.
 pub(crate) struct Listener {
     socket: StdListener,
     token: Option<String>,
     address: SocketAddr,
-    /// As configured.
+    /// The configured address.
     wanted: Address,
 }
 
 impl Listener {
-    /// Binds the configured address, or takes its inherited socket; `None` if none is configured.
+    /// Binds the configured address, or takes its inherited socket; `None` without a configured address.
     ///
     /// # Errors
-    /// A line with the remedy.
+    /// One line with the remedy.
     pub(crate) fn bind(
         config: &MetricsConfig,
         problems: &mut Problems,
@@ -70,7 +70,7 @@ impl Listener {
     /// A duplicate of the socket, for a successor.
     ///
     /// # Errors
-    /// A line: the descriptor could not be duplicated.
+    /// One line: the descriptor could not be duplicated.
     pub(crate) fn held(&self) -> Result<Held, String> {
         let socket = self.socket.try_clone().map_err(|e| format!("metrics: {}: {e}", self.address))?;
         Ok(Held { purpose: Purpose::Metrics, wanted: self.wanted.clone(), socket: socket.into() })
@@ -84,11 +84,11 @@ impl Listener {
         }
     }
 
-    /// Serves until the process ends or a successor has taken over. In the latter case the thread ends after the accepted connections are
-    /// answered. It holds a weak reference only, so that the server's end does not wait for it.
+    /// Serves until the process ends or a successor has taken over. In the latter case the thread first serves the
+    /// accepted connections. It only holds a weak reference, so that the server's end does not wait for it.
     ///
     /// # Errors
-    /// A line: the thread could not be started.
+    /// One line: the thread could not be started.
     pub(crate) fn start(self, shared: &Arc<Shared>) -> Result<JoinHandle<()>, String> {
         let failed = |error| format!("metrics: cannot start: {error}");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
@@ -112,7 +112,7 @@ async fn serve(listener: TcpListener, shared: Weak<Shared>, token: Option<Arc<st
         () = accept(&listener, &mut clients, &shared, token) => {}
     }
     drop(listener);
-    // The successor cannot answer connections that were accepted here. Each has its deadline.
+    // The successor cannot serve connections that were accepted here. Each has its deadline.
     for client in clients {
         let _ = client.task.await;
     }
@@ -135,7 +135,7 @@ async fn accept(
         match listener.accept().await {
             Ok((stream, _)) => {
                 clients.retain(|client| !client.task.is_finished());
-                // Idle clients must not block health probes. An answer takes a millisecond.
+                // Idle clients must not block health probes. A response takes a millisecond.
                 if clients.len() == CLIENTS {
                     let is_silent = |client: &Client| !client.has_asked.load(Ordering::Relaxed);
                     let oldest = clients.iter().position(is_silent).unwrap_or(0);
@@ -147,14 +147,14 @@ async fn accept(
                 let has_asked = Arc::new(AtomicBool::new(false));
                 let asked = Arc::clone(&has_asked);
                 let task = tokio::spawn(async move {
-                    // A client that is too slow, or gone, gets no answer.
-                    let _ = timeout(PATIENCE, answer(stream, &shared, token.as_deref(), &asked)).await;
+                    // A client that is too slow or gone gets no response.
+                    let _ = timeout(TIMEOUT, answer(stream, &shared, token.as_deref(), &asked)).await;
                 });
                 clients.push_back(Client { task, has_asked });
-                // Requests are read between accepts, however many connections wait in the queue.
+                // Reads requests between accepts, however many connections wait in the queue.
                 yield_now().await;
             }
-            // Out of descriptors. Workers have the same error and log it.
+            // Out of descriptors. The workers get the same error and log it.
             Err(_) => sleep(Duration::from_millis(100)).await,
         }
     }
@@ -168,7 +168,7 @@ async fn answer(
 ) -> std::io::Result<()> {
     let mut head = Vec::with_capacity(1024);
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
-        if head.len() >= LONGEST_HEAD || stream.read_buf(&mut head).await? == 0 {
+        if head.len() >= MAX_HEAD || stream.read_buf(&mut head).await? == 0 {
             return Ok(());
         }
     }
@@ -246,10 +246,10 @@ fn reply(head: &[u8], shared: &Shared, token: Option<&str>) -> Reply {
     }
 }
 
-/// Whether the process serves and goes on.
+/// Whether the process serves and continues.
 fn health(shared: &Shared) -> Reply {
     match *shared.phase.borrow() {
-        // A connection accepted before the upgrade asks about the service, which goes on.
+        // A connection accepted before the upgrade asks about the service, which continues.
         Phase::Serving | Phase::HandedOver => Reply::text("200 OK", "serving"),
         Phase::Draining => Reply::text("503 Service Unavailable", "draining"),
         Phase::Stopping => Reply::text("503 Service Unavailable", "stopping"),
@@ -264,7 +264,7 @@ fn ready(shared: &Shared) -> Reply {
     if shared.metrics.short.load(Ordering::Relaxed) > 0 {
         return Reply::text("503 Service Unavailable", "cannot accept connections, for lack of descriptors or memory");
     }
-    // Idle connections make room: clients that do nothing do not take the server out of service.
+    // Idle connections can make room: clients that do nothing do not make the server unavailable.
     if shared.slots.available_permits() == 0 && !shared.idle.any() {
         return Reply::text("503 Service Unavailable", "at the limit on open connections, and none is idle");
     }

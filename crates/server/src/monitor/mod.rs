@@ -1,4 +1,5 @@
-//! The listener for scrapers and probes: /metrics, /top, /health, /ready. And the exporter, which sends the metrics to a collector by OTLP.
+//! The listener for scrapers and probes: /metrics, /top, /health, /ready. Also the exporter, which sends the metrics to
+//! an OTLP collector.
 
 mod exposition;
 mod families;

@@ -1,4 +1,4 @@
-//! The content of `/top`: the numbers that `sealion top` shows, as JSON.
+//! The content of `/top`: the numbers for `sealion top`, as JSON.
 
 use sealion_tls::SealedBy;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use crate::exchange::Shared;
 use crate::observe::metrics::{BUCKETS, Counter, ErrorKind, HandshakeFailure, TopPath, TopPaths, WorkerMetrics};
 use crate::path::policy::PathReason;
 
-/// The numbers of one moment. Counters start with the process.
+/// The current numbers. Counters start with the process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Summary {
     pub version: String,
@@ -27,7 +27,7 @@ pub(crate) struct Summary {
     pub moves: u64,
     /// Responses by the first digit of their status.
     pub statuses: [u64; 5],
-    /// By bucket; the bounds are those of [`bound`](crate::observe::metrics::bound).
+    /// Requests by bucket; [`bound`](crate::observe::metrics::bound) has the bounds.
     pub latency: Vec<u64>,
     pub errors: u64,
     pub log_written: u64,
@@ -60,7 +60,7 @@ pub(super) fn connections(shared: &Shared, workers: &[&WorkerMetrics]) -> Connec
     let sum = |level: fn(&WorkerMetrics) -> u64| workers.iter().fold(0_u64, |sum, w| sum.wrapping_add(level(w)));
     let (handshaking, active, lingering) =
         (sum(|w| w.handshaking.get()), sum(|w| w.active.get()), sum(|w| w.lingering.get()));
-    // Saturating: the levels are not read at the same instant.
+    // Saturating, because the levels are not read at the same instant.
     let idle = sum(|w| w.open.get()).saturating_sub(handshaking + active + lingering);
     Connections { handshaking, idle, active, lingering, most: shared.most_connections as u64 }
 }

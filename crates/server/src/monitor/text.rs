@@ -8,7 +8,7 @@ use crate::observe::metrics::{BUCKETS, bound};
 /// The Content-Type of the format.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The page of these metrics.
+/// Writes these metrics as a page.
 pub(super) fn page(families: &[Family]) -> String {
     let mut page = String::new();
     // Writing to a String cannot fail.

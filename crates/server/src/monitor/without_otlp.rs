@@ -1,4 +1,4 @@
-//! Stands in for `otlp/` in a program without the feature `otlp`: refuses `[otlp]`.
+//! Replaces `otlp/` in a program without the feature `otlp`: rejects `[otlp]`.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,7 +13,7 @@ pub(crate) enum Settings {}
 pub(crate) enum Exporter {}
 
 impl Settings {
-    /// `None`; a table that asks for something is in `problems`.
+    /// Always `None`; a table with an endpoint is reported in `problems`.
     pub(crate) fn new(config: &OtlpConfig, problems: &mut Problems) -> Option<Self> {
         if *config != OtlpConfig::default() {
             let span = config.endpoint.as_ref().map_or(0..0, |endpoint| endpoint.span.clone());
@@ -28,7 +28,7 @@ impl Settings {
     }
 }
 
-/// Spans to be sent: none.
+/// Spans to send: none.
 pub(crate) enum Spans {}
 
 impl Exporter {

@@ -1,5 +1,5 @@
-//! Messages on standard error. While the server serves, a thread of its own writes them: an unread pipe must not stop a worker. Messages
-//! beyond its queue are dropped and counted.
+//! Messages on standard error. While the server serves, a separate thread writes them, so that an unread pipe does not
+//! stop a worker. Messages beyond its queue are dropped and counted.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -21,7 +21,7 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// The least severe messages that are printed.
+/// The minimum severity of printed messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogLevel {
@@ -49,21 +49,21 @@ impl From<LogLevel> for LevelFilter {
     }
 }
 
-/// How a message is written.
+/// The format of a message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum LogFormat {
     /// A line for people.
     #[default]
     Text,
-    /// An object in a line: `time` (RFC 3339), `level`, `target` (the part of the program) and `message`.
+    /// An object per line: `time` (RFC 3339), `level`, `target` (the part of the program) and `message`.
     Json,
 }
 
-/// Set once JSON is asked for.
+/// Set for JSON.
 static AS_JSON: AtomicBool = AtomicBool::new(false);
 
-/// The format of all messages from now on, those about panics included.
+/// Sets the format of all messages from now on, including messages about panics.
 pub(crate) fn write_as(format: LogFormat) {
     if format == LogFormat::Json && !AS_JSON.swap(true, Ordering::Relaxed) {
         std::panic::set_hook(Box::new(|panic| print(Level::ERROR, format_args!("{panic}"))));
@@ -80,11 +80,11 @@ pub(crate) fn log_to_stderr(level: LogLevel) {
     }
 }
 
-/// Writes a line that no level leaves out: what the server serves, and why it ends.
+/// Writes a line at any level: what the server serves, and why it ends.
 pub(crate) fn print(level: Level, text: fmt::Arguments<'_>) {
     if AS_JSON.load(Ordering::Relaxed) {
         let fields = Map::from_iter([("message".to_owned(), text.to_string().into())]);
-        // An error has nowhere to be reported.
+        // An error cannot be reported anywhere.
         let _ = io::stderr().write_all(json(level, "sealion", fields).as_bytes());
     } else {
         eprintln!("sealion: {text}");
@@ -94,7 +94,7 @@ pub(crate) fn print(level: Level, text: fmt::Arguments<'_>) {
 /// A message as a line of JSON.
 fn json(level: Level, target: &str, fields: Map<String, Value>) -> String {
     let mut time = String::new();
-    // A clock that cannot be read leaves the time empty.
+    // If the clock cannot be read, the time is empty.
     let _ = SystemTime.format_time(&mut FormatWriter::new(&mut time));
     let mut line = Map::from_iter([
         ("time".to_owned(), time.into()),
@@ -116,7 +116,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>, N: for<'a> FormatFields<'a> + 'stat
     }
 }
 
-/// The fields of an event, the message among them.
+/// The fields of an event, including the message.
 struct Fields(Map<String, Value>);
 
 impl Visit for Fields {
@@ -129,33 +129,34 @@ impl Visit for Fields {
     }
 }
 
-/// Messages that may wait to be written, and their bytes: far more than a server at work has in a second.
+/// The maximum number of messages that wait to be written, and of their bytes: far more than a busy server writes in a
+/// second.
 const QUEUE: usize = 4096;
 const QUEUED_BYTES: usize = 1 << 20;
 
-/// Time for the last messages when the server ends. A terminal or a log collector takes them in milliseconds; a pipe without a reader never
-/// does.
+/// How long the end of the server waits for the last messages. A terminal or a log collector takes them in
+/// milliseconds; a pipe without a reader never does.
 const LAST_MESSAGES: Duration = Duration::from_secs(2);
 
 static QUEUED: OnceLock<Queue> = OnceLock::new();
 
-/// Messages that were dropped since the start.
+/// Messages dropped since the start.
 static LOST: AtomicU64 = AtomicU64::new(0);
 
 struct Queue {
     lines: SyncSender<Line>,
     bytes: AtomicUsize,
-    /// The queue is full, and the writer has not said yet how many messages were lost.
+    /// The queue is full, and the writer has not yet reported how many messages were lost.
     lossy: AtomicBool,
 }
 
 enum Line {
     Text(Box<[u8]>),
-    /// Everything before it is written.
+    /// All messages before it are written.
     Last(SyncSender<()>),
 }
 
-/// The writer of one message, which tracing writes whole.
+/// Writes one message, which tracing passes in one piece.
 struct Message;
 
 impl Write for Message {
@@ -183,12 +184,13 @@ impl Queue {
     }
 }
 
-/// Messages that were dropped because standard error did not take them.
+/// The number of messages dropped because standard error did not take them.
 pub(crate) fn lost() -> u64 {
     LOST.load(Ordering::Relaxed)
 }
 
-/// Has a thread write the messages from now on. Call it after privileges are given up: the thread has those of the caller.
+/// Makes a thread write the messages from now on. Call it after privileges are dropped, because the thread inherits the
+/// caller's.
 ///
 /// # Errors
 /// The thread cannot be started.
@@ -206,7 +208,7 @@ impl Drop for Writer {
     fn drop(&mut self) {
         let Some(queue) = QUEUED.get() else { return };
         let (written, all_written) = sync_channel(1);
-        // A full queue gets room while the writer works; one that stands still is not waited for.
+        // A full queue gets room while the writer works. If the writer is stuck, this does not wait.
         let begun = Instant::now();
         let mut last = Line::Last(written);
         while let Err(error) = queue.lines.try_send(last) {
@@ -227,7 +229,7 @@ fn write_lines(lines: &Receiver<Line>) {
     while let Ok(line) = lines.recv() {
         match line {
             Line::Text(text) => {
-                // An error has nowhere to be reported.
+                // An error cannot be reported anywhere.
                 let _ = stderr.write_all(&text);
                 let Some(queue) = QUEUED.get() else { continue };
                 queue.bytes.fetch_sub(text.len(), Ordering::Relaxed);

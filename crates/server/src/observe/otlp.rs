@@ -8,15 +8,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::values::{At, Secret, SecretUrl, Timeout};
 
-/// Metrics and traces for a collector of OpenTelemetry, by OTLP over HTTP in protobuf. Metrics have the names and labels of the metrics listener, which need
-/// not be there.
+/// Metrics and traces for an OpenTelemetry collector, by OTLP over HTTP in protobuf. Metrics have the same names and
+/// labels as on the metrics listener, which is not required.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct OtlpConfig {
-    /// URL of the collector, for instance `http://127.0.0.1:4318` or `https://otlp.example.org`: metrics go to `/v1/metrics` beneath it, spans to `/v1/traces` [default: none, and nothing is sent]
+    /// URL of the collector, for instance `http://127.0.0.1:4318` or `https://otlp.example.org`: metrics go to
+    /// `/v1/metrics` below it, spans to `/v1/traces` [default: none, and nothing is sent]
     pub endpoint: Option<At<SecretUrl>>,
 
-    /// File with the certificates that a collector with TLS is verified by, PEM [default: those of the system]
+    /// File with the certificates to verify a collector with TLS by, PEM [default: the system's]
     pub roots: Option<At<PathBuf>>,
 
     /// Header fields of each request to the collector, such as `Authorization = "Bearer ${TOKEN}"`.
@@ -25,8 +26,8 @@ pub(crate) struct OtlpConfig {
     /// Time between two messages with metrics.
     pub interval: Timeout,
 
-    /// Share of requests of which spans are sent, from 0 to 1, for instance 0.01; where a trusted proxy began the trace, its decision holds. `0`
-    /// turns traces off.
+    /// Share of requests for which spans are sent, from 0 to 1, for instance 0.01. If a trusted proxy began the trace,
+    /// its decision applies. `0` turns traces off.
     pub sample: At<f64>,
 
     /// Name of this service at the collector (`service.name`).

@@ -1,4 +1,4 @@
-//! How often failures of one kind are logged: one line a second says what thousands would.
+//! Limits the log lines about failures of one kind: one line per second stands for thousands.
 
 use std::fmt::Display;
 use std::sync::{Mutex, PoisonError};
@@ -7,19 +7,19 @@ use std::time::{Duration, Instant};
 /// Time between two lines.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The lines about failures of one kind, for instance those of one server.
+/// The log lines about failures of one kind, for instance failures of one server.
 #[derive(Debug, Default)]
 pub(crate) struct Warnings(Mutex<Lines>);
 
 #[derive(Debug, Default)]
 struct Lines {
     last: Option<Instant>,
-    /// Failures since, without a line.
+    /// Failures that were not logged since the last line.
     kept_back: u64,
 }
 
 impl Warnings {
-    /// Whether a failure has a line: with the failures since the last one that had none.
+    /// Whether a failure is logged: then the number of failures that were not logged since the last line.
     pub(crate) fn take(&self, now: Instant) -> Option<u64> {
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if lines.last.is_some_and(|last| now.saturating_duration_since(last) < PAUSE) {
@@ -30,7 +30,8 @@ impl Warnings {
         Some(std::mem::take(&mut lines.kept_back))
     }
 
-    /// The line about a failure, if it has one now. `others`: what is said of those before it that had none, behind their number.
+    /// The line about a failure, if it is logged now. `others`: the text after the number of failures that were not
+    /// logged.
     pub(crate) fn line(&self, what: impl Display, others: &str) -> Option<String> {
         Some(match self.take(Instant::now())? {
             0 => what.to_string(),

@@ -1,5 +1,5 @@
-//! The kernel's TLS support: probed and tested at start, suspended for a while after a refusal, and quarantined for
-//! suites that the kernel was seen to seal wrongly.
+//! The kernel's TLS support. It is probed and tested at start, suspended for a while after a refusal, and quarantined
+//! for suites that the kernel has sealed wrongly.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -11,8 +11,8 @@ use sealion_tls::{Version, canary};
 
 use crate::path::policy::{KtlsMode, Offer};
 
-/// Pause before the next attempt after the kernel's TLS layer was found missing. Each attempt may start a module
-/// loader, and nobody loads a module every minute.
+/// The pause before the next attempt after the kernel's TLS layer was missing. Each attempt may start a module loader,
+/// and modules are rarely loaded later.
 const SUSPENSION: Duration = Duration::from_secs(60);
 
 /// The TLS support of the running kernel.
@@ -49,7 +49,7 @@ impl KernelOffer {
         Err(format!("--ktls always: this kernel has no kernel TLS. {why}"))
     }
 
-    /// The offer for a connection of this version and AEAD.
+    /// The kernel's offer for a connection of this version and AEAD.
     pub fn for_connection(&self, version: Version, aead: Aead) -> Offer {
         if !self.probe.any_tx() {
             return Offer::Absent;
@@ -73,7 +73,7 @@ impl KernelOffer {
     }
 
     /// Sends a canary through the kernel for each supported version and AEAD. A corrupted canary puts the suite into
-    /// quarantine, a correct one lifts the quarantine. Blocks for some milliseconds.
+    /// quarantine, and a correct one ends the quarantine. Blocks for some milliseconds.
     pub fn self_check(&self) {
         for (version, aead) in combinations() {
             if self.probe.tx(version, aead.cipher()).is_err() {
@@ -101,7 +101,7 @@ impl KernelOffer {
         }
     }
 
-    /// Records a refusal. A missing TLS layer concerns every connection: it is logged once, and no connection moves for
+    /// Records a refusal. A missing TLS layer affects every connection: it is logged once, and no connection moves for
     /// a while.
     pub fn refused(&self, error: &sealion_ktls::Error) {
         if error.operation() != Operation::SetUlp || error.kind() != Kind::Unsupported {

@@ -4,16 +4,16 @@
 //! unknown. This is the ski-rental problem, and the classic answer applies: a connection moves as soon as the savings
 //! it has passed up reach the cost of the move.
 //!
-//! By the costs given, a connection never costs more than twice the optimum with all responses known in advance, as
-//! long as no response costs more than twice as much in the kernel as in user space:
+//! With the given costs, a connection never costs more than twice the optimum for responses known in advance, as long
+//! as no response costs more than twice as much in the kernel as in user space:
 //! - It moves later than the optimum. The savings it passed up meanwhile are less than the move, which the optimum
-//!   paid too.
+//! paid too.
 //! - It moves, and the optimum never does. User space cost the optimum at least the savings passed up, hence at least
-//!   the move.
+//! the move.
 //! - It moves earlier than the optimum, or the optimum never moves. Each response after the move costs at most double.
 //!
 //! Small responses that are cheaper in user space reduce the account, but never below zero: past savings in user space
-//! are no reason to wait now.
+//! are not a reason to wait now.
 
 use clap::ValueEnum;
 use schemars::JsonSchema;
@@ -42,7 +42,7 @@ pub struct Situation<'a> {
     pub path: SealedBy,
     /// The kernel's offer for this connection.
     pub kernel: Offer,
-    /// Bytes of this response, head included.
+    /// Bytes of this response, including the head.
     pub upcoming: u64,
     /// Savings that earlier responses of this connection passed up.
     pub forgone: Forgone,
@@ -52,38 +52,39 @@ pub struct Situation<'a> {
     pub set_up: u64,
 }
 
-/// Savings passed up: nanoseconds that an earlier move would have saved, at the best moment for it; never below zero.
+/// Savings passed up: the nanoseconds that an earlier move would have saved, at the best moment for it. Never below
+/// zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Forgone(u64);
 
-/// Whether the kernel could take a connection.
+/// Whether the kernel can take a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offer {
-    /// It seals this version and cipher.
+    /// The kernel seals this version and cipher.
     Ready,
-    /// It has no kernel TLS.
+    /// The kernel has no kernel TLS.
     Absent,
     /// The connection is on a Unix socket, and kernel TLS needs TCP.
     NotTcp,
-    /// It has kernel TLS, but not this version and cipher.
+    /// The kernel has kernel TLS, but not this version and cipher.
     NoCipher,
-    /// It refused a move less than a minute ago, or its TLS layer is missing.
+    /// The kernel refused a move less than a minute ago, or its TLS layer is missing.
     Suspended,
-    /// It was seen to seal this version and cipher wrongly.
+    /// The kernel has sealed this version and cipher wrongly.
     Quarantined,
 }
 
 /// The action before the response is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// Leave the sender where it is.
+    /// Leave the sender on its path.
     Stay(PathReason),
     /// Move the sender into the kernel first; stay if it refuses.
     Move,
 }
 
 labels! {
-    /// Why a response takes its path, as a word for the log.
+    /// The reason for a response's path, as a word for the log.
     pub PathReason {
         /// Kernel: the connection moved before this response.
         Moved = "moved",
@@ -105,11 +106,11 @@ labels! {
         Refused = "refused",
         /// User space: the kernel refused recently.
         Suspended = "suspended",
-        /// User space: the kernel was seen to seal this version and cipher wrongly.
+        /// User space: the kernel has sealed this version and cipher wrongly.
         Quarantined = "quarantined",
         /// User space: the key would reach its limit, and this kernel cannot change it.
         KeyWorn = "key-worn",
-        /// Plain: the connection has no TLS, so that nothing is sealed.
+        /// Plain: the connection has no TLS, so nothing is sealed.
         NoTls = "no-tls",
     }
 }

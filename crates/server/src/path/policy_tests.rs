@@ -2,7 +2,7 @@ use super::*;
 use crate::path::costs::curve::Point;
 use crate::path::costs::set_up::SetUpCost;
 
-/// Nothing is saved up to 1,000 bytes, and a nanosecond by each byte more.
+/// Saves nothing up to 1,000 bytes, and a nanosecond for each further byte.
 fn curve() -> Curve {
     curve_of(&[(1_000, 1_500, 1_500), (2_000, 3_000, 2_000)])
 }
@@ -56,9 +56,9 @@ fn where_the_kernel_never_wins_nothing_moves() {
     }
 }
 
-/// What a connection costs with these responses when it moves before the one with number `moves_at`.
+/// The cost of a connection with these responses if it moves before response `moves_at`.
 fn cost(curve: &Curve, set_up: u64, responses: &[u64], moves_at: Option<usize>) -> i128 {
-    // By what it is told, a response costs its bytes in user space, and its saving less in the kernel.
+    // By its curve, a response costs as many nanoseconds as bytes in user space, and less by its saving in the kernel.
     let user: i128 = responses.iter().map(|bytes| user_cost(*bytes)).sum();
     let saved: i128 = responses[moves_at.unwrap_or(responses.len())..].iter().map(|b| curve.saving(*b) as i128).sum();
     user - saved + if moves_at.is_some() { set_up.into() } else { 0 }
@@ -68,7 +68,7 @@ fn user_cost(bytes: u64) -> i128 {
     i128::from(2_000 + bytes / 10)
 }
 
-/// Where the policy moves.
+/// The response before which the policy moves.
 fn moves_at(curve: &Curve, set_up: u64, responses: &[u64]) -> Option<usize> {
     let mut forgone = Forgone::default();
     responses.iter().position(|&upcoming| {
@@ -79,7 +79,7 @@ fn moves_at(curve: &Curve, set_up: u64, responses: &[u64]) -> Option<usize> {
     })
 }
 
-/// A curve whose user side is [`user_cost`], and whose kernel side is at most twice that.
+/// A curve with the user side of [`user_cost`], and a kernel side of at most twice that.
 fn random_curve(random: &mut Random) -> Curve {
     let sizes = [1_000, 16_000, 64_000, 1_000_000];
     let points = sizes.map(|bytes| {
@@ -116,7 +116,7 @@ fn never_twice_the_best_in_hindsight() {
         let best = moves.map(|at| cost(&curve, set_up, &responses, at)).min().expect("there are some");
         assert!(auto <= 2 * best, "round {round}: {auto} and {best}: {curve:?} {set_up} {responses:?}");
         let alone = cost(&curve, set_up, &responses, None);
-        // Behind the move nothing can bring it back: small responses that cost more there are its risk.
+        // A move is final: small responses that cost more in the kernel are its risk.
         let behind = &responses[at.unwrap_or(responses.len())..];
         let lost: i128 = behind.iter().map(|bytes| -i128::from(curve.saving(*bytes).min(0))).sum();
         assert!(auto <= alone + i128::from(set_up) + lost, "round {round}");
@@ -129,7 +129,7 @@ fn never_twice_the_best_in_hindsight() {
     assert!(worst > 1.5, "the bound is nearly met somewhere: {worst}");
 }
 
-/// The netdev talk's costs of TLS_TX, with and without a network card that seals, with savings of 1 µs a KiB.
+/// The netdev talk's costs of TLS_TX, with and without a network card that seals, and savings of 1 µs per KiB.
 #[test]
 fn a_network_card_that_takes_milliseconds_raises_the_threshold_by_itself() {
     const SOFTWARE: u64 = 37_000;
@@ -140,12 +140,12 @@ fn a_network_card_that_takes_milliseconds_raises_the_threshold_by_itself() {
     assert_eq!(first(SOFTWARE).div_ceil(1 << 10), 37);
     assert_eq!(first(OFFLOAD).div_ceil(1 << 10), 3_857);
     assert_eq!(RECEIVING.map(|set_up| first(set_up).div_ceil(1 << 10)), [10, 1_207]);
-    // Of equal responses of 64 KiB it is the first, or the 61st, that moves.
+    // Of equal responses of 64 KiB, the first or the 61st moves.
     let responses = [64 << 10; 100];
     assert_eq!(moves_at(&curve, SOFTWARE, &responses), Some(0));
     assert_eq!(moves_at(&curve, OFFLOAD, &responses), Some(60));
 
-    // A server that starts with what software takes, on a machine with such a card.
+    // A server that starts with the cost in software, on a machine with such a card.
     let running = SetUpCost::new(SOFTWARE);
     let thresholds: Vec<u64> = (0..40)
         .map(|_| {
@@ -160,7 +160,7 @@ fn a_network_card_that_takes_milliseconds_raises_the_threshold_by_itself() {
     assert_eq!(moves_at(&curve, running.nanoseconds(), &responses[..40]), None);
 }
 
-/// Both pages have a table whose first columns are the words and the path.
+/// Both pages have a table whose first two columns are the words and the path.
 #[test]
 fn the_pages_have_a_row_for_each_reason() {
     for page in ["README.md", "docs/logs.md"] {

@@ -203,7 +203,7 @@ impl<'a> Answering<'a> {
         if self.site.features.need_steps_before_proxies() || self.refuse_or_redirect(path).is_some() {
             return None;
         }
-        if !rule.answers_from_cache() || !self.permits_readings(path) {
+        if !rule.answers_from_cache() || !self.permits_readings(rule, path) {
             return None;
         }
         let mut response = rule.answer_at_once(self.request, self.client.arrival?, self.now)?;
@@ -485,7 +485,7 @@ impl<'a> Answering<'a> {
         let raw = rewritten.unwrap_or(self.raw_path());
         let readings = match self.is_read_alike(raw, path) {
             true => Vec::new(),
-            false => match Box::pin(self.guard_readings(raw, path, user)).await {
+            false => match Box::pin(self.guard_readings(rule, raw, path, user)).await {
                 Ok(readings) => readings,
                 Err(refusal) => return (*refusal).into(),
             },
@@ -527,13 +527,13 @@ impl<'a> Answering<'a> {
         if let Some(refusal) = self.guard_in_all_readings(&name, user).await {
             return Err(Box::new(refusal));
         }
-        if let Some(refusal) = self.guard_path_info(rule, path, readings, user).await {
+        if let Some(refusal) = self.guard_path_info(rule, &script.name, path, readings, user).await {
             return Err(Box::new(refusal));
         }
         // REQUEST_URI is the path that was asked for, whatever it was rewritten to.
         if let Some(asked) = asked {
-            let readings = self.guard_readings(self.raw_path(), asked, user).await?;
-            if let Some(refusal) = self.guard_path_info(rule, asked, &readings, user).await {
+            let readings = self.guard_readings(rule, self.raw_path(), asked, user).await?;
+            if let Some(refusal) = self.guard_path_info(rule, &script.name, asked, &readings, user).await {
                 return Err(Box::new(refusal));
             }
         }

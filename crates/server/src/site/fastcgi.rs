@@ -204,18 +204,25 @@ impl Scripts {
         index.into_iter().chain(front).map(found).collect()
     }
 
-    /// What an application may take for the path of a request: what stands behind the script's name, alone and beneath the script's directory.
-    pub(super) fn behind_script(&self, path: &SitePath<'_>) -> Vec<Vec<u8>> {
-        let Some(Found { name, path_info }) =
-            self.scripts_of(path).into_iter().find(|found| !found.path_info.is_empty())
-        else {
-            return Vec::new();
-        };
-        let directory = name.iter().rposition(|octet| *octet == b'/').map_or(&[][..], |end| &name[..end]);
-        match directory.is_empty() {
-            true => vec![path_info],
-            false => vec![[directory, &path_info].concat(), path_info],
+    /// What an application may take for the path of a request: what stands behind the name of a script, alone and beneath the script's directory. Some
+    /// (CodeIgniter) drop the name, or the directory, without a slash behind it: `/index.phpadmin` is `/admin` then. `run`: the script that answers.
+    pub(super) fn behind_script(&self, path: &SitePath<'_>, run: &[u8]) -> Vec<Vec<u8>> {
+        let full = path.full();
+        let octets = &full[1..];
+        let mut found = Vec::new();
+        for name in self.scripts_of(path).into_iter().map(|found| found.name).chain([run.to_vec()]) {
+            let directory = name.iter().rposition(|octet| *octet == b'/').map_or(&[][..], |end| &name[..end]);
+            let rest = octets.strip_prefix(name.as_slice()).filter(|rest| !rest.is_empty());
+            let Some(rest) = rest.or_else(|| octets.strip_prefix(directory)) else { continue };
+            let rest = [b"/", rest.strip_prefix(b"/").unwrap_or(rest)].concat();
+            if !directory.is_empty() {
+                found.push([directory, &rest].concat());
+            }
+            if octets.starts_with(&name) {
+                found.push(rest);
+            }
         }
+        found
     }
 
     async fn is_file(&self, name: &[u8]) -> Result<bool, Status> {

@@ -203,6 +203,7 @@ impl Rule {
         apply(&about, &mut fields);
         let mut forwarded = Forwarded {
             reading: Reading::Ahead,
+            heads: None,
             method: Method::GET,
             target: self.target.clone(),
             fields,

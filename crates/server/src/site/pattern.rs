@@ -156,16 +156,26 @@ impl Case {
     }
 }
 
-/// A path in which all spellings that differ in case alone are the same. Characters beyond ASCII that some applications take for letters of ASCII, such as the
-/// sign of Kelvin, become those.
+/// A path in which all spellings that differ in case alone are the same, whether an application maps characters or whole texts to upper or lower case. Characters
+/// beyond ASCII that become letters of ASCII in one of these, such as the sign of Kelvin and the dotted capital I, are those. Dots and spaces at the end
+/// of a name do not count: file systems that ignore case drop them (FAT, NTFS).
 fn fold(path: &[u8]) -> Vec<u8> {
-    if path.is_ascii() {
-        return path.to_ascii_lowercase();
-    }
+    let folded = if path.is_ascii() { path.to_ascii_lowercase() } else { fold_characters(path) };
+    let is_dropped = |byte: &&u8| matches!(byte, b'.' | b' ');
+    let name = |segment: &'_ [u8]| segment.len() - segment.iter().rev().take_while(is_dropped).count();
+    let names: Vec<_> = folded.split(|byte| *byte == b'/').map(|segment| &segment[..name(segment)]).collect();
+    names.join(&b'/')
+}
+
+fn fold_characters(path: &[u8]) -> Vec<u8> {
+    /// The dot of an `i` that a capital letter had.
+    const DOT_ABOVE: char = '\u{307}';
     let mut folded = Vec::with_capacity(path.len());
     for chunk in path.utf8_chunks() {
-        let characters = chunk.valid().chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase);
-        folded.extend_from_slice(characters.collect::<String>().as_bytes());
+        // The lower case of some characters has an upper case that they do not have themselves.
+        let upper = chunk.valid().chars().flat_map(char::to_lowercase).flat_map(char::to_uppercase);
+        let lower = upper.flat_map(char::to_lowercase).filter(|character| *character != DOT_ABOVE);
+        folded.extend_from_slice(lower.collect::<String>().as_bytes());
         folded.extend_from_slice(chunk.invalid());
     }
     folded
@@ -175,7 +185,7 @@ fn fold(path: &[u8]) -> Vec<u8> {
 #[derive(Debug)]
 pub(super) struct PathRegex {
     regex: Regex,
-    /// For folded paths, where case is ignored.
+    /// The same for characters, where case is ignored. It is looked for in folded paths, too.
     folded: Option<Regex>,
 }
 
@@ -198,7 +208,8 @@ impl PathRegex {
 
     /// Whether the expression matches the path `full`, which has its slashes.
     pub(super) fn is_match(&self, full: &[u8]) -> bool {
-        self.regex.is_match(full) || self.folded.as_ref().is_some_and(|regex| regex.is_match(&fold(full)))
+        let ignoring_case = |regex: &Regex| regex.is_match(full) || regex.is_match(&fold(full));
+        self.regex.is_match(full) || self.folded.as_ref().is_some_and(ignoring_case)
     }
 
     /// Whether access rules for the expression apply to the path `full`, which has its slashes: it matches the path, or the file of
@@ -207,7 +218,8 @@ impl PathRegex {
         let guards = |regex: &Regex, full: &[u8]| {
             regex.is_match(full) || original_of(full).is_some_and(|original| regex.is_match(original))
         };
-        guards(&self.regex, full) || self.folded.as_ref().is_some_and(|regex| guards(regex, &fold(full)))
+        let ignoring_case = |regex: &Regex| guards(regex, full) || guards(regex, &fold(full));
+        guards(&self.regex, full) || self.folded.as_ref().is_some_and(ignoring_case)
     }
 }
 
@@ -420,6 +432,8 @@ mod tests {
             ("KAF\u{c9}/SUB.TXT", true),
             ("\u{212a}af\u{e9}/\u{17f}ub.txt/x", true),
             ("KAF\u{c9}/SUB.TXT.GZ", true),
+            ("kaf\u{e9}./sub.txt. .", true),
+            ("kaf\u{e9}/sub.txt.gz.", true),
             ("kafe/sub.txt", false),
             ("kaf\u{e9}/sub.txts", false),
         ] {
@@ -436,6 +450,36 @@ mod tests {
             (b"/kafe/x.key", false),
         ] {
             assert_eq!(regex.guards(full), is_guarded, "{}", full.escape_ascii());
+        }
+    }
+
+    /// Java's `equalsIgnoreCase` takes `\u{130}` for `i`, `toUpperCase` makes `SS` of a sharp s.
+    #[test]
+    fn no_mapping_of_case_changes_what_is_folded() {
+        for character in '\0'..=char::MAX {
+            let (lower, upper) = (character.to_lowercase(), character.to_uppercase());
+            if lower.clone().eq([character]) && upper.clone().eq([character]) {
+                continue;
+            }
+            let folded = fold(character.to_string().as_bytes());
+            assert_eq!(folded, fold(lower.to_string().as_bytes()), "{character:?}");
+            assert_eq!(folded, fold(upper.to_string().as_bytes()), "{character:?}");
+            assert_eq!(folded, fold(&folded), "{character:?}");
+        }
+        for (own, other) in
+            [("\u{130}", "i"), ("\u{131}", "i"), ("\u{17f}", "s"), ("\u{212a}", "k"), ("\u{1e9e}", "ss")]
+        {
+            assert_eq!(fold(own.as_bytes()), other.as_bytes(), "{own}");
+        }
+        for (guard, full) in [
+            ("^/admin/", "/adm\u{130}n/"),
+            ("^/admin/", "/ADM\u{131}N/x"),
+            ("^/stra\u{df}e$", "/STRA\u{1e9e}E"),
+            (r"^/x\.key$", "/X.KEY."),
+        ] {
+            let mut problems = Problems::of_arguments();
+            let regex = PathRegex::build_ignoring_case(guard, &(0..0), "regex", &mut problems).unwrap();
+            assert!(regex.guards(full.as_bytes()) && regex.is_match(full.as_bytes()), "{guard} {full}");
         }
     }
 

@@ -209,6 +209,16 @@ impl Rule {
         }
     }
 
+    /// The prefix that is left out of a path, and the rest. `raw`: the path as it arrived, or as it was rewritten, of which `path` was decoded.
+    pub(super) fn stripped<'a>(&self, raw: &'a str, path: &SitePath<'_>) -> Option<(&[u8], Cow<'a, str>)> {
+        match &self.paths {
+            Guarded::Beneath(prefix) if self.strip_prefix && !prefix.as_bytes().is_empty() => {
+                Some((prefix.as_bytes(), strip(raw, prefix, path)?))
+            }
+            _ => None,
+        }
+    }
+
     /// Forwards a request. `path`: as the rule was found by. `rewritten`: the path by the site's rewrites, encoded, if one applied.
     pub(super) async fn forward(
         &self,
@@ -284,8 +294,8 @@ impl Rule {
     }
 
     /// [`Scripts::behind_script`].
-    pub(super) fn behind_script(&self, path: &SitePath<'_>) -> Vec<Vec<u8>> {
-        self.scripts.as_ref().map(|scripts| scripts.behind_script(path)).unwrap_or_default()
+    pub(super) fn behind_script(&self, path: &SitePath<'_>, run: &[u8]) -> Vec<Vec<u8>> {
+        self.scripts.as_ref().map(|scripts| scripts.behind_script(path, run)).unwrap_or_default()
     }
 
     /// Gives the request the script that answers it.
@@ -410,6 +420,7 @@ impl Rule {
         }
         Some(Forwarded {
             reading: inbound.reading,
+            heads: inbound.heads,
             method: http::Method::from_bytes(request.method.as_str().as_bytes()).ok()?,
             target: uri(&target)?,
             fields,

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::iter::{once, successors};
 
 use sealion_http::Status;
 use sealion_http::path::SitePath;
@@ -16,7 +17,7 @@ type Step = fn(&[u8]) -> Option<Vec<u8>>;
 const DECODINGS: [Step; 2] = [decode, decode_all_but_slashes];
 
 /// The other steps of known applications. Some take several, in any order.
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 14] = [
     // Servlet containers and Spring: /app;a=b/x is /app/x.
     without_parameters,
     // Applications that look for the query in the decoded path.
@@ -28,16 +29,21 @@ const STEPS: [Step; 11] = [
     in_ascii,
     // Applications that decode the path as a form: URLDecoder of Java, urldecode of PHP.
     with_spaces,
-    // Spring trims segments; `$` of Python, PHP and Ruby matches before a newline.
+    // Spring trims segments, `url.parse` of Node the path; `$` of Python and PHP matches before a newline at the end.
     without_blanks,
+    // `$` of Ruby matches at the end of each line.
+    before_break,
+    // Decoders that leave out what is no UTF-8: `decode(errors="ignore")` of Python, iconv with `//IGNORE`.
+    in_utf8,
     // Parsers of URLs as browsers have them: Node's URL.
     without_breaks,
     // The same, and parse_url of PHP: //x/y is the path /y of the host x.
     without_host,
     // Windows drops dots and spaces at the end of a name, and names the content of a file `::$DATA`.
     as_on_windows,
-    // ASP.NET drops /(S(session)).
+    // ASP.NET drops /(S(session)), IIS keeps the slash.
     without_sessions,
+    without_sessions_but_slashes,
 ];
 
 /// Readings of one path, those included that are not decoded. Beyond it, the path is refused.
@@ -52,7 +58,8 @@ const MAX_DECODINGS: usize = 8;
 /// Whether every application reads a path alike. `raw`: the path as it is forwarded, of which `path` was decoded.
 pub(super) fn are_alike(raw: &str, path: &SitePath<'_>) -> bool {
     let hides_segments = |at: usize| raw[at..].get(..3).is_some_and(|escape| escape.eq_ignore_ascii_case("%2F"));
-    !has_special(path) && !memchr::memchr_iter(b'%', raw.as_bytes()).any(hides_segments)
+    let has_inner_host = memchr::memmem::find(raw.trim_start_matches(['/', '\\']).as_bytes(), b"//").is_some();
+    !has_special(path) && !has_inner_host && !memchr::memchr_iter(b'%', raw.as_bytes()).any(hides_segments)
 }
 
 /// Whether a step may change a decoded path.
@@ -60,7 +67,7 @@ fn has_special(path: &SitePath<'_>) -> bool {
     let bytes = path.as_bytes();
     let is_special = |byte: &u8| {
         let is_punctuation = matches!(byte, b'%' | b';' | b'?' | b'#' | b'\\' | b'+' | b':' | b'(');
-        is_punctuation || *byte <= b' ' || matches!(byte, 0x7f | 0xc0..=0xc2 | 0xe0 | 0xef | 0xf0)
+        is_punctuation || *byte <= b' ' || *byte >= 0x7f
     };
     bytes.iter().any(is_special) || bytes.ends_with(b".") || memchr::memmem::find(bytes, b"./").is_some()
 }
@@ -74,6 +81,17 @@ pub(super) fn of_forwarded(raw: &str, path: &SitePath<'_>) -> Result<Vec<SitePat
         true => Ok(Vec::new()),
         false => all(with_one_slash(raw).as_bytes(), false, path),
     }
+}
+
+/// The readings of an application that gets the path without a prefix, each with the prefix before it. `rest`: the path that it gets.
+///
+/// # Errors
+/// See [`of_forwarded`].
+pub(super) fn beneath(prefix: &[u8], rest: &str) -> Result<Vec<SitePath<'static>>, Status> {
+    let path = SitePath::parse_forwarded(rest).map_err(|_| Status::BAD_REQUEST)?;
+    let readings = of_forwarded(rest, &path)?;
+    let with_prefix = readings.iter().map(|reading| SitePath::of_octets(&[prefix, &reading.full()].concat()));
+    with_prefix.collect::<Result<_, _>>().map_err(|_| Status::BAD_REQUEST)
 }
 
 /// The readings, beside `path`, of an application that gets the path decoded.
@@ -115,12 +133,19 @@ fn all(bytes: &[u8], is_decoded: bool, path: &SitePath<'_>) -> Result<Vec<SitePa
             }
         }
         if is_decoded {
-            if bytes.contains(&0) {
+            // `^` of Ruby matches at the beginning of each line, so that the second is a path, beneath whatever an application is mounted at.
+            if bytes.contains(&0) || memchr::memmem::find(&bytes, b"\n/").is_some() || has_escape_in_host(&bytes) {
                 return Err(Status::BAD_REQUEST);
             }
-            let reading = SitePath::of_octets(&bytes).map_err(|_| Status::BAD_REQUEST)?;
-            if reading != *path && !readings.contains(&reading) {
-                readings.push(reading);
+            for bytes in once(Cow::Borrowed(&*bytes)).chain(without_inner_hosts(&bytes).map(Cow::Owned)) {
+                let reading = SitePath::of_octets(&bytes).map_err(|_| Status::BAD_REQUEST)?;
+                if reading != *path && !readings.contains(&reading) {
+                    readings.push(reading);
+                }
+                made += bytes.len();
+                if made > MAX_BYTES || readings.len() > MAX_READINGS {
+                    return Err(Status::BAD_REQUEST);
+                }
             }
         }
     }
@@ -235,24 +260,22 @@ fn in_ascii(bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn without_blanks(bytes: &[u8]) -> Option<Vec<u8>> {
-    const NEXT_LINE: &[u8] = "\u{85}".as_bytes();
-    const NO_BREAK_SPACE: &[u8] = "\u{a0}".as_bytes();
-    let is_blank = |byte: &u8| *byte <= b' ' || *byte == 0x7f;
-    by_segments(bytes, |mut segment| {
-        loop {
-            let wide = [NEXT_LINE, NO_BREAK_SPACE];
-            let before = segment.len();
-            for wide in wide {
-                segment = segment.strip_prefix(wide).unwrap_or(segment);
-                segment = segment.strip_suffix(wide).unwrap_or(segment);
-            }
-            segment = &segment[segment.iter().take_while(|byte| is_blank(byte)).count()..];
-            segment = &segment[..segment.len() - segment.iter().rev().take_while(|byte| is_blank(byte)).count()];
-            if segment.len() == before {
-                return segment;
-            }
-        }
+    let is_blank = |character: char| character.is_whitespace() || character.is_control() || character == '\u{feff}';
+    by_segments(bytes, |segment| {
+        let first = segment.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+        let segment = &segment[first.len() - first.trim_start_matches(is_blank).len()..];
+        let last = segment.utf8_chunks().last().filter(|chunk| chunk.invalid().is_empty());
+        let last = last.map_or("", |chunk| chunk.valid());
+        &segment[..segment.len() - (last.len() - last.trim_end_matches(is_blank).len())]
     })
+}
+
+fn before_break(bytes: &[u8]) -> Option<Vec<u8>> {
+    memchr::memchr(b'\n', bytes).map(|end| bytes[..end].to_vec())
+}
+
+fn in_utf8(bytes: &[u8]) -> Option<Vec<u8>> {
+    changed(bytes, bytes.utf8_chunks().map(|chunk| chunk.valid()).collect::<String>().into_bytes())
 }
 
 fn without_breaks(bytes: &[u8]) -> Option<Vec<u8>> {
@@ -265,6 +288,24 @@ fn without_host(bytes: &[u8]) -> Option<Vec<u8>> {
     // Browsers take more than two slashes for two.
     let is_host = bytes.len() - host.len() > 1;
     is_host.then(|| host[memchr::memchr(b'/', host).unwrap_or(host.len())..].to_vec())
+}
+
+/// An application drops the path that it is mounted at, or the name of its script, and takes `//x/y` behind it for the path `/y` of the host `x`: the paths that
+/// a client would have asked for.
+fn without_inner_hosts(bytes: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    let slashes = memchr::memmem::find_iter(bytes, b"//").filter(|at| *at > 0 && bytes[*at - 1] != b'/');
+    slashes.flat_map(|at| {
+        let (before, rest) = bytes.split_at(at);
+        successors(without_host(rest), |rest| without_host(rest)).map(move |rest| [before, &rest].concat())
+    })
+}
+
+/// Whether `//x%41` has an escape in its host, where the host ends for `url.parse` of Node: the path is `/%41` then.
+fn has_escape_in_host(bytes: &[u8]) -> bool {
+    memchr::memmem::find_iter(bytes, b"//").any(|at| {
+        let host = bytes[at + 2..].split(|byte| *byte == b'/').next().unwrap_or_default();
+        decode(host).is_some()
+    })
 }
 
 fn as_on_windows(bytes: &[u8]) -> Option<Vec<u8>> {
@@ -283,11 +324,22 @@ fn as_on_windows(bytes: &[u8]) -> Option<Vec<u8>> {
 
 /// Without `/(S(…))` and the like: letters with parentheses, in parentheses.
 fn without_sessions(bytes: &[u8]) -> Option<Vec<u8>> {
+    sessions_as(b"", bytes)
+}
+
+fn without_sessions_but_slashes(bytes: &[u8]) -> Option<Vec<u8>> {
+    sessions_as(b"/", bytes)
+}
+
+fn sessions_as(replacement: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
     let mut plain = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
     while let [first, behind @ ..] = rest {
         rest = match session(rest) {
-            Some(length) => &rest[length..],
+            Some(length) => {
+                plain.extend_from_slice(replacement);
+                &rest[length..]
+            }
             None => {
                 plain.push(*first);
                 behind
@@ -371,6 +423,10 @@ mod tests {
             ("/%09a/b", "/a/b"),
             ("/a%0a", "/a"),
             ("/a%C2%A0/b", "/a/b"),
+            ("/%E3%80%80a%EF%BB%BF/b", "/a/b"),
+            ("/%C2%85a%E2%80%80/b", "/a/b"),
+            ("/a.key%0Ab", "/a.key"),
+            ("/a%FF/%FEb", "/a/b"),
             ("/ad%0Amin/b", "/admin/b"),
             ("/%5Cx/a/b", "/a/b"),
             ("/%2Fx/a/b", "/a/b"),
@@ -384,6 +440,16 @@ mod tests {
             ("/(S(x))/a/b", "/a/b"),
             ("/a/(A(x)F(y))/b", "/a/b"),
             ("/pro/(S(x))tected/b", "/protected/b"),
+            ("/a/(S(x))b", "/a/b"),
+            // Behind whatever an application is mounted at.
+            ("/a/%5Cx/b", "/a/b"),
+            ("/a//x/b", "/a/b"),
+            ("/a///x", "/a"),
+            ("/a%2F%2Fx/b", "/a/b"),
+            ("/a;c//x;d/b", "/a/b"),
+            ("/a/%255Cx%2Fb", "/a/b"),
+            ("/a/c%5C%5Cx/%5Cy/b", "/a/c/b"),
+            ("/a//c//x/b", "/a/c/b"),
         ] {
             let found = readings(raw).unwrap_or_else(|status| panic!("{raw}: {status}"));
             assert!(found.iter().any(|reading| reading == expected), "{raw}: {found:?}");
@@ -414,6 +480,12 @@ mod tests {
             "/x/..::$DATA/a",
             "/a%2500",
             "/a%c0%80",
+            // Two lines.
+            "/a%0A/b",
+            "/a%0D%0A/b",
+            "/a%250A%5Cb",
+            "/%5Cx%2561/b",
+            "/a/%2Fx%2561/b",
         ] {
             assert_eq!(readings(raw), Err(400), "{raw}");
         }
@@ -421,11 +493,14 @@ mod tests {
 
     #[test]
     fn ordinary_paths_have_one_reading() {
-        for raw in ["/", "/a/b.c/", "/.well-known/x", "/a-b_c~d,e=f@g!h$i&j'k*l", "/caf%C3%A9", "/a..b/c", "/100%25"] {
+        for raw in
+            ["/", "//a", "/a/b.c/", "/.well-known/x", "/a-b_c~d,e=f@g!h$i&j'k*l", "/caf%C3%A9", "/a..b/c", "/100%25"]
+        {
             assert_eq!(readings(raw), Ok(Vec::new()), "{raw}");
         }
         assert_eq!(readings("/a;jsessionid=1F/b"), Ok(vec!["/a/b".to_owned()]));
         assert_eq!(readings("/a%2Fb"), Ok(vec!["/a%2Fb".to_owned()]));
+        assert_eq!(readings("/a//b"), Ok(vec!["/a".to_owned()]));
     }
 
     #[test]
@@ -436,6 +511,11 @@ mod tests {
         assert!(readings(&long).is_ok());
         let nested = format!("/%{}41", "25".repeat(2000));
         assert_eq!(readings(&nested), Err(400));
+        for (hosts, is_read) in [(8, true), (64, false), (4000, false)] {
+            let path: String = (0..hosts).map(|n| format!("/a{n}/")).collect();
+            assert_eq!(readings(&path).is_ok(), is_read, "{hosts} hosts");
+        }
+        assert_eq!(readings(&format!("/a{}b", "/".repeat(4000))), Ok(vec!["/a".to_owned()]));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use sealion_http::{Method, Request, Status};
 use tokio::time::timeout;
 
 use super::disk::{Disk, Lookup, Waits};
-use super::fetch::{Fetch, FetchRequest, StaleObject, names_user, variant};
+use super::fetch::{Fetch, FetchPlace, FetchRequest, StaleObject, names_user, variant};
 use super::fill::{End, Failed, FetchOutcome, Fill, Flowing, Joined, Phase};
 use super::front::{Front, HitLines, Kept};
 use super::key::{Key, add_variant, is_slice, without_variant};
@@ -145,7 +145,10 @@ impl CacheRule {
             return Answered::Pass(forwarded, CacheTrace::bypass(reason), None);
         }
         if !self.rules.store.has_disk() {
-            return Answered::Pass(forwarded, CacheTrace::bypass("no-disk"), None);
+            return match self.directives(request).only_if_cached {
+                true => self.only_if_cached(),
+                false => Answered::Pass(forwarded, CacheTrace::bypass("no-disk"), None),
+            };
         }
         let mut key = Key::default();
         self.key(key.begin(self.rules.number), request, scheme, is_trusted, target);
@@ -240,12 +243,13 @@ impl CacheRule {
                     continue;
                 }
             }
+            let place = FetchPlace::take();
             let reason = match () {
                 // What HEAD learns is no body to store, and fetching one for it would cost more than it asks for.
                 () if request.method == Method::Head => Some("head"),
                 () if directives.no_store => Some("request-no-store"),
                 () if stale.is_none() && self.min_uses > 1 && store.asked_for(id) < self.min_uses => Some("min-uses"),
-                () if !Fetch::may_begin() => Some("no-descriptor"),
+                () if place.is_none() => Some("no-descriptor"),
                 () if turn + 1 == MOST_TURNS => Some("contended"),
                 () => None,
             };
@@ -273,9 +277,10 @@ impl CacheRule {
                 }
             };
             let _interest = fill.interest();
-            if is_new {
+            // One that joins another fetch gives its place back.
+            if let (true, Some(place)) = (is_new, place) {
                 let again = forwarded.without_content();
-                self.fetch(&fill, key, of_url, again, upstream, stale, request, directives, false);
+                self.fetch(&fill, key, of_url, again, upstream, stale, request, directives, (place, false));
             }
             let way = Way { request, directives, forwarded: &forwarded, upstream };
             match self.wait(&fill, is_new, &key[..of_url], way, why).await {
@@ -477,7 +482,7 @@ impl CacheRule {
         stale: Option<StaleObject>,
         request: &Request<'_>,
         directives: RequestDirectives,
-        is_behind: bool,
+        (place, is_behind): (FetchPlace, bool),
     ) {
         let id = self.rules.store.hash(key);
         // The rule may have had slices of another size when it was stored: its validation would say nothing of those of today.
@@ -496,6 +501,7 @@ impl CacheRule {
             request: FetchRequest::of(request, directives),
             is_behind,
             range,
+            place: Some(place),
         };
         tokio::spawn(fetch.run(forwarded));
     }
@@ -504,12 +510,12 @@ impl CacheRule {
     fn fetch_behind(&self, object: Arc<Object>, key: &[u8], of_url: usize, way: Way<'_>) {
         let Way { request, directives, forwarded, upstream } = way;
         let store = &self.rules.store;
-        if Fetch::may_begin()
+        if let Some(place) = FetchPlace::take()
             && let Joined::New(fill) = store.join(store.hash(key), key, self.rules.number, names_user(request), None)
         {
             let stale = StaleObject { object, may_serve_on_error: true, is_readable: true };
             let again = forwarded.without_content();
-            self.fetch(&fill, key, of_url, again, upstream, Some(stale), request, directives, true);
+            self.fetch(&fill, key, of_url, again, upstream, Some(stale), request, directives, (place, true));
         }
     }
 

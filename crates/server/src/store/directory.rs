@@ -311,7 +311,7 @@ impl Directory {
             write_file(&place.root, SALT, salt)?;
         }
         self.is_owner.store(false, Ordering::Release);
-        self.place.store(Arc::new(place));
+        self.place.store(Arc::new(self.place.load().keep_lock(place)?));
         Ok(())
     }
 
@@ -508,6 +508,16 @@ impl Place {
         let lock = File::from(openat(&root, LOCK, flags, FILE)?);
         make_directory(&root, TEMPORARY)?;
         Ok(Place { root, lock, outer: OuterDirectories::default() })
+    }
+
+    /// Has `next` use the lock of this place if both have the same file: files that are still written hold this place, and its lock would keep this process
+    /// itself out.
+    fn keep_lock(&self, mut next: Place) -> io::Result<Self> {
+        let [own, other] = [&self.lock, &next.lock].map(|lock| fstat(lock).map(|stat| (stat.st_dev, stat.st_ino)));
+        if own? == other? {
+            next.lock = self.lock.try_clone()?;
+        }
+        Ok(next)
     }
 }
 

@@ -75,6 +75,8 @@ pub(super) struct Removals {
     /// directory, those that this one does not send: their files are the owner's to remove.
     while_loading: HashSet<u128>,
     pub(super) is_stopping: bool,
+    /// Whether the disk was closed before this process owned the directory.
+    is_left: bool,
 }
 
 impl Disk {
@@ -166,6 +168,14 @@ impl Disk {
         }
         self.keep_room();
         let mut removals = self.removals();
+        if removals.is_left {
+            // It became the owner meanwhile, and would keep the next process out.
+            drop(removals);
+            if let Err(error) = self.directory.disown(false) {
+                self.failed("close", &error);
+            }
+            return false;
+        }
         if removals.hashes.is_empty() && !removals.is_stopping {
             removals = self.has_work.wait_timeout(removals, TURN).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -310,6 +320,7 @@ impl Disk {
         if std::mem::replace(&mut removals.is_stopping, true) {
             return;
         }
+        removals.is_left = !self.directory.is_owner();
         let left = std::mem::take(&mut removals.hashes);
         drop(removals);
         self.has_work.notify_all();

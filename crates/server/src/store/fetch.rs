@@ -12,7 +12,7 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sealion_cache::{NotStored, RequestDirectives, StoreRequest};
 use sealion_http::{FieldSection, Method, Request, Status};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::disk::{Disk, Times};
 use super::fill::{End, Failed, FetchOutcome, Fill, Flowing, MOST_UNWRITTEN};
@@ -47,6 +47,8 @@ pub(super) struct Fetch {
     pub(super) is_behind: bool,
     /// What of the response is asked for.
     pub(super) range: FetchRange,
+    /// `None`: a slice, of a response whose descriptors have room already.
+    pub(super) place: Option<FetchPlace>,
 }
 
 pub(super) struct StaleObject {
@@ -159,16 +161,22 @@ pub(crate) fn bound_fetches(most: usize) {
     PLACES.forget_permits(PLACES.available_permits().saturating_sub(most));
 }
 
-impl Fetch {
-    /// Whether another fetch may begin.
-    pub(super) fn may_begin() -> bool {
-        PLACES.available_permits() > 0
-    }
+/// Room for the descriptors of one fetch, until dropped.
+pub(super) struct FetchPlace {
+    _permit: SemaphorePermit<'static>,
+}
 
+impl FetchPlace {
+    /// Taken before the fetch is joined, so that no fetch that others wait for lacks it. `None`: enough fetches run.
+    pub(super) fn take() -> Option<Self> {
+        PLACES.try_acquire().ok().map(|permit| FetchPlace { _permit: permit })
+    }
+}
+
+impl Fetch {
     /// Runs to the end of the response to `forwarded`.
-    pub(super) async fn run(self, forwarded: Forwarded) {
-        // Of two that begin at once on two workers, one may be too many: the plan for descriptors has room for that.
-        let _place = PLACES.try_acquire().ok();
+    pub(super) async fn run(mut self, forwarded: Forwarded) {
+        let _place = self.place.take();
         let of_url = self.of_url();
         self.rules.store.under_way.begin(of_url);
         let guard = Guard { rules: Arc::clone(&self.rules), fill: Arc::clone(&self.fill), id: self.id, of_url };

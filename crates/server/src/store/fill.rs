@@ -300,7 +300,7 @@ impl Fill {
                 let mut state = self.lock();
                 // A request that has not begun to read begins at 0.
                 let has_all = state.readers.len() >= self.interested.load(Ordering::Relaxed);
-                let at = if has_all { state.slowest(state.tail_begin) } else { state.tail_begin };
+                let at = if has_all { state.slowest(0) } else { state.tail_begin };
                 if at != slowest.0 {
                     slowest = (at, Instant::now());
                 }
@@ -341,11 +341,13 @@ impl Fill {
 }
 
 impl State {
-    /// Where the slowest of the readers is that are there or further. The end of what is there, if there is none.
+    /// Position of the slowest reader at or past `from`, or the end of the content that is there. Readers of content that was dropped are not counted.
     fn slowest(&self, from: u64) -> u64 {
+        // Before the first piece is dropped, the content goes on where the file ends.
+        let first = if self.tail_begin > self.written { self.tail_begin } else { 0 };
         let readers = self.readers.iter().map(|(_, at)| *at);
         let end = self.tail_begin + self.unwritten_octets() as u64;
-        readers.filter(|at| *at >= from).min().unwrap_or(end)
+        readers.filter(|at| *at >= from.max(first)).min().unwrap_or(end)
     }
 
     /// Whether a reader has read all that is there, and waits for more.
@@ -459,6 +461,7 @@ pub(super) const MOST_UNWRITTEN: usize = 1 << 20;
 mod tests {
     use std::task::Waker;
 
+    use super::super::disk_threads::DiskThreads;
     use super::*;
 
     const LENGTH: u64 = MOST_UNWRITTEN as u64;
@@ -495,6 +498,21 @@ mod tests {
         assert_eq!(read(&mut reader).unwrap().unwrap(), LENGTH / 2);
         drop(reader);
         assert_eq!(drain(&fill), Poll::Ready(false));
+    }
+
+    #[test]
+    fn a_reader_that_is_still_in_the_file_loses_nothing() {
+        let fill = full();
+        let file = Arc::<DiskThreads>::default().site_file(Arc::new(tempfile::tempfile().unwrap()), u64::MAX);
+        fill.wrote(&file, 1);
+        let [mut slow, mut slower] = [0; 2].map(|at| fill.read(at, None).unwrap());
+        fill.push(vec![b'c'; MOST_UNWRITTEN / 2].into());
+        assert!(drain(&fill).is_pending(), "storing has failed");
+        for _ in 0..3 {
+            assert_eq!(read(&mut slow).unwrap().unwrap(), LENGTH / 2);
+            assert_eq!(read(&mut slower).unwrap().unwrap(), LENGTH / 2);
+        }
+        assert_eq!(drain(&fill), Poll::Ready(true));
     }
 
     #[test]

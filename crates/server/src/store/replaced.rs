@@ -40,8 +40,10 @@ impl Store {
         let written = self.opened().purge_files.begin_order(purge, Durable::No);
         let (store, old, purge) = (Arc::clone(self), old.cloned(), purge.clone());
         drop(tokio::spawn(async move {
-            if let Some(old) = old {
-                store.remove_slices_of(&old);
+            if let Some(old) = old.filter(|old| old.head.sliced.is_some()) {
+                // There may be a hundred thousand.
+                let store = Arc::clone(&store);
+                let _ = tokio::task::spawn_blocking(move || store.remove_slices_of(&old)).await;
             }
             let written = written.wait().await;
             if let Err(error) = written.and(store.forward(purge).await) {

@@ -21,7 +21,7 @@ use sealion_http::range::{self, Selection};
 use sealion_http::request::Conditions;
 use sealion_http::{Method, Request, Status};
 
-use super::fetch::{Fetch, FetchRequest};
+use super::fetch::{Fetch, FetchPlace, FetchRequest};
 use super::fill::{End, Fill, Joined, Phase};
 use super::format::{Kind, Metadata};
 use super::key::{Key, add_slice, without_slice, without_variant};
@@ -366,6 +366,7 @@ impl Slices {
             request: self.request.clone(),
             is_behind: false,
             range: FetchRange::Slice(Arc::clone(&self.sliced), index),
+            place: FetchPlace::take(),
         };
         tokio::spawn(fetch.run(self.forwarded.without_content()));
     }

@@ -43,6 +43,11 @@ impl AnswerFields {
         }
     }
 
+    /// Bytes of the lines as they came; 0: they are not kept.
+    pub(super) fn octets(&self) -> usize {
+        self.own().map_or(0, |lines| lines.octets.len())
+    }
+
     /// The fields as the client gets them.
     pub(crate) fn into_passed_on(self) -> Fields {
         match self.into_own() {

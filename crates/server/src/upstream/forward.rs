@@ -19,6 +19,7 @@ use super::connect::ConnectError;
 use super::content::{ContentProgress, Incomplete, RequestContent};
 use super::fastcgi;
 use super::head::RequestFields;
+use super::head_room::{HeadBytes, HeadRoom};
 use super::http2::Shared;
 use super::interim::InterimSender;
 use super::message::{AnswerHead, Reading, RequestError, RequestHead, Upgrade};
@@ -56,10 +57,12 @@ pub(crate) struct Forwarded {
     pub(crate) script: Option<Box<fastcgi::Script>>,
     /// How much of the response is read before the client takes it.
     pub(crate) reading: Reading,
+    /// As [`super::Inbound::heads`].
+    pub(crate) heads: Option<Arc<HeadRoom>>,
 }
 
 impl Forwarded {
-    /// The same request, without content.
+    /// The same request, without content, for a task of its own.
     pub(crate) fn without_content(&self) -> Self {
         Forwarded {
             method: self.method.clone(),
@@ -75,6 +78,7 @@ impl Forwarded {
             address: self.address,
             script: self.script.clone(),
             reading: self.reading,
+            heads: None,
         }
     }
 }
@@ -219,7 +223,11 @@ async fn ask(mut in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
             },
             Protocol::Http2 => Box::pin(share(&upstream, server, patience, request.reading)).await?,
         };
+        let is_behind_head = matches!(&connected, Connected::Http1(kept) if kept.past.is_behind_head);
         let sent = send(connected, server, request, upstream.answer_timeout).await;
+        if is_behind_head && matches!(sent, Err(SendError::AnswerBegun(_))) {
+            server.pool.distrust();
+        }
         match sent {
             Ok((head, content)) => return reply(in_progress, head, content, request),
             Err(SendError::NotSent(_)) if is_kept => {}
@@ -326,8 +334,14 @@ async fn send(
         upgrade: request.upgrade.as_ref(),
         interim: request.interim.as_deref(),
         reading: request.reading,
+        heads: request.heads.as_deref(),
     };
-    let broken = match wait(pin!(connected.ask(head, content)), progress.as_ref(), patience).await {
+    // Before its time begins: it is the client who takes that.
+    let _expected = match &connected {
+        Connected::Http2(lease) => Some(HeadBytes::expected(head.heads, lease.head_size()).await),
+        Connected::Http1(_) => None,
+    };
+    let broken = match wait(pin!(connected.ask(head, content)), progress.as_ref(), patience, head.heads).await {
         Ok(Ok(answered)) => return Ok(answered),
         Ok(Err(RequestError::NotSent(error, content))) => {
             if content.is_some() {
@@ -376,11 +390,12 @@ pub(super) enum Stalled {
     Server,
 }
 
-/// Waits for `answer`, for `patience` after the content has moved last.
+/// Waits for `answer`, for `patience` after the content has moved last, or the client has read.
 pub(super) async fn wait<F: Future>(
     mut answer: Pin<&mut F>,
     progress: Option<&ContentProgress>,
     patience: Duration,
+    heads: Option<&HeadRoom>,
 ) -> Result<F::Output, Stalled> {
     let mut timer = pin!(sleep(patience));
     let mut taken = progress.map(ContentProgress::taken);
@@ -390,7 +405,7 @@ pub(super) async fn wait<F: Future>(
         }
         while timer.as_mut().poll(cx).is_ready() {
             let now = progress.map(ContentProgress::taken);
-            if now == taken {
+            if now == taken && !heads.is_some_and(HeadRoom::is_full) {
                 let is_owed = progress.is_some_and(ContentProgress::is_owed);
                 return Poll::Ready(Err(if is_owed { Stalled::Client } else { Stalled::Server }));
             }

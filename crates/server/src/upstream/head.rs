@@ -41,8 +41,17 @@ pub(crate) struct Hop<'a> {
 const MADE_HERE: [&str; 6] =
     ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "x-request-id"];
 
-/// Fields by which frameworks and servers (Symfony, Laminas, modules of IIS; gunicorn) replace the path of a request. Guards have seen another one.
-const REPLACE_PATH: [&str; 4] = ["x-original-url", "x-rewrite-url", "script-name", "path-info"];
+/// Fields by which frameworks and servers (Symfony, Laminas, modules of IIS; gunicorn; middleware of Flask and Plack) replace the path of a request, or drop its
+/// beginning. Guards have seen another one.
+const REPLACE_PATH: [&str; 7] = [
+    "x-original-url",
+    "x-rewrite-url",
+    "script-name",
+    "path-info",
+    "x-script-name",
+    "x-forwarded-script-name",
+    "x-traversal-path",
+];
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");

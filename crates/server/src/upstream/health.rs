@@ -162,6 +162,7 @@ async fn ask(upstream: &Upstream, index: usize, health: &Health) -> Result<Check
         upgrade: None,
         interim: None,
         reading: Reading::Ahead,
+        heads: None,
     };
     match connected.ask(request, None).await {
         Ok((head, _)) if head.status.code() < 400 => Ok(Checked::Healthy),

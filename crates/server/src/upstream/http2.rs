@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -100,6 +100,35 @@ pub(super) struct Lease {
     is_tls: bool,
 }
 
+impl Lease {
+    /// Bytes of memory that the head of the response is likely to take.
+    pub(super) fn head_size(&self) -> usize {
+        self.uses.head_size.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Bytes of memory that the largest of the last heads of a server has taken. The library reads heads whether they are taken or not, so that their
+/// number is bounded before they come.
+#[derive(Debug, Default)]
+pub(super) struct HeadSize(AtomicUsize);
+
+/// Bytes that a field takes beside name and value, about.
+const FIELD: usize = 64;
+
+/// The part by which a head that is smaller than the one before lowers the size.
+const FALL: usize = 32;
+
+impl HeadSize {
+    fn note(&self, fields: &HeaderMap) {
+        let size: usize = fields.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD).sum();
+        let before = self.0.load(Ordering::Relaxed);
+        let now = size.max(before - before / FALL);
+        if now != before {
+            self.0.store(now, Ordering::Relaxed);
+        }
+    }
+}
+
 impl Drop for Lease {
     fn drop(&mut self) {
         self.uses.end();
@@ -115,12 +144,14 @@ struct Uses {
     ended: AtomicU64,
     /// Requests that a server of HTTP/2 answers at once; 0: not known yet.
     streams: AtomicU64,
+    /// That of the server.
+    head_size: Arc<HeadSize>,
 }
 
 impl Uses {
-    fn new() -> Self {
+    fn new(head_size: &Arc<HeadSize>) -> Self {
         let [begun, ended, streams] = [(); 3].map(|()| AtomicU64::new(0));
-        Uses { since: Instant::now(), begun, ended, streams }
+        Uses { since: Instant::now(), begun, ended, streams, head_size: Arc::clone(head_size) }
     }
 
     fn begin(&self) {
@@ -186,7 +217,7 @@ impl Shared {
             .max_send_buf_size(MOST_BUFFERED)
             .keep_alive_interval(PING_AFTER);
         let (sender, connection) = builder.handshake(TokioIo::new(io)).await.map_err(ConnectError::Http)?;
-        let uses = Arc::new(Uses::new());
+        let uses = Arc::new(Uses::new(&server.head_size));
         let watched = Arc::clone(&uses);
         tokio::spawn(async move {
             let mut connection = std::pin::pin!(connection);
@@ -228,6 +259,7 @@ impl Lease {
         let mut unsent = match self.sender.try_send_request(message).await {
             Ok(answer) => {
                 let (head, body) = answer.into_parts();
+                self.uses.head_size.note(&head.headers);
                 let code = head.status.as_u16();
                 let status =
                     Status::new(code).ok_or_else(|| RequestError::BadAnswer(format!("{code} is no status of HTTP")))?;

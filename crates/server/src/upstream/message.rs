@@ -8,6 +8,7 @@ use sealion_http::Status;
 use super::answer_fields::AnswerFields;
 use super::content::{Incomplete, RequestContent};
 use super::head::RequestFields;
+use super::head_room::HeadRoom;
 use super::interim::InterimSender;
 use super::websocket;
 
@@ -28,6 +29,8 @@ pub(super) struct RequestHead<'a> {
     pub(super) interim: Option<&'a InterimSender>,
     /// How much of the response is read at a time.
     pub(super) reading: Reading,
+    /// Whether its head may be read.
+    pub(super) heads: Option<&'a HeadRoom>,
 }
 
 /// How much of a response is read from a server before the client takes it. A client may have many responses on one connection of HTTP/2 and take none.

@@ -17,6 +17,7 @@ mod fastcgi;
 mod forward;
 mod gate;
 mod head;
+mod head_room;
 mod health;
 mod http1;
 mod http2;
@@ -61,6 +62,7 @@ pub(crate) use head::{
     Hop, MadeHere, add_trace_context, is_hop_by_hop, is_loop, is_same_by_cgi, made_here, pass_span_on, request_fields,
     takes_trailers,
 };
+pub(crate) use head_room::HeadRoom;
 pub(crate) use health::check_health;
 #[cfg(fuzzing)]
 pub(crate) use http1::fuzz as http1_fuzz;
@@ -81,6 +83,7 @@ use counts::Counts;
 use gate::{Budget, Gate};
 use head::end_of_head;
 use health::Health;
+use http2::HeadSize;
 use names::Names;
 use pool::Pool;
 pub(crate) use pool::bound_idle_connections;
@@ -124,6 +127,8 @@ pub(crate) struct Inbound {
     pub(crate) span: Option<Arc<Span>>,
     /// How much of the response is read before the client takes it.
     pub(crate) reading: Reading,
+    /// Whether its head is read before the client takes others. `None`: it is.
+    pub(crate) heads: Option<Arc<HeadRoom>>,
 }
 
 impl Inbound {
@@ -170,6 +175,8 @@ struct Server {
     names: Names,
     pool: Pool,
     counts: Counts,
+    /// Over HTTP/2.
+    head_size: Arc<HeadSize>,
     /// Bounds requests in progress.
     gate: Option<Gate>,
     warnings: Warnings,
@@ -423,6 +430,7 @@ impl UpstreamConfig {
                 tls,
                 names: Names::default(),
                 counts: Counts::default(),
+                head_size: Arc::default(),
                 gate: self.max_connections.map(|most| Gate::new(most.usize(), queue)),
                 warnings: Warnings::default(),
             }

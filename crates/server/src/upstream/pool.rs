@@ -1,9 +1,27 @@
 //! Connections to a server, of each worker its own: a connection belongs to the runtime of the worker that opened it.
+//!
+//! # Content behind a response that has none
+//!
+//! A response to HEAD has no content, nor has one with status 204 or 304. A server that sends some all the same makes it the response to the next
+//! request on the connection, of any client. Bytes that come with the head, or while the connection is idle, close it unused. Content that comes
+//! after the next request has left cannot be told from the response: the race is inherent wherever connections are kept behind such responses, and
+//! closing them all would cost every application a connection for each 304.
+//!
+//! A server loses the race once. The pool distrusts it, for all workers, as soon as
+//! - bytes follow a response without content, at once or while the connection is idle,
+//! - bytes follow any later response on that connection: late content was taken for a response, and the true response came behind it,
+//! - or the first bytes behind a response without content, for the next request, are no HTTP.
+//!
+//! Connections to a distrusted server are closed behind responses without content, and so are those that have carried one. These requests can still
+//! get another request's response:
+//! - the first one that loses the race, and each one that is under way on such a connection at that moment,
+//! - those behind it on the same connection, as long as each leaves before the true response of the request before it comes,
+//! - of these, HEAD alone where the late content belongs to HEAD: a connection whose last request was HEAD has no other.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -21,13 +39,20 @@ use super::message::Reading;
 
 #[derive(Debug)]
 pub(super) struct Pool {
-    /// The server, for the log.
-    server: Arc<str>,
     /// Most idle connections of HTTP/1.1 that a worker keeps.
     most: usize,
     /// Age at which a connection gets no further request.
     age: Duration,
+    trust: Arc<Trust>,
     workers: ThreadLocal<Worker>,
+}
+
+/// Whether a server sends nothing behind responses that have no content. All workers share it.
+#[derive(Debug)]
+struct Trust {
+    /// The server, for the log.
+    server: Arc<str>,
+    is_lost: AtomicBool,
 }
 
 /// The connections of a worker.
@@ -45,9 +70,6 @@ struct Kept {
     idle: Vec<Idle>,
     /// Wakes the task that closes them, if it runs.
     closer: Option<Waker>,
-    /// The server was seen to send bytes behind a response that has no content. Such bytes, a moment later, would be taken for the response to the next
-    /// request, so no connection is kept behind such a response.
-    is_distrusted: bool,
 }
 
 #[derive(Debug)]
@@ -89,7 +111,8 @@ pub(super) type Opening = OnceCell<Result<Shared, ConnectError>>;
 
 impl Pool {
     pub(super) fn new(server: Arc<str>, most: usize, age: Duration) -> Self {
-        Pool { server, most, age, workers: ThreadLocal::new() }
+        let trust = Arc::new(Trust { server, is_lost: AtomicBool::new(false) });
+        Pool { most, age, trust, workers: ThreadLocal::new() }
     }
 
     /// The connection that was kept last, unless it was closed. The server may close it at the same moment: this race is inherent, and the request
@@ -99,12 +122,12 @@ impl Pool {
     pub(super) async fn take(&self, is_head: bool) -> Option<http1::Connection> {
         loop {
             let mut connection = self.pop(is_head)?;
-            if !connection.is_behind_head {
+            if !connection.past.is_behind_head {
                 return Some(connection);
             }
             // Content that is sent behind the head all the same may have come since: the runtime looks at its sockets first.
             yield_now().await;
-            if self.may_go_on(&mut connection) {
+            if self.trust.may_go_on(&mut connection, &mut Context::from_waker(Waker::noop())) {
                 return Some(connection);
             }
         }
@@ -115,21 +138,16 @@ impl Pool {
         let mut noop = Context::from_waker(Waker::noop());
         while let Some(index) = kept.last(is_head) {
             let Idle { mut connection, .. } = kept.idle.remove(index);
-            if connection.age() < self.age && kept.may_go_on(&mut connection, &self.server, &mut noop) {
+            if connection.age() < self.age && self.trust.may_go_on(&mut connection, &mut noop) {
                 return Some(connection);
             }
         }
         None
     }
 
-    fn may_go_on(&self, connection: &mut http1::Connection) -> bool {
-        let mut kept = lock(&self.workers.get_or_default().kept);
-        kept.may_go_on(connection, &self.server, &mut Context::from_waker(Waker::noop()))
-    }
-
-    /// Bytes follow a response that has no content.
+    /// Bytes that are no response follow one that has no content.
     pub(super) fn distrust(&self) {
-        lock(&self.workers.get_or_default().kept).distrust(&self.server);
+        self.trust.lose();
     }
 
     /// A share of a connection of HTTP/2, or one that has to be opened.
@@ -158,15 +176,15 @@ impl Pool {
     pub(super) fn keep(&self, mut connection: http1::Connection, idle_timeout: Duration) {
         let worker = self.workers.get_or_default();
         let mut kept = lock(&worker.kept);
-        if connection.age() >= self.age
-            || kept.idle.len() >= self.most
-            || (connection.is_behind_head && kept.is_distrusted)
-        {
+        if connection.age() >= self.age || self.trust.is_lost_for(&connection) {
+            return;
+        }
+        if kept.idle.len() >= self.most && !kept.make_room_for(&connection) {
             return;
         }
         match kept.closer.take() {
             Some(closer) => {
-                let may_go_on = kept.may_go_on(&mut connection, &self.server, &mut Context::from_waker(&closer));
+                let may_go_on = self.trust.may_go_on(&mut connection, &mut Context::from_waker(&closer));
                 kept.closer = Some(closer);
                 if !may_go_on {
                     return;
@@ -176,7 +194,7 @@ impl Pool {
                 // Without a runtime the process is ending.
                 let Ok(runtime) = Handle::try_current() else { return };
                 kept.closer = Some(Waker::noop().clone());
-                runtime.spawn(close(Arc::downgrade(&worker.kept), Arc::clone(&self.server), idle_timeout));
+                runtime.spawn(close(Arc::downgrade(&worker.kept), Arc::clone(&self.trust), idle_timeout));
             }
         }
         let Some(counted) = Counted::new() else { return };
@@ -185,26 +203,41 @@ impl Pool {
 }
 
 impl Kept {
+    /// Lets go of a connection that serves HEAD alone for one that serves every method. `false`: there is none, or this is one.
+    fn make_room_for(&mut self, connection: &http1::Connection) -> bool {
+        let of_head = |idle: &Idle| idle.connection.past.is_for_head;
+        let oldest = if connection.past.is_for_head { None } else { self.idle.iter().position(of_head) };
+        oldest.map(|index| self.idle.remove(index)).is_some()
+    }
+
     /// The connection that was kept last and may have such a request: of HEAD rather than another, which would be lost to other requests.
     fn last(&self, is_head: bool) -> Option<usize> {
-        let last = |is_for_head| self.idle.iter().rposition(|idle| idle.connection.is_for_head == is_for_head);
+        let last = |is_for_head| self.idle.iter().rposition(|idle| idle.connection.past.is_for_head == is_for_head);
         last(is_head).or_else(|| last(false))
     }
+}
 
-    /// Whether the server has neither closed the connection nor sent anything. Wakes `cx` when it does.
-    fn may_go_on(&mut self, connection: &mut http1::Connection, server: &str, cx: &mut Context<'_>) -> bool {
+impl Trust {
+    /// Whether the connection may have another request: its server has neither closed it nor sent anything. Wakes `cx` when it does.
+    fn may_go_on(&self, connection: &mut http1::Connection, cx: &mut Context<'_>) -> bool {
         let unasked = connection.unasked(cx);
-        if unasked == Unasked::Bytes && connection.is_behind_head {
-            self.distrust(server);
+        if unasked == Unasked::Bytes && connection.past.was_behind_head {
+            self.lose();
         }
-        unasked == Unasked::Nothing
+        unasked == Unasked::Nothing && !self.is_lost_for(connection)
     }
 
-    fn distrust(&mut self, server: &str) {
-        if !std::mem::replace(&mut self.is_distrusted, true) {
+    /// Whether late content may come on the connection.
+    fn is_lost_for(&self, connection: &http1::Connection) -> bool {
+        connection.past.was_behind_head && self.is_lost.load(Ordering::Relaxed)
+    }
+
+    fn lose(&self) {
+        if !self.is_lost.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                "{server}: bytes follow a response that has no content, such as one to HEAD: connections to this server are closed behind such \
-                 responses. Correct the application"
+                "{}: bytes follow a response that has no content, such as one to HEAD: connections to this server are closed behind such \
+                 responses. Correct the application",
+                self.server
             );
         }
     }
@@ -215,18 +248,14 @@ fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
 }
 
 /// Closes connections that have been idle for `idle_timeout`, or that their server closes, until there is none.
-async fn close(kept: Weak<Mutex<Kept>>, server: Arc<str>, idle_timeout: Duration) {
+async fn close(kept: Weak<Mutex<Kept>>, trust: Arc<Trust>, idle_timeout: Duration) {
     let mut timer = pin!(sleep_until((Instant::now() + idle_timeout).into()));
     poll_fn(|cx| {
         let Some(kept) = kept.upgrade() else { return Poll::Ready(()) };
         let mut kept = lock(&kept);
         loop {
             let now = Instant::now();
-            let mut idle = std::mem::take(&mut kept.idle);
-            idle.retain_mut(|idle| {
-                now - idle.since < idle_timeout && kept.may_go_on(&mut idle.connection, &server, cx)
-            });
-            kept.idle = idle;
+            kept.idle.retain_mut(|idle| now - idle.since < idle_timeout && trust.may_go_on(&mut idle.connection, cx));
             let Some(oldest) = kept.idle.iter().map(|idle| idle.since).min() else {
                 kept.closer = None;
                 return Poll::Ready(());

@@ -5,15 +5,15 @@ use std::net::IpAddr;
 
 use sealion_http::write_decimal;
 
-/// Appends an address as its `Display` does, in a tenth of the instructions for IPv4.
+/// Appends an address as its `Display` does, with a tenth of the instructions for IPv4.
 pub(crate) fn write_address(text: &mut Vec<u8>, address: IpAddr) {
     match address {
         IpAddr::V4(v4) => {
-            for (n, octet) in v4.octets().into_iter().enumerate() {
+            for (n, byte) in v4.octets().into_iter().enumerate() {
                 if n > 0 {
                     text.push(b'.');
                 }
-                write_decimal(text, octet.into());
+                write_decimal(text, byte.into());
             }
         }
         // Writing to a Vec cannot fail.

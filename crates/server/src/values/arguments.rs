@@ -10,7 +10,7 @@ use clap::parser::ValueSource;
 pub(crate) struct Given(BTreeSet<String>);
 
 impl Given {
-    /// From the matches of clap.
+    /// Collects the names from clap's matches.
     pub(crate) fn of(matches: &ArgMatches) -> Self {
         let given = |id: &&clap::Id| {
             matches!(matches.value_source(id.as_str()), Some(ValueSource::CommandLine | ValueSource::EnvVariable))
@@ -24,8 +24,8 @@ impl Given {
     }
 }
 
-/// Implements `override_by` for a table of the configuration whose fields are arguments too. Lists every field, with the name of its
-/// argument where it differs; a missing field does not compile.
+/// Implements `override_by` for a configuration table whose fields are also arguments. Lists every field, with the
+/// argument's name if it differs; a missing field does not compile.
 macro_rules! overridable {
     ($table:ident { $($field:ident $(= $argument:literal)?),* $(,)? }) => {
         impl $table {

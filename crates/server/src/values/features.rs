@@ -19,7 +19,7 @@ pub(crate) fn listed() -> &'static str {
     &LISTED
 }
 
-/// The message for a part that this program was built without. `instead`: what the operator can do with this program.
+/// The message for a feature that this program was built without. `instead`: an alternative for the operator.
 #[cfg_attr(
     all(feature = "acme", feature = "import-nginx", feature = "otlp", feature = "top"),
     expect(dead_code, reason = "nothing is left out")

@@ -1,4 +1,4 @@
-//! Types that several tables of the configuration use, and the phase of the process.
+//! Types used by several configuration tables, and the phase of the process.
 
 mod address;
 mod arguments;

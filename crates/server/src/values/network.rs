@@ -1,10 +1,10 @@
-//! Networks, as rules name them.
+//! Networks in rules.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net};
 
-/// Parses a network or an address. IPv4-mapped ones (RFC 4291 §2.5.5.2) become IPv4, as the addresses of clients do.
+/// Parses a network or an address. IPv4-mapped networks (RFC 4291 §2.5.5.2) become IPv4, like the addresses of clients.
 pub(crate) fn parse_network(text: &str) -> Option<IpNet> {
     let network = text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))?;
     Some(match network {

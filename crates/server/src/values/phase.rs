@@ -7,9 +7,9 @@ use tokio::sync::watch;
 pub(crate) enum Phase {
     /// Connections are accepted and served.
     Serving,
-    /// A successor has the listening sockets. Responses under way finish; the next request of a connection is its last.
+    /// A successor has the listening sockets. Responses in progress finish; a connection's next request is its last.
     HandedOver,
-    /// Responses under way finish; idle connections are closed.
+    /// Responses in progress finish; idle connections are closed.
     Draining,
     /// The process ends now.
     Stopping,
@@ -17,6 +17,6 @@ pub(crate) enum Phase {
 
 /// Waits until the server no longer accepts connections.
 pub(crate) async fn draining(phase: &mut watch::Receiver<Phase>) {
-    // An error means that the sender is gone, hence that the server ends.
+    // An error means that the sender is gone, and so the server ends.
     let _ = phase.wait_for(|phase| *phase != Phase::Serving).await;
 }

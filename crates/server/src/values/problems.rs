@@ -1,4 +1,4 @@
-//! Problems of a configuration, all reported at once, each with file, line, key and remedy.
+//! Problems of a configuration, all reported together, each with file, line, key and remedy.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Collects problems while a configuration is read and checked.
 #[derive(Debug)]
 pub(crate) struct Problems {
-    /// The main file, then those that it includes; none for a configuration without a file.
+    /// The main file, then the included files; empty for a configuration without a file.
     files: Vec<Source>,
     found: Vec<Problem>,
 }
@@ -17,7 +17,7 @@ pub(crate) struct Problems {
 struct Source {
     path: PathBuf,
     text: String,
-    /// The bytes of the files before it.
+    /// The number of bytes of the files before it.
     start: usize,
 }
 
@@ -29,32 +29,33 @@ struct Problem {
 }
 
 impl Problems {
-    /// Empty, for the configuration `text` of `file`.
+    /// Starts without problems, for the configuration `text` of `file`.
     pub(crate) fn of_file(file: &Path, text: &str) -> Self {
         let main = Source { path: file.to_owned(), text: text.to_owned(), start: 0 };
         Problems { files: vec![main], found: Vec::new() }
     }
 
-    /// Empty, for a configuration from the command line and the environment.
+    /// Starts without problems, for a configuration from the command line and the environment.
     pub(crate) fn of_arguments() -> Self {
         Problems { files: Vec::new(), found: Vec::new() }
     }
 
-    /// Empty, for the same files.
+    /// Starts without problems, for the same files.
     pub(crate) fn emptied(&self) -> Self {
         Problems { files: self.files.clone(), found: Vec::new() }
     }
 
-    /// Adds an included file. Returns the place of its first byte among the bytes of all files, from which its spans count.
+    /// Adds an included file. Returns the position of its first byte among the bytes of all files, from which its spans
+    /// count.
     pub(crate) fn add_file(&mut self, file: &Path, text: &str) -> usize {
-        // A byte between two files, so that the end of one is not the beginning of the next.
+        // Leaves a byte between two files, so that the end of one is not the start of the next.
         let start = self.files.last().map_or(0, |last| last.start + last.text.len() + 1);
         self.files.push(Source { path: file.to_owned(), text: text.to_owned(), start });
         start
     }
 
-    /// Adds a problem. `span`: the bytes of the value in the file ([`super::At`]), empty if the file does not have it. `key`: the dotted
-    /// key, for instance `site.root`. `what`: the problem and the remedy.
+    /// Adds a problem. `span`: the bytes of the value in the file ([`super::At`]), empty if it is not from a file.
+    /// `key`: the dotted key, for instance `site.root`. `what`: the problem and the remedy.
     pub(crate) fn add(&mut self, span: &Range<usize>, key: &str, what: impl fmt::Display) {
         self.found.push(Problem { span: span.clone(), key: key.to_owned(), what: what.to_string() });
     }
@@ -67,7 +68,7 @@ impl Problems {
         }
     }
 
-    /// The files of the configuration: the main one, then those that it includes.
+    /// The files of the configuration: the main file, then the included files.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
         self.files.iter().map(|file| file.path.as_path())
     }
@@ -80,18 +81,18 @@ impl Problems {
         self.found.len()
     }
 
-    /// The file that has a span, and the line in it. Without a line, the span is empty.
+    /// The file of a span, and its line. Without a line, the span is empty.
     fn place(&self, span: &Range<usize>) -> Option<(&Path, Option<usize>)> {
         let source = self.files.iter().rev().find(|source| source.start <= span.start)?;
-        // Octets, because the parser may name a place inside a character.
+        // Uses bytes, because the parser may report a position inside a character.
         let before = source.text.as_bytes().get(..span.start - source.start);
-        let line = |before: &[u8]| before.iter().filter(|octet| **octet == b'\n').count() + 1;
+        let line = |before: &[u8]| before.iter().filter(|byte| **byte == b'\n').count() + 1;
         Some((&source.path, before.filter(|_| !span.is_empty()).map(line)))
     }
 }
 
 impl fmt::Display for Problems {
-    /// A line for each problem, in the order of the file.
+    /// Writes a line for each problem, in the order of the file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut found: Vec<_> = self.found.iter().collect();
         found.sort_by_key(|problem| problem.span.start);
@@ -107,7 +108,7 @@ impl fmt::Display for Problems {
                 }
                 f.write_str(" ")?;
             }
-            // Keys mean nothing to an operator who set arguments.
+            // Keys mean nothing to an operator who used arguments.
             if place.is_some() && !problem.key.is_empty() {
                 write!(f, "{}: ", problem.key)?;
             }

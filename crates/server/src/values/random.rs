@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-/// 128 random bits. `None`: the system gives none.
+/// 128 random bits. `None`: the system provides none.
 pub(crate) fn random_bits() -> Option<[u8; 16]> {
     RANDOM.with_borrow_mut(|random| {
         if random.left.is_empty() && aws_lc_rs::rand::fill(&mut random.bits).is_ok() {
@@ -14,12 +14,12 @@ pub(crate) fn random_bits() -> Option<[u8; 16]> {
     })
 }
 
-/// Identifiers that are drawn at a time: drawing costs the same for many.
+/// The number of identifiers drawn at a time: drawing many costs the same.
 const AT_A_TIME: usize = 32;
 
 struct Random {
     bits: [u8; AT_A_TIME * 16],
-    /// Those that were not given yet.
+    /// Identifiers that were not used yet.
     left: Range<usize>,
 }
 

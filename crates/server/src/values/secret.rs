@@ -1,4 +1,5 @@
-//! Values of the configuration that can hold a secret. Messages and logs show a fingerprint instead, which tells only that a value changed.
+//! Configuration values that may contain secrets. Messages and logs show a fingerprint instead, which only reveals
+//! whether a value changed.
 
 use std::borrow::Cow;
 use std::collections::hash_map::RandomState;
@@ -10,7 +11,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A text or key that no message shows: the value of a header field, a password, a token.
+/// A text or key that no message shows: a header field's value, a password, a token.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Secret<T = String>(T);
 
@@ -125,9 +126,9 @@ impl JsonSchema for SecretUrl {
     }
 }
 
-/// A URL for messages, without user, password and query. Borrowed: the URL has none of them.
+/// A URL for messages, without user, password and query. It is borrowed if the URL has none of these.
 pub(crate) fn shown_url(url: &str) -> Cow<'_, str> {
-    // An operator may forget to encode a slash or a question mark of a password: the last `@` ends it.
+    // An operator may forget to encode a slash or a question mark in a password, so the last `@` ends it.
     let authority = url.find("://").map_or(0, |at| at + 3);
     let user = url[authority..].rfind('@').map(|at| authority + at).filter(|_| !url.starts_with("unix:"));
     let host = user.unwrap_or(authority);
@@ -140,16 +141,16 @@ pub(crate) fn shown_url(url: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{scheme}{dots}{rest}{}", if query.is_some() { "…" } else { "" }))
 }
 
-/// Begins each fingerprint.
+/// The prefix of each fingerprint.
 pub(crate) const MARK: &str = "a secret (";
 
-/// Differs for different secrets. Its key is random for each process, so that trying texts tells nothing.
+/// Differs for different secrets. Its key is random for each process, so that guessing texts reveals nothing.
 fn fingerprint(secret: &(impl Hash + ?Sized)) -> u64 {
     static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     KEY.hash_one(secret)
 }
 
-/// Takes a text. An error does not show the value that was found instead.
+/// Accepts a text. An error does not show the value found instead.
 struct HiddenText;
 
 impl HiddenText {

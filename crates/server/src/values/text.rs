@@ -1,13 +1,14 @@
-//! Texts of others, in messages of this server.
+//! Text of other programs in this server's messages.
 
-/// Bytes of a text that a message shows.
+/// The maximum number of bytes of a text in a message.
 #[cfg(any(feature = "acme", feature = "otlp"))]
-const MOST: usize = 1000;
+const MAX_SHOWN: usize = 1000;
 
-/// A text that another server wrote, for a message: on one line, which nobody else begins, and not too long.
+/// Prepares another server's text for a message: on one line that cannot imitate a line of this server, and not too
+/// long.
 #[cfg(any(feature = "acme", feature = "otlp"))]
 pub(crate) fn one_line(text: &str) -> String {
-    let (shown, rest) = text.split_at(text.floor_char_boundary(MOST));
+    let (shown, rest) = text.split_at(text.floor_char_boundary(MAX_SHOWN));
     let mut line: String = shown.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     if !rest.is_empty() {
         line.push('…');
@@ -15,7 +16,7 @@ pub(crate) fn one_line(text: &str) -> String {
     line
 }
 
-/// A text of another process, for a terminal: its lines stay, and other characters that a terminal obeys are escaped.
+/// Prepares another process's text for a terminal: keeps its lines, and escapes other control characters.
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -48,8 +49,8 @@ mod tests {
     #[cfg(any(feature = "acme", feature = "otlp"))]
     fn a_text_begins_no_line_and_is_cut() {
         assert_eq!(one_line("a\nERROR b\r\u{1b}[31m"), "a ERROR b  [31m");
-        let long = "é".repeat(MOST);
+        let long = "é".repeat(MAX_SHOWN);
         let line = one_line(&long);
-        assert!(line.len() <= MOST + '…'.len_utf8() && line.ends_with('…'));
+        assert!(line.len() <= MAX_SHOWN + '…'.len_utf8() && line.ends_with('…'));
     }
 }

@@ -59,13 +59,13 @@ impl<T: JsonSchema> JsonSchema for At<T> {
     }
 }
 
-/// A time of at most [`Time::LONGEST`], written with its unit: `500ms`, `10s`, `2h`.
+/// A time of at most [`Time::MAX`], written with its unit: `500ms`, `10s`, `2h`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Time(pub Duration);
 
 impl Time {
-    /// Ten years: far longer than any setting needs, and short enough to be added to any time of a clock.
-    const LONGEST: Duration = Duration::from_secs(87_600 * 3600);
+    /// Ten years: far more than any setting needs, and little enough to be added to any clock time.
+    const MAX: Duration = Duration::from_secs(87_600 * 3600);
 
     pub(crate) const fn seconds(seconds: u64) -> Self {
         Time(Duration::from_secs(seconds))
@@ -99,8 +99,8 @@ impl std::str::FromStr for Time {
             return Err("\"0\" has no unit: write 0s".to_owned());
         }
         let time = humantime::parse_duration(text).map_err(|e| format!("{e}: write for instance 500ms, 10s or 2m"))?;
-        if time > Self::LONGEST {
-            return Err(format!("\"{text}\" is longer than ten years: write {} or less", Time(Self::LONGEST)));
+        if time > Self::MAX {
+            return Err(format!("\"{text}\" is longer than ten years: write {} or less", Time(Self::MAX)));
         }
         Ok(Time(time))
     }
@@ -207,7 +207,7 @@ impl<const MIN: u64, const MAX: u64> Bounded<MIN, MAX> {
         self.0
     }
 
-    /// For ranges that fit.
+    /// For ranges that fit into `usize`.
     pub(crate) const fn usize(self) -> usize {
         self.0 as usize
     }
@@ -277,18 +277,18 @@ impl<const MIN: u64, const MAX: u64> JsonSchema for Bounded<MIN, MAX> {
     }
 }
 
-/// A number of bytes of at most [`Size::LARGEST`], with or without a unit: `512`, `64KiB`, `1MiB`, `10MB`.
+/// A number of bytes of at most [`Size::MAX`], with or without a unit: `512`, `64KiB`, `1MiB`, `10MB`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Size(pub u64);
 
 impl Size {
-    /// A pebibyte: more than any file or cache, and far from the end of the numbers that sizes are added to.
-    const LARGEST: Size = Size(1 << 50);
+    /// A pebibyte: more than any file or cache, and small enough that sums of sizes do not overflow.
+    const MAX: Size = Size(1 << 50);
 
     fn new(bytes: u64) -> Result<Self, String> {
         let size = Size(bytes);
-        if size > Self::LARGEST {
-            return Err(format!("{size} is too much: write {} or less", Self::LARGEST));
+        if size > Self::MAX {
+            return Err(format!("{size} is too much: write {} or less", Self::MAX));
         }
         Ok(size)
     }
@@ -394,11 +394,11 @@ mod tests {
 
     #[test]
     fn times_and_sizes_have_an_upper_bound() {
-        assert_eq!("87600h".parse::<Timeout>().unwrap().duration(), Time::LONGEST);
+        assert_eq!("87600h".parse::<Timeout>().unwrap().duration(), Time::MAX);
         for text in ["87600h 1ns", "18446744073709551615s"] {
             assert!(text.parse::<Timeout>().unwrap_err().contains("write 87600h or less"), "{text}");
         }
-        assert_eq!("1024TiB".parse(), Ok(Size::LARGEST));
+        assert_eq!("1024TiB".parse(), Ok(Size::MAX));
         for text in ["1025TiB", "9223372036854775807"] {
             assert!(text.parse::<Size>().unwrap_err().contains("write 1024TiB or less"), "{text}");
         }

@@ -229,7 +229,7 @@ fn a_site_lets_in_clients_with_certificates_of_its_roots() {
     }
     wait_until("those without a line are counted", || {
         assert!(!is_let_in(&server, &connector(None)));
-        messages(&server, " more were refused since the last such line") > 0
+        messages(&server, " more were rejected since the last such line") > 0
     });
 }
 

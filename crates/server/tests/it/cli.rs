@@ -245,7 +245,7 @@ fn help_names_every_limit_with_its_default() {
             "[default: a quarter of max_buffered, at least 1MiB; unlimited for loopback addresses]",
         ),
         ("--max-ranges <N>", "[default: 16]"),
-        ("--max-records-per-key <N>", "[default: what the suite allows]"),
+        ("--max-records-per-key <N>", "[default: the suite's limit]"),
     ] {
         let at = limits.find(option).unwrap_or_else(|| panic!("no {option} in {limits}"));
         let entry = &limits[at + option.len()..];

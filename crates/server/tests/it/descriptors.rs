@@ -119,3 +119,30 @@ fn idle_tunnels_keep_no_other_client_out() {
     });
     assert_serves(&site, &server, "/file");
 }
+
+#[test]
+fn a_connection_full_of_tunnels_gets_its_responses() {
+    let site = Site::new();
+    File::create(site.root().join("file")).and_then(|file| file.set_len(LENGTH)).expect("a file");
+    let upstream = tunnels(|accepted| drop(accepted.read(1)));
+    let table = format!("[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]\n", upstream.url());
+    let config = site.config("proxy = [{ upstream = 'app', path = '/chat' }]").table(&table).write();
+    let config = config.to_str().expect("a path in UTF-8");
+    let server = limited(["serve", "--config", config, "--ktls", "never", "--workers", "1", "--stall-timeout", "10m"]);
+    let mut http = Http2::connect(site.connector(Suite::TLS13), server.address(), &[]);
+    let tunnels: Vec<u32> = (0..STREAMS - 1)
+        .map(|_| {
+            let stream = http.stream();
+            http.send(&headers(stream, false, &block_of("/chat", "websocket", &[])));
+            stream
+        })
+        .collect();
+    let status = |http: &Http2, id: &u32| http.streams.get(id).map_or(0, |got| got.status);
+    http.read_until("each tunnel is open or refused", |http| {
+        tunnels.iter().all(|id| matches!(status(http, id), 200 | 503))
+    });
+    let open = tunnels.iter().filter(|id| status(&http, id) == 200).count();
+    assert!((1..tunnels.len()).contains(&open), "{open} tunnels are open");
+    let (status, body) = http.fetch("/file");
+    assert_eq!((status, body.len() as u64), (200, LENGTH));
+}

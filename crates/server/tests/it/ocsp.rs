@@ -89,7 +89,7 @@ const GOOD: &str = "Cert Status: good";
 fn a_response_is_fetched_stapled_and_kept_over_reloads() {
     let place = Place::new("tlsfeature=status_request");
     let server = place.serve("");
-    wait_for_message(&server, "chain.pem: asks clients to insist on a stapled OCSP response (must-staple)");
+    wait_for_message(&server, "chain.pem: tells clients to require a stapled OCSP response (must-staple)");
     wait_for_message(&server, "chain.pem: no OCSP response: Connection refused");
     assert_eq!(stapled(&server, GOOD), [false, false]);
     drop(server);
@@ -103,7 +103,7 @@ fn a_response_is_fetched_stapled_and_kept_over_reloads() {
     wait_for_message(&server, "configuration 1 is in use");
     assert_eq!(stapled(&server, GOOD), [true, true]);
     // The note of the start is not repeated.
-    assert_eq!(messages(&server, "asks clients to insist"), 1);
+    assert_eq!(messages(&server, "tells clients to require"), 1);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn only_a_response_of_the_issuer_that_says_good_is_stapled() {
         let line = wait_for_message(&server, words);
         assert!(line.contains("Next try at") && line.contains("none is stapled"), "{line}");
         assert_eq!(stapled(&server, "OCSP Response Status"), [false, false], "{index} {signer}");
-        assert_eq!(messages(&server, "asks clients to insist"), 0);
+        assert_eq!(messages(&server, "tells clients to require"), 0);
     }
 }
 
@@ -133,5 +133,5 @@ fn without_stapling_nobody_is_asked_and_without_an_issuer_nobody_can_be() {
     drop(server);
     fs::copy(place.sites.path("own.pem"), place.sites.path("chain.pem")).expect("it is ours");
     let server = place.serve("");
-    wait_for_message(&server, "no OCSP response can be stapled: its file has no issuer's certificate behind it");
+    wait_for_message(&server, "no OCSP response can be stapled: its file has no issuer certificate after it");
 }

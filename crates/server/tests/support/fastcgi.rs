@@ -92,6 +92,7 @@ impl PhpFpm {
     /// Its files lie in `directory`.
     #[track_caller]
     pub(crate) fn start(directory: &Path) -> Self {
+        super::demand_full_run("php-fpm");
         let socket = directory.join("php.sock");
         let config = directory.join("php-fpm.conf");
         let user = if rustix::process::geteuid().is_root() { "user = root\n" } else { "" };

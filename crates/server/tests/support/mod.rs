@@ -363,7 +363,15 @@ pub(crate) fn tool(name: &str, arguments: impl IntoIterator<Item = impl AsRef<st
 /// The test is run by another user than root.
 #[track_caller]
 pub(crate) fn demand_root(to: &str) {
+    demand_full_run("root");
     assert!(rustix::process::geteuid().is_root(), "run this test as root: only root can {to}");
+}
+
+/// # Panics
+/// The test is run by `cargo xtask test --fast`, which promises neither root nor programs outside its PATH.
+#[track_caller]
+pub(crate) fn demand_full_run(what: &str) {
+    assert!(std::env::var_os("SEALION_TEST_BARE").is_none(), "`cargo xtask test --fast` is without {what}");
 }
 
 /// What `cargo xtask test` keeps under this name.

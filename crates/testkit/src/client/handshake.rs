@@ -29,7 +29,7 @@ pub(super) fn run(
             Step::Receive => match io.read(handshake.buffer()) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(len) => tap.pass(handshake.received(len)),
-                // A signal: with a timeout, the system does not repeat the call by itself (signal(7)).
+                // A signal interrupted the call: with a timeout, the system does not repeat it (signal(7)).
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             },

@@ -1,7 +1,7 @@
 //! A blocking TLS client that controls record boundaries.
 //!
-//! rustls makes the handshake. After it, every record is sealed by hand and opened one by one, so that a test controls
-//! records, writes and segments, and sees what arrived in which.
+//! rustls performs the handshake. After it, every record is sealed by hand and opened separately, so that a test
+//! controls records, writes and segments, and sees the content of each.
 
 mod handshake;
 pub(crate) mod receive;
@@ -29,7 +29,7 @@ use crate::{PATIENCE, Tap};
 use receive::Receiving;
 use seal::HandSealer;
 
-/// A version and an AEAD; the key exchange and the signature are what the two sides prefer.
+/// A version and an AEAD; the two sides choose key exchange and signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suite {
     /// The only version offered.
@@ -39,10 +39,10 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// TLS 1.3 with AES-128-GCM, where the suite does not matter.
+    /// TLS 1.3 with AES-128-GCM, for tests in which the suite does not matter.
     pub const TLS13: Self = Self { version: Version::Tls13, aead: Aead::Aes128Gcm };
 
-    /// TLS 1.2 with AES-128-GCM, where the suite does not matter.
+    /// TLS 1.2 with AES-128-GCM, for tests in which the suite does not matter.
     pub const TLS12: Self = Self { version: Version::Tls12, aead: Aead::Aes128Gcm };
 
     /// Every version with every AEAD.
@@ -51,12 +51,12 @@ impl Suite {
         versions.flat_map(|version| Aead::ALL.map(|aead| Self { version, aead })).collect()
     }
 
-    /// Whether its records carry an explicit nonce (RFC 5288 §3).
+    /// Whether records carry an explicit nonce (RFC 5288 §3).
     pub fn has_explicit_nonce(self) -> bool {
         self.version == Version::Tls12 && self.aead != Aead::Chacha20Poly1305
     }
 
-    /// Bytes that a record has on the wire besides header and content.
+    /// The bytes of a record on the wire besides header and content.
     pub fn added_len(self) -> usize {
         match (self.version, self.has_explicit_nonce()) {
             (Version::Tls13, _) => 1 + 16,
@@ -132,7 +132,7 @@ impl Connector {
     /// Sets the host, a name or an address, for SNI and for the certificate check.
     ///
     /// # Panics
-    /// When it is neither.
+    /// It is neither.
     pub fn name(mut self, name: &str) -> Self {
         self.name = ServerName::try_from(name.to_owned()).expect("it is a DNS name or an address");
         self
@@ -152,9 +152,9 @@ impl Connector {
         self
     }
 
-    /// Keeps the flight that ends the handshake and sends it with the first bytes written, so that
-    /// the server gets both at once. Only where the client's Finished is the last message: TLS 1.3,
-    /// or a resumption in TLS 1.2.
+    /// Holds back the flight that ends the handshake, and sends it with the first bytes written, so that the server
+    /// gets both at once. This only works if the client's Finished is the last message: in TLS 1.3, or in a resumption
+    /// of TLS 1.2.
     pub fn hold_last_flight(mut self) -> Self {
         self.hold_last_flight = true;
         self
@@ -165,10 +165,10 @@ impl Connector {
         self.suite
     }
 
-    /// Connects and makes the handshake.
+    /// Connects and performs the handshake.
     ///
     /// # Panics
-    /// When that fails.
+    /// The connection fails.
     #[track_caller]
     pub fn connect(&self, address: SocketAddr) -> Client {
         match self.try_connect(address) {
@@ -177,15 +177,15 @@ impl Connector {
         }
     }
 
-    /// Connects and makes the handshake.
+    /// Connects and performs the handshake.
     ///
     /// # Errors
-    /// The transport's, or one whose source is a [`rustls::Error`].
+    /// The transport's error, or an error whose source is a [`rustls::Error`].
     pub fn try_connect(&self, address: SocketAddr) -> io::Result<Client> {
         self.handshake(self.open(address)?)
     }
 
-    /// Makes the handshake on an open connection.
+    /// Performs the handshake on an open connection.
     ///
     /// # Errors
     /// As [`Self::try_connect`].
@@ -193,7 +193,7 @@ impl Connector {
         handshake::run(io, self.config.clone(), self.name.clone(), self.hold_last_flight)
     }
 
-    /// A TCP connection with the options of this connector, and nothing sent on it.
+    /// Opens a TCP connection with the options of this connector. Sends nothing.
     ///
     /// # Errors
     /// The transport's.
@@ -209,7 +209,7 @@ impl Connector {
         }
         sockopt::set_tcp_nodelay(&socket, true)?;
         match rustix::net::connect(&socket, &address) {
-            // A signal: the connection is still being made (connect(2)).
+            // A signal interrupted the call: the connection is still being made (connect(2)).
             Err(Errno::INTR) => {
                 let mut ready = [PollFd::new(&socket, PollFlags::OUT)];
                 retry_on_intr(|| poll(&mut ready, None))?;
@@ -221,12 +221,12 @@ impl Connector {
     }
 }
 
-/// The parameters that a handshake negotiated.
+/// The results of a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Info {
     /// The negotiated version.
     pub version: Version,
-    /// The suite as rustls calls it.
+    /// The suite by its rustls name.
     pub suite: String,
     /// The application protocol, if one was chosen.
     pub alpn: Option<Vec<u8>>,
@@ -251,24 +251,24 @@ pub struct Client {
     info: Info,
     schedule: KernelConnection<ClientConnectionData>,
     sealer: HandSealer,
-    /// The end of the handshake, still to be sent.
+    /// The last flight of the handshake, held back.
     held: Vec<u8>,
     receiving: Receiving,
     tap: Tap,
 }
 
 impl Client {
-    /// The parameters that the handshake negotiated.
+    /// The results of the handshake.
     pub fn info(&self) -> &Info {
         &self.info
     }
 
-    /// Every record header that has come, from the first of the handshake on.
+    /// Every record header received, from the first of the handshake on.
     pub fn tap(&self) -> &Tap {
         &self.tap
     }
 
-    /// The socket, for its options. What is written to it is not sealed.
+    /// The socket, for its options. Bytes written to it are not sealed.
     pub fn socket(&self) -> &TcpStream {
         &self.io
     }

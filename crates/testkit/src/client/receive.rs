@@ -1,4 +1,4 @@
-//! Receiving: every record is opened and reported on its own.
+//! Receiving: every record is opened and reported separately.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -13,7 +13,7 @@ use super::Client;
 pub enum Event {
     /// A record of application data.
     Data(Vec<u8>),
-    /// A session ticket after the handshake; the connector has it now.
+    /// A session ticket after the handshake, which the connector now holds.
     Ticket,
     /// The server changed its key, and so does this client.
     KeyUpdate {
@@ -40,18 +40,17 @@ pub struct Received {
 /// How a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ending {
-    /// All data that was still to come.
+    /// All remaining data.
     pub data: Vec<u8>,
     /// Everything else, in order; the last is [`Event::Fin`] or [`Event::Reset`].
     pub events: Vec<Event>,
 }
 
 impl Ending {
-    /// Asserts that the server sent `close_notify`, closed, and sent nothing else: the data is
-    /// complete.
+    /// Asserts that the server sent `close_notify`, closed, and sent nothing else: the data is complete.
     ///
     /// # Panics
-    /// When it did otherwise.
+    /// The server did something else.
     #[track_caller]
     pub fn assert_orderly(&self) {
         assert_eq!(self.events, [Event::Alert(AlertDescription::CLOSE_NOTIFY), Event::Fin]);
@@ -60,7 +59,7 @@ impl Ending {
     /// Asserts that the server sent this alert and then closed, and nothing else.
     ///
     /// # Panics
-    /// When it did otherwise.
+    /// The server did something else.
     #[track_caller]
     pub fn assert_alert(&self, alert: AlertDescription) {
         assert_eq!(self.events, [Event::Alert(alert), Event::Fin]);
@@ -73,7 +72,7 @@ pub(super) struct Receiving {
     sealed: Vec<u8>,
     /// Parsed events that were not yet returned.
     events: VecDeque<Event>,
-    /// Data that was opened but not asked for.
+    /// Data that was opened but not requested yet.
     data: Vec<u8>,
     records: Vec<Received>,
     key_updates: usize,
@@ -95,7 +94,7 @@ impl Receiving {
 }
 
 impl Client {
-    /// Waits for the next record, or the end. Data already opened by [`Self::read`] comes first.
+    /// Waits for the next record or the end. Data already opened by [`Self::read`] comes first.
     ///
     /// # Errors
     /// A record that does not open, a message a server must not send, or silence for
@@ -114,11 +113,10 @@ impl Client {
         }
     }
 
-    /// Waits for `len` bytes of data. Session tickets and key updates on the way are dealt with and
-    /// counted.
+    /// Waits for `len` bytes of data. Session tickets and key updates before it are processed and counted.
     ///
     /// # Errors
-    /// As [`Self::next_event`]; `UnexpectedEof` when the server ends first, naming how.
+    /// As [`Self::next_event`]; `UnexpectedEof` if the server ends first; the message says how.
     pub fn read(&mut self, len: usize) -> io::Result<Vec<u8>> {
         while self.receiving.data.len() < len {
             self.read_more()?;
@@ -126,7 +124,7 @@ impl Client {
         Ok(self.receiving.data.drain(..len).collect())
     }
 
-    /// Waits until the data received holds `end` and takes it up to there, `end` included.
+    /// Waits until the received data contains `end`, and takes the data up to and including it.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -174,12 +172,12 @@ impl Client {
             .collect()
     }
 
-    /// Key updates that the server has sent.
+    /// The number of key updates received.
     pub fn key_updates(&self) -> usize {
         self.receiving.key_updates
     }
 
-    /// Session tickets that the server has sent after the handshake.
+    /// The number of session tickets received after the handshake.
     pub fn tickets(&self) -> usize {
         self.receiving.tickets
     }
@@ -222,7 +220,7 @@ impl Client {
                 Err(e) if e.kind() == io::ErrorKind::ConnectionReset => {
                     return Ok(Some(Event::Reset));
                 }
-                // A signal: with a timeout, the system does not repeat the call by itself (signal(7)).
+                // A signal interrupted the call: with a timeout, the system does not repeat it (signal(7)).
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
             }
@@ -249,7 +247,7 @@ impl Client {
         Ok(None)
     }
 
-    /// Tickets may share a record; whole messages only, which is all that our server sends.
+    /// Tickets may share a record. Only whole messages are supported, because our server sends no others.
     fn receive_handshake(&mut self, mut payload: &[u8]) -> io::Result<()> {
         while !payload.is_empty() {
             let (message_type, body, rest) = match payload {

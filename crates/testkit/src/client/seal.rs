@@ -1,5 +1,5 @@
-//! Seals records by hand, with any type, padding and length, valid or not. Shares no code with the record layer under
-//! test but the conversion of rustls' secrets.
+//! Seals records by hand, with any type, padding and length, valid or not. Shares only the conversion of rustls'
+//! secrets with the record layer under test.
 
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce, UnboundKey};
 use rustls::ConnectionTrafficSecrets;
@@ -27,15 +27,15 @@ impl HandSealer {
         Self { version, cipher, key: LessSafeKey::new(key), iv: **iv, sequence }
     }
 
-    /// One record. In TLS 1.3 `inner` is the whole TLSInnerPlaintext, with its type and padding, and
-    /// `outer_type` stays in the clear; in TLS 1.2 `outer_type` is the type and `inner` the content.
+    /// One record. In TLS 1.3 `inner` is the whole TLSInnerPlaintext, with its type and padding, and `outer_type` stays
+    /// in plain text; in TLS 1.2 `outer_type` is the type and `inner` the content.
     pub(super) fn seal(&mut self, outer_type: u8, inner: &[u8]) -> Vec<u8> {
         let sequence = self.sequence.to_be_bytes();
         self.sequence += 1;
         let mut nonce = self.iv;
         let mut explicit: &[u8] = &[];
         if self.version == Version::Tls12 && self.cipher != Cipher::Chacha20Poly1305 {
-            // The IV lies far from the numbers that rustls gave the handshake's records.
+            // The IV is far from the numbers that rustls used for the handshake's records.
             for (byte, seq) in nonce[4..].iter_mut().zip(sequence) {
                 *byte ^= seq;
             }

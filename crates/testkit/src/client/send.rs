@@ -1,4 +1,4 @@
-//! Sending: whole records, parts of them, several in one write, wrong ones.
+//! Sending: whole records, parts of records, several in one write, invalid records.
 
 use std::io::{self, Write};
 use std::net::Shutdown;
@@ -31,7 +31,7 @@ impl Client {
         self.write(&bytes)
     }
 
-    /// Writes bytes as they are: sealed ones, parts of them, anything.
+    /// Writes bytes unchanged: sealed records, parts of them, or anything else.
     ///
     /// # Errors
     /// The transport's.
@@ -44,8 +44,8 @@ impl Client {
         self.io.write_all(&held)
     }
 
-    /// Seals one record under the next sequence number, without sending it. It must be sent before
-    /// the next one, or the server cannot open what follows.
+    /// Seals one record under the next sequence number, without sending it. Send it before the next record, or the
+    /// server cannot open later records.
     pub fn seal(&mut self, content_type: ContentType, payload: &[u8]) -> Vec<u8> {
         self.seal_padded(content_type, payload, 0)
     }
@@ -53,7 +53,7 @@ impl Client {
     /// As [`Self::seal`], with padding of `zeros` bytes (RFC 8446 §5.4).
     ///
     /// # Panics
-    /// With padding in TLS 1.2, which has none.
+    /// The version is TLS 1.2, which has no padding.
     pub fn seal_padded(&mut self, content_type: ContentType, payload: &[u8], zeros: usize) -> Vec<u8> {
         match self.info.version {
             Version::Tls12 => {
@@ -101,7 +101,7 @@ impl Client {
     /// Switches to the next sending key without telling the server.
     ///
     /// # Panics
-    /// In TLS 1.2, which has none.
+    /// The version is TLS 1.2, which has no next key.
     pub fn next_sending_key(&mut self) {
         let (sequence, secrets) = self.schedule.update_tx_secret().expect("TLS 1.3 has a next key");
         self.sealer = HandSealer::new(self.info.version, &secrets, sequence);
@@ -123,8 +123,7 @@ impl Client {
         self.alert(AlertDescription::CLOSE_NOTIFY)
     }
 
-    /// Sends FIN and goes on receiving. Without `close_notify` before, the server must take it for a
-    /// truncation.
+    /// Sends FIN and continues to receive. Without a `close_notify` before, the server must treat it as a truncation.
     ///
     /// # Errors
     /// The transport's.

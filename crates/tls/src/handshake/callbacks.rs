@@ -1,8 +1,9 @@
 //! State shared by the driver of a handshake and the callbacks that rustls makes for it.
 //!
-//! The certificate resolver, the verifier of client certificates, the ticketer and the key log serve all connections, and rustls 0.23 does not
-//! tell them which one they are called for. The driver therefore places the state of its handshake in a thread-local for the time of
-//! each call into rustls. rustls never suspends, so handshakes that interleave on one thread cannot see each other's state.
+//! The certificate resolver, the verifier of client certificates, the ticketer and the key log serve all connections,
+//! and rustls 0.23 does not tell them which connection a call is for. The driver therefore puts the state of its
+//! handshake into a thread-local during each call into rustls. rustls never suspends, so handshakes that interleave on
+//! one thread cannot see each other's state.
 
 use std::cell::RefCell;
 use std::time::SystemTime;
@@ -13,26 +14,28 @@ use super::certificate::Certificate;
 use super::key_schedule::TrafficSecrets;
 use super::tickets::Authentication;
 
-/// What callbacks have learned in one handshake.
+/// Information that callbacks have collected during one handshake.
 #[derive(Default)]
 pub(super) struct CallbackState {
-    /// The host name in the ClientHello. The unbuffered connections of rustls 0.23 do not give it.
+    /// The host name in the ClientHello. The unbuffered connections of rustls 0.23 do not provide it.
     pub(super) server_name: Option<Box<str>>,
-    /// The certificate that a [`CertificateSource`](super::resolver::CertificateSource) gave for this handshake.
+    /// The certificate that a [`CertificateSource`](super::resolver::CertificateSource) returned for this handshake.
     pub(super) obtained: Option<Certificate>,
-    /// From the ticket that opened last. If rustls resumes a session it is that one's: it tries no further ticket.
+    /// The authentication in the last ticket opened. If rustls resumes a session, it is this ticket's: it tries no
+    /// further ticket.
     pub(super) opened_ticket: Option<Authentication>,
     /// Whether a ticket was issued.
     pub(super) issued_ticket: bool,
-    /// The end of the certificate that the client showed in this handshake.
+    /// The end of validity of the client's certificate in this handshake.
     pub(super) client_not_after: Option<SystemTime>,
-    /// What the client's certificate or ticket was verified under: tickets are bound to that, and not to lists that were loaded meanwhile.
+    /// The context under which the client's certificate or ticket was verified. Tickets are bound to it, not to lists
+    /// loaded since.
     pub(super) ticket_context: Option<[u8; 32]>,
-    /// Those of TLS 1.3 that rustls has derived.
+    /// The TLS 1.3 secrets that rustls has derived.
     pub(super) secrets: TrafficSecrets,
 }
 
-/// Takes the traffic secrets of the handshake that rustls is working on. Nothing is written anywhere.
+/// Captures the traffic secrets of the current handshake. Writes nothing.
 #[derive(Debug)]
 pub(super) struct SecretTap;
 
@@ -55,13 +58,13 @@ impl CallbackState {
     pub(super) fn during<T>(&mut self, call: impl FnOnce() -> T) -> T {
         CURRENT.replace(Some(std::mem::take(self)));
         let result = call();
-        // A panic leaves the state behind; the next call replaces it.
+        // A panic leaves this state behind; the next call replaces it.
         *self = CURRENT.take().unwrap_or_default();
         result
     }
 }
 
-/// The state of the handshake that rustls is working on; `None` outside [`CallbackState::during`].
+/// The state of the handshake in progress; `None` outside [`CallbackState::during`].
 pub(super) fn with_current<T>(access: impl FnOnce(&mut CallbackState) -> T) -> Option<T> {
     CURRENT.with_borrow_mut(|current| current.as_mut().map(access))
 }

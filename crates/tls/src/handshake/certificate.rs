@@ -1,4 +1,4 @@
-//! A certificate chain with its key, and what is written in it.
+//! A certificate chain with its key, and the facts in the certificate.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -20,18 +20,18 @@ pub struct Certificate {
     facts: Arc<CertificateFacts>,
 }
 
-/// What is written in a certificate.
+/// The contents of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFacts {
-    /// The subject, as in `CN=example.org`; empty for many of today's.
+    /// The subject, such as `CN=example.org`; empty in many current certificates.
     pub subject: String,
-    /// The issuer, as in `CN=R11,O=Let's Encrypt`.
+    /// The issuer, such as `CN=R11,O=Let's Encrypt`.
     pub issuer: String,
-    /// The names it is for, in lower case: host names, among them wildcards, and addresses.
+    /// The names that the certificate covers, in lower case: host names, including wildcards, and addresses.
     pub names: Vec<String>,
-    /// Since when it is valid.
+    /// The start of validity.
     pub not_before: SystemTime,
-    /// Until when it is valid.
+    /// The end of validity.
     pub not_after: SystemTime,
     /// SHA-256 of the certificate.
     pub fingerprint: Fingerprint,
@@ -56,44 +56,44 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// Why a certificate or key cannot be used.
+/// The reason why a certificate or key cannot be used.
 #[derive(Debug)]
 pub enum ConfigError {
-    /// The file cannot be read, or holds no PEM section of the wanted kind.
+    /// The file cannot be read, or has no PEM section of the expected kind.
     Unreadable {
         /// Path of the file.
         path: PathBuf,
-        /// What was wanted of it.
+        /// The expected content.
         wanted: &'static str,
         /// The error of reading or parsing it.
         why: String,
     },
-    /// The key is not the certificate's.
+    /// The key does not belong to the certificate.
     Mismatch {
         /// Path of the certificate chain.
         cert: PathBuf,
         /// Path of the private key.
         key: PathBuf,
     },
-    /// The key's kind is not one that TLS here can sign with, or rustls refused the pair.
+    /// Sealion's TLS cannot sign with this kind of key, or rustls rejected the pair.
     Unusable {
         /// Path of the private key.
         key: PathBuf,
         /// The error of rustls.
         why: String,
     },
-    /// A certificate of the chain is not the issuer of the one before it (RFC 8446 §4.4.2).
+    /// A certificate of the chain did not issue the one before it (RFC 8446 §4.4.2).
     Disordered {
         /// Path of the certificate chain.
         cert: PathBuf,
-        /// The place of the one that does not follow, from 1.
+        /// The position of the certificate out of order, from 1.
         at: usize,
-        /// Who issued the one before it.
+        /// The issuer of the certificate before it.
         issuer: String,
-        /// Whose certificate stands there.
+        /// The subject of the certificate found there.
         found: String,
     },
-    /// What was asked for makes no configuration.
+    /// The requested options do not form a configuration.
     Policy(String),
 }
 
@@ -127,10 +127,10 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl Certificate {
-    /// From PEM files: the chain with the site's own certificate first, and the key.
+    /// Reads PEM files: the chain, beginning with the site's own certificate, and the key.
     ///
     /// # Errors
-    /// [`ConfigError`], which names the file: unreadable, not a pair, out of order.
+    /// [`ConfigError`], which names the file: unreadable, not a pair, or out of order.
     pub fn from_pem_files(cert: &Path, key: &Path) -> Result<Self, ConfigError> {
         let read = |path: &Path, wanted| {
             std::fs::read(path).map_err(|e| unreadable(path, wanted, e.to_string())).map(zeroize::Zeroizing::new)
@@ -140,7 +140,7 @@ impl Certificate {
         Self::from_pem(cert, &chain, key, &private_key)
     }
 
-    /// From PEM text that was read already; the paths are for messages.
+    /// Parses PEM text; the paths are for messages.
     ///
     /// # Errors
     /// As [`Self::from_pem_files`].
@@ -163,12 +163,12 @@ impl Certificate {
         Ok(Self { certified: Arc::new(certified), facts: Arc::new(facts) })
     }
 
-    /// What is written in it.
+    /// The facts in the site's own certificate.
     pub fn facts(&self) -> &CertificateFacts {
         &self.facts
     }
 
-    /// The chain, DER, the site's own certificate first.
+    /// The chain in DER, beginning with the site's own certificate.
     pub fn chain(&self) -> impl Iterator<Item = &[u8]> {
         self.certified.cert.iter().map(AsRef::as_ref)
     }
@@ -178,17 +178,17 @@ impl Certificate {
         self.certified.key.algorithm() == SignatureAlgorithm::RSA
     }
 
-    /// Whether it can sign for a client that knows these schemes.
+    /// Whether it can sign for a client with these signature schemes.
     pub(crate) fn signs_for(&self, schemes: &[SignatureScheme]) -> bool {
         self.certified.key.choose_scheme(schemes).is_some()
     }
 
-    /// The OCSP response that clients get with it, DER.
+    /// The OCSP response that clients get with the certificate, in DER.
     pub fn ocsp_response(&self) -> Option<&[u8]> {
         self.certified.ocsp.as_deref()
     }
 
-    /// The same with this OCSP response, or without one.
+    /// The same certificate with this OCSP response, or without any.
     #[must_use]
     pub fn with_ocsp_response(&self, response: Option<Vec<u8>>) -> Self {
         let certified = CertifiedKey { ocsp: response, ..CertifiedKey::clone(&self.certified) };
@@ -207,10 +207,10 @@ impl fmt::Debug for Certificate {
 }
 
 impl CertificateFacts {
-    /// Reads a certificate, DER.
+    /// Parses a certificate in DER.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the fault.
     pub fn of(der: &[u8]) -> Result<Self, String> {
         let (_, parsed) = X509Certificate::from_der(der).map_err(|e| format!("not a certificate ({e})"))?;
         let alternatives = parsed.subject_alternative_name().map_err(|e| format!("bad alternative names ({e})"))?;
@@ -225,11 +225,12 @@ impl CertificateFacts {
         })
     }
 
-    /// Whether it is for this host name, as clients decide (RFC 9525 §6.3): a wildcard stands for one label.
+    /// Whether the certificate covers this host name, as clients decide (RFC 9525 §6.3): a wildcard stands for one
+    /// label.
     pub fn covers(&self, name: &str) -> bool {
         let name = name.to_ascii_lowercase();
         self.names.iter().any(|own| match own.strip_prefix("*.") {
-            // A site's wildcard needs the same wildcard.
+            // A site's wildcard needs the same wildcard in the certificate.
             Some(parent) => {
                 name == *own || name.split_once('.').is_some_and(|(label, rest)| label != "*" && rest == parent)
             }
@@ -238,7 +239,7 @@ impl CertificateFacts {
     }
 }
 
-/// The end of a certificate's validity; the second it names is still part of it (RFC 5280 §4.1.2.5).
+/// The end of a certificate's validity. Its last second still counts as valid (RFC 5280 §4.1.2.5).
 pub(crate) fn not_after(der: &[u8]) -> Option<SystemTime> {
     let (_, parsed) = X509Certificate::from_der(der).ok()?;
     Some(system_time(parsed.validity().not_after.timestamp()))
@@ -254,8 +255,8 @@ pub(crate) fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer
     Ok(all)
 }
 
-/// A certificate and key that were made for each other. With an extension that is critical and unknown (RFC 8737 §3) rustls would not
-/// read the certificate to compare them.
+/// A certificate and key that were made as a pair. rustls cannot compare them if the certificate has an unknown
+/// critical extension (RFC 8737 §3).
 pub(crate) fn unchecked(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, ConfigError> {
     let made = Path::new("(made here)");
     let chain = certificates(made, chain)?;
@@ -275,7 +276,7 @@ pub(crate) fn unreadable(path: &Path, wanted: &'static str, why: String) -> Conf
     ConfigError::Unreadable { path: path.to_owned(), wanted, why }
 }
 
-/// Clients refuse certificates before version 3, which have no alternative names (RFC 5280 §4.1.2.1).
+/// Clients reject certificates before version 3, because they have no alternative names (RFC 5280 §4.1.2.1).
 fn check_version(der: &[u8]) -> Result<(), String> {
     let (_, parsed) = X509Certificate::from_der(der).map_err(|e| format!("not a certificate ({e})"))?;
     if parsed.version() == X509Version::V3 {
@@ -291,7 +292,7 @@ fn check_order(cert: &Path, chain: &[CertificateDer<'_>]) -> Result<(), ConfigEr
     let parsed = chain.iter().map(|der| X509Certificate::from_der(der).map(|(_, parsed)| parsed));
     let parsed: Vec<_> = parsed
         .collect::<Result<_, _>>()
-        .map_err(|e| unreadable(cert, "certificate", format!("a certificate of the chain is none ({e})")))?;
+        .map_err(|e| unreadable(cert, "certificate", format!("a certificate of the chain is malformed ({e})")))?;
     for (n, pair) in parsed.windows(2).enumerate() {
         if pair[0].issuer().as_raw() != pair[1].subject().as_raw() {
             return Err(ConfigError::Disordered {

@@ -20,16 +20,16 @@ use x509_parser::prelude::{CertificateRevocationList, FromDer};
 use super::callbacks;
 use super::certificate::{self, CertificateFacts, ConfigError, Fingerprint, unreadable};
 
-/// What is asked of a client.
+/// The server's demand for a client certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientAuthMode {
-    /// A certificate; without a good one there is no connection.
+    /// The client must present a valid certificate.
     Require,
-    /// A certificate if the client has one; a bad one ends the connection, none does not.
+    /// The client may present a certificate, which must then be valid.
     Request,
 }
 
-/// Which certificates of clients are good, and whether one must be shown. Cheap to clone.
+/// The client certificates to accept, and whether one is required. Cheap to clone.
 #[derive(Clone)]
 pub struct ClientAuth {
     roots: Arc<RootCertStore>,
@@ -38,58 +38,58 @@ pub struct ClientAuth {
     revocation: Option<Arc<Revocation>>,
 }
 
-/// What revocation lists say of certificates after the time of their next update.
+/// The effect of a revocation list after its next update is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpiredLists {
-    /// Nothing: certificates of their issuers are refused.
+    /// Rejects certificates of the list's issuer.
     Refuse,
-    /// What they said before.
+    /// Continues to use the list.
     Accept,
 }
 
-/// Revocation lists (RFC 5280 §5), which can be read again while handshakes go on.
+/// Revocation lists (RFC 5280 §5), which can be reloaded while handshakes continue.
 struct Revocation {
     files: Vec<PathBuf>,
     expired: ExpiredLists,
     current: ArcSwap<Lists>,
 }
 
-/// The lists of one time.
+/// The lists as loaded at one time.
 struct Lists {
     verifier: Arc<dyn ClientCertVerifier>,
     facts: Vec<RevocationListFacts>,
-    /// What tickets are bound to: other lists may refuse the client.
+    /// Tickets are bound to this context, because other lists may reject the client.
     context: [u8; 32],
 }
 
-/// What is written in a revocation list.
+/// The facts in a revocation list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RevocationListFacts {
     /// Its file.
     pub file: PathBuf,
-    /// Whose certificates it is for, as in `CN=clients`.
+    /// The issuer whose certificates the list covers, such as `CN=clients`.
     pub issuer: String,
-    /// When it expires, if it says so.
+    /// The time of the next update, if stated.
     pub next_update: Option<SystemTime>,
-    /// How many certificates it revokes.
+    /// The number of certificates it revokes.
     pub revoked: usize,
 }
 
-/// Tells one [`ClientAuth`] from another, also from one of an earlier configuration: equal if and only if the roots and the mode are.
+/// Identifies a [`ClientAuth`], also across configurations: two ids are equal if and only if roots and mode are.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClientAuthId(pub(super) [u8; 32]);
 
-/// The certificate that a client showed, checked against the site's roots.
+/// A client's certificate, verified against the site's roots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificate {
-    /// The subject, as in `CN=alice`.
+    /// The subject, such as `CN=alice`.
     pub subject: String,
     /// SHA-256 of the certificate.
     pub fingerprint: Fingerprint,
 }
 
 impl ClientAuth {
-    /// Certificates that chain up to one in this PEM file.
+    /// Accepts certificates that chain up to a root in this PEM file.
     ///
     /// # Errors
     /// [`ConfigError`], which names the file.
@@ -114,12 +114,13 @@ impl ClientAuth {
         Ok(Self { roots: Arc::new(store), mode, id: ClientAuthId(id), revocation: None })
     }
 
-    /// Refuses certificates that lists in these files (PEM or DER) revoke, and those of issuers without a list.
+    /// Rejects certificates that the lists in these files (PEM or DER) revoke, and certificates whose issuer has no
+    /// list.
     ///
     /// # Errors
     /// [`ConfigError`], which names the file.
     pub fn with_revocation_lists(mut self, files: Vec<PathBuf>, expired: ExpiredLists) -> Result<Self, ConfigError> {
-        // The same files in the same way: what they hold may change.
+        // The same files are used in the same way, but their content may change.
         let mut hash = Context::new(&SHA256);
         hash.update(&self.id.0);
         hash.update(match expired {
@@ -136,10 +137,10 @@ impl ClientAuth {
         Ok(self)
     }
 
-    /// Reads the revocation lists again, for the handshakes from now on. Tickets from before end if a list has changed.
+    /// Reloads the revocation lists for later handshakes. If a list has changed, earlier tickets become invalid.
     ///
     /// # Errors
-    /// [`ConfigError`]: the lists before stay in use.
+    /// [`ConfigError`]: the previous lists stay in use.
     pub fn reload_revocation_lists(&self) -> Result<(), ConfigError> {
         if let Some(revocation) = &self.revocation {
             revocation.current.store(Arc::new(self.read_lists(&revocation.files, revocation.expired)?));
@@ -208,17 +209,17 @@ impl ClientAuth {
         Ok(Lists { verifier, facts, context })
     }
 
-    /// What tickets are bound to.
+    /// The context for tickets.
     pub(super) fn ticket_context(&self) -> [u8; 32] {
         self.revocation.as_ref().map_or(self.id.0, |revocation| revocation.current.load().context)
     }
 
-    /// What tells it from others.
+    /// The identity of roots and mode.
     pub fn id(&self) -> ClientAuthId {
         self.id
     }
 
-    /// What is asked of a client.
+    /// The server's demand for a client certificate.
     pub fn mode(&self) -> ClientAuthMode {
         self.mode
     }
@@ -236,7 +237,7 @@ impl ClientAuth {
     }
 }
 
-/// Verifies as rustls does, and notes the end of the certificate: the session must not outlive it.
+/// Verifies as rustls does, and records the certificate's end of validity: the session must not outlive it.
 #[derive(Debug)]
 struct Verifier {
     of_roots: Arc<dyn ClientCertVerifier>,
@@ -257,7 +258,7 @@ impl ClientCertVerifier for Verifier {
                 (lists.verifier.verify_client_cert(end_entity, intermediates, now)?, Some(lists.context))
             }
         };
-        // Without an end that can be read there will be no ticket.
+        // If the end cannot be read, no ticket is issued.
         let not_after = certificate::not_after(end_entity).unwrap_or(SystemTime::UNIX_EPOCH);
         callbacks::with_current(|state| {
             state.client_not_after = Some(not_after);
@@ -317,7 +318,7 @@ impl fmt::Debug for Revocation {
     }
 }
 
-/// The subject of a root, from its DER without the outermost header.
+/// The subject of a root from its DER, without the outermost header.
 fn name_of(subject: &[u8]) -> String {
     let der = DistinguishedName::in_sequence(subject);
     x509_parser::x509::X509Name::from_der(der.as_ref()).map(|(_, name)| name.to_string()).unwrap_or_default()
@@ -330,7 +331,7 @@ impl fmt::Debug for ClientAuthId {
 }
 
 impl ClientCertificate {
-    /// Reads one that rustls has checked.
+    /// Parses a certificate that rustls has verified.
     pub(super) fn of(der: &[u8]) -> Self {
         let subject = CertificateFacts::of(der).map(|facts| facts.subject).unwrap_or_default();
         Self { subject, fingerprint: certificate::fingerprint(der) }

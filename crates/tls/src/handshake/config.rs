@@ -1,4 +1,4 @@
-//! What every connection of a listener shares: certificates by name, what is asked of clients, protocols, limits.
+//! Shared by all connections of a listener: certificates by name, client authentication, protocols, limits.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,17 +19,17 @@ use super::tickets::{TicketKeys, Ticketer};
 
 /// The certificates, protocols and limits of a listener. Cheap to share by reference or `Arc`.
 ///
-/// Sites that ask the same of clients and offer the same protocols share one configuration of rustls, and then a ClientHello is parsed once. Only where they differ is it
-/// looked at beforehand, or where a certificate may have to be obtained.
+/// Sites with the same client authentication and protocols share one rustls configuration, so that a ClientHello is
+/// parsed once. It is inspected beforehand only if sites differ, or if a certificate may have to be obtained.
 pub struct ServerConfig {
     default: Policy,
     choice: Option<Box<Choice>>,
-    /// Where a site has a source of certificates.
+    /// The resolver, if a site has a source of certificates.
     with_sources: Option<Arc<Resolver>>,
     pub(crate) limits: Arc<Limits>,
 }
 
-/// What is asked of clients, and rustls' form of it.
+/// Client authentication and protocols, with the rustls configuration for them.
 #[derive(Clone)]
 pub(super) struct Policy {
     pub(super) rustls: Arc<rustls::ServerConfig>,
@@ -39,37 +39,37 @@ pub(super) struct Policy {
 /// The policies of a listener whose sites differ in client authentication or protocols.
 pub(super) struct Choice {
     by_name: Names<Policy>,
-    /// For validations by an ACME server, who has no certificate to show.
+    /// For validations by an ACME server, which cannot present a certificate.
     validation: Option<Policy>,
 }
 
-/// What the policies of a listener share.
+/// Shared by all policies of a listener.
 struct Common {
     provider: Arc<CryptoProvider>,
     resolver: Arc<Resolver>,
     time: Arc<dyn TimeProvider>,
 }
 
-/// What holds for all sites.
+/// Options for all sites.
 #[derive(Debug, Clone)]
 pub struct TlsOptions {
     /// Application protocols, the preferred first (RFC 7301).
     pub alpn: Vec<Vec<u8>>,
-    /// The oldest version that is accepted.
+    /// The oldest version accepted.
     pub min_version: Version,
-    /// Suites by their IANA names; none: all of [`suites`]. Of those that both know, the client's preference decides.
+    /// Suites by their IANA names; if empty, all of [`suites`]. Among common suites the client's preference decides.
     pub suites: Vec<String>,
-    /// The keys of session tickets. `None`: no session is resumed.
+    /// The keys of session tickets. `None`: sessions are not resumed.
     pub tickets: Option<Arc<TicketKeys>>,
-    /// Which clients of TLS 1.2 need the extended master secret.
+    /// The TLS 1.2 clients that need the extended master secret.
     pub extended_master_secret: RequireEms,
-    /// Where answers to TLS-ALPN-01 validations are, if there can be such.
+    /// The responses to TLS-ALPN-01 validations, if any.
     pub challenges: Option<Arc<AlpnChallenges>>,
 }
 
-/// Which clients of TLS 1.2 are refused without the extended master secret (RFC 7627). Without it a session is bound to the handshake by its
-/// randoms alone, so that an attacker in the middle can synchronise two sessions and use a client's certificate in a connection of its
-/// own (the triple handshake attack).
+/// The TLS 1.2 clients that are rejected without the extended master secret (RFC 7627). Without it only the randoms
+/// bind a session to its handshake. An attacker in the middle can then synchronise two sessions and use a client's
+/// certificate in a connection of its own (the triple handshake attack).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RequireEms {
     /// Every client.
@@ -86,32 +86,33 @@ pub enum RequireEms {
 pub struct SiteTls {
     /// Its names: exact, or `*.parent` for one label or more.
     pub names: Vec<String>,
-    /// The certificates that its clients are shown.
+    /// The certificates for its clients.
     pub certificates: Arc<SiteCertificates>,
-    /// What it asks of clients, if anything.
+    /// The client certificates that it requests, if any.
     pub client_auth: Option<ClientAuth>,
-    /// Its application protocols. `None`: those of [`TlsOptions::alpn`].
+    /// Its application protocols. `None`: [`TlsOptions::alpn`] applies.
     pub alpn: Option<Vec<Vec<u8>>>,
 }
 
 /// Bounds of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Records sealed under one key before it is updated, or, where it cannot be, the connection closed. Never more than the suite
-    /// allows ([`rustls::CipherSuiteCommon::confidentiality_limit`]): 2^24 or fewer with AES-GCM, any number with ChaCha20-Poly1305 (RFC 8446 §5.5).
+    /// The number of records sealed under one key before the key is updated, or the connection is closed if it cannot
+    /// be. Never more than the suite allows ([`rustls::CipherSuiteCommon::confidentiality_limit`]): 2^24 or fewer with
+    /// AES-GCM, any number with ChaCha20-Poly1305 (RFC 8446 §5.5).
     pub records_per_key: u64,
-    /// How long a peer may take none of what is ready for it.
+    /// How long a peer may take none of the data that is ready for it.
     pub stall: Duration,
-    /// The least that a peer takes while it lets the server wait; `None`: any progress will do.
+    /// The minimum rate of a peer while it makes the server wait. `None`: any progress suffices.
     pub least_rate: Option<LeastRate>,
-    /// How long to wait for the peer's end of the connection after ours, so that a reset does not
-    /// overtake the tail of what was sent.
+    /// How long to wait for the peer to end the connection after this side, so that a reset does not overtake the last
+    /// bytes sent.
     pub linger: Duration,
-    /// Whether the kernel of this machine can change keys of a live TLS 1.3 connection (Linux 6.14).
+    /// Whether the kernel can change the keys of a live TLS 1.3 connection (Linux 6.14).
     pub kernel_rekeys: bool,
 }
 
-/// A rate over a time. Only time counts in which TCP has no room for more, so that a slow disk or source is not the peer's fault.
+/// A rate over a time. Only time without room in TCP counts, so that a slow disk or source is not the peer's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeastRate {
     /// Bytes on the wire, on average.
@@ -141,11 +142,11 @@ impl Default for Limits {
 }
 
 impl TlsOptions {
-    /// TLS 1.2 and 1.3 with all suites, these application protocols, and session tickets whose keys live and rotate in this
-    /// process.
+    /// TLS 1.2 and 1.3 with all suites and these application protocols. This process creates and rotates the keys of
+    /// session tickets.
     ///
     /// # Errors
-    /// [`ConfigError::Policy`]: the system gives no random numbers.
+    /// [`ConfigError::Policy`]: the system provides no random numbers.
     pub fn new(alpn: &[&[u8]]) -> Result<Self, ConfigError> {
         let tickets = TicketKeys::rotating().map_err(|e| ConfigError::Policy(e.to_string()))?;
         Ok(Self {
@@ -173,7 +174,7 @@ impl TlsOptions {
         let oldest_is_13 = self.min_version == Version::Tls13;
         if oldest_is_13 && !provider.cipher_suites.iter().any(|suite| suite.tls13().is_some()) {
             return Err(ConfigError::Policy(
-                "none of the suites is of TLS 1.3, which is the least version: add TLS_AES_128_GCM_SHA256".to_owned(),
+                "none of the suites belongs to TLS 1.3, the minimum version: add TLS_AES_128_GCM_SHA256".to_owned(),
             ));
         }
         Ok(Arc::new(provider))
@@ -206,7 +207,8 @@ impl TlsOptions {
             RequireEms::WithClientAuth => client_auth.is_some(),
             RequireEms::Never => false,
         };
-        // Tickets are the only way to resume: what the server kept itself would have no end, and outlive the keys of tickets.
+        // Tickets are the only way to resume: sessions kept by the server would never expire, and would outlive the
+        // ticket keys.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         match &self.tickets {
             Some(keys) => config.ticketer = Arc::new(Ticketer::new(keys.clone(), client_auth.cloned(), time.clone())),
@@ -216,14 +218,14 @@ impl TlsOptions {
     }
 }
 
-/// The suites known here, by their IANA names.
+/// The supported suites by their IANA names.
 pub fn suites() -> Vec<&'static str> {
     let all = aws_lc_rs::default_provider().cipher_suites.into_iter();
     all.filter(|suite| known_aead(*suite)).map(name).collect()
 }
 
 impl ServerConfig {
-    /// A configuration from PEM files with [`TlsOptions::new`], whatever name a client asks for.
+    /// A configuration from PEM files with [`TlsOptions::new`], for every name.
     ///
     /// # Errors
     /// [`ConfigError`], which names the file.
@@ -238,10 +240,10 @@ impl ServerConfig {
         Self::new(&site, &[], &TlsOptions::new(alpn)?, limits)
     }
 
-    /// A configuration for sites. `default` serves clients that ask for no name, or for one that no site has.
+    /// A configuration for sites. `default` serves clients without a name, or with a name that no site has.
     ///
     /// # Errors
-    /// [`ConfigError::Policy`]: the options contradict each other, or name what is not known.
+    /// [`ConfigError::Policy`]: the options contradict each other, or contain an unknown name.
     pub fn new(
         default: &SiteTls,
         others: &[SiteTls],
@@ -251,7 +253,7 @@ impl ServerConfig {
         Self::with_time(default, others, options, limits, Arc::new(DefaultTimeProvider))
     }
 
-    /// As [`Self::new`], with a clock by which certificates of clients and session tickets expire.
+    /// As [`Self::new`], with a clock for the expiry of client certificates and session tickets.
     pub(super) fn with_time(
         default: &SiteTls,
         others: &[SiteTls],
@@ -303,12 +305,13 @@ impl ServerConfig {
         Ok(Self { default: first, choice, with_sources, limits: limits.into() })
     }
 
-    /// The policy for all clients, if there is but one, and no certificate has to be obtained for their names.
+    /// The policy for all clients, if there is only one and their names need no obtained certificate.
     pub(super) fn only_policy(&self) -> Option<&Policy> {
         (self.choice.is_none() && self.with_sources.is_none()).then_some(&self.default)
     }
 
-    /// The source of the client's certificate, and the name to ask it for. `None`: it is shown one that is there.
+    /// The source of the client's certificate, and the name to request from it. `None`: the client gets a present
+    /// certificate.
     pub(super) fn source(
         &self,
         hello: &rustls::server::ClientHello<'_>,
@@ -320,11 +323,11 @@ impl ServerConfig {
         let name = hello.server_name()?;
         let name = name.trim_end_matches('.');
         let source = resolver.sites.get(Some(name)).source(name)?;
-        // rustls gives it in lower case.
+        // rustls returns the name in lower case.
         Some((source, name.into()))
     }
 
-    /// The policy for a client, by what it asks for. Without a ClientHello that can be read: any, it will fail.
+    /// The policy for a client, by its ClientHello. If that cannot be parsed, any policy: the handshake will fail.
     pub(super) fn policy(&self, hello: Option<&rustls::server::ClientHello<'_>>) -> &Policy {
         let (Some(choice), Some(hello)) = (&self.choice, hello) else { return &self.default };
         match &choice.validation {
@@ -334,7 +337,7 @@ impl ServerConfig {
     }
 }
 
-/// Whether the suite seals with an AEAD that this record layer knows: all that rustls has today.
+/// Whether this record layer supports the suite's AEAD. Today it supports all of rustls'.
 fn known_aead(suite: rustls::SupportedCipherSuite) -> bool {
     let name = suite.suite().as_str().unwrap_or("");
     name.contains("_GCM_") || name.contains("CHACHA20_POLY1305")

@@ -1,7 +1,7 @@
 //! The next keys of a connection (RFC 8446 §7.2).
 //!
-//! rustls would make them from a `KernelConnection`, which keeps the handshake's state for it: 800 bytes in each idle connection. The two
-//! application traffic secrets, which rustls shows to its key log, are all that the derivation needs.
+//! rustls could derive them from a `KernelConnection`, which keeps the handshake's state: 800 bytes in each idle
+//! connection. The derivation only needs the two application traffic secrets, which rustls passes to its key log.
 
 use rustls::crypto::tls13::{HkdfExpander, OkmBlock};
 use rustls::{SupportedCipherSuite, Tls13CipherSuite};
@@ -10,10 +10,10 @@ use zeroize::Zeroizing;
 
 use crate::record::{Aead, TrafficKeys};
 
-/// An application traffic secret. It lies on the heap, so that moving it leaves no copy, and is wiped on drop.
+/// An application traffic secret. It is on the heap, so that a move leaves no copy, and is wiped on drop.
 type Secret = Zeroizing<Box<[u8]>>;
 
-/// The application traffic secrets of both directions, as far as they are known.
+/// The known application traffic secrets of both directions.
 #[derive(Default)]
 pub(super) struct TrafficSecrets {
     client: Option<Secret>,
@@ -24,12 +24,12 @@ const CLIENT: &str = "CLIENT_TRAFFIC_SECRET_0";
 const SERVER: &str = "SERVER_TRAFFIC_SECRET_0";
 
 impl TrafficSecrets {
-    /// Whether `label` of a key log names one of them.
+    /// Whether `label` of a key log names an application traffic secret.
     pub(super) fn has(label: &str) -> bool {
         label == CLIENT || label == SERVER
     }
 
-    /// Takes the secret that `label` of a key log names.
+    /// Stores the secret that `label` of a key log names.
     pub(super) fn take(&mut self, label: &str, secret: &[u8]) {
         let secret = Some(Zeroizing::new(secret.into()));
         match label {
@@ -40,15 +40,15 @@ impl TrafficSecrets {
     }
 }
 
-/// Makes the next keys of a direction. TLS 1.2 has none.
+/// Derives the next keys of a direction. TLS 1.2 has no next keys.
 pub(crate) struct KeySchedule(Option<Tls13Schedule>);
 
 struct Tls13Schedule {
     suite: &'static Tls13CipherSuite,
     aead: Aead,
-    /// Of the data that the client sends.
+    /// For the client's data.
     client: Secret,
-    /// Of the data that the server sends.
+    /// For the server's data.
     server: Secret,
 }
 
@@ -57,7 +57,7 @@ struct Tls13Schedule {
 pub(crate) struct NoNextKeys;
 
 impl KeySchedule {
-    /// `secrets`: those of the finished handshake. `None`: secrets are missing in a handshake of TLS 1.3.
+    /// `secrets`: the secrets of the finished handshake. `None`: a TLS 1.3 handshake lacks secrets.
     pub(super) fn new(suite: SupportedCipherSuite, aead: Aead, secrets: TrafficSecrets) -> Option<Self> {
         match suite {
             SupportedCipherSuite::Tls12(_) => Some(Self(None)),
@@ -68,20 +68,20 @@ impl KeySchedule {
         }
     }
 
-    /// The next keys of the data that the server sends.
+    /// The next keys for the server's data.
     pub(crate) fn next_tx(&mut self) -> Result<TrafficKeys, NoNextKeys> {
         let Some(schedule) = &mut self.0 else { return Err(NoNextKeys) };
         next(schedule.suite, schedule.aead, &mut schedule.server)
     }
 
-    /// The next keys of the data that the client sends.
+    /// The next keys for the client's data.
     pub(crate) fn next_rx(&mut self) -> Result<TrafficKeys, NoNextKeys> {
         let Some(schedule) = &mut self.0 else { return Err(NoNextKeys) };
         next(schedule.suite, schedule.aead, &mut schedule.client)
     }
 }
 
-/// Replaces `secret` by the next one (RFC 8446 §7.2) and makes the keys that follow from it (§7.3).
+/// Replaces `secret` by its successor (RFC 8446 §7.2) and derives its keys (§7.3).
 fn next(suite: &Tls13CipherSuite, aead: Aead, secret: &mut Secret) -> Result<TrafficKeys, NoNextKeys> {
     let expander = |secret: &Secret| suite.hkdf_provider.expander_for_okm(&OkmBlock::new(secret));
     let mut next: Secret = Zeroizing::new(vec![0; secret.len()].into());

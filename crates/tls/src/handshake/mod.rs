@@ -1,8 +1,8 @@
-//! The handshake, by rustls, and what is taken from it. No other module knows rustls.
+//! The rustls handshake, and the state taken over from it. No other module uses rustls.
 //!
-//! rustls is fed one record at a time, so that it stops exactly behind the client's Finished: what
-//! the client sent after it (its first request, a part of a record) stays in our buffer for our
-//! opener, and the sequence numbers we take over are right.
+//! rustls gets one record at a time, so that it stops exactly after the client's Finished. Later bytes of the client
+//! (its first request, or part of a record) stay in our buffer for our opener, and the sequence numbers taken over are
+//! right.
 
 mod callbacks;
 pub(crate) mod certificate;
@@ -43,10 +43,10 @@ use key_schedule::KeySchedule;
 use resolver::{NoCertificate, Obtaining};
 use secrets::iana_name;
 
-/// What both sides agreed on.
+/// The parameters that both sides agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandshakeInfo {
-    /// The version that both sides use.
+    /// The negotiated version.
     pub version: Version,
     /// The suite by its IANA name, for instance `TLS_AES_128_GCM_SHA256`.
     pub suite: &'static str,
@@ -54,14 +54,15 @@ pub struct HandshakeInfo {
     pub alpn: Option<Vec<u8>>,
     /// Whether an earlier session was resumed.
     pub resumed: bool,
-    /// The host name that the client asked for (RFC 6066 §3), in lower case.
+    /// The host name in the ClientHello (RFC 6066 §3), in lower case.
     pub server_name: Option<Box<str>>,
-    /// How keys were exchanged.
+    /// The group of the key exchange.
     pub group: Option<Group>,
-    /// What the client was asked for. A site that asks for something else must not answer requests on this connection: it
-    /// was made for another (RFC 9110 §15.5.20, 421 Misdirected Request).
+    /// The client authentication of the site that the client named. A site with another must not serve requests on this
+    /// connection (RFC 9110 §15.5.20, 421 Misdirected Request).
     pub client_auth: Option<ClientAuthId>,
-    /// The certificate that the client showed, in this handshake or in the one whose session is resumed. The site's roots vouch for it.
+    /// The certificate that the client presented, in this handshake or in the resumed session's. It was verified
+    /// against the site's roots.
     pub client_certificate: Option<Arc<ClientCertificate>>,
 }
 
@@ -70,7 +71,7 @@ pub struct HandshakeInfo {
 pub struct Group(pub u16);
 
 impl Group {
-    /// The name in the registry; `unknown` for one that rustls does not have either.
+    /// The name in the registry; `unknown` if rustls does not have it.
     pub fn as_str(self) -> &'static str {
         match self.0 {
             0x0017 => "secp256r1",
@@ -85,7 +86,7 @@ impl Group {
 }
 
 impl HandshakeInfo {
-    /// A full handshake of this version and suite, of which nothing else is known.
+    /// A full handshake of this version and suite, with no further information.
     pub fn new(version: Version, suite: &'static str) -> Self {
         Self {
             version,
@@ -105,7 +106,7 @@ impl HandshakeInfo {
     }
 }
 
-/// A finished handshake: everything the record layer needs to go on by itself.
+/// A finished handshake: everything that the record layer needs to continue.
 pub(crate) struct Finished {
     pub(crate) info: HandshakeInfo,
     pub(crate) schedule: KeySchedule,
@@ -113,28 +114,29 @@ pub(crate) struct Finished {
     pub(crate) rx: (TrafficKeys, u64),
     /// Records that one key may seal.
     pub(crate) records_per_key: u64,
-    /// What the client sent after its Finished.
+    /// Bytes that the client sent after its Finished.
     pub(crate) incoming: Vec<u8>,
-    /// Records that are sealed and not sent: the session tickets of TLS 1.3. No client waits for them, so that they can leave along with
-    /// the first response.
+    /// Sealed records that were not sent: the session tickets of TLS 1.3. Clients do not wait for them, so they leave
+    /// with the first response.
     pub(crate) held: Vec<u8>,
 }
 
-/// Bytes kept of a client that has proven nothing: one record of the longest kind. A ClientHello with a post-quantum key share is below
-/// 2 KiB, and what follows it without a certificate below 1 KiB.
-const LONGEST_FLIGHT: usize = HEADER_LEN + MAX_CIPHERTEXT_TLS12;
+/// The buffer limit for a client without authentication: one record of the maximum length. A ClientHello with a
+/// post-quantum key share is below 2 KiB, and the rest of the flight without a certificate is below 1 KiB.
+const MAX_FLIGHT: usize = HEADER_LEN + MAX_CIPHERTEXT_TLS12;
 
-/// Bytes kept of a client that was asked for a certificate: as much as rustls accepts of one message, in records.
-const LONGEST_FLIGHT_WITH_CERTIFICATE: usize = (1 << 16) + LONGEST_FLIGHT;
+/// The buffer limit for a client that was asked for a certificate: rustls' limit for one message, in records.
+const MAX_FLIGHT_WITH_CERTIFICATE: usize = (1 << 16) + MAX_FLIGHT;
 
-/// Bytes of tickets that are held back for the first response. Two tickets of a client without a certificate take about 400.
-const MOST_HELD: usize = 4096;
+/// The maximum bytes of tickets held back for the first response. Two tickets of a client without a certificate take
+/// about 400.
+const MAX_HELD: usize = 4096;
 
-/// Bytes asked of the socket at first: twice a ClientHello with a post-quantum key share.
+/// The length of the first read: twice a ClientHello with a post-quantum key share.
 const FIRST_READ: usize = 4096;
 
-/// Shakes hands as the server. On failure the alert that rustls asks for has been sent if the socket
-/// took it. `client`: for sources of certificates.
+/// Performs the handshake as the server. On failure, rustls' alert has been sent if the socket took it. `client`: for
+/// sources of certificates.
 pub(crate) async fn accept(
     io: &mut Socket,
     config: &ServerConfig,
@@ -151,7 +153,7 @@ pub(crate) async fn accept(
         UnbufferedServerConnection::new(policy.rustls.clone()).map_err(|e| HandshakeError::Tls(e.to_string()))?;
     loop {
         if is_full(&connection) {
-            // A ticket may have opened, but rustls did not resume its session.
+            // A ticket may have been opened, but rustls did not resume its session.
             callbacks.opened_ticket = None;
         }
         let UnbufferedStatus { discard, state } =
@@ -176,7 +178,7 @@ pub(crate) async fn accept(
                 let error = HandshakeError::from_rustls(error, &flight.incoming);
                 queue_alert(&mut connection, &mut flight);
                 if matches!(error, HandshakeError::PlainHttp) {
-                    // A client without TLS shows an alert as noise.
+                    // A client without TLS would see an alert as noise.
                     flight.outgoing = refuse_plain_http(&flight.incoming);
                 } else if flight.has_sent_nothing() {
                     flight.queue(own_alert);
@@ -195,12 +197,12 @@ pub(crate) async fn accept(
             Next::Established => break,
         }
     }
-    if !is_tls13_established(&connection) || flight.outgoing.len() > MOST_HELD {
+    if !is_tls13_established(&connection) || flight.outgoing.len() > MAX_HELD {
         flight.transmit(io).await?;
     }
     flight.incoming.shrink_to_fit();
     if flight.fed != 0 {
-        return Err(HandshakeError::Tls("handshake bytes behind the client's Finished".into()));
+        return Err(HandshakeError::Tls("handshake bytes after the client's Finished".into()));
     }
     let info = HandshakeInfo {
         server_name: callbacks.server_name,
@@ -226,7 +228,7 @@ pub(crate) async fn accept(
     })
 }
 
-/// The response to a request in plain HTTP, in words for the person who forgot the `s` of `https://`.
+/// The response to a plain HTTP request, in words for a user who forgot the `s` of `https://`.
 fn refuse_plain_http(request: &[u8]) -> Vec<u8> {
     const TEXT: &str = "This port speaks HTTPS: write https:// instead of http:// in the address.\n";
     let content = if request.starts_with(b"HEAD ") { "" } else { TEXT };
@@ -237,18 +239,20 @@ fn refuse_plain_http(request: &[u8]) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Whether rustls has decided to resume no session.
+/// Whether rustls has decided not to resume a session.
 fn is_full(connection: &UnbufferedServerConnection) -> bool {
     matches!(connection.handshake_kind(), Some(HandshakeKind::Full | HandshakeKind::FullWithHelloRetryRequest))
 }
 
-/// Whether the client's Finished of TLS 1.3 has come. What rustls encodes after it is tickets; in TLS 1.2 it is the server's Finished.
+/// Whether the client's Finished of TLS 1.3 has arrived. After it rustls encodes only tickets. In TLS 1.2 it encodes
+/// the server's Finished.
 fn is_tls13_established(connection: &UnbufferedServerConnection) -> bool {
     !connection.is_handshaking() && connection.protocol_version() == Some(ProtocolVersion::TLSv1_3)
 }
 
-/// How long a peer may take to close after a failed handshake: several round trips, since it holds a connection's slot meanwhile.
-const LONGEST_LINGER: Duration = Duration::from_secs(1);
+/// How long a peer may take to close after a failed handshake: several round trips. It still occupies a connection
+/// slot.
+const MAX_LINGER: Duration = Duration::from_secs(1);
 
 enum Next {
     Again,
@@ -261,12 +265,12 @@ enum Next {
 #[derive(Default)]
 struct Flight {
     incoming: Vec<u8>,
-    /// How much of `incoming` rustls has been shown: whole records.
+    /// The length of `incoming` passed to rustls: whole records.
     fed: usize,
-    /// Encoded but not yet sent. It outlives single states, because rustls may ask for a read between
-    /// encoding and sending.
+    /// Encoded but not yet sent. It outlives single states, because rustls may request a read between encoding and
+    /// sending.
     outgoing: Vec<u8>,
-    /// Whether anything was sent, that is, the ClientHello was accepted.
+    /// Whether anything was sent, which means that the ClientHello was accepted.
     sent: bool,
     /// Whether the client is asked for a certificate.
     asks: bool,
@@ -290,7 +294,7 @@ impl Flight {
         !self.sent && self.outgoing.is_empty()
     }
 
-    /// Queues an alert in plain text, which is right as long as no ServerHello was sent.
+    /// Queues an alert in plain text, which is correct until a ServerHello was sent.
     fn queue(&mut self, alert: Option<AlertDescription>) {
         let Some(alert) = alert else { return };
         self.outgoing.extend_from_slice(&[ContentType::Alert as u8, 3, 3, 0, 2]);
@@ -302,7 +306,7 @@ impl Flight {
         Ok(())
     }
 
-    /// As [`Self::wait_for_record`], with an alert where what comes is too long.
+    /// As [`Self::wait_for_record`], with an alert if the flight is too long.
     async fn wait_for_record_or_alert(
         &mut self,
         io: &mut Socket,
@@ -317,9 +321,9 @@ impl Flight {
         len
     }
 
-    /// Sends what is queued, FIN, and waits, for a bounded time, for the peer's: closing with bytes unread would reset the connection,
-    /// and the reset could overtake the alert. The connection is lost already, so a socket that does not take the alert at once is not
-    /// waited for.
+    /// Sends the queued bytes and FIN, then waits for the peer's FIN for a bounded time: closing with unread bytes
+    /// would reset the connection, and the reset could overtake the alert. The connection has failed anyway, so this
+    /// does not wait for a socket that does not take the alert at once.
     async fn end(&mut self, io: &mut Socket, limits: &Limits) {
         let _ = io.try_write(&self.outgoing);
         if rustix::net::shutdown(&*io, Shutdown::Write).is_ok() {
@@ -327,12 +331,12 @@ impl Flight {
                 let mut buffer = [0; 1024];
                 while io.read(&mut buffer).await.is_ok_and(|came| came > 0) {}
             };
-            let _ = timeout(limits.linger.min(LONGEST_LINGER), discard).await;
+            let _ = timeout(limits.linger.min(MAX_LINGER), discard).await;
         }
     }
 
-    /// Chooses by the ClientHello, which stays for the handshake that follows. One that cannot be read is left to fail there. Where the
-    /// site has a source of certificates, `obtained` is set to what that gives.
+    /// Chooses by the ClientHello, which stays in the buffer for the handshake. A malformed ClientHello fails there. If
+    /// the site has a source of certificates, `obtained` is set to its result.
     async fn choose_policy<'c>(
         &mut self,
         io: &mut Socket,
@@ -368,7 +372,8 @@ impl Flight {
         }
     }
 
-    /// Obtains the certificate for the client's name, or refuses the client with an alert. Notices a client that leaves meanwhile.
+    /// Obtains the certificate for the client's name, or rejects the client with an alert. Notices a client that leaves
+    /// meanwhile.
     async fn obtain(
         &mut self,
         io: &mut Socket,
@@ -380,8 +385,9 @@ impl Flight {
             if let Poll::Ready(obtained) = obtaining.as_mut().poll(cx) {
                 return Poll::Ready(Ok(obtained));
             }
-            // What the client sends before its answer stays for the handshake. Of one that sends more than that, the end is not seen.
-            while self.incoming.len() < LONGEST_FLIGHT {
+            // Bytes that the client sends in the meantime stay for the handshake. If it fills the buffer, its close is
+            // not noticed.
+            while self.incoming.len() < MAX_FLIGHT {
                 match ready!(pin!(io.read_buf(&mut self.incoming)).poll(cx)) {
                     Ok(0) => return Poll::Ready(Err(HandshakeError::Truncated)),
                     Ok(_) => {}
@@ -408,7 +414,7 @@ impl Flight {
             if let Some(len) = self.next_record_len(at) {
                 return Ok(len);
             }
-            let most = if self.sent && self.asks { LONGEST_FLIGHT_WITH_CERTIFICATE } else { LONGEST_FLIGHT };
+            let most = if self.sent && self.asks { MAX_FLIGHT_WITH_CERTIFICATE } else { MAX_FLIGHT };
             let len = self.incoming.len();
             if len >= most {
                 return Err(HandshakeError::TooLong(most));
@@ -424,8 +430,8 @@ impl Flight {
         }
     }
 
-    /// The length of the record at `at`, once it is there as a whole. What cannot be a record is
-    /// shown as it is, for rustls to refuse at once.
+    /// The length of the record at `at`, once it is complete. Bytes that cannot be a record go to rustls unchanged,
+    /// which rejects them at once.
     fn next_record_len(&self, at: usize) -> Option<usize> {
         let unseen = &self.incoming[at..];
         let &[content_type, _, _, hi, lo] = unseen.first_chunk::<HEADER_LEN>()?;
@@ -452,9 +458,9 @@ fn encode<T>(
     Ok(())
 }
 
-/// Takes what rustls has queued after an error.
+/// Takes the alert that rustls has queued after an error.
 fn queue_alert(connection: &mut UnbufferedServerConnection, flight: &mut Flight) {
-    // Asked for more than is queued, rustls would go on with what it was shown before, and panic without it.
+    // If asked for more than is queued, rustls would continue with its earlier input, and panic without it.
     while connection.wants_write() {
         let Ok(ConnectionState::EncodeTlsData(mut data)) = connection.process_tls_records(&mut []).state else {
             break;
@@ -465,7 +471,7 @@ fn queue_alert(connection: &mut UnbufferedServerConnection, flight: &mut Flight)
     }
 }
 
-/// The alert for an error for which rustls has queued none, such as data in the middle of a handshake message.
+/// The alert for an error that rustls has queued none for, such as data in the middle of a handshake message.
 fn alert_of(error: &rustls::Error) -> Option<AlertDescription> {
     match error {
         rustls::Error::AlertReceived(_) => None,

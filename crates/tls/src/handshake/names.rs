@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-/// Values by host name: an exact name goes before a wildcard, a longer wildcard before a shorter one, all before the default.
+/// Values by host name. Order of precedence: an exact name, the longest wildcard, the default.
 #[derive(Debug)]
 pub(crate) struct Names<T> {
     exact: HashMap<Box<str>, T>,
@@ -24,7 +24,7 @@ impl<T> Names<T> {
         };
     }
 
-    /// For a name in lower case, as rustls gives it.
+    /// Looks up a name in lower case, as rustls returns it.
     pub(crate) fn get(&self, name: Option<&str>) -> &T {
         name.and_then(|name| self.by_name(name)).unwrap_or(&self.default)
     }

@@ -1,4 +1,4 @@
-//! Which certificate a client is shown.
+//! Chooses the certificate for a client.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,13 +18,14 @@ use super::names::Names;
 /// The application protocol of a TLS-ALPN-01 validation (RFC 8737 §3).
 pub(super) const ACME_TLS: &[u8] = b"acme-tls/1";
 
-/// Obtains certificates for names that are not known before a client asks for them.
+/// Obtains certificates for names that are unknown until a client asks for them.
 pub trait CertificateSource: fmt::Debug + Send + Sync {
-    /// The certificate for this name: lower case, without a point at its end. An error refuses the handshake. `client`: the address for which
-    /// [`TlsStream::accept_from`](crate::TlsStream::accept_from) was called, so that work for a client can be bounded.
+    /// The certificate for this name, which is in lower case without a trailing dot. An error fails the handshake.
+    /// `client`: the address passed to [`TlsStream::accept_from`](crate::TlsStream::accept_from), so that work for a
+    /// client can be bounded.
     ///
-    /// Each handshake with the name calls this and awaits it, so a certificate that is there should be returned at once. The future is
-    /// dropped with a handshake that is given up.
+    /// Each handshake with the name calls and awaits this, so an existing certificate should be returned at once. If
+    /// the handshake is abandoned, the future is dropped.
     fn certificate(
         &self,
         name: &str,
@@ -35,17 +36,17 @@ pub trait CertificateSource: fmt::Debug + Send + Sync {
 /// A certificate that is being obtained.
 pub(super) type Obtaining<'s> = Pin<Box<dyn Future<Output = Result<Certificate, NoCertificate>> + Send + 's>>;
 
-/// Why a [`CertificateSource`] gives no certificate.
+/// The reason why a [`CertificateSource`] returned no certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoCertificate {
-    /// The name has none. The client gets the alert `unrecognized_name` (RFC 6066 §3).
+    /// No certificate is allowed for the name. The client gets the alert `unrecognized_name` (RFC 6066 §3).
     NotAllowed,
-    /// It cannot be obtained now. The client gets the alert `internal_error`, and may come again.
+    /// The certificate cannot be obtained now. The client gets the alert `internal_error`, and may try again.
     Unavailable,
 }
 
-/// The certificates of a site, for instance one with an ECDSA and one with an RSA key. They can be replaced under running
-/// connections, each for itself.
+/// The certificates of a site, for instance an ECDSA and an RSA certificate. Each can be replaced while connections are
+/// open.
 #[derive(Debug)]
 pub struct SiteCertificates {
     all: ArcSwap<Vec<Certificate>>,
@@ -62,7 +63,8 @@ impl SiteCertificates {
         Self { all: ArcSwap::from_pointee(certificates), source: None }
     }
 
-    /// With a source for names that none of the certificates covers. Clients that name no host are shown one of the certificates.
+    /// Adds a source for names that none of the certificates covers. Clients without a name get one of the
+    /// certificates.
     #[must_use]
     pub fn with_source(self, source: Arc<dyn CertificateSource>) -> Self {
         Self { source: Some(source), ..self }
@@ -72,7 +74,7 @@ impl SiteCertificates {
         self.source.is_some()
     }
 
-    /// The source for this name. `None`: a certificate covers it, or there is no source.
+    /// The source for this name. `None`: a certificate covers the name, or there is no source.
     pub(super) fn source(&self, name: &str) -> Option<&Arc<dyn CertificateSource>> {
         let source = self.source.as_ref()?;
         let is_covered = self.all.load().iter().any(|one| one.facts().covers(name));
@@ -96,8 +98,8 @@ impl SiteCertificates {
         });
     }
 
-    /// The first that the client can check, of those for the name if there are, and rather not RSA, whose signatures
-    /// are dear and large.
+    /// The first certificate that the client can verify. Prefers certificates that cover the name, then those without
+    /// RSA, whose signatures are slow and large.
     fn choose(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Arc<CertifiedKey> {
         let all = self.all.load();
         let worth = |one: &Certificate| {
@@ -106,19 +108,19 @@ impl SiteCertificates {
         };
         let best = match &all[..] {
             [only] => only,
-            // Of equals max_by_key takes the last.
+            // Among equals, max_by_key returns the last.
             several => several.iter().rev().max_by_key(|one| worth(one)).expect("a site has a certificate"),
         };
         best.certified()
     }
 }
 
-/// Certificates that answer validations under way (TLS-ALPN-01, RFC 8737), by name.
+/// Certificates for TLS-ALPN-01 validations in progress (RFC 8737), by name.
 #[derive(Debug, Default)]
 pub struct AlpnChallenges(ArcSwap<HashMap<String, Arc<CertifiedKey>>>);
 
 impl AlpnChallenges {
-    /// Answers validations of this name with this certificate and its key, PEM.
+    /// Serves this certificate and its key (PEM) to validations of this name.
     ///
     /// # Errors
     /// They cannot be read.
@@ -132,7 +134,7 @@ impl AlpnChallenges {
         Ok(())
     }
 
-    /// Answers them no more.
+    /// Stops serving validations of this name.
     pub fn remove(&self, name: &str) {
         self.0.rcu(|all| {
             let mut all = HashMap::clone(all);
@@ -177,7 +179,7 @@ impl fmt::Debug for Resolver {
     }
 }
 
-/// Whether this is a validation by an ACME server, who offers its protocol alone (RFC 8737 §3).
+/// Whether the client is an ACME server, which offers only its validation protocol (RFC 8737 §3).
 pub(super) fn is_validation(hello: &ClientHello<'_>) -> bool {
     hello.alpn().is_some_and(|mut offered| offered.next() == Some(ACME_TLS) && offered.next().is_none())
 }

@@ -1,4 +1,4 @@
-//! From rustls' secrets to ours.
+//! Converts rustls' secrets to this crate's keys.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::record::{Aead, TrafficKeys};
 
 /// Converts the secrets of one direction.
 ///
-/// For TLS 1.2 GCM the explicit nonce starts a series of its own, because continuing from what rustls hands out
-/// would repeat the nonce of its Finished (observed on the wire): see [`AeadKey::from_rustls`].
+/// For TLS 1.2 GCM the explicit nonce starts a separate series, because continuing from the extracted IV would repeat
+/// the nonce of Finished (observed on the wire): see [`AeadKey::from_rustls`].
 ///
 /// # Errors
-/// [`HandshakeError::Tls`] when rustls agreed on an AEAD that this crate does not know.
+/// [`HandshakeError::Tls`] if rustls negotiated an AEAD that this crate does not know.
 pub fn traffic_keys(version: Version, secrets: &ConnectionTrafficSecrets) -> Result<TrafficKeys, HandshakeError> {
     let unknown = || HandshakeError::Tls("an AEAD this record layer does not know".into());
     let (key, iv) = AeadKey::from_rustls(version, secrets).map_err(|_| unknown())?;
@@ -25,7 +25,7 @@ pub fn traffic_keys(version: Version, secrets: &ConnectionTrafficSecrets) -> Res
     Ok(TrafficKeys::new(version, aead, key.as_bytes(), &iv))
 }
 
-/// What rustls tells of a finished handshake; the rest is left open.
+/// The information that rustls has about a finished handshake; other fields are left open.
 pub(super) fn info(connection: &UnbufferedServerConnection) -> Result<HandshakeInfo, HandshakeError> {
     let version = match connection.protocol_version() {
         Some(ProtocolVersion::TLSv1_2) => Version::Tls12,
@@ -45,7 +45,7 @@ pub(super) fn info(connection: &UnbufferedServerConnection) -> Result<HandshakeI
     })
 }
 
-/// How many records of the suite one key may seal.
+/// The number of records that one key of the suite may seal.
 pub(super) fn confidentiality_limit(connection: &UnbufferedServerConnection) -> u64 {
     match connection.negotiated_cipher_suite() {
         Some(SupportedCipherSuite::Tls12(suite)) => suite.common.confidentiality_limit,

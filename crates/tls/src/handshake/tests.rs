@@ -1,4 +1,4 @@
-//! How long a session is resumed, by real handshakes under a clock of the test's.
+//! Tests how long sessions can be resumed, with real handshakes and a test clock.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr};
@@ -46,7 +46,7 @@ impl TimeProvider for Clock {
     }
 }
 
-/// Servers with one certificate, one clock and one key for tickets.
+/// Servers with one certificate, one clock and one ticket key.
 struct Fleet {
     pki: Pki,
     clock: Arc<Clock>,
@@ -75,7 +75,7 @@ impl Fleet {
         ServerConfig::with_time(&site, &[], &options, Limits::default(), self.clock.clone()).unwrap()
     }
 
-    /// A client that keeps its sessions.
+    /// A client that keeps sessions.
     fn client(&self, version: &'static SupportedProtocolVersion, own: Option<&Pki>) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(self.pki.certificate().clone()).unwrap();
@@ -129,7 +129,7 @@ fn block_on<T>(task: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(task)
 }
 
-/// The socket closes with the handshake's end, so that the client knows when it has all tickets.
+/// The socket closes when the handshake ends, so that the client knows when it has all tickets.
 async fn accept_one(io: UnixStream, server: &ServerConfig) -> Result<HandshakeInfo, HandshakeError> {
     io.set_nonblocking(true).unwrap();
     let mut io = Socket::from(tokio::net::UnixStream::from_std(io).unwrap());
@@ -138,7 +138,7 @@ async fn accept_one(io: UnixStream, server: &ServerConfig) -> Result<HandshakeIn
     Ok(finished.info)
 }
 
-/// Shakes hands and receives what tickets come. `before_last` runs before the client's last flight.
+/// Performs the handshake and receives the tickets. `before_last` runs before the client's last flight.
 fn connect(config: Arc<ClientConfig>, mut io: UnixStream, before_last: impl FnOnce()) -> io::Result<()> {
     io.set_read_timeout(Some(PATIENCE))?;
     let mut client = ClientConnection::new(config, "localhost".try_into().unwrap()).unwrap();
@@ -163,7 +163,7 @@ fn connect(config: Arc<ClientConfig>, mut io: UnixStream, before_last: impl FnOn
     }
 }
 
-/// A client certificate that is its own root, valid until this time.
+/// A self-signed client certificate, valid until this time.
 fn client_certificate(until: u64) -> Pki {
     let [from, until] = [START - HOUR, START + until].map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds));
     Pki::valid(&["client.test"], from, until)
@@ -173,7 +173,7 @@ fn client_auth(root: &Pki, mode: ClientAuthMode) -> Option<ClientAuth> {
     Some(ClientAuth::from_pem_file(&root.certificate_file(), mode).unwrap())
 }
 
-/// Gives its certificate to one name and one client, after a pause.
+/// Returns its certificate for one name and one client, after a pause.
 #[derive(Debug)]
 struct OneName(&'static str, Certificate, NoCertificate);
 
@@ -243,7 +243,7 @@ fn a_client_that_leaves_while_its_certificate_is_obtained_is_noticed() {
     let certificates = Arc::new(SiteCertificates::new(vec![other]).with_source(Arc::new(Silent)));
     let site = SiteTls { names: Vec::new(), certificates, client_auth: None, alpn: None };
     let server = ServerConfig::new(&site, &[], &TlsOptions::new(&[]).unwrap(), Limits::default()).unwrap();
-    // With its ClientHello, and then with nothing or octets of a further record.
+    // The client sends its ClientHello, then nothing, or bytes of a further record.
     for further in [&b""[..], b"\x14\x03\x03\0\x01\x01"] {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let client = fleet.client(VERSIONS[0], None);
@@ -260,14 +260,14 @@ fn a_client_that_leaves_while_its_certificate_is_obtained_is_noticed() {
     }
 }
 
-/// RFC 8446 §5.5: AES-GCM has a limit, ChaCha20-Poly1305 none.
+/// RFC 8446 §5.5: AES-GCM has a limit, ChaCha20-Poly1305 has not.
 #[test]
 fn a_key_seals_as_many_records_as_its_suite_allows() {
     let fleet = Fleet::new();
     for suite in super::config::suites() {
         let server = fleet.server_with_suites(None, &[suite]);
         let version = if suite.contains("_WITH_") { &rustls::version::TLS12 } else { &rustls::version::TLS13 };
-        // A certificate with an RSA key would be needed.
+        // This suite would need a certificate with an RSA key.
         if suite.contains("_RSA_") {
             continue;
         }
@@ -308,7 +308,7 @@ fn renewed_tickets_end_twelve_hours_after_the_full_handshake() {
                 (10 * HOUR, true),
                 (LIFETIME - 1, true),
                 (LIFETIME, false),
-                // Counted from there.
+                // The lifetime counts from that handshake.
                 (LIFETIME + 11 * HOUR, true),
                 (2 * LIFETIME - 1, true),
                 (2 * LIFETIME, false),
@@ -332,7 +332,7 @@ fn a_session_ends_with_the_clients_certificate() {
                 assert_eq!(info.resumed, resumed, "{version:?} at {seconds}");
                 assert!(info.client_certificate.is_some());
             }
-            // The full handshake that takes its place refuses the certificate.
+            // The full handshake that replaces the resumption rejects the certificate.
             match fleet.at(HOUR + 1, &server, &client) {
                 Err(HandshakeError::ClientCertificate(why)) => assert!(why.contains("expired"), "{why}"),
                 other => panic!("{version:?}: {other:?}"),
@@ -341,7 +341,7 @@ fn a_session_ends_with_the_clients_certificate() {
     }
 }
 
-/// The ticket opens, but the session is of a suite that the second server does not have.
+/// The ticket opens, but its session has a suite that the second server lacks.
 #[test]
 fn a_full_handshake_after_an_opened_ticket_counts_from_now() {
     let fleet = Fleet::new();
@@ -357,7 +357,7 @@ fn a_full_handshake_after_an_opened_ticket_counts_from_now() {
     }
 }
 
-/// One handshake resumes, and a full one runs from start to end within it, on the same thread.
+/// A handshake resumes a session. Within it, on the same thread, a full handshake runs from start to end.
 #[test]
 fn interleaved_handshakes_keep_their_own_times() {
     let fleet = Fleet::new();
@@ -398,14 +398,15 @@ fn interleaved_handshakes_keep_their_own_times() {
     }
 }
 
-/// A connection that keeps apart what different system calls sent.
+/// A connection that keeps the data of separate system calls apart.
 fn packets() -> [UnixStream; 2] {
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
     let pair: [OwnedFd; 2] = [ours, theirs];
     pair.map(UnixStream::from)
 }
 
-/// Sends a request, along with its Finished or once it has tickets. Returns the number of packets and tickets that came, and the data.
+/// Sends a request, with its Finished or once it has tickets. Returns the number of packets, the number of tickets, and
+/// the data.
 fn ask(config: Arc<ClientConfig>, mut io: UnixStream, at_once: bool) -> (usize, u32, Vec<u8>) {
     io.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut client = ClientConnection::new(config, "localhost".try_into().unwrap()).unwrap();
@@ -424,7 +425,7 @@ fn ask(config: Arc<ClientConfig>, mut io: UnixStream, at_once: bool) -> (usize, 
         }
         packets += 1;
         client.process_new_packets().unwrap();
-        // An error says that there is no more for now.
+        // An error means that no more data is available now.
         let _ = client.reader().read_to_end(&mut data);
     }
 }

@@ -1,19 +1,20 @@
-//! Session tickets (RFC 5077, RFC 8446 §4.6.1): sessions that the client keeps, sealed for us.
+//! Session tickets (RFC 5077, RFC 8446 §4.6.1): sealed sessions that the client stores.
 //!
 //! ```text
 //! ticket = name of the key (16) | salt (32) | AES-256-GCM { authenticated at (8) | not after (8) | session } | tag (16)
 //! ```
 //!
-//! RFC 5077 §4 recommends a name of the key in front and authenticated encryption. Each ticket is sealed under a key and
-//! nonce derived from the secret and a random salt, so that no number of tickets, made by any number of machines with the
-//! same secret, repeats a nonce (random nonces of 96 bits would begin to after 2^32 tickets).
+//! RFC 5077 §4 recommends a key name in front, and authenticated encryption. The key and nonce of each ticket are
+//! derived from the secret and a random salt. So no nonce is repeated, however many machines with the same secret issue
+//! tickets. Random nonces of 96 bits would begin to repeat after 2^32 tickets.
 //!
-//! What a client was asked for to get a session is authenticated along with it: a site that demands other client
-//! certificates, or demands them now, does not resume it.
+//! A ticket also authenticates the client authentication of its session: a site with other requirements does not resume
+//! it.
 //!
-//! A full handshake brings two tickets, so that a client can open two connections at a time without showing one ticket twice
-//! (RFC 8446 appendix C.4); a resumption brings one for the one that it used. Every resumption renews the ticket, but not the session's time: that of the full handshake travels from ticket to ticket, and the
-//! session ends [`TICKET_LIFETIME`] after it, or with the client's certificate if that comes first.
+//! A full handshake issues two tickets, so that a client can open two connections at a time without using one ticket
+//! twice (RFC 8446 appendix C.4). A resumption issues one. It renews the ticket, but not the session's lifetime: each
+//! ticket contains the time of the full handshake. The session ends [`TICKET_LIFETIME`] later, or when the client's
+//! certificate expires if that is earlier.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,14 +31,15 @@ use zeroize::Zeroizing;
 use super::callbacks;
 use super::client_auth::ClientAuth;
 
-/// How long a session can be resumed after its full handshake, however often it is renewed. The lifetime of rustls' own tickets. RFC 8446 §4.6.1 allows seven
-/// days; the longer it is, the more sessions a stolen key opens.
+/// How long a session can be resumed after its full handshake, regardless of renewals. rustls' own tickets have the
+/// same lifetime. RFC 8446 §4.6.1 allows seven days, but a longer lifetime means that a stolen key opens more sessions.
 pub const TICKET_LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
 
-/// How long a key of this process seals tickets; it opens them for as long again.
+/// How long a key of this process seals tickets. It opens them for the same time again.
 const ROTATION: Duration = Duration::from_secs(TICKET_LIFETIME.as_secs() / 2);
 
-/// Tolerated difference between the clocks of machines that share keys: far above the error of NTP, far below [`TICKET_LIFETIME`].
+/// The tolerated difference between the clocks of machines that share keys: far more than NTP's error, far less than
+/// [`TICKET_LIFETIME`].
 const CLOCK_SKEW: Duration = Duration::from_secs(300);
 
 const NAME_LEN: usize = 16;
@@ -46,7 +48,7 @@ const KEY_LEN: usize = 32;
 const NONCE_LEN: usize = 12;
 const TAG_LEN: usize = 16;
 
-/// A secret from which keys of tickets are derived: random bytes, wiped when dropped.
+/// A secret from which ticket keys are derived: random bytes, wiped on drop.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TicketSecret(Zeroizing<[u8; Self::LEN]>);
 
@@ -54,22 +56,22 @@ impl TicketSecret {
     /// Bytes of a secret.
     pub const LEN: usize = 32;
 
-    /// A new one from the system's random numbers.
+    /// A new secret from the system's random numbers.
     ///
     /// # Errors
-    /// There are none to be had.
+    /// The system provides no random numbers.
     pub fn generate() -> Result<Self, NoRandomNumbers> {
         let mut bytes = Zeroizing::new([0; Self::LEN]);
         rand::fill(&mut *bytes).map_err(|_| NoRandomNumbers)?;
         Ok(Self(bytes))
     }
 
-    /// One from elsewhere. `None` if it has not [`Self::LEN`] bytes.
+    /// A secret from elsewhere. `None` if it does not have [`Self::LEN`] bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         Some(Self(Zeroizing::new(bytes.try_into().ok()?)))
     }
 
-    /// The bytes, to be kept secret.
+    /// The bytes, which must stay secret.
     pub fn bytes(&self) -> &[u8; Self::LEN] {
         &self.0
     }
@@ -81,7 +83,7 @@ impl fmt::Debug for TicketSecret {
     }
 }
 
-/// The system gives no random numbers.
+/// The system provides no random numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRandomNumbers;
 
@@ -93,17 +95,17 @@ impl fmt::Display for NoRandomNumbers {
 
 impl std::error::Error for NoRandomNumbers {}
 
-/// The keys of tickets: of this process alone, which change by themselves, or from outside, so that several processes resume
-/// each other's sessions. They outlive configurations.
+/// Ticket keys: either of this process, which rotates them, or from outside, so that several processes resume each
+/// other's sessions. They outlive configurations.
 pub struct TicketKeys {
     set: ArcSwap<KeySet>,
 }
 
 struct KeySet {
     sealing: Key,
-    /// Keys that open tickets and seal none.
+    /// Keys that open tickets but do not seal them.
     others: Vec<Key>,
-    /// When a key of our own has to make way for another.
+    /// When this process has to replace its sealing key.
     until: Option<SystemTime>,
 }
 
@@ -114,10 +116,10 @@ struct Key {
 }
 
 impl TicketKeys {
-    /// Keys of this process: a new one seals every six hours, and the one before it still opens.
+    /// Keys of this process. A new key seals every six hours, and the previous key still opens.
     ///
     /// # Errors
-    /// There are no random numbers.
+    /// The system provides no random numbers.
     pub fn rotating() -> Result<Self, NoRandomNumbers> {
         let set = KeySet::own(&TicketSecret::generate()?, Vec::new(), SystemTime::now());
         Ok(Self { set: ArcSwap::from_pointee(set) })
@@ -128,16 +130,16 @@ impl TicketKeys {
         Self { set: ArcSwap::from_pointee(KeySet::shared(sealing, others)) }
     }
 
-    /// Takes others from outside; from now on these alone count.
+    /// Replaces all keys by others from outside.
     pub fn replace(&self, sealing: &TicketSecret, others: &[TicketSecret]) {
         self.set.store(Arc::new(KeySet::shared(sealing, others)));
     }
 
-    /// Replaces keys of this process that have expired, and drops the ones before them. Call it regularly: without visitors, keys would
-    /// otherwise outlive their time in memory.
+    /// Replaces expired keys of this process, and drops their predecessors. Call it regularly: without clients, keys
+    /// would otherwise stay in memory beyond their time.
     ///
     /// # Errors
-    /// There are no random numbers.
+    /// The system provides no random numbers.
     pub fn rotate(&self) -> Result<(), NoRandomNumbers> {
         self.rotate_at(SystemTime::now())
     }
@@ -145,19 +147,19 @@ impl TicketKeys {
     fn rotate_at(&self, now: SystemTime) -> Result<(), NoRandomNumbers> {
         let set = self.set.load();
         let Some(until) = set.until else { return Ok(()) };
-        // The end of its time is further away than it ever was: the clock was set back.
+        // The key's end is further away than possible: the clock was set back.
         let set_back = now + ROTATION + CLOCK_SKEW < until;
         if now < until && !set_back {
             return Ok(());
         }
         let still_opens = set_back || now < until + ROTATION;
         let others = if still_opens { vec![set.sealing.clone()] } else { Vec::new() };
-        // Of several threads that come here at once, one makes the change.
+        // If several threads come here at once, one of them makes the change.
         self.set.compare_and_swap(&set, Arc::new(KeySet::own(&TicketSecret::generate()?, others, now)));
         Ok(())
     }
 
-    /// `None` also for a ticket that would be refused at once.
+    /// `None` also for a ticket that would be rejected at once.
     fn seal(
         &self,
         context: &Context,
@@ -199,7 +201,7 @@ impl KeySet {
     }
 }
 
-/// Bytes to be derived.
+/// The number of bytes to derive.
 struct Len(usize);
 
 impl KeyType for Len {
@@ -219,7 +221,7 @@ impl Key {
     /// The key and nonce of one ticket.
     fn of_ticket(&self, salt: &[u8]) -> Option<(LessSafeKey, Nonce)> {
         let mut bytes = Zeroizing::new([0; KEY_LEN + NONCE_LEN]);
-        // The number is the format's: a ticket of another one does not open.
+        // The number is the format's version: a ticket of another format does not open.
         derive(&self.secret, &[b"sealion ticket 2", salt], &mut *bytes);
         let (key, nonce) = bytes.split_at(KEY_LEN);
         let key = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, key).ok()?);
@@ -245,7 +247,7 @@ impl Key {
         Some(ticket)
     }
 
-    /// However old the ticket is.
+    /// Opens a ticket of any age.
     fn open(&self, context: &Context, ticket: &[u8]) -> Option<(Authentication, Vec<u8>)> {
         let (salt, sealed) = ticket.get(NAME_LEN..)?.split_at_checked(SALT_LEN)?;
         let (key, nonce) = self.of_ticket(salt)?;
@@ -266,13 +268,13 @@ fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// When a session's client was authenticated, by a full handshake, and the end of its certificate. Every ticket of the session
-/// holds it, unchanged by renewals.
+/// The time of the full handshake that authenticated a session's client, and the end of the client's certificate.
+/// Renewals copy it unchanged into every ticket of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Authentication {
-    /// Unix time of the full handshake.
+    /// The time of the full handshake, in Unix time.
     at: u64,
-    /// The last second in which the client's certificate is valid; [`u64::MAX`] without one.
+    /// The last valid second of the client's certificate, or [`u64::MAX`] without a certificate.
     not_after: u64,
 }
 
@@ -283,7 +285,7 @@ impl Authentication {
         Self { at: seconds(at), not_after: not_after.map_or(u64::MAX, seconds) }
     }
 
-    /// Whether a session may be resumed by it.
+    /// Whether the session may still be resumed.
     fn holds(self, now: SystemTime) -> bool {
         let now = seconds(now);
         let possible = self.at <= now.saturating_add(CLOCK_SKEW.as_secs());
@@ -301,11 +303,11 @@ impl Authentication {
     }
 }
 
-/// What a session is bound to: what was asked of the client.
+/// The client authentication that a session is bound to.
 #[derive(Clone, Copy)]
 struct Context([u8; 32]);
 
-/// Tickets for connections under one policy.
+/// Issues and opens tickets for connections under one policy.
 pub(super) struct Ticketer {
     keys: Arc<TicketKeys>,
     client_auth: Option<ClientAuth>,
@@ -346,14 +348,14 @@ impl ProducesTickets for Ticketer {
         let (authentication, context) = callbacks::with_current(|handshake| {
             let had_one = std::mem::replace(&mut handshake.issued_ticket, true);
             let authentication = match handshake.opened_ticket {
-                // rustls asks for as many as after a full handshake, and goes on without one that it does not get.
+                // rustls requests as many tickets as after a full handshake, but continues if it gets fewer.
                 Some(_) if had_one => return None,
                 Some(resumed) => resumed,
                 None => Authentication::new(now, handshake.client_not_after),
             };
             Some((authentication, handshake.ticket_context))
         })??;
-        // Lists may have been loaded since the client was verified.
+        // Lists may have been reloaded since the client was verified.
         let context = context.map_or_else(|| self.context(), Context);
         self.keys.seal(&context, authentication, plain, now)
     }
@@ -400,7 +402,7 @@ mod tests {
         assert_eq!(open(&keys, &Context([1; 32]), &ticket, now), None);
         assert_ne!(seal(&keys, now), ticket);
 
-        // Elsewhere, where it opens only; and where it is not known.
+        // Another process that can only open the ticket, and one that does not know its key.
         let elsewhere = TicketKeys::shared(&secret(3), &[secret(2), secret(1)]);
         assert_eq!(open(&elsewhere, &NONE, &ticket, now).unwrap(), b"session");
         elsewhere.replace(&secret(3), &[]);
@@ -433,7 +435,7 @@ mod tests {
         for (not_after, end) in [
             (None, start + TICKET_LIFETIME),
             (Some(start + TICKET_LIFETIME * 2), start + TICKET_LIFETIME),
-            // That second belongs to the certificate's validity.
+            // This second still belongs to the certificate's validity.
             (Some(start + TICKET_LIFETIME / 4), start + TICKET_LIFETIME / 4 + SECOND),
         ] {
             let first = Authentication::new(start, not_after);
@@ -444,12 +446,12 @@ mod tests {
                 ticket = keys.seal(&NONE, authentication, b"session", now).unwrap();
             }
             assert_eq!(keys.open(&NONE, &ticket, end), None);
-            // One that nobody would accept is not made.
+            // A ticket that would always be rejected is not issued.
             assert_eq!(keys.seal(&NONE, first, b"session", end), None);
         }
     }
 
-    /// A clock that is ahead adds its error once, and not with each renewal.
+    /// A fast clock adds its error once, not with each renewal.
     #[test]
     fn clocks_of_a_fleet_may_differ() {
         let now = SystemTime::now();
@@ -486,7 +488,7 @@ mod tests {
         assert!(keys.open(&NONE, &second, now).is_some());
     }
 
-    /// Without a ticket being made.
+    /// Keys change without a ticket being issued.
     #[test]
     fn own_keys_change_by_time_and_are_forgotten() {
         let now = SystemTime::now();
@@ -501,7 +503,7 @@ mod tests {
         keys.rotate_at(now + ROTATION + SECOND).unwrap();
         let [second, old] = known(&keys).try_into().unwrap();
         assert_eq!(old, first[..NAME_LEN]);
-        // Asleep for a day.
+        // The machine was asleep for a day.
         keys.rotate_at(now + ROTATION * 4).unwrap();
         assert!(!known(&keys).contains(&second));
         assert_eq!(known(&keys).len(), 1);

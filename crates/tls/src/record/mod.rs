@@ -1,8 +1,8 @@
 //! The record layer in user space (RFC 8446 §5, RFC 5246 §6.2): keys, nonces, sealing, opening.
 //!
-//! One rule for the TLS 1.2 GCM explicit nonce serves both sealers: the record with sequence number
-//! `n` carries `base + n`. The user-space sealer and the kernel therefore continue one series, and
-//! [`TrafficKeys`] starts that series where rustls' own nonces of the handshake cannot be.
+//! One rule for the TLS 1.2 GCM explicit nonce serves both sealers: the record with sequence number `n` carries `base +
+//! n`. The user-space sealer and the kernel therefore continue one series, and [`TrafficKeys`] starts that series away
+//! from rustls' nonces of the handshake.
 
 pub mod open;
 pub mod seal;
@@ -16,16 +16,16 @@ use sealion_ktls::{AeadKey, Cipher, CryptoInfo, Iv, RecordType, Version, nonce};
 /// Bytes of a record's header: type, version, length (RFC 8446 §5.1).
 pub const HEADER_LEN: usize = 5;
 
-/// Most plaintext bytes in one record (RFC 8446 §5.1).
+/// The maximum plaintext length of a record (RFC 8446 §5.1).
 pub const MAX_PLAINTEXT: usize = 1 << 14;
 
-/// Most ciphertext bytes in one TLS 1.3 record (RFC 8446 §5.2).
+/// The maximum ciphertext length of a TLS 1.3 record (RFC 8446 §5.2).
 pub const MAX_CIPHERTEXT_TLS13: usize = MAX_PLAINTEXT + 256;
 
-/// Most ciphertext bytes in one TLS 1.2 record (RFC 5246 §6.2.3).
+/// The maximum ciphertext length of a TLS 1.2 record (RFC 5246 §6.2.3).
 pub const MAX_CIPHERTEXT_TLS12: usize = MAX_PLAINTEXT + 2048;
 
-/// Bytes of the authentication tag; the same for every AEAD used here (RFC 5116 §5, RFC 8439 §2.8).
+/// The length of the authentication tag, the same for every AEAD here (RFC 5116 §5, RFC 8439 §2.8).
 pub const TAG_LEN: usize = 16;
 
 /// The type of a record (RFC 8446 §5.1).
@@ -34,16 +34,16 @@ pub const TAG_LEN: usize = 16;
 pub enum ContentType {
     /// Only before or during a handshake.
     ChangeCipherSpec = 20,
-    /// Alerts, `close_notify` among them.
+    /// Alerts, including `close_notify`.
     Alert = 21,
     /// Handshake messages; after the handshake KeyUpdate and session tickets.
     Handshake = 22,
-    /// What the application reads and writes.
+    /// Application data.
     ApplicationData = 23,
 }
 
 impl ContentType {
-    /// The type a byte on the wire stands for, if any.
+    /// The content type of a byte on the wire.
     pub fn from_wire(byte: u8) -> Option<Self> {
         Some(match byte {
             20 => Self::ChangeCipherSpec,
@@ -61,7 +61,7 @@ impl From<ContentType> for RecordType {
     }
 }
 
-/// The AEADs that both sealers know, for either version.
+/// The AEADs that both sealers support, for either version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aead {
     /// AES-128-GCM (RFC 5288, RFC 8446)
@@ -76,7 +76,7 @@ impl Aead {
     /// Every AEAD of the enum.
     pub const ALL: [Self; 3] = [Self::Aes128Gcm, Self::Aes256Gcm, Self::Chacha20Poly1305];
 
-    /// The kernel's name for it.
+    /// The kernel's cipher for this AEAD.
     pub fn cipher(self) -> Cipher {
         match self {
             Self::Aes128Gcm => Cipher::Aes128Gcm,
@@ -99,8 +99,8 @@ impl Aead {
     }
 }
 
-/// The AEAD key and IV of one direction. They lie in one place on the heap, so that moving them leaves no copy, and are wiped on
-/// drop. A [`Sealer`] takes them for itself; any number of [`Opener`]s may look at them.
+/// The AEAD key and IV of one direction, in one heap allocation, so that a move leaves no copy; wiped on drop. A
+/// [`Sealer`] takes ownership, but any number of [`Opener`]s may borrow them.
 pub struct TrafficKeys {
     version: Version,
     aead: Aead,
@@ -109,12 +109,12 @@ pub struct TrafficKeys {
 }
 
 impl TrafficKeys {
-    /// Keys as RFC 8446 §7.3 or RFC 5246 §6.3 derive them. For TLS 1.2 GCM the last eight bytes of
-    /// `iv` are the base of the explicit nonce: record `n` carries `base + n`, so the caller chooses
-    /// a base that no earlier record of this key has met.
+    /// Keys as RFC 8446 §7.3 or RFC 5246 §6.3 derive them. For TLS 1.2 GCM the last eight bytes of `iv` are the base of
+    /// the explicit nonce: record `n` carries `base + n`, so the caller chooses a base whose nonces no earlier record
+    /// of this key has used.
     ///
     /// # Panics
-    /// When `key` is not as long as `aead` wants it.
+    /// `key` does not have the length that `aead` needs.
     pub fn new(version: Version, aead: Aead, key: &[u8], iv: &[u8; 12]) -> Self {
         let key = AeadKey::from_bytes(aead.cipher(), key).expect("a key of its AEAD's length");
         let mut own = Iv::default();
@@ -122,17 +122,19 @@ impl TrafficKeys {
         Self { version, aead, key, iv: own }
     }
 
-    /// The AEAD the key is for.
+    /// The AEAD of the key.
     pub fn aead(&self) -> Aead {
         self.aead
     }
 
-    /// What the kernel needs to seal record 0 under these keys, which nothing else seals with then (linux/tls.h).
+    /// The kernel structure to seal from record 0 under these keys. Nothing else may then seal under them
+    /// (linux/tls.h).
     pub(crate) fn into_crypto_info(self) -> CryptoInfo {
         self.crypto_info(0)
     }
 
-    /// What the kernel needs to seal record `sequence` next. The caller gives up sealing with these keys if the kernel takes it.
+    /// The kernel structure to seal record `sequence` next. If the kernel accepts it, the caller must stop sealing with
+    /// these keys.
     fn crypto_info(&self, sequence: u64) -> CryptoInfo {
         match self.version {
             Version::Tls13 => CryptoInfo::tls13(&self.key, &self.iv, sequence),
@@ -158,12 +160,12 @@ impl std::fmt::Debug for TrafficKeys {
     }
 }
 
-/// How a record's nonce is made.
+/// How the nonce of a record is formed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Nonces {
     /// IV xor sequence number (RFC 8446 §5.3, RFC 7905 §2).
     Implicit,
-    /// Four fixed bytes, then eight that travel in the record (RFC 5288 §3).
+    /// Four fixed bytes, then eight bytes sent in the record (RFC 5288 §3).
     Explicit,
 }
 
@@ -176,7 +178,7 @@ impl Nonces {
     }
 }
 
-/// Where the parts of a record lie: header, explicit nonce, payload, inner type, tag.
+/// The parts of a record: header, explicit nonce, payload, inner type, tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layout {
     version: Version,
@@ -196,7 +198,7 @@ impl Layout {
         }
     }
 
-    /// Bytes behind the payload.
+    /// Bytes after the payload.
     fn suffix(self) -> usize {
         match self.version {
             Version::Tls12 => TAG_LEN,
@@ -331,7 +333,7 @@ mod tests {
             sealed(&mut sealer, ContentType::ApplicationData, b"2");
             let mut record = vec![0; sealer.sealed_len(1)];
             assert_eq!(sealer.seal(ContentType::ApplicationData, &mut record), Err(SealError::KeyExhausted));
-            // An alert must still be able to leave.
+            // An alert must still be sealed.
             let mut alert = vec![0; sealer.sealed_len(2)];
             assert_eq!(sealer.seal(ContentType::Alert, &mut alert), Ok(()));
         }

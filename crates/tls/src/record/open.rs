@@ -16,34 +16,34 @@ pub struct Opener {
     sequence: u64,
 }
 
-/// A decrypted record.
+/// An opened record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opened {
-    /// The content type; in TLS 1.3 the inner one.
+    /// The content type; in TLS 1.3 the inner content type.
     pub content_type: ContentType,
-    /// The plaintext's place in the record.
+    /// The range of the plaintext in the record.
     pub payload: Range<usize>,
 }
 
-/// A record that cannot be opened. The connection cannot go on after it.
+/// A record that cannot be opened. The connection cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenError {
-    /// A content type that is unknown, or not allowed after the handshake; in TLS 1.3 the inner or the outer one.
+    /// A content type that is unknown, or not allowed after the handshake; in TLS 1.3 the inner or the outer type.
     UnexpectedType(u8),
     /// The header of a TLS 1.2 record does not have TLS' major version, 3.
     BadVersion,
     /// The ciphertext or the plaintext is longer than allowed (RFC 8446 §5.2 and §5.4).
     RecordOverflow,
-    /// Shorter than nonce and tag together.
+    /// The record is shorter than nonce and tag together.
     TooShort,
     /// Authentication failed: the record was changed, reordered or sealed under another key.
     BadRecordMac,
-    /// A TLS 1.3 record of padding alone (RFC 8446 §5.4).
+    /// A TLS 1.3 record of padding only (RFC 8446 §5.4).
     NoContentType,
 }
 
 impl OpenError {
-    /// The alert to answer with (RFC 8446 §6.2).
+    /// The alert to send (RFC 8446 §6.2).
     pub fn alert(self) -> AlertDescription {
         match self {
             Self::UnexpectedType(_) | Self::NoContentType => AlertDescription::UNEXPECTED_MESSAGE,
@@ -78,7 +78,7 @@ impl Opener {
         Self { key: keys.aead_key(), iv: keys.iv.clone(), layout: Layout::of(keys), sequence }
     }
 
-    /// Skips the next record without opening it, so that the one after it opens. Its content is not authenticated.
+    /// Skips the next record, so that the record after it opens. The skipped content is not authenticated.
     pub fn pass_over(&mut self) {
         self.sequence += 1;
     }
@@ -88,8 +88,8 @@ impl Opener {
         self.layout.prefix() + self.layout.suffix()
     }
 
-    /// The length of the first record in `bytes`, header included; `None` until the header is complete. Invalid headers are refused
-    /// before the rest of the record has come.
+    /// The length of the first record in `bytes`, header included; `None` until the header is complete. Rejects an
+    /// invalid header before the rest of the record has arrived.
     ///
     /// # Errors
     /// [`OpenError::UnexpectedType`], [`OpenError::BadVersion`], [`OpenError::RecordOverflow`].
@@ -158,7 +158,7 @@ impl Opener {
                 if payload_len > MAX_PLAINTEXT + 1 {
                     return Err(OpenError::RecordOverflow);
                 }
-                // RFC 8446 §5.4: the last byte that is not zero is the type, what follows is padding.
+                // RFC 8446 §5.4: the last nonzero byte is the type, and the bytes after it are padding.
                 let last = record[prefix..end].iter().rposition(|&b| b != 0);
                 end = prefix + last.ok_or(OpenError::NoContentType)?;
                 record[end]

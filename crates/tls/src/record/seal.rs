@@ -9,8 +9,8 @@ use super::{ContentType, HEADER_LEN, Layout, MAX_PLAINTEXT, Nonces, TAG_LEN, Tra
 
 /// Seals the records of one direction under one key, each under the next sequence number.
 ///
-/// The sealer owns the keys, and the sequence number only counts up, so no number seals two records. Keys go on to the kernel, or
-/// give way to the next ones, by consuming the sealer.
+/// The sealer owns the keys, and the sequence number only increases, so no number seals two records. Moving the keys to
+/// the kernel consumes the sealer.
 pub struct Sealer {
     /// Kept for the kernel; wiped on drop.
     keys: TrafficKeys,
@@ -20,20 +20,20 @@ pub struct Sealer {
     limit: u64,
 }
 
-/// The kernel did not take the keys. The sealer goes on under the same number.
+/// The kernel did not accept the keys. The sealer continues under the same number.
 pub struct KernelRefused<S> {
     /// The sealer, unchanged.
     pub sealer: Sealer,
     /// The socket, unchanged.
     pub socket: S,
-    /// The error of the kernel.
+    /// The kernel's error.
     pub error: sealion_ktls::Error,
 }
 
-/// Why a record was not sealed. Nothing has left and no sequence number was spent.
+/// The reason why a record was not sealed. Nothing was sent, and no sequence number was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SealError {
-    /// The key has sealed as many records as it may (RFC 8446 §5.5): update it or close.
+    /// The key has sealed as many records as allowed (RFC 8446 §5.5): update it or close.
     KeyExhausted,
 }
 
@@ -42,19 +42,19 @@ pub enum SealError {
 const RESERVE: u64 = 8;
 
 impl Sealer {
-    /// A sealer whose next record has number `sequence`, and which refuses application data once
-    /// `limit` records have been sealed under this key.
+    /// A sealer whose next record has the number `sequence`. It rejects application data after `limit` records under
+    /// this key.
     ///
-    /// The caller sees to it that these keys have sealed no record from `sequence` on.
+    /// The caller ensures that these keys have sealed no record from `sequence` on.
     pub fn new(keys: TrafficKeys, sequence: u64, limit: u64) -> Self {
         Self { key: keys.aead_key(), layout: Layout::of(&keys), keys, sequence, limit }
     }
 
-    /// Gives keys and sequence number to the kernel, which seals every record of `socket` from here on. All that
-    /// this sealer sealed must be written to the socket.
+    /// Hands keys and sequence number to the kernel, which then seals every record of `socket`. All records of this
+    /// sealer must already be written to the socket.
     ///
     /// # Errors
-    /// [`KernelRefused`], with the sealer that goes on.
+    /// [`KernelRefused`], with the sealer, which can continue.
     pub fn into_kernel<S: AsFd>(self, socket: S) -> Result<Tx<S>, KernelRefused<S>> {
         handover::tx(socket, &self.keys.crypto_info(self.sequence)).map_err(|refused| KernelRefused {
             sealer: self,
@@ -63,17 +63,17 @@ impl Sealer {
         })
     }
 
-    /// Goes on under the next keys of the direction from record 0. The present ones are wiped.
+    /// Continues under the next keys of the direction, from record 0. The old keys are wiped.
     pub fn replace_keys(&mut self, keys: TrafficKeys) {
         *self = Self::new(keys, 0, self.limit);
     }
 
-    /// Bytes before the payload in a record to be sealed.
+    /// The number of bytes before a record's payload.
     pub fn prefix_len(&self) -> usize {
         self.layout.prefix()
     }
 
-    /// Bytes of a whole record around `payload` bytes.
+    /// The length of a whole record with `payload` bytes.
     pub fn sealed_len(&self, payload: usize) -> usize {
         self.layout.prefix() + payload + self.layout.suffix()
     }
@@ -83,19 +83,19 @@ impl Sealer {
         self.sequence
     }
 
-    /// How many records of application data this key may still seal.
+    /// The number of records of application data that this key may still seal.
     pub fn records_left(&self) -> u64 {
         self.limit.saturating_sub(self.sequence)
     }
 
-    /// Seals `record` in place. It holds [`Self::prefix_len`] free bytes, the payload, and free bytes
-    /// up to [`Self::sealed_len`] of the payload.
+    /// Seals `record` in place. It consists of [`Self::prefix_len`] free bytes, the payload, and free bytes up to
+    /// [`Self::sealed_len`].
     ///
     /// # Errors
     /// [`SealError::KeyExhausted`] at the key's limit.
     ///
     /// # Panics
-    /// When `record` is shorter than an empty record or its payload longer than [`MAX_PLAINTEXT`].
+    /// `record` is shorter than an empty record or its payload is longer than [`MAX_PLAINTEXT`].
     pub fn seal(&mut self, content_type: ContentType, record: &mut [u8]) -> Result<(), SealError> {
         let spare = if content_type == ContentType::ApplicationData { 0 } else { RESERVE };
         if self.sequence >= self.limit.saturating_add(spare) {

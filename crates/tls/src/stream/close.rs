@@ -1,4 +1,4 @@
-//! The end of a connection: `close_notify` before FIN, and nothing lost behind it.
+//! The end of a connection: `close_notify` before FIN, and no byte lost.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -15,12 +15,12 @@ use crate::AlertDescription;
 use crate::error::Error;
 use crate::record::ContentType;
 
-/// The first pause between two questions how much TCP has not taken of what the kernel sealed; each further one is twice as long. The
-/// kernel's worker that pushes the rest runs as soon as TCP has room, so few connections ever wait.
+/// The first pause before asking TCP again for its unsent bytes; each further pause is twice as long. The kernel's
+/// worker pushes the rest as soon as TCP has room, so few connections ever wait.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 
-/// The pause stops doubling here.
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+/// The maximum pause.
+const MAX_PAUSE: Duration = Duration::from_millis(100);
 
 /// A wait until TCP has every sealed byte.
 pub(super) struct Delivery {
@@ -29,7 +29,7 @@ pub(super) struct Delivery {
 }
 
 impl Delivery {
-    /// Waits until nothing is `unsent`, or the peer is given up. `this`: the wait, which begins when something is unsent.
+    /// Waits until nothing is `unsent`, or the peer times out. `this`: the wait, which begins when bytes are unsent.
     fn poll(
         this: &mut Option<Box<Self>>,
         cx: &mut Context<'_>,
@@ -44,9 +44,9 @@ impl Delivery {
         }
         let delivery =
             this.get_or_insert_with(|| Box::new(Self { pause: FIRST_PAUSE, timer: Box::pin(sleep(FIRST_PAUSE)) }));
-        // The question above is the one at the end of a pause.
+        // The check above belongs to the end of a pause.
         while delivery.timer.as_mut().poll(cx).is_ready() {
-            delivery.pause = (2 * delivery.pause).min(LONGEST_PAUSE);
+            delivery.pause = (2 * delivery.pause).min(MAX_PAUSE);
             delivery.timer.as_mut().reset(Instant::now() + delivery.pause);
         }
         Poll::Pending
@@ -54,27 +54,27 @@ impl Delivery {
 }
 
 impl TlsStream {
-    /// Ends the connection in order: everything sent so far, `close_notify`, FIN, then a bounded wait
-    /// for the peer's FIN, so that no reset overtakes the tail.
+    /// Ends the connection in order: sends pending data, `close_notify` and FIN, then waits a bounded time for the
+    /// peer's FIN, so that no reset overtakes the last bytes.
     ///
     /// # Errors
-    /// [`Error::Unfinished`] when a response has begun and is not finished, because `close_notify` would call it
-    /// complete; use [`Self::abort`]. Otherwise what the transport did.
+    /// [`Error::Unfinished`] if a response is not finished, because `close_notify` would mark it as complete; use
+    /// [`Self::abort`]. Otherwise the transport's error.
     pub async fn shutdown(&mut self) -> Result<(), Error> {
         poll_fn(|cx| self.poll_close(cx)).await?;
         self.linger().await;
         Ok(())
     }
 
-    /// Ends the connection because of an error: the alert, FIN, the same bounded wait. The peer
-    /// cannot take what it has received for complete. Without TLS there is no alert: in a response the connection is reset when it is dropped.
+    /// Ends the connection because of an error: the alert, FIN, and the same bounded wait. The peer notices that the
+    /// data is incomplete. Without TLS there is no alert: during a response, the connection is reset on drop.
     pub async fn abort(&mut self, alert: AlertDescription) {
         if poll_fn(|cx| self.poll_end_with(cx, alert)).await.is_ok() {
             self.linger().await;
         }
     }
 
-    /// [`Self::shutdown`] without the wait at its end.
+    /// [`Self::shutdown`] without the final wait.
     pub(super) fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         if self.is_unfinished() {
             return Poll::Ready(Err(Error::Unfinished));
@@ -87,7 +87,7 @@ impl TlsStream {
             match self.sending {
                 Sending::Open | Sending::Responding | Sending::Midway | Sending::Unfinished => {
                     if self.is_cut() {
-                        // FIN would say that nothing is missing.
+                        // FIN would mean that nothing is missing.
                         self.reset_on_close();
                         self.sending = Sending::Closed;
                         return Poll::Ready(Err(Error::Unfinished));
@@ -115,7 +115,7 @@ impl TlsStream {
                 Sending::Notified => {
                     ready!(self.poll_drain(cx))?;
                     ready!(self.poll_delivered_to_tcp(cx))?;
-                    // The peer may have reset the connection; then there is nothing left to end.
+                    // The peer may have reset the connection: then there is nothing left to end.
                     let _ = rustix::net::shutdown(self.socket(), Shutdown::Write);
                     self.sending = Sending::Closed;
                 }
@@ -124,8 +124,8 @@ impl TlsStream {
         }
     }
 
-    /// Waits until TCP has every sealed byte, or the peer is given up. The kernel accepts a send of which TCP took only a part, and
-    /// FIN or close would cut the rest off.
+    /// Waits until TCP has every sealed byte, or the peer times out. The kernel accepts a send although TCP took only a
+    /// part, and FIN or close would cut off the rest.
     fn poll_delivered_to_tcp(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         if let Sender::Kernel(kernel) = &self.sender {
             let unsent = || match kernel.tx.unsent() {
@@ -151,13 +151,14 @@ impl TlsStream {
         matches!(self.sender, Sender::Plain(_)) && self.is_unfinished()
     }
 
-    /// Has close(2) reset the connection (socket(7), SO_LINGER). A Unix socket has no reset: there the framing of the protocol alone shows
-    /// that something is missing.
+    /// Makes close(2) reset the connection (socket(7), SO_LINGER). A Unix socket has no reset: only the protocol's
+    /// framing shows that something is missing.
     fn reset_on_close(&self) {
         let _ = set_socket_linger(self.socket(), Some(Duration::ZERO));
     }
 
-    /// A peer that has sent `close_notify` sends nothing after it that a reset could answer, and its FIN need not be awaited.
+    /// A peer that has sent `close_notify` sends nothing more that could cause a reset, so this does not wait for its
+    /// FIN.
     async fn linger(&mut self) {
         let notified = self.counts.alert_received == Some(AlertDescription::CLOSE_NOTIFY);
         if !self.receiver.finished() && !notified {
@@ -166,7 +167,7 @@ impl TlsStream {
     }
 }
 
-/// A response that is dropped half-way, with its task, must not look complete either.
+/// A response that is dropped halfway, with its task, must not look complete either.
 impl Drop for TlsStream {
     fn drop(&mut self) {
         if self.is_cut() {
@@ -183,8 +184,8 @@ mod tests {
     use super::*;
     use crate::handshake::config::Limits;
 
-    /// Waits for a peer that has taken everything when it is asked the `last` time. `takes`: bytes that it takes between two questions. Returns
-    /// the questions too.
+    /// Waits for a peer that has taken everything at the `last` check. `takes`: the bytes that it takes between two
+    /// checks. Also returns the number of checks.
     fn wait(takes: u64, last: u64, stall: Duration) -> (Result<(), Error>, u64) {
         let (asked, taken) = (Cell::new(0), Cell::new(0));
         let limits = Limits { stall, least_rate: None, ..Limits::default() };
@@ -201,7 +202,7 @@ mod tests {
         (waited, asked.get())
     }
 
-    /// Eight pauses of at least 2 ms take longer than `stall`.
+    /// Eight pauses of at least 2 ms exceed `stall`.
     #[test]
     fn a_peer_that_goes_on_taking_gets_the_tail_however_long_it_takes() {
         let (waited, asked) = wait(1, 9, Duration::from_millis(10));
@@ -209,7 +210,7 @@ mod tests {
         assert_eq!(asked, 9);
     }
 
-    /// Pauses of 2, 4, 8, 16, 32 and 64 ms are over before `stall`, and two of 100 ms are not.
+    /// Pauses of 2, 4, 8, 16, 32 and 64 ms end before `stall`, but two more of 100 ms do not.
     #[test]
     fn a_peer_that_takes_nothing_is_given_up_after_few_questions() {
         let (waited, asked) = wait(0, u64::MAX, Duration::from_millis(200));

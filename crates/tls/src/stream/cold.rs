@@ -1,7 +1,8 @@
-//! Files whose pages are not in memory: a thread of their disk waits for it, so that other connections of this thread go on.
+//! Files whose pages are not in memory. A thread per disk waits for them, so that other connections of this thread
+//! continue.
 //!
-//! Whether a page is there is asked by reading with RWF_NOWAIT (preadv2(2)). File systems that cannot answer, such as
-//! FUSE and NFS, and tmpfs before Linux 6.6, which has no disk to wait for, are read as if everything were there.
+//! A read with RWF_NOWAIT (preadv2(2)) shows whether a page is in memory. Some file systems do not support it, such as
+//! FUSE, NFS and tmpfs before Linux 6.6. Their files are read as if every page were in memory.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -24,9 +25,9 @@ use crate::error::Error;
 /// Whether a read may wait for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// It may wait.
+    /// The read may wait.
     Yes,
-    /// It must not wait, but return [`Read::Cold`].
+    /// The read must not wait, but return [`Read::Cold`].
     No,
 }
 
@@ -39,7 +40,7 @@ pub(super) enum Read {
     Cold,
 }
 
-/// Reads from the start of `range`, which is there unless the file shrank.
+/// Reads from the start of `range`, which exists unless the file shrank.
 pub(super) fn read(
     file: &File,
     into: &mut [IoSliceMut<'_>],
@@ -62,20 +63,20 @@ pub(super) fn read(
     }
 }
 
-/// What sendfile(2) of a range would meet, as far as samples tell.
+/// The state of a range's pages before sendfile(2), judged by samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pages {
     /// They are in memory.
     Warm,
-    /// The file system does not tell.
+    /// The file system does not report it.
     Unknown,
-    /// It would have to wait for a disk.
+    /// sendfile would wait for a disk.
     Cold,
     /// The file ends before the range does.
     Gone,
 }
 
-/// Samples a byte each [`SAMPLED`] bytes of `range`, and the last byte. Single pages missing in between only make sendfile
+/// Samples one byte per [`SAMPLED`] bytes of `range`, and the last byte. Single missing pages only make sendfile
 /// slower.
 pub(super) fn look(file: &File, range: &Range<u64>) -> Pages {
     let mut byte = [0];
@@ -92,8 +93,8 @@ pub(super) fn look(file: &File, range: &Range<u64>) -> Pages {
     Pages::Warm
 }
 
-/// SPEC: Linux reads ahead 128 KiB at a time unless told otherwise (VM_READAHEAD_PAGES in include/linux/mm.h), so pages
-/// come in runs of that length.
+/// SPEC: Linux reads ahead 128 KiB at a time by default (VM_READAHEAD_PAGES in include/linux/mm.h), so pages come in
+/// runs of that length.
 const SAMPLED: u64 = 128 << 10;
 
 /// Pages that another thread brings into memory.
@@ -102,7 +103,7 @@ pub(super) struct Fetch {
     deadline: Pin<Box<Sleep>>,
 }
 
-/// Has another thread read `range`, so that its pages are in memory. A read that fails shows again where the bytes are
+/// Makes another thread read `range`, so that its pages are in memory. A failed read occurs again when the bytes are
 /// needed.
 pub(super) fn fetch(file: &File, range: Range<u64>) -> Result<Fetch, Error> {
     let file = file.try_clone().map_err(Error::File)?;
@@ -113,17 +114,17 @@ pub(super) fn fetch(file: &File, range: Range<u64>) -> Result<Fetch, Error> {
 }
 
 impl Fetch {
-    /// Waits for them.
+    /// Waits for the pages.
     ///
     /// # Errors
-    /// The disk did not answer within [`DEADLINE`].
+    /// The disk did not respond within [`DEADLINE`].
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        // A thread that panics drops the sender.
+        // A panic of the thread drops the sender.
         if Pin::new(&mut self.ended).poll(cx).is_ready() {
             return Poll::Ready(Ok(()));
         }
         ready!(self.deadline.as_mut().poll(cx));
-        let what = format!("the disk has not answered for {} s", DEADLINE.as_secs());
+        let what = format!("the disk has not responded for {} s", DEADLINE.as_secs());
         Poll::Ready(Err(Error::File(io::Error::new(io::ErrorKind::TimedOut, what))))
     }
 }
@@ -142,14 +143,15 @@ fn read_into_memory(file: &File, range: Range<u64>) {
     }
 }
 
-/// The threads that wait for a device, so that one that hangs holds up none of the others, nor what else blocks in this process.
+/// The threads that wait for one device. A device that hangs delays neither other devices nor other blocking work of
+/// this process.
 #[derive(Default)]
 struct Threads {
     queue: Mutex<Queue>,
     has_work: Condvar,
 }
 
-/// Pages to be brought into memory.
+/// Pages to bring into memory.
 struct Job {
     file: File,
     range: Range<u64>,
@@ -179,21 +181,21 @@ impl Threads {
         Arc::clone(ALL.lock().unwrap_or_else(PoisonError::into_inner).entry(device).or_default())
     }
 
-    /// Has a thread read, when its turn comes.
+    /// Queues a job for a thread.
     fn give(self: Arc<Self>, job: Job) -> io::Result<()> {
         let mut queue = self.lock();
-        // While the device hangs, jobs of responses that have ended would keep their files open.
+        // While the device hangs, jobs of ended responses would keep their files open.
         queue.jobs.retain(|job| !job.end.is_closed());
         queue.jobs.push_back(job);
-        // Threads that were woken have not all taken their jobs yet.
+        // Threads that were woken may not have taken their jobs yet.
         if queue.idle >= queue.jobs.len() {
             self.has_work.notify_one();
-        } else if queue.threads < MOST_THREADS {
+        } else if queue.threads < MAX_THREADS {
             let own = Arc::clone(&self);
             let started = thread::Builder::new().name("disk".to_owned()).spawn(move || own.work());
             match started {
                 Ok(_) => queue.threads += 1,
-                // The others take the job.
+                // Another thread takes the job.
                 Err(_) if queue.threads > 0 => {}
                 Err(error) => {
                     queue.jobs.pop_back();
@@ -228,14 +230,15 @@ impl Threads {
     }
 }
 
-/// GUESS: reads of a device that run side by side.
-const MOST_THREADS: usize = 64;
+/// GUESS: the maximum number of concurrent reads of a device.
+const MAX_THREADS: usize = 64;
 
-/// Time without work after which a thread ends.
+/// The time without work after which a thread ends.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// GUESS: time for which a response waits for a disk. One that has to spin up takes ten seconds, and Linux gives a command 30 before it repeats it.
+/// GUESS: how long a response waits for a disk. A disk that spins up takes ten seconds, and Linux waits 30 seconds
+/// before it repeats a command.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Bytes read at a time and thrown away: few enough for a core's own cache.
+/// The number of bytes read and discarded at a time: small enough for a core's own cache.
 const SCRATCH: usize = 128 << 10;

@@ -5,20 +5,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::SealedBy;
 use crate::AlertDescription;
 
-/// What one connection has seen.
+/// The counters of one connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// KeyUpdates that were announced to the peer.
+    /// KeyUpdates sent.
     pub key_updates_sent: u32,
-    /// KeyUpdates that the peer announced.
+    /// KeyUpdates received.
     pub key_updates_received: u32,
-    /// The alert that ended our side.
+    /// The alert that this side sent.
     pub alert_sent: Option<AlertDescription>,
-    /// The last alert that the peer sent.
+    /// The last alert received.
     pub alert_received: Option<AlertDescription>,
 }
 
-/// Bytes of responses that the connections of one thread have sent, by path. Only that thread adds; any thread reads.
+/// Response bytes that the connections of one thread have sent, by path. Only that thread adds; any thread may read.
 #[derive(Debug, Default)]
 pub struct Progress {
     plain: AtomicU64,
@@ -34,7 +34,7 @@ impl Progress {
 
     pub(super) fn add(&self, path: SealedBy, bytes: u64) {
         let counter = self.of(path);
-        // Only one thread adds, so a plain store will do, which costs no bus lock.
+        // Only one thread adds, so a plain store suffices, which costs no bus lock.
         counter.store(counter.load(Ordering::Relaxed).wrapping_add(bytes), Ordering::Relaxed);
     }
 

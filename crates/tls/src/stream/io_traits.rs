@@ -1,4 +1,4 @@
-//! The stream as tokio's AsyncRead and AsyncWrite, so that any program on tokio can use it.
+//! The stream as tokio's AsyncRead and AsyncWrite, for any program on tokio.
 
 use std::io;
 use std::pin::Pin;
@@ -28,8 +28,8 @@ impl AsyncRead for TlsStream {
 }
 
 impl AsyncWrite for TlsStream {
-    /// Seals what one call can take. In user space the bytes may wait here until
-    /// [`AsyncWrite::poll_flush`]. After an error nothing more is sent, no `close_notify` either.
+    /// Seals the bytes that one call can take. In user space they may wait here until [`AsyncWrite::poll_flush`]. After
+    /// an error nothing more is sent, not even `close_notify`.
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if self.sending != Sending::Open {
             return Poll::Ready(Err(Error::Unfinished.into()));
@@ -43,7 +43,7 @@ impl AsyncWrite for TlsStream {
         self.remember_failure(drained)
     }
 
-    /// Sends `close_notify` if there is TLS, then FIN.
+    /// Sends `close_notify`, if there is TLS, then FIN.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_close(cx))?;
         Poll::Ready(Ok(()))
@@ -70,7 +70,7 @@ impl TlsStream {
         }
     }
 
-    /// What was to be sent is incomplete from now on.
+    /// After a failure the data sent is incomplete for good.
     fn remember_failure<T>(&mut self, done: Poll<Result<T, Error>>) -> Poll<io::Result<T>> {
         if matches!(done, Poll::Ready(Err(_))) && matches!(self.sending, Sending::Open | Sending::Responding) {
             self.sending = Sending::Unfinished;

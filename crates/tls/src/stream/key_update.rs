@@ -9,15 +9,14 @@ use crate::record::{ContentType, MAX_PLAINTEXT};
 /// KeyUpdate with `update_not_requested`.
 const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 
-/// The most records that the kernel makes of `bytes` in one call: full ones, one that fills up an open record, a short
-/// one at the end, and, before Linux 6.5, another short one for every 16 pages of a file.
+/// The maximum number of records that the kernel makes of `bytes` in one call: full records, one that fills an open
+/// record, and a short one at the end. Before Linux 6.5 there is another short one for every 16 pages of a file.
 pub(super) fn most_records(bytes: u64) -> u64 {
     bytes / MAX_PLAINTEXT as u64 + bytes / (16 * 4096) + 2
 }
 
 impl TlsStream {
-    /// Answers a requested update, where that is possible; where it is not, [`Self::should_close`]
-    /// says so.
+    /// Sends a requested update if possible. If not, [`Self::should_close`] returns true.
     pub(super) fn poll_answer_key_update(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         if self.is_key_update_due() && self.can_update_keys() {
             return self.poll_update_sending_key(cx);
@@ -25,8 +24,8 @@ impl TlsStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Counts what is to be sealed next against the key's limit, and changes the key in time. In
-    /// user space there is then a key for one record at least, in the kernel for all `records`.
+    /// Counts the upcoming records against the key's limit, and changes the key in time. Afterwards the key suffices
+    /// for at least one record in user space, or for all `records` in the kernel.
     pub(super) fn poll_key_for(&mut self, cx: &mut Context<'_>, records: u64) -> Poll<Result<(), Error>> {
         let Some(Session { records_per_key: limit, .. }) = self.session else { return Poll::Ready(Ok(())) };
         match &mut self.sender {
@@ -35,7 +34,7 @@ impl TlsStream {
             Sender::User { .. } => return self.poll_update_sending_key(cx),
             Sender::Kernel(kernel) => {
                 if kernel.records + records > limit {
-                    // The count errs on the safe side; the kernel knows.
+                    // The count is an upper bound; the kernel has the exact number.
                     kernel.records = kernel.tx.sequence().map_err(Error::Kernel)?;
                     if kernel.records + records > limit {
                         ready!(self.poll_update_sending_key(cx))?;
@@ -50,10 +49,10 @@ impl TlsStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Announces new keys under the old ones, then seals with the new.
+    /// Announces new keys under the old keys, then seals with the new ones.
     ///
     /// # Errors
-    /// [`Error::KeyExhausted`] where the connection cannot change keys.
+    /// [`Error::KeyExhausted`] if the connection cannot change keys.
     pub(super) fn poll_update_sending_key(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         if !self.can_update_keys() {
             return Poll::Ready(Err(Error::KeyExhausted));

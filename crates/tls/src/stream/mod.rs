@@ -35,10 +35,10 @@ pub use counts::{Counts, Progress};
 use patience::Patience;
 use receive::Receiver;
 
-/// Who seals what is sent.
+/// Where sent data is sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SealedBy {
-    /// Nobody: the connection has no TLS.
+    /// The connection has no TLS.
     Nobody,
     /// This process, with aws-lc-rs.
     User,
@@ -47,7 +47,7 @@ pub enum SealedBy {
 }
 
 impl SealedBy {
-    /// `plain`, `user` or `kernel`, as logs and metrics write it.
+    /// `plain`, `user` or `kernel`, as in logs and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Nobody => "plain",
@@ -57,7 +57,7 @@ impl SealedBy {
     }
 }
 
-/// A TLS connection of a server, or, made by [`TlsStream::plain`], one without TLS that is used in the same way.
+/// A TLS connection of a server. [`TlsStream::plain`] makes a connection without TLS that is used in the same way.
 ///
 /// ```text
 ///             ┌──────────────finish─────────────┐
@@ -71,49 +71,49 @@ impl SealedBy {
 ///                          └──FIN──► Closed
 /// ```
 ///
-/// `close_notify` tells the peer that nothing is missing, so it leaves from `Open` alone. A response whose caller is dropped
-/// between [`begin`](Self::begin) and [`finish`](Self::finish) stays `Responding`, a send that is dropped stays `Midway`:
-/// neither has a way back to `Open`, but a response between two sends may go on. [`respond`](Self::respond) is the short
-/// way for a response that is known whole.
+/// `close_notify` tells the peer that nothing is missing, so it is sent only in `Open`. A response whose caller is
+/// dropped between [`begin`](Self::begin) and [`finish`](Self::finish) stays `Responding`, a dropped send stays
+/// `Midway`. Neither can return to `Open`, but a response between two sends may continue. [`respond`](Self::respond) is
+/// the shortcut for a complete response.
 ///
-/// Without TLS there is no `close_notify`: FIN says the same, and a connection whose response is unfinished is reset.
+/// Without TLS there is no `close_notify`: FIN means the same, and a connection with an unfinished response is reset.
 pub struct TlsStream {
     limits: Arc<Limits>,
-    /// `None`: a connection without TLS.
+    /// `None`: the connection has no TLS.
     session: Option<Session>,
     sender: Sender,
     receiver: Receiver,
     outgoing: Option<Outgoing>,
-    /// Bytes that TCP takes at once, as far as is known without asking it.
+    /// A lower bound of the bytes that TCP takes at once, known without asking it.
     room: usize,
     sending: Sending,
-    /// Responses are under way although none is being sent.
+    /// Responses are in progress although none is being sent.
     responding: bool,
     patience: Patience,
-    /// Bytes that the socket took of this process: records that were sealed in user space, or all of a connection without TLS.
+    /// Bytes that the socket took from this process: records sealed in user space, or everything without TLS.
     written: u64,
     delivery: Option<Box<Delivery>>,
     payload_sent: u64,
     /// [`Self::payload_sent`] when the present response began.
     response_from: u64,
-    /// TCP's congestion window may be the initial one.
+    /// TCP's congestion window may be as small as at the start.
     small_window: bool,
     progress: Option<&'static Progress>,
     counts: Counts,
 }
 
-/// What TLS adds to a connection.
+/// The TLS part of a connection.
 struct Session {
     info: HandshakeInfo,
     aead: Aead,
     schedule: KeySchedule,
     records_per_key: u64,
     opener: Opener,
-    /// The peer asked for new keys and has not got them yet (RFC 8446 §4.6.3).
+    /// The peer requested new keys and has not received them yet (RFC 8446 §4.6.3).
     key_update_due: bool,
 }
 
-/// The sending side and the socket, which is written to by nobody else. Receiving shares the socket.
+/// The sending side and the socket. Nothing else writes to the socket, but receiving shares it.
 enum Sender {
     /// Nothing is sealed.
     Plain(Socket),
@@ -128,9 +128,9 @@ enum Sender {
 
 struct KernelSender {
     tx: Tx<Socket>,
-    /// At least as many records as the kernel has sealed under the present key.
+    /// An upper bound of the records that the kernel has sealed under the present key.
     records: u64,
-    /// The next key, made but not yet announced to the peer.
+    /// The next key, derived but not yet announced to the peer.
     next_key: Option<CryptoInfo>,
 }
 
@@ -138,7 +138,7 @@ struct KernelSender {
 struct Outgoing {
     buffer: SendBuffer,
     unsent: Range<usize>,
-    /// Session tickets: they leave along with the first response, or before this side waits for the client.
+    /// Session tickets, which leave with the first response, or before this side waits for the client.
     held: bool,
 }
 
@@ -158,16 +158,17 @@ enum Sending {
 }
 
 impl TlsStream {
-    /// Shakes hands on an accepted connection. The caller sets a deadline.
+    /// Performs the handshake on an accepted connection. The caller sets a deadline.
     ///
     /// # Errors
-    /// [`HandshakeError`]; the alert for it has been sent if the socket took it.
+    /// [`HandshakeError`]; the alert has been sent if the socket took it.
     pub async fn accept(io: impl Into<Socket>, config: &Arc<ServerConfig>) -> Result<Self, HandshakeError> {
         Self::accept_from(io, config, None).await
     }
 
-    /// As [`accept`](Self::accept), with the address of the client for a [`CertificateSource`](crate::CertificateSource). `None`: it is not known, or
-    /// many clients have it, as behind a proxy.
+    /// As [`accept`](Self::accept), with the address of the client for a
+    /// [`CertificateSource`](crate::CertificateSource). `None`: the address is unknown, or many clients share it, as
+    /// behind a proxy.
     ///
     /// # Errors
     /// As of [`accept`](Self::accept).
@@ -194,7 +195,7 @@ impl TlsStream {
         Ok(stream)
     }
 
-    /// A connection without TLS: what is sent and received passes as it is. Of `limits`, those of keys do not apply.
+    /// A connection without TLS: data passes unchanged in both directions. The key limits in `limits` do not apply.
     pub fn plain(io: impl Into<Socket>, limits: &Arc<Limits>) -> Self {
         Self::new(limits.clone(), None, Sender::Plain(io.into()), Receiver::new(Vec::new()))
     }
@@ -220,17 +221,17 @@ impl TlsStream {
         }
     }
 
-    /// What the handshake agreed on; `None` without TLS.
+    /// The result of the handshake; `None` without TLS.
     pub fn info(&self) -> Option<&HandshakeInfo> {
         self.session.as_ref().map(|session| &session.info)
     }
 
-    /// The AEAD of the suite, with which both directions are sealed; `None` without TLS.
+    /// The AEAD of both directions; `None` without TLS.
     pub fn aead(&self) -> Option<Aead> {
         self.session.as_ref().map(|session| session.aead)
     }
 
-    /// Who seals what is sent now.
+    /// Where sent data is sealed now.
     pub fn path(&self) -> SealedBy {
         match self.sender {
             Sender::Plain(_) => SealedBy::Nobody,
@@ -239,23 +240,24 @@ impl TlsStream {
         }
     }
 
-    /// Bytes of responses that [`Self::send`] and [`Self::respond`] have given to TCP or the kernel.
+    /// Response bytes that [`Self::send`] and [`Self::respond`] have passed to TCP or the kernel.
     pub fn payload_sent(&self) -> u64 {
         self.payload_sent
     }
 
-    /// The connection was idle: TCP's congestion window may be the initial one again (tcp_slow_start_after_idle), as it is for the first
-    /// response. The next response then begins with a short record even where that costs a record or a system call.
+    /// Tells the stream that the connection was idle: TCP's congestion window may be the initial one again
+    /// (tcp_slow_start_after_idle), as for the first response. The next response then begins with a short record, even
+    /// if that costs a record or a system call.
     pub fn expect_small_window(&mut self) {
         self.small_window = true;
     }
 
-    /// Adds what is sent from now on to these counters too, as it is sent. They belong to the thread that this stream stays on.
+    /// Also adds all bytes sent from now on to these counters. They belong to the thread on which this stream stays.
     pub fn report_progress(&mut self, progress: &'static Progress) {
         self.progress = Some(progress);
     }
 
-    /// What this connection has seen so far.
+    /// The counters of this connection.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -267,19 +269,19 @@ impl TlsStream {
         }
     }
 
-    /// The socket, for its options and addresses. Bytes written to it directly break the connection.
+    /// The socket, for its options and addresses. Writing to it directly breaks the connection.
     pub fn socket(&self) -> &Socket {
         self.sender.socket()
     }
 
-    /// Says whether responses are under way between two sends too, as in a protocol with streams. Until they are not, an owed key update that cannot be
-    /// made ends no reading ([`Self::read_more`]).
+    /// Sets whether responses are in progress between two sends, as in a protocol with streams. While they are, a key
+    /// update that is owed but impossible does not end reading ([`Self::read_more`]).
     pub fn set_responding(&mut self, responding: bool) {
         self.responding = responding;
     }
 
-    /// Whether the response being prepared should be the last on this connection: the key is nearly
-    /// worn out and cannot be updated, or the peer asked for an update that this kernel cannot make.
+    /// Whether the next response should be the last on this connection: the key is almost used up and cannot be
+    /// updated, or the peer requested an update that this kernel cannot make.
     pub fn should_close(&self) -> bool {
         let Some(session) = self.session.as_ref().filter(|_| !self.can_update_keys()) else { return false };
         let limit = session.records_per_key;
@@ -287,7 +289,7 @@ impl TlsStream {
         let used = match &self.sender {
             Sender::Plain(_) => 0,
             Sender::User { sealer, .. } => sealer.sequence(),
-            // The count errs on the safe side; the kernel knows.
+            // The count is an upper bound; the kernel has the exact number.
             Sender::Kernel(kernel) if kernel.records > nearly => kernel.tx.sequence().unwrap_or(u64::MAX),
             Sender::Kernel(kernel) => kernel.records,
             Sender::Moving => unreachable!("{MOVING}"),
@@ -295,7 +297,7 @@ impl TlsStream {
         session.key_update_due || used > nearly
     }
 
-    /// Whether the sending key can be changed on this connection as it is.
+    /// Whether the sending key of this connection can be changed now.
     fn can_update_keys(&self) -> bool {
         match self.sender {
             Sender::Plain(_) => false,
@@ -316,13 +318,15 @@ impl TlsStream {
         self.session.as_ref().is_some_and(|session| session.key_update_due)
     }
 
-    /// How many records to seal for a send of `bytes`, so that little is left if the peer has stopped reading: few, or as many as TCP
-    /// has room for by its own account.
+    /// The number of records to seal for a send of `bytes`: few, or as many as TCP reports room for. So little is left
+    /// over if the peer has stopped reading.
     ///
-    /// One question to TCP is good for as many bytes as it answers, so that small responses seldom ask, and large ones once a batch at
-    /// most. Half of the answer counts: TCP's buffer holds the kernel's overhead too, at worst as many bytes again.
+    /// TCP's reported room is used up before it is asked again. So small responses seldom ask, and large ones at most
+    /// once per batch. Only half of the room counts: TCP's buffer also holds the kernel's overhead, at worst as many
+    /// bytes again.
     ///
-    /// Few also where TCP's window may be small: the client waits for the first packet while a batch is sealed.
+    /// The number is also small if TCP's window may be small: the client waits for the first packet while a batch is
+    /// sealed.
     fn batch(&mut self, bytes: u64) -> usize {
         if self.small_window && self.payload_sent == self.response_from {
             return RECORDS_UNASKED;
@@ -335,23 +339,23 @@ impl TlsStream {
         (self.room / FULL_RECORD).clamp(RECORDS_UNASKED, RECORDS_PER_SEND)
     }
 
-    /// Bytes that were held back for a response and can leave along with one of `payload` bytes. `None`: with no response, or not with
-    /// this one.
+    /// The number of bytes held back that can leave with a response of `payload` bytes. `None`: no bytes are held back,
+    /// or they do not fit this response.
     fn held_for(&self, payload: u64) -> Option<usize> {
         let held = self.outgoing.as_ref().filter(|out| out.held)?;
         let short = payload <= MAX_PLAINTEXT as u64 && held.unsent.len() <= FULL_RECORD;
         short.then_some(held.unsent.len())
     }
 
-    /// Before a wait for the client: gives TCP what was held back for a response. A failure is left to the next operation, which meets it
-    /// too.
+    /// Passes the bytes held back to TCP before waiting for the client. A failure is ignored, because the next
+    /// operation fails too.
     fn release_held(&mut self, cx: &mut Context<'_>) {
         if self.outgoing.as_ref().is_some_and(|out| out.held) {
             let _ = self.poll_drain(cx);
         }
     }
 
-    /// Gives TCP all sealed bytes.
+    /// Passes all sealed bytes to TCP.
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         while let Some(out) = &mut self.outgoing {
             match self.sender.socket().try_write(&out.buffer[out.unsent.clone()]) {
@@ -375,7 +379,7 @@ impl TlsStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Waits until TCP takes more, or the peer is given up.
+    /// Waits until TCP takes more, or the peer times out.
     fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         if let Poll::Ready(ready) = self.socket().poll_write_ready(cx) {
             self.patience.rewarded();
@@ -384,10 +388,10 @@ impl TlsStream {
         self.poll_given_up(cx).map(Err)
     }
 
-    /// Waits until the peer is given up.
+    /// Waits until the peer times out.
     ///
-    /// Writable means that a third of the socket's buffer is free. Until then a peer that is slow, and not stalled, shows in its
-    /// acknowledgements alone.
+    /// A socket becomes writable when a third of its buffer is free. Until then only acknowledgements distinguish a
+    /// slow peer from a stalled one.
     fn poll_given_up(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
         let (socket, written) = (self.sender.socket(), self.written);
         self.patience.poll(cx, &self.limits, || socket.taken(written))
@@ -408,7 +412,7 @@ impl TlsStream {
             let tried = io.try_io(Interest::WRITABLE, || {
                 operation(&mut tx).map_err(|e| {
                     failure = Some(e).filter(|e| e.kind() != Kind::WouldBlock);
-                    // Other errors travel beside: this one only tells the runtime about readiness.
+                    // The real error is returned separately; this one only tells the runtime about readiness.
                     io::Error::from(if failure.is_some() { io::ErrorKind::Other } else { io::ErrorKind::WouldBlock })
                 })
             });

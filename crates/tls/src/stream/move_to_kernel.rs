@@ -9,15 +9,15 @@ use super::{KernelSender, Sender, Sending, TlsStream};
 use crate::error::Error;
 use crate::record::KernelRefused;
 
-/// Why the sending side did not move. After every error but [`MoveError::Connection`] the connection goes on where it was, and
-/// nothing is lost.
+/// The reason why the sending side did not move. After every error except [`MoveError::Connection`] the connection
+/// continues as before, and nothing is lost.
 #[derive(Debug)]
 pub enum MoveError {
     /// The connection has no TLS.
     NoTls,
-    /// The kernel seals this connection already.
+    /// The kernel already seals this connection.
     AlreadyMoved,
-    /// The kernel did not take the keys.
+    /// The kernel did not accept the keys.
     Refused(sealion_ktls::Error),
     /// The key would reach its limit within the upcoming bytes, and this kernel cannot update it.
     KeyWorn,
@@ -42,11 +42,12 @@ impl std::fmt::Display for MoveError {
 impl std::error::Error for MoveError {}
 
 impl TlsStream {
-    /// Gives the sending side to the kernel, before `upcoming` bytes are sent. Returns how long the kernel took to accept it,
-    /// during which the thread did nothing else. It may move between two responses, and between two sends of one.
+    /// Hands the sending side to the kernel before `upcoming` bytes are sent. Returns the duration of the kernel's
+    /// calls, during which the thread was blocked. The side may move between two responses, or between two sends of one
+    /// response.
     ///
-    /// Everything sealed so far goes to TCP first, and a key update that the peer asked for is
-    /// answered, so that the kernel starts with fresh keys where there are any.
+    /// First, all sealed data goes to TCP, and a requested key update is sent, so that the kernel starts with the new
+    /// keys.
     ///
     /// # Errors
     /// [`MoveError`]
@@ -78,7 +79,7 @@ impl TlsStream {
         let Sender::User { io, sealer } = mem::replace(&mut self.sender, Sender::Moving) else {
             unreachable!("it was so a moment ago");
         };
-        // Wall-clock time, not the thread's: a network card that takes the keys lets the thread wait.
+        // Wall-clock time, not thread time: the thread waits for a network card that takes the keys.
         let began = Instant::now();
         match sealer.into_kernel(io) {
             Ok(tx) => {

@@ -1,4 +1,4 @@
-//! How long to wait for a peer that takes little or nothing.
+//! Timeouts for a peer that takes little or nothing.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,31 +10,31 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::error::Error;
 use crate::handshake::config::Limits;
 
-/// The waits of a connection for its peer. A peer is given up when it takes nothing for [`Limits::stall`], and when it takes less
-/// than [`Limits::least_rate`] wants over the time that it lets the server wait.
+/// The waits of a connection for its peer. A peer times out if it takes nothing for [`Limits::stall`], or less than
+/// [`Limits::least_rate`] while it makes the server wait.
 #[derive(Default)]
 pub(super) struct Patience {
-    /// While TCP takes nothing.
+    /// Set while TCP takes nothing.
     wait: Option<Box<(Wait, Pin<Box<Sleep>>)>>,
     rate: Rate,
 }
 
-/// A wait under way.
+/// A wait in progress.
 struct Wait {
-    /// The start of the wait, or of its part that counts towards the present window.
+    /// The start of the wait, or of its part that counts towards the current window.
     since: Instant,
-    /// Bytes that the peer had taken when it was last asked about.
+    /// The bytes that the peer had taken at the last check.
     taken: u64,
-    /// When these bytes were first seen.
+    /// When this number was first seen.
     taken_at: Instant,
 }
 
-/// The present window of the rate.
+/// The current window of the rate.
 #[derive(Default)]
 struct Rate {
-    /// Time waited in it, without the present wait.
+    /// The time waited in the window, without the current wait.
     waited: Duration,
-    /// Bytes that the peer had taken when it began.
+    /// The bytes that the peer had taken when the window began.
     taken: u64,
 }
 
@@ -46,8 +46,8 @@ impl Patience {
         }
     }
 
-    /// Waits until the peer is given up. `taken`: the bytes that it has taken so far, which grow while nothing is sent if it
-    /// is slow and not stalled.
+    /// Waits until the peer times out. `taken`: the bytes that it has taken so far, which increase without sends if the
+    /// peer is slow but not stalled.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, limits: &Limits, taken: impl Fn() -> u64) -> Poll<Error> {
         let (wait, timer) = &mut **self.wait.get_or_insert_with(|| {
             let wait = Wait::new(Instant::now(), taken());
@@ -111,7 +111,8 @@ mod tests {
         Limits { stall: 10 * SECOND, least_rate, ..Limits::default() }
     }
 
-    /// One wait of at most `most` seconds for a peer that takes `bytes` each second. The result, and after how many seconds it came.
+    /// One wait of at most `most` seconds for a peer that takes `bytes` per second. Returns the error, and the second
+    /// in which it occurred.
     fn given_up(rate: &mut Rate, taken: &mut u64, bytes: u64, most: u64) -> Option<(Error, u64)> {
         let begun = Instant::now();
         let mut wait = Wait::new(begun, *taken);

@@ -1,4 +1,5 @@
-//! Writing what this process does not seal: to the kernel's record layer, or to the socket of a connection without TLS.
+//! Writes data that this process does not seal: to the kernel's record layer, or to the socket of a connection without
+//! TLS.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -15,7 +16,7 @@ use crate::error::Error;
 use crate::socket::Socket;
 
 impl TlsStream {
-    /// Writes the beginning of `bytes`. Returns how many bytes were taken.
+    /// Writes the beginning of `bytes`. Returns the number of bytes taken.
     pub(super) fn poll_write_bytes(
         &mut self,
         cx: &mut Context<'_>,
@@ -28,7 +29,7 @@ impl TlsStream {
         }
     }
 
-    /// Writes the beginning of `slices` by one call, as if they were one.
+    /// Writes the beginning of `slices` by one call.
     pub(super) fn poll_write_slices(
         &mut self,
         cx: &mut Context<'_>,
@@ -81,7 +82,7 @@ impl TlsStream {
     }
 }
 
-/// A connection that is closed is an error, and no signal.
+/// Writing to a closed connection must return an error, not raise a signal.
 fn flags(more: More) -> SendFlags {
     match more {
         More::No => SendFlags::NOSIGNAL,

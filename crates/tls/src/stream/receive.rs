@@ -1,5 +1,5 @@
-//! Receiving, always in user space. Application data goes to the caller; alerts and handshake messages are handled here.
-//! Without TLS everything is data, and FIN is the end in order.
+//! Receiving, always in user space. Application data goes to the caller; alerts and handshake messages are handled
+//! here. Without TLS all bytes are data, and FIN is the orderly end.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
@@ -13,18 +13,19 @@ use crate::buffers;
 use crate::error::Error;
 use crate::record::{ContentType, MAX_PLAINTEXT, Opener};
 
-/// Consecutive records without effect that are tolerated: empty application data, ignored warnings. The limit of rustls.
+/// The maximum number of consecutive records without effect, that is empty application data and ignored warnings. Same
+/// as in rustls.
 const MAX_EMPTY_RECORDS: u8 = 32;
 
-/// KeyUpdates without application data between them that are tolerated. The limit of rustls.
+/// The maximum number of KeyUpdates without application data between them. Same as in rustls.
 const MAX_KEY_UPDATES: u8 = 32;
 
 /// Unread bytes at which [`TlsStream::peer_gone`] stops reading: one record, which holds many pipelined requests.
-const MOST_KEPT: usize = MAX_PLAINTEXT;
+const MAX_KEPT: usize = MAX_PLAINTEXT;
 
 /// Received bytes that the caller has not consumed, and the state of the receiving side.
 pub(super) struct Receiver {
-    /// The beginning of a record whose rest has not come.
+    /// The beginning of an incomplete record.
     sealed: Vec<u8>,
     /// Decrypted application data; the first `read` bytes are consumed.
     plaintext: Vec<u8>,
@@ -39,15 +40,15 @@ pub(super) struct Receiver {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// Nothing more is read: `close_notify` came (RFC 8446 §6.1), or the connection has to end.
+    /// Reading has ended: `close_notify` arrived (RFC 8446 §6.1), or the connection has to end.
     Notified,
-    /// The peer's FIN came.
+    /// The peer's FIN arrived.
     Finished,
     Failed,
 }
 
 impl Receiver {
-    /// Starts with the bytes that followed the handshake, which may hold complete records.
+    /// Starts with the bytes after the handshake, which may contain complete records.
     pub(super) fn new(sealed: Vec<u8>) -> Self {
         Self {
             sealed,
@@ -74,7 +75,7 @@ impl Receiver {
 }
 
 impl TlsStream {
-    /// Received application data that has not been consumed.
+    /// Received application data that was not consumed yet.
     pub fn buffered(&self) -> &[u8] {
         &self.receiver.plaintext[self.receiver.read..]
     }
@@ -82,7 +83,7 @@ impl TlsStream {
     /// Removes `bytes` from the front of [`Self::buffered`].
     ///
     /// # Panics
-    /// [`Self::buffered`] is shorter.
+    /// [`Self::buffered`] has fewer bytes.
     pub fn consume(&mut self, bytes: usize) {
         let receiver = &mut self.receiver;
         receiver.read += bytes;
@@ -93,21 +94,21 @@ impl TlsStream {
         }
     }
 
-    /// Waits for more application data and appends it to [`Self::buffered`]. Returns how many bytes
-    /// came; 0 when the peer has closed with `close_notify`, or, without TLS, by FIN. Dropping the future loses nothing.
+    /// Waits for more application data and appends it to [`Self::buffered`]. Returns their number, or 0 if the peer has
+    /// closed by `close_notify` or, without TLS, by FIN. Dropping the future loses nothing.
     ///
-    /// It returns 0 also between responses, and forgets what is buffered, when the peer asked for a key update that cannot be made
-    /// (before Linux 6.14 the kernel does not change the key that it seals with): data must not come before the update
-    /// (RFC 8446 §4.6.3), but `close_notify` may.
+    /// Between responses it also returns 0, and drops the buffered data, if the peer requested a key update that is
+    /// impossible: before Linux 6.14 the kernel cannot change its key. Data must not precede the update (RFC 8446
+    /// §4.6.3), but `close_notify` may.
     ///
     /// # Errors
-    /// [`Error::Truncated`] at FIN without `close_notify`, otherwise what the peer or the transport
-    /// did; tell the peer with [`Self::abort`].
+    /// [`Error::Truncated`] at FIN without `close_notify`, otherwise the error of the peer or the transport; tell the
+    /// peer with [`Self::abort`].
     pub async fn read_more(&mut self) -> Result<usize, Error> {
         poll_fn(|cx| self.poll_read_more(cx)).await
     }
 
-    /// Between responses: the peer asked for an update before our next data, and it cannot be made.
+    /// Whether, between responses, the peer requested an update before our next data, and the update is impossible.
     fn owes_an_update_in_vain(&self) -> bool {
         self.is_key_update_due() && self.sending == Sending::Open && !self.responding && !self.can_update_keys()
     }
@@ -120,7 +121,7 @@ impl TlsStream {
         loop {
             match self.receiver.state {
                 State::Open if self.owes_an_update_in_vain() => {
-                    // Requests that came before it would be answered by data.
+                    // The responses to earlier requests would be data.
                     self.receiver.plaintext.clear();
                     self.receiver.read = 0;
                     self.receiver.state = State::Notified;
@@ -132,7 +133,7 @@ impl TlsStream {
                 State::Finished => return Poll::Ready(Err(Error::Truncated)),
                 State::Failed => return Poll::Ready(Err(Error::Unfinished)),
             }
-            // With pipelined requests the buffer may never become empty, so the consumed part is removed here.
+            // With pipelined requests the buffer may never become empty, so remove the consumed part here.
             self.receiver.plaintext.drain(..std::mem::take(&mut self.receiver.read));
             let before = self.receiver.plaintext.len();
             let Poll::Ready(received) = buffers::with_receive_buffer(|buffer| self.poll_receive(cx, buffer)) else {
@@ -141,8 +142,9 @@ impl TlsStream {
             };
             if let Err(error) = received {
                 if matches!(error, Error::Io(_)) {
-                    // Reading took the socket's error, so sending would not report it: sendfile(2) on a reset connection in kernel TLS goes
-                    // on to return 64 KiB at a time up to the end of the file (Linux 6.1 and 7.2).
+                    // Reading has consumed the socket's error, so sending would not report it. On a reset connection in
+                    // kernel TLS, sendfile(2) would continue to return 64 KiB at a time up to the end of the file
+                    // (Linux 6.1 and 7.2).
                     self.sending = Sending::Closed;
                 }
                 if self.receiver.state == State::Open {
@@ -157,8 +159,8 @@ impl TlsStream {
         }
     }
 
-    /// As [`Self::poll_read_more`], but ready as soon as the beginning of a record has come, so that a deadline can begin. `false`: the
-    /// peer has closed.
+    /// As [`Self::poll_read_more`], but ready as soon as the beginning of a record has arrived, so that a deadline can
+    /// start. `false`: the peer has closed.
     ///
     /// # Errors
     /// As [`Self::read_more`].
@@ -169,23 +171,23 @@ impl TlsStream {
         }
     }
 
-    /// Whether the peer has sent bytes that are not consumed, or the beginning of a record.
+    /// Whether there are unconsumed bytes, or the beginning of a record.
     pub fn is_receiving(&self) -> bool {
         !self.buffered().is_empty() || !self.receiver.sealed.is_empty()
     }
 
-    /// Waits until the peer closes, while nothing is to be sent or received: a server that waits for an upstream need not
-    /// go on for a client that left. What the peer sends meanwhile is kept in [`Self::buffered`]. Dropping the future
+    /// Waits until the peer closes while nothing is sent or received, so that a server can stop waiting for an upstream
+    /// if the client has left. Data that the peer sends meanwhile is kept in [`Self::buffered`]. Dropping the future
     /// loses nothing.
     ///
-    /// It ends as [`Self::read_more`] does: `Ok` after `close_notify`, [`Error::Truncated`] at a bare FIN, another error when
-    /// the connection was reset or the peer broke the protocol.
+    /// It returns `Ok` after `close_notify`, [`Error::Truncated`] at a bare FIN, and another error if the connection
+    /// was reset or the peer violated the protocol.
     ///
-    /// - `close_notify` and FIN close one direction. A peer that closed only that one still reads (`shutdown(2)`), and looks the
-    ///   same as one that left until our data is answered by a reset.
-    /// - They are seen behind all that was sent before them. At 16 KiB of unread bytes this stops reading, so of a
-    ///   peer that sends on it does not see the end.
-    /// - A peer that vanishes without FIN or reset is not seen.
+    /// - `close_notify` and FIN close one direction. A peer that closed only one direction still reads (`shutdown(2)`).
+    ///   It looks like a peer that left, until our data causes a reset.
+    /// - They arrive after all earlier data. This stops reading at 16 KiB of unread bytes, so it misses the end of a
+    ///   peer that sends more.
+    /// - A peer that vanishes without FIN or reset is not noticed.
     ///
     /// # Errors
     /// See above.
@@ -198,7 +200,7 @@ impl TlsStream {
     /// # Errors
     /// As [`Self::peer_gone`].
     pub fn poll_peer_gone(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        while self.receiver.state != State::Open || self.buffered().len() < MOST_KEPT {
+        while self.receiver.state != State::Open || self.buffered().len() < MAX_KEPT {
             if ready!(self.poll_read_more(cx))? == 0 {
                 return Poll::Ready(Ok(()));
             }
@@ -220,7 +222,7 @@ impl TlsStream {
         };
         let held = receiver.sealed.len();
         let mut end = held;
-        // Complete records that followed the handshake are decrypted before anything is read.
+        // Opens complete records that followed the handshake before it reads.
         let waits_for_more = match session.opener.record_len(&receiver.sealed)? {
             Some(len) => held < len,
             None => true,
@@ -235,7 +237,7 @@ impl TlsStream {
             }
             end += came;
         }
-        // The handshake may have left more bytes than fit the receive buffer.
+        // The handshake may have left more bytes than fit into the receive buffer.
         let mut large;
         let bytes = match buffer.get_mut(..end) {
             Some(bytes) => bytes,
@@ -288,7 +290,7 @@ impl Opening<'_> {
             self.receive(opened.content_type, &record[opened.payload])?;
             at += len;
         }
-        // What follows close_notify is ignored.
+        // Bytes after close_notify are ignored.
         Ok(if self.receiver.state == State::Open { at } else { bytes.len() })
     }
 
@@ -339,7 +341,7 @@ impl Opening<'_> {
         }
     }
 
-    /// A client may send KeyUpdate only (RFC 8446 §4.6). In TLS 1.2 it may ask for renegotiation, which is refused.
+    /// A client may only send KeyUpdate (RFC 8446 §4.6). In TLS 1.2 it may request a renegotiation, which is rejected.
     fn receive_handshake(&mut self, payload: &[u8]) -> Result<(), Error> {
         const KEY_UPDATE: u8 = 24;
         if self.session.info.version == Version::Tls12 {
@@ -375,7 +377,7 @@ impl Opening<'_> {
                 }
             },
             // RFC 8446 §5.1: a message before a key change ends its record.
-            _ => return Err(unexpected("data behind a KeyUpdate in one record")),
+            _ => return Err(unexpected("data after a KeyUpdate in one record")),
         };
         self.receiver.message = Vec::new();
         self.receiver.key_updates += 1;
@@ -385,8 +387,8 @@ impl Opening<'_> {
         }
         let keys = self.session.schedule.next_rx().map_err(|_| unexpected("a KeyUpdate"))?;
         self.session.opener = Opener::new(&keys, 0);
-        // Several requests are answered by one update, before the next application data
-        // (RFC 8446 §4.6.3): a storm of them costs us one record.
+        // One update covers several requests, before the next application data (RFC 8446 §4.6.3): many requests cost us
+        // one record.
         self.session.key_update_due |= requested;
         Ok(())
     }

@@ -1,12 +1,11 @@
-//! Sending a response that lies in several places, on any path.
+//! Sends a response from several sources, on any path.
 //!
-//! User space: the parts are copied and read straight into the payload slots of up to
-//! [`RECORDS_PER_SEND`] records in one buffer, sealed in place and sent by one call.
-//! Kernel: what lies in memory is sent by one call, and so is what fits one record; longer files go by sendfile, after
-//! a record of their own for what comes before them and the rest of their first page.
-//! Without TLS: as for the kernel, but nothing has to fill records.
-//! With TLS the first record of a larger response is short: the peer opens nothing of a record before its last packet,
-//! and a full record is longer than TCP's initial window (RFC 6928: 10 segments).
+//! User space: the parts are copied or read straight into the payload slots of up to [`RECORDS_PER_SEND`] records in
+//! one buffer, sealed in place, and sent by one call. Kernel: one call sends parts in memory, or everything if it fits
+//! one record. Longer files are sent by sendfile. Before that, a separate record takes the parts before the file and
+//! the rest of its first page. Without TLS: as for the kernel, but without filling records. With TLS the first record
+//! of a larger response is short: the peer cannot open a record before its last packet, and a full record is longer
+//! than TCP's initial window (RFC 6928: 10 segments).
 
 use std::fs::File;
 use std::future::poll_fn;
@@ -27,8 +26,8 @@ use crate::error::Error;
 use crate::record::{ContentType, MAX_PLAINTEXT, Sealer};
 
 impl TlsStream {
-    /// Sends a response that is known whole: [`Self::begin`], one [`Self::send`], [`Self::finish`]. A response that fits
-    /// one record is one record and one system call.
+    /// Sends a complete response: [`Self::begin`], one [`Self::send`], [`Self::finish`]. A response that fits one
+    /// record costs one record and one system call.
     ///
     /// The peer may stall for at most [`crate::Limits::stall`] at a time.
     ///
@@ -46,16 +45,16 @@ impl TlsStream {
         .await
     }
 
-    /// Begins a response: answers a key update that is due and gives TCP what is left of earlier writes. From here to
-    /// [`Self::finish`] the stream is unfinished: it sends no `close_notify`.
+    /// Begins a response: sends a key update that is due, and passes the rest of earlier writes to TCP. Until
+    /// [`Self::finish`] the stream is unfinished and sends no `close_notify`.
     ///
     /// # Errors
-    /// [`Error::Unfinished`] when another response has begun, otherwise any [`Error`].
+    /// [`Error::Unfinished`] if another response has begun, otherwise any [`Error`].
     pub async fn begin(&mut self) -> Result<(), Error> {
         poll_fn(|cx| self.poll_begin(cx)).await
     }
 
-    /// [`Self::begin`] for a caller that polls. A begin that is dropped has begun nothing.
+    /// [`Self::begin`] for a caller that polls. If it is dropped, no response has begun.
     ///
     /// # Errors
     /// As [`Self::begin`].
@@ -64,10 +63,10 @@ impl TlsStream {
             return Poll::Ready(Err(Error::Unfinished));
         }
         let mut begun = ready!(self.poll_answer_key_update(cx));
-        // What is held back leaves along with the response.
+        // Bytes held back leave with the response.
         let held = self.outgoing.as_ref().is_some_and(|out| out.held);
         if begun.is_ok() && !held {
-            // What earlier writes left.
+            // The rest of earlier writes.
             begun = ready!(self.poll_drain(cx));
         }
         self.sending = if begun.is_ok() { Sending::Responding } else { Sending::Unfinished };
@@ -75,8 +74,8 @@ impl TlsStream {
         Poll::Ready(begun)
     }
 
-    /// Sends the next parts of the response that [`Self::begin`] began, and returns when TCP, or the kernel's record
-    /// layer, has all of them. Nothing is held back for a later send.
+    /// Sends the next parts of the response that [`Self::begin`] began. It returns when TCP or the kernel's record
+    /// layer has all of them. Nothing is held back for a later send.
     ///
     /// # Errors
     /// Any [`Error`]; the response can then not be finished. End the stream with [`Self::abort`].
@@ -98,7 +97,7 @@ impl TlsStream {
     ///         if came? == 0 {
     ///             break;
     ///         }
-    ///         // A WINDOW_UPDATE, say: look at `stream.buffered()`.
+    ///         // For instance, a WINDOW_UPDATE: look at `stream.buffered()`.
     ///     }
     ///     stream.poll_send(cx, &mut source)
     /// })
@@ -106,8 +105,8 @@ impl TlsStream {
     /// # }
     /// ```
     ///
-    /// The progress is in `source`. A source that is dropped before it is sent leaves the response unfinishable: the
-    /// stream accepts no other. One that is sent must not be polled again.
+    /// `source` holds the progress. Dropping it before it is sent makes the response impossible to finish: the stream
+    /// accepts no other. Do not poll it again after it is sent.
     ///
     /// # Errors
     /// As [`Self::send`].
@@ -129,10 +128,12 @@ impl TlsStream {
         Poll::Ready(sent)
     }
 
-    /// Goes on behind a send that failed because a file could not be read ([`Error::FileShrank`], [`Error::File`]), for a protocol that puts many
-    /// responses into one connection: the next [`Self::send`] may send what else there is. `None`: the send failed otherwise.
+    /// Recovers from a send that failed because a file could not be read ([`Error::FileShrank`], [`Error::File`]), for
+    /// a protocol with many responses in one connection. The next [`Self::send`] may send other data. `None`: the send
+    /// failed for another reason.
     ///
-    /// Only the caller knows whether the peer can be told what is missing: not in the middle of a frame whose length was announced.
+    /// Only the caller knows whether the peer can be told about the missing data: that is impossible in the middle of a
+    /// frame whose length was announced.
     pub fn resume<'a>(&mut self, failed: &Source<'a>) -> Option<Unread<'a>> {
         let unread = failed.unread().filter(|_| self.sending == Sending::Unfinished)?;
         self.sending = Sending::Responding;
@@ -142,7 +143,7 @@ impl TlsStream {
     /// Declares the response complete: the next one may begin, and [`Self::shutdown`] may send `close_notify`.
     ///
     /// # Errors
-    /// [`Error::Unfinished`] when no response has begun, or a send failed or was dropped.
+    /// [`Error::Unfinished`] if no response has begun, or a send failed or was dropped.
     pub fn finish(&mut self) -> Result<(), Error> {
         if self.sending != Sending::Responding {
             return Err(Error::Unfinished);
@@ -202,7 +203,7 @@ impl TlsStream {
         }
     }
 
-    /// What this process does not seal: the kernel does, or nobody.
+    /// Sends data that this process does not seal: the kernel seals it, or it has no TLS.
     fn poll_send_unsealed(&mut self, cx: &mut Context<'_>, source: &mut Source<'_>) -> Poll<Result<(), Error>> {
         let sent = self.poll_send_parts_unsealed(cx, source);
         if std::mem::take(&mut source.corked) {
@@ -211,7 +212,7 @@ impl TlsStream {
         sent
     }
 
-    /// Has TCP send full segments alone, or what is left of them too (tcp(7), TCP_CORK). A failure costs packets.
+    /// Makes TCP hold back partial segments, or send them (tcp(7), TCP_CORK). A failure only costs packets.
     fn cork(&self, corked: bool) {
         let _ = set_tcp_cork(self.socket(), corked);
     }
@@ -236,15 +237,15 @@ impl TlsStream {
                     if source.form != Form::Response && !source.reserved && !self.look_ahead(source)? {
                         continue;
                     }
-                    // Each sendfile ends with a push, so that each frame would have packets of its own. While it waits, nothing is held back.
-                    // MEASURED: h2load at 1 MB, `sealion-lab instructions`, Linux 6.1, 2026-11-22: 10.0 M instructions of the whole guest without,
-                    // 9.5 M with; at 64 kB 660 k and 634 k.
+                    // Each sendfile ends with a push, so that each frame would have separate packets. Nothing is held
+                    // back while this waits. MEASURED: h2load at 1 MB, `sealion-lab instructions`, Linux 6.1,
+                    // 2026-11-22: 10.0 M instructions of the whole guest without, 9.5 M with; at 64 kB 660 k and 634 k.
                     if source.form != Form::Response && !source.corked && source.rest.len > MAX_PLAINTEXT as u64 {
                         source.corked = true;
                         self.cork(true);
                     }
                     let (mut few, mut many);
-                    // An empty place for each part of a batch costs a frame more than all else here.
+                    // Filling an empty slot for each part of a batch costs a frame more than everything else here.
                     let is_short = source.form == Form::Response || source.rest.has_file_second();
                     let (slices, (count, bytes)): (&[IoSlice<'_>], _) = match is_short {
                         true => {
@@ -258,10 +259,10 @@ impl TlsStream {
                             (&many, leading)
                         }
                     };
-                    // What comes before a file gets a record of its own: the file's pages then fill whole records, and no
-                    // block of the cipher lies across two pages.
+                    // Bytes before a file get a separate record: the file's pages then fill whole records, and no
+                    // cipher block spans two pages.
                     ready!(self.poll_reserve(cx, source, most_records(bytes)))?;
-                    // But a frame is one record, and without records the packets are to be full.
+                    // A frame is one record, though, and without records the packets should be full.
                     let is_joined = match self.sender {
                         Sender::Plain(_) => bytes < source.rest.len,
                         _ => source.form != Form::Response && source.rest.is_frame(count, bytes),
@@ -271,14 +272,14 @@ impl TlsStream {
                 }
                 Part::File { file, range } => {
                     let left = range.end - range.start;
-                    // A call that is satisfied closes its record: let it end where a full one does, or the file.
+                    // A call that completes closes its record: let the call end where a full record or the file ends.
                     let count = if left <= 2 * TURN { left } else { TURN };
                     let end = range.start + count;
                     let is_warm = source.warm.is_some_and(|(warm, to)| std::ptr::eq(warm, file) && end <= to);
                     if !source.reserved && source.wait == Wait::No && !is_warm {
-                        // Frames are looked for together.
+                        // Checks the pages of several frames together.
                         let asked = range.start..source.rest.end_of_run(file, range.start, TURN).max(end);
-                        // sendfile tells where the file ends.
+                        // sendfile reports where the file ends.
                         if cold::look(file, &asked) == Pages::Cold {
                             source.fetch = Some((file, cold::fetch(file, asked)?));
                             continue;
@@ -301,7 +302,8 @@ impl TlsStream {
         }
     }
 
-    /// Before the head of a frame announces how long it is: whether the frames behind it can be sent at once. `false`: their pages come from a disk first.
+    /// Before the head of a frame announces its length: whether the frames can be sent at once. `false`: their pages
+    /// have to come from a disk first.
     fn look_ahead(&self, source: &mut Source<'_>) -> Result<bool, Error> {
         let Some((file, range)) = source.rest.next_stretch() else { return Ok(true) };
         if source.warm.is_some_and(|(warm, to)| std::ptr::eq(warm, file) && range.end <= to) {
@@ -324,10 +326,11 @@ impl TlsStream {
         Ok(true)
     }
 
-    /// Whether the next record of `len` bytes to come begins a response that should begin with a short record.
+    /// Whether the next record, of `len` remaining bytes, begins a response that should begin with a short record.
     ///
-    /// Most responses of more than one record have no record more by that, because their head lies before full records of their
-    /// body. While the window may be small, a response that nears it is worth one.
+    /// For most responses of several records a short first record adds no record, because their head precedes full
+    /// records of the body. While the window may be small, the extra record is worth it for a response that almost
+    /// fills the window.
     fn begins_short(&self, form: Form, len: u64) -> bool {
         form == Form::Response
             && self.session.is_some()
@@ -335,7 +338,7 @@ impl TlsStream {
             && (len > MAX_PLAINTEXT as u64 || (self.small_window && len > NEAR_INITIAL_WINDOW))
     }
 
-    /// What is sent first of a response: all of it in one record, a short record, or what [`Stage::Next`] sends.
+    /// The first step of a response: all of it in one record, a short record, or the same as [`Stage::Next`].
     fn first_stage(&self, form: Form, rest: &Rest<'_>) -> Stage {
         let in_memory = rest.is_in_memory();
         if !self.begins_short(form, rest.len) {
@@ -343,15 +346,15 @@ impl TlsStream {
             return if one_record { Stage::Record(Record::new(MAX_PLAINTEXT)) } else { Stage::Next };
         }
         match rest.until_page_of_file() {
-            // What comes before the file has a record of its own anyway.
+            // The bytes before the file have a separate record anyway.
             Some(bytes) if bytes <= MAX_PLAINTEXT as u64 => Stage::Record(Record::new(bytes as usize)),
-            // One system call more.
+            // This costs one more system call.
             None if self.small_window => Stage::Record(Record::new(FIRST_RECORD)),
             _ => Stage::Next,
         }
     }
 
-    /// One record, or as much without TLS; one system call.
+    /// Sends one record, or as many bytes without TLS, by one system call.
     fn poll_send_record(&mut self, cx: &mut Context<'_>, source: &mut Source<'_>) -> Poll<Result<(), Error>> {
         loop {
             ready!(source.poll_fetched(cx))?;
@@ -403,8 +406,8 @@ impl TlsStream {
         })
     }
 
-    /// Makes sure, once for each operation of the kernel, that its key may seal what the operation sends. An update that
-    /// the peer asks for while the operation waits is answered before it.
+    /// Ensures, once for each kernel operation, that the key may seal the operation's records. If the peer requests an
+    /// update while the operation waits, the update goes first.
     fn poll_reserve(&mut self, cx: &mut Context<'_>, source: &mut Source<'_>, records: u64) -> Poll<Result<(), Error>> {
         if self.is_key_update_due() && self.can_update_keys() {
             ready!(self.poll_update_sending_key(cx))?;
@@ -417,7 +420,7 @@ impl TlsStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Seals `bytes`, or the beginning of them, into [`Self::outgoing`]; for the poll interface.
+    /// Seals `bytes`, or the beginning of it, into [`Self::outgoing`]; for the poll interface.
     pub(super) fn seal_bytes(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         let most = self.batch(bytes.len() as u64);
         let Sender::User { sealer, .. } = &mut self.sender else {
@@ -433,7 +436,7 @@ impl TlsStream {
     }
 }
 
-/// What became of a batch of records.
+/// The result of sealing a batch of records.
 enum Batch<'a> {
     Sealed(Outgoing),
     /// Nothing was taken from the rest.
@@ -443,13 +446,13 @@ enum Batch<'a> {
 /// Lengths at the beginning of a batch.
 #[derive(Clone, Copy)]
 struct Lengths {
-    /// Bytes that are left free for a record that is sealed already.
+    /// Bytes left free for a record that is already sealed.
     lead: usize,
-    /// Most plaintext of the first record.
+    /// The maximum plaintext of the first record.
     first: usize,
 }
 
-/// Fills and seals as many records as are wanted, at `most` full ones, and the key allows.
+/// Fills and seals the wanted number of records, at most `most` full ones, as far as the key allows.
 fn seal_batch<'a>(
     sealer: &mut Sealer,
     rest: &mut Rest<'a>,
@@ -458,9 +461,9 @@ fn seal_batch<'a>(
     wait: Wait,
 ) -> Result<Batch<'a>, Error> {
     let records = sealer.records_left().min(most as u64);
-    // A short record may be one more than the key has left.
+    // A short record may be one more than the key allows.
     let first = if sealer.records_left() > most as u64 { first } else { MAX_PLAINTEXT };
-    // The last record of a batch that is not the last is full.
+    // Unless the batch is the last, its last record is full.
     let full = records * MAX_PLAINTEXT as u64;
     let payload = if rest.len <= full { rest.len } else { full - (MAX_PLAINTEXT - first) as u64 } as usize;
     let first = first.min(payload);
@@ -481,7 +484,7 @@ fn seal_batch<'a>(
         }
         _ => {
             let records = records_in(&mut buffer[lead..lead + len], first, overhead);
-            fill_slots::<MOST>(&mut filled, records, prefix, overhead, wait)
+            fill_slots::<MAX_RECORDS>(&mut filled, records, prefix, overhead, wait)
         }
     };
     if let Err(stop) = stopped {
@@ -494,28 +497,28 @@ fn seal_batch<'a>(
     Ok(Batch::Sealed(Outgoing { buffer, unsent: lead..lead + len, held: false }))
 }
 
-/// The records of a batch: one of `first` bytes, then full ones and what is left.
+/// The records of a batch: one of `first` bytes, then full ones, then the rest.
 fn records_in(batch: &mut [u8], first: usize, overhead: usize) -> impl Iterator<Item = &mut [u8]> {
     let (first, others) = batch.split_at_mut(first);
     let first = (!first.is_empty()).then_some(first);
     first.into_iter().chain(others.chunks_mut(MAX_PLAINTEXT + overhead))
 }
 
-/// Records of a batch that needs few slots.
+/// The number of records of a batch that needs few slots.
 const FEW: usize = 5;
 
-/// Most records of a batch: full ones and a short one.
-const MOST: usize = RECORDS_PER_SEND + 1;
+/// The maximum number of records of a batch: full ones and a short one.
+const MAX_RECORDS: usize = RECORDS_PER_SEND + 1;
 
-/// Plaintext of the first record of a response that is longer than a record: three packets instead of twelve.
-/// MEASURED: docs/networks.md.
+/// The plaintext of the first record of a response longer than a record: three packets instead of twelve. MEASURED:
+/// docs/networks.md.
 pub const FIRST_RECORD: usize = 4096;
 
-/// Bytes of a response above which it begins with a short record while the window is small: ten segments of 1,200 bytes, less than
-/// the initial window.
+/// A response longer than this begins with a short record while the window is small. Ten segments of 1,200 bytes, less
+/// than the initial window.
 const NEAR_INITIAL_WINDOW: u64 = 12_000;
 
-/// Fills the payload of up to `N` records, which have `overhead` bytes around it, `prefix` of them before it.
+/// Fills the payload of up to `N` records. Each has `overhead` bytes around the payload, `prefix` of them before it.
 fn fill_slots<'a, 'b, const N: usize>(
     rest: &mut Rest<'a>,
     records: impl Iterator<Item = &'b mut [u8]>,

@@ -1,4 +1,4 @@
-//! What is sent: the parts of a response, and how far they have come.
+//! The parts of a response, and the progress of sending them.
 
 use std::fs::File;
 use std::future::Future;
@@ -14,16 +14,16 @@ use crate::buffers::{RECORDS_PER_SEND, SendBuffer};
 use crate::error::Error;
 use crate::record::MAX_PLAINTEXT;
 
-/// A stretch of a response.
+/// A segment of a response.
 #[derive(Clone, Debug)]
 pub enum Part<'a> {
     /// Bytes in memory.
     Bytes(&'a [u8]),
-    /// Bytes of a file, which must be there: see [`Error::FileShrank`].
+    /// A range of a file, which must exist: see [`Error::FileShrank`].
     File {
         /// A regular file.
         file: &'a File,
-        /// The offsets of the first byte and behind the last.
+        /// The offset of the first byte, and the offset after the last byte.
         range: Range<u64>,
     },
 }
@@ -37,51 +37,52 @@ impl Part<'_> {
         }
     }
 
-    /// Whether it has none.
+    /// Whether the part is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// After how many bytes a response lets the other connections of its thread run.
-/// One batch of records in user space, about a sixth of a millisecond: a smaller one would cut batches, a larger one makes
-/// small responses wait.
+/// The number of bytes after which a response yields to the other connections of its thread. It is one batch of records
+/// in user space, about a sixth of a millisecond. A smaller number would cut batches, and a larger one makes small
+/// responses wait.
 pub(super) const TURN: u64 = 512 << 10;
 
 /// Bytes of a page of the page cache.
 const PAGE: u64 = 4096;
 
-/// Parts in memory that one call sends. A response has two; several ranges of a small file have more, and take more calls.
+/// The number of parts in memory that one call sends. A response has two; several ranges of a small file have more, and
+/// take more calls.
 pub(super) const SLICES: usize = 2;
 
-/// Parts in memory that one call sends of frames: a head and content for each record of a batch.
+/// The number of parts in memory that one call sends of frames: a head and content for each record of a batch.
 pub(super) const SLICES_OF_FRAMES: usize = 2 * (RECORDS_PER_SEND + 1);
 
-/// Parts on their way through [`crate::TlsStream::poll_send`], and how far they have come.
+/// Parts being sent by [`crate::TlsStream::poll_send`], and the progress.
 ///
-/// While it waits it may hold a buffer of one record, or a read of the disk that another thread makes.
+/// While it waits, it may hold a buffer of one record, or a disk read in another thread.
 pub struct Source<'a> {
     pub(super) rest: Rest<'a>,
     pub(super) form: Form,
     pub(super) started: bool,
     pub(super) stage: Stage,
-    /// Bytes since other connections last had a turn.
+    /// Bytes sent since other connections last had a turn.
     pub(super) turn: u64,
     /// Whether the next read may wait for the disk.
     pub(super) wait: Wait,
-    /// Brings pages into memory; the next step waits for it.
+    /// A fetch that brings pages into memory; the next step waits for it.
     pub(super) fetch: Option<(&'a File, Fetch)>,
-    /// The pages of this file up to this offset were in memory when they were looked for.
+    /// The pages of this file up to this offset were in memory at the last check.
     pub(super) warm: Option<(&'a File, u64)>,
-    /// The records of the kernel's next operation are counted against its key.
+    /// The records of the kernel's next operation are already counted against its key.
     pub(super) reserved: bool,
-    /// TCP sends full segments alone.
+    /// TCP holds back partial segments.
     pub(super) corked: bool,
     /// The file that could not be read: the send has failed.
     pub(super) unreadable: Option<&'a File>,
 }
 
-/// How far a send came that failed because of a file.
+/// The progress of a send that failed because of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Unread<'a> {
     /// The file.
@@ -90,55 +91,56 @@ pub struct Unread<'a> {
     pub sent: u64,
 }
 
-/// What stopped the filling of a buffer.
+/// The reason why filling a buffer stopped.
 pub(super) enum Stop<'a> {
     /// These bytes have to come from a disk first.
     Cold(&'a File, Range<u64>),
-    /// They cannot be read.
+    /// These bytes cannot be read.
     Unreadable(&'a File, Error),
 }
 
-/// What the parts are.
+/// The kind of the parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Response,
     Frames {
-        /// Bytes of the first record, where the frames leave it short.
+        /// The number of bytes in the first record, if the frames leave it short.
         first: usize,
     },
 }
 
 pub(super) enum Stage {
     New,
-    /// All that was taken from the rest is with TCP or the kernel.
+    /// All bytes taken from the rest are with TCP or the kernel.
     Next,
-    /// User space has sealed so many bytes, which TCP does not have yet.
+    /// User space has sealed this many bytes, which TCP does not have yet.
     Sealed {
         bytes: u64,
     },
-    /// The kernel gets everything as one record, which is put together here.
+    /// The kernel gets everything as one record, which is assembled here.
     Record(Record),
 }
 
-/// The plaintext of a record, some of it sent.
+/// The plaintext of a record, part of it sent.
 pub(super) struct Record {
     buffer: SendBuffer,
     len: usize,
-    /// How much is put in.
+    /// The maximum length.
     limit: usize,
     pub(super) sent: usize,
 }
 
 impl<'a> Source<'a> {
-    /// All of `parts`, from their beginning.
+    /// Starts at the beginning of `parts`.
     pub fn new(parts: &'a [Part<'a>]) -> Self {
         Self::of(parts, Form::Response)
     }
 
-    /// Frames of a protocol that puts many responses into one connection, such as HTTP/2: all of `parts`, of which those in memory before a
-    /// stretch of a file are the head of its frame. A frame that fits a record is one record on either path, if those before it fill theirs.
+    /// Frames of a protocol with many responses in one connection, such as HTTP/2. Parts in memory before a file
+    /// segment are the head of its frame. A frame that fits a record is one record on either path, if the frames before
+    /// it fill theirs.
     ///
-    /// `first`: bytes of the frames that have the first record for themselves, at most a full one. A short record reaches a peer sooner.
+    /// `first`: the number of bytes in the first record, at most a full record. A short record reaches a peer sooner.
     pub fn frames(parts: &'a [Part<'a>], first: usize) -> Self {
         Self::of(parts, Form::Frames { first: first.clamp(1, MAX_PLAINTEXT) })
     }
@@ -159,18 +161,18 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Bytes that were sent, if the send failed because of a file.
+    /// The bytes that were sent, if the send failed because of a file.
     pub(super) fn unread(&self) -> Option<Unread<'a>> {
         let file = self.unreadable?;
-        // A record that is put together here was not sent.
+        // A record that was being assembled here was not sent.
         let taken = if let Stage::Record(record) = &self.stage { record.len as u64 } else { 0 };
         Some(Unread { file, sent: self.rest.total() - self.rest.len - taken })
     }
 
-    /// Waits for pages that are being fetched. What is read next is there, or may be waited for.
+    /// Waits for pages that are being fetched. Afterwards the next read finds its pages, or may wait for them.
     ///
     /// # Errors
-    /// The disk does not answer.
+    /// The disk does not respond.
     pub(super) fn poll_fetched(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         if let Some((file, fetch)) = &mut self.fetch {
             let fetched = ready!(fetch.poll(cx));
@@ -184,28 +186,29 @@ impl<'a> Source<'a> {
         Poll::Ready(Ok(()))
     }
 
-    /// Counts what was sent, and pauses for the other connections of this thread when a turn is over.
+    /// Counts sent bytes, and yields to the other connections of this thread when a turn is over.
     pub(super) fn poll_turn(&mut self, cx: &mut Context<'_>, bytes: u64) -> Poll<()> {
         self.turn += bytes;
         if self.turn < TURN || self.rest.len == 0 {
             return Poll::Ready(());
         }
         self.turn = 0;
-        // Its first poll arranges the wake-up, after the sockets have been asked; a plain `wake` would come before that.
+        // The first poll of `yield_now` arranges the wake-up after the sockets have been polled; a plain `wake` would
+        // come before that.
         pin!(yield_now()).poll(cx)
     }
 }
 
 impl Record {
-    /// `limit`: bytes that it takes, at most a full record.
+    /// `limit`: the maximum length, at most a full record.
     pub(super) fn new(limit: usize) -> Self {
         Self { buffer: SendBuffer::small(), len: 0, limit, sent: 0 }
     }
 
-    /// Takes as much of `rest` as it is to hold.
+    /// Takes as much of `rest` as the limit allows.
     ///
     /// # Errors
-    /// [`Stop::Cold`]: it can go on when those bytes are there.
+    /// [`Stop::Cold`]: it can continue when those bytes are in memory.
     pub(super) fn fill<'a>(&mut self, rest: &mut Rest<'a>, wait: Wait) -> Result<(), Stop<'a>> {
         while self.len < self.limit
             && let Some(piece) = rest.piece()
@@ -259,12 +262,12 @@ impl<'a> Rest<'a> {
         rest
     }
 
-    /// Bytes of all parts, done or not.
+    /// Bytes of all parts, including those already sent.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
 
-    /// The rest of the first part that has any.
+    /// The rest of the first part that is not empty.
     pub(super) fn piece(&self) -> Option<Part<'a>> {
         Some(match self.parts.first()? {
             Part::Bytes(bytes) => Part::Bytes(&bytes[self.done as usize..]),
@@ -272,7 +275,8 @@ impl<'a> Rest<'a> {
         })
     }
 
-    /// Where the stretches of `file` end that follow each other from here, at most `most` bytes, whatever lies between them in memory.
+    /// The end of the consecutive segments of `file` from here, at most `most` bytes, regardless of parts in memory
+    /// between them.
     pub(super) fn end_of_run(&self, file: &File, start: u64, most: u64) -> u64 {
         let (mut end, mut skip) = (start, self.done);
         for part in self.parts {
@@ -288,7 +292,8 @@ impl<'a> Rest<'a> {
         end.min(start + most)
     }
 
-    /// Bytes up to the next page of the first file: what comes before it, and the rest of the page that it begins in.
+    /// Bytes up to a page boundary of the first file: the parts before the file, and the rest of the page in which it
+    /// begins.
     pub(super) fn until_page_of_file(&self) -> Option<u64> {
         let mut skip = self.done;
         let mut before = 0;
@@ -302,12 +307,12 @@ impl<'a> Rest<'a> {
         None
     }
 
-    /// Whether the first `count` parts, of `bytes`, and the stretch of a file behind them fit one record.
+    /// Whether the first `count` parts, of `bytes`, and the file segment after them fit one record.
     pub(super) fn is_frame(&self, count: usize, bytes: u64) -> bool {
         matches!(self.parts.get(count), Some(part @ Part::File { .. }) if bytes + part.len() <= MAX_PLAINTEXT as u64)
     }
 
-    /// The first stretch of a file, behind what lies in memory.
+    /// The first file segment, after the parts in memory.
     pub(super) fn next_stretch(&self) -> Option<(&'a File, Range<u64>)> {
         let mut skip = self.done;
         for part in self.parts {
@@ -321,17 +326,18 @@ impl<'a> Rest<'a> {
         None
     }
 
-    /// Whether one part in memory comes before a file.
+    /// Whether exactly one part in memory precedes a file.
     pub(super) fn has_file_second(&self) -> bool {
         matches!(self.parts.get(1), Some(Part::File { .. }))
     }
 
-    /// Whether what remains lies in memory.
+    /// Whether all remaining parts are in memory.
     pub(super) fn is_in_memory(&self) -> bool {
         self.parts.iter().all(|part| matches!(part, Part::Bytes(_)))
     }
 
-    /// As [`Self::leading_memory`], of frames: without the head of a frame that begins before a file and is not all that comes before it.
+    /// As [`Self::leading_memory`], for frames. Leaves out the head of the frame before a file, unless it is the only
+    /// part before the file.
     pub(super) fn leading_frames(&self, slices: &mut [IoSlice<'a>]) -> (usize, u64) {
         let (count, bytes) = self.leading_memory(slices);
         if count > 1 && matches!(self.parts.get(count), Some(Part::File { .. })) && !self.is_frame(count, bytes) {
@@ -340,13 +346,13 @@ impl<'a> Rest<'a> {
         (count, bytes)
     }
 
-    /// The parts in memory before the first file: how many slices, and how many bytes.
+    /// The parts in memory before the first file: the number of slices, and of bytes.
     pub(super) fn leading_memory(&self, slices: &mut [IoSlice<'a>]) -> (usize, u64) {
         let (mut count, mut bytes) = (0, 0);
         let mut skip = self.done as usize;
         for (slice, part) in slices.iter_mut().zip(self.parts) {
             let Part::Bytes(part) = part else { break };
-            // More than a turn is not asked for at once.
+            // At most one turn is requested at once.
             let rest = &part[skip..];
             let rest = &rest[..rest.len().min(2 * TURN as usize - bytes)];
             *slice = IoSlice::new(rest);
@@ -371,13 +377,12 @@ impl<'a> Rest<'a> {
         }
     }
 
-    /// Fills all slots, which are no longer than what remains.
+    /// Fills all slots, which are together no longer than the rest.
     ///
     /// # Errors
-    /// [`Stop`]: neither the slots nor this source are of use.
+    /// [`Stop`]: neither the slots nor this source can be used afterwards.
     ///
-    /// Stretches of a file that follow each other are read by one call, even with memory in between: the frames of a file
-    /// have a header each.
+    /// One call reads consecutive segments of a file, even with memory between them: each frame of a file has a header.
     pub(super) fn fill<const N: usize>(&mut self, mut slots: [&mut [u8]; N], wait: Wait) -> Result<(), Stop<'a>> {
         let mut at = 0;
         while next_slot(&slots, &mut at) {
@@ -408,8 +413,8 @@ impl<'a> Rest<'a> {
         Ok(())
     }
 
-    /// Takes stretches of `file` that follow each other from `start` on, and the memory between them, which it copies. Returns how many
-    /// targets the stretches have, and where the last one ends.
+    /// Takes consecutive segments of `file` from `start`, and copies the memory between them. Returns the number of
+    /// targets of the segments, and the end of the last one.
     fn gather<'s>(
         &mut self,
         file: &File,
@@ -442,7 +447,7 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// Moves `at` to the next slot that has room.
+/// Moves `at` to the next slot with room.
 fn next_slot(slots: &[&mut [u8]], at: &mut usize) -> bool {
     while slots.get(*at).is_some_and(|slot| slot.is_empty()) {
         *at += 1;
@@ -481,8 +486,8 @@ mod tests {
     #[test]
     fn slots_are_filled_from_memory_and_any_order_of_stretches() {
         let path = std::env::temp_dir().join(format!("sealion-source-{}", std::process::id()));
-        let octets: Vec<u8> = (0..=255).cycle().take(1000).collect();
-        std::fs::write(&path, &octets).unwrap();
+        let content: Vec<u8> = (0..=255).cycle().take(1000).collect();
+        std::fs::write(&path, &content).unwrap();
         let (file, other) = (File::open(&path).unwrap(), File::open(&path).unwrap());
         std::fs::remove_file(&path).unwrap();
         let stretch = |file, range| Part::File { file, range };
@@ -503,7 +508,7 @@ mod tests {
             match part {
                 Part::Bytes(bytes) => expected.extend_from_slice(bytes),
                 Part::File { range, .. } => {
-                    expected.extend_from_slice(&octets[range.start as usize..range.end as usize])
+                    expected.extend_from_slice(&content[range.start as usize..range.end as usize])
                 }
             }
         }

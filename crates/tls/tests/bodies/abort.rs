@@ -1,4 +1,4 @@
-//! Responses that cannot be finished: the client must be able to tell.
+//! Responses that cannot be finished: the client must notice.
 
 use std::fs::File;
 
@@ -47,11 +47,11 @@ fn a_file_truncated_while_it_is_sent() {
             stream.abort(error.alert().unwrap()).await;
             error
         });
-        // A small window: the server waits for us in the middle of the file.
+        // A small window: the server waits for the client in the middle of the file.
         let connector = Connector::new(&PKI, suite).receive_buffer(8_192);
         let mut client = support::connect_with(&connector, &serving);
         pattern::assert_equal(&client.read(100_000).unwrap(), 0..100_000);
-        // Behind all that can be under way, inside a page.
+        // After all bytes that can be in flight, inside a page.
         let shorter = LEN - (1 << 20) - 1_234;
         File::options().write(true).open(&path).unwrap().set_len(shorter).unwrap();
         let ending = client.read_to_end().unwrap();
@@ -109,14 +109,14 @@ fn a_send_that_was_dropped_leaves_the_stream_unfinished() {
         when_dropped.recv().unwrap();
         let ending = client.read_to_end().unwrap();
         ending.assert_alert(AlertDescription::INTERNAL_ERROR);
-        // The file came several times over.
+        // The file arrived several times.
         ending.data.chunks(FILE_LEN as usize).for_each(|body| pattern::assert_starts(body, 0));
         drop(client);
         serving.finish();
     }
 }
 
-/// Begins sends until TCP takes no more, then drops the one that waits.
+/// Begins sends until TCP takes no more, then drops the send that waits.
 async fn drop_in_the_middle(stream: &mut TlsStream, never: oneshot::Receiver<()>) {
     let whole = Part::File { file: &FILE, range: 0..FILE_LEN };
     let parts = [whole.clone(), whole.clone(), whole.clone(), whole];

@@ -1,4 +1,4 @@
-//! Records that no sound client sends: each is answered with the alert the RFC names, on either path.
+//! Records that no correct client sends. The server responds to each with the alert of the RFC, on either path.
 
 use sealion_testkit::{Client, Suite};
 use sealion_tls::record::ContentType;
@@ -6,8 +6,8 @@ use sealion_tls::{AlertDescription, Error, Part, Version};
 
 use crate::support;
 
-/// Sends what `make` seals after a working exchange, asserts that the server answers with `alert` and
-/// FIN alone, and returns the server's error.
+/// Sends the bytes of `make` after a working exchange, asserts that the server responds with `alert` and FIN only, and
+/// returns the server's error.
 pub(super) fn refused(suite: Suite, alert: AlertDescription, make: impl FnOnce(&mut Client) -> Vec<u8>) -> Error {
     let serving = support::Server::new(support::limits()).serve(async |mut stream| {
         support::take(&mut stream, 4).await.unwrap();
@@ -66,7 +66,7 @@ fn a_record_shorter_than_its_tag() {
 #[test]
 fn a_header_that_announces_too_much() {
     for (suite, len) in [(Suite::TLS13, 16_384u16 + 257), (Suite::TLS12, 16_384 + 2_049)] {
-        // The body need not come for it to be refused.
+        // The body need not arrive before the rejection.
         let [hi, lo] = len.to_be_bytes();
         refused(suite, AlertDescription::RECORD_OVERFLOW, |_| vec![23, 3, 3, hi, lo]);
     }
@@ -86,7 +86,7 @@ fn a_record_with_too_much_inside() {
     }
 }
 
-/// RFC 8446 §5.4: the whole of what is inside counts, type and padding too.
+/// RFC 8446 §5.4: the whole inner plaintext counts, including type and padding.
 #[test]
 fn a_record_with_too_much_padding() {
     refused(Suite::TLS13, AlertDescription::RECORD_OVERFLOW, |client| {
@@ -102,7 +102,7 @@ fn types_that_cannot_come() {
             refused(suite, alert, |_| vec![outer, 3, 3, 0, 1, 1]);
         }
     }
-    // RFC 8446 §5: everything is protected by now, the type outside is application data.
+    // RFC 8446 §5: everything is protected by now, so the outer type is application data.
     for outer in [20u8, 21, 22] {
         refused(Suite::TLS13, alert, |_| vec![outer, 3, 3, 0, 2, 1, 0]);
     }
@@ -119,7 +119,7 @@ fn types_that_cannot_come() {
 #[test]
 fn a_version_that_is_none() {
     refused(Suite::TLS12, AlertDescription::DECODE_ERROR, |_| vec![23, 2, 0, 0, 20]);
-    // RFC 8446 §5.1: ignored. It is authenticated with the record, which nobody has sealed here.
+    // RFC 8446 §5.1: the version is ignored. It is authenticated with the record, which is not sealed here.
     let unsealed = [&[23, 2, 0, 0, 20][..], &[0; 20]].concat();
     refused(Suite::TLS13, AlertDescription::BAD_RECORD_MAC, |_| unsealed);
 }
@@ -143,7 +143,7 @@ fn a_storm_of_empty_records() {
     refused(Suite::TLS13, AlertDescription::UNEXPECTED_MESSAGE, |client| {
         (0..33).flat_map(|_| client.seal_padded(ContentType::ApplicationData, b"", 100)).collect()
     });
-    // Warnings that mean nothing to us.
+    // Warnings without a meaning for the server.
     for (suite, warning) in [(Suite::TLS12, [1, 112]), (Suite::TLS13, [1, 90])] {
         refused(suite, AlertDescription::UNEXPECTED_MESSAGE, |client| {
             (0..33).flat_map(|_| client.seal(ContentType::Alert, &warning)).collect()
@@ -173,13 +173,13 @@ fn what_looks_odd_but_is_allowed() {
         });
         let mut client = support::connect(&serving, suite);
         let mut sent = Vec::new();
-        // As many empty records as may be, then a full one, and ten of one byte.
+        // As many empty records as allowed, then a full record, and ten of one byte.
         for _ in 0..32 {
             sent.extend(client.seal(ContentType::ApplicationData, b""));
         }
         sent.extend(client.seal(ContentType::ApplicationData, &[3; 16_384]));
         if suite.version == Version::Tls13 {
-            // As much padding as there may be.
+            // As much padding as allowed.
             sent.extend(client.seal_padded(ContentType::ApplicationData, b"", 16_384));
         }
         for byte in 0..10 {

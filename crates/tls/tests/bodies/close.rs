@@ -9,7 +9,7 @@ use sealion_tls::{AlertDescription, Error, Part, SealedBy};
 use crate::SENDER;
 use crate::support::{self, FILE, FILE_LEN, PKI};
 
-/// The kernel accepts a send of which TCP took only a part; closing then must not cut off the rest.
+/// The kernel accepts a send although TCP took only a part. Closing then must not cut off the rest.
 #[test]
 fn no_byte_is_lost_when_the_server_closes_behind_a_large_send() {
     for round in 0..24u64 {
@@ -25,7 +25,7 @@ fn no_byte_is_lost_when_the_server_closes_behind_a_large_send() {
         let window = [4_096, 8_192, 65_536][round as usize % 3];
         let connector = Connector::new(&PKI, suite).receive_buffer(window);
         let mut client = support::connect_with(&connector, &serving);
-        // Let the server run into the full window first.
+        // Lets the server fill the window first.
         std::thread::sleep(Duration::from_millis(30));
         let ending = client.read_to_end().unwrap();
         pattern::assert_equal(&ending.data, 3..3 + len);
@@ -35,8 +35,8 @@ fn no_byte_is_lost_when_the_server_closes_behind_a_large_send() {
     }
 }
 
-/// TCP then takes a part of a record, and the kernel keeps the rest. Not on Linux 6.1: there sendfile(2) stalls for ever
-/// when a record is more than the buffer, because it leaves the record corked in TCP.
+/// TCP then takes part of a record, and the kernel keeps the rest. Not on Linux 6.1: there sendfile(2) hangs for ever
+/// if a record is longer than the buffer, because it leaves the record corked in TCP.
 fn small_buffer() -> usize {
     let old_kernel = sealion_testkit::ktls::guest_series().as_deref() == Some("6.1");
     if SENDER == SealedBy::Kernel && old_kernel { 16_384 } else { 4_096 }
@@ -94,7 +94,7 @@ fn a_client_that_has_closed_its_half_still_gets_its_answer() {
             let (request, result) = support::read_to_end(&mut stream).await;
             result.unwrap();
             assert_eq!(request, b"last request");
-            // It stays that way.
+            // The result stays the same.
             assert_eq!(stream.read_more().await.unwrap(), 0);
             stream.respond(&[Part::File { file: &FILE, range: 0..200_000 }]).await.unwrap();
             stream.shutdown().await.unwrap();
@@ -102,7 +102,7 @@ fn a_client_that_has_closed_its_half_still_gets_its_answer() {
         let mut client = support::connect(&serving, suite);
         let mut bytes = client.seal(ContentType::ApplicationData, b"last request");
         bytes.extend(client.seal(ContentType::Alert, &AlertDescription::CLOSE_NOTIFY.to_wire()));
-        // RFC 8446 §6.1: what comes behind close_notify is ignored.
+        // RFC 8446 §6.1: data after close_notify is ignored.
         bytes.extend(client.seal(ContentType::ApplicationData, b"ignored"));
         bytes.extend(*b"not even a record");
         client.write(&bytes).unwrap();
@@ -174,7 +174,7 @@ fn the_server_waits_for_the_clients_fin_only_so_long() {
     client.read_to_end().unwrap().assert_orderly();
 }
 
-/// After its `close_notify` a client sends nothing that a reset could answer.
+/// After its `close_notify` a client sends nothing that could cause a reset.
 #[test]
 fn a_client_that_has_closed_is_not_waited_for() {
     for suite in Suite::all() {

@@ -10,17 +10,17 @@ use sealion_tls::{AlertDescription, Error, Limits, Part, Source};
 
 use crate::support::{self, FILE, FILE_LEN, PKI};
 
-/// More than sockets take from a sender whose peer does not read.
+/// More bytes than sockets take from a sender whose peer does not read.
 fn megabytes() -> [Part<'static>; 5] {
     std::array::from_fn(|_| Part::File { file: &FILE, range: 0..FILE_LEN })
 }
 
-/// Long enough that TCP is full and the server's task sleeps.
+/// Long enough to fill TCP and put the server's task to sleep.
 fn let_tcp_fill_up() {
     std::thread::sleep(Duration::from_millis(300));
 }
 
-/// The peer reads nothing before the server has seen what it sends, an update of keys among it.
+/// The peer reads nothing before the server has received its data, including a key update.
 #[test]
 fn what_a_peer_sends_is_seen_while_a_send_waits_for_it() {
     for suite in Suite::all() {
@@ -135,7 +135,7 @@ fn a_peer_that_leaves_is_noticed_behind_what_it_sent() {
                 tell.send(()).unwrap();
                 let gone = stream.peer_gone().await;
                 assert_eq!(stream.buffered(), b"request", "nothing is lost");
-                // One that closed its half alone is still there.
+                // A peer that closed only one direction is still there.
                 let answered = stream.respond(&[Part::Bytes(b"answer")]).await;
                 if how != "RST" {
                     answered.unwrap();
@@ -147,7 +147,7 @@ fn a_peer_that_leaves_is_noticed_behind_what_it_sent() {
             client.send(b"requ").unwrap();
             told.recv().unwrap();
             client.send(b"est").unwrap();
-            // What was sent is read before the reset can overtake it.
+            // The data is read before the reset can overtake it.
             let_tcp_fill_up();
             match how {
                 "close_notify" => client.close_notify().unwrap(),

@@ -1,4 +1,4 @@
-//! A key seals no more records than it may: it is changed in time, or the connection ends.
+//! A key seals no more records than allowed: it is changed in time, or the connection ends.
 
 use sealion_testkit::{Client, Event, Suite, pattern};
 use sealion_tls::record::ContentType;
@@ -6,14 +6,14 @@ use sealion_tls::{AlertDescription, Error, Limits, Part};
 
 use crate::support::{self, FILE, FILE_LEN};
 
-/// A little more than the records of a turn, which the kernel path seals by one call.
+/// Slightly more than the records of a turn, which the kernel path seals by one call.
 const LIMIT: u64 = 70;
 
 fn limits() -> Limits {
     Limits { records_per_key: LIMIT, ..support::limits() }
 }
 
-/// How many records came under each key, KeyUpdate and alerts included, all the data and the alerts.
+/// The number of records under each key, including KeyUpdate and alerts, and all data and alerts.
 fn records_by_key(client: &mut Client) -> (Vec<u64>, Vec<u8>, Vec<Event>) {
     let ending = client.read_to_end().unwrap();
     let mut by_key = vec![0];
@@ -69,7 +69,7 @@ fn a_connection_that_cannot_change_its_key_says_so_in_time() {
                 stream.respond(&[Part::Bytes(b"small")]).await.unwrap();
                 sent += 1;
             }
-            // The response in preparation still leaves.
+            // The response being prepared is still sent.
             stream.respond(&[Part::Bytes(b"last.")]).await.unwrap();
             let mut failure = None;
             while failure.is_none() && sent < 3 * LIMIT {

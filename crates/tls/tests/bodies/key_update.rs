@@ -1,4 +1,4 @@
-//! KeyUpdate (RFC 8446 §4.6.3) as a client may send it, and as it may not.
+//! KeyUpdate (RFC 8446 §4.6.3) as a client may send it, and as it must not.
 
 use sealion_testkit::{Client, Suite};
 use sealion_tls::record::{Aead, ContentType};
@@ -13,8 +13,7 @@ fn tls13() -> impl Iterator<Item = Suite> {
     Aead::ALL.into_iter().map(|aead| Suite { version: Version::Tls13, aead })
 }
 
-/// Answers every four bytes with the same four, and a large body after `mark`; returns whether it
-/// wanted to close in the end.
+/// Echoes every four bytes, and sends a large body after `mark`. Returns whether it wanted to close in the end.
 async fn echo(mut stream: TlsStream) -> bool {
     let mut wanted_to_close = false;
     loop {
@@ -71,13 +70,13 @@ fn a_requested_update_is_answered_before_the_next_data() {
     }
 }
 
-/// RFC 8446 §4.6.3 wants the update before the next data; a kernel before Linux 6.14 cannot make it.
+/// RFC 8446 §4.6.3 requires the update before the next data, but a kernel before Linux 6.14 cannot make it.
 #[test]
 fn an_update_that_cannot_be_made_ends_the_connection_after_the_response_in_progress() {
     if support::can_update(Suite::TLS13) {
         return;
     }
-    // Between responses: at once, and what comes with it is not answered.
+    // Between responses: the connection ends at once, and data after the update gets no response.
     let serving = support::Server::new(support::limits()).serve(echo);
     let mut client = support::connect(&serving, Suite::TLS13);
     say(&mut client, b"ping");
@@ -91,7 +90,7 @@ fn an_update_that_cannot_be_made_ends_the_connection_after_the_response_in_progr
     drop(client);
     serving.finish();
 
-    // In a response: when it is whole.
+    // During a response: the connection ends when the response is complete.
     let serving = support::Server::new(support::limits()).serve(async |mut stream| {
         stream.begin().await.unwrap();
         stream.send(&[Part::Bytes(b"half")]).await.unwrap();
@@ -132,7 +131,7 @@ fn an_update_may_come_in_pieces_and_with_its_neighbours() {
     let serving = support::Server::new(support::limits()).serve(echo);
     let mut client = support::connect(&serving, Suite::TLS13);
     for cut in 1..5 {
-        // The first time both pieces in one write, then each in its own, with a pause for reading.
+        // First both pieces in one write, then each in a write of its own with a pause for reading.
         for separately in [false, true] {
             let first = client.seal(ContentType::Handshake, &NOT_REQUESTED[..cut]);
             let second = client.seal(ContentType::Handshake, &NOT_REQUESTED[cut..]);
@@ -171,7 +170,7 @@ fn many_requests_are_answered_once() {
         serving.finish();
         return;
     }
-    // Two rounds: data between them ends a storm.
+    // Two rounds: the data between them resets the limit.
     for round in 1..3 {
         let mut bytes = Vec::new();
         for _ in 0..32 {
@@ -204,7 +203,7 @@ fn malformed_updates_are_refused() {
         // The second message would have to be under the next key.
         (&[24, 0, 0, 1, 0, 24, 0, 0, 1, 0], AlertDescription::UNEXPECTED_MESSAGE),
         (&[24, 0, 0, 1, 0, 0], AlertDescription::UNEXPECTED_MESSAGE),
-        // ClientHello, NewSessionTicket: no client sends them now.
+        // ClientHello, NewSessionTicket: no client may send them now.
         (&[1, 0, 0, 1, 0], AlertDescription::UNEXPECTED_MESSAGE),
         (&[4, 0, 0, 1, 0], AlertDescription::UNEXPECTED_MESSAGE),
         (&[], AlertDescription::UNEXPECTED_MESSAGE),

@@ -1,4 +1,4 @@
-//! Whole bodies, from memory, from a file and from both, at every length where something changes.
+//! Whole bodies, from memory, from a file and from both, at every length where the behaviour changes.
 
 use sealion_testkit::{Suite, pattern};
 use sealion_tls::{Part, TlsStream};
@@ -7,7 +7,7 @@ use crate::support::{self, FILE, FILE_LEN};
 
 const LENGTHS: [u64; 12] = [0, 1, 2, 16_383, 16_384, 16_385, 65_535, 65_536, 65_537, 262_143, 262_145, (1 << 20) + 7];
 
-/// Where bodies begin in the file: not on a page, not on a word.
+/// Where bodies begin in the file: aligned neither to a page nor to a word.
 const ODD: u64 = 4_097 + 1_234;
 
 #[test]
@@ -37,8 +37,8 @@ fn from_a_head_in_memory_and_a_file() {
 #[test]
 fn from_many_parts_with_empty_ones_between() {
     whole_bodies(async |stream, len| {
-        // Memory and file in turn, as a multipart response has them; growing, so that ends of parts
-        // and ends of records meet in many ways.
+        // Memory and file in turn, as in a multipart response. The parts grow, so that ends of parts and ends of
+        // records meet in many ways.
         let mut bounds = vec![0];
         let mut step = 1;
         while *bounds.last().unwrap() < len {
@@ -59,7 +59,7 @@ fn from_many_parts_with_empty_ones_between() {
     });
 }
 
-/// Sends a body of every length on one connection of every suite, and compares all their bytes.
+/// Sends a body of every length on one connection of every suite, and compares all bytes.
 fn whole_bodies(send: impl AsyncFn(&mut TlsStream, u64) + Clone + Send + 'static) {
     for suite in Suite::all() {
         let send = send.clone();

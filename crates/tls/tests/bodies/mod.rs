@@ -1,4 +1,4 @@
-//! Tests that hold on either path. A test program names the path in `SENDER` and runs all of them.
+//! Tests for both paths. A test program names its path in `SENDER` and runs all of them.
 
 mod abort;
 mod broken_records;

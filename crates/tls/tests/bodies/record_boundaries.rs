@@ -1,4 +1,4 @@
-//! What lies in which record: a small response in one, a large one in a short one and full ones.
+//! The records of a response: one for a small response, a short one and full ones for a large response.
 
 use sealion_testkit::{Client, Suite, pattern};
 use sealion_tls::{Part, SealedBy};
@@ -38,7 +38,8 @@ fn a_larger_response_has_full_records_but_for_the_first_and_the_last() {
             (0, 2 * TURN),
         ];
         for (lengths, (head, file)) in records_of(suite, CASES).iter().zip(CASES) {
-            // The kernel gives what comes before a file records of its own: one, with the file's first page, where that fits.
+            // The kernel gives the bytes before a file separate records: one, together with the file's first page, if
+            // that fits.
             let runs: &[u64] = match SENDER {
                 SealedBy::Kernel if head + FIRST <= RECORD => &[head + FIRST, file - FIRST],
                 SealedBy::Kernel => &[*head, *file],
@@ -61,7 +62,7 @@ fn a_larger_response_has_full_records_but_for_the_first_and_the_last() {
     }
 }
 
-/// The peer of a new connection gets its first packets only, and can open nothing of a record that it has not whole.
+/// At first the peer of a new connection gets only the first packets, and cannot open an incomplete record.
 #[test]
 fn while_the_window_is_small_a_response_near_it_begins_with_a_short_record() {
     let serving = support::Server::new(support::limits()).serve(async move |mut stream| {
@@ -93,7 +94,7 @@ fn while_the_window_is_small_a_response_near_it_begins_with_a_short_record() {
     serving.finish();
 }
 
-/// Before Linux 6.5 a record ends with each 16 pages of a sendfile(2), full or not.
+/// Before Linux 6.5 a record ends after every 16 pages of a sendfile(2), full or not.
 fn closes_records_early() -> bool {
     SENDER == SealedBy::Kernel && sealion_testkit::ktls::guest_series().as_deref() == Some("6.1")
 }

@@ -1,4 +1,4 @@
-//! Responses that are sent piece by piece.
+//! Responses sent piece by piece.
 
 use std::future::poll_fn;
 
@@ -14,12 +14,12 @@ fn file(start: u64, end: u64) -> Part<'static> {
     Part::File { file: &FILE, range: start..end }
 }
 
-/// Waits for the client's word.
+/// Waits for the client's message.
 async fn word(stream: &mut TlsStream) {
     assert_eq!(support::take(stream, 2).await.unwrap(), b"ok");
 }
 
-/// The client has every piece before the next one is sent.
+/// The client has each piece before the next is sent.
 fn read_pieces(client: &mut Client) {
     let mut start = 0;
     for end in ENDS {
@@ -105,7 +105,8 @@ fn a_response_without_its_end_ends_in_an_alert() {
     }
 }
 
-/// A protocol with many responses on a connection goes on without the one whose file is too short, as long as no frame was begun.
+/// A protocol with many responses per connection continues without the response whose file is too short, unless a frame
+/// was begun.
 #[test]
 fn a_send_of_frames_that_fails_because_of_a_file_can_be_followed_by_another() {
     for suite in [Suite::TLS13, Suite::TLS12] {

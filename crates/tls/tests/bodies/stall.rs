@@ -44,7 +44,7 @@ fn a_peer_that_takes_nothing_is_given_up_and_holds_up_nobody() {
     }
 }
 
-/// The whole response takes longer than a peer may stall, but no pause does.
+/// The whole response takes longer than a peer may stall, but no single pause does.
 #[test]
 fn a_slow_peer_is_not_a_stalled_one() {
     for suite in [Suite::TLS13, Suite::TLS12] {
@@ -71,7 +71,7 @@ fn a_slow_peer_is_not_a_stalled_one() {
     }
 }
 
-/// It takes something before each look at it, but less than it must.
+/// The peer takes something before each check, but less than required.
 #[test]
 fn a_peer_that_takes_a_trickle_is_given_up() {
     for suite in [Suite::TLS13, Suite::TLS12] {
@@ -82,7 +82,7 @@ fn a_peer_that_takes_a_trickle_is_given_up() {
         let connector = Connector::new(&PKI, suite).receive_buffer(65_536);
         let mut client = support::connect_with(&connector, &serving);
         while !serving.is_finished() {
-            // Fails when the server has given up.
+            // Fails when the server has timed out.
             let _ = client.read(1000);
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -92,7 +92,7 @@ fn a_peer_that_takes_a_trickle_is_given_up() {
     }
 }
 
-/// Closing behind a send that had to wait does not wait once more.
+/// Closing after a send that waited does not wait once more.
 #[test]
 fn a_body_is_whole_after_every_kind_of_pause() {
     for pause in [0, 1, 10, 100] {

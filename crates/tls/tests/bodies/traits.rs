@@ -19,7 +19,7 @@ fn copy_in_both_directions() {
             tokio::io::copy(&mut &received[..], &mut stream).await.unwrap();
             stream.flush().await.unwrap();
             AsyncWriteExt::shutdown(&mut stream).await.unwrap();
-            // The client's FIN comes behind its close_notify.
+            // The client's FIN follows its close_notify.
             drop(stream);
         });
         let mut client = support::connect(&serving, suite);
@@ -53,7 +53,7 @@ fn writes_reads_and_responses_mix() {
         });
         let mut client = support::connect(&serving, suite);
         for round in 0..40 {
-            // One record for two reads, and the other way round.
+            // One record for two reads, and vice versa.
             match round % 2 {
                 0 => client.send_records(&[b"g", b"o", b"\n"]).unwrap(),
                 _ => client.send(b"go\n").unwrap(),
@@ -107,7 +107,7 @@ fn truncation_is_an_error_of_reading() {
     assert_eq!(serving.finish(), (io::ErrorKind::UnexpectedEof, b"half a requ".to_vec()));
 }
 
-/// `close_notify` would tell the peer that what it got is all.
+/// `close_notify` would tell the peer that the data is complete.
 #[test]
 fn nothing_is_called_complete_after_a_write_that_failed() {
     let suite = Suite::TLS13;

@@ -1,4 +1,4 @@
-//! Handshakes: what is agreed on, what is resumed, and how bad ones fail. The kernel has no part in it.
+//! Handshakes: their results, resumption, and how bad handshakes fail. The kernel is not involved.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use sealion_tls::{
 
 use crate::support::{self, PKI, Server};
 
-/// Serves one connection that answers four bytes with four and closes.
+/// Serves one connection: echoes four bytes and closes.
 fn serve_info(server: &Server) -> support::Serving<HandshakeInfo> {
     server.serve(async |mut stream: TlsStream| {
         support::take(&mut stream, 4).await.unwrap();
@@ -69,7 +69,7 @@ fn the_second_connection_resumes() {
     }
 }
 
-/// A session that the server keeps would outlive its ticket keys, and have no end.
+/// A session kept by the server would outlive its ticket keys and never expire.
 #[test]
 fn no_session_is_resumed_by_its_id() {
     use rustls::client::{Resumption, Tls12Resumption};
@@ -95,7 +95,7 @@ fn no_session_is_resumed_by_its_id() {
     }
 }
 
-/// The request may lie behind Finished in one segment, whole, in several records or cut off.
+/// The request may follow Finished in one segment: whole, in several records, or cut off.
 #[test]
 fn what_comes_with_finished_is_not_lost() {
     for suite in Suite::all() {
@@ -136,8 +136,7 @@ fn what_comes_with_finished_is_not_lost() {
     }
 }
 
-/// Sends `bytes` instead of a handshake, half-closes if asked to, and returns the server's error and
-/// what it answered.
+/// Sends `bytes` instead of a handshake, and half-closes if `fin`. Returns the server's error and its response.
 fn handshake_with(bytes: &[u8], fin: bool) -> (HandshakeError, Vec<u8>) {
     let serving = Server::new(support::limits())
         .serve_handshakes(1, async |mut accepted| accepted.remove(0).err().expect("no handshake can come of it"));
@@ -149,7 +148,7 @@ fn handshake_with(bytes: &[u8], fin: bool) -> (HandshakeError, Vec<u8>) {
     }
     let mut answer = Vec::new();
     io.read_to_end(&mut answer).unwrap();
-    // The server waits for our end.
+    // The server waits for the client's end.
     drop(io);
     (serving.finish(), answer)
 }
@@ -173,11 +172,11 @@ fn garbage_is_refused_at_once() {
     let (error, answer) = handshake_with(b"\x00\x01\x02\x03\x04garbage garbage", false);
     assert!(matches!(error, HandshakeError::Tls(_)), "{error:?}");
     assert_eq!(answer[..3], [21, 3, 3], "an alert: {answer:02x?}");
-    // A record of the right shape whose handshake message is none.
+    // A well-formed record with an invalid handshake message.
     let (error, answer) = handshake_with(b"\x16\x03\x01\x00\x06\x77\x00\x00\x02aa", false);
     assert!(matches!(error, HandshakeError::Tls(_)), "{error:?}");
     assert_eq!(answer[..3], [21, 3, 3], "an alert: {answer:02x?}");
-    // A header that announces more than a record holds.
+    // A header that announces more bytes than a record may have.
     let (error, _) = handshake_with(b"\x16\x03\x01\xff\xff", false);
     assert!(matches!(error, HandshakeError::Tls(_)), "{error:?}");
 }
@@ -209,14 +208,14 @@ fn an_endless_handshake_is_cut_off() {
     let serving = Server::new(support::limits())
         .serve_handshakes(1, async |mut accepted| accepted.remove(0).err().expect("no handshake can come of it"));
     let mut io = TcpStream::connect(serving.address).unwrap();
-    // The server closes while we still write.
+    // The server closes while the client still writes.
     let _ = io.write_all(&bytes);
     let error = serving.finish();
-    // A client that has proven nothing holds little of our memory.
+    // An unauthenticated client occupies little memory.
     assert!(matches!(error, HandshakeError::TooLong(..=20_000)), "{error:?}");
 }
 
-/// A ClientHello of a sound client, as records.
+/// The ClientHello of a correct client, as records.
 fn client_hello(version: &'static rustls::SupportedProtocolVersion) -> Vec<u8> {
     let roots = rustls::RootCertStore::empty();
     let config = rustls::ClientConfig::builder_with_protocol_versions(&[version]).with_root_certificates(roots);
@@ -227,7 +226,8 @@ fn client_hello(version: &'static rustls::SupportedProtocolVersion) -> Vec<u8> {
     hello
 }
 
-/// The last alert among records in plain text and, in TLS 1.3, its place among those that are sealed: these are told by their length.
+/// The last alert among records in plain text and, in TLS 1.3, its position among the sealed records. A sealed alert is
+/// recognised by its length.
 fn ends_with_an_alert(mut records: &[u8]) -> bool {
     let mut last = None;
     while let Some((&[outer, _, _, hi, lo], _)) = records.split_first_chunk() {
@@ -262,7 +262,7 @@ fn whatever_ends_a_handshake_is_answered_with_an_alert() {
             let [first, second] = [part(&message[..100]), part(&message[100..])];
             let (error, answer) = handshake_with(&[&first, wrong, &second].concat(), false);
             assert!(ends_with_an_alert(&answer), "{version:?}, {name} inside: {error}, {answer:02x?}");
-            // Before anything was agreed on.
+            // Before anything was negotiated.
             if name != "another ClientHello" {
                 let (error, answer) = handshake_with(&[wrong, &hello].concat(), false);
                 assert!(ends_with_an_alert(&answer), "{version:?}, {name} first: {error}, {answer:02x?}");
@@ -271,7 +271,7 @@ fn whatever_ends_a_handshake_is_answered_with_an_alert() {
     }
 }
 
-/// The group of a handshake with a client that has these, the preferred first.
+/// The group of a handshake with a client that supports these, the preferred first.
 fn group(groups: &[&'static dyn rustls::crypto::SupportedKxGroup]) -> sealion_tls::Group {
     let mut provider = rustls::crypto::aws_lc_rs::default_provider();
     provider.kx_groups = groups.to_vec();
@@ -290,7 +290,7 @@ fn group(groups: &[&'static dyn rustls::crypto::SupportedKxGroup]) -> sealion_tl
     serving.finish()
 }
 
-/// As browsers have it since 2024. Recorded traffic stays secret from a quantum computer of later years.
+/// Browsers have supported it since 2024. It keeps recorded traffic secret from future quantum computers.
 #[test]
 fn keys_are_exchanged_with_ml_kem_where_the_client_prefers_it() {
     use rustls::crypto::aws_lc_rs::kx_group::{SECP256R1, X25519, X25519MLKEM768};
@@ -341,7 +341,7 @@ fn the_extended_master_secret_is_asked_for_as_configured() {
     }
 }
 
-/// An ECDSA certificate, and a client that knows RSA alone.
+/// An ECDSA certificate, and a client that only supports RSA.
 #[test]
 fn without_a_common_suite_the_client_is_told() {
     let serving = Server::new(support::limits())

@@ -8,5 +8,5 @@ mod sites;
 #[path = "../support/mod.rs"]
 mod support;
 
-/// Who seals what the server sends.
+/// Where the server's data is sealed.
 const SENDER: sealion_tls::SealedBy = sealion_tls::SealedBy::User;

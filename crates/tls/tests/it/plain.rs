@@ -12,7 +12,7 @@ use sealion_tls::{AlertDescription, Error, Part, SealedBy, Socket, Source, TlsSt
 
 use crate::support::{self, FILE, FILE_LEN, PKI};
 
-/// Runs `task` on a thread with a runtime of its own, with the stream of a socket that `open` makes there.
+/// Runs `task` on a thread with its own runtime, with a stream over a socket that `open` creates there.
 fn run<T: Send + 'static>(
     open: impl FnOnce() -> Socket + Send + 'static,
     task: impl AsyncFnOnce(TlsStream) -> T + Send + 'static,
@@ -23,7 +23,7 @@ fn run<T: Send + 'static>(
     })
 }
 
-/// A client, and the server's task on the other end.
+/// A client, and the server's task at the other end.
 fn over_tcp<T: Send + 'static>(task: impl AsyncFnOnce(TlsStream) -> T + Send + 'static) -> (TcpStream, JoinHandle<T>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -45,7 +45,7 @@ fn over_unix<T: Send + 'static>(
     (client, run(move || tokio::net::UnixStream::from_std(io).unwrap().into(), task))
 }
 
-/// Sends heads with stretches of a file, as responses and as frames.
+/// Sends heads with file segments, as responses and as frames.
 async fn send_stretches(mut stream: TlsStream) -> (SealedBy, u64) {
     assert!(stream.info().is_none() && stream.aead().is_none());
     for range in STRETCHES.map(|(start, end)| start..end) {
@@ -166,7 +166,7 @@ fn a_connection_between_responses_ends_in_fin() {
     }
 }
 
-/// It takes the file in small pieces, so that the server waits for it again and again.
+/// The client takes the file in small pieces, so that the server waits for it repeatedly.
 #[test]
 fn a_slow_reader_gets_the_whole_file() {
     let (mut client, serving) = over_tcp(async |mut stream: TlsStream| {

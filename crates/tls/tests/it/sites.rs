@@ -1,4 +1,5 @@
-//! Several sites behind one configuration: which certificate a client sees, what it is asked for, and which sessions resume.
+//! Several sites in one configuration: the certificate that a client sees, the client authentication, and which
+//! sessions resume.
 
 use std::sync::Arc;
 
@@ -33,14 +34,14 @@ fn server(sites: &[SiteTls], options: &TlsOptions) -> Server {
     Server::from_config(ServerConfig::new(&sites[0], &sites[1..], options, support::limits()).unwrap())
 }
 
-/// A connection, and what each side knows of it. The client reads, so that it has its tickets.
+/// A connection, and the information at each side. The client reads, so that it has its tickets.
 fn connect(
     server: &Server,
     connector: &Connector,
 ) -> (Option<sealion_testkit::Info>, Result<HandshakeInfo, HandshakeError>) {
     let serving = server.serve_handshakes(1, async |mut accepted| {
         let mut stream: TlsStream = accepted.remove(0)?;
-        // A client whose certificate was refused is told after its own handshake has ended (RFC 8446 §4.4.2.4).
+        // A client whose certificate was rejected learns it after its own handshake has ended (RFC 8446 §4.4.2.4).
         let _ = stream.respond(&[Part::Bytes(b"hello")]).await;
         let info = stream.info().unwrap().clone();
         let _ = stream.shutdown().await;
@@ -76,7 +77,7 @@ fn each_name_has_its_certificate() {
             assert_eq!(info.unwrap().server_name.as_deref(), Some(name));
         }
     }
-    // By address, which is no name for SNI (RFC 6066 §3).
+    // By address, which is not a name for SNI (RFC 6066 §3).
     let pki = Pki::ecdsa();
     let server = self::server(&[site(&[], &[&pki], None)], &options());
     let (client, info) = connect(&server, &Connector::new(&pki, Suite::TLS13).name("127.0.0.1"));
@@ -117,7 +118,7 @@ fn auth(authority: &Authority, mode: ClientAuthMode) -> Option<ClientAuth> {
     Some(ClientAuth::from_pem_file(&authority.pki().certificate_file(), mode).unwrap())
 }
 
-/// An open site, one that requires certificates of one authority, and one that requests those of another.
+/// An open site, a site that requires certificates of one authority, and a site that requests certificates of another.
 #[test]
 fn sites_ask_for_certificates_of_their_own() {
     let pki = Pki::for_names(&["open.test", "closed.test", "half.test"]);
@@ -148,7 +149,7 @@ fn sites_ask_for_certificates_of_their_own() {
         assert_eq!(info.client_certificate.unwrap().subject, "CN=eve");
         let info = connect(&server, &connector(None, "half.test")).1.unwrap();
         assert_eq!((info.client_certificate, info.client_auth), (None, half_id));
-        // Who is not asked shows none.
+        // A client that is not asked presents no certificate.
         let info = connect(&server, &connector(Some(&alice), "open.test")).1.unwrap();
         assert_eq!((info.client_certificate, info.client_auth), (None, None));
     }
@@ -169,7 +170,7 @@ fn a_resumed_session_keeps_the_clients_certificate() {
     }
 }
 
-/// The same name and ticket keys, but another policy: as after a reload that demands certificates.
+/// The same name and ticket keys, but another policy, as after a reload that requires certificates.
 #[test]
 fn a_session_is_not_resumed_under_another_policy() {
     let (pki, ours) = (Pki::ecdsa(), Authority::new("ours"));
@@ -184,7 +185,7 @@ fn a_session_is_not_resumed_under_another_policy() {
             assert!(!connect(first, &connector).1.unwrap().resumed);
             assert!(!connect(then, &connector).1.unwrap().resumed, "{suite}");
         }
-        // What it proves needs a session that would resume.
+        // The test needs a session that would otherwise resume.
         let again = server(&[site(&[], &[&pki], None)], &options);
         let connector = Connector::new(&pki, suite);
         assert!(!connect(&open, &connector).1.unwrap().resumed);
@@ -239,7 +240,7 @@ fn versions_and_suites_are_what_was_chosen() {
     assert!(wrong(&["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"], Version::Tls13).contains("1.3"));
 }
 
-/// A ClientHello in pieces is put together before the policy is chosen.
+/// A ClientHello in pieces is assembled before the policy is chosen.
 #[test]
 fn a_policy_is_chosen_by_a_client_hello_of_several_records() {
     use std::io::{Read, Write};
@@ -247,7 +248,7 @@ fn a_policy_is_chosen_by_a_client_hello_of_several_records() {
     let ours = Authority::new("ours");
     let sites = [site(&["a.test"], &[&pki], None), site(&["b.test"], &[&pki], auth(&ours, ClientAuthMode::Require))];
     let server = server(&sites, &options());
-    // What cannot be a ClientHello fails as it does with one policy.
+    // Bytes that cannot be a ClientHello fail as with one policy.
     for (bytes, word) in [
         (&b"\x00\x01\x02\x03\x04garbage garbage"[..], "handshake failed"),
         (b"\x16\x03\x01\x00\x06\x77\x00\x00\x02aa", "handshake failed"),
@@ -302,7 +303,7 @@ fn a_chain_out_of_order_is_refused() {
     assert!(error.to_string().contains("CN=b"), "{error}");
 }
 
-/// Also where sites differ in nothing else; a resumed session changes nothing about it.
+/// Also if sites differ in nothing else; a resumed session does not change it.
 #[test]
 fn a_site_has_protocols_of_its_own() {
     let (one, two) = (Pki::for_names(&["one.test", "else.test"]), Pki::for_names(&["two.test"]));

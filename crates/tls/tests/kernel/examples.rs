@@ -1,4 +1,4 @@
-//! The programs in examples/ do what they say.
+//! The programs in examples/ do as documented.
 
 #[allow(unreachable_pub, reason = "an example is a program of its own")]
 #[path = "../../examples/hyper.rs"]
@@ -10,7 +10,7 @@ use sealion_testkit::ktls::Counters;
 use sealion_testkit::pki::Pki;
 use tokio::net::TcpListener;
 
-/// Two requests of curl on one connection, answered by hyper, sealed by the kernel.
+/// Two requests of curl on one connection, served by hyper and sealed by the kernel.
 #[test]
 fn hyper_over_the_kernel() {
     let pki = Pki::ecdsa();

@@ -7,5 +7,5 @@ mod moves;
 #[path = "../support/mod.rs"]
 mod support;
 
-/// Who seals what the server sends.
+/// Where the server's data is sealed.
 const SENDER: sealion_tls::SealedBy = sealion_tls::SealedBy::Kernel;

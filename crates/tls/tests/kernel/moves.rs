@@ -29,7 +29,7 @@ fn read_large(client: &mut Client, at: u64) {
 
 #[test]
 fn small_and_large_responses_around_the_move() {
-    // The probe behind it counts too.
+    // The probe that it runs changes the counters too.
     LazyLock::force(&support::KERNEL_REKEYS);
     for suite in Suite::all() {
         expect_tx_sw_delta(1, || {
@@ -96,7 +96,7 @@ fn requests_that_came_early_and_half_a_record_survive_the_move() {
     }
 }
 
-/// Even a kernel that cannot change keys takes over with fresh ones.
+/// Even a kernel that cannot change keys takes over with new keys.
 #[test]
 fn an_update_requested_before_the_move_is_answered_from_user_space() {
     for aead in Aead::ALL {
@@ -143,7 +143,7 @@ fn a_peer_that_has_closed_its_half_is_served_from_user_space() {
                 let (request, result) = support::read_to_end(&mut stream).await;
                 result.unwrap();
                 assert_eq!(request, b"last");
-                // close_notify and FIN may come in two segments.
+                // close_notify and FIN may arrive in two segments.
                 stream.socket().readable().await.unwrap();
                 let moved = stream.move_to_kernel(FILE_LEN).await;
                 assert!(matches!(moved, Err(MoveError::Refused(_))), "{moved:?}");

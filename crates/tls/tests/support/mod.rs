@@ -1,5 +1,5 @@
-//! A server in this process: one task with a `TlsStream` on a thread and runtime of its own, so that
-//! the blocking client of the test runs beside it.
+//! A server in this process: one task with a `TlsStream` on a thread with its own runtime, so that the test's blocking
+//! client runs beside it.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -20,13 +20,13 @@ use crate::SENDER;
 
 pub(crate) static PKI: LazyLock<Pki> = LazyLock::new(Pki::ecdsa);
 
-/// Bytes of [`FILE`]: more than three turns of a send, and no multiple of anything.
+/// The length of [`FILE`]: more than three turns of a send, and not a multiple of anything.
 pub(crate) const FILE_LEN: u64 = (3 << 20) + 12_345;
 
 /// A patterned file.
 pub(crate) static FILE: LazyLock<File> = LazyLock::new(|| pattern::file(&PKI.directory().join("pattern"), FILE_LEN));
 
-/// Whether the kernel changes keys of a live connection. In a guest the answer is known beforehand.
+/// Whether the kernel changes keys of a live connection. In a guest it is known beforehand.
 pub(crate) static KERNEL_REKEYS: LazyLock<bool> = LazyLock::new(|| {
     let rekeys = sealion_ktls::probe::probe().rekey_tx().is_ok();
     match sealion_testkit::ktls::guest_series().as_deref() {
@@ -37,7 +37,7 @@ pub(crate) static KERNEL_REKEYS: LazyLock<bool> = LazyLock::new(|| {
     rekeys
 });
 
-/// Limits under which nothing happens by itself in a sound test.
+/// Limits that a correct test never reaches.
 pub(crate) fn limits() -> Limits {
     Limits {
         stall: PATIENCE,
@@ -61,7 +61,7 @@ pub(crate) struct Server {
 /// A connection being served.
 pub(crate) struct Serving<T> {
     pub(crate) address: SocketAddr,
-    /// Tells when the sending side is where it should be; a client that closed earlier would prevent the move.
+    /// Signals that the sending side is in place; a client that closed earlier would prevent the move.
     ready: Option<Receiver<()>>,
     thread: JoinHandle<T>,
 }
@@ -72,7 +72,7 @@ impl<T> Serving<T> {
         self.thread.is_finished()
     }
 
-    /// What the server's task returned; its panic becomes the test's.
+    /// The result of the server's task; its panic becomes the test's.
     pub(crate) fn finish(self) -> T {
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
@@ -93,7 +93,7 @@ impl Server {
         Self { config: Arc::new(config) }
     }
 
-    /// Serves one connection, whose sending side is where this test program wants it.
+    /// Serves one connection, with the sending side where this test program needs it.
     pub(crate) fn serve<T, F>(&self, task: impl FnOnce(TlsStream) -> F + Send + 'static) -> Serving<T>
     where
         T: Send + 'static,
@@ -109,7 +109,7 @@ impl Server {
         Serving { ready: Some(ready), ..serving }
     }
 
-    /// Serves one connection, whose sending side is in user space, as always at first.
+    /// Serves one connection, with the sending side in user space as at the start.
     pub(crate) fn serve_unmoved<T, F>(&self, task: impl FnOnce(TlsStream) -> F + Send + 'static) -> Serving<T>
     where
         T: Send + 'static,
@@ -120,7 +120,7 @@ impl Server {
         })
     }
 
-    /// Shakes hands on `count` connections, one after another, and gives the results to the task.
+    /// Performs `count` handshakes, one after another, and passes the results to the task.
     pub(crate) fn serve_handshakes<T, F>(
         &self,
         count: usize,
@@ -151,7 +151,7 @@ impl Server {
     }
 }
 
-/// Moves the sending side to where this test program wants it.
+/// Moves the sending side to where this test program needs it.
 pub(crate) async fn prepare(stream: &mut TlsStream) {
     if SENDER == SealedBy::Kernel {
         stream.move_to_kernel(0).await.expect("the kernel takes over the sending side");
@@ -159,22 +159,22 @@ pub(crate) async fn prepare(stream: &mut TlsStream) {
     assert_eq!(stream.path(), SENDER);
 }
 
-/// Connects, shakes hands and waits until the server is ready for the test.
+/// Connects, performs the handshake, and waits until the server is ready for the test.
 pub(crate) fn connect<T>(serving: &Serving<T>, suite: Suite) -> Client {
     connect_with(&Connector::new(&PKI, suite), serving)
 }
 
-/// As [`connect`], with a connector of the test's own.
+/// As [`connect`], with the test's own connector.
 pub(crate) fn connect_with<T>(connector: &Connector, serving: &Serving<T>) -> Client {
     let client = connector.connect(serving.address);
     if let Some(ready) = &serving.ready {
-        // An error is the panic of the server's thread, which `Serving::finish` tells.
+        // An error means a panic of the server's thread, which `Serving::finish` reports.
         let _ = ready.recv();
     }
     client
 }
 
-/// Waits until `len` bytes have come and takes them.
+/// Waits until `len` bytes have arrived and takes them.
 pub(crate) async fn take(stream: &mut TlsStream, len: usize) -> Result<Vec<u8>, Error> {
     while stream.buffered().len() < len {
         let came = stream.read_more().await?;

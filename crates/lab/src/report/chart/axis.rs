@@ -37,7 +37,7 @@ impl Axis {
         self.from + part * (self.to - self.from)
     }
 
-    /// Values for ticks: round ones, between two and nine of them.
+    /// Round values for ticks, between two and nine of them.
     pub(super) fn ticks(&self) -> Vec<f64> {
         match self.scale {
             Scale::FromZero => {
@@ -68,7 +68,7 @@ impl Axis {
                     decades(3),
                 ];
                 let fitting = candidates.iter().find(|ticks| (3..=8).contains(&ticks.len()));
-                // Between values this near to each other, even steps are the rounder ones.
+                // For a narrow range of values, even steps are rounder.
                 fitting.cloned().unwrap_or_else(|| {
                     let step = even_step((self.high - self.low) / 6.0);
                     let first = (self.low / step).ceil() as i32;

@@ -84,7 +84,7 @@ impl Canvas {
         let _ = write!(self.svg, r#"<line x1="{x1:.1}" y1="{y1:.1}" x2="{x2:.1}" y2="{y2:.1}" class="{class}"/>"#);
     }
 
-    /// Where the texts of two ticks would touch, the later one goes.
+    /// If the texts of two ticks would touch, the later one is left out.
     fn x_ticks(&mut self, chart: &Chart, x: &Axis, bottom: f64) {
         let mut free_from = f64::NEG_INFINITY;
         for (value, text) in &chart.x_ticks {
@@ -98,13 +98,13 @@ impl Canvas {
         }
     }
 
-    /// Above the level at its right end, unless that leaves the plot.
+    /// Above the level at its right end, unless that is outside the plot.
     fn level_name(&mut self, name: &str, at: f64, right: f64) {
         let y = if at - 18.0 < TOP { at + 14.0 } else { at - 5.0 };
         self.text(name, right - 4.0, y, TEXT, "end", "quiet halo");
     }
 
-    /// A vertical line with its name at the top, on the side that has room.
+    /// A vertical line with its name at the top, on the side with room.
     fn place(&mut self, name: &str, at: f64, bottom: f64, right: f64) {
         self.line(at, TOP, at, bottom, "level");
         let (x, anchor) = if at + 6.0 + width(name, TEXT) < right { (at + 6.0, "start") } else { (at - 6.0, "end") };
@@ -154,7 +154,7 @@ impl Canvas {
         };
     }
 
-    /// Names at the right, each as near to its line's end as the other names allow.
+    /// Names at the right, each as close to its line's end as the other names allow.
     fn names(&mut self, lines: &[&Series], x: &Axis, y: &Axis, right: f64, bottom: f64) {
         let ends: Vec<(f64, f64)> = lines
             .iter()
@@ -194,5 +194,5 @@ const HEIGHT: f64 = 370.0;
 const LEFT: f64 = 72.0;
 /// Upper edge of the plot: below title, subtitle and the axis' title.
 const TOP: f64 = 68.0;
-/// Size of all text but the title.
+/// The size of all text except the title.
 pub(super) const TEXT: f64 = 12.0;

@@ -1,4 +1,4 @@
-//! Texts of a chart and the room they take.
+//! Texts of a chart and their sizes.
 
 /// A text and its box, in the chart's units.
 #[derive(Debug, Clone, PartialEq)]
@@ -6,7 +6,7 @@ pub(crate) struct Label {
     pub text: String,
     pub left: f64,
     pub top: f64,
-    /// Width, estimated from above.
+    /// The width, an upper estimate.
     pub width: f64,
     pub height: f64,
 }
@@ -22,7 +22,7 @@ impl Label {
     }
 }
 
-/// Width of `text` in a sans-serif font of `size`: generous, as the font is the reader's.
+/// The width of `text` in a sans-serif font of `size`: a generous estimate, since the reader chooses the font.
 pub(super) fn width(text: &str, size: f64) -> f64 {
     let units: f64 = text
         .chars()
@@ -36,12 +36,13 @@ pub(super) fn width(text: &str, size: f64) -> f64 {
     units * size
 }
 
-/// Moves `wanted` places apart so that each is at least `gap` from the next, within `low` to `high`, as near to their
-/// wanted places as a single sweep down and up gets. Keeps their order; returns them in the order given.
+/// Moves the places `wanted` apart so that they are at least `gap` from each other, within `low` to `high`. They stay
+/// as near to their wanted places as one sweep in each direction achieves. Keeps their order, and returns them in the
+/// order given.
 pub(super) fn spread(wanted: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|a, b| wanted[*a].total_cmp(&wanted[*b]));
-    // Clusters of labels that touch are centred on the mean of their wanted places.
+    // Clusters of touching labels are centred on the mean of their wanted places.
     let mut clusters: Vec<(f64, usize)> = Vec::new();
     let start = |&(mean, count): &(f64, usize)| {
         let length = (count - 1) as f64 * gap;

@@ -1,4 +1,4 @@
-//! Line charts as SVG: no script, no font of their own, colours that follow the page.
+//! Line charts as SVG, without scripts or embedded fonts. The colours follow the page's text.
 
 mod axis;
 mod draw;
@@ -36,7 +36,7 @@ pub(crate) struct Chart {
     pub place: Option<(f64, String)>,
 }
 
-/// A drawing as a file of its own: with the colours that a page gives it otherwise, on white.
+/// A drawing as a separate file: on white, with the colours that a page would otherwise define.
 pub(crate) fn standalone(svg: &str) -> String {
     svg.replacen('>', &format!("><style>{STANDALONE}</style><rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>"), 1)
         + "\n"
@@ -53,7 +53,7 @@ pub(crate) enum Scale {
 /// A line of the chart.
 #[derive(Debug, Clone)]
 pub(crate) struct Series {
-    /// Its name, written at its end.
+    /// Its name, shown at its end.
     pub name: String,
     pub style: Style,
     /// Its points, from left to right.
@@ -66,9 +66,9 @@ pub(crate) struct Point {
     pub x: f64,
     /// The median of the rounds.
     pub y: f64,
-    /// Least of the rounds.
+    /// The minimum of the rounds.
     pub low: f64,
-    /// Greatest of the rounds.
+    /// The maximum of the rounds.
     pub high: f64,
 }
 
@@ -78,7 +78,7 @@ impl Chart {
         draw::draw(self).0
     }
 
-    /// The boxes of its texts, so that a test can check that none overlaps another.
+    /// The boxes of its texts, so that a test can check that none overlap.
     #[cfg(test)]
     pub(crate) fn labels(&self) -> Vec<Label> {
         draw::draw(self).1
@@ -98,7 +98,7 @@ pub(crate) fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests;
 
-/// Styles of a page, as far as a drawing uses them.
+/// The styles of a page that a drawing uses.
 const STANDALONE: &str = "svg{color:#1a1a1a}text{fill:#1a1a1a;font-family:system-ui,'DejaVu Sans',sans-serif}.title{font-weight:600}\
 .quiet,.tick{fill:#5c5c5c}.halo{paint-order:stroke;stroke:#fff;stroke-width:4px;stroke-linejoin:round}.grid{stroke:#dcdcdc}\
 .axis{stroke:#5c5c5c}.level{stroke:#5c5c5c;stroke-width:1.2;stroke-dasharray:3 3}";

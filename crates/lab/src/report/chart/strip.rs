@@ -1,4 +1,4 @@
-//! Every value of a few samples on one axis, as ministat draws them: a row for each arm.
+//! All values of a few samples on one axis, as drawn by ministat: a row for each arm.
 
 use std::fmt::Write;
 

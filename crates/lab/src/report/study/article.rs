@@ -86,7 +86,7 @@ fn strip(cells: &[&Measured], metric: Metric, name: &str, format: fn(f64) -> Str
     }
 }
 
-/// The published gains beside those of a run.
+/// The published gains beside a run's.
 pub(super) fn beside(cells: &[&Measured], instructions: bool) -> Vec<Beside> {
     let metric = if instructions { cost(true) } else { Metric::Throughput };
     let here = changes(cells, metric);
@@ -98,7 +98,7 @@ pub(super) fn beside(cells: &[&Measured], instructions: bool) -> Vec<Beside> {
     vec![Beside { name: "1 GB, nginx-ktls against nginx".into(), published: published.join(", "), here }]
 }
 
-/// The table that ministat prints.
+/// The table as printed by ministat.
 fn ministat(caption: &str, cells: &[&Measured], metric: Metric, format: fn(f64) -> String) -> Table {
     let mut table =
         Table::new(caption, 1, &["arm", "N", "min", "max", "median", "mean", "standard deviation", "void runs"]);

@@ -32,7 +32,7 @@ pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Ve
     (blocks, findings(cells, metric))
 }
 
-/// Requests per second with the kernel's path to those without, by size and calls.
+/// The ratio of requests per second with the kernel's path to those without, by size and calls.
 fn gain_table(cells: &[&Measured]) -> Table {
     let mut calls: Vec<Option<u64>> = cells.iter().map(|measured| measured.calls).collect();
     calls.sort_by_key(|calls| calls.unwrap_or(u64::MAX));
@@ -72,7 +72,7 @@ fn gain_table(cells: &[&Measured]) -> Table {
     table
 }
 
-/// The published gains beside those of a run, for each size at the most calls that both have.
+/// The published gains beside a run's, for each size at the largest number of calls that both have.
 pub(super) fn beside(cells: &[&Measured], instructions: bool) -> Vec<Beside> {
     let metric = if instructions { Metric::Instructions } else { Metric::Requests };
     let mut figures = Vec::new();

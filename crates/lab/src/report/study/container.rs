@@ -76,7 +76,7 @@ pub(super) fn chart(cells: &[&Measured]) -> Chart {
     charts::gain_against_size(cells, &published)
 }
 
-/// The published gains of throughput beside those of a run.
+/// The published gains of throughput beside a run's.
 pub(super) fn beside(cells: &[&Measured], instructions: bool) -> Vec<Beside> {
     let metric = if instructions { cost(true) } else { Metric::Throughput };
     let figures = published::CONTAINER.iter().filter_map(|(size, throughput, _)| {
@@ -88,8 +88,8 @@ pub(super) fn beside(cells: &[&Measured], instructions: bool) -> Vec<Beside> {
     figures.collect()
 }
 
-/// As vegeta reports them: the rate is requests by the time from the first one's start to the last one's, throughput the
-/// successes by the time to the last one's end. "Bytes in" are those that vegeta keeps, at most 10,240 of a body.
+/// The fields as vegeta reports them. The rate is requests per time from the first start to the last start; throughput
+/// is successes per time to the last end. "Bytes in" are the bytes that vegeta keeps, at most 10,240 of a body.
 fn fields(cells: &[&Measured]) -> Table {
     let mut table = Table::new(
         "All rounds of a cell as one attack, in vegeta's terms",

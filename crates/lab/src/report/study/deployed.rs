@@ -1,4 +1,4 @@
-//! deployed: ours beside nginx, both as operators run them.
+//! deployed: Sealion and nginx as operators run them.
 
 use super::super::document::Block;
 use super::super::figures::Measured;
@@ -11,6 +11,6 @@ pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Ve
     (blocks, findings)
 }
 
-/// Our arms with the one that each adds to.
+/// Sealion's arms, each with the arm that it extends.
 const OWN: [(&str, &str); 4] =
     [("user-log", "user"), ("user-metrics", "user"), ("user-sites", "user"), ("user-two", "user-log")];

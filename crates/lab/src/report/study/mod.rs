@@ -54,14 +54,14 @@ pub(crate) fn report(study: &str, cells: &[&Measured], instructions: bool) -> St
     StudyReport { section: Section { title: study.to_owned(), blocks }, findings }
 }
 
-/// A published figure with what a run found in its place.
+/// A published figure with a run's corresponding figure.
 pub(crate) struct Beside {
     pub name: String,
     pub published: String,
     pub here: String,
 }
 
-/// The published figures of a study beside those of a run, as far as both have them.
+/// The published figures of a study beside a run's, if both have them.
 pub(crate) fn beside(study: &str, cells: &[&Measured], instructions: bool) -> Vec<Beside> {
     match study {
         "nginx-article" => article::beside(cells, instructions),
@@ -72,7 +72,7 @@ pub(crate) fn beside(study: &str, cells: &[&Measured], instructions: bool) -> Ve
     }
 }
 
-/// The charts that compare the two paths, the most telling one first.
+/// The charts that compare the two paths, beginning with the most telling.
 pub(crate) fn charts_of(study: &str, cells: &[&Measured], instructions: bool) -> Vec<Chart> {
     let Some(condition) = widest(cells).or_else(|| conditions(cells).into_iter().next()) else { return Vec::new() };
     let chosen = of_condition(cells, &condition);
@@ -83,7 +83,7 @@ pub(crate) fn charts_of(study: &str, cells: &[&Measured], instructions: bool) ->
     drawn
 }
 
-/// The change that the kernel's path makes on each server, in words.
+/// The change by the kernel's path on each server, in words.
 fn changes(cells: &[&Measured], metric: Metric) -> String {
     let change = |(user, kernel): (&str, &str)| {
         let change = gain(of_arm(cells, user)?, of_arm(cells, kernel)?, metric)?;
@@ -93,7 +93,7 @@ fn changes(cells: &[&Measured], metric: Metric) -> String {
     changes.join(", ")
 }
 
-/// Charts against size for the condition with the most sizes, and of those the most calls.
+/// Charts against size for the condition with the most sizes and, among equals, the most calls.
 fn against_size(cells: &[&Measured], instructions: bool) -> Vec<Block> {
     let Some(condition) = widest(cells) else { return Vec::new() };
     let chosen = of_condition(cells, &condition);
@@ -101,7 +101,7 @@ fn against_size(cells: &[&Measured], instructions: bool) -> Vec<Block> {
     vec![Block::Heading(format!("Against size, {words}")), Block::Charts(charts::against_size(&chosen, instructions))]
 }
 
-/// The condition with the most sizes, at least two, and of those the one with most calls.
+/// The condition with the most sizes, at least two, and among equals the most calls.
 fn widest(cells: &[&Measured]) -> Option<String> {
     let sizes = |condition: &str| {
         let mut sizes: Vec<u64> =
@@ -121,7 +121,7 @@ fn of_condition<'a>(cells: &[&'a Measured], condition: &str) -> Vec<&'a Measured
     cells.iter().filter(|measured| measured.condition == condition).copied().collect()
 }
 
-/// The condition of cells that share one, for people.
+/// The condition that the cells share, for people.
 fn said(cells: &[&Measured]) -> String {
     let Some(measured) = cells.first() else { return String::new() };
     let word = |word: &str| match word.split_once('=') {
@@ -159,14 +159,14 @@ fn of_arm<'a>(cells: &[&'a Measured], arm: &str) -> Option<&'a Measured> {
     cells.iter().find(|measured| measured.arm == arm).copied()
 }
 
-/// Pairs of an arm in the kernel with the one in user space on the same server, as far as both were measured.
+/// Pairs of a kernel arm with the user-space arm of the same server, if both were measured.
 fn pairs(cells: &[&Measured]) -> Vec<(&'static str, &'static str)> {
     let measured = |arm: &str| cells.iter().any(|measured| measured.arm == arm && !measured.rounds.is_empty());
     let idle = |arm: &str| arm == "auto" && !chose_kernel(cells.iter().copied());
     PAIRS.into_iter().filter(|(user, kernel)| measured(user) && measured(kernel) && !idle(kernel)).collect()
 }
 
-/// As [`pairs`], without `auto`: an arm that chooses has no size from which on it is cheaper.
+/// As [`pairs`], without `auto`: an arm that chooses has no crossover size.
 fn fixed_pairs(cells: &[&Measured]) -> Vec<(&'static str, &'static str)> {
     pairs(cells).into_iter().filter(|(_, kernel)| *kernel != "auto").collect()
 }
@@ -204,7 +204,7 @@ fn crossover_said(cells: &[&Measured], user: &str, kernel: &str, metric: Metric)
     format!("{found} ({})", interval(&rounds))
 }
 
-/// For a study without a section of its own: crossovers of each condition, and ours against the peer.
+/// For a study without a special section: the crossovers of each condition, and Sealion compared with the peer.
 fn crossovers_and_peers(cells: &[&Measured], metric: Metric) -> Vec<String> {
     let mut findings = Vec::new();
     for condition in conditions(cells) {
@@ -221,13 +221,13 @@ fn crossovers_and_peers(cells: &[&Measured], metric: Metric) -> Vec<String> {
     findings
 }
 
-/// The cost of a request on our server against a peer's on the same path, over all cells.
+/// The cost of a request on Sealion compared with a peer on the same path, over all cells.
 fn against_peer(cells: &[&Measured], metric: Metric) -> Vec<String> {
     PEERS.into_iter().filter_map(|(ours, peer)| verdict(cells, peer, ours, metric)).collect()
 }
 
-/// An arm against another over all cells that both have: in how many the metric is lower, higher, or not proven to differ
-/// (Welch, corrected by Holm's method), and the geometric mean of the ratios. No cell is picked out.
+/// Compares two arms over all cells that both have: the number of cells in which the metric is lower, higher, or not
+/// proven to differ (Welch, corrected by Holm's method), and the geometric mean of the ratios. No cell is picked out.
 fn verdict(cells: &[&Measured], base: &str, arm: &str, metric: Metric) -> Option<String> {
     let pairs = in_both(cells, base, arm);
     let ratios = ratios(&pairs, metric);
@@ -255,7 +255,7 @@ fn verdict(cells: &[&Measured], base: &str, arm: &str, metric: Metric) -> Option
     ))
 }
 
-/// The cells that both arms have: of the base, and of the arm.
+/// The cells that both arms have, as pairs of base and arm.
 fn in_both<'a>(cells: &[&'a Measured], base: &str, arm: &str) -> Vec<(&'a Measured, &'a Measured)> {
     cells
         .iter()
@@ -271,7 +271,7 @@ fn ratios(pairs: &[(&Measured, &Measured)], metric: Metric) -> Vec<f64> {
     pairs.iter().filter_map(|(base, sample)| mean_ratio(base, sample, metric)).collect()
 }
 
-/// `None`: there are no ratios.
+/// `None`: `ratios` is empty.
 fn geometric_mean(ratios: &[f64]) -> Option<f64> {
     let sum: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
     (!ratios.is_empty()).then(|| (sum / ratios.len() as f64).exp())
@@ -281,7 +281,7 @@ fn count(number: usize, noun: &str) -> String {
     if number == 1 { format!("{number} {noun}") } else { format!("{number} {noun}s") }
 }
 
-/// Ratio of the means over the rounds, as the interval of [`Difference`] has it.
+/// The ratio of the means over the rounds, as in the interval of [`Difference`].
 fn mean_ratio(base: &Measured, sample: &Measured, metric: Metric) -> Option<f64> {
     Some(sample.summary(metric)?.mean / base.summary(metric)?.mean)
 }
@@ -298,7 +298,7 @@ fn difference(baseline: &Measured, sample: &Measured, metric: Metric) -> Option<
     Difference::between(&baseline.summary(metric)?, &sample.summary(metric)?)
 }
 
-/// Our arms with the peer's on the same path.
+/// Sealion's arms with the peer's arm on the same path.
 const PEERS: [(&str, &str); 3] = [("user", "nginx"), ("user-log", "nginx-log"), ("kernel", "nginx-ktls")];
 
 const PAIRS: [(&str, &str); 4] = [("user", "kernel"), ("user", "auto"), ("user", "nic"), ("nginx", "nginx-ktls")];

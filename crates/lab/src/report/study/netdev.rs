@@ -31,7 +31,7 @@ pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Ve
     (blocks, findings)
 }
 
-/// The published threshold beside that of a run.
+/// The published threshold beside a run's.
 pub(super) fn beside(cells: &[&Measured], instructions: bool) -> Vec<Beside> {
     let Some(condition) = widest(cells) else { return Vec::new() };
     let chosen = of_condition(cells, &condition);
@@ -57,7 +57,7 @@ pub(super) fn beside(cells: &[&Measured], instructions: bool) -> Vec<Beside> {
     rows
 }
 
-/// From here on the talk found kernel TLS cheaper, in bytes.
+/// The size in bytes from which the talk found kernel TLS cheaper.
 const LARGE: u64 = 128 << 10;
 
 /// The change of a request's cost over the sizes that both arms have.
@@ -65,7 +65,7 @@ fn mean_change(cells: &[&Measured], user: &str, kernel: &str, instructions: bool
     geometric_mean(&ratios(&in_both(cells, user, kernel), cost(instructions))).map(units::change)
 }
 
-/// Sizes measured with more than one K: how the figures change with it.
+/// The figures for sizes measured with several K.
 fn by_calls(cells: &[&Measured], instructions: bool) -> Table {
     let mut calls: Vec<Option<u64>> = cells.iter().map(|measured| measured.calls).collect();
     calls.sort_by_key(|calls| calls.unwrap_or(u64::MAX));
@@ -109,7 +109,7 @@ fn by_calls(cells: &[&Measured], instructions: bool) -> Table {
     table
 }
 
-/// Requests per second and latency against K, for each size that was measured with more than one.
+/// Requests per second and latency against K, for each size measured with several K.
 fn charts_by_calls(cells: &[&Measured], instructions: bool) -> Vec<Chart> {
     let mut drawn = Vec::new();
     for size in sizes(cells) {
@@ -130,7 +130,7 @@ fn charts_by_calls(cells: &[&Measured], instructions: bool) -> Vec<Chart> {
     drawn
 }
 
-/// Medians of the hand-over's system calls, over all rows that have them, beside the published ones.
+/// Medians of the handover's system calls over all rows that have them, beside the published medians.
 fn setup(cells: &[&Measured]) -> Table {
     let mut table = Table::new(
         "Time of each system call by the lab, and of a whole move by the server's log; medians",

@@ -1,4 +1,4 @@
-//! peers: ours beside nginx, as the README shows it.
+//! peers: Sealion and nginx, as in the README.
 
 use super::super::document::{Block, Table};
 use super::super::figures::{Measured, Metric};
@@ -11,7 +11,7 @@ pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Ve
     findings.extend(cells.iter().filter_map(|measured| {
         let (_, ratio) = beside(cells, measured)?;
         Some(format!(
-            "99th percentile of {} beside a large load: {}× that of it alone",
+            "99th percentile of {} beside a large load: {}× its value alone",
             measured.arm,
             units::ratio(ratio)
         ))
@@ -28,7 +28,7 @@ pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Ve
     (blocks, findings)
 }
 
-/// A line for each cell: cost, ratio to `baseline`, 99th percentile, for each arm.
+/// A line for each cell with cost, ratio to `baseline` and 99th percentile, for each arm.
 pub(crate) fn table(cells: &[&Measured], baseline: &str) -> Table {
     let mut arms: Vec<&str> = Vec::new();
     for measured in cells.iter().filter(|measured| !measured.rounds.is_empty()) {
@@ -60,7 +60,7 @@ pub(crate) fn table(cells: &[&Measured], baseline: &str) -> Table {
             (alone, row.resume, row.calls.is_some(), row.size)
         })
     });
-    // In a closed loop the faster server is asked more often, which lengthens its latencies.
+    // In a closed loop the faster server gets more requests, which lengthens its latencies.
     let open_loops = cells.iter().filter_map(|measured| any(measured)).any(|row| row.rate.is_some());
     let mut table = Table { caption: String::new(), head, rows: Vec::new(), names: 1 };
     for name in names {
@@ -132,7 +132,7 @@ fn shown(arm: &str) -> &str {
     }
 }
 
-/// The 99th percentile of a cell with another load beside it, and its ratio to that of the cell alone.
+/// The 99th percentile of a cell with a second load, and its ratio to the cell without it.
 fn beside(cells: &[&Measured], measured: &Measured) -> Option<(f64, f64)> {
     let row = any(measured).filter(|row| !row.beside.is_empty())?;
     let alone = cells.iter().find(|other| {
@@ -151,7 +151,7 @@ fn p99(measured: &Measured) -> Option<f64> {
     Some(measured.latency()?.value_at_quantile(0.99) as f64)
 }
 
-/// A row of the cell: what all its rounds have in common.
+/// A row of the cell, for the values that all rounds share.
 fn any(measured: &Measured) -> Option<&Row> {
     measured.rounds.first()
 }

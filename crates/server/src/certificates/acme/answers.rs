@@ -1,4 +1,4 @@
-//! Answers to the authority's validations: a certificate by TLS-ALPN-01, a text by HTTP-01, a record by DNS-01.
+//! Responses to the authority's validations: a certificate for TLS-ALPN-01, a text for HTTP-01, a record for DNS-01.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use sealion_tls::AlpnChallenges;
 use super::dns::{Record, Zone};
 use super::self_signed;
 
-/// Answers to HTTP-01 validations (RFC 8555 §8.3).
+/// Responses to HTTP-01 validations (RFC 8555 §8.3).
 #[derive(Debug, Default)]
 pub(crate) struct HttpChallenges(ArcSwap<HashMap<String, String>>);
 
@@ -36,7 +36,7 @@ impl HttpChallenges {
     }
 }
 
-/// Answers of one order, withdrawn when it is over.
+/// Responses for one order, withdrawn when it is over.
 pub(super) struct Answers<'a> {
     alpn: &'a AlpnChallenges,
     http: &'a HttpChallenges,
@@ -54,7 +54,7 @@ impl<'a> Answers<'a> {
         Answers { alpn, http, given: Vec::new() }
     }
 
-    /// Answers by a certificate that contains the digest (RFC 8737 §3).
+    /// Responds with a certificate that contains the digest (RFC 8737 §3).
     pub(super) fn over_tls(&mut self, name: &str, digest: &[u8]) -> Result<(), String> {
         let extension = CustomExtension::new_acme_identifier(digest);
         let (certificate, key) = self_signed(&[name.to_owned()], Some(extension))?;
@@ -69,7 +69,7 @@ impl<'a> Answers<'a> {
     }
 
     pub(super) async fn over_dns(&mut self, zone: &Zone, record: Record) -> Result<(), String> {
-        // What fails may have set it.
+        // Recorded first, because a failed call may have set the record.
         self.given.push(Given::Record(zone.clone(), record.clone()));
         let zone = zone.clone();
         in_another_thread(move || zone.present(&record)).await
@@ -83,7 +83,7 @@ impl<'a> Answers<'a> {
         }
     }
 
-    /// Withdraws what this process answers itself. Returns the records, which are still in the DNS.
+    /// Withdraws the responses of this process. Returns the records, which are still in the DNS.
     fn withdraw_own(&mut self) -> Vec<(Zone, Record)> {
         let mut records = Vec::new();
         for given in self.given.drain(..) {
@@ -97,7 +97,7 @@ impl<'a> Answers<'a> {
     }
 }
 
-/// The process ends or hands over in the middle of an order.
+/// The process may end or hand over in the middle of an order.
 impl Drop for Answers<'_> {
     fn drop(&mut self) {
         for (_, record) in self.withdraw_own() {
@@ -106,7 +106,7 @@ impl Drop for Answers<'_> {
     }
 }
 
-/// A program or a server may take a minute, in which other orders go on.
+/// A program or a server may take a minute; other orders continue meanwhile.
 async fn in_another_thread(change: impl FnOnce() -> Result<(), String> + Send + 'static) -> Result<(), String> {
     tokio::task::spawn_blocking(change).await.unwrap_or_else(|error| Err(error.to_string()))
 }

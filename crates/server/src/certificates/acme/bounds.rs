@@ -1,4 +1,4 @@
-//! Bounds on what is done at once for names on demand, and on what waits for that: for the network of a client, and for all clients together.
+//! Bounds on concurrent work and on waiting work for names on demand, per client network and for all clients together.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use crate::limits::ClientNetwork;
 
-/// How much is done at once, and how much waits.
+/// The maximum of concurrent and of waiting work.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bound {
     pub(super) at_once: usize,
@@ -22,13 +22,14 @@ impl Bound {
     }
 }
 
-/// A queue with a bound for all clients, and a lower one for each of their networks: a client that fills its own share leaves turns to the others.
+/// A queue with a bound for all clients, and a lower bound for each client network: a client that uses up its own share
+/// leaves turns to others.
 #[derive(Debug)]
 pub(super) struct Queue {
     all: Bound,
     of_network: Bound,
     turns: Semaphore,
-    /// Of turns, and of names that wait for one.
+    /// Places for turns, and for names that wait for a turn.
     places: Semaphore,
     networks: Mutex<HashMap<ClientNetwork, Share>>,
 }
@@ -41,12 +42,12 @@ struct Share {
     taken: usize,
 }
 
-/// No place is left.
+/// No place is free.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Full {
-    /// For the network of this client, which has so many.
+    /// For this client's network, which has this many places.
     Network(IpAddr, usize),
-    /// For any client. So many may wait.
+    /// For any client: this many may wait.
     All(usize),
 }
 
@@ -70,7 +71,7 @@ pub(super) struct Turn<'q> {
     _entered: Option<Entered<'q>>,
 }
 
-/// A place in the share of a network.
+/// A place in a network's share.
 #[derive(Debug)]
 struct Entered<'q> {
     queue: &'q Queue,
@@ -84,7 +85,8 @@ impl Queue {
         Queue { all, of_network, turns, places, networks: Mutex::default() }
     }
 
-    /// Waits for a turn. `client`: whose network's share counts; `None`: it is not known, or has many clients.
+    /// Waits for a turn. `client`: the address whose network's share is used; `None`: it is unknown, or many clients
+    /// share it.
     ///
     /// # Errors
     /// [`Full`].
@@ -145,7 +147,7 @@ mod tests {
         turning.as_mut().poll(&mut Context::from_waker(Waker::noop()))
     }
 
-    /// A turn that comes at once.
+    /// A turn that is free at once.
     fn turn(queue: &Queue, client: Option<IpAddr>) -> Turn<'_> {
         match poll(&mut (Box::pin(queue.turn(client)) as Turning<'_>)) {
             Poll::Ready(Ok(turn)) => turn,
@@ -153,7 +155,7 @@ mod tests {
         }
     }
 
-    /// One that has to wait.
+    /// A turn that has to wait.
     fn waits(queue: &Queue, client: Option<IpAddr>) -> Turning<'_> {
         let mut turning: Turning<'_> = Box::pin(queue.turn(client));
         assert!(poll(&mut turning).is_pending());
@@ -176,7 +178,7 @@ mod tests {
         // IPv6 clients have a whole /64.
         let other = turn(&queue, "2001:db8::1".parse().ok());
         let same = turn(&queue, "2001:db8::2".parse().ok());
-        // All turns are taken; a client that is not known waits for one.
+        // All turns are taken, and a client without address waits for one.
         let mut unknown = waits(&queue, None);
         drop(first);
         assert!(matches!(poll(&mut waiting), Poll::Ready(Ok(_))));
@@ -192,7 +194,7 @@ mod tests {
         let waiting = [waits(&queue, address(2)), waits(&queue, None)];
         assert_eq!(refused(&queue, address(3)), Full::All(2));
         assert_eq!(queue.networks().len(), 2, "a client that is refused takes nothing");
-        // Handshakes are given up.
+        // Handshakes are abandoned.
         drop(waiting);
         let mut next = waits(&queue, address(3));
         drop(held);

@@ -1,4 +1,4 @@
-//! How authorities are asked: HTTPS, by responses that are bounded.
+//! Requests to authorities: HTTPS with bounded responses.
 
 use std::error::Error as StdError;
 use std::path::Path;
@@ -15,12 +15,12 @@ use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 
 use crate::tls_client;
 
-/// Bytes of a response. A chain of certificates with post-quantum keys takes some 50 kB.
+/// The maximum length of a response. A certificate chain with post-quantum keys takes about 50 kB.
 const MAX_RESPONSE: usize = 256 << 10;
 
 struct Client<C>(legacy::Client<C, BodyWrapper<Bytes>>);
 
-/// `root`: a file of certificates that vouch for the authority, instead of the system's roots.
+/// `root`: a file of root certificates for the authority, instead of the system's roots.
 ///
 /// # Errors
 /// The roots cannot be read.
@@ -64,7 +64,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that gives each client a response: its head, and `content` so many times.
+    /// A server that sends each client a response: its head, then `content` repeated.
     fn serve(head: &'static str, content: Vec<u8>, times: usize) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -72,12 +72,12 @@ mod tests {
             let (mut io, _) = listener.accept().unwrap();
             let mut request = Vec::new();
             while !request.ends_with(b"\r\n\r\n") {
-                let mut octet = [0];
-                io.read_exact(&mut octet).unwrap();
-                request.extend(octet);
+                let mut byte = [0];
+                io.read_exact(&mut byte).unwrap();
+                request.extend(byte);
             }
             let _ = io.write_all(head.as_bytes());
-            // A client that has left is no error.
+            // A client that has left is not an error.
             let _ = (0..times).try_for_each(|_| io.write_all(&content));
         });
         address

@@ -1,4 +1,4 @@
-//! Answers to DNS-01 validations (RFC 8555 §8.4): records in a zone, which a program changes, or its server by dynamic updates.
+//! Responses to DNS-01 validations (RFC 8555 §8.4): records in a zone, changed by a program or by dynamic updates.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use super::dns_update::{Change, DnsUpdate};
 
-/// What changes the zone, and how long its records take to be everywhere.
+/// How to change the zone, and how long its records take to reach all servers.
 #[derive(Debug, Clone)]
 pub(super) struct Dns {
     pub(super) zone: Zone,
     pub(super) wait: Duration,
 }
 
-/// What changes the zone.
+/// How to change the zone.
 #[derive(Debug, Clone)]
 pub(super) enum Zone {
     Hook(DnsHook),
@@ -48,23 +48,23 @@ pub(super) struct DnsHook {
 /// A TXT record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Absolute: with a point at its end.
+    /// The absolute name, with a trailing dot.
     pub(super) name: String,
     pub(super) text: String,
 }
 
 impl Record {
-    /// That of a host name; a wildcard has that of the name below it.
+    /// The record for a host name; a wildcard uses the record of the name below it.
     pub(super) fn of(host: &str, text: String) -> Self {
         Self { name: format!("_acme-challenge.{host}."), text }
     }
 }
 
-/// The longest that the program may take. Providers' interfaces answer within seconds.
-const MOST: Duration = Duration::from_secs(60);
+/// The timeout of the program. Providers' interfaces respond within seconds.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 impl DnsHook {
-    /// Its output goes to standard error, as the server's messages do.
+    /// Its output goes to standard error, like the server's messages.
     fn run(&self, what: &str, record: &Record) -> Result<(), String> {
         let failed = |why: String| format!("`{} {what} {} …` {why}", self.program.display(), record.name);
         let mut command = Command::new(&self.program);
@@ -75,11 +75,11 @@ impl DnsHook {
             match child.try_wait() {
                 Ok(Some(status)) if status.success() => return Ok(()),
                 Ok(Some(status)) => return Err(failed(format!("failed: {status}"))),
-                Ok(None) if begun.elapsed() < MOST => sleep(Duration::from_millis(20)),
+                Ok(None) if begun.elapsed() < TIMEOUT => sleep(Duration::from_millis(20)),
                 Ok(None) => {
                     let _ = child.kill();
                     let _ = child.wait();
-                    return Err(failed(format!("took longer than {} s and was ended", MOST.as_secs())));
+                    return Err(failed(format!("took longer than {} s and was ended", TIMEOUT.as_secs())));
                 }
                 Err(error) => return Err(failed(error.to_string())),
             }

@@ -18,7 +18,7 @@ use super::dns::Record;
 use crate::certificates::config::{DnsUpdateConfig, TsigAlgorithm};
 use crate::values::Problems;
 
-/// The server of a zone, and what it knows us by.
+/// The server of a zone, and the credentials for it.
 #[derive(Debug, Clone)]
 pub(super) struct DnsUpdate {
     server: String,
@@ -28,7 +28,7 @@ pub(super) struct DnsUpdate {
 
 type ZoneName = Name<Vec<u8>>;
 
-/// What becomes of a record.
+/// The change of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     Add,
@@ -42,7 +42,7 @@ impl DnsUpdate {
         let server = with_port(&config.server);
         if server.is_none() {
             let what = format_args!(
-                "{:?} is no server: write for instance 192.0.2.53, [2001:db8::53]:5353 or ns1.example.org",
+                "{:?} is not a server: write for instance 192.0.2.53, [2001:db8::53]:5353 or ns1.example.org",
                 config.server.value
             );
             problems.add(&config.server.span, &format!("{key}.server"), what);
@@ -55,12 +55,12 @@ impl DnsUpdate {
             problems.add(&config.secret.span, &format!("{key}.secret"), what);
         });
         let name = KeyName::from_str(&config.key_name).map_err(|error| {
-            let what = format_args!("{:?} is no name of a key: {error}", config.key_name.value);
+            let what = format_args!("{:?} is not a valid name of a key: {error}", config.key_name.value);
             problems.add(&config.key_name.span, &format!("{key}.key_name"), what);
         });
         let zone = config.zone.as_ref().map(|zone| {
             ZoneName::from_str(zone).map_err(|error| {
-                let what = format_args!("{:?} is no name of a zone: {error}", zone.value);
+                let what = format_args!("{:?} is not a valid name of a zone: {error}", zone.value);
                 problems.add(&zone.span, &format!("{key}.zone"), what);
             })
         });
@@ -76,7 +76,7 @@ impl DnsUpdate {
         Some(DnsUpdate { server: server?, key: Arc::new(key), zone: zone.transpose().ok()? })
     }
 
-    /// Adds or removes a record. One that is there already, or gone, is no error (RFC 2136 §3.4.2).
+    /// Adds or removes a record. It is not an error if the record already exists or is already gone (RFC 2136 §3.4.2).
     pub(super) fn change(&self, record: &Record, change: Change) -> Result<(), String> {
         let failed = |why: String| format!("{}: {} is not changed: {why}", self.server, record.name);
         let name = ZoneName::from_str(&record.name).map_err(|error| failed(error.to_string()))?;
@@ -92,7 +92,7 @@ impl DnsUpdate {
             builder.push((&zone, Rtype::SOA))?;
             let mut builder = builder.authority();
             let text = Txt::<Vec<u8>>::build_from_slice(record.text.as_bytes()).expect("it is shorter than a name");
-            // A record of class NONE removes the one with its data (RFC 2136 §2.5.4).
+            // A record of class NONE removes the record with its data (RFC 2136 §2.5.4).
             match change {
                 Change::Add => builder.push((&name, Class::IN, TTL, text))?,
                 Change::Remove => builder.push((&name, Class::NONE, Ttl::ZERO, text))?,
@@ -103,13 +103,13 @@ impl DnsUpdate {
         match answer.header().rcode() {
             Rcode::NOERROR => Ok(()),
             refused => Err(failed(format!(
-                "the server answers {refused} for the zone {zone}: let it take updates of this record by the key {}",
+                "the server returns {refused} for the zone {zone}: permit updates of this record by the key {}",
                 self.key.name()
             ))),
         }
     }
 
-    /// The zone that a name belongs to: its server names it by the SOA record, in the answer or beside it.
+    /// The zone of a name, from the SOA record in the server's response, in the answer or the authority section.
     fn zone_of(&self, server: &mut Connection, name: &ZoneName) -> Result<ZoneName, String> {
         let query = || {
             let mut builder = MessageBuilder::new_vec().question();
@@ -117,13 +117,13 @@ impl DnsUpdate {
             Ok(builder.additional())
         };
         let answer = server.ask(&self.key, query)?;
-        let unreadable = |error| format!("the server's answer cannot be read: {error}");
+        let unreadable = |error| format!("the server's response cannot be parsed: {error}");
         let sections = [answer.answer().map_err(unreadable)?, answer.authority().map_err(unreadable)?];
         let found = sections.into_iter().flat_map(|section| section.limit_to::<Soa<_>>()).find_map(Result::ok);
         match found {
             Some(record) => Ok(record.owner().to_name()),
             None => Err(format!(
-                "the server answers {} and names no zone: set zone in dns_update, and the zone's primary as server",
+                "the server returns {} and names no zone: set zone in dns_update, and the zone's primary as server",
                 answer.header().rcode()
             )),
         }
@@ -146,13 +146,13 @@ impl Connection {
     }
 
     fn to(address: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         Ok(Connection(stream))
     }
 
-    /// Signs a message, sends it and returns the answer, whose signature is right.
+    /// Signs a message, sends it, and returns the response after verifying its signature.
     fn ask(
         &mut self,
         key: &Arc<Key>,
@@ -162,16 +162,16 @@ impl Connection {
         let mut message = message().map_err(too_long)?;
         message.header_mut().set_random_id();
         let transaction = ClientTransaction::request(Arc::clone(key), &mut message, Time48::now()).map_err(too_long)?;
-        let octets = message.finish();
-        let answer = self.exchange(&octets).map_err(|error| error.to_string())?;
+        let bytes = message.finish();
+        let answer = self.exchange(&bytes).map_err(|error| error.to_string())?;
         let mut answer = Message::from_octets(answer).map_err(|error| error.to_string())?;
         transaction
             .answer(&mut answer, Time48::now())
-            .map_err(|error| format!("its answer {} is not signed as it should be: {error}: do key_name, algorithm, secret and both clocks agree?", answer.header().rcode()))?;
+            .map_err(|error| format!("the signature of its response {} is invalid: {error}: do key_name, algorithm, secret and both clocks agree?", answer.header().rcode()))?;
         Ok(answer)
     }
 
-    /// Sends a message and reads the next (RFC 1035 §4.2.2).
+    /// Sends a message and reads the next message (RFC 1035 §4.2.2).
     fn exchange(&mut self, message: &[u8]) -> io::Result<Vec<u8>> {
         let len = u16::try_from(message.len()).map_err(io::Error::other)?;
         self.0.write_all(&[&len.to_be_bytes(), message].concat())?;
@@ -186,13 +186,13 @@ impl Connection {
 type Unsigned = domain::base::message_builder::AdditionalBuilder<Vec<u8>>;
 type PushError = domain::base::message_builder::PushError;
 
-/// Of each step with the server.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The timeout of each step with the server.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The record lives for one validation.
 const TTL: Ttl = Ttl::from_secs(60);
 
-/// The server with its port. `None`: it is none.
+/// The server with its port. `None`: it is not a valid server.
 fn with_port(server: &str) -> Option<String> {
     if server.is_empty() || server.contains(char::is_whitespace) {
         return None;

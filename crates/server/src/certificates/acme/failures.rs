@@ -1,4 +1,4 @@
-//! Pauses after failed orders, kept on disk, so that a server in a restart loop sends no more orders.
+//! Pauses after failed orders, stored on disk, so that a server in a restart loop sends no more orders.
 
 use std::fs;
 use std::path::Path;
@@ -6,14 +6,14 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-/// The first pause after a failure; it doubles with each. SPEC: Let's Encrypt allows five failed validations of a name
-/// per hour, and these pauses make four.
+/// The first pause after a failure; it doubles with each failure. SPEC: Let's Encrypt allows five failed validations
+/// per name and hour, and these pauses result in four.
 pub(super) const FIRST_PAUSE: Duration = Duration::from_secs(5 * 60);
 
-/// Twice a day: a corrected mistake takes effect on the same day without a restart.
-const LONGEST_PAUSE: Duration = Duration::from_secs(12 * 3600);
+/// Twice a day, so that a corrected mistake takes effect on the same day without a restart.
+const MAX_PAUSE: Duration = Duration::from_secs(12 * 3600);
 
-/// Failures of a site's orders, and the pause they impose.
+/// Failures of a site's orders, and the resulting pause.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct Failures {
     count: u32,
@@ -26,9 +26,9 @@ impl Failures {
         serde_json::from_slice(&fs::read(file).ok()?).ok()
     }
 
-    /// Whether the pause lasts. A pause longer than [`LONGEST_PAUSE`] stems from a wrong clock and is ignored.
+    /// Whether the pause lasts. A pause longer than [`MAX_PAUSE`] results from a wrong clock and is ignored.
     pub(super) fn forbids(self, now: SystemTime) -> bool {
-        seconds(now) < self.wait_until && self.wait_until < seconds(now + 2 * LONGEST_PAUSE)
+        seconds(now) < self.wait_until && self.wait_until < seconds(now + 2 * MAX_PAUSE)
     }
 
     /// The end of the pause.
@@ -38,7 +38,7 @@ impl Failures {
 
     pub(super) fn after(before: Option<Self>, now: SystemTime) -> Self {
         let count = before.map_or(0, |before| before.count);
-        let pause = FIRST_PAUSE.saturating_mul(1 << count.min(16)).min(LONGEST_PAUSE);
+        let pause = FIRST_PAUSE.saturating_mul(1 << count.min(16)).min(MAX_PAUSE);
         Self { count: count + 1, wait_until: seconds(now + pause) }
     }
 }
@@ -65,8 +65,8 @@ mod tests {
         assert_eq!(pauses[11], 12 * 3600);
 
         let last = failures.unwrap();
-        assert!(last.forbids(now) && last.forbids(now + LONGEST_PAUSE - Duration::from_secs(1)));
-        assert!(!last.forbids(now + LONGEST_PAUSE));
-        assert!(!last.forbids(now - 2 * LONGEST_PAUSE), "the clock was wrong when it failed");
+        assert!(last.forbids(now) && last.forbids(now + MAX_PAUSE - Duration::from_secs(1)));
+        assert!(!last.forbids(now + MAX_PAUSE));
+        assert!(!last.forbids(now - 2 * MAX_PAUSE), "the clock was wrong when it failed");
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! Sites with `acme_on_demand` order when a client first asks for a name (`on_demand.rs`).
 //!
-//! The time of the next permitted order is kept on disk, so that a server in a restart loop sends no more orders.
+//! The time of the next permitted order is stored on disk, so that a server in a restart loop sends no more orders.
 
 mod answers;
 mod bounds;
@@ -46,19 +46,19 @@ use crate::values::{At, Problems, Secret, SecretUrl, one_line};
 /// The file of an account.
 const ACCOUNT: &str = "account.json";
 
-/// `[tls.acme]` or one of `[[tls.acme_accounts]]`, checked.
+/// A checked table `[tls.acme]` or `[[tls.acme_accounts]]`.
 #[derive(Debug)]
 pub(super) struct Settings {
     directory: SecretUrl,
     contact: Vec<String>,
     challenge: ChallengeKind,
-    /// With `dns-01`.
+    /// The DNS settings for `dns-01`.
     dns: Option<Dns>,
     /// A subdirectory of the configured one for this authority and account.
     state: PathBuf,
     root: Option<PathBuf>,
     external_account: Option<(Secret, Secret<Vec<u8>>)>,
-    /// Held while the account is made, so that orders side by side do not make two.
+    /// Held while the account is created, so that concurrent orders do not create two.
     making: tokio::sync::Mutex<()>,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct AcmeSite {
 }
 
 impl Settings {
-    /// `None`: the errors are in `problems`. `key`: of its table.
+    /// `None`: the errors are in `problems`. `key`: the key of its table.
     pub(super) fn new(
         config: &AcmeConfig,
         key: &str,
@@ -120,7 +120,7 @@ impl Settings {
         });
         let mut of_authority = authority.replace(|c: char| !c.is_ascii_alphanumeric() && c != '.' && c != '-', "_");
         if let Some(name) = &config.name {
-            // No authority has this character.
+            // No authority's name contains this character.
             of_authority = format!("{of_authority}~{}", name.value);
         }
         let state = problems.resolve(&config.state).join(of_authority);
@@ -208,7 +208,7 @@ impl Settings {
                 return builder.from_credentials(credentials).await.map_err(explain);
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            // Creating an account here would overwrite the existing one.
+            // Creating an account here would overwrite the existing account.
             Err(error) => return Err(format!("{}: {error}: make it readable for the server's user", file.display())),
         }
         let contact: Vec<&str> = self.contact.iter().map(String::as_str).collect();
@@ -224,7 +224,7 @@ impl Settings {
     }
 }
 
-/// What sets the records of DNS-01. `None`: another challenge is configured, or the errors are in `problems`.
+/// How to set the records of DNS-01. `None`: another challenge is configured, or the errors are in `problems`.
 fn dns(config: &AcmeConfig, key: &str, problems: &mut Problems) -> Option<Dns> {
     let is_dns = config.challenge == ChallengeKind::Dns01;
     let what = "unused without `challenge = \"dns-01\"`: set that, or remove it";
@@ -298,7 +298,7 @@ fn self_signed(names: &[String], extension: Option<CustomExtension>) -> Result<(
     Ok((params.self_signed(&key).map_err(failed)?.pem(), key.serialize_pem()))
 }
 
-/// Whether the name can be validated: no IP address, and a wildcard only by DNS-01.
+/// Whether the name can be validated: it must not be an IP address, and a wildcard needs DNS-01.
 fn is_public_name(name: &str, by_dns: bool) -> bool {
     (by_dns || !name.starts_with("*.")) && !name.starts_with('[') && name.parse::<std::net::IpAddr>().is_err()
 }
@@ -307,7 +307,7 @@ fn base64url(text: &str) -> Result<Vec<u8>, String> {
     BASE64_URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|e| format!("not base64url ({e})"))
 }
 
-/// An error with its causes, since the outermost message rarely names the reason.
+/// An error with its causes, because the outermost message rarely contains the reason.
 fn explain(error: instant_acme::Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(&error);

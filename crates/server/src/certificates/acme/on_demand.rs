@@ -8,8 +8,8 @@
 //!                                           └─ no: refused for a while          └─ failed: refused until the next try
 //! ```
 //!
-//! Jobs run on the thread that orders certificates. A handshake that waits is given up after its own deadline, and its job goes on. The network of the
-//! client that began a job is charged for its question and its order.
+//! Jobs run on the thread that orders certificates. A waiting handshake is abandoned at its own deadline, but its job
+//! continues. The question and the order of a job count against the network of the client that began it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -40,55 +40,58 @@ use crate::observe::Warnings;
 use crate::tls_client;
 use crate::values::{At, Problems, SecretUrl};
 
-/// Jobs that have not begun. They begin as fast as their thread looks for files.
-const MOST_NEW: usize = 1024;
+/// The number of jobs that have not begun. They begin as fast as their thread looks for files.
+const MAX_NEW: usize = 1024;
 
-/// Questions, and names that wait for one. A name beyond is refused, and its clients may come again.
+/// Questions to the operator's service, and names that wait to be asked about. A further name is rejected, and its
+/// clients may try again.
 const ASKS: Bound = Bound { at_once: 32, waiting: 256 };
 
-/// The same for the clients of a network. Few may wait: clients of other networks may ask for the same name, and wait with it.
+/// The same for the clients of one network. Few may wait, because clients of other networks may ask for the same name,
+/// and then wait with it.
 const ASKS_OF_NETWORK: Bound = Bound { at_once: 8, waiting: 8 };
 
-/// Orders, and names that wait for one. Let's Encrypt allows an account 300 orders within three hours.
+/// Orders, and names that wait to be ordered. Let's Encrypt allows an account 300 orders within three hours.
 const ORDERS: Bound = Bound { at_once: 8, waiting: 64 };
 
-/// The same for the clients of a network.
+/// The same for the clients of one network.
 const ORDERS_OF_NETWORK: Bound = Bound { at_once: 4, waiting: 32 };
 
-/// Certificates in memory, some 6 kB each. Others are read from their files again.
+/// The number of certificates in memory, about 6 kB each. Others are read from their files again.
 const KEPT: usize = 10_000;
 
-/// Refused names in memory, some 100 octets each.
+/// The number of rejected names in memory, about 100 bytes each.
 const REFUSED: usize = 10_000;
 
-/// How long a name stays refused without another question: a new customer's first visit works soon after.
+/// How long a name stays rejected without another question, so that a new customer's first visit soon works.
 const REFUSAL: Duration = Duration::from_secs(10);
 
-/// How long a certificate that is due is shown before its renewal is tried again.
+/// How long a due certificate is used before its renewal is tried again, unless a failed order sets the time.
 const RETRY: Duration = Duration::from_secs(3600);
 
-/// A file name has 255 octets at most (path_resolution(7)), and the longest here ends in `.failed.new.` and a process id.
-const LONGEST_NAME: usize = 230;
+/// The maximum length of a name. A file name has at most 255 bytes (path_resolution(7)), and the longest here ends with
+/// `.failed.new.` and a process id.
+const MAX_NAME: usize = 230;
 
-/// For the operator's service to answer: less than a handshake has by default.
+/// The timeout of the operator's service: less than the default timeout of a handshake.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// An answer of the service counts as long as this, while the name waits for its order.
+/// How long a reply of the service is valid while the name waits for its order.
 const FRESH: Duration = Duration::from_secs(60);
 
 /// The jobs of the process. They outlive reloads.
 pub(crate) struct OnDemand {
     queue: mpsc::Sender<Job>,
-    /// Until the thread that orders certificates takes it.
+    /// Taken by the thread that orders certificates.
     jobs: Mutex<Option<mpsc::Receiver<Job>>>,
-    /// By the file of the certificate.
+    /// Jobs in progress, by the file of the certificate.
     under_way: Arc<UnderWay>,
     refused: Warnings,
 }
 
-/// A job of which its name knows.
+/// The job registered for a name.
 struct Known {
-    /// Those of the configuration that began it.
+    /// The names of the configuration that began it.
     names: Weak<Names>,
     /// The network of the client that began it.
     network: Option<ClientNetwork>,
@@ -106,7 +109,7 @@ impl UnderWay {
 
 impl Default for OnDemand {
     fn default() -> Self {
-        let (queue, jobs) = mpsc::channel(MOST_NEW);
+        let (queue, jobs) = mpsc::channel(MAX_NEW);
         let jobs = Mutex::new(Some(jobs));
         Self { queue, jobs, under_way: Arc::default(), refused: Warnings::default() }
     }
@@ -118,16 +121,16 @@ impl fmt::Debug for OnDemand {
     }
 }
 
-/// What a job ends with.
+/// The outcome of a job.
 #[derive(Debug, Clone)]
 enum Outcome {
     Certificate(Shown),
     Refused(Refusal),
-    /// No place was left for the network of the client that began it. It says nothing of the name.
+    /// No place was free for the network of the client that began it. This does not concern the name itself.
     Full,
 }
 
-/// A name that is refused for a while.
+/// A name that is rejected for a while.
 #[derive(Debug, Clone, Copy)]
 struct Refusal {
     why: NoCertificate,
@@ -140,7 +143,7 @@ impl Refusal {
     }
 }
 
-/// A certificate, and when a job has to look after it.
+/// A certificate, and when a job has to check it.
 #[derive(Debug, Clone)]
 struct Shown {
     certificate: Certificate,
@@ -158,13 +161,13 @@ impl Shown {
     }
 }
 
-/// A name without a certificate in memory, or with one that is due.
+/// A job for a name without a certificate in memory, or whose certificate is due.
 struct Job {
     names: Arc<Names>,
     site: AcmeSite,
-    /// The client that began it. `None`: it is not known, or has many clients behind it.
+    /// The client that began it. `None`: it is unknown, or many clients share its address.
     client: Option<IpAddr>,
-    /// Those who wait learn the outcome. Without one, the job has ended before its time.
+    /// Tells the outcome to the handshakes that wait. If it is dropped without an outcome, the job was aborted.
     outcome: watch::Sender<Option<Outcome>>,
     under_way: Arc<UnderWay>,
 }
@@ -176,7 +179,7 @@ impl Drop for Job {
 }
 
 impl Settings {
-    /// What gives the site its certificates. `None`: the error is in `problems`.
+    /// The site's source of certificates. `None`: the error is in `problems`.
     pub(in crate::certificates) fn on_demand(
         self: &Arc<Self>,
         site: &CertifiedSite<'_>,
@@ -197,7 +200,7 @@ impl Settings {
     }
 }
 
-/// Verifies the operator's service if it has TLS. `None`: the error is in `problems`.
+/// The TLS configuration for the operator's service, if it uses TLS. `None`: the error is in `problems`.
 fn service(ask: &At<SecretUrl>, problems: &mut Problems) -> Option<Option<TlsConnector>> {
     const KEY: &str = "site.acme_on_demand.ask";
     let url = ask.reveal().parse::<Uri>().ok().filter(|url| {
@@ -217,7 +220,7 @@ fn service(ask: &At<SecretUrl>, problems: &mut Problems) -> Option<Option<TlsCon
     }
 }
 
-/// Where a site gets its certificates. A reload makes another one, which asks again about names that were refused.
+/// A site's source of certificates. A reload makes a new source, which asks again about names that were rejected.
 #[derive(Debug)]
 pub(in crate::certificates) struct Source {
     names: Arc<Names>,
@@ -227,7 +230,8 @@ pub(in crate::certificates) struct Source {
 /// The names of a site, as far as they are known.
 struct Names {
     settings: Arc<Settings>,
-    /// The names to order for. `None`: any. The first site gets clients whose name no site has, too, and is not to order for all of them.
+    /// The names to order for. `None`: any name. The first site also gets clients whose name no site has, and must not
+    /// order for all of them.
     only: Option<Vec<String>>,
     ask: SecretUrl,
     tls: Option<TlsConnector>,
@@ -236,10 +240,10 @@ struct Names {
 }
 
 impl Source {
-    /// What clients that name no host are shown where the site has no certificate.
+    /// The certificate for clients without a host name, if the site has no certificate.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The certificate cannot be made.
     pub(in crate::certificates) fn placeholder() -> Result<SiteCertificates, String> {
         // No host has this name (RFC 2606 §2).
         placeholder(&["on-demand.invalid".to_owned()]).map(|certificate| SiteCertificates::new(vec![certificate]))
@@ -265,19 +269,19 @@ impl Source {
         }
         loop {
             let mut joined = self.submit(name, client).ok_or(NoCertificate::Unavailable)?;
-            // An error: the process hands over or ends.
+            // An error means that the process hands over or ends.
             let ended = joined.outcome.wait_for(Option::is_some).await.map_err(|_| NoCertificate::Unavailable)?.clone();
             match ended.ok_or(NoCertificate::Unavailable)? {
                 Outcome::Certificate(shown) => return Ok(shown.certificate),
                 Outcome::Refused(refusal) if joined.is_of_configuration => return Err(refusal.why),
                 Outcome::Full if joined.is_of_network => return Err(NoCertificate::Unavailable),
-                // The configuration before asked another service, perhaps; or another network had no place.
+                // The previous configuration may have asked another service, or another network had no place.
                 Outcome::Refused(_) | Outcome::Full => tokio::task::yield_now().await,
             }
         }
     }
 
-    /// Joins the job of the name, or begins one. `None`: too many names wait, or the process begins no more.
+    /// Joins the job of the name, or begins one. `None`: too many names wait, or the process begins no more jobs.
     fn submit(&self, name: &str, client: Option<IpAddr>) -> Option<Joined> {
         let site = self.names.site(name);
         let network = client.map(ClientNetwork::of);
@@ -292,7 +296,7 @@ impl Source {
         let Ok(place) = self.process.queue.try_reserve() else {
             drop(under_way);
             if !self.process.queue.is_closed() {
-                self.process.warn(format_args!("{name}: refused: {MOST_NEW} names wait to be looked for"));
+                self.process.warn(format_args!("{name}: refused: {MAX_NEW} names already wait"));
             }
             return None;
         };
@@ -348,19 +352,19 @@ impl Names {
             None => pattern == name,
         };
         let is_of_site = self.only.as_ref().is_none_or(|only| only.iter().any(covers));
-        // No authority issues for underscores, and the file of a wildcard has one.
-        is_of_site && name.len() <= LONGEST_NAME && !name.contains('_') && is_public_name(name, false)
+        // No authority issues certificates for names with underscores, and the file of a wildcard has one.
+        is_of_site && name.len() <= MAX_NAME && !name.contains('_') && is_public_name(name, false)
     }
 
     fn site(&self, name: &str) -> AcmeSite {
         AcmeSite { file: self.settings.state.join(format!("{name}.pem")), names: vec![name.to_owned()] }
     }
 
-    /// The address that tells whether the name may have a certificate.
+    /// The request that asks whether the name may have a certificate.
     fn question(&self, name: &str) -> Result<Request<Bytes>, http::Error> {
         let ask: Uri = self.ask.reveal().parse()?;
         let separator = if ask.query().is_some() { '&' } else { '?' };
-        // A name has letters, digits, hyphens, underscores and points, which a query takes as they are.
+        // A name consists of letters, digits, hyphens, underscores and dots, which need no encoding in a query.
         Request::get(format!("{ask}{separator}domain={name}")).body(Bytes::new())
     }
 
@@ -395,7 +399,7 @@ pub(super) async fn run(process: &Arc<OnDemand>, alpn: &Arc<AlpnChallenges>, htt
 struct Bounds {
     asks: Queue,
     orders: Queue,
-    /// How long a reply of the service counts.
+    /// How long a reply of the service is valid.
     fresh: Duration,
 }
 
@@ -430,7 +434,7 @@ async fn outcome(process: &OnDemand, bounds: &Bounds, job: &Job, answers: &mut A
     if let Some(kept) = kept.clone().filter(|kept| now < kept.due && !kept.has_expired(now)) {
         return Outcome::Certificate(kept);
     }
-    // The clock is read again: a question may take ten seconds, and an order some minutes.
+    // Reads the clock again: a question may take ten seconds, and an order some minutes.
     let kept_or = |otherwise: Outcome, next: Option<SystemTime>| {
         let now = SystemTime::now();
         match kept.clone().filter(|kept| !kept.has_expired(now)) {
@@ -439,7 +443,7 @@ async fn outcome(process: &OnDemand, bounds: &Bounds, job: &Job, answers: &mut A
         }
     };
     let failed = |next: SystemTime| {
-        // A clock that is set back does not make it longer.
+        // If the clock is set back, the pause does not become longer.
         let pause = next.duration_since(SystemTime::now()).unwrap_or_default();
         kept_or(Refusal::outcome(NoCertificate::Unavailable, pause), Some(next))
     };
@@ -478,7 +482,7 @@ async fn outcome(process: &OnDemand, bounds: &Bounds, job: &Job, answers: &mut A
     }
 }
 
-/// Asks the operator's service about the name, and logs why it has no certificate.
+/// Asks the operator's service about the name, and logs why it gets no certificate.
 async fn permission(process: &OnDemand, names: &Names, name: &str) -> Result<(), NoCertificate> {
     match names.is_allowed(name).await {
         Ok(true) => Ok(()),
@@ -487,7 +491,7 @@ async fn permission(process: &OnDemand, names: &Names, name: &str) -> Result<(),
             Err(NoCertificate::NotAllowed)
         }
         Err(why) => {
-            process.warn(format_args!("{name}: {} gives no answer: {why}. No certificate is ordered", names.ask));
+            process.warn(format_args!("{name}: {} does not respond: {why}. No certificate is ordered", names.ask));
             Err(NoCertificate::Unavailable)
         }
     }

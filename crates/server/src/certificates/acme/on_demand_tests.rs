@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 use super::*;
 use crate::certificates::ChallengeKind;
 
-/// Names that `ask` allows. No authority answers.
+/// Names that `ask` allows. No authority is reachable.
 fn names(state: &std::path::Path, ask: &str) -> Names {
     let settings = Settings {
         directory: "https://127.0.0.1:9/".to_owned().into(),
@@ -32,7 +32,7 @@ fn job(names: &Arc<Names>) -> Job {
     Job { names: names.clone(), site: names.site("a.test"), client: None, outcome, under_way: Arc::default() }
 }
 
-/// A service that allows the first name that it is asked about, and closes the connection of each later question.
+/// A service that allows the first name, and closes the connection of each later question.
 fn once() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -83,7 +83,7 @@ fn a_name_that_waited_long_for_its_order_is_asked_about_again_and_the_log_says_w
         let ended = runtime.block_on(outcome(&process, &bounds, &job, &mut Answers::new(&alpn, &http)));
         assert!(matches!(ended, Outcome::Refused(Refusal { why: NoCertificate::Unavailable, .. })), "{ended:?}");
     });
-    assert!(log.contains("ACME on demand: a.test: http://127.0.0.1:") && log.contains("gives no answer"), "{log}");
+    assert!(log.contains("ACME on demand: a.test: http://127.0.0.1:") && log.contains("does not respond"), "{log}");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_name_that_found_no_place_for_one_network_has_a_job_of_its_own_for_another()
     let mut cx = Context::from_waker(Waker::noop());
     assert!(first.as_mut().poll(&mut cx).is_pending() && second.as_mut().poll(&mut cx).is_pending());
 
-    // Both wait for the first one's job.
+    // Both wait for the job of the first.
     let job = jobs.try_recv().unwrap();
     assert_eq!((job.client, jobs.is_empty()), (Some(clients[0]), true));
     job.outcome.send_replace(Some(Outcome::Full));

@@ -12,8 +12,8 @@ use super::dns::Record;
 use super::{AcmeSite, ChallengeKind, Settings, explain};
 use crate::values::one_line;
 
-/// Time for the authority to validate or to issue. Let's Encrypt takes seconds.
-pub(super) const PATIENCE: Duration = Duration::from_secs(120);
+/// The timeout for the authority to validate or to issue. Let's Encrypt takes seconds.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Orders a certificate. Returns key and chain, PEM.
 pub(super) async fn obtain(
@@ -34,14 +34,14 @@ pub(super) async fn obtain(
     }
     .map_err(explain)?;
     if let Some(dns) = &settings.dns {
-        // All records before the first validation, so that there is one wait.
+        // Sets all records before the first validation, so that there is only one wait.
         answer(settings, site, &mut order, answers, Step::Answer).await?;
         tokio::time::sleep(dns.wait).await;
         answer(settings, site, &mut order, answers, Step::Validate).await?;
     } else {
         answer(settings, site, &mut order, answers, Step::Both).await?;
     }
-    let patience = RetryPolicy::new().timeout(PATIENCE);
+    let patience = RetryPolicy::new().timeout(TIMEOUT);
     match order.poll_ready(&patience).await {
         Ok(OrderStatus::Ready) => {}
         Ok(status) => {
@@ -56,12 +56,12 @@ pub(super) async fn obtain(
     Ok(key + &chain)
 }
 
-/// What is done with each pending authorization.
+/// The action for each pending authorization.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// Its answer is made.
+    /// Prepares the response.
     Answer,
-    /// The authority is told.
+    /// Tells the authority that the response is ready.
     Validate,
     Both,
 }
@@ -102,7 +102,7 @@ async fn answer(
                 (ChallengeKind::Dns01, Some(dns)) => {
                     answers.over_dns(&dns.zone, Record::of(host, answer.dns_value())).await?;
                 }
-                // Refused at the start.
+                // Rejected at start.
                 (ChallengeKind::Dns01, None) => {
                     return Err("neither dns_hook nor dns_update of its account is set".to_owned());
                 }
@@ -115,13 +115,14 @@ async fn answer(
     Ok(())
 }
 
-/// Whether an order may succeed without `replaces` (RFC 9773 §5), which some authorities do not know, and others refuse for a certificate that
-/// was replaced already; Pebble answers 500 where it does not find that. A second order does not help against a limit, and would count
-/// towards it (RFC 8555 §6.6), nor against a network that fails or an authority that is overloaded.
+/// Whether an order may succeed without `replaces` (RFC 9773 §5). Some authorities do not know the field, and others
+/// reject it for a certificate that was already replaced; Pebble responds with 500 if it does not find the certificate.
+/// A second order does not help against a limit, and would count towards it (RFC 8555 §6.6). Nor does it help against a
+/// network failure or an overloaded authority.
 fn may_be_about_replaces(error: &Error) -> bool {
     match error {
         Error::Unsupported(_) => true,
-        // The authority took the order and did not repeat the field, which it must (RFC 9773 §5).
+        // The authority accepted the order but did not repeat the field, as it must (RFC 9773 §5).
         Error::Other(why) => why.to_string().contains("replaces"),
         Error::Api(problem) => {
             let is_limit = problem.r#type.as_deref().is_some_and(|kind| kind.ends_with(":rateLimited"));

@@ -16,21 +16,21 @@ use x509_parser::prelude::{FromDer, ParsedExtension, X509Certificate};
 
 use super::answers::Answers;
 use super::failures::{FIRST_PAUSE, Failures};
-use super::order::{PATIENCE, obtain};
+use super::order::{TIMEOUT, obtain};
 use super::{ACCOUNT, AcmeSite, OnDemand, Settings, explain, on_demand};
 use crate::certificates::pair::date;
 use crate::certificates::{Certificates, HttpChallenges, private_file};
 use crate::values::{Phase, draining};
 
-/// Between checks for due orders.
+/// The pause between checks for due orders.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The shortest interval between requests for renewal information, and the shortest use of a certificate. RFC 9773
-/// §4.3.2 lets the authority ask for less; an hour suffices for a certificate that must be replaced within a day.
-const LEAST_ARI_PAUSE: Duration = Duration::from_secs(3600);
+/// The minimum interval between requests for renewal information, and the minimum use of a certificate. RFC 9773 §4.3.2
+/// lets the authority ask for less, but an hour suffices for a certificate that must be replaced within a day.
+const MIN_ARI_PAUSE: Duration = Duration::from_secs(3600);
 
-/// Orders due certificates for as long as the server accepts connections, which validations need. An order pending at
-/// the end is left to the process that takes over, or to the next start.
+/// Orders due certificates for as long as the server accepts connections, which validations need. A pending order is
+/// left to the process that takes over, or to the next start.
 pub(in crate::certificates) async fn run(
     latest: impl Fn() -> Option<Arc<Certificates>>,
     alpn: Arc<AlpnChallenges>,
@@ -44,13 +44,15 @@ pub(in crate::certificates) async fn run(
     }
 }
 
-/// Attends to the sites of an account one after the other, and to the accounts side by side: an authority that does not answer holds up no other.
+/// Processes the sites of an account one after another, and the accounts concurrently: an authority that does not
+/// respond delays no other.
 async fn attend_all(
     latest: impl Fn() -> Option<Arc<Certificates>>,
     alpn: &Arc<AlpnChallenges>,
     http: &Arc<HttpChallenges>,
 ) {
-    // By the state of the account, which names it. Its task takes the advice with it.
+    // The advice, keyed by the state directory, which identifies the account. The account's task takes the advice with
+    // it.
     let mut at_rest: HashMap<PathBuf, Advice> = HashMap::new();
     let mut tasks = JoinSet::new();
     let mut attended = HashMap::new();
@@ -79,7 +81,7 @@ async fn attend_all(
                 Some(ended) = tasks.join_next_with_id() => ended,
                 () = &mut pause => break,
             };
-            // One that panicked has lost its advice, and asks again.
+            // A task that panicked has lost its advice, and asks again.
             let (id, advice) = match ended {
                 Ok((id, advice)) => (id, advice),
                 Err(error) => (error.id(), Advice::default()),
@@ -106,15 +108,15 @@ impl Advice {
         {
             return *renew;
         }
-        let asked = tokio::time::timeout(PATIENCE, ask(settings, site, kept)).await;
+        let asked = tokio::time::timeout(TIMEOUT, ask(settings, site, kept)).await;
         let (renew, pause) = match asked.unwrap_or_else(|_| Err("no answer".to_owned())) {
             Ok(advised) => advised,
             Err(why) => {
                 tracing::debug!("ACME: no renewal information for {}: {why}", site.file.display());
-                (None, LEAST_ARI_PAUSE)
+                (None, MIN_ARI_PAUSE)
             }
         };
-        self.0.insert(site.file.clone(), (renew, now + pause.max(LEAST_ARI_PAUSE)));
+        self.0.insert(site.file.clone(), (renew, now + pause.max(MIN_ARI_PAUSE)));
         renew
     }
 }
@@ -128,9 +130,10 @@ async fn ask(
     let (info, pause) = settings.account().await?.renewal_info(&id).await.map_err(explain)?;
     let (start, end) = (SystemTime::from(info.suggested_window.start), SystemTime::from(info.suggested_window.end));
     let window = end.duration_since(start).unwrap_or_default();
-    // A certificate is used for an hour at least: else a bad renewal time would cause one order after another. Authorities date it back.
+    // A certificate is used for at least an hour. Otherwise a bad renewal time would cause one order after another. The
+    // time of storage counts, because authorities backdate certificates.
     let stored = fs::metadata(&site.file).and_then(|file| file.modified()).unwrap_or_else(|_| SystemTime::now());
-    let earliest = stored.max(kept.facts().not_before) + LEAST_ARI_PAUSE;
+    let earliest = stored.max(kept.facts().not_before) + MIN_ARI_PAUSE;
     Ok((Some((start + window.mul_f64(jitter(kept.facts()))).max(earliest)), pause))
 }
 
@@ -172,14 +175,14 @@ async fn attend(settings: &Settings, site: &AcmeSite, mut answers: Answers<'_>, 
 
 /// An order that failed.
 pub(super) struct NotObtained {
-    /// When the next try may be.
+    /// The time of the next try.
     pub(super) next: SystemTime,
-    /// Whether that is stored.
+    /// Whether that time is stored.
     is_stored: bool,
 }
 
-/// Orders a certificate and stores it, or stores when the next try may be. `kept` is what it replaces, `without` what
-/// happens to clients where there is none.
+/// Orders a certificate and stores it, or stores the time of the next try. `kept`: the certificate that it replaces.
+/// `without`: the consequence for clients if there is no certificate.
 pub(super) async fn order(
     settings: &Settings,
     site: &AcmeSite,
@@ -191,7 +194,7 @@ pub(super) async fn order(
     let now = SystemTime::now();
     let replaces = kept.and_then(|kept| identifier(kept).ok());
     let order = obtain(settings, site, replaces, answers);
-    let got = tokio::time::timeout(3 * PATIENCE, order).await.unwrap_or_else(|_| Err("the order timed out".to_owned()));
+    let got = tokio::time::timeout(3 * TIMEOUT, order).await.unwrap_or_else(|_| Err("the order timed out".to_owned()));
     answers.withdraw().await;
     let why = match got.and_then(|pem| keep(site, &pem)) {
         Ok(certificate) => {
@@ -201,7 +204,7 @@ pub(super) async fn order(
             tracing::info!("ACME: certificate obtained for {names}, valid until {until}, renewal at {next}");
             return Ok(certificate);
         }
-        // The authority has lost it, or is another one at the same address.
+        // The authority has lost the account, or another authority uses the same address.
         Err(why) if why.contains("accountDoesNotExist") => {
             let file = settings.state.join(ACCOUNT);
             format!("{why}: if it is not coming back, remove {}, and a new account is made", file.display())

@@ -1,4 +1,4 @@
-//! Requests and responses of OCSP (RFC 6960).
+//! OCSP requests and responses (RFC 6960).
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -25,10 +25,10 @@ const TLS_FEATURE: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.
 const SHA1: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.14.3.2.26");
 const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
 
-/// What is asked of a responder.
+/// A question to a responder.
 #[derive(Debug, Clone)]
 pub(super) struct Question {
-    /// The URL of the whole request, by GET (RFC 6960 §A.1): what caches in front of responders know.
+    /// The URL of the whole request, for GET (RFC 6960 §A.1): caches in front of responders key by it.
     pub(super) url: String,
     id: CertId,
     issuer: Certificate,
@@ -42,7 +42,7 @@ pub(super) struct Answer {
     pub(super) until: SystemTime,
 }
 
-/// Why there is no response to staple.
+/// The reason why there is no response to staple.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unusable {
     /// The responder says that the certificate is revoked, since this time (thisUpdate).
@@ -90,7 +90,7 @@ impl Wanted {
             _ => None,
         });
         let Some(url) = url.into_iter().next() else { return Ok(Self { question: None, must_staple }) };
-        let issuer = chain.next().ok_or("its file has no issuer's certificate behind it, which the request needs")?;
+        let issuer = chain.next().ok_or("its file has no issuer certificate after it, which the request needs")?;
         let question = Question::new(url, &own, read(issuer)?).map_err(|error| error.to_string())?;
         Ok(Self { question: Some(question), must_staple })
     }
@@ -100,7 +100,7 @@ impl Question {
     fn new(url: &str, own: &Certificate, issuer: Certificate) -> der::Result<Self> {
         let hash = |bytes: &[u8]| OctetString::new(digest(&SHA1_FOR_LEGACY_USE_ONLY, bytes).as_ref());
         let key = &issuer.tbs_certificate.subject_public_key_info.subject_public_key;
-        // SHA-1 names the issuer, and protects nothing; all responders know it (RFC 5019 §2.1.1).
+        // SHA-1 identifies the issuer, without a security role; all responders support it (RFC 5019 §2.1.1).
         let id = CertId {
             hash_algorithm: AlgorithmIdentifierOwned { oid: SHA1, parameters: Some(AnyRef::NULL.into()) },
             issuer_name_hash: hash(&own.tbs_certificate.issuer.to_der()?)?,
@@ -121,12 +121,12 @@ impl Question {
         Ok(Self { url, id, issuer })
     }
 
-    /// Reads a response. Only one that says "good" now, signed by the issuer or by whom it names, may be stapled.
+    /// Reads a response. It may only be stapled if it says "good" now, and is signed by the issuer or a delegate.
     pub(super) fn read(&self, der: Vec<u8>, now: SystemTime) -> Result<Answer, Unusable> {
         let malformed = |error: der::Error| format!("the response is malformed: {error}");
         let response = OcspResponse::from_der(&der).map_err(malformed)?;
         if response.response_status != OcspResponseStatus::Successful {
-            return Err(format!("the responder answers {:?}", response.response_status).into());
+            return Err(format!("the responder returns {:?}", response.response_status).into());
         }
         let bytes = response.response_bytes.ok_or_else(|| "the response is empty".to_owned())?.response;
         let basic = BasicOcspResponse::from_der(bytes.as_bytes()).map_err(malformed)?;
@@ -157,7 +157,7 @@ impl Question {
             let key = &signer.tbs_certificate.subject_public_key_info;
             verify(key, &basic.signature_algorithm.oid, signed, signature)
         };
-        // Somebody else whom the issuer lets sign (RFC 6960 §4.2.2.2).
+        // A delegate whom the issuer lets sign (RFC 6960 §4.2.2.2).
         let is_delegated = |signer: &Certificate| {
             let key = &self.issuer.tbs_certificate.subject_public_key_info;
             let validity = &signer.tbs_certificate.validity;
@@ -181,14 +181,14 @@ impl Question {
 /// Clocks differ.
 const SKEW: Duration = Duration::from_secs(300);
 
-/// How long a response without an end of its own (nextUpdate) is stapled.
+/// How long a response without an end (nextUpdate) is stapled.
 const WITHOUT_END: Duration = Duration::from_secs(24 * 3600);
 
 fn time(time: OcspGeneralizedTime) -> SystemTime {
     UNIX_EPOCH + time.0.to_unix_duration()
 }
 
-/// The first element of a sequence, as it is written: what is signed.
+/// The bytes of the first element of a sequence, which are signed.
 fn first_of_sequence(der: &[u8]) -> der::Result<&[u8]> {
     let mut reader = SliceReader::new(der)?;
     Header::decode(&mut reader)?;

@@ -1,4 +1,4 @@
-//! OCSP stapling (RFC 6066 §8): responses are fetched in the background, and handshakes have what is there.
+//! OCSP stapling (RFC 6066 §8): responses are fetched in the background, and handshakes use the responses available.
 //!
 //! ```text
 //! certificate ─Wanted─► responder ─► fetched by a thread that lives as long ─► kept here ─► stapled by the thread that watches files
@@ -23,29 +23,29 @@ use message::{Answer, Question, Unusable, Wanted};
 #[derive(Debug, Default)]
 pub(crate) struct Staples {
     known: Mutex<HashMap<Fingerprint, State>>,
-    /// A thread fetches responses.
+    /// Whether a thread is fetching responses.
     is_fetching: AtomicBool,
 }
 
-/// What is known of a certificate.
+/// The state of a certificate.
 #[derive(Debug)]
 struct State {
     question: Option<Question>,
     must_staple: bool,
     answer: Option<Answer>,
-    /// The latest thisUpdate of a response: an older one, from a cache on the way, tells less.
+    /// The latest thisUpdate of a response: an older response, from a cache in between, has less information.
     latest: Option<SystemTime>,
     ask_at: SystemTime,
     failures: u32,
 }
 
-/// Pause after a failure, doubled with each up to [`LONGEST_PAUSE`].
+/// The pause after a failure, doubled with each failure up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
 
-const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+const MAX_PAUSE: Duration = Duration::from_secs(3600);
 
-/// The least time between two requests for a certificate.
-const LEAST: Duration = Duration::from_secs(60);
+/// The minimum time between two requests for a certificate.
+const MIN_PAUSE: Duration = Duration::from_secs(60);
 
 impl State {
     fn new(certificate: &Certificate, now: SystemTime) -> Self {
@@ -63,7 +63,7 @@ impl State {
         }
     }
 
-    /// Takes what a request brought. Returns a line for the log: a problem, or its end.
+    /// Processes the result of a request. Returns a line for the log, about a problem or its end.
     fn take(&mut self, brought: Result<Answer, Unusable>, now: SystemTime) -> Result<Option<String>, String> {
         let brought = match brought {
             Ok(answer) if self.latest.is_some_and(|latest| answer.since < latest) => {
@@ -74,10 +74,10 @@ impl State {
         match brought {
             Ok(answer) => {
                 self.latest = Some(answer.since);
-                // In the middle of its time, so that a responder may be out of order for the other half.
+                // In the middle of its validity, so that a responder may fail for the other half.
                 let whole = answer.until.duration_since(answer.since).unwrap_or_default();
                 let middle = answer.since + whole / 2;
-                self.ask_at = middle.max(now + LEAST);
+                self.ask_at = middle.max(now + MIN_PAUSE);
                 let is_news = self.answer.is_none() || self.failures > 0;
                 self.failures = 0;
                 let until = date(answer.until);
@@ -85,11 +85,11 @@ impl State {
                 Ok(is_news.then(|| format!("OCSP response fetched, valid until {until}")))
             }
             Err(why) => {
-                let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(10)).min(LONGEST_PAUSE);
+                let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(10)).min(MAX_PAUSE);
                 self.ask_at = now + pause;
                 self.failures += 1;
                 if let Unusable::Revoked(since) = why {
-                    // What says "good" is out of date.
+                    // The "good" response is outdated.
                     self.answer = None;
                     self.latest = self.latest.max(Some(since));
                 }
@@ -109,7 +109,7 @@ impl State {
     }
 }
 
-/// Marks the fetching as ended, by a panic too.
+/// Marks the end of fetching, even after a panic.
 struct Fetching<'a>(&'a Staples);
 
 impl Drop for Fetching<'_> {
@@ -120,11 +120,11 @@ impl Drop for Fetching<'_> {
 
 const NONE: &str = "none is stapled";
 
-/// A warning about a certificate whose clients insist on a response that is not there.
+/// A warning about a certificate whose clients require a response that is missing.
 pub(super) fn note(certificate: &Certificate) -> Option<String> {
     let insists = Wanted::of(certificate.chain()).is_ok_and(|wanted| wanted.must_staple);
     (insists && certificate.ocsp_response().is_none()).then(|| {
-        "asks clients to insist on a stapled OCSP response (must-staple), and there is none yet: they refuse the handshake until one is fetched".to_owned()
+        "tells clients to require a stapled OCSP response (must-staple), which was not fetched yet: until then they refuse the handshake".to_owned()
     })
 }
 
@@ -139,7 +139,7 @@ impl Staples {
         }
     }
 
-    /// Staples what has been fetched, and fetches what is due.
+    /// Staples the responses fetched so far, and fetches the due responses.
     pub(super) fn attend(self: &Arc<Self>, watched: &[Watched]) {
         let now = SystemTime::now();
         let mut due = Vec::new();

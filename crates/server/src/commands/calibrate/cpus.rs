@@ -6,7 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// The processors that this process may use.
 #[derive(Clone)]
 pub(super) struct Cpus {
-    /// All but the sender's; `None` if that is the only one.
+    /// All processors except the sender's; `None` if that is the only one.
     others: Option<CpuSet>,
 }
 

@@ -13,23 +13,23 @@ use crate::files::cache::KEPT_IN_MEMORY;
 use crate::path::costs::calibration::{SetUpSpread, SuiteCosts};
 use crate::path::costs::curve::{Curve, Point};
 
-/// Bytes of responses, head included. The last two are far enough apart to extrapolate from.
+/// Bytes of responses, including the head. The last two are far enough apart to extrapolate from.
 const SIZES: [u64; 10] =
-    [1 << 10, 4 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, LONGEST];
+    [1 << 10, 4 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, MAX_LEN];
 
 /// Small enough for any page cache.
-const LONGEST: u64 = 4 << 20;
+const MAX_LEN: u64 = 4 << 20;
 
 /// A response head of typical length.
 const HEAD: [u8; 256] = [b'h'; 256];
 
-/// Least bytes per sample: short responses are repeated until the clock's resolution does not matter.
+/// Minimum bytes per sample: short responses are repeated until the clock's resolution does not matter.
 const SAMPLE: u64 = 128 << 10;
 
-/// Least and most samples per median; the least are taken even when time is up.
+/// Minimum and maximum number of samples per median; the minimum is taken even if time is up.
 const ROUNDS: std::ops::RangeInclusive<usize> = 3..=61;
 
-/// Most connections to move.
+/// Maximum number of connections to move.
 const MOVES: usize = 48;
 
 /// Content of responses, in memory and in a file, as the server holds it.
@@ -41,7 +41,7 @@ pub(super) struct Content {
 impl Content {
     /// Writes the file, which leaves it in the page cache.
     pub(super) fn new(path: &std::path::Path) -> Result<Self, String> {
-        let memory: Vec<u8> = (0..LONGEST).map(|n| (n * 131 + (n >> 8)) as u8).collect();
+        let memory: Vec<u8> = (0..MAX_LEN).map(|n| (n * 131 + (n >> 8)) as u8).collect();
         let file = std::fs::write(path, &memory)
             .and_then(|()| File::open(path))
             .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
@@ -63,7 +63,7 @@ pub(super) struct Measured {
     pub(super) version: String,
     pub(super) aead: String,
     pub(super) points: Vec<MeasuredPoint>,
-    /// `None` without kernel path.
+    /// `None` without a kernel path.
     pub(super) set_up: Option<SetUpSpread>,
 }
 
@@ -109,7 +109,7 @@ pub(super) async fn suite(
     }
     for sender in &mut paths {
         // Warms the page cache, the buffers and the congestion window.
-        sender.sample(content, LONGEST).await?;
+        sender.sample(content, MAX_LEN).await?;
     }
     for round in 0..*ROUNDS.end() {
         if round >= *ROUNDS.start() && began.elapsed() > time {
@@ -135,7 +135,7 @@ pub(super) async fn suite(
     Ok(Measured { version: version.to_string(), aead: aead.cipher().to_string(), points: points.collect(), set_up })
 }
 
-/// Measures moves of fresh connections.
+/// Measures moves of new connections.
 async fn moves(host: &Host, version: Version, aead: Aead, time: Duration) -> Result<SetUpSpread, String> {
     let began = Instant::now();
     let mut took = Vec::with_capacity(MOVES);
@@ -174,7 +174,7 @@ impl Sender {
     }
 }
 
-/// The quantile of the samples at `part`, from 0 to 1.
+/// The quantile `part` of the samples, from 0 to 1.
 fn quantile(samples: &mut [u64], part: f64) -> u64 {
     samples.sort_unstable();
     samples[((samples.len() - 1) as f64 * part).round() as usize]

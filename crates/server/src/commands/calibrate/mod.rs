@@ -27,7 +27,7 @@ use crate::path::offer::combinations;
 /// Arguments of `sealion calibrate`.
 #[derive(Debug, Clone, Args)]
 pub(super) struct CalibrateArgs {
-    /// Approximate duration in seconds; keep the machine otherwise idle meanwhile
+    /// Approximate duration in seconds; keep the machine otherwise idle
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=600))]
     pub seconds: u32,
 
@@ -54,7 +54,7 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode, String> {
     let probe = probe::probe();
     let suites: Vec<_> =
         combinations().map(|(version, aead)| ((version, aead), probe.tx(version, aead.cipher()).is_ok())).collect();
-    // A thread of its own: pinning the main thread would be inherited by threads started later.
+    // A separate thread, because later threads would inherit the main thread's pinning.
     let seconds = args.seconds;
     let measured = std::thread::spawn(move || measure_all(&suites, seconds))
         .join()
@@ -64,7 +64,7 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode, String> {
     let made = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
     let absent = suites.is_empty().then(|| probe.explain().unwrap_or_else(|| probe.to_string()).replace('\n', " "));
     let mut report = Report { machine: Machine::this(), made, suites: measured, no_kernel_path: absent, stored: None };
-    // Without a kernel path, store nothing: loading a module may provide one later on the same kernel.
+    // Store nothing without a kernel path: loading a module may provide one later on the same kernel.
     if report.no_kernel_path.is_none() {
         Calibration::of_this_machine(report.made.clone(), suites).store(&output).map_err(|error| {
             format!("cannot write {}: {error}: choose another file with --output", output.display())
@@ -104,7 +104,7 @@ struct Report {
     machine: Machine,
     made: String,
     suites: Vec<Measured>,
-    /// Reason for the lack of a kernel path.
+    /// The reason why there is no kernel path.
     no_kernel_path: Option<String>,
     stored: Option<PathBuf>,
 }

@@ -19,8 +19,8 @@ use super::cpus::Cpus;
 use crate::certificates::development::DevCertificate;
 use crate::listen::{Address, Inherited, Listen, ListenConfig, Listeners, ListeningSocket};
 
-/// A thousand times what loopback takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// A thousand times the usual duration on loopback.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Accepts connections from this process.
 pub(super) struct Host {
@@ -84,7 +84,7 @@ impl Host {
             let (socket, _) = self.listener.accept().await.map_err(|e| e.to_string())?;
             TlsStream::accept(socket, &self.server).await.map_err(|e| e.to_string())
         };
-        let mut stream = tokio::time::timeout(PATIENCE, shake).await.map_err(|_| "no handshake over loopback")??;
+        let mut stream = tokio::time::timeout(TIMEOUT, shake).await.map_err(|_| "no handshake over loopback")??;
         let took = match path {
             SendPath::Nobody | SendPath::User => None,
             SendPath::Kernel => {
@@ -119,7 +119,7 @@ impl Host {
 }
 
 impl Pair {
-    /// Bytes that the other end has read, as sealed.
+    /// The number of sealed bytes that the other end has read.
     pub(super) fn read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
@@ -128,7 +128,7 @@ impl Pair {
     pub(super) fn wait_until_read(&self, bytes: u64) -> Result<(), String> {
         let began = Instant::now();
         while self.read() < bytes {
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > TIMEOUT {
                 return Err("loopback delivers no data".to_owned());
             }
             std::thread::sleep(Duration::from_micros(50));
@@ -137,8 +137,8 @@ impl Pair {
     }
 }
 
-/// Completes the handshake, then counts received bytes. With MSG_TRUNC, TCP discards them uncopied, so that the reader is
-/// never the bottleneck.
+/// Completes the handshake, then counts received bytes. With MSG_TRUNC, TCP discards them without a copy, so that the
+/// reader is never the bottleneck.
 fn read_to_end(address: SocketAddr, mut client: ClientConnection, read: &AtomicU64) -> std::io::Result<()> {
     let mut socket = StdStream::connect(address)?;
     socket.set_nodelay(true)?;

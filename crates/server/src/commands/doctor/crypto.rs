@@ -46,7 +46,7 @@ fn best(text: &str, template: &str) -> Option<Driver> {
                     (key.trim() == name).then_some(value.trim())
                 })
             };
-            // Internal drivers are parts of others and are never chosen on their own.
+            // Internal drivers are parts of other drivers and are never chosen on their own.
             (field("name") == Some(template) && field("internal") != Some("yes")).then_some(())?;
             Some(Driver { name: field("driver")?.to_owned(), priority: field("priority")?.parse().ok()? })
         })

@@ -5,7 +5,7 @@ use sealion_ktls::probe::Probe;
 
 use super::{Finding, State};
 
-/// The version of the running kernel, and the known faults that it has.
+/// The version of the running kernel, and its known faults.
 pub(super) fn release() -> Finding {
     let uname = rustix::system::uname();
     judge(&uname.release().to_string_lossy(), Kernel::running())
@@ -45,18 +45,18 @@ fn judge(release: &str, kernel: Option<Kernel>) -> Finding {
     Finding::new("kernel", state, shown, means)
 }
 
-/// The faults of a kernel, by what they mean for this server.
+/// The faults of a kernel, by their effect on this server.
 #[derive(Default)]
 struct Judged {
-    /// They can reach this server, and a later release of the series has the fix.
+    /// Faults that can reach this server, with the release of the series that has the fix.
     fixable: Vec<(&'static Fault, u32)>,
-    /// They can reach this server, and no fix is known for the series.
+    /// Faults that can reach this server, without a known fix for the series.
     unfixed: Vec<&'static str>,
-    /// They can reach this server, and it is not known whether the series has them.
+    /// Faults that can reach this server if the series has them, which is not known.
     not_known: Vec<&'static str>,
-    /// They cannot reach this server.
+    /// Faults that cannot reach this server.
     spared: Vec<&'static str>,
-    /// Nothing is known of the series, or of the release.
+    /// Nothing is known about the series or the release.
     is_unknown: bool,
 }
 
@@ -75,7 +75,7 @@ impl Judged {
                 _ => {}
             }
         }
-        // It opens records itself, and so does not set options of receiving either.
+        // The server opens records itself, and so never sets receiving options.
         let receiving = faults(kernel, Direction::Receive)
             .filter(|(fault, _)| !fault.directions.contains(&Direction::Send) && fault.reach != Reach::ExpectNoPad);
         let has = |standing| matches!(standing, Standing::Present { .. } | Standing::Unfixed);

@@ -36,7 +36,7 @@ pub(super) struct DoctorArgs {
     pub port: Option<u16>,
 }
 
-/// The exit code is 0 only if kernel TLS will be used or, with `--pid` or `--port`, is used.
+/// The exit code is 0 only if kernel TLS will be used or, with `--pid` or `--port`, is in use.
 ///
 /// # Errors
 /// The kernel refuses a query.
@@ -60,7 +60,7 @@ pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode, String> {
 #[derive(Debug, Clone, Serialize)]
 struct Report {
     ktls_will_be_used: bool,
-    /// Kernel TLS may work but not be used, because user space is cheaper.
+    /// Kernel TLS may work without being used, because user space is cheaper.
     ktls_works: bool,
     findings: Vec<Finding>,
 }
@@ -83,7 +83,7 @@ enum State {
     Good,
     /// For information, neither good nor bad.
     Note,
-    /// Works, at a loss.
+    /// Works, but at a loss.
     Warning,
     /// Kernel TLS does not work or must not be used.
     Bad,

@@ -4,7 +4,7 @@ use sealion_ktls::nic::{self, Feature, Nic};
 
 use super::{Finding, State};
 
-/// A finding per card with offload features, or one finding if there is none.
+/// A finding per card with offload features, or one finding if no card has any.
 pub(super) fn all() -> Vec<Finding> {
     match nic::nics() {
         Ok(nics) => judge(&nics),
@@ -40,7 +40,7 @@ fn card(nic: &Nic) -> Option<Finding> {
         return None;
     }
     let found = format!("{}: {}", nic.name, shown.join(", "));
-    // The server gives the kernel the keys of the sending half only.
+    // The server only gives the kernel the keys of the sending half.
     Some(match (nic.tx, nic.record) {
         (Feature::On, _) | (_, Feature::On) => Finding::new(
             "nic",

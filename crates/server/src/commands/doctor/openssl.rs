@@ -1,4 +1,4 @@
-//! OpenSSL on this machine, for comparisons with servers that use it. Sealion does not.
+//! OpenSSL on this machine, for comparison with servers that use it. Sealion does not use it.
 
 use std::process::Command;
 

@@ -46,7 +46,8 @@ pub(super) fn each_suite(probe: &Probe) -> (Vec<Finding>, bool) {
     (findings, usable)
 }
 
-/// The length from which the kernel wins, per version and AEAD that it supports, and whether it wins for any.
+/// For each version and AEAD that the kernel supports, the length from which the kernel wins; and whether it wins for
+/// any.
 pub(super) fn costs(probe: &Probe, costs: &Costs) -> (Vec<Finding>, bool) {
     let sealed: Vec<_> = combinations().filter(|(v, aead)| probe.tx(*v, aead.cipher()).is_ok()).collect();
     if sealed.is_empty() {

@@ -1,4 +1,4 @@
-//! Confinement: the features of this kernel, and those that a running process uses.
+//! Confinement: the features of this kernel, and the features that a running process uses.
 
 use std::{fmt, fs};
 

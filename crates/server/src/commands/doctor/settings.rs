@@ -45,7 +45,7 @@ fn wmem(text: &str) -> Option<Finding> {
     )
 }
 
-/// Only loss makes a difference: docs/networks.md.
+/// It only matters on lossy networks: docs/networks.md.
 fn congestion_control(text: &str) -> Option<Finding> {
     let name = text.trim();
     if name.is_empty() || name.starts_with("bbr") {
@@ -68,7 +68,7 @@ fn cleared_pages() -> Option<Finding> {
     clears_pages(&command_line, &built).then(clearing)
 }
 
-/// The last `init_on_alloc` of the kernel's command line decides, otherwise the kernel's configuration.
+/// The last `init_on_alloc` of the kernel's command line decides; without one, the kernel's configuration.
 fn clears_pages(command_line: &str, built: &str) -> bool {
     let given =
         command_line.split_ascii_whitespace().filter_map(|word| word.strip_prefix("init_on_alloc=")).next_back();

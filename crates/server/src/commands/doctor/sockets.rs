@@ -1,4 +1,4 @@
-//! Sockets of a running server that use kernel TLS. Queries the kernel socket by socket, so it works for any program.
+//! Sockets of a running server that use kernel TLS. It queries the kernel for each socket, so it works for any program.
 
 use std::collections::HashSet;
 use std::{fmt, fs, io};
@@ -78,8 +78,8 @@ fn by(by: By) -> &'static str {
     }
 }
 
-/// Socket inodes of a process and its descendants: the pid file of a server with worker processes names the master,
-/// which holds no connections.
+/// Socket inodes of a process and its descendants: with worker processes, a server's pid file names the master, which
+/// has no connections.
 fn inodes_of_tree(pid: u32) -> Result<HashSet<u32>, String> {
     let mut inodes = inodes_of(pid)
         .map_err(|e| if is_gone(&e) { format!("there is no process {pid}") } else { format!("/proc/{pid}/fd: {e}") })?;
@@ -90,7 +90,7 @@ fn inodes_of_tree(pid: u32) -> Result<HashSet<u32>, String> {
         family.extend(parents.iter().filter(|&&(_, of)| of == parent).map(|&(child, _)| child));
         at += 1;
     }
-    // A child that ended meanwhile has no sockets.
+    // A child that has ended has no sockets.
     inodes.extend(family[1..].iter().filter_map(|&child| inodes_of(child).ok()).flatten());
     Ok(inodes)
 }
@@ -110,7 +110,7 @@ fn inodes_of(pid: u32) -> io::Result<HashSet<u32>> {
         .collect())
 }
 
-/// Every process with its parent.
+/// All processes with their parents.
 fn parents() -> Vec<(u32, u32)> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries

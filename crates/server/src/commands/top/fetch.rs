@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::commands::http_client::Request;
 use crate::monitor::Summary;
 
-/// A local server answers in a millisecond, an overloaded one within some hundred.
+/// A local server responds within a millisecond, an overloaded one within a few hundred.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Fifty times the usual response.

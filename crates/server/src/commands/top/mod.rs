@@ -50,7 +50,7 @@ pub(super) fn run(args: &TopArgs) -> Result<ExitCode, String> {
     if args.once || !std::io::stdout().is_terminal() {
         std::thread::sleep(every);
         let now = source.fetch()?;
-        // Clients chose the paths in it.
+        // It contains paths chosen by clients.
         print(&printable(&text::page(&now, &Rates::between(&before, &now))))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -59,7 +59,7 @@ pub(super) fn run(args: &TopArgs) -> Result<ExitCode, String> {
 
 #[cfg(feature = "top")]
 fn live(source: &Source, first: Summary, every: Duration) -> Result<ExitCode, String> {
-    screen::run(source, first, every.max(SHORTEST))
+    screen::run(source, first, every.max(MIN_INTERVAL))
 }
 
 #[cfg(not(feature = "top"))]
@@ -67,6 +67,6 @@ fn live(_: &Source, _: Summary, _: Duration) -> Result<ExitCode, String> {
     Err(crate::values::features::left_out("top", "add --once for the numbers as text"))
 }
 
-/// Shortest refresh interval: a shorter one is unreadable.
+/// The minimum refresh interval: shorter intervals are unreadable.
 #[cfg(feature = "top")]
-const SHORTEST: Duration = Duration::from_millis(100);
+const MIN_INTERVAL: Duration = Duration::from_millis(100);

@@ -12,11 +12,11 @@ pub(super) struct Rates {
     pub(super) bytes_user: f64,
     pub(super) bytes_kernel: f64,
     pub(super) handshakes: f64,
-    /// Share of resumed handshakes, if there were any.
+    /// The share of resumed handshakes, if there were handshakes.
     pub(super) resumed: Option<f64>,
     pub(super) handshakes_failed: f64,
     pub(super) moves: f64,
-    /// Share of responses sealed by the kernel, if there were any.
+    /// The share of responses sealed by the kernel, if there were responses.
     pub(super) kernel_share: Option<f64>,
     pub(super) statuses: [f64; 5],
     pub(super) errors: f64,
@@ -25,7 +25,8 @@ pub(super) struct Rates {
     pub(super) cpu: f64,
     /// Hit rate of the file cache, if there were lookups.
     pub(super) cache_hits: Option<f64>,
-    /// Median, 90th, 99th and 99.9th percentile, in seconds; since the start if the interval had no requests.
+    /// The 50th, 90th, 99th and 99.9th percentile in seconds. They cover the time since the start if the interval had
+    /// no requests.
     pub(super) latency: [Option<f64>; 4],
     /// Paths with their requests per second, the busiest first.
     pub(super) paths: Vec<(TopPath, f64)>,
@@ -34,7 +35,7 @@ pub(super) struct Rates {
 impl Rates {
     pub(super) fn between(before: &Summary, now: &Summary) -> Self {
         let seconds = (now.uptime_seconds - before.uptime_seconds).max(1e-3);
-        // The counters of a restarted server begin at zero.
+        // The counters of a restarted server start at zero.
         let rate = |count: fn(&Summary) -> u64| count(now).saturating_sub(count(before)) as f64 / seconds;
         let share = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
         let fresh: Vec<u64> = now.latency.iter().zip(&before.latency).map(|(n, b)| n.saturating_sub(*b)).collect();
@@ -68,7 +69,8 @@ fn paths(before: &Summary, now: &Summary, seconds: f64) -> Vec<(TopPath, f64)> {
         .paths
         .iter()
         .map(|path| {
-            // A new path in the table inherits the count of the evicted one as its error; those are not its requests.
+            // A new path in the table inherits the count of the evicted path as its error, which does not count as its
+            // requests.
             let since = known.get(path.path.as_str()).copied().unwrap_or(path.error);
             (path.clone(), path.requests.saturating_sub(since) as f64 / seconds)
         })

@@ -15,7 +15,7 @@ use super::rates::Rates;
 use super::text::{self, bytes, number};
 use crate::monitor::Summary;
 
-/// Samples kept for the curves.
+/// The number of samples kept for the curves.
 const HISTORY: usize = 200;
 
 struct View {
@@ -23,7 +23,7 @@ struct View {
     rates: Rates,
     user: Vec<u64>,
     kernel: Vec<u64>,
-    /// Error of the last fetch, while the numbers are old.
+    /// The error of the last fetch, while the numbers are old.
     stale: Option<String>,
 }
 
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
     use crate::observe::metrics::TopPath;
 
-    /// Everything that matters is on a screen of 80 by 24, and a tiny one is no reason to fail.
+    /// A screen of 80 by 24 shows everything important, and a tiny screen is not a reason to fail.
     #[test]
     fn it_fits_the_smallest_usual_screen() {
         let path: TopPath =

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::rates::Rates;
 use crate::monitor::Summary;
 
-/// Most paths on a page of text.
+/// The maximum number of paths on a page of text.
 const PATHS: usize = 20;
 
 /// The whole view, for output that is not a terminal.
@@ -119,7 +119,7 @@ pub(super) fn number(number: f64) -> String {
     }
 }
 
-/// With a binary unit.
+/// Bytes with a binary unit.
 pub(super) fn bytes(bytes: f64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes;

@@ -1,4 +1,4 @@
-//! The stores of browsers, which are databases of NSS: one for Chromium and its relatives, one a profile of Firefox.
+//! Browsers' certificate stores, which are NSS databases: one for Chromium and its relatives, one per Firefox profile.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use super::{Outcome, Root, execute, find};
 use crate::certificates::private_file;
 
-/// Databases of Chromium, beneath the home directory. The first is made if none is there.
+/// Databases of Chromium, below the home directory. If none exists, the first is created.
 const CHROMIUM: [&str; 3] = [".pki/nssdb", ".local/share/pki/nssdb", "snap/chromium/current/.pki/nssdb"];
 
-/// Directories of Firefox, beneath the home directory, with a profile in each directory in it.
+/// Directories of Firefox, below the home directory. Each subdirectory is a profile.
 const FIREFOX: [&str; 4] = [
     ".mozilla/firefox",
     ".config/mozilla/firefox",
@@ -18,7 +18,7 @@ const FIREFOX: [&str; 4] = [
     ".var/app/org.mozilla.firefox/.mozilla/firefox",
 ];
 
-/// The programs whose database is made before their first start.
+/// Programs whose database is created before their first start.
 const PROGRAMS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "brave-browser"];
 
 pub(super) fn add(root: &Root) -> Outcome {
@@ -48,7 +48,7 @@ pub(super) fn add(root: &Root) -> Outcome {
     }
     for database in databases.iter().chain(&made) {
         let name = OsStr::new(&root.name);
-        // C: an authority for servers, and for nothing else.
+        // C: an authority for servers only.
         let added = execute(
             &certutil,
             &[
@@ -93,7 +93,7 @@ fn home() -> Option<PathBuf> {
     std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute())
 }
 
-/// The databases that are there.
+/// The existing databases.
 fn databases(home: &Path) -> Vec<PathBuf> {
     let profiles = FIREFOX.iter().filter_map(|name| fs::read_dir(home.join(name)).ok()).flatten();
     let profiles = profiles.filter_map(|entry| Some(entry.ok()?.path()));

@@ -1,5 +1,5 @@
-//! `sealion trust`: makes a local authority and puts its root into the stores of this machine and of the user's
-//! browsers, or takes it out again.
+//! `sealion trust`: creates a local authority and adds its root to the stores of this machine and of the user's
+//! browsers, or removes it again.
 
 mod browsers;
 mod system;
@@ -20,15 +20,15 @@ use crate::certificates::development;
 /// Arguments of `sealion trust`.
 #[derive(Debug, Clone, Args)]
 pub(super) struct TrustArgs {
-    /// Take the root out of all stores again, and remove the authority
+    /// Remove the root from all stores, and the authority
     #[arg(long)]
     pub remove: bool,
 }
 
-/// Puts the root into all stores, or takes it out of them.
+/// Adds the root to all stores, or removes it from them.
 ///
 /// # Errors
-/// A store could not be changed. The others were.
+/// A store could not be changed. The other stores were changed.
 pub(super) fn run(args: &TrustArgs) -> Result<ExitCode, String> {
     let directory = development::directory()
         .ok_or("no directory for the local authority: set HOME, or XDG_DATA_HOME, to that of the user")?;
@@ -64,7 +64,7 @@ fn remove(directory: &Path) -> Result<ExitCode, String> {
     Ok(failed)
 }
 
-/// Prints what was done and what was not.
+/// Prints the changes and the failures.
 fn report(outcomes: &[Outcome]) -> Result<ExitCode, String> {
     let mut text = String::new();
     for outcome in outcomes {
@@ -83,7 +83,7 @@ fn report(outcomes: &[Outcome]) -> Result<ExitCode, String> {
 /// The root certificate and its name in stores.
 struct Root {
     file: PathBuf,
-    /// Different for each authority, so that those of several users lie beside each other.
+    /// Different for each authority, so that several users' roots can coexist.
     name: String,
 }
 
@@ -97,11 +97,11 @@ impl Root {
     }
 }
 
-/// What happened to the stores of a kind.
+/// The outcome for the stores of one kind.
 #[derive(Debug, Default)]
 struct Outcome {
     done: Vec<String>,
-    /// With the remedy.
+    /// Failures, with the remedy.
     failed: Vec<String>,
 }
 
@@ -114,7 +114,7 @@ impl Outcome {
     }
 }
 
-/// Where PATH has a program.
+/// Finds a program in PATH.
 fn find(program: &str) -> Option<PathBuf> {
     // Users often lack the directories of system programs.
     let path = std::env::var_os("PATH").unwrap_or_default();

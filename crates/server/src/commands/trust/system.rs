@@ -1,4 +1,4 @@
-//! The store of the system, which curl, wget and most programs read.
+//! The system's store, which curl, wget and most programs use.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 
 use super::{Outcome, Root, execute, find};
 
-/// Where a distribution keeps roots that its administrator adds, and the program that puts them into the store.
+/// A distribution's directory for additional roots, and the program that updates the store from it.
 struct Anchors {
     directory: &'static str,
     program: &'static str,
     arguments: &'static [&'static str],
-    /// Those with which it takes out what is gone.
+    /// The arguments for removing roots that no longer exist.
     fresh: &'static [&'static str],
 }
 
-/// The first whose directory and program are there.
+/// The first whose directory and program exist is used.
 const ANCHORS: [Anchors; 4] = [
-    // Fedora, RHEL and theirs: update-ca-trust(8).
+    // Fedora, RHEL and relatives: update-ca-trust(8).
     Anchors {
         directory: "/etc/pki/ca-trust/source/anchors",
         program: "update-ca-trust",
@@ -38,7 +38,7 @@ const ANCHORS: [Anchors; 4] = [
         arguments: &[],
         fresh: &["--fresh"],
     },
-    // Debian, Ubuntu, Alpine: update-ca-certificates(8). It takes files that end with .crt.
+    // Debian, Ubuntu, Alpine: update-ca-certificates(8). It only takes files that end with .crt.
     Anchors {
         directory: "/usr/local/share/ca-certificates",
         program: "update-ca-certificates",
@@ -47,12 +47,12 @@ const ANCHORS: [Anchors; 4] = [
     },
 ];
 
-/// The store of this system.
+/// This system's store.
 struct Store {
     file: PathBuf,
     program: PathBuf,
     anchors: &'static Anchors,
-    /// What runs programs as root, if this process may not change the store.
+    /// The program that runs commands as root, if this process may not change the store.
     sudo: Option<PathBuf>,
 }
 

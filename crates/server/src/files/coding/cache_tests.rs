@@ -48,7 +48,8 @@ impl Place {
         self.directory.path().join(name)
     }
 
-    /// Puts a file in place that was modified `age` seconds ago, and a nanosecond later than the one before. Waits until the clock tick is over, so that it may be cached.
+    /// Writes a file that was modified `age` seconds ago, and a nanosecond later than the previous file. Waits until
+    /// the clock tick is over, so that the file may be cached.
     fn put(&self, name: &str, content: impl AsRef<[u8]>, age: u64) {
         let new = self.directory.path().join(".new");
         fs::write(&new, content).unwrap();
@@ -66,7 +67,7 @@ impl Place {
         }
     }
 
-    /// Puts `name` and its precompressed siblings in place.
+    /// Writes `name` and its precompressed siblings.
     fn put_with(&self, name: &str, content: &str, codings: &[Coding]) {
         self.put(name, content, 50);
         for coding in codings {
@@ -114,7 +115,7 @@ fn variants_are_served_from_memory() {
     let content = text(1, 300);
     place.put_with("a.css", &content, &Coding::ALL);
     let got: Vec<_> = ["br", "zstd", "gzip", "identity"].map(|accept| place.file("/a.css", accept)).into();
-    // Any lookup on disk would fail now.
+    // Any lookup on disk would now fail.
     for name in ["a.css", "a.css.br", "a.css.zst", "a.css.gz"] {
         fs::remove_file(place.path(name)).unwrap();
     }
@@ -143,7 +144,7 @@ fn new_changed_and_removed_siblings_are_noticed_after_the_age() {
     place.put("a.css.gz", "second", 40);
     place.now += AGE;
     assert_eq!(all(&place.file("/a.css", "gzip")), b"second");
-    // The original is newer now.
+    // The original is now newer.
     place.put("a.css", text(2, 100), 30);
     place.now += AGE;
     assert_eq!(all(&place.file("/a.css", "gzip")), text(2, 100).as_bytes());
@@ -158,7 +159,7 @@ fn new_changed_and_removed_siblings_are_noticed_after_the_age() {
 #[test]
 fn files_that_are_not_siblings() {
     let place = Place::new(&[Coding::Gzip, Coding::Brotli], None, limits());
-    // Empty; a directory; of a coding that is not configured; sibling of a sibling; sibling of an image.
+    // Empty; a directory; in a coding that is not configured; sibling of a sibling; sibling of an image.
     place.put("a.css", text(1, 100), 50);
     place.put("a.css.gz", "", 50);
     fs::create_dir(place.path("a.css.br")).unwrap();
@@ -171,7 +172,7 @@ fn files_that_are_not_siblings() {
     place.put("c.png", "png", 50);
     place.put("c.png.gz", "gz", 50);
     assert!(!place.file("/c.png", "gzip").varies);
-    // Outside of the root.
+    // Outside the root.
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("secret"), "secret").unwrap();
     place.put("d.css", text(1, 100), 50);
@@ -235,8 +236,8 @@ fn a_sibling_is_preferred_to_compression() {
     assert_eq!(place.file("/a.js", "br").coding, Some(Coding::Brotli));
 }
 
-/// A client collects ranges of a file while its Accept-Encoding and the file change, with every kind of If-Range. It never combines
-/// bytes of two representations: every 206 belongs to the representation whose tag the client holds.
+/// A client collects ranges of a file while its Accept-Encoding and the file change, with every kind of If-Range. It
+/// never combines bytes of two representations: every 206 belongs to the representation whose tag the client has.
 #[test]
 fn no_fields_mix_two_variants() {
     let compress = CompressConfig { min: Size(0), ..CompressConfig::default() };
@@ -250,12 +251,12 @@ fn no_fields_mix_two_variants() {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (state >> 33) as usize % below
         };
-        // Tag, date and all bytes of each representation that the client holds.
+        // Tag, date and all bytes of each representation that the client has.
         let mut held: Vec<(String, String, Vec<u8>)> = Vec::new();
         let mut parts = 0;
         for round in 0..1500 {
             if round == 700 {
-                // The dates stay the same to the second, to make it harder.
+                // The dates stay the same to the second, which makes it harder.
                 place.put_with("a.css", &text(2, 301), precompressed);
             }
             let accept = accepts[random(accepts.len())];

@@ -10,18 +10,19 @@ use crate::values::{At, Problems, Size};
 /// Compression of small text files without a precompressed sibling. A file is compressed on first request and the result is
 /// kept in memory.
 ///
-/// Off unless this table exists: it costs processor time and memory, and files compressed when the site is built are smaller.
+/// It is off unless this table exists, because it costs processor time and memory, and files compressed when the site
+/// is built are smaller.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct CompressConfig {
     /// Media types to compress, without parameters, such as `application/json` or `text/*`.
     pub types: At<Vec<String>>,
-    /// Smallest file to compress. For smaller files the response head outweighs the savings.
+    /// Minimum size of files to compress. For smaller files the response head outweighs the savings.
     pub min: Size,
-    /// Largest file to compress, at most 16MiB. The client waits for the compression; precompress larger files with
-    /// `sealion compress`.
+    /// Maximum size of files to compress, at most 16MiB. The client waits for the compression; precompress larger files
+    /// with `sealion compress`.
     pub max: At<Size>,
-    /// Codings to use, of `br`, `zstd` and `gzip`. The client chooses; among equal weights that order decides.
+    /// Codings to use, from `br`, `zstd` and `gzip`. The client chooses; among equal weights this order decides.
     pub codings: At<Vec<Coding>>,
     /// Memory for the compressed files of the site. The least recently used are dropped first, and compressed again on request.
     pub memory: At<Size>,
@@ -60,9 +61,9 @@ pub(crate) const TYPES: [&str; 12] = [
 ];
 
 /// Upper bound for `max`: larger files take longer to compress than a client should wait.
-const LARGEST: Size = Size(16 << 20);
+const MAX_SIZE: Size = Size(16 << 20);
 
-/// The content coding settings of a site, validated.
+/// The validated content coding settings of a site.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Encoding {
     /// Codings of precompressed siblings to look for.
@@ -71,7 +72,7 @@ pub(crate) struct Encoding {
     pub compress: Option<Compress>,
 }
 
-/// The settings of compression on request, validated.
+/// The validated settings of compression on request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Compress {
     types: Types,
@@ -108,9 +109,9 @@ impl CompressConfig {
             problems.add(&self.types.span, &format!("{key}.types"), wrong);
             Types(Vec::new())
         });
-        if self.max.value > LARGEST {
+        if self.max.value > MAX_SIZE {
             let what =
-                format!("{} is more than {LARGEST}: precompress larger files with `sealion compress`", self.max.value);
+                format!("{} is more than {MAX_SIZE}: precompress larger files with `sealion compress`", self.max.value);
             problems.add(&self.max.span, &format!("{key}.max"), what);
         }
         if self.max.value < self.min {

@@ -17,7 +17,7 @@ pub(crate) enum Effort {
     Beforehand,
 }
 
-/// A writer that encodes what is written and passes it to another writer.
+/// A writer that encodes the bytes written and passes them to another writer.
 pub(crate) enum Encoder<W: Write> {
     /// Brotli. Its writer swallows an error of the last write, hence [`ErrorRecorder`].
     Brotli(Box<CompressorWriter<ErrorRecorder<W>>>),
@@ -49,7 +49,8 @@ impl<W: Write> Encoder<W> {
             }
             Coding::Zstd => {
                 let mut encoder = zstd::Encoder::new(out, if beforehand { 19 } else { 6 })?;
-                // The length allows a smaller window for small files. Clients need not accept windows of more than 8 MiB (RFC 9659).
+                // The length allows a smaller window for small files. Clients need not accept windows above 8 MiB (RFC
+                // 9659).
                 encoder.set_pledged_src_size(Some(len))?;
                 encoder.window_log(if len >= 1 << 23 { 23 } else { 64 - len.max(1 << 10).leading_zeros() })?;
                 Encoder::Zstd(encoder)

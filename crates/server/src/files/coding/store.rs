@@ -1,8 +1,9 @@
 //! Files compressed on request, shared by all workers and bounded in bytes.
 //!
-//! Entries are keyed by the state of the file, not by its entity tag, which two files may share: a changed file is a new entry, and the old one is evicted in time. Concurrent requests share
-//! one compression; waiting costs no thread. Few compressions run at a time, so that workers keep their processors. A request that finds
-//! all of them busy gets the original at once; its file is compressed behind, for the next one.
+//! The key of an entry is the state of the file, not its entity tag, which two files may share. A changed file is a new
+//! entry, and the old entry is evicted in time. Concurrent requests share one compression, and waiting costs no thread.
+//! Few compressions run at a time, so that workers keep their processors. If all permits are taken, a request gets the
+//! original at once, and its file is compressed in the background for later requests.
 //!
 //! The entity tag of a compressed file is a digest of its bytes. It is strong without relying on deterministic encoders: if two
 //! processes, or two versions of the server, produce different bytes from one file, their tags differ.
@@ -32,7 +33,7 @@ pub(crate) enum Made {
 }
 
 impl Made {
-    /// The variant if it exists, or else `original`.
+    /// The variant if it exists, otherwise `original`.
     pub(crate) fn or(self, original: Arc<SiteFile>) -> Arc<SiteFile> {
         match self {
             Made::Here(file) => file,
@@ -47,7 +48,7 @@ pub(crate) struct Store {
     slots: Mutex<Slots>,
     limit: u64,
     permits: Arc<Semaphore>,
-    /// A permit for each compression that waits behind.
+    /// A permit for each compression in the background queue.
     queue: Arc<Semaphore>,
 }
 
@@ -69,11 +70,11 @@ struct Slot {
 #[derive(Debug, Default)]
 struct Making {
     made: OnceCell<Made>,
-    /// The compression waits behind.
+    /// The compression waits in the background.
     is_queued: AtomicBool,
 }
 
-/// Why there is no result.
+/// The reason why there is no result.
 enum Unmade {
     /// All permits are taken.
     Busy,
@@ -91,16 +92,16 @@ impl Store {
         Store { slots, limit, permits, queue }
     }
 
-    /// The result for `original`, if it is known. Does not wait.
+    /// The result for `original`, if known. Does not wait.
     pub(crate) fn get(&self, original: &SiteFile, coding: Coding) -> Option<Made> {
         self.lock().by_use.get(&key(original, coding))?.making.made.get().cloned()
     }
 
-    /// Compresses `original`, or waits for its compression in progress. [`Made::NotYet`]: others are being compressed; this file is
-    /// compressed behind, if the queue has room.
+    /// Compresses `original`, or waits for its compression in progress. [`Made::NotYet`]: all permits are taken; this
+    /// file is compressed in the background, if the queue has room.
     ///
     /// # Errors
-    /// The file could not be read, or changed meanwhile. Nothing is stored.
+    /// The file could not be read, or changed in the meantime. Nothing is stored.
     pub(crate) async fn make(self: &Arc<Self>, original: &Arc<SiteFile>, coding: Coding) -> io::Result<Made> {
         let key = key(original, coding);
         let making = self.making(key.clone());
@@ -115,7 +116,7 @@ impl Store {
         }
     }
 
-    /// Waits for a permit in a task of its own, and compresses then.
+    /// Waits for a permit in a separate task, then compresses.
     fn make_behind(self: &Arc<Self>, key: Key, making: Arc<Making>, original: &Arc<SiteFile>, coding: Coding) {
         if making.is_queued.swap(true, Ordering::Relaxed) {
             return;
@@ -211,14 +212,15 @@ fn compress(original: &SiteFile, coding: Coding) -> io::Result<Made> {
 /// Permits to compress, for all sites together: half of the processors, so that the workers keep the other half.
 static PERMITS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    // Tests that run side by side do not wait for each other.
+    // Concurrent tests must not wait for each other.
     Arc::new(Semaphore::new(if cfg!(test) { 1000 } else { processors.div_ceil(2) }))
 });
 
-/// Compressions that may wait behind, for all sites together: the files of a few pages. Each holds its original open.
+/// The number of compressions that may wait in the background, for all sites together: the files of a few pages. Each
+/// of them keeps its original open.
 static QUEUE: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(64)));
 
-/// Approximate size of a slot itself, in bytes.
+/// The approximate size of a slot in bytes.
 const SLOT: u64 = 256;
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ impl Coder {
     pub(crate) fn new(encoding: &Encoding) -> Self {
         let Encoding { precompressed, compress } = encoding.clone();
         let store = compress.as_ref().map(|compress| Arc::new(Store::new(compress.memory)));
-        Coder { precompressed, compress, store, logged: Mutex::new(LruCache::new(MOST_LOGGED)) }
+        Coder { precompressed, compress, store, logged: Mutex::new(LruCache::new(MAX_LOGGED)) }
     }
 
     /// The store for compression on request. `None`: off.
@@ -82,8 +82,8 @@ impl Coder {
             siblings[coding as usize] = self.sibling(root, name, original, coding, keep, wait)?;
         }
         let compress = self.compress.as_ref().filter(|compress| compress.takes(&original.content_type, original.len));
-        // A file that changed within the current clock tick may change again with the same time stamps. Compressing it could
-        // pair the wrong content with its tag.
+        // A file that changed within the current clock tick may change again with the same time stamps. Compressing it
+        // could combine the wrong content with its tag.
         let made = compress.filter(|_| original.is_settled()).map(|compress| {
             Coding::ALL.map(|coding| if compress.codings.contains(coding) { Made::NotYet } else { Made::Never })
         });
@@ -115,7 +115,7 @@ impl Coder {
             return Ok(unfit);
         }
         match root.resolve(&name, keep, wait) {
-            // No coding encodes to zero bytes: the file is still being written, or was left incomplete.
+            // No coding produces zero bytes: the file is still being written, or was left incomplete.
             Ok(Found::File(file)) if file.len == 0 => {
                 self.warn_once(&name, state, "empty, not sent: compress the original again (`sealion compress`)");
                 Ok(unfit)
@@ -131,7 +131,7 @@ impl Coder {
                 if let Some(cause) = unresolved.cause {
                     self.warn_once(&name, state, &format!("cannot be opened, not sent: {cause}"));
                 }
-                // The error may go away without a change of the file, so the next revalidation tries again.
+                // The error may disappear without a change of the file, so the next revalidation tries again.
                 Ok(Sibling::default())
             }
         }
@@ -172,7 +172,7 @@ impl Variants {
         }
     }
 
-    /// Records a result. A file that one coding does not shrink is not tried with another.
+    /// Records a result. A file that one coding does not shrink is not tried with other codings.
     pub(crate) fn remember(&mut self, coding: Coding, result: &Made) {
         match (result, &mut self.made) {
             (Made::Never, made) => *made = None,
@@ -196,5 +196,5 @@ impl Variants {
     }
 }
 
-/// Bounds the memory for messages already logged; a sibling evicted from it is logged again.
-const MOST_LOGGED: NonZeroUsize = NonZeroUsize::new(1000).unwrap();
+/// Bounds the memory for logged messages; a sibling evicted from it is logged again.
+const MAX_LOGGED: NonZeroUsize = NonZeroUsize::new(1000).unwrap();

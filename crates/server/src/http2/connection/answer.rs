@@ -3,7 +3,7 @@
 use std::task::{Context as TaskContext, Poll};
 
 use sealion_h2::{ErrorCode, HeadBuffer, StreamId};
-use sealion_http::Status;
+use sealion_http::{ExtraFields, Status};
 use sealion_tls::TlsStream;
 use tokio::sync::oneshot;
 
@@ -43,7 +43,7 @@ impl<'a> Http2<'a> {
             true => Reading::Ahead,
             false => Reading::Sparing,
         };
-        let room = StreamRoom { streams: &self.streams, reading: &reading };
+        let room = StreamRoom { streams: &self.streams, reading: &reading, heads: self.ahead.head_room() };
         match self.context.answer(head, &mut self.permit, stream, content, current, room) {
             Answer::Now(answered) => self.respond(id, answered, stream),
             Answer::Later(Later { answer, cancel, hints, interims }) => {
@@ -64,13 +64,16 @@ impl<'a> Http2<'a> {
     }
 
     /// Writes the head of a response and makes its content ready.
-    fn respond(&mut self, id: StreamId, answered: Box<Answered>, stream: &TlsStream) {
+    fn respond(&mut self, id: StreamId, mut answered: Box<Answered>, stream: &TlsStream) {
         let (response, framing) = (&answered.response, answered.framing);
         let length = if framing.has_content() { response.body.len() } else { Some(0) };
         let before = self.heads.len();
         let written = with_head(response.status, &response.fields, framing, &now(), |head| {
             self.protocol.respond(id, head, length == Some(0), &mut self.heads)
         });
+        // The log needs the rest of the response alone.
+        answered.response.fields.extra = ExtraFields::default();
+        self.ahead.set_heads(self.heads.len());
         let mut sending = Sending::new(id, answered, (self.heads.len() - before) as u64);
         sending.ended = length == Some(0);
         let offered = written.and_then(|()| if sending.ended { Ok(()) } else { sending.offer(&mut self.protocol) });
@@ -92,6 +95,8 @@ impl<'a> Http2<'a> {
         for streamed in &mut self.streamed {
             streamed.poll(cx, &mut self.protocol, &mut self.heads);
         }
+        self.ahead.set_contents(self.sending.iter().map(Sending::ahead).sum());
+        self.ahead.set_heads(self.heads.len());
         let mut index = 0;
         while index < self.answering.len() {
             let Waiting { stream: id, answer, interims, .. } = &mut self.answering[index];
@@ -114,7 +119,6 @@ impl<'a> Http2<'a> {
                 Poll::Pending => index += 1,
             }
         }
-        self.ahead.set(self.sending.iter().map(Sending::ahead).sum());
         let mut index = 0;
         while index < self.sending.len() {
             let mut asking = Asking { upcoming: &mut self.upcoming, heads: &mut self.heads, ahead: &mut self.ahead };

@@ -27,7 +27,7 @@ use sealion_h2::Connection;
 use sealion_tls::TlsStream;
 use tokio::task::yield_now;
 
-use super::batch::{Batch, free_bytes, keep_bytes};
+use super::batch::{Batch, free_bytes, keep_bytes, shrink};
 use super::content::Streamed;
 use super::request::{Context, Delivery};
 use super::response::{Ahead, Sending};
@@ -210,6 +210,8 @@ impl<'a> Http2<'a> {
                 match self.next(stream) {
                     Next::Wait => {
                         (in_a_row, octets_in_a_row) = (0, 0);
+                        shrink(&mut self.heads);
+                        batch.shrink();
                         self.poll_deadline(cx, stream).map(|()| Ok(Next::Send))
                     }
                     next => Poll::Ready(Ok::<_, Error>(next)),

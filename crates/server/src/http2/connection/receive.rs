@@ -24,7 +24,8 @@ impl Http2<'_> {
         }
         let mut head = free_head();
         let result = loop {
-            if self.failed || !self.protocol.wants_read() {
+            // A client that reads no heads has no further request read.
+            if self.failed || !self.protocol.wants_read() || self.ahead.has_many_heads() {
                 break Ok(());
             }
             if !stream.buffered().is_empty() {
@@ -72,7 +73,7 @@ impl Http2<'_> {
     fn frames(&mut self, stream: &mut TlsStream, head: &mut HeadBuffer) {
         let buffered = stream.buffered();
         let mut input = buffered;
-        loop {
+        while !self.ahead.has_many_heads() {
             match self.protocol.receive(&mut input, head) {
                 Ok(Some(event)) => self.event(event, stream, head),
                 Ok(None) => break,

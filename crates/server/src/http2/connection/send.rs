@@ -10,14 +10,16 @@ use sealion_tls::{Part, Source, TlsStream};
 
 use super::Http2;
 use crate::exchange::Error;
-use crate::http2::batch::{Batch, RECORD, remove_trailers};
+use crate::http2::batch::{Batch, RECORD, remove_trailers, shrink};
 
 impl Http2<'_> {
     /// Fills a batch: what the protocol wants to say, heads, then content by priority. `is_first`: since the connection was idle.
     pub(super) fn fill(&mut self, batch: &mut Batch, is_first: bool) {
         self.count_resets();
         batch.copy(&self.heads);
+        self.ahead.batched(self.heads.len());
         self.heads.clear();
+        shrink(&mut self.heads);
         self.protocol.write_control(&mut self.heads);
         batch.copy(&self.heads);
         self.heads.clear();
@@ -57,6 +59,7 @@ impl Http2<'_> {
             self.skip_unreadable(stream, batch, failed)?;
         }
         stream.finish()?;
+        self.ahead.batched(0);
         self.batch = if waited { FEWEST_RECORDS } else { (self.batch * 2).min(MOST_RECORDS) };
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Metrics and spans as messages of OTLP (<https://opentelemetry.io/docs/specs/otlp/>).
+//! Metrics and spans as OTLP messages (<https://opentelemetry.io/docs/specs/otlp/>).
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -21,14 +21,15 @@ use crate::observe::traces::Finished;
 /// The sums of this server count from its start.
 const CUMULATIVE: i32 = AggregationTemporality::Cumulative as i32;
 
-/// The time of the values, and the one since when they are counted, in nanoseconds since 1970.
+/// The time of the values, and the start of counting, in nanoseconds since 1970.
 #[derive(Clone, Copy)]
 pub(super) struct Times {
     pub(super) start: u64,
     pub(super) now: u64,
 }
 
-/// The process that sends, by the semantic conventions. `instance`: random, because two processes have one address during an upgrade.
+/// The sending process, by the semantic conventions. `instance` is random, because two processes share an address
+/// during an upgrade.
 pub(super) fn resource(service_name: &str, instance: &str) -> Resource {
     let host = rustix::system::uname();
     let mut attributes = vec![
@@ -74,7 +75,8 @@ fn scope() -> InstrumentationScope {
     }
 }
 
-/// The low octet of a span's flags is that of traceparent. The next two bits say whether its parent is in another process.
+/// The low byte of a span's flags is traceparent's flags. The next two bits say whether its parent is in another
+/// process.
 const SAMPLED_WITHOUT_REMOTE_PARENT: u32 = 0x101;
 const SAMPLED_WITH_REMOTE_PARENT: u32 = 0x301;
 
@@ -113,7 +115,7 @@ fn attributes(finished: &Finished) -> Vec<KeyValue> {
         all.push(attribute("server.address", authority.host()));
         all.extend(authority.port_u16().map(|port| number("server.port", port.into())));
     }
-    // Over a Unix socket it is not known.
+    // Over a Unix socket the address is unknown.
     if !finished.client.ip().is_unspecified() {
         all.push(attribute("client.address", &finished.client.ip().to_canonical().to_string()));
     }
@@ -127,16 +129,16 @@ fn attributes(finished: &Finished) -> Vec<KeyValue> {
     all
 }
 
-/// Why the request failed, if not by a fault of its client.
+/// The reason why the request failed, unless it was the client's fault.
 fn error_type(finished: &Finished) -> Option<String> {
-    // A client that left before the answer may still take what is sent to it.
+    // A client that left before the response may still take data that is sent to it.
     if finished.aborted.is_some() || finished.status == sealion_http::Status::CLIENT_CLOSED_REQUEST.code() {
         return Some("aborted".to_owned());
     }
     (finished.status >= 500).then(|| finished.status.to_string())
 }
 
-/// Since 1970.
+/// Nanoseconds since 1970.
 pub(super) fn nanoseconds(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
@@ -150,7 +152,7 @@ fn metric(Family { name, help, data }: Family, times: Times) -> Option<Metric> {
             aggregation_temporality: CUMULATIVE,
             is_monotonic: true,
         }),
-        // A level has no beginning.
+        // A level has no start.
         Data::Gauge(samples) => metric::Data::Gauge(Gauge {
             data_points: samples.into_iter().map(|sample| point(sample, 0, times.now)).collect(),
         }),
@@ -161,7 +163,7 @@ fn metric(Family { name, help, data }: Family, times: Times) -> Option<Metric> {
                 count: buckets.iter().sum(),
                 sum: Some(nanoseconds as f64 / 1e9),
                 bucket_counts: buckets.to_vec(),
-                // The last bucket has none: it is open.
+                // The last bucket has no bound: it is open.
                 explicit_bounds: (0..buckets.len()).map(bound).filter(|bound| bound.is_finite()).collect(),
                 ..HistogramDataPoint::default()
             }],

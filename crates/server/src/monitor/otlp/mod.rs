@@ -1,4 +1,5 @@
-//! The exporter: sends metrics and spans to a collector, from a thread of its own, so that a collector that hangs delays no request.
+//! The exporter: sends metrics and spans to a collector, from a separate thread, so that a collector that hangs delays
+//! no request.
 //!
 //! ```text
 //! settings.rs ([otlp], checked) ─► Exporter ─► signals.rs ─► message.rs ─► target.rs ─► fetch.rs ─► collector
@@ -25,22 +26,22 @@ use crate::values::random_bits;
 pub(crate) use settings::Settings;
 use signals::{Metrics, Traces};
 
-/// The thread that sends.
+/// The sending thread.
 pub(crate) struct Exporter {
-    /// Takes the time at which the last message has to be over.
+    /// Takes the deadline of the last message.
     end: oneshot::Sender<Instant>,
     thread: JoinHandle<()>,
 }
 
-/// Most time for the last messages: the end of the process does not wait longer for a collector that hangs.
+/// The maximum time for the last messages: the end of the process does not wait longer for a collector that hangs.
 const LAST: Duration = Duration::from_secs(2);
 
 impl Exporter {
-    /// Sends the metrics of this moment, then those of each interval, and `spans` as they come. The thread holds a weak reference only, so that the
-    /// server's end does not wait for it.
+    /// Sends the current metrics at once and at each interval, and `spans` as they arrive. The thread only holds a weak
+    /// reference, so that the server's end does not wait for it.
     ///
     /// # Errors
-    /// A line: the thread could not be started.
+    /// One line: the thread could not be started.
     pub(crate) fn start(settings: Settings, spans: Option<Spans>, shared: &Arc<Shared>) -> Result<Self, String> {
         let failed = |error| format!("otlp: cannot start: {error}");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
@@ -81,9 +82,9 @@ impl Exporter {
         Ok(Self { end, thread })
     }
 
-    /// Sends the metrics a last time, and all spans, until then at most.
+    /// Sends the metrics a last time, and all spans, until the deadline at most.
     pub(crate) fn finish(self, until: Instant) {
-        // It may have ended by a panic.
+        // The thread may have ended by a panic.
         let _ = self.end.send(until);
         let _ = self.thread.join();
     }
@@ -91,7 +92,7 @@ impl Exporter {
 
 /// The identifier of this process: a random UUID (RFC 9562 §5.4: version 4, variant 10).
 fn instance() -> Result<String, String> {
-    let bits = random_bits().ok_or("otlp: cannot start: there are no random numbers")?;
+    let bits = random_bits().ok_or("otlp: cannot start: the system provides no random numbers")?;
     let bits = u128::from_be_bytes(bits) & !(0xf000 << 64) & !(3 << 62) | 4 << 76 | 2 << 62;
     let digits = format!("{bits:032x}");
     Ok([&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-"))

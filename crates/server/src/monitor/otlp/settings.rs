@@ -13,11 +13,11 @@ use crate::observe::traces::{Spans, Tracer};
 use crate::tls_client;
 use crate::values::{At, Problems, SecretUrl};
 
-/// Where metrics and spans go, and how often.
+/// The destination of metrics and spans, and the interval.
 pub(crate) struct Settings {
-    /// Without a slash at its end.
+    /// The URL without a trailing slash.
     endpoint: String,
-    /// For `https`.
+    /// The TLS configuration for `https`.
     pub(super) tls: Option<TlsConnector>,
     pub(super) headers: HeaderMap,
     pub(super) interval: Duration,
@@ -25,7 +25,7 @@ pub(crate) struct Settings {
     sample: f64,
 }
 
-/// Fields that the exporter makes itself.
+/// Header fields that the exporter sets itself.
 const OWN: [HeaderName; 5] = [CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING];
 
 impl Settings {
@@ -50,11 +50,11 @@ impl Settings {
             }
         }
         if config.service_name.is_empty() {
-            let what = "is empty: write a name by which the collector tells this service from others";
+            let what = "is empty: write a name by which the collector distinguishes this service from others";
             problems.add(&config.service_name.span, "otlp.service_name", what);
         }
         if !(0.0..=1.0).contains(&config.sample.value) {
-            let what = "is no share of requests: write a number from 0 to 1, such as 0.01";
+            let what = "is not a share of requests: write a number from 0 to 1, such as 0.01";
             problems.add(&config.sample.span, "otlp.sample", what);
         }
         let Some(endpoint) = &config.endpoint else {
@@ -80,7 +80,7 @@ impl Settings {
         (problems.len() == before).then_some(Self { endpoint, tls, headers, interval, service_name, sample })
     }
 
-    /// What makes spans, and where they wait. `None`: none are wanted.
+    /// The tracer, and the queue of its spans. `None`: spans are off.
     pub(crate) fn tracer(&self) -> Option<(Tracer, Spans)> {
         (self.sample > 0.0).then(|| Tracer::new(self.sample))
     }
@@ -91,7 +91,7 @@ impl Settings {
     }
 }
 
-/// What verifies a collector with TLS. `None`: the error is in `problems`.
+/// The TLS configuration that verifies the collector. `None`: the error is in `problems`.
 fn connector(roots: Option<&At<PathBuf>>, problems: &mut Problems) -> Option<TlsConnector> {
     let file = roots.map(|file| problems.resolve(file));
     let made = tls_client::connector(file.as_deref());
@@ -101,19 +101,20 @@ fn connector(roots: Option<&At<PathBuf>>, problems: &mut Problems) -> Option<Tls
 /// Whether requests are sent to this URL with TLS.
 ///
 /// # Errors
-/// Requests cannot be sent to it; with what to write.
+/// Requests cannot be sent to it; the message contains the remedy.
 fn check(endpoint: &SecretUrl) -> Result<bool, String> {
     let example = "write one such as \"http://127.0.0.1:4318\"";
-    let url: Uri = endpoint.reveal().parse().map_err(|error| format!("{endpoint:?} is no URL: {error}: {example}"))?;
+    let url: Uri =
+        endpoint.reveal().parse().map_err(|error| format!("{endpoint:?} is not a URL: {error}: {example}"))?;
     let is_https = url.scheme() == Some(&Scheme::HTTPS);
     let Some(authority) = url.authority().filter(|_| is_https || url.scheme() == Some(&Scheme::HTTP)) else {
-        return Err(format!("{endpoint:?} is no URL of http or https: {example}"));
+        return Err(format!("{endpoint:?} is not an http or https URL: {example}"));
     };
     if authority.as_str().contains('@') {
         return Err("the URL has a password: set Authorization in otlp.headers instead".to_owned());
     }
     if url.query().is_some() {
-        return Err(format!("the URL has a query, behind which no path fits: {example}"));
+        return Err(format!("the URL has a query, after which no path can follow: {example}"));
     }
     Ok(is_https)
 }
@@ -149,7 +150,7 @@ mod tests {
             ("endpoint = 'https://127.0.0.1:4318'\nroots = 'missing.pem'", "missing.pem: "),
             ("endpoint = 'http://127.0.0.1:4318'\nroots = 'x.pem'", "otlp.roots: unused"),
             ("endpoint = '127.0.0.1:4318'", "http://127.0.0.1:4318"),
-            ("endpoint = 'grpc://127.0.0.1:4317'", "no URL of http"),
+            ("endpoint = 'grpc://127.0.0.1:4317'", "not an http or https URL"),
             ("endpoint = 'http://a:b@c'", "otlp.headers"),
             ("endpoint = 'http://a/?b'", "query"),
             ("interval = '10s'", "otlp.endpoint: is missing"),

@@ -1,4 +1,4 @@
-//! What is sent, and when.
+//! Decides when to send metrics and spans.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,7 +23,7 @@ pub(super) struct Metrics {
     pub(super) target: Target,
     resource: Resource,
     interval: Duration,
-    /// In nanoseconds since 1970.
+    /// The start in nanoseconds since 1970.
     start: u64,
 }
 
@@ -46,7 +46,8 @@ impl Metrics {
         }
     }
 
-    /// Sends the metrics of this moment. What the collector does not take is not repeated: the next message has the same counters.
+    /// Sends the current metrics. A message that the collector does not accept is not repeated, because the next
+    /// message has the same counters.
     pub(super) async fn send(&mut self) {
         let Some(shared) = self.target.shared() else { return };
         let families = exposition::collect(&shared);
@@ -60,27 +61,27 @@ impl Metrics {
     }
 }
 
-/// Most spans of a message.
+/// The maximum number of spans in a message.
 const BATCH: usize = 512;
 
 /// How long a message waits for more spans.
-const PATIENCE: Duration = Duration::from_secs(1);
+const BATCH_WAIT: Duration = Duration::from_secs(1);
 
-/// Tries of a message with spans.
+/// The maximum number of tries for a message with spans.
 const TRIES: u32 = 5;
 
-/// The pause behind the first try, doubled with each; or as long as the collector says, up to [`LONGEST_PAUSE`].
+/// The pause after the first try. It doubles with each try, or follows the collector's request up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// What waits in the queue meanwhile may be lost.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The maximum pause. Spans in the queue may be lost meanwhile.
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// The spans of requests.
 pub(super) struct Traces {
     target: Target,
     resource: Resource,
     queue: Spans,
-    /// Spans for the next message, or of that under way.
+    /// Spans of the current or the next message.
     batch: Vec<Finished>,
 }
 
@@ -92,7 +93,7 @@ impl Traces {
     /// Sends spans in batches until the server has ended.
     pub(super) async fn repeat(&mut self) {
         while self.queue.recv_many(&mut self.batch, BATCH).await > 0 {
-            let until = Instant::now() + PATIENCE;
+            let until = Instant::now() + BATCH_WAIT;
             while self.batch.len() < BATCH {
                 let room = BATCH - self.batch.len();
                 match timeout_at(until, self.queue.recv_many(&mut self.batch, room)).await {
@@ -104,7 +105,7 @@ impl Traces {
         }
     }
 
-    /// Sends all that wait.
+    /// Sends all waiting spans.
     pub(super) async fn finish(&mut self) {
         loop {
             while self.batch.len() < BATCH {
@@ -119,7 +120,8 @@ impl Traces {
         }
     }
 
-    /// Sends the batch, so often at most. Spans that the collector does not take are lost, and counted: more come.
+    /// Sends the batch, with at most `tries` tries. Spans that the collector does not accept are lost and counted,
+    /// because new spans keep arriving.
     async fn send(&mut self, tries: u32) -> bool {
         let content = message::spans(&self.batch, &self.resource).encode_to_vec();
         let rejected = |answer: ExportTraceServiceResponse| {
@@ -131,7 +133,7 @@ impl Traces {
             match self.target.deliver(content.clone(), rejected).await {
                 Delivery::Taken => break true,
                 Delivery::Later(wish) if tried < tries => {
-                    tokio::time::sleep(wish.unwrap_or(pause).min(LONGEST_PAUSE)).await;
+                    tokio::time::sleep(wish.unwrap_or(pause).min(MAX_PAUSE)).await;
                     (pause, tried) = (pause * 2, tried + 1);
                 }
                 Delivery::Refused | Delivery::Later(_) => break false,

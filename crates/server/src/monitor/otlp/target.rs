@@ -1,4 +1,4 @@
-//! Where the messages of one signal go.
+//! The destination for messages of one signal.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -14,23 +14,24 @@ use crate::exchange::Shared;
 use crate::fetch::fetch;
 use crate::values::one_line;
 
-/// What became of a message.
+/// The outcome of a message.
 pub(super) enum Delivery {
     Taken,
-    /// It is not taken, and would not be later.
+    /// It was rejected, and would be rejected again.
     Refused,
-    /// It may be taken later: after this time, if the collector says one (<https://opentelemetry.io/docs/specs/otlp/#failures-1>).
+    /// It may be accepted later: after this time, if the collector states one
+    /// (<https://opentelemetry.io/docs/specs/otlp/#failures-1>).
     Later(Option<Duration>),
 }
 
-/// Why a message was not taken, and as what it counts.
+/// The reason why a message was not accepted, and its outcome.
 type Failure = (String, Delivery);
 
 fn refused(why: String) -> Failure {
     (why, Delivery::Refused)
 }
 
-/// The collector's place for a signal.
+/// The collector's endpoint for a signal.
 pub(super) struct Target {
     /// `metrics` or `traces`.
     signal: &'static str,
@@ -58,8 +59,8 @@ impl Target {
         self.shared.upgrade()
     }
 
-    /// Sends a message. `rejected`: how many items of it the answer refuses, and why. The first of several failures has a line, and so has the first
-    /// success behind them.
+    /// Sends a message. `rejected`: the number of items that the response rejects, and the reason. The first of several
+    /// failures is logged, and so is the first success after them.
     pub(super) async fn deliver<Answer: Message + Default>(
         &mut self,
         message: Vec<u8>,
@@ -67,7 +68,7 @@ impl Target {
     ) -> Delivery {
         let result = self.post(message).await.and_then(|answer| {
             let answer = Answer::decode(answer.as_slice())
-                .map_err(|error| refused(format!("the answer is not of OTLP: {error}")))?;
+                .map_err(|error| refused(format!("the response is not OTLP: {error}")))?;
             match rejected(answer) {
                 Some((count, why)) if count > 0 => {
                     Err(refused(format!("{count} items were rejected: {}", one_line(&why))))

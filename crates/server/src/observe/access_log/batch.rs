@@ -1,17 +1,17 @@
 //! Lines that wait for the writer.
 
-/// Lines, one behind the other.
+/// Consecutive lines.
 #[derive(Debug)]
 pub(super) struct Batch {
     bytes: Vec<u8>,
-    /// Where each line ends.
+    /// The end of each line.
     ends: Vec<usize>,
 }
 
-/// Capacity in bytes of an empty batch: a batch that grows step by step is copied with each step, and its pages are new each time.
+/// The capacity of an empty batch in bytes. Growing step by step would copy the batch each time, into new pages.
 const KEPT: usize = 2 * super::FULL;
 
-/// Capacity in lines of an empty batch. The shortest lines are about as long.
+/// The capacity of an empty batch in lines. The shortest lines have about this length.
 const KEPT_LINES: usize = KEPT / 64;
 
 impl Default for Batch {
@@ -21,7 +21,7 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// Appends the line that `write` writes.
+    /// Appends the line written by `write`.
     pub(super) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.bytes);
         self.ends.push(self.bytes.len());

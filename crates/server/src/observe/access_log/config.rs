@@ -28,12 +28,13 @@ pub(crate) struct AccessLogConfig {
     #[schemars(with = "String")]
     pub to: Destination,
 
-    /// Format of a line: `logfmt` (`name=value`), `combined` (that of nginx and Apache httpd) or `json`.
+    /// Format of a line: `logfmt` (`name=value`), `combined` (as in nginx and Apache httpd) or `json`.
     #[arg(id = "access_log_format", long = "access-log-format", value_enum, hide_possible_values = true,
           value_name = "FORMAT", env = "SEALION_ACCESS_LOG_FORMAT", default_value_t = Format::Logfmt)]
     pub format: Format,
 
-    /// Fields of a line, in this order, for `logfmt` and `json`; docs/logs.md lists all [default: the usual ones]
+    /// Fields of a line, in this order, for `logfmt` and `json`; docs/logs.md lists all of them [default: the usual
+    /// fields]
     #[arg(
         id = "access_log_fields",
         long = "access-log-fields",
@@ -45,14 +46,15 @@ pub(crate) struct AccessLogConfig {
     )]
     pub fields: Vec<Field>,
 
-    /// Longest time that lines are collected. The first line after a pause of that length is written at once. `0s` writes each line at
-    /// once, which costs more CPU than the response. A server that is killed (SIGKILL, a power failure) loses the lines that wait.
+    /// Maximum time that lines are collected. The first line after a pause of that length is written at once. `0s`
+    /// writes each line at once, which costs more CPU than the response. If the server is killed (SIGKILL, a power
+    /// failure), waiting lines are lost.
     #[arg(id = "access_log_flush_after", long = "access-log-flush-after", value_name = "TIME",
           env = "SEALION_ACCESS_LOG_FLUSH_AFTER", default_value_t = Self::default().flush_after)]
     pub flush_after: Time,
 
-    /// The share of responses that have a line: `1/100` is every hundredth of each worker. Errors (status 400 and above, and responses
-    /// that were cut short) always have one.
+    /// The share of responses that are logged: with `1/100`, each worker logs every hundredth. Errors (status 400 and
+    /// above, and responses that were cut short) are always logged.
     #[arg(id = "access_log_sample", long = "access-log-sample", value_name = "1/N",
           env = "SEALION_ACCESS_LOG_SAMPLE", default_value_t = Self::default().sample)]
     #[schemars(with = "String")]
@@ -86,7 +88,7 @@ overridable!(AccessLogConfig {
     rotate,
 });
 
-/// One response in so many, written `1/N`.
+/// One response in N, written `1/N`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sample(NonZeroU32);
 
@@ -123,7 +125,7 @@ impl<'de> Deserialize<'de> for Sample {
 }
 
 impl AccessLogConfig {
-    /// `table`: its name.
+    /// `table`: the name of the table.
     pub(crate) fn check(&self, table: &str, problems: &mut Problems) {
         if let Some(rotate) = &self.rotate {
             let what = match &self.to {
@@ -162,7 +164,7 @@ impl AccessLogConfig {
                 other => other.clone(),
             },
             layout: Layout::new(self.format, &self.fields, naming),
-            // A person who watches a terminal sees each line when it comes.
+            // A person at a terminal sees each line at once.
             flush_after: match self.to == Destination::Stdout && std::io::stdout().is_terminal() {
                 true => Duration::ZERO,
                 false => self.flush_after.0,

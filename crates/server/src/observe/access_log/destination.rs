@@ -14,11 +14,11 @@ use super::sink::{Datagrams, Sink, Stream};
 pub(crate) enum Destination {
     Off,
     Stdout,
-    /// A file, to which lines are appended.
+    /// A file; lines are appended to it.
     File(PathBuf),
-    /// A syslog daemon. Messages are as syslog(3) writes them, or, over UDP, those of RFC 5424.
+    /// A syslog daemon. Messages have the format of syslog(3) or, over UDP, of RFC 5424.
     Syslog(Syslog),
-    /// The journal of systemd, with an entry field for each field of a line.
+    /// The systemd journal, with an entry field for each field of a line.
     Journald,
 }
 
@@ -88,7 +88,7 @@ impl<'de> Deserialize<'de> for Destination {
 }
 
 impl Destination {
-    /// Opens it; `None` for `off`. `rotation`: of a file.
+    /// Opens the destination; `None` for `off`. `rotation`: the rotation of a file.
     pub(super) fn open(&self, rotation: Option<Rotation>) -> io::Result<Option<Sink>> {
         Ok(Some(match self {
             Self::Off => return Ok(None),

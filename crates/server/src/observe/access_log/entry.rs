@@ -19,10 +19,10 @@ pub(crate) struct Entry<'a> {
     /// The authenticated user.
     pub user: Option<&'a str>,
     pub status: u16,
-    /// Bytes of the body that were sent.
+    /// Bytes of the body sent.
     pub body: u64,
     pub encoding: Option<Coding>,
-    /// The number of its stream of HTTP/2.
+    /// The number of its HTTP/2 stream.
     pub stream: Option<u64>,
     /// From the end of the request's head to the last byte of the response.
     pub duration: Duration,
@@ -38,39 +38,39 @@ pub(crate) struct Entry<'a> {
     pub moved_at: Option<u64>,
     /// The time to move the connection to kernel TLS, if this response did.
     pub set_up: Option<Duration>,
-    /// The server that the request was forwarded to.
+    /// The server that got the forwarded request.
     pub upstream: Option<&'a UpstreamTrace>,
-    /// What the cache did with the request.
+    /// The cache's handling of the request.
     pub cache: Option<CacheTrace>,
     /// The error that cut the response short.
     pub aborted: Option<&'a dyn Display>,
 }
 
-/// How an upstream answered a request.
+/// An upstream's handling of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UpstreamTrace {
-    /// The server that was asked last, as configured.
+    /// The last server tried, as configured.
     pub server: Arc<str>,
-    /// Requests that were sent, or tried to be.
+    /// The number of tries to send the request.
     pub tries: u32,
-    /// From the first try to the head of the answer, or to the failure.
+    /// From the first try to the head of the response, or to the failure.
     pub took: Duration,
-    /// The status of the answer; `None`: there is none.
+    /// The status of the response; `None`: there was no response.
     pub status: Option<u16>,
 }
 
-/// What the cache of responses did with a request.
+/// The response cache's handling of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CacheTrace {
     pub outcome: CacheOutcome,
-    /// Why it was not a hit, or why the response was not stored.
+    /// The reason why it was not a hit, or why the response was not stored.
     pub reason: Option<&'static str>,
     /// Seconds since the origin made the response.
     pub age: Option<u64>,
 }
 
 impl CacheTrace {
-    /// The reason of a request that shared the fetch of another.
+    /// The reason for a request that shared another request's fetch.
     pub(crate) const COLLAPSED: &str = "collapsed";
 
     pub(crate) fn new(outcome: CacheOutcome, reason: Option<&'static str>) -> Self {
@@ -83,36 +83,36 @@ impl CacheTrace {
 }
 
 labels! {
-    /// How a request met the cache.
+    /// The result of looking a request up in the cache.
     pub(crate) CacheOutcome {
         /// A fresh stored response was sent.
         Hit = "hit",
         /// Nothing was stored for it.
         Miss = "miss",
-        /// The stored response was stale, and the origin sent another.
+        /// The stored response was stale, and the origin sent a new one.
         Expired = "expired",
         /// A stale response was sent.
         Stale = "stale",
-        /// The origin said that the stored response is valid.
+        /// The origin confirmed that the stored response is valid.
         Revalidated = "revalidated",
-        /// The request is none for the cache.
+        /// The cache does not handle the request.
         Bypass = "bypass",
     }
 }
 
 impl Entry<'_> {
-    /// Whether the client got an error, or not the whole response.
+    /// Whether the client got an error or an incomplete response.
     pub(super) fn is_error(&self) -> bool {
         self.status >= 400 || self.aborted.is_some()
     }
 }
 
-/// A request and the site that answered it.
+/// A request and the site that served it.
 #[derive(Clone, Copy)]
 pub(crate) struct Requested<'a> {
     pub request: &'a Request<'a>,
     pub protocol: Protocol,
-    /// The name of the site; empty if no site answered.
+    /// The name of the site; empty if no site served it.
     pub site: &'a str,
 }
 

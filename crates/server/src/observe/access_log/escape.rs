@@ -1,9 +1,9 @@
-//! Escapes the bytes of clients in a line, so that none ends a value or a line, or controls a terminal.
+//! Escapes clients' bytes in a line, so that they cannot end a value or a line, or control a terminal.
 
 use std::io::Write as _;
 
-/// Bytes of a value that a line shows; the rest becomes `...`. INHERITED: longer than any URL that people write, and four times
-/// that is less than a datagram takes.
+/// The number of bytes of a value that a line shows; the rest becomes `...`. INHERITED: longer than any URL that people
+/// write, and four times as many bytes still fit a datagram.
 const SHOWN: usize = 2048;
 
 /// In quotes: `\"`, `\\`, controls as `\u{a}`, bytes that are not UTF-8 as `\xFF`.
@@ -13,7 +13,7 @@ pub(super) fn quoted(line: &mut Vec<u8>, text: &[u8]) {
     line.push(b'"');
 }
 
-/// Without quotes, for a value that ends with its line.
+/// Without quotes, for a value at the end of a line.
 pub(super) fn plain(line: &mut Vec<u8>, text: &[u8]) {
     by_characters(line, text, push_visible, hexadecimal);
 }
@@ -34,7 +34,7 @@ pub(super) fn json(line: &mut Vec<u8>, text: &[u8]) {
     line.push(b'"');
 }
 
-/// As in the combined format, without the quotes: visible ASCII and spaces except `"` and `\`; all other bytes as `\x0A`.
+/// For the combined format, without the quotes: visible ASCII and spaces except `"` and `\`; all other bytes as `\x0A`.
 pub(super) fn combined(line: &mut Vec<u8>, text: &[u8]) {
     shortened(line, text, |line, text| {
         for &byte in text {
@@ -65,10 +65,10 @@ pub(super) fn push_padded(line: &mut Vec<u8>, number: u16) {
     line.extend([number / 100, number / 10, number].map(|digits| b'0' + (digits % 10) as u8));
 }
 
-/// Appends at most [`SHOWN`] bytes of `text`: as they are if they need no escape in any format, else by `escape`.
+/// Appends at most [`SHOWN`] bytes of `text`: unchanged if no format needs an escape for them, otherwise by `escape`.
 fn shortened(line: &mut Vec<u8>, text: &[u8], escape: impl FnOnce(&mut Vec<u8>, &[u8])) {
     let shown = &text[..text.len().min(SHOWN)];
-    // No early end: the compiler looks at 16 bytes at a time.
+    // Without an early exit, so that the compiler can process 16 bytes at a time.
     let needs_none = shown
         .iter()
         .fold(true, |before, byte| before & (b' '..=b'~').contains(byte) & (*byte != b'"') & (*byte != b'\\'));
@@ -81,7 +81,7 @@ fn shortened(line: &mut Vec<u8>, text: &[u8], escape: impl FnOnce(&mut Vec<u8>, 
     }
 }
 
-/// Appends the characters of `text` by `push`, and what is not UTF-8 by `push_invalid`.
+/// Appends the characters of `text` by `push`, and invalid UTF-8 by `push_invalid`.
 fn by_characters(
     line: &mut Vec<u8>,
     text: &[u8],
@@ -121,7 +121,8 @@ fn hexadecimal(line: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// Controls, characters that some readers treat as line ends, and those that change the direction of text.
+/// Control characters, characters that some readers treat as line ends, and characters that change the direction of
+/// text.
 fn is_harmful(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -1,4 +1,4 @@
-//! Fields of a line: name, value, and whether a line has it unless fields are chosen.
+//! Fields of a line: name, value, and whether a line has the field by default.
 
 use schemars::JsonSchema;
 use sealion_tls::Version;
@@ -9,7 +9,7 @@ use super::stamp::Stamp;
 use super::value::Value;
 use crate::values::labels;
 
-/// Defines the fields, a row each: documentation, name, [`Shown`], value.
+/// Defines the fields, one per row: documentation, name, [`Shown`], value.
 macro_rules! fields {
     ($($(#[doc = $doc:literal])+ $field:ident = $name:literal, $shown:ident, |$line:ident| $value:expr;)*) => {
         labels! {
@@ -21,7 +21,7 @@ macro_rules! fields {
         }
 
         impl Field {
-            /// Whether a line has it unless fields are chosen.
+            /// Whether a line has the field by default.
             pub(super) fn shown(self) -> Shown {
                 match self { $(Field::$field => Shown::$shown),* }
             }
@@ -51,7 +51,7 @@ fields! {
     Peer = "peer", Always, |line| Value::Peer(line.entry.peer);
     /// The client's address.
     Address = "address", IfChosen, |line| Value::Address(line.entry.peer.ip());
-    /// The name of the site that answered.
+    /// The name of the site that served the request.
     Site = "site", IfChosen, |line| text(line.request().map(|requested| requested.site).filter(|site| !site.is_empty()));
     /// The host named by the request.
     Host = "host", IfChosen, |line| text(line.request().and_then(|requested| requested.request.authority));
@@ -63,20 +63,20 @@ fields! {
     Method = "method", Always, |line| {
         line.request().map_or(Value::Absent, |requested| Value::Token(requested.request.method.as_str().as_bytes()))
     };
-    /// The request-target as received, query included.
+    /// The request-target as received, including the query.
     Target = "target", Always, |line| {
-        // Quoted even if the request could not be read.
+        // Quoted even if no request could be read.
         Value::Text(line.request().map_or(b"-", |requested| requested.request.raw_target.as_bytes()))
     };
     /// `HTTP/2`, `HTTP/1.1` or `HTTP/1.0`; `-` if no request could be read.
     Protocol = "protocol", IfChosen, |line| {
         line.request().map_or(Value::Absent, |requested| Value::Word(requested.protocol.as_str()))
     };
-    /// The number of the stream of HTTP/2, in the order of a connection's requests: 1, 3, 5 and so on.
+    /// The number of the HTTP/2 stream, in the order of a connection's requests: 1, 3, 5 and so on.
     Stream = "stream", IfChosen, |line| line.entry.stream.map_or(Value::Absent, |stream| Value::Number(stream));
     /// The status of the response.
     Status = "status", Always, |line| Value::Number(line.entry.status.into());
-    /// Bytes of the body that were sent.
+    /// Bytes of the body sent.
     Bytes = "bytes", Always, |line| Value::Number(line.entry.body);
     /// The body's Content-Encoding.
     Encoding = "encoding", IfChosen, |line| {
@@ -84,7 +84,7 @@ fields! {
     };
     /// Milliseconds from the end of the request's head to the response's last byte.
     Ms = "ms", Always, |line| Value::Millis(line.entry.duration.as_micros() as u64);
-    /// The version of TLS; `-`, as in the next three, on a listener without TLS.
+    /// The TLS version; `-`, as in the next three fields, on a listener without TLS.
     Tls = "tls", Always, |line| line.entry.tls.map_or(Value::Absent, |tls| Value::Word(match tls.version {
         Version::Tls12 => "1.2",
         Version::Tls13 => "1.3",
@@ -105,17 +105,17 @@ fields! {
     Why = "why", Always, |line| line.entry.why.map_or(Value::Absent, |why| Value::Word(why.label()));
     /// Bytes of responses sent on the connection before it moved into the kernel.
     MovedAt = "moved_at", IfChosen, |line| line.entry.moved_at.map_or(Value::Absent, Value::Number);
-    /// Microseconds that the move took, in the line of the response that moved.
+    /// Microseconds that the move took, in the line of the response before which the connection moved.
     SetupUs = "setup_us", IfPresent, |line| {
         line.entry.set_up.map_or(Value::Absent, |took| Value::Number(took.as_micros() as u64))
     };
-    /// The server that the request was forwarded to.
+    /// The server to which the request was forwarded.
     Upstream = "upstream", IfPresent, |line| text(line.entry.upstream.map(|trace| &*trace.server));
-    /// The status of its answer; absent if it gave none.
+    /// The status of its response; absent if there was no response.
     UpstreamStatus = "upstream_status", IfPresent, |line| {
         line.entry.upstream.and_then(|trace| trace.status).map_or(Value::Absent, |status| Value::Number(status.into()))
     };
-    /// Milliseconds to the head of its answer, all tries included.
+    /// Milliseconds to the head of its response, including all tries.
     UpstreamMs = "upstream_ms", IfPresent, |line| {
         line.entry.upstream.map_or(Value::Absent, |trace| Value::Millis(trace.took.as_micros() as u64))
     };
@@ -124,9 +124,11 @@ fields! {
         let tries = line.entry.upstream.map(|trace| trace.tries).filter(|tries| *tries > 1);
         tries.map_or(Value::Absent, |tries| Value::Number(tries.into()))
     };
-    /// What the cache did: `hit`, `miss`, `expired` (stale, and fetched again), `stale` (sent although stale), `revalidated`, `bypass`.
+    /// The cache's result: `hit`, `miss`, `expired` (stale, and fetched again), `stale` (sent although stale),
+    /// `revalidated`, `bypass`.
     Cache = "cache", IfPresent, |line| line.entry.cache.map_or(Value::Absent, |cache| Value::Word(cache.outcome.label()));
-    /// Why it was no hit, or why the response was not stored; `collapsed`: the request shared the fetch of another.
+    /// The reason why it was not a hit, or why the response was not stored; `collapsed`: the request shared another
+    /// request's fetch.
     CacheReason = "cache_reason", IfPresent, |line| {
         line.entry.cache.and_then(|cache| cache.reason).map_or(Value::Absent, Value::Word)
     };
@@ -134,36 +136,36 @@ fields! {
     Age = "age", IfPresent, |line| line.entry.cache.and_then(|cache| cache.age).map_or(Value::Absent, Value::Number);
     /// The error that cut the response short.
     Aborted = "aborted", IfPresent, |line| line.entry.aborted.map_or(Value::Absent, Value::Message);
-    /// The page that the request came from, as sent by the client.
+    /// The page from which the client sent the request, as stated by the client.
     Referer = "referer", IfChosen, |line| line.field_of_request("referer");
-    /// The client's program, as sent by the client.
+    /// The client's program, as stated by the client.
     UserAgent = "user_agent", IfChosen, |line| line.field_of_request("user-agent");
 }
 
-/// Whether a line has a field unless fields are chosen.
+/// Whether a line has a field by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shown {
     /// Every line has it.
     Always,
-    /// A line has it if it has a value.
+    /// Lines have it if it has a value.
     IfPresent,
     /// Only lines with chosen fields have it.
     IfChosen,
 }
 
-/// What the lines of a log say of the site, unless fields are chosen.
+/// How the lines of a log name the site by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Naming {
-    /// Nothing: there is only one.
+    /// Not at all: there is only one site.
     Nothing,
-    /// The host: the log is that of one site, which has several names.
+    /// By the host: the log belongs to one site with several names.
     Host,
-    /// The site and the host.
+    /// By the site and the host.
     SiteAndHost,
 }
 
 impl Field {
-    /// The fields of a line unless others are chosen.
+    /// The default fields of a line.
     pub(super) fn usual(naming: Naming) -> Vec<Field> {
         let is_usual = |field: &Field| match field {
             Field::Site => naming == Naming::SiteAndHost,
@@ -174,7 +176,7 @@ impl Field {
     }
 }
 
-/// The data that values are taken from.
+/// The data for the values.
 pub(super) struct Line<'a, 'e> {
     pub(super) entry: &'a Entry<'e>,
     pub(super) stamp: &'a Stamp,

@@ -32,12 +32,12 @@ pub(crate) enum Format {
 pub(crate) struct Layout {
     format: Format,
     fields: Vec<Named>,
-    /// Whether the operator chose the fields. If so, every line has all of them, so that columns are stable.
+    /// Whether the operator chose the fields. If so, every line has all of them, so that the columns are stable.
     chosen: bool,
     envelope: Envelope,
 }
 
-/// A field of a line, and its name as the format writes it, with the separator before it.
+/// A field of a line, and its name as written by the format, with the separator before it.
 #[derive(Debug, Clone)]
 struct Named {
     field: Field,
@@ -61,8 +61,8 @@ enum Envelope {
     Line,
     /// RFC 5424 §6, with the constant HOSTNAME, APP-NAME, PROCID and MSGID.
     Syslog(String),
-    /// As syslog(3) writes to /dev/log, but without the time, which daemons add. Not RFC 5424: rsyslog and journald do not parse it there,
-    /// and take its version for the program name.
+    /// As syslog(3) writes to /dev/log, but without the time, which daemons add. Not RFC 5424: rsyslog and journald do
+    /// not parse it there, and would take its version for the program name.
     Local(String),
     /// An entry of the journal's native protocol.
     Journal,
@@ -72,7 +72,8 @@ enum Envelope {
 const PRIORITY: u8 = 23 * 8 + 6;
 
 impl Layout {
-    /// Without `fields`, the usual ones are used, those that `naming` says among them. The fields of `combined` are fixed.
+    /// Without `fields`, a line has the default fields, including the fields for `naming`. The fields of `combined` are
+    /// fixed.
     pub(crate) fn new(format: Format, fields: &[Field], naming: Naming) -> Self {
         let chosen = !fields.is_empty();
         let fields = if chosen { fields.to_vec() } else { Field::usual(naming) };
@@ -80,7 +81,7 @@ impl Layout {
         Self { format, fields, chosen, envelope: Envelope::Line }
     }
 
-    /// The same layout with the envelope of a destination.
+    /// The same layout with a destination's envelope.
     pub(super) fn for_destination(self, destination: &Destination) -> Self {
         let envelope = match destination {
             Destination::Off | Destination::Stdout | Destination::File(_) => Envelope::Line,
@@ -146,7 +147,7 @@ impl Layout {
         }
     }
 
-    /// Appends names and values. `before`: instead of the separator of the first field.
+    /// Appends names and values. `before`: replaces the separator of the first field.
     fn write_fields(
         &self,
         line: &mut Vec<u8>,

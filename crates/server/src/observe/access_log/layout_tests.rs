@@ -130,7 +130,7 @@ fn messages_to_daemons_have_their_frame() {
     );
 }
 
-/// Whatever bytes a client sends in any part, a line stays one line and its values stay apart.
+/// For any bytes of a client in any part, a line stays one line and its values stay separate.
 #[test]
 fn no_byte_forges_a_line() {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -216,13 +216,13 @@ fn no_byte_forges_a_line() {
     }
 }
 
-/// `bytes` as the value of a field: no line feed can be in one, and a blank one is as good as none.
+/// `bytes` as the value of a field: it cannot contain a line feed, and a blank value counts as absent.
 fn field_value(bytes: &[u8]) -> Vec<u8> {
-    let value: Vec<u8> = bytes.iter().map(|octet| if *octet == b'\n' { b'\r' } else { *octet }).collect();
+    let value: Vec<u8> = bytes.iter().map(|byte| if *byte == b'\n' { b'\r' } else { *byte }).collect();
     if value.trim_ascii().is_empty() { b"\"".to_vec() } else { value }
 }
 
-/// The names in a line, by a reader that knows nothing but quotes and backslashes.
+/// The names in a line, parsed by a reader that only knows quotes and backslashes.
 fn names_in_logfmt(line: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut chars = line.trim_end_matches('\n').chars().peekable();

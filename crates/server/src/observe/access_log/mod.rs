@@ -5,9 +5,9 @@
 //!                           └ too long: dropped and counted
 //! ```
 //!
-//! A worker never waits for the destination, and wakes the writer only for the first line after a pause and when its batch is
-//! full: waking a thread for each line costs more than all the rest. The writer then takes the batches of all workers every
-//! [`AccessLogConfig::flush_after`], until a pause comes.
+//! A worker never waits for the destination, and wakes the writer only for the first line after a pause and when its
+//! batch is full: waking a thread for each line costs more than everything else. The writer then takes the batches of
+//! all workers every [`AccessLogConfig::flush_after`], until there is a pause.
 
 mod batch;
 mod config;
@@ -45,21 +45,22 @@ pub(crate) use of_sites::Writers;
 pub(crate) use of_sites::{AccessLogPlans, AccessLogs, SiteLog, SiteLogConfig, SiteLogs};
 use writer::Writer;
 
-/// Bytes of a batch at which the writer is woken early: some 300 lines, so that the wake-up costs little for each.
+/// The length of a batch in bytes at which the writer is woken early: about 300 lines, so that the wake-up costs little
+/// per line.
 const FULL: usize = 64 << 10;
 
-/// Bytes of a batch above which lines are dropped: a tenth of a second of 150-byte lines at 140,000 responses a second, so that a
-/// short pause of the disk loses no line.
-const MOST_WAITING: usize = 2 << 20;
+/// The length of a batch in bytes above which lines are dropped: a tenth of a second of 150-byte lines at 140,000
+/// responses per second, so that a short pause of the disk loses no line.
+const MAX_WAITING: usize = 2 << 20;
 
-/// What the access log writes, and where to.
+/// The content and the destination of an access log.
 #[derive(Debug, Clone)]
 struct AccessLogPlan {
     destination: Destination,
     layout: Layout,
     /// How long a line may wait for the writer.
     flush_after: Duration,
-    /// One in so many responses has a line, but all errors have.
+    /// One response in this many is logged; errors always are.
     one_in: NonZeroU32,
     rotation: Option<Rotation>,
 }
@@ -81,7 +82,7 @@ struct Lines {
     at_once: bool,
     workers: ThreadLocal<Mutex<Worker>>,
     writer: OnceLock<Thread>,
-    /// The writer will look at all batches again without being woken.
+    /// The writer will check all batches again without being woken.
     awake: AtomicBool,
     closing: AtomicBool,
     reopen: AtomicBool,
@@ -92,7 +93,7 @@ struct Lines {
 struct Worker {
     batch: Batch,
     clock: Clock,
-    /// Responses left out since the last line.
+    /// Responses not logged since the last line.
     left_out: u32,
 }
 
@@ -107,8 +108,8 @@ impl AccessLog {
     /// Opens the destination and starts its writer.
     ///
     /// # Errors
-    /// The file cannot be opened for appending, or the thread not be started. A missing syslog or journal is no error: it may start
-    /// later.
+    /// The file cannot be opened for appending, or the thread cannot be started. A missing syslog or journal is not an
+    /// error: it may start later.
     fn open(plan: &AccessLogPlan) -> io::Result<(Self, Writer)> {
         let state = Arc::<State>::default();
         let Some(sink) = plan.destination.open(plan.rotation)? else {
@@ -150,7 +151,7 @@ impl AccessLog {
         self.lines.is_some()
     }
 
-    /// Reopens the file, for rotation, after the lines so far are written. Does nothing for other destinations.
+    /// Reopens the file for rotation, after all lines so far are written. Does nothing for other destinations.
     fn reopen(&self) {
         if let Some(lines) = &self.lines {
             lines.reopen.store(true, Ordering::Release);
@@ -181,15 +182,16 @@ impl Lines {
             *left_out = 0;
         }
         let before = batch.bytes().len();
-        if before > MOST_WAITING {
+        if before > MAX_WAITING {
             return false;
         }
         let stamp = clock.at(entry.ended);
         batch.push(|line| self.layout.write_line(line, entry, stamp));
         let has_become_full = before < FULL && batch.bytes().len() >= FULL;
         drop(worker);
-        // The writer says that it sleeps before it looks at the batches for the last time, so that the lock orders this load: either
-        // the writer sees the line, or the load sees that it sleeps. A new worker's batch is not among those it looks at.
+        // The writer announces that it sleeps before it checks the batches for the last time, so that the lock orders
+        // this load: either the writer sees the line, or the load sees that the writer sleeps. A new worker's batch is
+        // not among the batches that it checks.
         if has_become_full || self.at_once || is_first || !self.awake.load(Ordering::Relaxed) {
             self.wake();
         }
@@ -212,7 +214,7 @@ fn lock(worker: &Mutex<Worker>) -> MutexGuard<'_, Worker> {
 mod tests {
     use super::*;
 
-    /// The destination takes nothing: what waits is bounded in bytes, however long its lines are.
+    /// If the destination takes nothing, the bytes that wait are bounded, for lines of any length.
     #[test]
     fn lines_beyond_the_bound_are_refused() {
         let agent = ["User-Agent: ", &"a".repeat(30_000), "\r\n"].concat();
@@ -230,6 +232,6 @@ mod tests {
         let entry = layout::tests::entry(&request);
         let added = (0..1_000_000).take_while(|_| lines.add(&entry)).count();
         let waiting = lock(lines.workers.get().unwrap()).batch.bytes().len();
-        assert!(added < 2000 && waiting <= MOST_WAITING + 8192, "{added} lines, {waiting} bytes");
+        assert!(added < 2000 && waiting <= MAX_WAITING + 8192, "{added} lines, {waiting} bytes");
     }
 }

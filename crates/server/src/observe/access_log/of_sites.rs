@@ -1,4 +1,4 @@
-//! Logs of sites, beside the common one.
+//! Logs of sites, besides the common log.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -14,11 +14,13 @@ use super::writer::LAST_LINES;
 use super::{AccessLog, AccessLogConfig, AccessLogPlan, Destination, Writer};
 use crate::values::{Problems, Time};
 
-/// An access log of this site's own: its responses are not in the common one. What is not set here is as in `[access_log]`, but for `rotate`.
+/// An access log for this site: its responses are not in the common log. Keys that are not set here are inherited from
+/// `[access_log]`, except `rotate`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SiteLogConfig {
-    /// Destination of the lines, as in `[access_log]`. Sites that name the same one share a log, and must agree on the rest.
+    /// Destination of the lines, as in `[access_log]`. Sites with the same destination share a log, and must agree on
+    /// the other keys.
     #[schemars(with = "String")]
     pub to: Destination,
     /// Format of a line.
@@ -27,10 +29,10 @@ pub(crate) struct SiteLogConfig {
     /// Fields of a line.
     #[serde(default)]
     pub fields: Option<Vec<Field>>,
-    /// Longest time that lines are collected.
+    /// Maximum time that lines are collected.
     #[serde(default)]
     pub flush_after: Option<Time>,
-    /// The share of responses that have a line.
+    /// The share of responses that are logged.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub sample: Option<Sample>,
@@ -40,7 +42,7 @@ pub(crate) struct SiteLogConfig {
 }
 
 impl SiteLogConfig {
-    /// With what it leaves to the common log.
+    /// With the keys inherited from the common log.
     fn completed(&self, common: &AccessLogConfig) -> AccessLogConfig {
         let format = self.format.unwrap_or(common.format);
         let inherited = || if format == Format::Combined { Vec::new() } else { common.fields.clone() };
@@ -58,15 +60,15 @@ impl SiteLogConfig {
 /// The log of a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SiteLog {
-    /// None.
     Off,
-    /// That of all sites.
+    /// The log of all sites.
     Common,
-    /// One among those of sites, by its place.
+    /// A log for sites, by index.
     Own(usize),
 }
 
-/// The logs of sites, each destination once, in an order that does not depend on that of the sites: a reload may change it, and keeps the logs.
+/// The logs of sites, one per destination. Their order does not depend on the order of the sites, so that a reload that
+/// reorders sites keeps the logs.
 #[derive(Debug, Default)]
 pub(crate) struct SiteLogs {
     all: BTreeMap<String, Shared>,
@@ -79,7 +81,8 @@ struct Shared {
 }
 
 impl SiteLogs {
-    /// Those of all sites. `sites`: each with a log, and whether requests for it name different hosts.
+    /// Collects the logs of all sites. `sites`: each with its log, and whether requests for it may name different
+    /// hosts.
     pub(crate) fn new<'a>(
         common: &AccessLogConfig,
         sites: impl Iterator<Item = (&'a SiteLogConfig, bool)>,
@@ -122,12 +125,12 @@ impl SiteLogs {
         logs
     }
 
-    /// The configurations of all of them.
+    /// The configurations of all logs.
     pub(crate) fn configs(&self) -> impl Iterator<Item = &AccessLogConfig> {
         self.all.values().map(|log| &log.config)
     }
 
-    /// The log of a site that has one of its own.
+    /// The log of a site that has its own log.
     pub(crate) fn of(&self, site: &SiteLogConfig) -> SiteLog {
         let name = site.to.to_string();
         self.all.keys().position(|other| *other == name).map_or(SiteLog::Off, SiteLog::Own)
@@ -139,7 +142,7 @@ impl SiteLogs {
     }
 }
 
-/// What all logs write, and where to.
+/// The contents and destinations of all logs.
 #[derive(Debug)]
 pub(crate) struct AccessLogPlans {
     common: AccessLogPlan,
@@ -147,14 +150,15 @@ pub(crate) struct AccessLogPlans {
 }
 
 impl AccessLogPlans {
-    /// `sites`: of a configuration whose problems are reported elsewhere. `several_sites`: lines of the common log name theirs.
+    /// `sites`: from a configuration whose problems are reported elsewhere. `several_sites`: lines of the common log
+    /// name their site.
     pub(crate) fn new(common: &AccessLogConfig, sites: &SiteLogs, several_sites: bool, problems: &Problems) -> Self {
         let naming = if several_sites { Naming::SiteAndHost } else { Naming::Nothing };
         Self { common: common.build(naming, problems), of_sites: sites.plans(problems) }
     }
 }
 
-/// The common log and those of sites.
+/// The common log and the logs of sites.
 #[derive(Debug)]
 pub(crate) struct AccessLogs {
     common: AccessLog,
@@ -162,10 +166,10 @@ pub(crate) struct AccessLogs {
 }
 
 impl AccessLogs {
-    /// Opens all of them.
+    /// Opens all logs.
     ///
     /// # Errors
-    /// One cannot be opened; the message names it.
+    /// A log cannot be opened; the message names it.
     pub(crate) fn open(plans: &AccessLogPlans) -> Result<(Self, Writers), String> {
         let mut writers = Vec::new();
         let mut open = |plan: &AccessLogPlan| {
@@ -186,12 +190,12 @@ impl AccessLogs {
         Ok((Self { common, of_sites }, Writers(writers)))
     }
 
-    /// Whether there is any.
+    /// Whether any log is on.
     pub(crate) fn is_on(&self) -> bool {
         self.common.is_on() || !self.of_sites.is_empty()
     }
 
-    /// The log that responses of a site are written to, if any.
+    /// The log for responses of a site, if any.
     pub(crate) fn of(&self, site: SiteLog) -> Option<&AccessLog> {
         let log = match site {
             SiteLog::Off => return None,
@@ -205,7 +209,7 @@ impl AccessLogs {
         std::iter::once(&self.common).chain(&self.of_sites)
     }
 
-    /// Reopens their files, as [`AccessLog::reopen`].
+    /// Reopens the files, as [`AccessLog::reopen`].
     pub(crate) fn reopen(&self) {
         self.all().for_each(AccessLog::reopen);
     }
@@ -221,7 +225,8 @@ impl AccessLogs {
 pub(crate) struct Writers(Vec<Writer>);
 
 impl Writers {
-    /// Waits until every line is written, for all logs together as long as for one. Call it when no worker adds lines any more.
+    /// Waits until every line is written. The wait for all logs together is as long as for one. Call it when no worker
+    /// adds lines any more.
     pub(crate) fn finish(self) {
         self.0.iter().for_each(Writer::close);
         let until = Instant::now() + LAST_LINES;

@@ -1,4 +1,5 @@
-//! Rotation of a log file by the server itself: `access.log` becomes `access.log-20261122T112000Z`, and that `….gz` with the next rotation.
+//! Rotation of a log file by the server: `access.log` becomes `access.log-20261122T112000Z`, and
+//! `access.log-20261122T112000Z.gz` at the next rotation.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -15,16 +16,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::values::{Bounded, Size, Timeout};
 
-/// Rotation of the file by the server. Rotated files are named after the time of their rotation and compressed with gzip by the next one,
-/// so that a process that still drains loses no line. Without this table, use logrotate and SIGUSR1.
+/// Rotation of the file by the server. Rotated files are named after the time of their rotation. The next rotation
+/// compresses them with gzip, so that a process that still drains loses no line. Without this table, use logrotate and
+/// SIGUSR1.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RotateConfig {
-    /// Size that the file does not exceed, but by the lines of `flush_after`.
+    /// Maximum size of the file, unless the lines of one `flush_after` alone exceed it.
     pub size: Option<Size>,
-    /// Age at which the file is rotated, with the first line after it.
+    /// Age at which the file is rotated, before the next line.
     pub age: Option<Timeout>,
-    /// Rotated files that are kept; older ones are removed.
+    /// Number of rotated files to keep; older files are removed.
     pub keep: Bounded<1, 10_000>,
 }
 
@@ -53,14 +55,14 @@ impl From<&RotateConfig> for Rotation {
 }
 
 impl Rotation {
-    /// Whether a file of this length, begun at `begun`, is to be rotated before `more` bytes are written.
+    /// Whether a file of this length, created at `begun`, must be rotated before `more` bytes are written.
     pub(super) fn is_due(self, len: u64, more: u64, begun: SystemTime, now: SystemTime) -> bool {
         let age = now.duration_since(begun).unwrap_or_default();
         len > 0 && (len.saturating_add(more) > self.size || age >= self.age)
     }
 
-    /// Gives the file at `path` another name, if it is `open`: another process may have rotated it. Then compresses and removes older ones on
-    /// a thread of its own.
+    /// Renames the file at `path`, if it is `open`: another process may have rotated it. Then a separate thread
+    /// compresses and removes older files.
     pub(super) fn rotate(self, path: &Path, open: &File, now: SystemTime) -> io::Result<()> {
         let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
         if fs::metadata(path).ok().map(identity) != Some(identity(open.metadata()?)) {
@@ -77,9 +79,9 @@ impl Rotation {
         std::thread::Builder::new().name("log-rotation".to_owned()).spawn(tidy).map(drop)
     }
 
-    /// Compresses all rotated files but the newest, and removes those beyond the number to keep.
+    /// Compresses all rotated files except the newest, and removes files beyond the number to keep.
     fn tidy(self, path: &Path) -> io::Result<()> {
-        // Two rotations may follow each other while a long file is compressed.
+        // A second rotation may occur while a long file is being compressed.
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let mut rotated = rotated(path)?;
@@ -135,7 +137,7 @@ fn free_name(path: &Path, now: SystemTime) -> PathBuf {
     std::iter::once(named("")).chain(numbered).find(is_free).unwrap_or_else(|| named(""))
 }
 
-/// Replaces a file by its compressed form, with the same permissions. A crash leaves the file, or both.
+/// Replaces a file by its compressed form, with the same permissions. After a crash the file exists, or both.
 fn compress(file: &Path) -> io::Result<()> {
     let target = file.with_added_extension(GZ);
     let new = target.with_added_extension("new");

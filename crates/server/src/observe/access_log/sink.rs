@@ -1,4 +1,4 @@
-//! Opened destinations: a stream of lines, or a datagram for each line.
+//! Opened destinations: a stream of lines, or a datagram per line.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -21,7 +21,7 @@ pub(super) enum Sink {
     Datagrams(Datagrams),
 }
 
-/// The number of lines that a sink did not take, and the last error.
+/// The number of lines that a sink did not accept, and the last error.
 pub(super) type Lost = Option<(usize, io::Error)>;
 
 impl Sink {
@@ -33,7 +33,7 @@ impl Sink {
         }
     }
 
-    /// Opens a file by its name again; other destinations stay.
+    /// Reopens a file by its name; other destinations stay open.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         match self {
             Sink::Stream(Stream { path: Some(path), rotation, .. }) => {
@@ -49,15 +49,16 @@ impl Sink {
 pub(super) struct Stream {
     out: File,
     path: Option<PathBuf>,
-    /// A pipe or a terminal, which other processes may write to: each write has whole lines and is short enough to be one (pipe(7)).
+    /// A pipe or a terminal, to which other processes may write. Each write has whole lines, and is short enough to be
+    /// atomic (pipe(7)).
     is_shared: bool,
-    /// The last byte of the file does not end a line, so that the next line needs a line feed before it.
+    /// The file does not end with a line end, so the next line needs a line feed before it.
     torn: bool,
     /// `None`: other programs rotate the file.
     rotation: Option<Rotation>,
-    /// Bytes of the file, if it is rotated.
+    /// The length of the file, if it is rotated.
     len: u64,
-    /// When the file was begun.
+    /// When the file was created.
     begun: SystemTime,
 }
 
@@ -76,13 +77,13 @@ impl Stream {
         let metadata = out.metadata()?;
         let is_file = metadata.is_file();
         let torn = is_file && ends_inside_a_line(path);
-        // Not every file system knows when a file was made.
+        // Not every file system records creation times.
         let begun = metadata.created().unwrap_or_else(|_| SystemTime::now());
         let rotation = rotation.filter(|_| is_file);
         Ok(Self { out, path: Some(path.to_owned()), is_shared: !is_file, torn, rotation, len: metadata.len(), begun })
     }
 
-    /// Rotates the file if that is due. If it cannot be, the lines go on into it, and the next ones try again.
+    /// Rotates the file if due. If that fails, lines are still appended to it, and later lines try again.
     fn rotate(&mut self, rotation: Rotation, more: u64) -> io::Result<()> {
         let now = SystemTime::now();
         if let Some(path) = self.path.clone().filter(|_| rotation.is_due(self.len, more, self.begun, now)) {
@@ -115,7 +116,7 @@ impl Stream {
         Some((lines.len() - lines.lines_within(written), error?))
     }
 
-    /// As [`Self::write_all`], with as many whole lines in a write as a pipe takes at once.
+    /// As [`Self::write_all`], but each write has as many whole lines as a pipe takes atomically.
     fn write_in_pieces(&mut self, lines: &Batch) -> (usize, Option<io::Error>) {
         let mut written = 0;
         let mut piece = 0..0;
@@ -134,7 +135,7 @@ impl Stream {
         (written + more, error)
     }
 
-    /// Returns how many bytes were written, and the error that ended it.
+    /// Returns the number of bytes written, and the error that ended writing.
     fn write_all(&mut self, bytes: &[u8]) -> (usize, Option<io::Error>) {
         let mut at = 0;
         while at < bytes.len() {
@@ -142,7 +143,7 @@ impl Stream {
                 Ok(0) => return (at, Some(io::ErrorKind::WriteZero.into())),
                 Ok(written) => at += written,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Another process made a shared pipe non-blocking. Only this thread waits.
+                // Another process has made a shared pipe non-blocking. Only this thread waits.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let mut ready = [PollFd::new(&self.out, PollFlags::OUT)];
                     if let Err(error) = retry_on_intr(|| poll(&mut ready, None)) {
@@ -156,10 +157,10 @@ impl Stream {
     }
 }
 
-/// Bytes that a pipe takes in one piece (PIPE_BUF, pipe(7)).
+/// The number of bytes that a pipe takes atomically (PIPE_BUF, pipe(7)).
 const PIPE_BUF: usize = 4096;
 
-/// Whether the file ends with half a line, for instance after a server was killed while the disk was full. `false` if the file may be
+/// Whether the file ends with an incomplete line, for instance after the disk was full. `false` if the file can be
 /// appended to but not read.
 fn ends_inside_a_line(path: &Path) -> bool {
     let last = || -> io::Result<u8> {
@@ -172,7 +173,7 @@ fn ends_inside_a_line(path: &Path) -> bool {
     last().is_ok_and(|last| last != b'\n')
 }
 
-/// A socket on which each line is a message. The daemon at its other end may restart.
+/// A socket that sends each line as a message. The daemon at its other end may restart.
 pub(super) struct Datagrams {
     to: Receiver,
     socket: Option<Socket>,
@@ -197,14 +198,14 @@ impl Datagrams {
         Self { to: Receiver::Udp(address.to_owned()), socket: None }
     }
 
-    /// A failed message does not stop the batch: it may only be too long. Connects at most twice for each batch, so that a restart of the
-    /// daemon loses no line.
+    /// A failed message does not stop the batch: it may only be too long. Connects at most twice per batch, so that a
+    /// restart of the daemon loses no line.
     fn write(&mut self, lines: &Batch) -> Lost {
         let mut lost: Lost = None;
         let mut attempts = 2;
         for line in lines.iter() {
             if self.socket.is_none() && attempts == 0 {
-                // Nothing is tried again in this batch: the last error says why.
+                // The rest of this batch is not tried again: the last error says why.
                 lost = lost.map(|(count, error)| (count + 1, error));
                 continue;
             }

@@ -1,4 +1,4 @@
-//! The time of a line, formatted once a second.
+//! The time of a line, formatted once per second.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -6,15 +6,15 @@ use super::escape::push_padded;
 
 /// A worker's clock for its lines.
 ///
-/// The wall clock is read once a second, and each line adds the monotonic time since. A line then costs no system call and no
-/// calendar, and a step of the wall clock shows within a second.
+/// The wall clock is read once per second, and each line adds the monotonic time since. So a line needs no system call
+/// and no calendar computation, and a step of the wall clock shows within a second.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     anchor: Option<(Instant, SystemTime)>,
     stamp: Stamp,
 }
 
-/// A time, as the formats write it.
+/// A time in the forms of the formats.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stamp {
     /// Seconds since 1970.
@@ -26,11 +26,11 @@ pub(super) struct Stamp {
     millis: u16,
 }
 
-/// Time for which a reading of the wall clock is used.
+/// How long a reading of the wall clock is used.
 const READING: Duration = Duration::from_secs(1);
 
 impl Clock {
-    /// The time at `now`, which is the present.
+    /// The time at `now`, which must be the present.
     pub(super) fn at(&mut self, now: Instant) -> &Stamp {
         let known = self.anchor.map(|(read_at, wall)| (now.duration_since(read_at), wall));
         let (since, wall) = match known {
@@ -56,7 +56,7 @@ impl Stamp {
         if self.second == Some(since.as_secs()) {
             return;
         }
-        // A clock beyond the year 9999 has no such format.
+        // A time after the year 9999 has no such format.
         let whole = SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs().min(LAST_SECOND));
         self.second = Some(since.as_secs());
         self.rfc3339 = humantime::format_rfc3339_seconds(whole).to_string();
@@ -74,7 +74,7 @@ impl Stamp {
         line.push(b'Z');
     }
 
-    /// The form between the brackets of the combined format.
+    /// The text between the brackets of the combined format.
     pub(super) fn combined(&self) -> &str {
         &self.combined
     }

@@ -1,4 +1,4 @@
-//! The values of fields, and their forms.
+//! The values of fields, and their text.
 
 use std::fmt::Display;
 use std::io::Write as _;
@@ -13,7 +13,7 @@ use crate::values::write_address;
 /// The value of a field.
 pub(super) enum Value<'a> {
     Absent,
-    /// A word of the server: has no space, quote or control.
+    /// A word chosen by the server, without spaces, quotes and control characters.
     Word(&'static str),
     /// `yes` or `no`; a boolean in JSON.
     Flag(bool),
@@ -36,7 +36,7 @@ impl Value<'_> {
         matches!(self, Value::Absent)
     }
 
-    /// Appends the value. `text`: writes text of the client.
+    /// Appends the value. `text`: writes text from the client.
     pub(super) fn write(&self, line: &mut Vec<u8>, text: impl Fn(&mut Vec<u8>, &[u8])) {
         match self {
             Value::Absent => line.push(b'-'),

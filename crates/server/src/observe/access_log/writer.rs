@@ -11,8 +11,8 @@ use super::batch::Batch;
 use super::sink::Sink;
 use super::{Lines, State, lock};
 
-/// Time for the last lines when the server ends. A file or a log collector takes them in milliseconds; a pipe without a reader never
-/// does, and must not keep the server from ending.
+/// How long the end of the server waits for the last lines. A file or a log collector takes them in milliseconds; a
+/// pipe without a reader never does, and must not keep the server from ending.
 pub(super) const LAST_LINES: Duration = Duration::from_secs(2);
 
 /// Time between two messages about lost lines.
@@ -35,7 +35,7 @@ impl Writer {
         Self { running: None, state }
     }
 
-    /// Has the thread write what waits, and end.
+    /// Makes the thread write all waiting lines, then end.
     pub(super) fn close(&self) {
         if let Some((_, lines)) = &self.running {
             lines.closing.store(true, Ordering::Release);
@@ -43,7 +43,7 @@ impl Writer {
         }
     }
 
-    /// Waits until every line is written, at most until then.
+    /// Waits until every line is written, at most until `until`.
     pub(super) fn finish(self, until: Instant) {
         let left = until.saturating_duration_since(Instant::now());
         if let Some((ended, _)) = self.running
@@ -95,17 +95,18 @@ pub(super) fn write_lines(lines: &Lines, mut sink: Sink, flush_after: Duration, 
         } else if !lines.awake.swap(false, Ordering::Relaxed) {
             park();
         }
-        // Otherwise who adds a line from now on wakes this thread, and one more round takes what was added before.
+        // Otherwise the next worker that adds a line wakes this thread, and one more round takes the lines added
+        // before.
     }
 }
 
 /// Lost lines, and the messages about them.
 #[derive(Default)]
 struct Losses {
-    /// Lines lost at the last message.
+    /// Lines lost until the last message.
     reported: u64,
     last: Option<Instant>,
-    /// The last message said that the log cannot be written.
+    /// The last message reported that the log cannot be written.
     failing: bool,
 }
 

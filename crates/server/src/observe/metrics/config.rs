@@ -9,11 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::values::{Problems, overridable};
 
-/// Metrics for Prometheus and `sealion top`, and health checks, on a listener of their own that speaks plain HTTP.
+/// Metrics for Prometheus and `sealion top`, and health checks, on a separate listener for plain HTTP.
 #[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct MetricsConfig {
-    /// Address and port of the listener, for instance 127.0.0.1:9443. It is not encrypted [default: none; without `[otlp]`, nothing is counted then]
+    /// Address and port of the listener, for instance 127.0.0.1:9443. It is not encrypted [default: none; without
+    /// `[otlp]`, nothing is then counted]
     #[arg(id = "metrics", long = "metrics", value_name = "ADDRESS:PORT", env = "SEALION_METRICS")]
     #[schemars(with = "Option<String>")]
     pub listen: Option<SocketAddr>,

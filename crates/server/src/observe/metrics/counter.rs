@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A counter. Only one thread adds to it, so that adding is a load and a store, without contention between processors.
+/// A counter. Only one thread adds to it, so that adding is a load and a store, without contention.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -19,7 +19,7 @@ impl Counter {
     }
 }
 
-/// A number of things that exist now. Only one thread changes it.
+/// A number of current things. Only one thread changes it.
 #[derive(Debug, Default)]
 pub(crate) struct Level(Counter);
 
@@ -57,7 +57,7 @@ pub(crate) struct Histogram {
 /// Upper bounds: 2^10 ns, 1.5 · 2^10 ns, 2^11 ns … 2^36 ns.
 const BOUNDS: usize = 2 * 26 + 1;
 
-/// One more than bounds, for longer durations.
+/// One more than bounds, for durations above the last bound.
 pub(crate) const BUCKETS: usize = BOUNDS + 1;
 
 impl Default for Histogram {

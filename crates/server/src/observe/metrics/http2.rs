@@ -1,36 +1,36 @@
-//! The counters of HTTP/2 of a worker.
+//! A worker's counters of HTTP/2.
 
 use sealion_h2::{By, ErrorCode, Flood, Resets};
 
 use super::counter::Counter;
 use crate::values::labels;
 
-/// What happened on the connections of HTTP/2 of a worker.
+/// Events on a worker's HTTP/2 connections.
 #[derive(Debug, Default)]
 pub(crate) struct Http2Metrics {
     streams: [Counter; StreamResult::ALL.len()],
     resets: [ByCode; SIDES.len()],
-    /// Waits of responses for the client to open a window.
+    /// Responses that had to wait for the client to open a window.
     pub(crate) stalls: Counter,
     floods: [Counter; Flood::ALL.len()],
 }
 
-/// A counter for each registered code, and one for all others.
+/// A counter for each registered code, and one for all other codes.
 type ByCode = [Counter; ErrorCode::REGISTERED.len() + 1];
 
 labels! {
-    /// What became of a stream that a client opened.
+    /// The fate of a stream that a client opened.
     pub(crate) StreamResult {
-        /// Its request is answered.
+        /// Its request was accepted.
         Accepted = "accepted",
-        /// It was refused: too many are open, or the connection drains.
+        /// It was refused, because too many are open or the connection drains.
         Refused = "refused",
-        /// Its request was malformed, and it was reset before it took a slot.
+        /// Its request was malformed, and it was reset before it occupied a slot.
         Malformed = "malformed",
     }
 }
 
-/// Who sends RST_STREAM.
+/// The sides that send RST_STREAM.
 const SIDES: [(By, &str); 2] = [(By::Client, "client"), (By::Server, "server")];
 
 impl Http2Metrics {
@@ -54,7 +54,7 @@ impl Http2Metrics {
         &self.streams[result as usize]
     }
 
-    /// All counters of resets: the side that sends them, the code, and the place for [`Self::resets`].
+    /// The labels of all reset counters: side, code, and the indexes for [`Self::resets`].
     pub(crate) fn reset_labels() -> impl Iterator<Item = (&'static str, &'static str, (usize, usize))> {
         SIDES.into_iter().enumerate().flat_map(|(side, (_, label))| {
             let names = ErrorCode::REGISTERED.iter().map(|code| code.name().unwrap_or("other")).chain(["other"]);

@@ -1,4 +1,4 @@
-//! Metrics: each worker counts for itself, and a scrape adds the workers up.
+//! Metrics: each worker has its own counters, and a scrape adds them up.
 //!
 //! ```text
 //! worker ─► WorkerMetrics ─┐
@@ -31,22 +31,22 @@ use process::Process;
 /// All metrics of the process.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    /// Whether there is a metrics listener, or a collector of OTLP. Without both, nothing is counted.
+    /// Whether there is a metrics listener or an OTLP collector. Without either, nothing is counted.
     on: bool,
     pub(crate) started: Instant,
     /// The start of the process, in seconds since 1970.
     pub(crate) started_at: f64,
     workers: Mutex<Vec<&'static WorkerMetrics>>,
-    /// Seconds since 1970 of the last reload; 0: none.
+    /// The time of the last reload in seconds since 1970; 0: none.
     pub(crate) reloaded_at: AtomicU64,
-    /// Reloads that were refused.
+    /// Reloads that were rejected.
     pub(crate) reloads_refused: AtomicU64,
     pub(crate) last_reload_refused: AtomicU64,
-    /// Listeners of workers that cannot accept connections, for lack of descriptors or memory.
+    /// Workers' listeners that cannot accept connections for lack of descriptors or memory.
     pub(crate) short: AtomicU64,
-    /// Messages that no collector of OTLP took.
+    /// Messages that no OTLP collector accepted.
     pub(crate) otlp_failures: AtomicU64,
-    /// Spans that were not sent, or that no collector took.
+    /// Spans that were not sent, or that no collector accepted.
     pub(crate) otlp_dropped: AtomicU64,
     pub(crate) process: Process,
 }
@@ -56,13 +56,13 @@ thread_local! {
     static WORKER: Cell<Option<&'static WorkerMetrics>> = const { Cell::new(None) };
 }
 
-/// The counters of this thread; `None`: metrics are off, or it is no worker.
+/// The counters of this thread. `None`: metrics are off, or the thread is not a worker.
 #[inline]
 pub(crate) fn worker() -> Option<&'static WorkerMetrics> {
     WORKER.get()
 }
 
-/// Counts a deadline that passed.
+/// Counts an expired deadline.
 pub(crate) fn timed_out(deadline: Deadline) {
     if let Some(worker) = worker() {
         worker.timed_out(deadline);
@@ -87,7 +87,8 @@ impl Metrics {
         }
     }
 
-    /// Gives this thread counters of its own, if metrics are on. They are leaked: workers live as long as the process.
+    /// Gives this thread its own counters, if metrics are on. They are leaked, because workers live as long as the
+    /// process.
     pub(crate) fn enter_worker(&self) {
         if self.on {
             let worker: &'static WorkerMetrics = Box::leak(Box::default());
@@ -96,14 +97,14 @@ impl Metrics {
         }
     }
 
-    /// Counts a reload and keeps its time.
+    /// Counts a reload and records its time.
     pub(crate) fn reloaded(&self, successful: bool) {
         self.reloaded_at.store(seconds_since_1970() as u64, Ordering::Relaxed);
         self.reloads_refused.fetch_add(u64::from(!successful), Ordering::Relaxed);
         self.last_reload_refused.store(u64::from(!successful), Ordering::Relaxed);
     }
 
-    /// Counts a listener that cannot accept connections, or no longer counts it.
+    /// Counts a listener that cannot accept connections, or stops counting it.
     pub(crate) fn short_of_descriptors(&self, short: bool) {
         match short {
             true => self.short.fetch_add(1, Ordering::Relaxed),

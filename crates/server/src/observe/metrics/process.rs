@@ -1,5 +1,5 @@
-//! Numbers of the kernel about this process and about kernel TLS, from /proc. The files are opened once, so that a confined process can
-//! still read them.
+//! Values from /proc about this process and kernel TLS. The files are opened once, so that a confined process can still
+//! read them.
 
 use std::fs::File;
 use std::io;
@@ -51,7 +51,7 @@ impl Process {
         directory.rewind();
         let entries = directory.filter_map(Result::ok);
         let all = entries.filter(|entry| !entry.file_name().to_bytes().starts_with(b".")).count();
-        // Without the descriptor of the directory itself.
+        // Excludes the descriptor of the directory itself.
         Some(all.saturating_sub(1) as u64)
     }
 
@@ -60,7 +60,7 @@ impl Process {
         getrlimit(Resource::Nofile).current
     }
 
-    /// Counters of kernel TLS in this network namespace. `None`: its module is not loaded.
+    /// Counters of kernel TLS in this network namespace. `None`: the module is not loaded.
     pub(crate) fn tls_stat(&self) -> Option<TlsStat> {
         match &self.tls_stat {
             Some(file) => Some(TlsStat::parse(&read(file).ok()?)),
@@ -90,7 +90,7 @@ mod tests {
         let process = Process::open();
         assert!(process.cpu_seconds() > 0.0);
         assert!(process.resident_bytes().is_some_and(|bytes| bytes > 100_000));
-        // More than all other tests of this process have open; they open and close some meanwhile.
+        // More than all other tests of this process have open; they open and close some in the meantime.
         let held: Vec<File> = (0..400).map(|_| File::open("/dev/null").unwrap()).collect();
         let open = process.open_descriptors().expect("they are counted");
         assert!(open >= held.len() as u64 && process.most_descriptors() >= Some(open), "{open}");

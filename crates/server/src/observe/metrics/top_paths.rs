@@ -7,11 +7,11 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use serde::{Deserialize, Serialize};
 
-/// Paths that are kept for each worker: several screens of `sealion top`.
+/// The number of paths kept per worker: several screens of `sealion top`.
 const PATHS: usize = 128;
 
-/// Bytes of a path that are kept.
-const LONGEST: usize = 200;
+/// The number of bytes kept of a path.
+const MAX_PATH: usize = 200;
 
 /// The paths of one worker.
 #[derive(Debug, Default)]
@@ -23,13 +23,13 @@ pub(crate) struct TopPaths {
 /// A path and its requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TopPath {
-    /// The path without query, behind the name of its site if there are several.
+    /// The path without query, preceded by the name of its site if there are several.
     pub path: String,
     /// Upper bound of its requests; `requests - error` is the lower bound.
     pub requests: u64,
     /// Requests that may have been for other paths.
     pub error: u64,
-    /// Bytes of bodies that were sent since the path was last added to the list.
+    /// Bytes of bodies sent since the path was last added to the list.
     pub bytes: u64,
     /// The hash of the path.
     #[serde(skip)]
@@ -37,7 +37,7 @@ pub(crate) struct TopPath {
 }
 
 impl TopPaths {
-    /// Counts a request for `path` of which `bytes` of the body were sent. `site`: empty if there is only one.
+    /// Counts a request for `path` with `bytes` of body sent. `site`: empty if there is only one.
     pub(crate) fn note(&mut self, site: &str, path: &str, bytes: u64) {
         let hash = hash(site.as_bytes()).rotate_left(1) ^ hash(path.as_bytes());
         if let Some(&place) = self.places.get(&hash) {
@@ -82,13 +82,14 @@ impl TopPaths {
 }
 
 fn shortened(path: &str) -> &str {
-    match path.char_indices().nth(LONGEST) {
+    match path.char_indices().nth(MAX_PATH) {
         Some((end, _)) => &path[..end],
         None => path,
     }
 }
 
-/// Hashes eight bytes at a time. Not resistant to collisions: a client that makes two paths collide hides one of them on this list.
+/// Hashes eight bytes at a time. It does not resist collisions: a client that makes two paths collide hides one of them
+/// in this list.
 fn hash(bytes: &[u8]) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let (words, rest) = bytes.as_chunks::<8>();
@@ -102,7 +103,7 @@ fn hash(bytes: &[u8]) -> u64 {
     hash ^ hash >> 32
 }
 
-/// A hasher for keys that are hashes already.
+/// A hasher for keys that are already hashes.
 #[derive(Debug, Default)]
 struct AsIs(u64);
 
@@ -162,6 +163,6 @@ mod tests {
         two.note("", &long, 1);
         let merged = TopPaths::merge([&one, &two]);
         let told: Vec<_> = merged.iter().map(|path| (path.path.as_str(), path.requests, path.bytes)).collect();
-        assert_eq!(told, [("/a", 3, 7), ("/b", 2, 14), (&long[..LONGEST], 1, 1)]);
+        assert_eq!(told, [("/a", 3, 7), ("/b", 2, 14), (&long[..MAX_PATH], 1, 1)]);
     }
 }

@@ -14,37 +14,37 @@ use crate::observe::access_log::CacheOutcome;
 use crate::path::policy::PathReason;
 use crate::values::labels;
 
-/// All counters of one worker, on cache lines of their own.
+/// All counters of one worker, on separate cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct WorkerMetrics {
-    /// Responses by [`PathReason`]; the last counter is for those lost before their path was chosen.
+    /// Responses by [`PathReason`]; the last counter is for responses that were lost before their path was chosen.
     pub responses: [Counter; PathReason::ALL.len() + 1],
-    /// Bytes of these responses, heads and bodies.
+    /// Bytes of these responses, including heads.
     pub response_bytes: [Counter; PathReason::ALL.len() + 1],
-    /// Bytes of responses so far, finished or not.
+    /// Bytes of responses so far, including unfinished responses.
     pub progress: Progress,
-    /// Responses by status less 100.
+    /// Responses by status minus 100.
     pub statuses: Statuses,
     /// From the end of a request's head to the last byte of the response.
     pub request_time: Histogram,
-    /// Connections that read a request or send a response.
+    /// Connections that are reading a request or sending a response.
     pub active: Level,
     /// Files found in the cache.
     pub cache_hits: Counter,
     /// Files not found in the cache.
     pub cache_misses: Counter,
-    /// Requests that met the cache of responses, by [`CacheOutcome`].
+    /// Requests looked up in the response cache, by [`CacheOutcome`].
     pub reused: [Counter; CacheOutcome::ALL.len()],
-    /// Bytes of bodies that were sent for them.
+    /// Bytes of bodies sent for them.
     pub reused_bytes: [Counter; CacheOutcome::ALL.len()],
-    /// Requests that shared the fetch of another.
+    /// Requests that shared another request's fetch.
     pub collapsed: Counter,
     /// Open connections in any state.
     pub open: Level,
     /// Connections in their handshake.
     pub handshaking: Level,
-    /// Connections that wait for the client to close.
+    /// Connections that are waiting for the client to close.
     pub lingering: Level,
     /// Accepted connections.
     pub accepted: Counter,
@@ -69,13 +69,13 @@ pub(crate) struct WorkerMetrics {
     pub alerts_sent: Alerts,
     /// Alerts received, by number.
     pub alerts_received: Alerts,
-    /// Files in the cache. Other threads change it too, when a configuration is dropped.
+    /// Files in the cache. Another thread also changes it when it drops a configuration.
     pub cache_entries: AtomicU64,
-    /// Bytes of files in the cache, likewise.
+    /// Bytes of files in the cache; as above.
     pub cache_bytes: AtomicU64,
     pub http2: Http2Metrics,
     pub top: Mutex<TopPaths>,
-    /// By [`super::SiteNumber`].
+    /// Counters by [`super::SiteNumber`].
     pub sites: PerSite,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct PerSite(Box<[SiteCounters]>);
 pub(crate) struct SiteCounters {
     /// Responses by the first digit of their status, from 2.
     pub responses: [Counter; 4],
-    /// Bytes of heads and bodies that were sent.
+    /// Bytes of heads and bodies sent.
     pub bytes: Counter,
 }
 
@@ -158,7 +158,7 @@ pub(crate) struct Sent {
     pub took: Duration,
     /// Time to move the connection to kernel TLS, if this response did.
     pub set_up: Option<Duration>,
-    /// The site that answered.
+    /// The site that served it.
     pub site: SiteNumber,
 }
 
@@ -221,7 +221,7 @@ impl WorkerMetrics {
     }
 }
 
-/// The suites that can be negotiated, with their versions. Any other counts as `other`.
+/// The suites that can be negotiated, with their versions. All other suites count as `other`.
 pub(crate) const SUITES: [(Version, &str); 9] = [
     (Version::Tls13, "TLS_AES_128_GCM_SHA256"),
     (Version::Tls13, "TLS_AES_256_GCM_SHA384"),
@@ -235,9 +235,9 @@ pub(crate) const SUITES: [(Version, &str); 9] = [
 ];
 
 labels! {
-    /// Why a handshake failed.
+    /// The reason for a failed handshake.
     pub(crate) HandshakeFailure {
-        /// It exceeded its deadline.
+        /// The deadline passed.
         Timeout = "timeout",
         /// The client is at its connection limit.
         Refused = "refused",
@@ -249,17 +249,17 @@ labels! {
         Io = "io",
         /// The client spoke plain HTTP.
         PlainHttp = "plain-http",
-        /// The client spoke TLS to a listener without it.
+        /// The client spoke TLS to a listener without TLS.
         TlsToPlain = "tls-to-plain",
         /// The client sent an alert.
         PeerAlert = "peer-alert",
-        /// The client's certificate was refused, or it sent none.
+        /// The client's certificate was rejected or missing.
         ClientCertificate = "client-certificate",
-        /// There is none for the name that the client asked for.
+        /// No certificate exists for the client's name.
         NoCertificate = "no-certificate",
-        /// None can be obtained now for the name that the client asked for.
+        /// No certificate can currently be obtained for the client's name.
         CertificateUnavailable = "certificate-unavailable",
-        /// No common parameters, or the client broke the protocol.
+        /// No common parameters, or the client violated the protocol.
         Tls = "tls",
     }
 }
@@ -269,23 +269,23 @@ labels! {
     pub(crate) ErrorKind {
         /// The peer reset it.
         Reset = "reset",
-        /// The transport failed otherwise.
+        /// Another transport failure.
         Io = "io",
-        /// The kernel refused an operation.
+        /// The kernel rejected an operation.
         Kernel = "kernel",
         /// The peer sent an alert.
         PeerAlert = "peer-alert",
         /// The peer sent a record that could not be decrypted.
         Record = "record",
-        /// The peer broke the protocol.
+        /// The peer violated the protocol.
         Protocol = "protocol",
         /// The peer closed without close_notify.
         Truncated = "truncated",
-        /// A file was truncated while it was sent.
+        /// A file shrank while it was being sent.
         FileShrank = "file-shrank",
         /// A file could not be read.
         File = "file",
-        /// The source of a response body failed, or gave another length than announced.
+        /// The source of a response body failed, or its length differed from the announced one.
         Source = "source",
         /// The key reached its limit of records.
         KeyExhausted = "key-exhausted",
@@ -304,13 +304,13 @@ labels! {
         Request = "request",
         /// Waiting for the next request.
         Idle = "idle",
-        /// A client that reads nothing, or too slowly.
+        /// Waiting for a client that reads nothing, or too slowly.
         Stall = "stall",
     }
 }
 
 impl HandshakeFailure {
-    /// The failure that an error counts as.
+    /// The failure for an error.
     pub(crate) fn of(error: &HandshakeError) -> Self {
         match error {
             HandshakeError::Io(_) => Self::Io,

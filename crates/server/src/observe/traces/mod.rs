@@ -1,4 +1,4 @@
-//! Spans: what a collector of OpenTelemetry learns of each request that is sampled.
+//! Spans: the data of each sampled request for an OpenTelemetry collector.
 //!
 //! ```text
 //! Exchange::begin ─► Tracer::begin ─► Span ─► traceparent of the request to a server
@@ -23,7 +23,7 @@ pub(crate) use parent::parse_traceparent;
 pub(crate) use span::{Finished, Spans};
 pub(crate) use span::{Span, Tracer};
 
-/// A response, as its span has it.
+/// The response of a span.
 #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "nothing is traced"))]
 pub(crate) struct Ended<'a> {
     pub(crate) request: &'a Request<'a>,
@@ -32,7 +32,7 @@ pub(crate) struct Ended<'a> {
     pub(crate) client: SocketAddr,
     pub(crate) status: u16,
     pub(crate) took: Duration,
-    /// The server that answered, as configured.
+    /// The server that responded, as configured.
     pub(crate) upstream: Option<&'a str>,
     /// The error that cut the response short.
     pub(crate) aborted: Option<&'a dyn Display>,

@@ -1,4 +1,4 @@
-//! A span, from its identifiers to what is sent.
+//! A span, from its identifiers to the data to send.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -9,27 +9,27 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use super::{Ended, parse_traceparent};
 use crate::values::random_bits;
 
-/// Spans that wait to be sent. More are dropped, and counted.
+/// The number of spans that may wait to be sent. More are dropped and counted.
 const QUEUE: usize = 2048;
 
-/// Octets of an attribute that a client chooses. What is longer is cut.
-const LONGEST: usize = 1024;
+/// The maximum length of an attribute that a client chooses. Longer values are cut.
+const MAX_ATTRIBUTE: usize = 1024;
 
-/// The flag of traceparent by which those behind learn that the spans of a trace are recorded.
+/// The flag of traceparent that tells later servers that the spans of a trace are recorded.
 const SAMPLED: u8 = 1;
 
-/// The bits of a trace by which is decided whether it is sampled: those that are random by the second level of Trace Context.
+/// The bits of a trace that decide whether it is sampled: the random bits by level 2 of Trace Context.
 const RANDOM_BITS: u64 = (1 << 56) - 1;
 
-/// Gives requests their spans.
+/// Creates the spans of requests.
 #[derive(Debug)]
 pub(crate) struct Tracer {
-    /// A trace whose random bits are less is sampled.
+    /// The trace is sampled if its random bits are below this.
     below: u64,
     queue: Sender<Finished>,
 }
 
-/// Spans to be sent.
+/// Spans to send.
 pub(crate) type Spans = Receiver<Finished>;
 
 /// The identifiers of a request's span.
@@ -37,7 +37,7 @@ pub(crate) type Spans = Receiver<Finished>;
 pub(crate) struct Span {
     pub(crate) trace: u128,
     pub(crate) id: u64,
-    /// The span of a trusted proxy, of which this is a part.
+    /// The span of a trusted proxy, the parent of this span.
     pub(crate) parent: Option<u64>,
     is_sampled: bool,
     pub(crate) scheme: &'static str,
@@ -49,14 +49,14 @@ pub(crate) struct Finished {
     pub(crate) span: Arc<Span>,
     pub(crate) start: SystemTime,
     pub(crate) took: Duration,
-    /// `None`: none that is registered.
+    /// `None`: the method is not registered.
     pub(crate) method: Option<&'static str>,
     pub(crate) original_method: Option<Box<str>>,
     pub(crate) path: Box<str>,
-    /// As the client named the server, with its port.
+    /// The server's name and port, as sent by the client.
     pub(crate) authority: Option<Box<str>>,
     pub(crate) user_agent: Option<Box<str>>,
-    /// Of HTTP.
+    /// The HTTP version.
     pub(crate) version: &'static str,
     pub(crate) client: std::net::SocketAddr,
     pub(crate) status: u16,
@@ -65,14 +65,14 @@ pub(crate) struct Finished {
 }
 
 impl Tracer {
-    /// A tracer that samples this share of the traces that begin here, and the end of its queue.
+    /// A tracer that samples this share of new traces, and the receiving end of its queue.
     pub(crate) fn new(share: f64) -> (Self, Spans) {
         let (queue, spans) = channel(QUEUE);
         (Tracer { below: (share * (RANDOM_BITS + 1) as f64) as u64, queue }, spans)
     }
 
-    /// The span of a request. `is_trusted`: its trace and the decision to sample it are those of a trusted proxy, if there are any. `None`: there are
-    /// no random numbers.
+    /// Begins the span of a request. `is_trusted`: its trace and sampling decision, if any, come from a trusted proxy.
+    /// `None`: the system provides no random numbers.
     pub(crate) fn begin(&self, request: &Request<'_>, is_trusted: bool, scheme: &'static str) -> Option<Span> {
         let bits = random_bits()?;
         let mut given = request.fields.all("traceparent").filter(|_| is_trusted);
@@ -92,14 +92,14 @@ impl Tracer {
                 Span { trace: random, id, parent: None, is_sampled, scheme }
             }
         };
-        // Both mean none.
+        // Both zero values mean "none".
         (span.trace != 0 && span.id != 0).then_some(span)
     }
 
-    /// Has a span sent. `false`: it is dropped, because the queue is full.
+    /// Queues a span for sending. `false`: it is dropped, because the queue is full.
     pub(crate) fn end(&self, span: &Arc<Span>, ended: &Ended<'_>) -> bool {
         let Ended { request, protocol, client, status, took, upstream, aborted } = *ended;
-        // None of it is copied for nothing.
+        // Reserves a place first, so that nothing is copied in vain.
         let Ok(place) = self.queue.try_reserve() else { return false };
         let (method, original_method) = match request.method {
             Method::Get => (Some("GET"), None),
@@ -136,19 +136,19 @@ impl Span {
         self.is_sampled
     }
 
-    /// Whether it goes on with the trace of a trusted proxy.
+    /// Whether it continues the trace of a trusted proxy.
     pub(crate) fn continues(&self) -> bool {
         self.parent.is_some()
     }
 
-    /// The field by which those behind make their spans parts of this one.
+    /// The field by which later servers make their spans children of this span.
     pub(crate) fn traceparent(&self) -> String {
         format!("00-{:032x}-{:016x}-{:02x}", self.trace, self.id, u8::from(self.is_sampled))
     }
 }
 
 fn cut(text: &str) -> Box<str> {
-    text[..text.floor_char_boundary(LONGEST)].into()
+    text[..text.floor_char_boundary(MAX_ATTRIBUTE)].into()
 }
 
 #[cfg(test)]
@@ -193,7 +193,7 @@ mod tests {
             (0..4000).filter(sampled).count()
         };
         assert_eq!((count(0.0), count(1.0)), (0, 4000));
-        // Wider than twelve standard deviations: 27 each.
+        // Wider than twelve standard deviations of 27.
         assert!((650..=1350).contains(&count(0.25)));
         let (tracer, _spans) = Tracer::new(1e-9);
         assert!(tracer.begin(&request(PARENT), true, "https").unwrap().is_sampled());
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_the_queue_is_dropped_and_what_is_long_is_cut() {
         let (tracer, mut spans) = Tracer::new(1.0);
-        let agent = format!("user-agent: {}\r\n", "é".repeat(LONGEST));
+        let agent = format!("user-agent: {}\r\n", "é".repeat(MAX_ATTRIBUTE));
         let request = request(&agent);
         let span = Arc::new(tracer.begin(&request, false, "https").unwrap());
         let ended = Ended {
@@ -222,6 +222,6 @@ mod tests {
         let first = spans.try_recv().unwrap();
         assert!(tracer.end(&span, &ended));
         assert_eq!((&*first.path, first.version), ("/a", "1.1"));
-        assert_eq!(first.user_agent.unwrap().len(), LONGEST);
+        assert_eq!(first.user_agent.unwrap().len(), MAX_ATTRIBUTE);
     }
 }

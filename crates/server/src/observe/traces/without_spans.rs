@@ -1,4 +1,4 @@
-//! Stands in for `span.rs` in a program without the feature `otlp`: there is no tracer, and no span.
+//! Replaces `span.rs` in a program without the feature `otlp`: there are no tracers and no spans.
 
 use sealion_http::Request;
 

@@ -12,7 +12,7 @@ use super::curve::{Curve, Point};
 use super::machine::Machine;
 use crate::path::offer::combinations;
 
-/// Version of the file's layout; others are refused.
+/// The version of the file's layout; other versions are rejected.
 const FORMAT: u32 = 1;
 
 /// The costs measured on a machine.
@@ -56,14 +56,14 @@ pub struct SetUpSpread {
     pub moves: usize,
 }
 
-/// Why a file was not used.
+/// The reason why a file was not used.
 #[derive(Debug)]
 pub enum LoadError {
-    /// It does not exist.
+    /// The file does not exist.
     Missing(PathBuf),
-    /// It cannot be read or parsed, or its costs are implausible.
+    /// The file cannot be read or parsed, or its costs are implausible.
     Unusable(PathBuf, String),
-    /// It was made with another kernel, processor or version.
+    /// The file was made with another kernel, processor or program version.
     Elsewhere(PathBuf, String),
 }
 
@@ -103,7 +103,7 @@ impl Calibration {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        // The format first: another layout is not a malformed file.
+        // Checks the format first: a file with another layout is not malformed.
         let value: serde_json::Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
         match value.get("format").and_then(serde_json::Value::as_u64) {
             Some(format) if format == u64::from(FORMAT) => {}
@@ -114,7 +114,7 @@ impl Calibration {
         for suite in &calibration.suites {
             let name = format!("{} {}", suite.version, suite.aead);
             if !combinations().any(|(version, aead)| suite.is_of(version, aead)) {
-                return Err(format!("{name:?} is no version and AEAD"));
+                return Err(format!("{name:?} is not a version and an AEAD"));
             }
             Curve::new(suite.points.clone()).map_err(|e| format!("{name} has {e}"))?;
         }
@@ -130,7 +130,8 @@ impl Calibration {
             fs::create_dir_all(directory)?;
         }
         let beside = path.with_extension(format!("new.{}", std::process::id()));
-        // Left by a process that was killed. O_EXCL: what another user plants there is neither followed nor written.
+        // Left by a process that was killed. O_EXCL: a file that another user puts there is neither followed nor
+        // written.
         let _ = fs::remove_file(&beside);
         let written = fs::File::create_new(&beside).and_then(|mut file| {
             serde_json::to_writer_pretty(&mut file, self)?;
@@ -139,7 +140,7 @@ impl Calibration {
             fs::rename(&beside, path)
         });
         if written.is_err() {
-            // Best effort; the first error is the one to report.
+            // Best effort: the first error is the one to report.
             let _ = fs::remove_file(&beside);
         }
         written
@@ -157,7 +158,7 @@ impl SuiteCosts {
     }
 }
 
-/// Default file of `sealion calibrate`: machine-wide for root, else the user's own.
+/// The default file of `sealion calibrate`: machine-wide for root, otherwise the user's own.
 pub fn default_path() -> Option<PathBuf> {
     if rustix::process::geteuid().is_root() {
         return Some(PathBuf::from(OF_THE_MACHINE));
@@ -167,7 +168,7 @@ pub fn default_path() -> Option<PathBuf> {
     Some(state.join("sealion/calibration.json"))
 }
 
-/// Files that a server tries, in order: the user's own, then the machine-wide one.
+/// The files that a server tries, in order: the user's own, then the machine-wide one.
 pub(crate) fn paths() -> Vec<PathBuf> {
     let machine = PathBuf::from(OF_THE_MACHINE);
     default_path().filter(|path| *path != machine).into_iter().chain([machine.clone()]).collect()

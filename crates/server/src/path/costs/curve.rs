@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Cost of a response of one length on either path, in nanoseconds of the sending thread's CPU time.
+/// Cost of a response of one length on both paths, in nanoseconds of the sending thread's CPU time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Point {
-    /// Bytes of the response, head included.
+    /// Bytes of the response, including the head.
     pub bytes: u64,
     /// Sealed in user space.
     pub user_ns: u64,
@@ -14,11 +14,12 @@ pub struct Point {
     pub kernel_ns: u64,
 }
 
-/// Savings by response length. Linear between points; last slope beyond the last, constant before the first.
+/// Savings by response length. Linear between points; the last slope continues beyond the last point, and the first
+/// value holds before the first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
     points: Vec<Point>,
-    /// Ascending by `from`; the first starts at 0.
+    /// Sorted by `from`; the first starts at 0.
     segments: Vec<Segment>,
     ever_saves: bool,
 }
@@ -26,9 +27,9 @@ pub struct Curve {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Segment {
     from: u64,
-    /// At `from`, in nanoseconds.
+    /// The saving at `from`, in nanoseconds.
     saving: f64,
-    /// In nanoseconds per byte.
+    /// Nanoseconds per byte.
     slope: f64,
 }
 
@@ -36,7 +37,7 @@ impl Curve {
     /// Interpolates the points.
     ///
     /// # Errors
-    /// The reason why the points make no curve.
+    /// The reason why the points do not form a curve.
     pub fn new(points: Vec<Point>) -> Result<Self, &'static str> {
         if points.len() < 2 {
             return Err("fewer than two points");
@@ -59,12 +60,12 @@ impl Curve {
         Ok(curve)
     }
 
-    /// The points that the curve was made of.
+    /// The points of the curve.
     pub fn points(&self) -> &[Point] {
         &self.points
     }
 
-    /// Nanoseconds that the kernel path saves on a response; negative where user space is cheaper.
+    /// Nanoseconds that the kernel path saves on a response; negative if user space is cheaper.
     pub fn saving(&self, bytes: u64) -> i64 {
         let segment = self.segments.iter().rev().find(|segment| segment.from <= bytes).expect("the first is from 0");
         (segment.saving + segment.slope * (bytes - segment.from) as f64) as i64
@@ -73,7 +74,7 @@ impl Curve {
     /// The shortest response that saves `nanoseconds`; `None` if no response of up to a tebibyte does.
     pub fn shortest_saving(&self, nanoseconds: u64) -> Option<u64> {
         let wanted = nanoseconds as f64;
-        let ends = self.segments[1..].iter().map(|next| next.from).chain([LONGEST]);
+        let ends = self.segments[1..].iter().map(|next| next.from).chain([MAX_LEN]);
         self.segments.iter().zip(ends).find_map(|(segment, end)| {
             if segment.saving >= wanted {
                 return Some(segment.from);
@@ -93,14 +94,15 @@ impl Curve {
 const COSTS: std::ops::Range<u64> = 1..1_000_000_000_000;
 
 /// Lengths beyond this are not searched.
-const LONGEST: u64 = 1 << 40;
+const MAX_LEN: u64 = 1 << 40;
 
-/// Gains below this fraction of the user-space cost count as zero: they are noise, or the difference between a calibration and a
-/// connection that waits for requests.
+/// Gains below this fraction of the user-space cost count as zero: they are noise, or differences between a calibration
+/// and a connection that waits for requests.
 ///
-/// Medians of some dozens of interleaved samples repeat within a percent on a quiet machine. A calibration sends back to back, though, where a
-/// send by the kernel costs less than one after a request. MEASURED on Linux 7.2 in an emulated guest, 2026-11-22: at 4 kB the calibration
-/// saves 2 to 4 % in the kernel; at 1 kB it finds both paths equal, and the server pays 11 % more there.
+/// Medians of some dozens of interleaved samples repeat within a percent on a quiet machine. But a calibration sends
+/// without pauses, where a send by the kernel costs less than after a request. MEASURED on Linux 7.2 in an emulated
+/// guest, 2026-11-22: at 4 kB the calibration saves 2 to 4 % in the kernel; at 1 kB it finds both paths equal, and the
+/// server pays 11 % more there.
 const NOISE: f64 = 0.05;
 
 fn saving_at(point: &Point) -> f64 {

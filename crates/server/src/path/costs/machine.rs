@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Kernel, processor and program version: a change of any of them changes the costs.
+/// Kernel, processor and program version. A change of any of them changes the costs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// The kernel's release, as `uname -r` prints it.
+    /// The kernel's release, as printed by `uname -r`.
     pub kernel: String,
     /// The processor's model, from `/proc/cpuinfo`.
     pub cpu: String,
@@ -25,7 +25,7 @@ impl Machine {
         }
     }
 
-    /// The first difference to `other`, in words.
+    /// The first difference from `other`, in words.
     pub fn differs_from(&self, other: &Self) -> Option<String> {
         let pairs = [
             ("Linux", &self.kernel, &other.kernel),
@@ -39,7 +39,7 @@ impl Machine {
     }
 }
 
-/// x86 reports a model name; arm64 reports numbers, of which implementer and part identify the model.
+/// x86 reports a model name. arm64 reports numbers, among which implementer and part identify the model.
 fn cpu_model(cpuinfo: &str) -> String {
     let value = |name: &str| {
         cpuinfo.lines().find_map(|line| {

@@ -1,4 +1,4 @@
-//! Costs of the two paths: calibrated on this machine, or the shipped defaults.
+//! Costs of the two paths: calibrated on this machine, or the built-in defaults.
 
 pub mod calibration;
 pub mod curve;
@@ -21,7 +21,7 @@ use crate::path::offer::combinations;
 pub struct Costs {
     /// In the order of [`combinations`].
     suites: Vec<Cost>,
-    /// Where the costs come from.
+    /// The source of the costs.
     pub origin: Origin,
 }
 
@@ -44,19 +44,20 @@ pub enum Origin {
         /// Time of the measurement.
         made: String,
     },
-    /// The defaults of the program.
+    /// The program's built-in defaults.
     Shipped {
-        /// Why no calibration is used.
+        /// The reason why no calibration is used.
         why: String,
     },
 }
 
 impl Costs {
-    /// Loads the named file, or else the first usable one of the default places. Falls back to the shipped defaults.
+    /// Loads the named file, or otherwise the first usable file of the default places. Falls back to the built-in
+    /// defaults.
     ///
     /// # Errors
-    /// A named file cannot be read. A file for another kernel, processor or version is no error, so that the server starts
-    /// after an update.
+    /// A named file cannot be read. A file for another kernel, processor or version is not an error, so that the server
+    /// starts after an update.
     pub fn load(named: Option<&Path>) -> Result<Self, LoadError> {
         let loaded = match named {
             Some(path) => Calibration::load(path).map(|calibration| (path.to_owned(), calibration)),
@@ -70,13 +71,13 @@ impl Costs {
         }
     }
 
-    /// The shipped defaults, with the reason for using them.
+    /// The built-in defaults, with the reason for using them.
     pub fn shipped(why: String) -> Self {
         let suites = combinations().map(|(_, aead)| Cost::shipped(aead)).collect();
         Self { suites, origin: Origin::Shipped { why } }
     }
 
-    /// Calibrated costs; the shipped defaults for each suite without a measurement.
+    /// Calibrated costs, with built-in defaults for suites without a measurement.
     fn calibrated(path: PathBuf, calibration: &Calibration) -> Self {
         let suites = combinations()
             .map(|(version, aead)| match calibration.suite(version, aead) {
@@ -102,7 +103,7 @@ fn load_kept() -> Result<(PathBuf, Calibration), LoadError> {
     for path in calibration::paths() {
         match Calibration::load(&path) {
             Ok(calibration) => return Ok((path, calibration)),
-            // An unusable file is a better explanation than a missing one.
+            // An unusable file is a better explanation than a missing file.
             Err(error) => match &first_error {
                 None | Some(LoadError::Missing(_)) if !matches!(error, LoadError::Missing(_)) => {
                     first_error = Some(error);
@@ -123,7 +124,7 @@ impl Cost {
         }
     }
 
-    /// The shortest response that moves a fresh connection; `None` if none does.
+    /// The shortest response that moves a new connection; `None` if none does.
     pub fn crossover(&self) -> Option<u64> {
         self.curve.shortest_saving(self.set_up.nanoseconds())
     }
@@ -163,7 +164,7 @@ mod tests {
         }
     }
 
-    /// The shipped costs move no small response, and every large one.
+    /// The built-in costs move no small response, and every large one.
     #[test]
     fn the_shipped_costs_are_cautious() {
         let costs = Costs::shipped("nobody measured".to_owned());

@@ -3,18 +3,18 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The estimate, in nanoseconds. Shared by all workers without a lock: of two simultaneous moves one sample may be
-/// lost, which does not bias the average.
+/// The estimate in nanoseconds. All workers share it without a lock: one sample of two simultaneous moves may be lost,
+/// which does not bias the average.
 #[derive(Debug)]
 pub struct SetUpCost(AtomicU64);
 
 impl SetUpCost {
-    /// Starts from a calibrated or shipped cost.
+    /// Starts from a calibrated or built-in cost.
     pub fn new(nanoseconds: u64) -> Self {
         Self(AtomicU64::new(nanoseconds))
     }
 
-    /// Expected nanoseconds of the next move.
+    /// The expected nanoseconds of the next move.
     pub fn nanoseconds(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -30,18 +30,18 @@ impl SetUpCost {
 /// and four times it: a preempted thread shifts the estimate by three eighths, while a network card that takes
 /// milliseconds instead of 37 µs raises it eightyfold within 20 moves.
 ///
-/// The weights are those of TCP's round-trip estimate (RFC 6298), which solves the same problem.
+/// TCP's round-trip estimate (RFC 6298), which solves the same problem, uses the same weights.
 fn next(estimate: u64, sample: u64) -> u64 {
-    let estimate = estimate.clamp(LEAST, MOST);
+    let estimate = estimate.clamp(MIN, MAX);
     let sample = sample.clamp(estimate / 4, estimate * 4);
-    (estimate - estimate / 8 + sample / 8).clamp(LEAST, MOST)
+    (estimate - estimate / 8 + sample / 8).clamp(MIN, MAX)
 }
 
-/// Two system calls take longer; below this, eighths would be lost to rounding.
-const LEAST: u64 = 100;
+/// Two system calls take longer. Below this, eighths would be lost to rounding.
+const MIN: u64 = 100;
 
 /// Ten seconds: longer than any move.
-const MOST: u64 = 10_000_000_000;
+const MAX: u64 = 10_000_000_000;
 
 #[cfg(test)]
 mod tests {

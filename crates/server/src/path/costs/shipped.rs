@@ -4,13 +4,14 @@ use sealion_tls::record::Aead;
 
 use super::curve::Point;
 
-/// Bytes of a response; instructions of the sending thread on the user-space path; on the kernel path.
+/// Bytes of a response; the sending thread's instructions in user space; its instructions on the kernel path.
 type Instructions = [(u64, u64, u64); 10];
 
-// MEASURED: `sealion calibrate` under -icount (BENCHMARKING.md, "Where the kernel wins on a machine"), TLS 1.3, kernels 6.1.176 and
-// 7.2.13 under QEMU's TCG, 2026-11-21; at each length, the kernel with the smaller savings. TLS 1.2 is within 3 %. Only the
-// shape carries over: TCG has neither VPCLMULQDQ nor AVX-512, and instruction counts are not time, so that on a real
-// processor the other path may win. `sealion calibrate` replaces these numbers; a change to how either path sends voids them.
+// MEASURED: `sealion calibrate` under -icount (BENCHMARKING.md, "Where the kernel wins on a machine"), TLS 1.3, kernels
+// 6.1.176 and 7.2.13 under QEMU's TCG, 2026-11-21; at each length, the kernel with the smaller savings. TLS 1.2 is
+// within 3 %. Only the shape carries over: TCG has neither VPCLMULQDQ nor AVX-512, and instruction counts are not
+// times. On a real processor the other path may win. `sealion calibrate` replaces these numbers; a change to how either
+// path sends voids them.
 
 const AES_128_GCM: Instructions = [
     (1 << 10, 16_200, 20_700),
@@ -53,15 +54,15 @@ const CHACHA20_POLY1305: Instructions = [
 
 /// Converts instruction counts to time.
 ///
-/// MEASURED: `sealion calibrate` took 36 µs for 64 KiB, 467 µs for 1 MiB and 1877 µs for 4 MiB in user space with AES-128-GCM on an
-/// AMD EPYC, Linux 6.18, 2026-11-21, hence 10 to 13. A response of 1 KiB runs at 2; the rate of long responses is the
-/// conservative choice, as it makes savings smaller and moves later.
+/// MEASURED: `sealion calibrate` took 36 µs for 64 KiB, 467 µs for 1 MiB and 1877 µs for 4 MiB in user space with
+/// AES-128-GCM on an AMD EPYC, Linux 6.18, 2026-11-21, hence 10 to 13. For a response of 1 KiB it is 2. The value for
+/// long responses is the conservative choice, because it makes savings smaller and moves later.
 const INSTRUCTIONS_PER_NANOSECOND: u64 = 12;
 
-/// Cost of a move until this machine has measured its own.
+/// The cost of a move until this machine has measured its own moves.
 ///
-/// INHERITED: a talk at netdev, 2022, measured 37 µs for TLS_TX without offload. Counted, it is 10,000 to 18,000
-/// instructions, a few microseconds: the first moves come late, and the running estimate then corrects the cost.
+/// INHERITED: a talk at netdev, 2022, measured 37 µs for TLS_TX without offload. By count, it is 10,000 to 18,000
+/// instructions, or a few microseconds. So the first moves come late, and the running estimate then corrects the cost.
 pub(super) const SET_UP_NANOSECONDS: u64 = 37_000;
 
 /// The default costs of an AEAD, for both versions.

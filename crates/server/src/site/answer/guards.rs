@@ -26,11 +26,11 @@ impl Answering<'_> {
         path.names_directory() && !path.as_bytes().is_empty() && self.site.features.have_expressions()
     }
 
-    /// Whether networks and methods permit every reading of the requested path.
-    pub(super) fn permits_readings(&self, path: &SitePath<'_>) -> bool {
+    /// Whether networks and methods permit every reading of the requested path. `rule`: that of the path.
+    pub(super) fn permits_readings(&self, rule: &proxy::Rule, path: &SitePath<'_>) -> bool {
         let raw = self.raw_path();
         self.is_read_alike(raw, path)
-            || readings::of_forwarded(raw, path)
+            || readings_for(rule, raw, path)
                 .is_ok_and(|readings| readings.iter().chain([path]).all(|path| self.is_permitted(path)))
     }
 
@@ -43,6 +43,7 @@ impl Answering<'_> {
     /// The readings of a path beside `path`, if all of them are permitted. `raw`: as it is forwarded. An error is the refusal.
     pub(super) async fn guard_readings(
         &self,
+        rule: &proxy::Rule,
         raw: &str,
         path: &SitePath<'_>,
         user: &mut Option<Box<str>>,
@@ -52,7 +53,7 @@ impl Answering<'_> {
         if readings::hides_slash(raw) {
             return Err(refused(Status::BAD_REQUEST));
         }
-        let readings = readings::of_forwarded(raw, path).map_err(refused)?;
+        let readings = readings_for(rule, raw, path).map_err(refused)?;
         for reading in readings.iter().chain([path]) {
             if let Some(refusal) = self.guard_forwarded(reading, user).await {
                 return Err(Box::new(refusal));
@@ -61,17 +62,21 @@ impl Answering<'_> {
         Ok(readings)
     }
 
-    /// The refusal if a path is not permitted that the application of a script may take from `path`: what stands behind the script's name, alone and
-    /// beneath the script's directory. `readings`: see [`Self::guard_readings`].
+    /// The refusal if a path is not permitted that the application of `script` may take from `path`: see [`proxy::Rule::behind_script`]. `readings`: see
+    /// [`Self::guard_readings`].
     pub(super) async fn guard_path_info(
         &self,
         rule: &proxy::Rule,
+        script: &[u8],
         path: &SitePath<'_>,
         readings: &[SitePath<'_>],
         user: &mut Option<Box<str>>,
     ) -> Option<Response> {
         let all = readings.iter().chain([path]);
-        for meant in all.flat_map(|reading| rule.behind_script(reading)).collect::<Vec<_>>() {
+        let mut found: Vec<_> = all.flat_map(|reading| rule.behind_script(reading, script)).collect();
+        found.sort_unstable();
+        found.dedup();
+        for meant in found {
             let Ok(meant) = SitePath::of_octets(&meant) else { return Some(Response::plain(Status::NOT_FOUND)) };
             if let Some(refusal) = self.guard_in_all_readings(&meant, user).await {
                 return Some(refusal);
@@ -128,6 +133,15 @@ impl Answering<'_> {
         let is_asked_otherwise = differs && self.auth.is_some_and(|auth| auth.needs_more(path, None));
         !is_asked_otherwise && SitePath::parse(raw, self.site.options.show_dotfiles).is_ok()
     }
+}
+
+/// The readings of a path beside `path`, of an application that gets it as `rule` forwards it. `raw`: the path before the rule strips its prefix.
+fn readings_for(rule: &proxy::Rule, raw: &str, path: &SitePath<'_>) -> Result<Vec<SitePath<'static>>, Status> {
+    let mut readings = readings::of_forwarded(raw, path)?;
+    if let Some((prefix, rest)) = rule.stripped(raw, path) {
+        readings.extend(readings::beneath(prefix, &rest)?);
+    }
+    Ok(readings)
 }
 
 impl Site {

@@ -1,11 +1,12 @@
 //! The answer of an application, as its records come.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use sealion_http::Status;
 use tokio::io::{AsyncRead, ReadBuf, ReadHalf};
@@ -18,10 +19,15 @@ use crate::response::{Piece, Source};
 use crate::tls_client::Io;
 use crate::upstream::InProgress;
 use crate::upstream::content::Incomplete;
+use crate::upstream::head_room::{HeadBytes, HeadRoom};
+use crate::upstream::message::Reading;
 use crate::upstream::reply::Patience;
 
 /// Octets that are read at a time.
 const READ: usize = 16 << 10;
+
+/// The same up to the end of the head, where little is read before the client takes it: what comes behind the head stays in memory until then.
+const SPARING_READ: usize = 4 << 10;
 
 /// Octets of a message of the application that are logged.
 const MOST_MESSAGE: usize = 2048;
@@ -53,11 +59,13 @@ pub(super) struct Answer {
     /// Writes the request meanwhile. `None`: it has ended.
     writer: Option<AbortOnDropHandle<Result<(), Incomplete>>>,
     records: Records,
+    /// Octets that are read at a time.
+    read: usize,
     buffer: BytesMut,
     /// Whether a part of it came.
     has_begun: bool,
     /// Content that came with the head.
-    first: BytesMut,
+    first: Bytes,
     patience: Patience,
     /// Goes off when the answer must have ended.
     deadline: Option<Pin<Box<Sleep>>>,
@@ -68,6 +76,7 @@ impl Answer {
         in_progress: InProgress,
         from: ReadHalf<Box<dyn Io>>,
         writer: AbortOnDropHandle<Result<(), Incomplete>>,
+        reading: Reading,
     ) -> Self {
         let patience = Patience::new(in_progress.upstream.stall_timeout);
         let deadline = in_progress.deadline.map(|deadline| Box::pin(sleep_until(deadline.into())));
@@ -76,9 +85,13 @@ impl Answer {
             from,
             writer: Some(writer),
             records: Records::default(),
+            read: match reading {
+                Reading::Ahead => READ,
+                Reading::Sparing => SPARING_READ,
+            },
             buffer: BytesMut::new(),
             has_begun: false,
-            first: BytesMut::new(),
+            first: Bytes::new(),
             patience,
             deadline,
         }
@@ -89,16 +102,19 @@ impl Answer {
         self.has_begun || !self.buffer.is_empty()
     }
 
-    /// Reads the head.
-    pub(super) async fn head(&mut self) -> Result<(Status, HeaderMap), Broken> {
+    /// Reads the head, when there is room for it.
+    pub(super) async fn head(&mut self, heads: Option<&HeadRoom>) -> Result<(Status, HeaderMap), Broken> {
         let mut head = Head::default();
+        let mut in_memory = HeadBytes::new(heads);
         loop {
-            let event = std::future::poll_fn(|cx| self.poll_event(cx)).await?;
+            in_memory.set(head.len() + self.buffer.len());
+            let event = poll_fn(|cx| in_memory.poll(cx, |cx| self.poll_event(cx))).await?;
             self.has_begun = true;
             match event {
                 Event::Stdout(part) => {
                     if let Some(whole) = head.add(&part).map_err(Broken::Server)? {
                         self.first = whole.content;
+                        self.read = READ;
                         return Ok((whole.status, whole.fields));
                     }
                 }
@@ -118,13 +134,19 @@ impl Answer {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<Event, Broken>> {
         loop {
             match self.records.next(&mut self.buffer) {
-                Ok(Some(event)) => return Poll::Ready(Ok(event)),
+                Ok(Some(event)) => {
+                    if self.buffer.is_empty() {
+                        // It would keep the memory of the event.
+                        self.buffer = BytesMut::new();
+                    }
+                    return Poll::Ready(Ok(event));
+                }
                 Ok(None) => {}
                 Err(bad) => return Poll::Ready(Err(Broken::Server(bad.to_string()))),
             }
             // An idle answer has no buffer.
             let mut space = [0; READ];
-            let mut read = ReadBuf::new(&mut space);
+            let mut read = ReadBuf::new(&mut space[..self.read]);
             match Pin::new(&mut self.from).poll_read(cx, &mut read) {
                 Poll::Ready(Ok(())) if read.filled().is_empty() => {
                     return Poll::Ready(Err(Broken::Server("the connection was closed before its end".to_owned())));
@@ -177,7 +199,7 @@ impl Source for Answer {
             return Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::TimedOut, late))));
         }
         if !this.first.is_empty() {
-            return Poll::Ready(Some(Ok(Piece::Bytes(this.first.split().freeze()))));
+            return Poll::Ready(Some(Ok(Piece::Bytes(std::mem::take(&mut this.first)))));
         }
         loop {
             match this.poll_event(cx) {

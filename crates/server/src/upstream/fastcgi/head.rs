@@ -1,6 +1,6 @@
 //! The head of an answer, as CGI has it (RFC 3875 §6).
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use sealion_http::Status;
 
@@ -16,10 +16,15 @@ pub(super) struct Head(BytesMut);
 pub(super) struct Whole {
     pub(super) status: Status,
     pub(super) fields: HeaderMap,
-    pub(super) content: BytesMut,
+    pub(super) content: Bytes,
 }
 
 impl Head {
+    /// Bytes that have come.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Adds a part. `None`: the end has not come.
     pub(super) fn add(&mut self, part: &[u8]) -> Result<Option<Whole>, String> {
         // The end may lie across two parts.
@@ -30,8 +35,9 @@ impl Head {
             return Err(format!("its head has more than {MOST_HEAD} octets"));
         }
         let Some(end) = end else { return Ok(None) };
-        let content = self.0.split_off(end);
-        let (status, fields) = parse(&self.0)?;
+        // A copy: the head may be large, and the content stay for long.
+        let content = Bytes::copy_from_slice(&self.0[end..]);
+        let (status, fields) = parse(&self.0[..end])?;
         Ok(Some(Whole { status, fields, content }))
     }
 }

@@ -50,9 +50,10 @@ pub(super) async fn ask(in_progress: InProgress, request: &mut Forwarded) -> Res
     let progress = content.as_ref().map(RequestContent::progress);
     let (from, to) = tokio::io::split(io);
     let writer = AbortOnDropHandle::new(tokio::spawn(write(to, head, content)));
-    let mut answer = Answer::new(in_progress, from, writer);
+    let mut answer = Answer::new(in_progress, from, writer, request.reading);
     let patience = upstream.answer_timeout;
-    let head = wait(pin!(answer.head()), progress.as_ref(), patience).await;
+    let heads = request.heads.as_deref();
+    let head = wait(pin!(answer.head(heads)), progress.as_ref(), patience, heads).await;
     match head {
         Ok(Ok((status, fields))) => {
             let has_content = request.method != http::Method::HEAD && !status.has_no_content();

@@ -24,10 +24,6 @@ pub(in crate::upstream) struct AnswerBody {
     exchange: Exchange,
     left: Left,
     persists: bool,
-    /// The response has no content, whatever its fields announce.
-    is_behind_head: bool,
-    /// The request was HEAD.
-    answers_head: bool,
 }
 
 enum Left {
@@ -45,7 +41,8 @@ struct Chunks {
 }
 
 impl AnswerBody {
-    pub(super) fn new(exchange: Exchange, head: &Head, answers_head: bool) -> Self {
+    pub(super) fn new(mut exchange: Exchange, head: &Head, answers_head: bool) -> Self {
+        exchange.past.responded(head.framing == Framing::Nothing, answers_head);
         let left = match head.framing {
             Framing::Nothing => Left::Nothing,
             Framing::Length(length) => Left::Length(length),
@@ -56,7 +53,7 @@ impl AnswerBody {
             Framing::UntilClose => Left::UntilClose,
         };
         let persists = head.persists && head.framing != Framing::UntilClose;
-        AnswerBody { exchange, left, persists, is_behind_head: head.framing == Framing::Nothing, answers_head }
+        AnswerBody { exchange, left, persists }
     }
 
     /// Whether the end has come.
@@ -115,11 +112,7 @@ impl AnswerBody {
 
     /// The connection, for another request.
     pub(in crate::upstream) fn into_connection(self) -> Released {
-        if self.has_ended() && self.persists {
-            self.exchange.end(self.is_behind_head, self.answers_head)
-        } else {
-            Released::Closed
-        }
+        if self.has_ended() && self.persists { self.exchange.end() } else { Released::Closed }
     }
 
     /// The connection, for another protocol, with what has come of it.

@@ -20,6 +20,7 @@ use super::content::{Unwritten, Written, write};
 use super::request::head_octets;
 use crate::tls_client::Io;
 use crate::upstream::content::{Incomplete, RequestContent};
+use crate::upstream::head_room::HeadBytes;
 use crate::upstream::message::{AnswerHead, Reading, RequestError, RequestHead};
 
 /// Octets for which room is made to read a head. Most answers fit whole, and leave in one send.
@@ -31,11 +32,29 @@ const SPARING_HEAD_ROOM: usize = 4 << 10;
 /// A connection on which no request is in progress.
 pub(in crate::upstream) struct Connection {
     io: Box<dyn Io>,
+    pub(in crate::upstream) past: Past,
+}
+
+/// The responses that a connection has carried.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::upstream) struct Past {
+    /// When the connection was opened.
     since: Instant,
-    /// Its last response had no content, whatever its fields announce: to HEAD, or by its status.
+    /// The last response had no content, whatever its fields announce: to HEAD, or by its status.
     pub(in crate::upstream) is_behind_head: bool,
-    /// Its last request was HEAD: content that comes all the same, and late, answers at most another HEAD.
+    /// Any response had none. Content that came late may have been taken for a later response: then each response answers the request before.
+    pub(in crate::upstream) was_behind_head: bool,
+    /// The last request was HEAD: content that comes all the same, and late, answers at most another HEAD.
     pub(in crate::upstream) is_for_head: bool,
+}
+
+impl Past {
+    /// Another response has ended. `is_without_content`: whatever its fields announce.
+    pub(super) fn responded(&mut self, is_without_content: bool, is_for_head: bool) {
+        self.is_behind_head = is_without_content;
+        self.was_behind_head |= is_without_content;
+        self.is_for_head = is_for_head;
+    }
 }
 
 /// What a server has sent without a request.
@@ -52,7 +71,7 @@ pub(in crate::upstream) enum Unasked {
 pub(in crate::upstream) enum Released {
     /// It may have another request.
     Open(Connection),
-    /// It cannot: bytes follow a response that has no content.
+    /// It cannot: bytes follow its last response, and it has carried one without content.
     Unasked,
     /// It cannot, for any other reason.
     Closed,
@@ -60,17 +79,18 @@ pub(in crate::upstream) enum Released {
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("since", &self.since).finish_non_exhaustive()
+        f.debug_struct("Connection").field("past", &self.past).finish_non_exhaustive()
     }
 }
 
 impl Connection {
     pub(in crate::upstream) fn new(io: Box<dyn Io>) -> Self {
-        Connection { io, since: Instant::now(), is_behind_head: false, is_for_head: false }
+        let past = Past { since: Instant::now(), is_behind_head: false, was_behind_head: false, is_for_head: false };
+        Connection { io, past }
     }
 
     pub(in crate::upstream) fn age(&self) -> Duration {
-        self.since.elapsed()
+        self.past.since.elapsed()
     }
 
     /// What has come. Wakes `cx` when something does.
@@ -92,7 +112,7 @@ impl Connection {
         request: RequestHead<'_>,
         content: Option<RequestContent>,
     ) -> Result<(AnswerHead, AnswerBody), RequestError> {
-        let Connection { mut io, since, .. } = self;
+        let Connection { mut io, past } = self;
         let octets = head_octets(&request, content.as_ref());
         let mut sent = 0;
         while sent < octets.len() {
@@ -115,11 +135,12 @@ impl Connection {
                 Ends::Apart { from, writer: Writer::Writing(AbortOnDropHandle::new(tokio::spawn(write(content, to)))) }
             }
         };
-        let mut exchange = Exchange { ends, input: BytesMut::new(), since };
+        let mut exchange = Exchange { ends, input: BytesMut::new(), past };
         let head_room = match request.reading {
             Reading::Ahead => HEAD_ROOM,
             Reading::Sparing => SPARING_HEAD_ROOM,
         };
+        let mut in_memory = HeadBytes::new(request.heads);
         let (mut searched, mut has_begun) = (0, false);
         let broken = |has_begun: bool, error: String| match has_begun {
             true => RequestError::BadAnswer(error),
@@ -133,12 +154,16 @@ impl Connection {
                     }
                 }
                 Some(answer) => {
+                    exchange.release_head(answer.fields.octets());
                     let body = AnswerBody::new(exchange, &answer, *request.method == Method::HEAD);
                     return Ok((AnswerHead { status: answer.status, fields: answer.fields }, body));
                 }
-                None => match poll_fn(|cx| exchange.poll_fill(cx, head_room)).await {
+                None => match poll_fn(|cx| in_memory.poll(cx, |cx| exchange.poll_fill(cx, head_room))).await {
                     Ok(0) => return Err(broken(has_begun, "the connection was closed before an answer".to_owned())),
-                    Ok(_) => has_begun = true,
+                    Ok(_) => {
+                        has_begun = true;
+                        in_memory.set(exchange.input.len());
+                    }
                     Err(Broken::Client(incomplete)) => return Err(RequestError::Client(incomplete)),
                     Err(Broken::Server(error)) => return Err(broken(has_begun, error.to_string())),
                 },
@@ -152,7 +177,7 @@ pub(super) struct Exchange {
     ends: Ends,
     /// What was read and not used yet.
     pub(super) input: BytesMut,
-    since: Instant,
+    pub(super) past: Past,
 }
 
 enum Ends {
@@ -202,12 +227,18 @@ impl Exchange {
         Poll::Pending
     }
 
-    /// The connection, for another request, unless not all of this one was written, or bytes follow the response. `is_behind_head`: the response has no
-    /// content.
-    pub(super) fn end(self, is_behind_head: bool, is_for_head: bool) -> Released {
-        let Exchange { ends, input, since } = self;
+    /// Copies what came behind a head of `octets`, so that it does not keep the memory of a large one.
+    fn release_head(&mut self, octets: usize) {
+        if octets > SPARING_HEAD_ROOM {
+            self.input = BytesMut::from(&self.input[..]);
+        }
+    }
+
+    /// The connection, for another request, unless not all of this one was written, or bytes follow the response.
+    pub(super) fn end(self) -> Released {
+        let Exchange { ends, input, past } = self;
         if !input.is_empty() {
-            return if is_behind_head { Released::Unasked } else { Released::Closed };
+            return if past.was_behind_head { Released::Unasked } else { Released::Closed };
         }
         let io = match ends {
             Ends::Both(io) => io,
@@ -217,7 +248,7 @@ impl Exchange {
                 from.unsplit(to)
             }
         };
-        Released::Open(Connection { io, since, is_behind_head, is_for_head })
+        Released::Open(Connection { io, past })
     }
 
     /// The connection, for another protocol, with what has been read of it. `None`: a content is being written.

@@ -59,6 +59,7 @@ pub(super) fn read(octets: &[u8], at_a_time: usize, method: &Method) -> Option<A
         upgrade: None,
         interim: None,
         reading: Reading::Ahead,
+        heads: None,
     };
     let mut cx = Context::from_waker(Waker::noop());
     let Poll::Ready(answered) = pin!(connection.ask(request, None)).poll(&mut cx) else { panic!("nothing waits") };

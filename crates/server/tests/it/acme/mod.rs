@@ -16,7 +16,7 @@ use sealion_testkit::write_program;
 use crate::support::config::Config;
 use crate::support::port::free_port;
 use crate::support::sites::Sites;
-use crate::support::{built_program, messages, tool, wait_for_message, wait_until};
+use crate::support::{built_program, demand_full_run, messages, tool, wait_for_message, wait_until};
 
 /// Seconds that a certificate is valid: renewed after two thirds.
 const VALIDITY: u32 = 8;
@@ -472,6 +472,7 @@ impl Drop for Named {
 
 /// A user's PATH may lack root's directories.
 fn find_named() -> PathBuf {
+    demand_full_run("bind9");
     let directories = ["/usr/sbin", "/usr/bin", "/usr/local/sbin"].map(|directory| Path::new(directory).join("named"));
     directories
         .into_iter()
@@ -520,8 +521,8 @@ fn an_update_that_the_server_refuses_says_why() {
     let dns = format!("127.0.0.1:{}", named.port);
     let pebble = Pebble::start_with(&sites, &pki, free_port(), free_port(), &["-dnsserver", &dns]);
     for (secret, zone, words) in [
-        ("b3RoZXI=", "", "is not signed as it should be"),
-        (SECRET, "zone = 'other.test'", "the server answers NOTAUTH for the zone other.test"),
+        ("b3RoZXI=", "", "is invalid: "),
+        (SECRET, "zone = 'other.test'", "the server returns NOTAUTH for the zone other.test"),
     ] {
         fs::write(sites.path("secret"), secret).expect("it is written");
         let update = format!("server = '{dns}'\n{zone}");
@@ -540,11 +541,11 @@ fn an_update_that_cannot_work_is_refused() {
     fs::write(sites.path("empty"), "no base64").expect("it is written");
     hook(&sites, "");
     for (challenge, update, words) in [
-        ("dns-01", "server = 'ns1:'\nkey_name = 'a'\nsecret = 'secret'", "is no server"),
-        ("dns-01", "server = 'ns1'\nkey_name = 'a..b'\nsecret = 'secret'", "is no name of a key"),
+        ("dns-01", "server = 'ns1:'\nkey_name = 'a'\nsecret = 'secret'", "is not a server"),
+        ("dns-01", "server = 'ns1'\nkey_name = 'a..b'\nsecret = 'secret'", "is not a valid name of a key"),
         ("dns-01", "server = 'ns1'\nkey_name = 'a'\nsecret = 'empty'", "must hold the key's secret"),
         ("dns-01", "server = 'ns1'\nkey_name = 'a'\nsecret = 'missing'", "missing: No such file"),
-        ("dns-01", "server = 'ns1'\nkey_name = 'a'\nsecret = 'secret'\nzone = 'a..b'", "is no name of a zone"),
+        ("dns-01", "server = 'ns1'\nkey_name = 'a'\nsecret = 'secret'\nzone = 'a..b'", "is not a valid name of a zone"),
         ("dns-01'\ndns_hook = 'hook", "server = 'ns1'\nkey_name = 'a'\nsecret = 'secret'", "remove one of the two"),
         ("http-01", "server = 'ns1'\nkey_name = 'a'\nsecret = 'secret'", "unused without `challenge"),
     ] {

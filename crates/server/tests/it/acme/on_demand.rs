@@ -192,7 +192,7 @@ fn without_an_answer_or_after_a_failed_order_the_client_is_refused_and_the_log_s
         assert!(shake_hands(port, "b.test").contains(COME_AGAIN));
     }
     let line = wait_for_message(&server, "ACME on demand: b.test");
-    assert!(line.contains("gives no answer: ") && line.contains("Connection refused"), "{line}");
+    assert!(line.contains("does not respond: ") && line.contains("Connection refused"), "{line}");
     assert!(shake_hands(port, "").contains("on-demand.invalid"));
 }
 

@@ -386,6 +386,37 @@ fn emptying_the_directory_purges_what_the_workers_keep_in_memory() {
     }
 }
 
+/// The file that is written holds the directory as it was, with its lock.
+#[test]
+fn a_directory_that_begins_again_stores_while_a_response_of_before_is_written() {
+    let (go_on, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let origin = Upstream::start(move |accepted| {
+        while let Some(request) = accepted.request() {
+            if request.line().contains("/slow") {
+                accepted.write(format!("HTTP/1.1 200 OK\r\n{FRESH}Content-Length: 400000\r\n\r\n").as_bytes());
+                accepted.write(&[b'x'; 300_000]);
+                let _ = wait.lock().expect("no panic").recv();
+                accepted.write(&[b'x'; 100_000]);
+            } else {
+                accepted.write(&answer(200, FRESH, b"another"));
+            }
+        }
+    });
+    let cached = Cached::new(origin);
+    wait_until_stored(&cached, "/before");
+    let mut slow = cached.site.connect(cached.server());
+    slow.send(http::head("GET", "/slow", &[]).as_bytes()).expect("the request leaves");
+    let temporary = cached.directory.join("temporary");
+    wait_until("it is being written", || fs::read_dir(&temporary).is_ok_and(|mut files| files.next().is_some()));
+    let object = objects(&cached.directory).remove(0);
+    fs::remove_dir_all(object.parent().expect("a directory")).expect("it is removed");
+    cached.server().wait_for("it begins again", |line| line.text.contains("it begins again"));
+    wait_until_stored(&cached, "/after");
+    go_on.send(()).expect("the origin waits");
+    assert_eq!(http::read_response(&mut slow, "GET").expect("a response").body.len(), 400_000);
+}
+
 /// Asks until the response has a file, and returns its body.
 #[track_caller]
 pub(super) fn wait_until_stored(cached: &Cached, target: &str) -> Vec<u8> {

@@ -7,9 +7,9 @@ use std::thread;
 use sealion_testkit::{Suite, http};
 
 use super::{Cached, answer};
-use crate::support::http2::{Http2, INITIAL_WINDOW_SIZE};
+use crate::support::http2::{CANCEL, Http2, INITIAL_WINDOW_SIZE, block, headers, reset};
 use crate::support::upstream::{Accepted, Upstream};
-use crate::support::{begin, get, wait_until};
+use crate::support::{access_lines, begin, get, wait_for_cache, wait_until};
 
 /// Octets of a body that comes in two halves.
 pub(super) const LENGTH: usize = 600_000;
@@ -302,4 +302,45 @@ fn a_request_that_the_cache_may_answer_gets_no_interim_responses() {
         assert_eq!(cached.get("/", &[navigate]).status, 200);
     }
     assert_eq!(cached.fetches(), 1);
+}
+
+/// Fetches that the limits of a server with `max_connections = 1` allow: one, and 16 for streams of HTTP/2.
+const MAX_FETCHES: usize = 17;
+
+/// Streams of one connection that may have a response at a time there: its own place, and an eighth of the 16.
+const AT_ONCE: usize = 3;
+
+#[test]
+fn requests_that_come_together_begin_no_more_fetches_than_are_allowed() {
+    // Nothing is answered before all have come.
+    let origin = Upstream::start(|accepted| {
+        let Some(request) = accepted.request() else { return };
+        if request.line().starts_with("GET /held") {
+            accepted.read_to_end();
+        } else {
+            accepted.write(&answer(200, "Cache-Control: max-age=1000\r\n", b"body"));
+        }
+    });
+    let cached = Cached::stopped(origin, "", "");
+    let config = cached.config().table("[server]\nworkers = 1\n[limits]\nmax_connections = 1\n");
+    let server = config.serve_from_user_space();
+    wait_for_cache(cached.server(), &cached.directory);
+    let mut http = Http2::connect(cached.site.connector(Suite::TLS13), server.address(), &[]);
+    let mut held = 0;
+    while held + AT_ONCE <= MAX_FETCHES {
+        let streams: Vec<_> = (0..AT_ONCE).map(|n| http.get(&format!("/held/{}", held + n))).collect();
+        held += AT_ONCE;
+        wait_until("the fetches have begun", || cached.fetches() == held);
+        // The fetches go on.
+        streams.iter().for_each(|stream| http.send(&reset(*stream, CANCEL)));
+        access_lines(&server, held);
+    }
+    let together: Vec<_> = (0..AT_ONCE).map(|n| (http.stream(), block("GET", &format!("/{n}"), &[]))).collect();
+    http.send(&together.iter().flat_map(|(stream, block)| headers(*stream, true, block)).collect::<Vec<_>>());
+    for (stream, _) in together {
+        assert_eq!(http.response(stream).whole().0, 200);
+    }
+    access_lines(&server, held + AT_ONCE);
+    let refused = server.lines().into_iter().filter(|line| line.text.contains("no-descriptor")).count();
+    assert_eq!(refused, held + AT_ONCE - MAX_FETCHES);
 }

@@ -64,7 +64,7 @@ fn what_is_not_stored_is_told_with_the_reason() {
     assert_eq!((code, counts), (Some(1), "1 stored, 0 there already, 4 failed\n"), "{reasons}");
     for expected in [
         "/private: it is not stored: private",
-        "/missing: it is answered with 404",
+        "/missing: its status is 404",
         "/a: it is no whole URL",
         "https://other.example/: ",
     ] {
@@ -94,7 +94,7 @@ fn a_sitemap_names_what_is_asked_for() {
     let output = warm(&cached, &["--sitemap", "https://localhost/sitemap.xml"], "");
     let (code, counts, reasons) = said(&output);
     assert_eq!((code, counts), (Some(1), "2 stored, 0 there already, 1 failed\n"), "{reasons}");
-    assert!(reasons.contains("https://localhost/3.xml: the sitemap is answered with 500"), "{reasons}");
+    assert!(reasons.contains("https://localhost/3.xml: the sitemap's status is 500"), "{reasons}");
     for target in ["/a", "/b"] {
         assert_eq!(status(&cached.get(target, &[("Accept-Encoding", "br, gzip, zstd")])), "hit", "{target}");
     }

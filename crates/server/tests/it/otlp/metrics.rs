@@ -184,7 +184,7 @@ fn rejected_values_and_other_answers_are_failures() {
     };
     for (answer, words) in [
         (rejected.encode_to_vec(), "7 items were rejected: too many"),
-        (b"<html>".to_vec(), "the answer is not of OTLP"),
+        (b"<html>".to_vec(), "the response is not OTLP"),
         (vec![0; 100_000], "more than 65536 octets"),
     ] {
         let collector = Upstream::answering(move |_| ok(&answer));

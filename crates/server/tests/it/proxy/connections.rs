@@ -4,7 +4,7 @@ use std::sync::{Mutex, mpsc};
 
 use sealion_testkit::{Client, http};
 
-use super::{post, serve};
+use super::{post, serve, serve_config};
 use crate::support::upstream::{Upstream, ok};
 use crate::support::{Site, wait_for_message, wait_until};
 
@@ -97,6 +97,23 @@ fn requests_behind_responses_without_content_take_the_same_connection() {
     assert_eq!(upstream.connections(), 2);
 }
 
+#[test]
+fn connections_of_head_give_way_to_others() {
+    let site = Site::new();
+    let upstream = Upstream::answering(|request| match request.line().starts_with("HEAD") {
+        true => b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n".to_vec(),
+        false => ok(b"all"),
+    });
+    let one = serve_config(&site, &[&upstream.url()], "max_idle = 1").table("[server]\nworkers = 1\n");
+    let server = one.serve_from_user_space();
+    let mut client = site.connect(&server);
+    assert_eq!(head(&mut client, "/").status, 200);
+    for _ in 0..5 {
+        assert_eq!(http::get(&mut client, "/").expect("a response").body, b"all");
+    }
+    assert_eq!(upstream.connections(), 2);
+}
+
 /// Sends content behind the head of its response to HEAD: with the head, or once a message has come.
 fn unasked() -> (Upstream, mpsc::Sender<()>) {
     let (goes_on, waits) = mpsc::channel::<()>();
@@ -145,6 +162,89 @@ fn content_behind_a_response_to_head_costs_the_connection_and_answers_nothing() 
             assert_eq!(http::get(&mut client, "/next").expect("a response").body, b"GET /next");
         }
         assert_eq!(upstream.connections(), 4);
+    }
+}
+
+/// Sends `late` behind a response 204, when the next request has come. The response to that comes with it, or once a message has come.
+fn late(late: Vec<u8>) -> (Upstream, mpsc::Sender<()>) {
+    let (goes_on, waits) = mpsc::channel::<()>();
+    let waits = Mutex::new(waits);
+    let upstream = Upstream::start(move |accepted| {
+        let mut owes = false;
+        while let Some(request) = accepted.request() {
+            let line = request.line();
+            let mut response = match line {
+                "GET /none" => b"HTTP/1.1 204 No Content\r\n\r\n".to_vec(),
+                _ => ok(line.as_bytes()),
+            };
+            if std::mem::replace(&mut owes, line == "GET /none") {
+                if line == "GET /later" {
+                    accepted.write(&late);
+                    waits.lock().expect("no panic").recv().expect("the test goes on");
+                } else {
+                    response = [&late[..], &response].concat();
+                }
+            }
+            accepted.write(&response);
+        }
+    });
+    (upstream, goes_on)
+}
+
+#[track_caller]
+fn assert_distrusted(client: &mut Client, upstream: &Upstream, ended: usize) {
+    for more in 1..=3 {
+        assert_eq!(http::get(client, "/none").expect("a response").status, 204);
+        wait_until("the connection is closed", || upstream.has_ended(ended + more));
+    }
+}
+
+#[test]
+fn a_server_whose_late_content_became_a_response_is_distrusted() {
+    for target in ["/at-once", "/later"] {
+        let site = Site::new();
+        let (upstream, goes_on) = late(ok(b"late"));
+        let server = serve(&site, &upstream, "idle_timeout = '1h'");
+        let mut client = site.connect(&server);
+        assert_eq!(http::get(&mut client, "/none").expect("a response").status, 204);
+        // The race is lost.
+        assert_eq!(http::get(&mut client, target).expect("a response").body, b"late");
+        if target == "/later" {
+            goes_on.send(()).expect("the server waits");
+        }
+        wait_until("the connection is closed", || upstream.has_ended(1));
+        wait_for_message(&server, "bytes follow a response that has no content");
+        assert_distrusted(&mut client, &upstream, 1);
+    }
+}
+
+#[test]
+fn a_server_whose_late_content_is_no_response_is_distrusted() {
+    let site = Site::new();
+    let (upstream, _goes_on) = late(b"<!DOCTYPE html>".to_vec());
+    let server = serve(&site, &upstream, "idle_timeout = '1h'");
+    let mut client = site.connect(&server);
+    assert_eq!(http::get(&mut client, "/none").expect("a response").status, 204);
+    assert_eq!(http::get(&mut client, "/at-once").expect("a response").status, 502);
+    wait_until("the connection is closed", || upstream.has_ended(1));
+    assert_distrusted(&mut client, &upstream, 1);
+}
+
+#[test]
+fn all_workers_distrust_a_server_together() {
+    let site = Site::new();
+    let (upstream, goes_on) = unasked();
+    let config = serve_config(&site, &[&upstream.url()], "idle_timeout = '1h'").table("[server]\nworkers = 2");
+    let server = config.serve_from_user_space();
+    // The kernel spreads them over both workers.
+    let mut clients: Vec<_> = (0..24).map(|_| site.connect(&server)).collect();
+    assert_eq!(head(&mut clients[0], "/later").status, 200);
+    goes_on.send(()).expect("the server waits");
+    wait_for_message(&server, "bytes follow a response that has no content");
+    wait_until("the connection is closed", || upstream.has_ended(1));
+    for (n, client) in clients.iter_mut().enumerate() {
+        assert_eq!(head(client, "/none").status, 200);
+        wait_until("the connection is closed", || upstream.has_ended(n + 2));
     }
 }
 

@@ -110,7 +110,8 @@ fn a_script_learns_the_protocol_of_its_client() {
     let mut client = site.connect(&server);
     for version in ["HTTP/1.1", "HTTP/1.0"] {
         let head = format!("GET /index.php {version}\r\nHost: localhost\r\n\r\n");
-        assert_eq!(exchange(&mut client, head.as_bytes()).expect("a response").status, 200);
+        client.send(head.as_bytes()).expect("the request leaves");
+        assert_eq!(http::read_response(&mut client, "GET").expect("a response").status, 200);
         assert_eq!(learned(), version);
         client = site.connect(&server);
     }
@@ -221,6 +222,9 @@ fn a_file_goes_before_and_all_else_to_the_front_script_whose_source_nobody_sees(
     for name in ["index.php", "x.php", "x.php.br", "x.php.gz", "m/y.php", "page.php"] {
         site.add(name, "<?php secret();");
     }
+    for name in ["m/z.php.", "m/z.php.gz. "] {
+        site.add(name, "<?php secret();");
+    }
     site.add("style.css", "css");
     let (upstream, _) = answering(|accepted, request| {
         let (script, uri) = (request.param("SCRIPT_NAME"), request.param("REQUEST_URI"));
@@ -248,7 +252,17 @@ fn a_file_goes_before_and_all_else_to_the_front_script_whose_source_nobody_sees(
     );
     let server = serve(&site, &url(&upstream), &mount, "");
     let mut client = site.connect(&server);
-    for target in ["/x.php", "/x.php.br", "/x.php.gz", "/X.PHP.GZ", "/mounted/y.php", "/nothing", "/index.php"] {
+    for target in [
+        "/x.php",
+        "/x.php.br",
+        "/x.php.gz",
+        "/X.PHP.GZ",
+        "/mounted/y.php",
+        "/mounted/z.php.",
+        "/mounted/z.php.gz.%20",
+        "/nothing",
+        "/index.php",
+    ] {
         let (status, text) = body(&mut client, target);
         assert!(status == 404 && !text.contains("secret"), "{target}: {status} {text}");
     }
@@ -363,6 +377,14 @@ fn guards_hold_for_what_a_script_is_named_by_and_for_what_it_may_take_its_path_f
         "/old/index.php/admin/users",
         "/blog/index.php/private",
         "/blog/index.php/%2570rivate/x",
+        // `//host` is a host behind the script's name too.
+        "/index.php//host/admin",
+        "/index.php/%5Chost/admin/users",
+        "/blog/index.php/%5Chost/private",
+        "/old/index.php//host/admin",
+        // CodeIgniter drops the name of the script without a slash behind it.
+        "/index.phpadmin/users",
+        "/index.php%2561dmin",
     ];
     for target in targets {
         assert_eq!(body(&mut client, target).0, 403, "{target}");
@@ -377,6 +399,38 @@ fn guards_hold_for_what_a_script_is_named_by_and_for_what_it_may_take_its_path_f
         asked.lock().expect("no panic").last().map(|asked| asked.param("REQUEST_URI").to_owned()).as_deref(),
         Some("/host/x")
     );
+}
+
+/// CodeIgniter drops the directory of the script from REQUEST_URI, with or without a slash behind it.
+#[test]
+fn guards_hold_for_what_stands_behind_the_directory_of_a_front_script() {
+    let site = Site::new();
+    for name in ["app/index.php", "index.php"] {
+        site.add(name, "");
+    }
+    let (upstream, asked) = answering(|accepted, _| accepted.write(&[stdout("X-A: 1\r\n\r\nran"), end()].concat()));
+    let guard = "access = [{ path = '/app/admin', deny = ['127.0.0.0/8'] }]";
+    let front = "proxy = [{ upstream = 'php', fastcgi = { front = '/app/index.php' } }]".to_owned();
+    // The script that runs is known by the rewrite alone.
+    let rewritten = "proxy = [{ upstream = 'php', fastcgi = {} }]\nrewrites = [{ regex = '^', to = '/app/index.php' }]";
+    for rules in [front, rewritten.to_owned()] {
+        let server = serve(&site, &url(&upstream), &format!("{rules}\n{guard}"), "");
+        let mut client = site.connect(&server);
+        for target in [
+            "/app/admin/x",
+            "/appadmin/x",
+            "/app%2561dmin",
+            "/app/index.phpadmin/x",
+            "/app/index.php/admin",
+            "/app/%5Chost/admin/x",
+            "/app//host/admin",
+        ] {
+            assert_eq!(body(&mut client, target).0, 403, "{rules} {target}");
+        }
+        assert!(asked.lock().expect("no panic").is_empty());
+    }
+    let server = serve(&site, &url(&upstream), &format!("{rewritten}\n{guard}"), "");
+    assert_eq!(body(&mut site.connect(&server), "/application"), (200, "ran".to_owned()));
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn a_parameter_that_hides_a_slash_is_refused_whatever_guards_the_site() {
 }
 
 /// What the path is to an application, if not to the first one that one thinks of.
-const SPELLINGS_OF_ADMIN: [&str; 38] = [
+const SPELLINGS_OF_ADMIN: [&str; 44] = [
     "/app/admin/x",
     "/app;a=b/admin/x",
     "/app%3By/admin/x",
@@ -115,6 +115,12 @@ const SPELLINGS_OF_ADMIN: [&str; 38] = [
     "/app/admin::$INDEX_ALLOCATION/x",
     "/(S(x))/app/admin/x",
     "/app/ad/(S(x))min/x",
+    "/app/(S(x))admin/x",
+    "/app/ad%FFmin/x",
+    "/app/%E3%80%80admin/x",
+    "/app/admin%EF%BB%BF",
+    "/app/admin%0Ax",
+    "/x%0A/app/admin/x",
     "/x/..;/app/admin/x",
     "/x/%2e%2e%3B/app/admin/x",
 ];
@@ -136,6 +142,56 @@ fn every_reading_of_an_application_is_guarded() {
             assert!(found == [refusal; 2] || found == [400; 2], "{kind} {target}: {found:?}");
         }
         assert_eq!(upstream.requests().len(), 0, "{kind}");
+    }
+}
+
+/// An application that is mounted somewhere drops that path, and takes two slashes behind it for the beginning of a host: `app.use("/app", …)` of Express with
+/// `new URL(request.url, …)`, a servlet with `new URI(…)` behind its context path. `strip_prefix` drops it before.
+#[test]
+fn a_host_behind_the_path_that_an_application_is_mounted_at_is_guarded() {
+    let site = with_users();
+    let (upstream, auth) = (Upstream::answering(|request| ok(request.line().as_bytes())), refusing());
+    let url = upstream.url();
+    let guards = each_guard("path = '/app/admin/'", &auth);
+    for rule in ["", ", path = '/app', strip_prefix = true", ", path = '/app', strip_prefix = true, to_prefix = '/v1'"]
+    {
+        let proxy = format!("proxy = [{{ upstream = '{url}'{rule} }}]");
+        let others = guards.iter().map(|(kind, keys, refusal)| (*kind, format!("{proxy}\n{keys}"), *refusal));
+        let methods = format!(
+            "proxy = [{{ path = '/app/admin/', methods = ['POST'], upstream = '{url}' }}, {{ upstream = '{url}'{rule} }}]"
+        );
+        for (kind, keys, refusal) in others.chain([("methods", methods, 405)]) {
+            let server = site.config(&keys).serve_from_user_space();
+            for target in [
+                "/app//host/admin/x",
+                "/app///host/admin",
+                "/app/%5Chost/admin/x",
+                "/app/\\host/admin/x",
+                "/app/%2Fhost/admin/x",
+                "/app/%255Chost/admin/x",
+                "/app/;a//host;b/admin/x",
+                "/app/%5C%5Ca//b/admin/x",
+                "/app/%0A/admin/x",
+            ] {
+                let found = statuses(&site, &server, target);
+                assert!(found == [refusal; 2] || found == [400; 2], "{kind} {rule} {target}: {found:?}");
+            }
+            assert_eq!(upstream.requests().len(), 0, "{kind} {rule}");
+        }
+    }
+    // The application reads what it gets: neither the parameter nor the encoded slash of the prefix.
+    let keys = format!(
+        "proxy = [{{ path = '/a;b', strip_prefix = true, upstream = '{url}' }}, {{ path = '/app', strip_prefix = true, upstream = '{url}' }}]\n\
+         access = [{{ path = '/a;b/admin/', deny = ['127.0.0.1'] }}, {{ regex = '^/app/[^/]*[.]key$', deny = ['127.0.0.1'] }}]"
+    );
+    let server = site.config(&keys).serve_from_user_space();
+    for target in ["/a;b/admin;c/x", "/%2Fapp/x%2F.key"] {
+        assert_eq!(statuses(&site, &server, target), [403, 403], "{target}");
+    }
+    let keys = format!("proxy = [{{ upstream = '{url}' }}]\n{}", guards[0].1);
+    let server = site.config(&keys).serve_from_user_space();
+    for target in ["/app//host/x", "/app/https://example.org/admin/x", "/app//administrators", "/x//host/app/admin/x"] {
+        assert_eq!(statuses(&site, &server, target), [200, 200], "{target}");
     }
 }
 
@@ -309,12 +365,23 @@ fn no_field_of_a_client_replaces_the_path() {
     let listeners = [(listener(""), false), (listener(trusting), true)];
     for (listener, is_trusted) in listeners {
         let server = site.config(&keys).listen(&listener).serve_from_user_space();
-        let fields = [("X-Original-URL", "/admin"), ("X_Rewrite-Url", "/admin"), ("X-Original", "1")];
+        let fields = [
+            ("X-Original-URL", "/admin"),
+            ("X_Rewrite-Url", "/admin"),
+            ("X-Script-Name", "/open"),
+            ("X-Forwarded_Script-Name", "/open"),
+            ("X-Traversal-Path", "/open"),
+            ("X-Original", "1"),
+        ];
         let response = http::request(&mut site.connect(&server), "GET", "/open", &fields).expect("a response");
         assert_eq!(response.status, 200);
         let passed = if is_trusted { &["/admin"][..] } else { &[] };
         assert_eq!(upstream.last().all("x-original-url"), passed);
         assert_eq!(upstream.last().all("x_rewrite-url"), passed);
+        let passed = if is_trusted { &["/open"][..] } else { &[] };
+        for name in ["x-script-name", "x-forwarded_script-name", "x-traversal-path"] {
+            assert_eq!(upstream.last().all(name), passed, "{name}");
+        }
         assert_eq!(upstream.last().field("x-original"), "1");
     }
 }
@@ -333,7 +400,14 @@ fn a_guard_ignores_case_where_it_is_told_to() {
         let is_expression = keys.contains("regex");
         for keys in [keys.clone(), format!("{forwarding}{keys}")] {
             let server = site.config(&keys).serve_from_user_space();
-            for target in ["/admin/x.secret", "/ADMIN/X.SECRET", "/Admin/X.Secret", "/%41dmin/x.secre%54"] {
+            for target in [
+                "/admin/x.secret",
+                "/ADMIN/X.SECRET",
+                "/Admin/X.Secret",
+                "/%41dmin/x.secre%54",
+                "/adm%C4%B0n/x.%C5%BFecret",
+                "/ADM%C4%B1N/X.SECRET.",
+            ] {
                 assert_eq!(statuses(&site, &server, target), [refusal; 2], "{kind} {keys} {target}");
             }
             let other = if is_expression { "/ADMIN/x" } else { "/ADMINS/x" };

@@ -22,24 +22,25 @@ mod world;
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use clap::{Args, ValueEnum};
+use clap::{Parser, ValueEnum};
 use sealion_testkit::Fault;
 
 use self::world::World;
-use crate::{binaries, workspace};
 
 /// Torture the server for some minutes, as root: kills, upgrades, stalled clients, a full disk and a disk that hangs
 ///
 /// Every response is compared with what its origin sends. The last line has the figures. The exit code is 0 only if no fault was found;
 /// each is printed when it is found.
-#[derive(Args)]
-pub(crate) struct Soak {
+#[derive(Parser)]
+#[command(name = "cargo xtask soak", bin_name = "cargo xtask soak")]
+struct Soak {
     /// Minutes that it runs
     #[arg(long, default_value_t = 30.0)]
     minutes: f64,
@@ -74,9 +75,22 @@ const ROUND: Duration = Duration::from_secs(60);
 /// The pause between two looks at descriptors and memory.
 const LOOK: Duration = Duration::from_millis(200);
 
+fn main() -> ExitCode {
+    match Soak::parse().run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("soak: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 impl Soak {
-    /// Runs all scenarios. True if they found no fault.
-    pub(crate) fn run(&self) -> Result<bool> {
+    /// Runs all scenarios.
+    ///
+    /// # Errors
+    /// The first fault.
+    fn run(&self) -> Result<()> {
         ensure!(rustix::process::geteuid().is_root(), "run it as root: it mounts and freezes disks");
         let time = Duration::try_from_secs_f64(self.minutes * 60.0).context("--minutes")?;
         let world = World::new(self.program()?).context("cannot start")?;
@@ -99,7 +113,7 @@ impl Soak {
         });
         println!("soak: {} s: {}", began.elapsed().as_secs(), world.figures);
         match &world.figures.faults()[..] {
-            [] => Ok(true),
+            [] => Ok(()),
             [first, more @ ..] => bail!("{} faults, the first:\n{first}", more.len() + 1),
         }
     }
@@ -108,10 +122,13 @@ impl Soak {
         if let Some(program) = &self.program {
             return program.canonicalize().with_context(|| format!("cannot find {}", program.display()));
         }
-        let mut build = workspace::cargo();
-        build.args(["build", "--locked", "--package=sealion"]);
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        build.current_dir(root).args(["build", "--locked", "--package=sealion"]);
         ensure!(build.status().context("cannot run cargo")?.success(), "{build:?} failed");
-        Ok(binaries::metadata()?.target_directory.join("debug/sealion").into())
+        // cargo puts the programs of a workspace side by side.
+        let own = std::env::current_exe().context("cannot find this program")?;
+        Ok(own.with_file_name("sealion"))
     }
 }
 

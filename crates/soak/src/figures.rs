@@ -69,7 +69,7 @@ impl Figures {
         self.faults.lock().expect("no panic").push(text);
     }
 
-    /// All faults, in the order in which they were found.
+    /// All faults, the first one found first.
     pub(super) fn faults(&self) -> Vec<String> {
         self.faults.lock().expect("no panic").clone()
     }

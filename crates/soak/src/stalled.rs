@@ -1,5 +1,5 @@
-//! HTTP/2 clients that take nothing: each connection holds its streams, over files, proxied responses and idle tunnels. Other clients do not notice,
-//! and what the streams bring in the end is right.
+//! HTTP/2 clients that take nothing: each connection holds its streams, over files, proxied responses and idle tunnels.
+//! Other clients do not notice, and in the end the streams deliver the correct content.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -23,7 +23,7 @@ use super::{Outcome, joined, watch};
 
 const CONNECTIONS: usize = 12;
 
-/// What the server allows (`http2.max_streams`).
+/// The limit of the server (`http2.max_streams`).
 const STREAMS: usize = 128;
 
 /// Fewer than all streams together would take.
@@ -104,7 +104,8 @@ impl Stage<'_> {
         connector.handshake(io)
     }
 
-    /// Stalls connections, asks as others do, then lets half of them leave and the others take what they asked for.
+    /// Stalls connections while other clients send requests. Then half of the connections leave, and the others take
+    /// their responses.
     fn wave(&self, over: Over) -> Outcome {
         let before = watch::memory(self.pid);
         let stalled: Vec<Http2> = thread::scope(|scope| {
