@@ -25,6 +25,7 @@ use super::key::{Key, add_variant, is_slice, without_variant};
 use super::object::{Head, Object, Stored};
 use super::purge::{Target, Verdict};
 use super::readable::is_at_hand;
+use super::replaced::Passing;
 use super::respond::{Origin, Reuse};
 use super::rule::{CacheRule, Rules, Targeted};
 use super::slices::{FetchRange, SlicePosition, Sliced, Slices};
@@ -54,8 +55,8 @@ pub(crate) enum Answered {
     Reply(Reply, UpstreamTrace, CacheTrace),
     /// No answer.
     Failed(Arc<Failed>),
-    /// The request is to be forwarded as if there were no cache.
-    Pass(Forwarded, CacheTrace),
+    /// The request is to be forwarded as if there were no cache. The stored response hears of the reply.
+    Pass(Forwarded, CacheTrace, Option<Box<Passing>>),
 }
 
 /// A request, and the way on to the origin.
@@ -75,11 +76,15 @@ enum Unshared {
     NotReusable,
     /// No answer came.
     Failed,
+    /// The stored response is valid, and its body cannot be read.
+    Unreadable,
 }
 
 /// What the store has for a request.
 struct Found {
     object: Option<Arc<Object>>,
+    /// An object that cannot be sent: what is fetched takes its place.
+    unreadable: Option<Arc<Object>>,
     /// Whether there are variants of its URL.
     has_variants: bool,
     /// Where there is no object: the state of changes before it was looked for.
@@ -137,12 +142,12 @@ impl CacheRule {
     ) -> Answered {
         let Question { request, scheme, is_trusted, target } = question;
         if let Some(reason) = self.bypass(request, true) {
-            return Answered::Pass(forwarded, CacheTrace::bypass(reason));
+            return Answered::Pass(forwarded, CacheTrace::bypass(reason), None);
         }
         if !self.rules.store.has_disk() {
             return match self.directives(request).only_if_cached {
                 true => self.only_if_cached(),
-                false => Answered::Pass(forwarded, CacheTrace::bypass("no-disk")),
+                false => Answered::Pass(forwarded, CacheTrace::bypass("no-disk"), None),
             };
         }
         let mut key = Key::default();
@@ -155,6 +160,8 @@ impl CacheRule {
             request.conditions.if_match.is_present() || request.conditions.if_unmodified_since.is_present();
         // Whether the request shares no fetch: a response that each request has to validate is not shared on its way either.
         let mut is_alone = false;
+        // Whether a stored response may be validated: its body can be read, as far as is known.
+        let mut can_validate = true;
         // Whether it looks once more where a fetch has ended meanwhile.
         let mut looks_again = true;
         // The same before a fetch that nobody shares: its response may take the place of a stored one.
@@ -163,11 +170,12 @@ impl CacheRule {
         for turn in 0..MOST_TURNS {
             key.without_variant(of_url);
             let now = now_s();
-            let Found { object: found, has_variants, looked } = store.find(self, &mut key, request, now).await;
+            let Found { object: found, unreadable, has_variants, looked } =
+                store.find(self, &mut key, request, now).await;
             let assessment = found.as_ref().map(|object| object.head.lifetime.assess(&directives, now));
             let (stale, why) = match (found, assessment) {
                 (Some(object), _) if must_forward(request, &object) => {
-                    return Answered::Pass(forwarded, CacheTrace::bypass("precondition"));
+                    return Answered::Pass(forwarded, CacheTrace::bypass("precondition"), None);
                 }
                 (Some(object), Some(Assessment::Fresh)) => {
                     let way = Way { request, directives, forwarded: &forwarded, upstream };
@@ -175,34 +183,32 @@ impl CacheRule {
                     if store.can_read(&object, &answered).await {
                         return answered;
                     }
-                    (None, Forward::UriMiss)
+                    (Some(StaleObject::unreadable(object)), Forward::UriMiss)
                 }
                 _ if asks_for_state && !directives.only_if_cached => {
-                    return Answered::Pass(forwarded, CacheTrace::bypass("precondition"));
+                    return Answered::Pass(forwarded, CacheTrace::bypass("precondition"), None);
                 }
                 (Some(object), Some(Assessment::StaleWhileRevalidate)) => {
-                    let key = key.in_store();
-                    if let Some(place) = FetchPlace::take()
-                        && let Joined::New(fill) = store.join(store.hash(key), key, names_user(request), None)
-                    {
-                        let stale = StaleObject { object: Arc::clone(&object), may_serve_on_error: true };
-                        let again = forwarded.without_content();
-                        let stale = Some(stale);
-                        self.fetch(&fill, key, of_url, again, upstream, stale, request, directives, (place, true));
-                    }
                     let way = Way { request, directives, forwarded: &forwarded, upstream };
-                    return self.stored(&object, way, now, CacheOutcome::Stale, hit(&object, now));
+                    let answered = self.stored(&object, way, now, CacheOutcome::Stale, hit(&object, now));
+                    if store.can_read(&object, &answered).await {
+                        self.fetch_behind(object, key.in_store(), of_url, way);
+                        return answered;
+                    }
+                    (Some(StaleObject::unreadable(object)), Forward::Stale)
                 }
                 (Some(object), Some(Assessment::Stale { may_serve_on_error })) => {
                     let why = if object.head.lifetime.expires() > now { Forward::Request } else { Forward::Stale };
-                    (Some(StaleObject { object, may_serve_on_error }), why)
+                    (Some(StaleObject { object, may_serve_on_error, is_readable: can_validate }), why)
                 }
                 (Some(object), _) => {
                     let why = if object.head.lifetime.expires() > now { Forward::Request } else { Forward::Stale };
-                    (Some(StaleObject { object, may_serve_on_error: false }), why)
+                    (Some(StaleObject { object, may_serve_on_error: false, is_readable: can_validate }), why)
                 }
-                (None, _) if has_variants => (None, Forward::VaryMiss),
-                (None, _) => (None, Forward::UriMiss),
+                (None, _) => {
+                    let why = if has_variants { Forward::VaryMiss } else { Forward::UriMiss };
+                    (unreadable.map(StaleObject::unreadable), why)
+                }
             };
             if directives.only_if_cached {
                 return self.only_if_cached();
@@ -214,7 +220,11 @@ impl CacheRule {
                 let Some(Stored::Object(object)) = store.being_written(id, key, &self.rules) else { return None };
                 let assessment = object.head.lifetime.assess(&directives, now);
                 let may_serve_on_error = matches!(assessment, Assessment::Stale { may_serve_on_error: true });
-                (store.verdict(&object) == Verdict::Valid).then_some(StaleObject { object, may_serve_on_error })
+                (store.verdict(&object) == Verdict::Valid).then_some(StaleObject {
+                    object,
+                    may_serve_on_error,
+                    is_readable: true,
+                })
             });
             let has_changed = || looked.is_some_and(|looked| looked != store.epoch(id));
             if stale.is_none() && has_changed() && std::mem::take(&mut looks_for_stale) {
@@ -244,11 +254,19 @@ impl CacheRule {
                 () => None,
             };
             if let Some(reason) = reason {
-                return Answered::Pass(forwarded, CacheTrace::new(CacheOutcome::Miss, Some(reason)));
+                let is_read = matches!(reason, "request-no-store" | "no-descriptor" | "contended");
+                let passing = stale.filter(|_| is_read).map(|stale| {
+                    let request = FetchRequest::of(request, directives);
+                    Box::new(Passing::new(&self.rules, stale.object, request))
+                });
+                return Answered::Pass(forwarded, CacheTrace::new(CacheOutcome::Miss, Some(reason)), passing);
             }
             let joined = match is_alone {
-                true => Joined::New(Fill::new(key)),
-                false => store.join(id, key, names_user(request), looked.filter(|_| looks_again)),
+                true => Joined::New(Fill::new(key, self.rules.number)),
+                false => {
+                    let looked = looked.filter(|_| looks_again);
+                    store.join(id, key, self.rules.number, names_user(request), looked)
+                }
             };
             let (fill, is_new) = match joined {
                 Joined::Shared(fill) => (fill, false),
@@ -269,9 +287,10 @@ impl CacheRule {
                 Ok(answered) => return answered,
                 Err(Unshared::OfAnother) => {}
                 Err(Unshared::NotReusable | Unshared::Failed) => is_alone = true,
+                Err(Unshared::Unreadable) => (is_alone, can_validate) = (true, false),
             }
         }
-        Answered::Pass(forwarded, CacheTrace::new(CacheOutcome::Miss, Some("contended")))
+        Answered::Pass(forwarded, CacheTrace::new(CacheOutcome::Miss, Some("contended")), None)
     }
 
     /// The response by a fill. `key`: without variant.
@@ -353,7 +372,12 @@ impl CacheRule {
                     Some(slices) => reuse.sliced(&object.head, slices, None).ok_or(Unshared::OfAnother)?,
                     None => reuse.object(&object),
                 };
-                Ok(Answered::Response(Box::new(response), trace.filter(|_| is_new)))
+                let is_validated = matches!(result, FetchOutcome::Validated | FetchOutcome::ValidatedForOne);
+                let answered = Answered::Response(Box::new(response), trace.filter(|_| is_new));
+                match !is_validated || store.can_read(&object, &answered).await {
+                    true => Ok(answered),
+                    false => Err(Unshared::Unreadable),
+                }
             }
             Phase::Ended(End::NotShared(reason)) => {
                 let reply = if is_new { fill.take_reply() } else { None };
@@ -464,10 +488,12 @@ impl CacheRule {
         // The rule may have had slices of another size when it was stored: its validation would say nothing of those of today.
         let stale =
             stale.filter(|stale| stale.object.head.sliced.as_ref().is_none_or(|own| own.is_of(self.rules.slice)));
-        let range = self.range(id, stale.as_ref().and_then(|stale| stale.object.head.sliced.as_deref()), request);
+        let validated = stale.as_ref().filter(|stale| stale.is_readable);
+        let range = self.range(id, validated.and_then(|stale| stale.object.head.sliced.as_deref()), request);
         let fetch = Fetch {
             rules: Arc::clone(&self.rules),
             fill: Arc::clone(fill),
+            found_by: key.into(),
             id,
             key: key[..of_url].to_vec(),
             upstream: Arc::clone(upstream),
@@ -478,6 +504,19 @@ impl CacheRule {
             place: Some(place),
         };
         tokio::spawn(fetch.run(forwarded));
+    }
+
+    /// Has a stored response that is being sent validated behind the request, unless that is under way.
+    fn fetch_behind(&self, object: Arc<Object>, key: &[u8], of_url: usize, way: Way<'_>) {
+        let Way { request, directives, forwarded, upstream } = way;
+        let store = &self.rules.store;
+        if let Some(place) = FetchPlace::take()
+            && let Joined::New(fill) = store.join(store.hash(key), key, self.rules.number, names_user(request), None)
+        {
+            let stale = StaleObject { object, may_serve_on_error: true, is_readable: true };
+            let again = forwarded.without_content();
+            self.fetch(&fill, key, of_url, again, upstream, Some(stale), request, directives, (place, true));
+        }
     }
 
     /// What a fetch asks for. `stale`: the slice that it validates.
@@ -613,7 +652,7 @@ impl Store {
                     has_variants = true;
                     key.add_variant(&variant(&names, request.fields));
                 }
-                _ => return Found { object: None, has_variants, looked },
+                _ => return Found { object: None, unreadable: None, has_variants, looked },
             }
         }
     }
@@ -621,10 +660,11 @@ impl Store {
     /// An object that was found, unless its body is damaged.
     async fn found(&self, object: Arc<Object>, key: &Key, has_variants: bool) -> Found {
         if self.is_sound(&object).await {
-            return Found { object: Some(object), has_variants, looked: None };
+            return Found { object: Some(object), unreadable: None, has_variants, looked: None };
         }
         self.front().borrow_mut().remove(key.in_front());
-        Found { object: None, has_variants, looked: Some(self.epoch(object.hash)) }
+        let looked = Some(self.epoch(object.hash));
+        Found { object: None, unreadable: Some(object), has_variants, looked }
     }
 
     /// Loads from the disk what lies under a key.

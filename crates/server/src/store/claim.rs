@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use super::directory::{CLEAN, LOCK, NEXT, NUMBER, SALT, TEMPORARY};
+use super::directory::{CLEAN, DOUBTED, LOCK, NEXT, NUMBER, SALT, TEMPORARY};
 use super::purge_file::PURGES;
 use super::snapshot::SNAPSHOT;
 use super::sweep::SWEPT;
@@ -40,7 +40,7 @@ pub(super) fn require_own(path: &Path) -> io::Result<()> {
 
 /// Entries of an empty file system, of a start that ended before the directory had its number, and of a process that ended before it noticed that the directory
 /// was emptied.
-const MAY_BE_THERE: [&str; 8] = ["lost+found", LOCK, TEMPORARY, SALT, CLEAN, PURGES, SNAPSHOT, SWEPT];
+const MAY_BE_THERE: [&str; 9] = ["lost+found", LOCK, TEMPORARY, SALT, CLEAN, DOUBTED, PURGES, SNAPSHOT, SWEPT];
 
 #[cfg(test)]
 mod tests {

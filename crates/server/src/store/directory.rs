@@ -5,6 +5,7 @@
 //! DIR/salt               16 octets of salt for the hashes of keys, the same in all directories of a cache
 //! DIR/lock               flock(2): one process writes
 //! DIR/clean              the boot at which everything was written back, after an orderly stop
+//! DIR/doubted            up to when responses were asked for that must be validated, in milliseconds since 1970-01-01
 //! DIR/temporary/N        files that are being written
 //! DIR/abc/def…           an object, by the hash of its key
 //! ```
@@ -34,6 +35,7 @@ use super::claim::require_own;
 use super::disk_threads::DiskThreads;
 use super::emptied::OuterDirectories;
 use super::format::{FOOTER, Footer, Metadata};
+use super::now_ms;
 use crate::files::resolve::Wait;
 
 /// A directory of stored responses.
@@ -57,6 +59,8 @@ pub(super) struct Directory {
     pub(super) threads: Arc<DiskThreads>,
     /// Whether there are purges that are to be written before the disk is used again ([`Self::awaits_purges`]).
     awaits_purges: AtomicBool,
+    /// What the file [`DOUBTED`] says.
+    doubted_until: AtomicU64,
 }
 
 /// What the path led to.
@@ -119,6 +123,7 @@ impl Directory {
         let boot = boot();
         let clean =
             read_file(&place.root, CLEAN).ok().and_then(|text| String::from_utf8(text).ok()?.trim().parse().ok());
+        let doubted_until = AtomicU64::new(read_doubt(&place.root));
         Ok(Directory {
             path: path.to_owned(),
             place: ArcSwap::from_pointee(place),
@@ -131,6 +136,7 @@ impl Directory {
             next_temporary: AtomicU64::new(0),
             threads: Arc::default(),
             awaits_purges: AtomicBool::new(false),
+            doubted_until,
         })
     }
 
@@ -235,6 +241,28 @@ impl Directory {
 
     pub(super) fn set_awaits_purges(&self, awaits: bool) {
         self.awaits_purges.store(awaits, Ordering::Release);
+    }
+
+    /// Up to when responses were asked for that must be validated, as was written or read last.
+    pub(super) fn doubted_until(&self) -> u64 {
+        self.doubted_until.load(Ordering::Acquire)
+    }
+
+    /// The same, as the file says now.
+    pub(super) fn read_doubt(&self) -> u64 {
+        let until = read_doubt(&self.place.load().root);
+        self.doubted_until.store(until, Ordering::Release);
+        until.min(now_ms())
+    }
+
+    /// Writes up to when responses must be validated, if the file says otherwise and this process may write.
+    pub(super) fn write_doubt(&self, until: u64) -> io::Result<()> {
+        if !self.is_owner() || until == self.doubted_until() {
+            return Ok(());
+        }
+        self.write_file(DOUBTED, until.to_string().as_bytes())?;
+        self.doubted_until.store(until, Ordering::Release);
+        Ok(())
     }
 
     /// Writes something that reaches the disk, if this process may write.
@@ -609,6 +637,15 @@ fn read_file(root: &OwnedFd, name: &str) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
+/// What the file [`DOUBTED`] says. Where it cannot be read, all is doubted.
+fn read_doubt(root: &OwnedFd) -> u64 {
+    match read_file(root, DOUBTED) {
+        Ok(text) => String::from_utf8(text).ok().and_then(|text| text.parse().ok()).unwrap_or(u64::MAX),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+        Err(_) => u64::MAX,
+    }
+}
+
 fn write_file(root: &OwnedFd, name: &str, content: &[u8]) -> io::Result<()> {
     let next = format!("{name}{NEXT}");
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -642,6 +679,7 @@ pub(super) const NUMBER: &str = "sealion-cache";
 pub(super) const NEXT: &str = ".next";
 pub(super) const SALT: &str = "salt";
 pub(super) const CLEAN: &str = "clean";
+pub(super) const DOUBTED: &str = "doubted";
 const PROBE: &str = "probe";
 
 #[cfg(test)]

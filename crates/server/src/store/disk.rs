@@ -64,8 +64,6 @@ pub(super) struct Disk {
     pub(super) counts: Counts,
     /// Those of the store, whose workers keep objects of this disk.
     pub(super) changes: Arc<Changes>,
-    /// Up to when objects were asked for that are validated before they are sent again.
-    pub(super) doubted_until: AtomicU64,
     /// Whether it was said that this process cannot become the owner.
     pub(super) is_told_of_owner: AtomicBool,
 }
@@ -111,7 +109,6 @@ impl Disk {
             has_work: Condvar::new(),
             counts: Counts::default(),
             changes: Arc::clone(changes),
-            doubted_until: AtomicU64::new(0),
             is_told_of_owner: AtomicBool::new(false),
         });
         Ok(disk)
@@ -139,8 +136,13 @@ impl Disk {
         }
         if !self.directory.is_owner() {
             match self.directory.try_own() {
-                Ok(true) if self.is_of_another.swap(false, Ordering::Relaxed) => self.forget_removed(),
-                Ok(true) => {}
+                Ok(true) => {
+                    // The owner before may have written it, or the directory is another one.
+                    self.changes.doubt_until(self.directory.read_doubt());
+                    if self.is_of_another.swap(false, Ordering::Relaxed) {
+                        self.forget_removed();
+                    }
+                }
                 Ok(false) => {
                     self.is_of_another.store(true, Ordering::Relaxed);
                     // While one process takes over from another, that is usual.
@@ -154,8 +156,10 @@ impl Disk {
                 Err(error) => self.cannot_take_over(&error),
             }
         }
-        let is_paused = self.now() < self.paused_until.load(Ordering::Relaxed);
-        if self.directory.is_owner() && !self.is_loaded() && !is_paused {
+        if self.directory.is_owner() && !self.hangs() && !self.is_paused() {
+            self.write_doubt();
+        }
+        if self.directory.is_owner() && !self.is_loaded() && !self.is_paused() {
             self.load();
         }
         if !self.directory.is_in_place() {
@@ -321,6 +325,7 @@ impl Disk {
         drop(removals);
         self.has_work.notify_all();
         let Some(owned) = self.directory.owned() else { return };
+        self.write_doubt();
         for hash in left {
             if self.index.peek(hash).is_none() {
                 let _ = owned.remove(hash);
@@ -341,9 +346,12 @@ impl Disk {
 
     /// Whether an object may be stored now. `length`: of its body, if it is known.
     pub(super) fn may_store(&self, length: Option<u64>) -> bool {
-        let is_ready =
-            self.directory.is_owner() && !self.hangs() && self.now() >= self.paused_until.load(Ordering::Relaxed);
-        is_ready && self.has_room_for(length)
+        self.directory.is_owner() && !self.hangs() && !self.is_paused() && self.has_room_for(length)
+    }
+
+    /// Whether it failed a moment ago.
+    fn is_paused(&self) -> bool {
+        self.now() < self.paused_until.load(Ordering::Relaxed)
     }
 
     /// Has a response written behind the request that fetched it: `job` takes so many octets of memory until then. Where too much waits already, it is not

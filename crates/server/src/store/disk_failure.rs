@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::disk::{Disk, LOCKS, Times};
+use super::disk::{Disk, LOCKS};
 use super::disk_threads::{DEADLINE, NoReply};
 use super::now_ms;
 
@@ -76,6 +76,7 @@ impl Disk {
     }
 
     fn say_that_it_hangs(&self) {
+        self.changes.begin_without();
         self.counts.failures.fetch_add(1, Ordering::Relaxed);
         let (path, seconds) = (self.directory.path.display(), DEADLINE.as_secs());
         tracing::warn!(
@@ -92,20 +93,18 @@ impl Disk {
         if let Err(error) = self.directory.probe() {
             self.failed("write", &error);
         }
-        self.doubt_all();
+        self.changes.end_without(now_ms());
+        // Without it, a restart would forget the doubt.
+        self.write_doubt();
         threads.recover();
         tracing::info!("cache {}: the disk answers again", self.directory.path.display());
     }
 
-    /// Responses may have taken the place of what the disk has while it was not used: all of it is validated before it is sent again.
-    pub(super) fn doubt_all(&self) {
-        self.doubted_until.store(now_ms(), Ordering::Release);
-        self.changes.add_all();
-    }
-
-    /// Whether an object was asked for before the disk was used last.
-    pub(super) fn doubts(&self, times: Times) -> bool {
-        times.asked <= self.doubted_until.load(Ordering::Acquire)
+    /// Writes down which objects the next start has to doubt, if that has changed. May block.
+    pub(super) fn write_doubt(&self) {
+        if let Err(error) = self.directory.write_doubt(self.changes.doubt_of_next_start()) {
+            self.failed("write", &error);
+        }
     }
 
     /// Says once why this process does not become the owner of the directory.

@@ -8,7 +8,6 @@ use std::task::Poll;
 
 use http::header::{
     AGE, DATE, FORWARDED, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE,
-    TRANSFER_ENCODING,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sealion_cache::{NotStored, RequestDirectives, StoreRequest};
@@ -23,6 +22,7 @@ use super::replaced::{Superseded, Unstored};
 use super::rule::Rules;
 use super::slices::{FetchRange, Judgement, SlicePosition, Sliced};
 use super::storing::{Storing, Whole};
+use super::under_way::Fetching;
 use super::{KEPT_IN_MEMORY, now_ms, now_s};
 use crate::files::resolve::{Content, SiteFile};
 use crate::observe::access_log::UpstreamTrace;
@@ -35,7 +35,9 @@ pub(super) struct Fetch {
     pub(super) fill: Arc<Fill>,
     /// The key without variant.
     pub(super) key: Vec<u8>,
-    /// The hash under which other requests find the fill: of the key with its variant, if that was known.
+    /// The key by which other requests find the fill: with its variant, if that was known.
+    pub(super) found_by: Arc<[u8]>,
+    /// The hash of that.
     pub(super) id: u128,
     pub(super) upstream: Arc<Upstream>,
     /// The stored response that is validated by this.
@@ -52,6 +54,15 @@ pub(super) struct Fetch {
 pub(super) struct StaleObject {
     pub(super) object: Arc<Object>,
     pub(super) may_serve_on_error: bool,
+    /// Whether its body can be sent if the origin says that it is valid. Otherwise the response is fetched, and takes its place.
+    pub(super) is_readable: bool,
+}
+
+impl StaleObject {
+    /// One that the disk does not give.
+    pub(super) fn unreadable(object: Arc<Object>) -> Self {
+        StaleObject { object, may_serve_on_error: false, is_readable: false }
+    }
 }
 
 /// What matters of the request that a fetch began with.
@@ -99,7 +110,11 @@ impl FetchRequest {
         }
     }
 
-    fn to_store(&self) -> StoreRequest<'static> {
+    pub(super) fn has_cookie(&self) -> bool {
+        self.has_cookie
+    }
+
+    pub(super) fn to_store(&self) -> StoreRequest<'static> {
         let FetchRequest { has_authorization, directives, .. } = *self;
         StoreRequest { method: Method::Get, has_authorization, directives }
     }
@@ -125,6 +140,8 @@ pub(super) struct Guard {
     rules: Arc<Rules>,
     fill: Arc<Fill>,
     id: u128,
+    /// The hash of the key without variant.
+    of_url: u128,
 }
 
 impl Drop for Guard {
@@ -132,6 +149,7 @@ impl Drop for Guard {
         let failure = Failure::Broken("the fetch was ended".to_owned());
         self.fill.end(End::Failed(Arc::new(Failed { failure, trace: None })));
         self.rules.store.forget(self.id, &self.fill);
+        self.rules.store.under_way.end(self.of_url, &self.fill);
     }
 }
 
@@ -159,12 +177,19 @@ impl Fetch {
     /// Runs to the end of the response to `forwarded`.
     pub(super) async fn run(mut self, forwarded: Forwarded) {
         let _place = self.place.take();
-        let guard = Guard { rules: Arc::clone(&self.rules), fill: Arc::clone(&self.fill), id: self.id };
+        let of_url = self.of_url();
+        self.rules.store.under_way.begin(of_url);
+        let guard = Guard { rules: Arc::clone(&self.rules), fill: Arc::clone(&self.fill), id: self.id, of_url };
         // Who looks for it meanwhile finds the fill.
         if let Some(whole) = self.fetch(forwarded).await {
             let (disk, octets) = (Arc::clone(&whole.disk), whole.octets());
             disk.write_later(octets, move || whole.store(guard));
         }
+    }
+
+    /// The hash of the key without variant.
+    pub(super) fn of_url(&self) -> u128 {
+        self.rules.store.hash(&self.key)
     }
 
     /// `None`: nothing is to be stored.
@@ -184,12 +209,12 @@ impl Fetch {
                 None
             }
         };
-        let validation = self.stale.as_ref().map(|stale| {
+        let validation = self.stale.as_ref().filter(|stale| stale.is_readable).map(|stale| {
             let unconditional = forwarded.without_content();
             forwarded.fields.extend(sealion_cache::validation_fields(&stale.object.head.fields));
             (Arc::clone(&stale.object), unconditional)
         });
-        let requested = Requested { at: now_ms(), second: now_s() };
+        let requested = Requested::now();
         let (mut trace, mut result) = forward(&self.upstream, &mut forwarded).await;
         if let Some((stale, mut unconditional)) = validation
             && let Ok(reply) = &result
@@ -292,6 +317,7 @@ impl Fetch {
         let is_gone = !keeps_variant || head.is_lost_part() || freshened.is_err_and(|why| !is_of_client(why));
         if is_gone {
             rules.store.supersede(stale, before);
+            self.withdraw_unknown(before);
         }
         if head.is_lost_part() {
             let what = "the validation takes away what tells which slices belong to the response".to_owned();
@@ -331,10 +357,8 @@ impl Fetch {
         let (lifetime, names) = match self.may_store(&self.request, &reply, requested.second, received) {
             Ok(decision) => decision,
             Err(why) => {
-                if let Some(stale) = &self.stale
-                    && self.supersedes(&reply, requested, received)
-                {
-                    rules.store.supersede(&stale.object, requested.at);
+                if self.supersedes(&reply, requested, received) {
+                    self.withdraw(requested.at);
                 }
                 self.forget_if_bypassed(requested.at);
                 let names_user = self.request.names_user();
@@ -372,7 +396,7 @@ impl Fetch {
             self.fill.set_own(rules.lines(&key, status, &own));
         }
         let head = rules.head(&key, status, storable, lifetime);
-        let is_stored = disk.may_store(length);
+        let is_stored = self.is_newest(&key, &names, times.asked) && disk.may_store(length);
         if disk.hangs() {
             disk.supersede(hash, times.asked);
             // Workers may have the older one in memory.
@@ -384,6 +408,18 @@ impl Fetch {
         let object = self.store_body(&flowing, body.into(), hash, times, &disk).await?;
         let replaced = self.superseded(times);
         Some(Whole { rules, disk, object, times, key: self.key, names, replaced })
+    }
+
+    /// Whether no response that was asked for later has withdrawn this one, which gets this key.
+    fn is_newest(&self, key: &[u8], names: &[HeaderName], asked: u64) -> bool {
+        let store = &self.rules.store;
+        let (fill, variant) = (Arc::clone(&self.fill), self.request.variant(names));
+        let fetching = Fetching { key: key.into(), names: names.to_vec(), variant, id: self.id, fill };
+        let is_newest = store.under_way.flows(self.of_url(), asked, fetching);
+        if !is_newest {
+            store.hide(self.id, &self.fill);
+        }
+        is_newest
     }
 
     /// A disk that hangs may have an older response, which would be found again when it answers.
@@ -401,6 +437,7 @@ impl Fetch {
         Sliced::of(&storable, position.size).is_some()
     }
 
+    /// Whether the response to `request` may be stored. Returns its lifetime, and the fields that select among the variants of its URL.
     pub(super) fn may_store(
         &self,
         request: &FetchRequest,
@@ -408,32 +445,7 @@ impl Fetch {
         requested: u64,
         received: u64,
     ) -> Result<(sealion_cache::Lifetime, Vec<HeaderName>), Unstored> {
-        let policy = &self.rules.policy;
-        // It answers the range of one client.
-        if reply.status == Status::RANGE_NOT_SATISFIABLE && !matches!(self.range, FetchRange::Whole) {
-            return Err(Unstored::ByRule(NotStored::Range));
-        }
-        let code = code(reply.status, &self.range);
-        let lifetime = sealion_cache::may_store(policy, &request.to_store(), code, &reply.fields, requested, received);
-        let lifetime = lifetime.map_err(Unstored::ByRule)?;
-        // Without an explicit lifetime, the response to a request with a cookie may be for its user alone.
-        if request.has_cookie && !sealion_cache::has_lifetime(policy, code, &reply.fields) {
-            return Err(Unstored::Cookie);
-        }
-        let names = self.rules.vary(&reply.fields).ok_or(Unstored::ByRule(NotStored::VaryAny))?;
-        let length = reply.fields.content_length();
-        // An answer that ends with its connection may be cut, and nobody would know.
-        let is_delimited = length.is_some()
-            || reply.ends_with_stream
-            || reply.fields.contains_key(TRANSFER_ENCODING)
-            || matches!(code, 204 | 304);
-        if !is_delimited {
-            return Err(Unstored::NoLength);
-        }
-        if length.is_some_and(|length| length > self.rules.max_object) {
-            return Err(Unstored::TooLarge);
-        }
-        Ok((lifetime, names))
+        self.rules.may_store(&self.range, request, reply, requested, received)
     }
 
     /// Reads the body, and stores a long one. `None`: it is not stored, and the fill has ended.
@@ -492,7 +504,7 @@ impl Fetch {
         };
         match storing {
             Storing::Failed => {
-                drop(self.superseded(times));
+                self.not_stored(times);
                 self.fill.end(End::Passed(Arc::clone(flowing)));
                 None
             }
@@ -506,7 +518,7 @@ impl Fetch {
             }
             Storing::InFile(mut in_file) => {
                 if !in_file.write_unwritten(&self.fill).await {
-                    drop(self.superseded(times));
+                    self.not_stored(times);
                     // It is whole: in the file, and in memory.
                     self.fill.end(End::Passed(Arc::clone(flowing)));
                     return None;
@@ -517,7 +529,7 @@ impl Fetch {
                 match version {
                     Some(version) => object.set_version(version),
                     None => {
-                        drop(self.superseded(times));
+                        self.not_stored(times);
                         self.rules.store.changed(hash);
                     }
                 }
@@ -532,6 +544,12 @@ impl Fetch {
     fn superseded(&self, times: Times) -> Option<Superseded> {
         let stale = self.stale.as_ref()?;
         Some(Superseded::new(&self.rules.store, &stale.object, times.asked))
+    }
+
+    /// A response came whole, and is not stored: it takes the place of older ones all the same.
+    fn not_stored(&self, times: Times) {
+        drop(self.superseded(times));
+        self.withdraw_unknown(times.asked);
     }
 
     fn broke_off(&self, what: String) -> Option<Arc<Object>> {
@@ -572,12 +590,18 @@ fn for_all_clients(fields: &mut HeaderMap) {
 }
 
 /// When a fetch began.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Requested {
     /// In the order of fetches and purges, see [`now_ms`].
     pub(super) at: u64,
     /// By the clock: seconds since 1970-01-01.
     pub(super) second: u64,
+}
+
+impl Requested {
+    pub(super) fn now() -> Self {
+        Requested { at: now_ms(), second: now_s() }
+    }
 }
 
 /// When a response was made, for purges. A cache between here and the origin may have sent one that it purges a moment later: while a purge is
@@ -594,7 +618,7 @@ const ROUNDED: u64 = 2;
 const YOUNG: u64 = 60;
 
 /// The status by which a response is stored: a slice is a part of a 200.
-fn code(status: Status, range: &FetchRange) -> u16 {
+pub(super) fn code(status: Status, range: &FetchRange) -> u16 {
     match range {
         FetchRange::FirstSlice(_) | FetchRange::Slice(..) if status == Status::PARTIAL_CONTENT => Status::OK.code(),
         _ => status.code(),

@@ -25,7 +25,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::timeout;
 
-use super::key::url_of;
+use super::key::{NUMBER, url_of};
 use super::object::{Head, Object};
 use crate::files::resolve::SiteFile;
 use crate::observe::access_log::UpstreamTrace;
@@ -37,6 +37,8 @@ use crate::upstream::{Failure, Reply, without_room};
 pub(super) struct Fill {
     /// The URL, as keys begin with it.
     pub(super) url: Box<[u8]>,
+    /// The number of the rule that fetches it: those of other configurations may make other fields of it.
+    pub(super) rules: [u8; NUMBER],
     state: Mutex<State>,
     /// Something came, or the fill ended.
     moved: Arc<Notify>,
@@ -50,8 +52,8 @@ pub(super) struct Fill {
     pub(super) variant: OnceLock<u128>,
     /// Nothing of it is to be written any more.
     pub(super) is_over: AtomicBool,
-    /// The fill whose place it took: the object of that one may be waiting to be written.
-    pub(super) before: Mutex<Option<Arc<Fill>>>,
+    /// The fills whose places it took, by the hashes under which they were found: their objects may be waiting to be written.
+    pub(super) before: Mutex<Vec<(u128, Arc<Fill>)>>,
 }
 
 /// What a fill tells those that look for its key.
@@ -157,7 +159,7 @@ pub(crate) struct Failed {
 
 impl Fill {
     /// `key`: of the response, with or without its variant.
-    pub(super) fn new(key: &[u8]) -> Arc<Self> {
+    pub(super) fn new(key: &[u8], rules: [u8; NUMBER]) -> Arc<Self> {
         let state = State {
             phase: Phase::Requested,
             reply: None,
@@ -169,6 +171,7 @@ impl Fill {
         };
         Arc::new(Fill {
             url: url_of(key).into(),
+            rules,
             state: Mutex::new(state),
             moved: Arc::default(),
             taken: Notify::new(),
@@ -464,7 +467,7 @@ mod tests {
     const LENGTH: u64 = MOST_UNWRITTEN as u64;
 
     fn full() -> Arc<Fill> {
-        let fill = Fill::new(b"https://example.org/");
+        let fill = Fill::new(b"https://example.org/", [0; NUMBER]);
         fill.push(vec![b'a'; MOST_UNWRITTEN / 2].into());
         fill.push(vec![b'b'; MOST_UNWRITTEN / 2].into());
         fill

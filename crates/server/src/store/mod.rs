@@ -49,6 +49,7 @@ mod storing;
 mod stream;
 mod successor;
 mod sweep;
+mod under_way;
 mod variants;
 mod writer;
 
@@ -79,7 +80,7 @@ use changes::Changes;
 use disk::Disk;
 use fill::{Fill, Joined, Known};
 use front::Front;
-use key::KeyHasher;
+use key::{KeyHasher, NUMBER};
 use object::{Object, Stored};
 use opening::Slot;
 use purge::{Purges, Verdict};
@@ -88,6 +89,7 @@ use purge_orders::PurgeFiles;
 use rule::Rules;
 use stream::PurgeStream;
 use successor::Successor;
+use under_way::UnderWay;
 use variants::Variants;
 
 /// The store of a process.
@@ -102,6 +104,8 @@ pub(crate) struct Store {
     opened: OnceLock<Opened>,
     /// What is being fetched, by the hash of the key.
     fills: Mutex<HashMap<u128, Arc<Fill>>>,
+    /// All fetches until their responses are stored, also those that requests do not find.
+    under_way: UnderWay,
     /// Keys whose responses were not stored, or not yet.
     passed: Mutex<LruCache<u128, Passed>>,
     variants: Variants,
@@ -195,6 +199,7 @@ impl Store {
             successor: Successor::default(),
             opened: OnceLock::new(),
             fills: Mutex::default(),
+            under_way: UnderWay::default(),
             passed: Mutex::new(LruCache::new(MOST_PASSED)),
             variants: Variants::new(),
             opening: Mutex::default(),
@@ -305,23 +310,23 @@ impl Store {
 
     /// The fill of a key. `looked`: the state of its changes before the caller looked for an object and found none; `None`: it needs a fill in any
     /// case.
-    fn join(&self, id: u128, key: &[u8], names_user: bool, looked: Option<u64>) -> Joined {
+    /// `rules`: the number of the rule that asks.
+    fn join(&self, id: u128, key: &[u8], rules: [u8; NUMBER], names_user: bool, looked: Option<u64>) -> Joined {
         if self.is_passed(id, names_user) {
-            return Joined::New(Fill::new(key));
+            return Joined::New(Fill::new(key, rules));
         }
         let mut fills = self.fills();
         // A fill is forgotten after what it stored has changed the state.
         match (fills.get(&id), looked) {
-            (Some(fill), _) if !fill.has_ended() => return Joined::Shared(Arc::clone(fill)),
+            (Some(fill), _) if !fill.has_ended() && fill.rules == rules => return Joined::Shared(Arc::clone(fill)),
+            (Some(fill), _) if !fill.has_ended() => {}
             (Some(_), Some(_)) => return Joined::Ended,
             (None, Some(looked)) if looked != self.epoch(id) => return Joined::Ended,
             // One that is over answered those that waited for it; its object may be stale by now.
             _ => {}
         }
-        let fill = Fill::new(key);
-        if let Some(before) = fills.insert(id, Arc::clone(&fill)) {
-            *fill.before.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
-        }
+        let fill = Fill::new(key, rules);
+        take_place(&mut fills, id, &fill);
         Joined::New(fill)
     }
 
@@ -334,7 +339,8 @@ impl Store {
     /// What is stored under a key once a fetch has been written: its object, if that is whole, or the fields by which the responses of its URL
     /// differ, as soon as they are known.
     fn being_written(&self, id: u128, key: &[u8], rules: &Rules) -> Option<Stored> {
-        let known = self.fills().get(&id)?.known()?;
+        let fill = Arc::clone(self.fills().get(&id)?);
+        let known = fill.known()?;
         let (own, head) = match &known {
             Known::Object(object) => (&object.key, &object.head),
             Known::Flowing(flowing) => (&flowing.key, &flowing.head),
@@ -343,8 +349,11 @@ impl Store {
             return Some(Stored::Variants(rules.vary(&head.fields)?.into()));
         }
         match known {
-            // It may be older than a purge, if it came from another cache.
-            Known::Object(object) => (self.verdict(&object) == Verdict::Valid).then_some(Stored::Object(object)),
+            Known::Object(object) => {
+                let object = if fill.rules == rules.number { object } else { Arc::new(object.made_by(rules)) };
+                // It may be older than a purge, if it came from another cache.
+                (self.verdict(&object) == Verdict::Valid).then_some(Stored::Object(object))
+            }
             Known::Flowing(_) => None,
         }
     }
@@ -356,33 +365,51 @@ impl Store {
         let is_free = fills.get(&variant).is_none_or(|other| other.has_ended());
         if variant != id && is_found(id) && is_free {
             let _ = fill.variant.set(variant);
-            fills.insert(variant, Arc::clone(fill));
+            take_place(&mut fills, variant, fill);
         }
     }
 
-    /// What the purges say of an object, and the state of its disk.
+    /// What the purges say of an object, and the times for which disks were not used.
     fn verdict(&self, object: &Object) -> Verdict {
         let purged = self.purges().verdict(&object.key, &object.head.tags, &object.head.groups, object.times.made);
         match purged {
-            Verdict::Valid if self.disk(object.hash).doubts(object.times) => Verdict::Doubtful,
+            Verdict::Valid if object.times.asked <= self.changes.doubted_until() => Verdict::Doubtful,
             purged => purged,
         }
     }
 
-    /// A fill that is under way no more. The one whose place it took is found again while its object waits to be written: a response that is not stored
+    /// A fill that is under way no more. Those whose places it took are found again while their objects wait to be written: a response that is not stored
     /// may take the place of that.
     fn forget(&self, id: u128, fill: &Arc<Fill>) {
         let mut fills = self.fills();
         fill.is_over.store(true, Ordering::Relaxed);
-        let before = fill.before.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let before = before.filter(|before| !before.is_over.load(Ordering::Relaxed));
+        let mut before = std::mem::take(&mut *fill.before.lock().unwrap_or_else(PoisonError::into_inner));
+        before.retain(|(_, before)| !before.is_over.load(Ordering::Relaxed));
         for id in [Some(id), fill.variant.get().copied()].into_iter().flatten() {
             if fills.get(&id).is_some_and(|other| Arc::ptr_eq(other, fill)) {
-                match &before {
-                    Some(before) => fills.insert(id, Arc::clone(before)),
+                match before.iter().find(|(own, _)| *own == id) {
+                    Some((_, before)) => fills.insert(id, Arc::clone(before)),
                     None => fills.remove(&id),
                 };
             }
+        }
+    }
+
+    /// Has no further request find a fill.
+    fn hide(&self, id: u128, fill: &Arc<Fill>) {
+        let mut fills = self.fills();
+        for id in [Some(id), fill.variant.get().copied()].into_iter().flatten() {
+            if fills.get(&id).is_some_and(|other| Arc::ptr_eq(other, fill)) {
+                fills.remove(&id);
+            }
+        }
+    }
+
+    /// Has no further request wait for the fetch that others find by this hash, if it is another than this one.
+    fn hide_other(&self, id: u128, fill: &Arc<Fill>) {
+        let mut fills = self.fills();
+        if fills.get(&id).is_some_and(|other| !Arc::ptr_eq(other, fill) && !other.has_ended()) {
+            fills.remove(&id);
         }
     }
 
@@ -556,6 +583,13 @@ impl Store {
     /// Its disks, as metrics show them.
     pub(crate) fn disk_states(&self) -> impl Iterator<Item = DiskState> {
         self.opened().slots.iter().map(Slot::state)
+    }
+}
+
+/// Has requests find a fill by this hash, in place of the one that they find now.
+fn take_place(fills: &mut HashMap<u128, Arc<Fill>>, id: u128, fill: &Arc<Fill>) {
+    if let Some(before) = fills.insert(id, Arc::clone(fill)) {
+        fill.before.lock().unwrap_or_else(PoisonError::into_inner).push((id, before));
     }
 }
 

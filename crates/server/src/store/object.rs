@@ -104,6 +104,12 @@ impl Object {
         self.with(self.times, head)
     }
 
+    /// The same, with the fields that clients get by this rule.
+    pub(super) fn made_by(&self, rules: &Rules) -> Self {
+        let Head { status, ref fields, lifetime, .. } = self.head;
+        self.with(self.times, rules.head(&self.key, status, fields.clone(), lifetime))
+    }
+
     /// The same body with another head.
     pub(super) fn with(&self, times: Times, head: Head) -> Self {
         let Object { ref key, hash, ref body, checksum, is_suspect, ref check, .. } = *self;

@@ -23,7 +23,7 @@ use super::disk_threads::DEADLINE;
 use super::key::KeyHasher;
 use super::purge::Purges;
 use super::purge_orders::PurgeFiles;
-use super::{Opened, Store};
+use super::{Opened, Store, now_ms};
 
 /// A directory of the configuration.
 #[derive(Debug)]
@@ -92,9 +92,12 @@ impl Opened {
                 Err(error) => _ = slot.note(&error),
             }
         }
-        if opened.slots.iter().any(|slot| slot.disk.get().is_none()) {
+        let written = opened.disks().map(|disk| disk.directory.doubted_until());
+        changes.doubt_until(written.max().unwrap_or_default().min(now_ms()));
+        for _ in opened.slots.iter().filter(|slot| slot.disk.get().is_none()) {
             // The others have its share meanwhile. They may have had it before, and responses of then.
-            opened.disks().for_each(|disk| disk.doubt_all());
+            changes.doubt_until(now_ms());
+            changes.begin_without();
         }
         Ok(opened)
     }
@@ -144,7 +147,8 @@ fn try_until_used(store: &Weak<Store>, n: usize) {
             opened.prepare(&disk, opened.salt())?;
             opened.purge_files.start(&Arc::downgrade(&store))?;
             disk.start()?;
-            disk.doubt_all();
+            // Its thread writes it down.
+            store.changes.end_without(now_ms());
             // Last: a disk in the slot is used, and not opened again.
             let _ = slot.disk.set(disk);
             Ok(())

@@ -4,23 +4,43 @@
 
 use std::sync::Arc;
 
-use sealion_cache::NotStored;
+use http::HeaderName;
+use http::header::TRANSFER_ENCODING;
+use sealion_cache::{Lifetime, NotStored};
+use sealion_http::Status;
 
-use super::Store;
-use super::fetch::{Fetch, Requested};
+use super::fetch::{Fetch, FetchRequest, Requested, code};
+use super::key::{url_of, without_variant};
 use super::object::Object;
 use super::purge::{Purge, Target};
 use super::purge_file::Durable;
+use super::rule::Rules;
+use super::slices::FetchRange;
+use super::under_way::Fetching;
+use super::{Store, now_s};
 use crate::upstream::Reply;
 
 impl Store {
     /// A response that is not stored took the place of a stored one. It was asked for at `at`.
     pub(super) fn supersede(self: &Arc<Self>, old: &Arc<Object>, at: u64) {
         let purge = self.supersede_here(old, at);
-        let written = self.opened().purge_files.begin_order(&purge, Durable::No);
-        let (store, old) = (Arc::clone(self), Arc::clone(old));
+        self.write_superseded(&purge, Some(old));
+    }
+
+    /// The same, of what may be stored, or is on its way.
+    fn supersede_unknown(self: &Arc<Self>, target: Target, at: u64) {
+        let purge = Purge { target, soft: false, at };
+        self.purges().add(&purge);
+        self.all_changed();
+        self.write_superseded(&purge, None);
+    }
+
+    /// Writes down that a response was superseded, and tells it to the process that took over.
+    fn write_superseded(self: &Arc<Self>, purge: &Purge, old: Option<&Arc<Object>>) {
+        let written = self.opened().purge_files.begin_order(purge, Durable::No);
+        let (store, old, purge) = (Arc::clone(self), old.cloned(), purge.clone());
         drop(tokio::spawn(async move {
-            if old.head.sliced.is_some() {
+            if let Some(old) = old.filter(|old| old.head.sliced.is_some()) {
                 // There may be a hundred thousand.
                 let store = Arc::clone(&store);
                 let _ = tokio::task::spawn_blocking(move || store.remove_slices_of(&old)).await;
@@ -86,15 +106,120 @@ impl Drop for Superseded {
 }
 
 impl Fetch {
+    /// A response that is not stored took the place of what is stored, or will be, and was asked for before `at`.
+    pub(super) fn withdraw(&self, at: u64) {
+        if let Some(stale) = &self.stale {
+            self.rules.store.supersede(&stale.object, at);
+        }
+        self.withdraw_unknown(at);
+    }
+
+    /// The same, of what this fetch does not know: a stored response that could not be read, and those of other fetches.
+    pub(super) fn withdraw_unknown(&self, at: u64) {
+        if matches!(self.range, FetchRange::Slice(..)) {
+            return;
+        }
+        let store = &self.rules.store;
+        let disk = store.disk(self.id);
+        if self.stale.is_none() && disk.version(self.id).is_some() {
+            let target = match without_variant(&self.found_by) {
+                Some(_) => Target::of_key(&self.found_by),
+                // It may be the list of the variants, which are not known.
+                None => Target::Invalidated(String::from_utf8_lossy(url_of(&self.key)).into_owned()).hashed(),
+            };
+            store.supersede_unknown(target, at);
+            disk.remove(self.id);
+        }
+        for Fetching { key, id, fill, .. } in store.under_way.withdraw(self.of_url(), &self.request, at, &self.fill) {
+            store.supersede_unknown(Target::of_key(&key), at);
+            // Later requests do not wait for it.
+            store.hide(id, &fill);
+        }
+        store.hide_other(self.id, &self.fill);
+    }
+
     /// Whether a response that is not stored takes the place of the stored one. `false`: the request alone is the reason, or the response tells of the
     /// request or of a failure: a client must not remove what all have.
     pub(super) fn supersedes(&self, reply: &Reply, requested: Requested, received: u64) -> bool {
+        self.rules.supersedes(&self.range, &self.request, reply, requested.second, received)
+    }
+}
+
+impl Rules {
+    fn supersedes(
+        &self,
+        range: &FetchRange,
+        request: &FetchRequest,
+        reply: &Reply,
+        requested: u64,
+        received: u64,
+    ) -> bool {
         let code = reply.status.code();
         // They are about the credentials of this request.
-        let is_of_credentials = self.request.has_authorization() && matches!(code, 401 | 403 | 407);
+        let is_of_credentials = request.has_authorization() && matches!(code, 401 | 403 | 407);
         !is_of_credentials
             && sealion_cache::replaces_stored(code)
-            && self.may_store(&self.request.of_anybody(), reply, requested.second, received).is_err()
+            && self.may_store(range, &request.of_anybody(), reply, requested, received).is_err()
+    }
+
+    /// Whether the response to `request` may be stored. Returns its lifetime, and the fields that select among the variants of its URL.
+    pub(super) fn may_store(
+        &self,
+        range: &FetchRange,
+        request: &FetchRequest,
+        reply: &Reply,
+        requested: u64,
+        received: u64,
+    ) -> Result<(Lifetime, Vec<HeaderName>), Unstored> {
+        // It answers the range of one client.
+        if reply.status == Status::RANGE_NOT_SATISFIABLE && !matches!(range, FetchRange::Whole) {
+            return Err(Unstored::ByRule(NotStored::Range));
+        }
+        let (policy, code) = (&self.policy, code(reply.status, range));
+        let lifetime = sealion_cache::may_store(policy, &request.to_store(), code, &reply.fields, requested, received);
+        let lifetime = lifetime.map_err(Unstored::ByRule)?;
+        // Without an explicit lifetime, the response to a request with a cookie may be for its user alone.
+        if request.has_cookie() && !sealion_cache::has_lifetime(policy, code, &reply.fields) {
+            return Err(Unstored::Cookie);
+        }
+        let names = self.vary(&reply.fields).ok_or(Unstored::ByRule(NotStored::VaryAny))?;
+        let length = reply.fields.content_length();
+        // An answer that ends with its connection may be cut, and nobody would know.
+        let is_delimited = length.is_some()
+            || reply.ends_with_stream
+            || reply.fields.contains_key(TRANSFER_ENCODING)
+            || matches!(code, 204 | 304);
+        if !is_delimited {
+            return Err(Unstored::NoLength);
+        }
+        if length.is_some_and(|length| length > self.max_object) {
+            return Err(Unstored::TooLarge);
+        }
+        Ok((lifetime, names))
+    }
+}
+
+/// A request that passes beside a stored response, which its reply may withdraw.
+#[derive(Debug)]
+pub(crate) struct Passing {
+    rules: Arc<Rules>,
+    old: Arc<Object>,
+    request: FetchRequest,
+    requested: Requested,
+}
+
+impl Passing {
+    /// It is forwarded now.
+    pub(super) fn new(rules: &Arc<Rules>, old: Arc<Object>, request: FetchRequest) -> Self {
+        Passing { rules: Arc::clone(rules), old, request, requested: Requested::now() }
+    }
+
+    /// The origin replied.
+    pub(crate) fn replied(&self, reply: &Reply) {
+        let Passing { rules, old, request, requested } = self;
+        if rules.supersedes(&FetchRange::Whole, request, reply, requested.second, now_s()) {
+            rules.store.supersede(old, requested.at);
+        }
     }
 }
 

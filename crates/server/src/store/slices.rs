@@ -282,8 +282,11 @@ impl Slices {
                 return Ok(Open::Object(object));
             }
             let joined = match is_alone {
-                true => Joined::New(Fill::new(&key)),
-                false => store.join(id, &key, self.request.names_user(), looks_again.then_some(looked)),
+                true => Joined::New(Fill::new(&key, self.rules.number)),
+                false => {
+                    let looked = looks_again.then_some(looked);
+                    store.join(id, &key, self.rules.number, self.request.names_user(), looked)
+                }
             };
             let (fill, is_new) = match joined {
                 Joined::Shared(fill) => (fill, false),
@@ -355,6 +358,7 @@ impl Slices {
         let fetch = Fetch {
             rules: Arc::clone(&self.rules),
             fill: Arc::clone(fill),
+            found_by: key.into(),
             id,
             key: key.to_vec(),
             upstream: Arc::clone(&self.upstream),

@@ -1,6 +1,12 @@
+use http::HeaderMap;
 use rustix::fs::{FlockOperation, flock};
+use sealion_cache::Lifetime;
+use sealion_http::{ExtraFields, Status};
 
+use super::disk::Times;
+use super::object::Head;
 use super::*;
+use crate::files::resolve::{Content, SiteFile};
 
 fn opened(directories: &[PathBuf]) -> Arc<Store> {
     let config = CacheConfig { directories: directories.to_vec().into(), ..CacheConfig::default() };
@@ -54,38 +60,106 @@ fn a_disk_that_hangs_keeps_no_purge_from_the_others() {
     }
 }
 
+const RULES: [u8; NUMBER] = [0; NUMBER];
+const KEY: &[u8] = b"https://example.org/\n@=app";
+
+/// A response that was asked for at this time.
+fn object(store: &Store, asked: u64) -> Object {
+    let head = Head {
+        status: Status::OK,
+        fields: HeaderMap::new(),
+        lines: ExtraFields::default(),
+        lifetime: Lifetime::from_bytes([0; Lifetime::LENGTH]).unwrap(),
+        tags: Box::default(),
+        groups: Box::default(),
+        sliced: None,
+    };
+    let body = SiteFile::of_content(Content::Memory([].into()), 0);
+    Object::new(KEY.into(), store.hash(KEY), Times { made: asked, asked }, head, body, 0)
+}
+
+/// The list of the variants of a URL may lie on the one that hung, and the variant on another.
+#[test]
+fn responses_of_all_disks_are_doubted_when_one_answers_again_and_after_a_restart() {
+    let scratch = tempfile::tempdir().unwrap();
+    let paths = ["a", "b"].map(|name| scratch.path().join(name));
+    let store = opened(&paths);
+    assert!(store.disks().all(|disk| disk.directory.try_own().unwrap()));
+    let asked = now_ms();
+    let verdict = |store: &Store, asked| store.verdict(&object(store, asked));
+    let healthy = store.disk(store.hash(KEY));
+    let hanging = store.disks().find(|disk| !Arc::ptr_eq(disk, healthy)).unwrap();
+    hanging.begin_to_hang();
+    healthy.write_doubt();
+    assert_eq!(verdict(&store, asked), Verdict::Valid);
+    assert_eq!(verdict(&opened(&paths), asked), Verdict::Doubtful, "if the process were killed now");
+    hanging.try_again();
+    assert!(!hanging.hangs());
+    assert_eq!(verdict(&store, asked), Verdict::Doubtful);
+    let later = store.changes.doubted_until() + 1;
+    store.disks().for_each(|disk| disk.close(true));
+    for paths in
+        [&paths[..], std::slice::from_ref(&hanging.directory.path), std::slice::from_ref(&healthy.directory.path)]
+    {
+        let again = opened(paths);
+        assert_eq!((verdict(&again, asked), verdict(&again, later)), (Verdict::Doubtful, Verdict::Valid));
+    }
+}
+
 /// Between the look for an object and the request for its fill, a fetch of it may have ended: it is not fetched twice.
 #[test]
 fn a_fetch_that_ended_since_the_look_is_not_begun_again() {
     let scratch = tempfile::tempdir().unwrap();
     let store = opened(&[scratch.path().to_owned()]);
-    let key = b"https://example.org/\n@=app";
+    let key = KEY;
     let id = store.hash(key);
     let failed = || {
         let failure = crate::upstream::Failure::Broken("the test".to_owned());
         fill::End::Failed(Arc::new(fill::Failed { failure, trace: None }))
     };
     let looked = Some(store.epoch(id));
-    let Joined::New(fill) = store.join(id, key, false, looked) else { panic!("nothing is under way") };
-    assert!(matches!(store.join(id, key, false, looked), Joined::Shared(shared) if Arc::ptr_eq(&shared, &fill)));
+    let Joined::New(fill) = store.join(id, key, RULES, false, looked) else { panic!("nothing is under way") };
+    assert!(matches!(store.join(id, key, RULES, false, looked), Joined::Shared(shared) if Arc::ptr_eq(&shared, &fill)));
     // Its object is being written.
     fill.end(failed());
-    assert!(matches!(store.join(id, key, false, looked), Joined::Ended));
+    assert!(matches!(store.join(id, key, RULES, false, looked), Joined::Ended));
     // It is written.
     store.changed(id);
     store.forget(id, &fill);
-    assert!(matches!(store.join(id, key, false, looked), Joined::Ended));
+    assert!(matches!(store.join(id, key, RULES, false, looked), Joined::Ended));
     // Who has looked since, or has to have it fetched, begins a new one.
-    let Joined::New(fill) = store.join(id, key, false, Some(store.epoch(id))) else { panic!("it looked") };
+    let Joined::New(fill) = store.join(id, key, RULES, false, Some(store.epoch(id))) else { panic!("it looked") };
     fill.end(failed());
-    assert!(matches!(store.join(id, key, false, None), Joined::New(_)));
+    assert!(matches!(store.join(id, key, RULES, false, None), Joined::New(_)));
+}
+
+/// Two fetches of one URL, the second of which turns out to be of a variant.
+#[test]
+fn a_fill_that_ends_gives_back_the_place_that_it_took_and_no_other() {
+    let scratch = tempfile::tempdir().unwrap();
+    let store = opened(&[scratch.path().to_owned()]);
+    let (id, variant) = (store.hash(KEY), store.hash(b"of a variant"));
+    let join = || match store.join(id, KEY, RULES, false, None) {
+        Joined::New(fill) => fill,
+        _ => panic!("none is under way"),
+    };
+    let first = join();
+    let failure = crate::upstream::Failure::Broken("the test".to_owned());
+    // Its object may be waiting to be written.
+    first.end(fill::End::Failed(Arc::new(fill::Failed { failure, trace: None })));
+    let second = join();
+    store.also_found_by(id, variant, &second);
+    store.forget(id, &second);
+    let fills = store.fills();
+    assert!(fills.get(&id).is_some_and(|found| Arc::ptr_eq(found, &first)));
+    assert!(!fills.contains_key(&variant));
 }
 
 #[test]
 fn keys_have_the_same_hashes_and_disks_whichever_directory_is_replaced_or_comes_first() {
     let scratch = tempfile::tempdir().unwrap();
     let [a, b, c] = ["a", "b", "c"].map(|name| scratch.path().join(name));
-    let key = b"https://example.org/\n@=app";
+    let key = KEY;
     let store = opened(&[a.clone(), b.clone(), c.clone()]);
     let before = store.hash(key);
     let disk = store.disk(before).directory.path.clone();

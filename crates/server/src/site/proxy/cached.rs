@@ -61,8 +61,8 @@ impl Rule {
         let Some(mut forwarded) = self.request(request, path, rewritten, inbound) else {
             return Response::plain(Status::BAD_REQUEST);
         };
-        let trace = if let Some(reason) = bypass {
-            CacheTrace::bypass(reason)
+        let (trace, passing) = if let Some(reason) = bypass {
+            (CacheTrace::bypass(reason), None)
         } else {
             let is_own = |name: &str| self.request.iter().any(|(own, _)| own == name);
             cache.keep_to_key(&mut forwarded.fields, is_trusted, is_own);
@@ -83,15 +83,18 @@ impl Rule {
                 Answered::Failed(failed_fetch) => {
                     return failed(&failed_fetch.failure, failed_fetch.trace.clone(), &self.upstream);
                 }
-                Answered::Pass(same, trace) => {
+                Answered::Pass(same, trace, passing) => {
                     forwarded = Forwarded { interim, ..same };
-                    trace
+                    (trace, passing)
                 }
             }
         };
         let (upstream, result) = forward(&self.upstream, &mut forwarded).await;
         let mut response = match result {
             Ok(reply) => {
+                if let Some(passing) = passing {
+                    passing.replied(&reply);
+                }
                 cache.invalidate(question, reply.status, &reply.fields).await;
                 self.response(reply, request, client)
             }

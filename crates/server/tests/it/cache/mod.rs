@@ -15,6 +15,7 @@ mod slices;
 mod spellings;
 mod trouble;
 mod warm;
+mod withdrawn;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -324,7 +324,7 @@ fn requests_that_come_together_begin_no_more_fetches_than_are_allowed() {
     let cached = Cached::stopped(origin, "", "");
     let config = cached.config().table("[server]\nworkers = 1\n[limits]\nmax_connections = 1\n");
     let server = config.serve_from_user_space();
-    wait_for_cache(cached.server(), &cached.directory);
+    wait_for_cache(&server, &cached.directory);
     let mut http = Http2::connect(cached.site.connector(Suite::TLS13), server.address(), &[]);
     let mut held = 0;
     while held + AT_ONCE <= MAX_FETCHES {

@@ -6,6 +6,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use rustix::process::Signal;
+
 use super::disk::{objects, wait_until_it_stores_again, wait_until_stored};
 use super::{Cached, answer, counting, status};
 use crate::support::upstream::Upstream;
@@ -172,4 +174,27 @@ fn a_disk_in_trouble_costs_hits_until_it_is_mended_and_no_start() {
         cached.server = None;
         drop(mounted);
     }
+}
+
+#[test]
+fn what_was_withdrawn_while_a_disk_was_not_used_is_not_back_after_the_next_restart() {
+    let mut cached = Cached::stopped(counting(FRESH), "free = '0B'", "");
+    let mounted = Tmpfs::mount(&cached.directory, "10m");
+    cached.restart();
+    let old = wait_until_stored(&cached, "/a");
+    let mut server = cached.server.take().expect("it runs");
+    server.signal(Signal::TERM);
+    server.wait();
+    remount(&cached.directory, "ro");
+    cached.restart_without_waiting();
+    wait_for_message(cached.server(), "mount the file system so that it can be written");
+    assert_ne!(cached.get("/a", &[]).body, old);
+    remount(&cached.directory, "rw");
+    wait_for_message(cached.server(), "the directory is used from now on");
+    wait_until("it is written down", || cached.directory.join("doubted").exists());
+    cached.restart();
+    let again = cached.get("/a", &[]);
+    assert_ne!(again.body, old, "{}", status(&again));
+    cached.server = None;
+    drop(mounted);
 }

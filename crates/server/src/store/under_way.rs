@@ -1,0 +1,85 @@
+//! Fetches whose responses are not stored yet, whether requests find them or not: where a later response withdraws a page, theirs are withdrawn too.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use http::HeaderName;
+
+use super::fetch::FetchRequest;
+use super::fill::Fill;
+
+/// By the hashes of the keys without variants.
+#[derive(Debug, Default)]
+pub(super) struct UnderWay(Mutex<HashMap<u128, OfUrl>>);
+
+#[derive(Debug, Default)]
+struct OfUrl {
+    fetches: usize,
+    /// Those whose responses are to be stored, as their heads say.
+    stored: Vec<Fetching>,
+    /// The latest requests whose responses withdrew the page, and when each was made: they count for responses whose heads come later.
+    withdrawn: VecDeque<(u64, FetchRequest)>,
+}
+
+/// A fetch whose response is to be stored.
+#[derive(Debug, Clone)]
+pub(super) struct Fetching {
+    /// The key of the response, its variant included.
+    pub(super) key: Box<[u8]>,
+    /// The request fields that select among the variants of the URL.
+    pub(super) names: Vec<HeaderName>,
+    /// What they selected.
+    pub(super) variant: Vec<u8>,
+    /// The hash by which requests find the fill.
+    pub(super) id: u128,
+    pub(super) fill: Arc<Fill>,
+}
+
+impl UnderWay {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u128, OfUrl>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn begin(&self, of_url: u128) {
+        self.lock().entry(of_url).or_default().fetches += 1;
+    }
+
+    pub(super) fn end(&self, of_url: u128, fill: &Arc<Fill>) {
+        let mut all = self.lock();
+        if let Some(own) = all.get_mut(&of_url) {
+            own.fetches -= 1;
+            own.stored.retain(|fetching| !Arc::ptr_eq(&fetching.fill, fill));
+            if own.fetches == 0 {
+                all.remove(&of_url);
+            }
+        }
+    }
+
+    /// The head came of a response that was asked for at `asked`, and is to be stored. `false`: it was withdrawn meanwhile.
+    pub(super) fn flows(&self, of_url: u128, asked: u64, fetching: Fetching) -> bool {
+        let mut all = self.lock();
+        let Some(own) = all.get_mut(&of_url) else { return true };
+        let is_withdrawn =
+            |(at, by): &(u64, FetchRequest)| asked <= *at && by.variant(&fetching.names) == fetching.variant;
+        if own.withdrawn.iter().any(is_withdrawn) {
+            return false;
+        }
+        own.stored.push(fetching);
+        true
+    }
+
+    /// The response to a request that was made at `at` withdrew the page. Returns the other responses that were to be stored.
+    pub(super) fn withdraw(&self, of_url: u128, request: &FetchRequest, at: u64, fill: &Arc<Fill>) -> Vec<Fetching> {
+        let mut all = self.lock();
+        let Some(own) = all.get_mut(&of_url) else { return Vec::new() };
+        if own.fetches > 1 {
+            own.withdrawn.truncate(MAX_WITHDRAWN - 1);
+            own.withdrawn.push_front((at, request.clone()));
+        }
+        let others = own.stored.iter().filter(|fetching| !Arc::ptr_eq(&fetching.fill, fill));
+        others.filter(|other| request.variant(&other.names) == other.variant).cloned().collect()
+    }
+}
+
+/// Pages that are private to each client have no end of such responses.
+const MAX_WITHDRAWN: usize = 16;

@@ -1,0 +1,147 @@
+//! Pages that the origin withdraws while another fetch of them is under way, or while they cannot be read: they are not sent again.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
+use sealion_testkit::http;
+
+use super::disk::wait_until_stored;
+use super::{Cached, answer, status};
+use crate::support::upstream::Upstream;
+use crate::support::{wait_for_message, wait_until};
+
+const FRESH: &str = "Cache-Control: max-age=1000\r\nX-Internal: secret\r\n";
+const OLD: &[u8] = b"the old body";
+const NEW: &[u8] = b"the new body";
+const FETCHED_AGAIN: (&str, &str) = ("Cache-Control", "no-cache");
+
+/// An origin that withdraws its pages when told, and holds back the end of `/held` until told.
+struct Origin {
+    is_withdrawn: Arc<AtomicBool>,
+    /// Bytes of a held response that come at once.
+    sent: Arc<AtomicUsize>,
+    release: Sender<()>,
+}
+
+impl Origin {
+    fn new() -> (Upstream, Self) {
+        let (release, held) = channel::<()>();
+        let origin = Origin { is_withdrawn: Arc::default(), sent: Arc::default(), release };
+        let (is_withdrawn, sent, held) = (Arc::clone(&origin.is_withdrawn), Arc::clone(&origin.sent), Mutex::new(held));
+        let upstream = Upstream::start(move |accepted| {
+            while let Some(request) = accepted.request() {
+                if is_withdrawn.load(Ordering::Relaxed) {
+                    accepted.write(&answer(404, "Cache-Control: no-store\r\n", NEW));
+                    continue;
+                }
+                let whole = answer(200, FRESH, OLD);
+                let is_held = request.line().contains("/held");
+                let at = if is_held { sent.load(Ordering::Relaxed) } else { whole.len() };
+                accepted.write(&whole[..at]);
+                if is_held {
+                    let _ = held.lock().expect("no panic").recv();
+                    accepted.write(&whole[at..]);
+                }
+            }
+        });
+        (upstream, origin)
+    }
+
+    fn withdraws(&self, withdraws: bool) {
+        self.is_withdrawn.store(withdraws, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_response_that_was_withdrawn_while_it_came_is_not_sent_again() {
+    let (upstream, origin) = Origin::new();
+    let cached = Cached::new(upstream);
+    let of_head = answer(200, FRESH, OLD).len() - OLD.len();
+    // From the second on no request waits for another, as a response was not shared a moment ago.
+    for (round, sent) in [of_head + 4, of_head + 4, 0].into_iter().enumerate() {
+        origin.withdraws(false);
+        origin.sent.store(sent, Ordering::Relaxed);
+        let fetches = cached.fetches();
+        let mut first = cached.site.connect(cached.server());
+        first.send(http::head("GET", "/held", &[]).as_bytes()).expect("the request leaves");
+        wait_until("it is being fetched", || cached.fetches() > fetches);
+        origin.withdraws(true);
+        assert_eq!(cached.get("/held", &[FETCHED_AGAIN]).body, NEW);
+        assert_eq!(cached.get("/held", &[]).body, NEW, "it does not wait for the old one");
+        origin.release.send(()).expect("the origin waits");
+        assert_eq!(http::read_response(&mut first, "GET").expect("a response").body, OLD);
+        // What was to be written before is written then.
+        origin.withdraws(false);
+        wait_until_stored(&cached, &format!("/behind{round}"));
+        origin.withdraws(true);
+        for _ in 0..20 {
+            assert_eq!(cached.get("/held", &[]).body, NEW, "round {round}");
+        }
+    }
+}
+
+/// The file cannot be opened.
+#[test]
+fn a_page_that_was_withdrawn_while_there_was_no_descriptor_is_not_sent_again() {
+    let (upstream, origin) = Origin::new();
+    let mut cached = Cached::with(upstream, "[server]\nworkers = 1\n", "");
+    assert_eq!(wait_until_stored(&cached, "/a"), OLD);
+    cached.restart();
+    origin.withdraws(true);
+    let mut client = cached.site.connect(cached.server());
+    // It has a connection to the origin from then on.
+    assert_eq!(http::get(&mut client, "/other").expect("a response").body, NEW);
+    let pid = Pid::from_raw(cached.server().pid().try_into().expect("a pid"));
+    let none = Rlimit { current: Some(3), ..getrlimit(Resource::Nofile) };
+    let before = prlimit(pid, Resource::Nofile, none).expect("the limit is lowered");
+    assert_eq!(http::get(&mut client, "/a").expect("a response").body, NEW);
+    prlimit(pid, Resource::Nofile, before).expect("the limit is restored");
+    for _ in 0..20 {
+        assert_eq!(cached.get("/a", &[]).body, NEW);
+    }
+}
+
+/// Such a request is forwarded as if there were no cache.
+#[test]
+fn a_page_that_was_withdrawn_from_a_request_that_stores_nothing_is_not_sent_again() {
+    let (upstream, origin) = Origin::new();
+    let cached = Cached::new(upstream);
+    wait_until("it is stored", || status(&cached.get("/a", &[])) == "hit");
+    origin.withdraws(true);
+    assert_eq!(cached.get("/a", &[("Cache-Control", "no-cache, no-store")]).body, NEW);
+    for _ in 0..20 {
+        assert_eq!(cached.get("/a", &[]).body, NEW);
+    }
+}
+
+#[test]
+fn fields_that_a_reload_removes_are_not_sent_again_by_a_fetch_that_began_before() {
+    let (upstream, origin) = Origin::new();
+    let cached = Cached::new(upstream);
+    let ask = || {
+        let mut client = cached.site.connect(cached.server());
+        client.send(http::head("GET", "/held", &[]).as_bytes()).expect("the request leaves");
+        client
+    };
+    let mut before = ask();
+    wait_until("it is being fetched", || cached.fetches() == 1);
+    let file = cached.config().write();
+    let text = fs::read_to_string(&file).expect("it was written");
+    let without = "upstream = 'app', response_headers = [{ name = 'X-Internal', value = '' }], cache";
+    fs::write(&file, text.replace("upstream = 'app', cache", without)).expect("it is written");
+    cached.server().signal(Signal::HUP);
+    wait_for_message(cached.server(), "configuration 1 is in use");
+    let mut after = ask();
+    wait_until("it is fetched by the new rule", || cached.fetches() == 2);
+    drop(origin.release);
+    let read = |client| http::read_response(client, "GET").expect("a response");
+    assert_eq!(read(&mut before).field("x-internal"), Some("secret"));
+    assert_eq!(read(&mut after).field("x-internal"), None);
+    for _ in 0..20 {
+        let again = cached.get("/held", &[]);
+        assert_eq!((again.body.as_slice(), again.field("x-internal")), (OLD, None));
+    }
+}
