@@ -24,6 +24,7 @@ mod disk_failure;
 mod disk_threads;
 mod emptied;
 mod fetch;
+mod file_system;
 mod fill;
 mod format;
 mod former;

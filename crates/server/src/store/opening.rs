@@ -20,6 +20,7 @@ use super::counts::DiskState;
 use super::directory::{Directory, choose_salt};
 use super::disk::Disk;
 use super::disk_threads::DEADLINE;
+use super::file_system;
 use super::key::KeyHasher;
 use super::purge::Purges;
 use super::purge_orders::PurgeFiles;
@@ -190,7 +191,12 @@ fn open_all(paths: &[PathBuf], config: &CacheConfig, changes: &Arc<Changes>) -> 
 }
 
 fn open(path: &Path, config: &CacheConfig, changes: &Arc<Changes>) -> io::Result<Arc<Disk>> {
-    Disk::open(path, config.size.0, config.objects.get(), config.free.0, changes).map_err(|error| with_remedy(&error))
+    let disk = Disk::open(path, config.size.0, config.objects.get(), config.free.0, changes)
+        .map_err(|error| with_remedy(&error))?;
+    if let Some(warning) = file_system::warning(path) {
+        tracing::warn!("{warning}");
+    }
+    Ok(disk)
 }
 
 /// Adds what to do.
