@@ -18,7 +18,7 @@
 //! - Do not read while [`Connection::wants_read`] is false. Otherwise continue to read while TCP is full, because
 //!   reading opens windows.
 //! - Deadlines: for the client's preface and for frames ([`is_within_frame`](Connection::is_within_frame)), for the content of requests, for
-//! acknowledged settings, and for windows ([`stalled`](Connection::stalled)).
+//!   acknowledged settings, and for windows ([`stalled`](Connection::stalled)).
 //!
 //! # A driver's loop
 //!

@@ -27,7 +27,7 @@ use crate::{CryptoInfo, Error, Operation, Rx, RxState, Tx, TxState};
 /// unused. The error's [`Operation`] names the step that failed:
 /// - [`Operation::SetUlp`]: the socket is as it was.
 /// - [`Operation::TcpState`] or [`Operation::SetTx`]: the TLS layer is attached but has no keys, and passes all bytes
-/// through unchanged (`TLS_BASE`). It cannot be detached. A later call may try again, with this or another cipher.
+///   through unchanged (`TLS_BASE`). It cannot be detached. A later call may try again, with this or another cipher.
 ///
 /// A second attempt fails with `EEXIST`. It is accepted only if the kernel reports that the attached layer is TLS
 /// and has no keys in either direction, as after a failed attempt. This also covers a layer that another program
@@ -84,11 +84,11 @@ fn set_tx(fd: BorrowedFd<'_>, info: &CryptoInfo) -> Result<TxState, Error> {
 ///
 /// # Conditions that the caller must meet
 /// 1. User space has consumed all the data that it read from the socket, up to a record boundary: the kernel begins
-/// with the next byte
+///    with the next byte
 ///    in the socket, and in the middle of a record it fails with `EMSGSIZE`, `EINVAL` or `EBADMSG`. Bytes that wait in the
 ///    socket are parsed.
 /// 2. `info` holds the number of the next record, counting all records opened so far, and the version and cipher of
-/// `sending`.
+///    `sending`.
 /// 3. From here on the socket is read only through [`Rx`].
 ///
 /// # When it fails

@@ -7,9 +7,9 @@
 //! With the given costs, a connection never costs more than twice the optimum for responses known in advance, as long
 //! as no response costs more than twice as much in the kernel as in user space:
 //! - It moves later than the optimum. The savings it passed up meanwhile are less than the move, which the optimum
-//! paid too.
+//!   paid too.
 //! - It moves, and the optimum never does. User space cost the optimum at least the savings passed up, hence at least
-//! the move.
+//!   the move.
 //! - It moves earlier than the optimum, or the optimum never moves. Each response after the move costs at most double.
 //!
 //! Small responses that are cheaper in user space reduce the account, but never below zero: past savings in user space

@@ -21,7 +21,7 @@ fn remote(kind: i64) -> Option<&'static str> {
 /// A warning about the file system of a directory. `None`: it is a local one.
 pub(super) fn warning(directory: &Path) -> Option<String> {
     let kind = rustix::fs::statfs(directory).ok()?.f_type;
-    let name = remote(i64::from(kind))?;
+    let name = remote(kind)?;
     Some(format!(
         "cache {}: the directory lies on {name}: where that does not answer, requests of all sites wait: name a directory of a local disk",
         directory.display()

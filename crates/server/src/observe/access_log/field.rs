@@ -73,7 +73,7 @@ fields! {
         line.request().map_or(Value::Absent, |requested| Value::Word(requested.protocol.as_str()))
     };
     /// The number of the HTTP/2 stream, in the order of a connection's requests: 1, 3, 5 and so on.
-    Stream = "stream", IfChosen, |line| line.entry.stream.map_or(Value::Absent, |stream| Value::Number(stream));
+    Stream = "stream", IfChosen, |line| line.entry.stream.map_or(Value::Absent, Value::Number);
     /// The status of the response.
     Status = "status", Always, |line| Value::Number(line.entry.status.into());
     /// Bytes of the body sent.
