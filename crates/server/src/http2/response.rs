@@ -119,15 +119,19 @@ impl Sending {
         if is_held_back { connection.window_without_room(self.stream) } else { None }
     }
 
-    /// Notes whether a window holds the content back. `held`: by which window, and what was sent by then; `None`: no window does. `deadline`: of a stall that
-    /// begins now. Returns true if one begins now, and false while it lasts.
-    pub(super) fn note_window(&mut self, held: Option<(Window, Progress)>, deadline: Instant) -> bool {
+    /// Notes whether a window holds the content back. `held`: by which window, and what was sent by then; `None`: no window does. `sharing`: streams that wait
+    /// for the connection's window. `deadline`: of a stall that begins now. Returns true if one begins now, and false while it lasts.
+    pub(super) fn note_window(&mut self, held: Option<(Window, Progress)>, sharing: u64, deadline: Instant) -> bool {
         let Some((window, progress)) = held else {
             self.stall = None;
             return false;
         };
         // Whichever window closed first: a client that closes one and the other in turns gains nothing.
-        let begins = self.stall.is_none_or(|stall| progress.by(window) >= stall.progress.by(window) + PROGRESS);
+        let needed = match window {
+            Window::Stream => PROGRESS,
+            Window::Connection => PROGRESS * sharing,
+        };
+        let begins = self.stall.is_none_or(|stall| progress.by(window) >= stall.progress.by(window) + needed);
         if begins {
             self.stall = Some(Stall { progress, deadline });
         }

@@ -183,9 +183,12 @@ impl Directory {
         // Somebody may be emptying the directory still.
         make_directory(&self.place.load().root, TEMPORARY)?;
         let temporary = self.directory(TEMPORARY)?;
+        // Files that this process is writing stay, where it owned the directory before.
+        let own = format!("{}-", std::process::id());
         for entry in Dir::read_from(&temporary)? {
             let entry = entry?;
-            if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            let name = entry.file_name().to_bytes();
+            if !matches!(name, b"." | b"..") && !name.starts_with(own.as_bytes()) {
                 let _ = unlinkat(&temporary, entry.file_name(), AtFlags::empty());
             }
         }

@@ -21,8 +21,6 @@ pub(super) struct Room {
     reserve: u64,
     /// Whether the file system has more than that.
     is_enough: AtomicBool,
-    /// Bytes that were free when the thread looked, less those of large bodies that began since.
-    free: AtomicU64,
     /// Bytes that a response needs beyond what is free.
     wanted: AtomicU64,
     /// Whether a write found no room since the thread looked.
@@ -40,7 +38,6 @@ impl Room {
         Room {
             reserve,
             is_enough: AtomicBool::new(true),
-            free: AtomicU64::new(u64::MAX),
             wanted: AtomicU64::new(0),
             is_full: AtomicBool::new(false),
             settles_at: AtomicU64::new(0),
@@ -67,19 +64,13 @@ impl Disk {
         }
         // For small ones, the answer of the last turn counts.
         let Some(length) = length.filter(|length| *length >= LARGE) else { return true };
-        // The file system itself is not asked: a disk that hangs would hold up the thread that serves.
-        let free = self.room.free.load(Ordering::Relaxed);
+        let Ok((free, inodes)) = self.directory.free() else { return false };
         let needed = length.saturating_add(self.room.reserve);
         if free < needed && free.saturating_add(self.index.octets()) >= needed {
             self.room.wanted.fetch_max(length, Ordering::Relaxed);
             self.wake();
         }
-        if free < needed {
-            return false;
-        }
-        let less = |free: u64| Some(free.saturating_sub(length));
-        let _ = self.room.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-        true
+        free >= needed && inodes > 0
     }
 
     /// A write found no room. `false`: no object is left that could make any.
@@ -107,7 +98,6 @@ impl Disk {
             _ => None,
         };
         self.room.is_enough.store(lacks.is_none(), Ordering::Relaxed);
-        self.room.free.store(free, Ordering::Relaxed);
         // Before all objects are known, too many would go.
         let is_ready = self.directory.is_owner() && self.is_loaded();
         if !is_ready || self.now() < self.room.settles_at.load(Ordering::Relaxed) {

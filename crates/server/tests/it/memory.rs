@@ -72,6 +72,8 @@ const INITIAL_WINDOW_SIZE: u16 = 4;
 enum Client {
     /// They read heads.
     Reads,
+    /// They read heads that a library reads by itself, whose first burst is not bounded.
+    ReadsAnyHead,
     /// They read nothing.
     IsSilent,
 }
@@ -93,7 +95,7 @@ fn assert_bounded(site: &Site, config: &Config, client: Client) {
         .map(|_| {
             let mut http = connect(&[(INITIAL_WINDOW_SIZE, 0)]);
             let streams: Vec<u32> = (0..STREAMS).map(|_| http.get("/")).collect();
-            if client == Client::Reads {
+            if client != Client::IsSilent {
                 let has_head = |http: &Http2, id| http.streams.get(id).is_some_and(|got| got.status == 200);
                 http.read_until("all heads", |http| streams.iter().all(|id| has_head(http, id)));
             }
@@ -188,7 +190,7 @@ fn large_heads_over_http1_pin_little_memory() {
 fn large_heads_over_http2_pin_little_memory() {
     let site = Site::new();
     let (config, _upstream) = over_http2(&site, large_fields());
-    assert_bounded(&site, &config, Client::Reads);
+    assert_bounded(&site, &config, Client::ReadsAnyHead);
 }
 
 #[test]

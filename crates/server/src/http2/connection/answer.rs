@@ -68,10 +68,6 @@ impl<'a> Http2<'a> {
     /// Writes the head of a response and makes its content ready.
     fn respond(&mut self, id: StreamId, mut answered: Box<Answered>, stream: &TlsStream) {
         let (response, framing) = (&answered.response, answered.framing);
-        if response.status == Status::CLIENT_CLOSED_REQUEST {
-            // Its status is for the log.
-            self.protocol.reset(id, ErrorCode::CANCEL);
-        }
         let length = if framing.has_content() { response.body.len() } else { Some(0) };
         let before = self.heads.len();
         let written = with_head(response.status, &response.fields, framing, &now(), |head| {
@@ -123,7 +119,11 @@ impl<'a> Http2<'a> {
             }
             match polled {
                 Poll::Ready(answered) => {
-                    let id = self.answering.swap_remove(index).stream;
+                    let Waiting { stream: id, cancel, forwards, .. } = self.answering.swap_remove(index);
+                    if forwards && cancel.is_none() && answered.response.status == Status::CLIENT_CLOSED_REQUEST {
+                        // It was cancelled here: its status is for the log.
+                        self.protocol.reset(id, ErrorCode::CANCEL);
+                    }
                     self.respond(id, answered, stream);
                 }
                 Poll::Pending => index += 1,

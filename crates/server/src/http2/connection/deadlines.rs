@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll, ready};
 use std::time::{Duration, Instant};
 
-use sealion_h2::ErrorCode;
+use sealion_h2::{ErrorCode, Window};
 use sealion_http::Status;
 use sealion_tls::TlsStream;
 use tokio::time::{Sleep, sleep_until};
@@ -113,13 +113,15 @@ impl Http2<'_> {
     fn note_stalls(&mut self, deadline: Instant) {
         // In the order of their numbers.
         let stalled: Vec<_> = self.protocol.stalled().collect();
-        for sending in &mut self.sending {
-            let window = match stalled.binary_search_by_key(&sending.stream, |(id, _)| *id) {
-                Ok(index) => Some(stalled[index].1),
-                Err(_) => sending.awaits_window(&self.protocol, &self.ahead),
-            };
+        let window_of = |sending: &Sending| match stalled.binary_search_by_key(&sending.stream, |(id, _)| *id) {
+            Ok(index) => Some(stalled[index].1),
+            Err(_) => sending.awaits_window(&self.protocol, &self.ahead),
+        };
+        let windows: Vec<_> = self.sending.iter().map(window_of).collect();
+        let sharing = windows.iter().filter(|window| **window == Some(Window::Connection)).count() as u64;
+        for (sending, window) in self.sending.iter_mut().zip(windows) {
             let held = window.map(|window| (window, self.protocol.progress(sending.stream)));
-            let begins = sending.note_window(held, deadline);
+            let begins = sending.note_window(held, sharing, deadline);
             if begins && let Some(worker) = metrics::worker() {
                 worker.http2.stalls.add(1);
             }

@@ -61,6 +61,15 @@ fn a_client_that_sends_no_more_is_waited_for_no_longer() {
     assert!(statuses.contains(&"499".to_owned()) && statuses.contains(&"200".to_owned()), "{statuses:?}");
 }
 
+/// 499 stands in the log for a client that left. Some servers answer it.
+#[test]
+fn a_server_may_answer_499() {
+    let upstream = Upstream::answering(|_| b"HTTP/1.1 499 Token Required\r\nContent-Length: 5\r\n\r\ntoken".to_vec());
+    let site = Site::new();
+    let server = site.config(&format!("proxy = [{{ upstream = '{}' }}]", upstream.url())).serve_from_user_space();
+    assert_eq!(connect(&site, &server, &[]).fetch("/"), (499, b"token".to_vec()));
+}
+
 #[test]
 fn a_long_response_begins_with_a_short_record_and_goes_on_with_full_ones() {
     let site = Site::new();
