@@ -49,6 +49,8 @@ pub(super) struct Directory {
     salt: OnceLock<[u8; 16]>,
     /// Whether this process may write.
     is_owner: AtomicBool,
+    /// Whether it was the owner once.
+    has_owned: AtomicBool,
     /// Held while the directory must stay this process's ([`Self::keep`]).
     kept: Mutex<()>,
     /// Whether this process has become the owner, and nobody has asked yet ([`Self::take_owned`]).
@@ -130,6 +132,7 @@ impl Directory {
             number,
             salt: OnceLock::new(),
             is_owner: AtomicBool::new(false),
+            has_owned: AtomicBool::new(false),
             kept: Mutex::default(),
             is_newly_owned: AtomicBool::new(false),
             boots: [boot, clean.unwrap_or(boot)],
@@ -183,12 +186,13 @@ impl Directory {
         // Somebody may be emptying the directory still.
         make_directory(&self.place.load().root, TEMPORARY)?;
         let temporary = self.directory(TEMPORARY)?;
-        // Files that this process is writing stay, where it owned the directory before.
-        let own = format!("{}-", std::process::id());
+        // A directory that begins again has files that this process is writing. A process before may have had the same number.
+        let own = self.has_owned.swap(true, Ordering::AcqRel).then(|| format!("{}-", std::process::id()));
+        let is_own = |name: &[u8]| own.as_ref().is_some_and(|own| name.starts_with(own.as_bytes()));
         for entry in Dir::read_from(&temporary)? {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
-            if !matches!(name, b"." | b"..") && !name.starts_with(own.as_bytes()) {
+            if !matches!(name, b"." | b"..") && !is_own(name) {
                 let _ = unlinkat(&temporary, entry.file_name(), AtFlags::empty());
             }
         }

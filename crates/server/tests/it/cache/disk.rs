@@ -415,6 +415,11 @@ fn a_directory_that_begins_again_stores_while_a_response_of_before_is_written() 
     wait_until_stored(&cached, "/after");
     go_on.send(()).expect("the origin waits");
     assert_eq!(http::read_response(&mut slow, "GET").expect("a response").body.len(), 400_000);
+    // Its file is still there.
+    drop(go_on);
+    wait_until("it is stored", || status(&cached.get("/slow", &[])) == "hit");
+    let requests = cached.origin.requests();
+    assert_eq!(requests.iter().filter(|request| request.line().contains("/slow")).count(), 1);
 }
 
 /// Asks until the response has a file, and returns its body.
