@@ -112,7 +112,7 @@ macro_rules! floods {
 floods! {
     /// Requests that were reset or refused.
     Resets = "resets", "too many streams were reset",
-    /// PING and SETTINGS, each of which requires a reply.
+    /// PING and SETTINGS. Each requires a reply.
     Replies = "replies", "too many frames that ask for a reply",
     /// DATA without content.
     EmptyData = "empty-data", "too many DATA frames without content",

@@ -42,7 +42,7 @@ fn hash(password: &str) -> Result<String, String> {
     }
     if password.len() > MAX_LEN {
         return Err(format!(
-            "the password has more than {MAX_LEN} bytes, of which bcrypt would ignore the rest: write a shorter one"
+            "the password has more than {MAX_LEN} bytes, and bcrypt would ignore the others: write a shorter one"
         ));
     }
     let hash =

@@ -16,7 +16,7 @@ pub(crate) trait Connection {
     /// The cipher that seals what is sent. `None`: it has no TLS.
     fn aead(&self) -> Option<Aead>;
 
-    /// What seals the next response.
+    /// The path that seals the next response.
     fn path(&self) -> SealedBy;
 
     /// The address of this end. `None`: a Unix socket has none.

@@ -311,14 +311,14 @@ impl<'a> Exchange<'a> {
     /// connection's share of its sites' limits.
     pub(crate) fn admit(&self, peer: SocketAddr, permit: &mut Permit, connection: &impl Connection) -> Option<Refusal> {
         let limits = self.site.and_then(|site| site.limits.as_ref());
-        match permit.admit(limits, address(peer)) {
-            Ok(None) => None,
-            Ok(Some(rate)) => {
-                connection.pace(rate);
-                None
-            }
-            Err(refusal) => Some(refusal),
+        let rate = match permit.admit(limits, address(peer)) {
+            Ok(rate) => rate,
+            Err(refusal) => return Some(refusal),
+        };
+        if let Some(rate) = rate {
+            connection.pace(rate);
         }
+        None
     }
 
     /// The site that answers the request: its [`site::answer`] makes the response. `None`: no site has the name on this listener, or the

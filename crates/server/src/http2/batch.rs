@@ -340,7 +340,7 @@ pub(super) fn free_bytes() -> Vec<u8> {
     first
 }
 
-/// Gives back the memory of an empty buffer that is larger than those of the thread's store.
+/// Frees the memory of an empty buffer that is too large for the thread's store.
 pub(super) fn shrink(bytes: &mut Vec<u8>) {
     if bytes.capacity() > MOST_BYTES_KEPT {
         *bytes = Vec::new();

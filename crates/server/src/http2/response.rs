@@ -254,7 +254,7 @@ pub(super) struct Ahead {
     heads: u64,
     /// Bytes of heads in the batch that is being sent.
     batched: u64,
-    /// What of these is counted in `all`.
+    /// The sum that `all` includes for this connection.
     counted: u64,
     all: Arc<AtomicU64>,
     room: Arc<HeadRoom>,

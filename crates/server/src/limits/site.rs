@@ -171,8 +171,7 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
-    /// Counts a request of this client. Returns the rate at which its connection sends from now on, if that changes. `limits`: those of the site, if it has
-    /// any.
+    /// Counts a request of this client. Returns the new rate of its connection, if the rate changes. `limits`: the site's limits, if any.
     ///
     /// # Errors
     /// The request must be rejected.

@@ -204,7 +204,7 @@ impl Scripts {
         index.into_iter().chain(front).map(found).collect()
     }
 
-    /// What an application may take for the path of a request: what stands behind the name of a script, alone and beneath the script's directory. Some
+    /// The paths that an application may read: the part behind the name of a script, alone and beneath the script's directory. Some
     /// (CodeIgniter) drop the name, or the directory, without a slash behind it: `/index.phpadmin` is `/admin` then. `run`: the script that answers.
     pub(super) fn behind_script(&self, path: &SitePath<'_>, run: &[u8]) -> Vec<Vec<u8>> {
         let full = path.full();

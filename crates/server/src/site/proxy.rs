@@ -209,7 +209,7 @@ impl Rule {
         }
     }
 
-    /// The prefix that is left out of a path, and the rest. `raw`: the path as it arrived, or as it was rewritten, of which `path` was decoded.
+    /// The prefix that `strip_prefix` removes from a path, and the rest. `raw`: the path as it arrived or was rewritten. `path`: the same, decoded.
     pub(super) fn stripped<'a>(&self, raw: &'a str, path: &SitePath<'_>) -> Option<(&[u8], Cow<'a, str>)> {
         match &self.paths {
             Guarded::Beneath(prefix) if self.strip_prefix && !prefix.as_bytes().is_empty() => {

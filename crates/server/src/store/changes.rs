@@ -1,4 +1,4 @@
-//! What all disks and workers of a store must learn of its responses: how often they were replaced or purged, and which are doubted.
+//! Changes that all disks and workers of a store must notice: responses that were replaced or purged, and responses that are doubted.
 //!
 //! Workers compare what they keep in memory with the store when the count has moved.
 

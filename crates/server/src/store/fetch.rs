@@ -39,6 +39,8 @@ pub(super) struct Fetch {
     pub(super) found_by: Arc<[u8]>,
     /// The hash of that.
     pub(super) id: u128,
+    /// The hash of `key`.
+    pub(super) of_url: u128,
     pub(super) upstream: Arc<Upstream>,
     /// The stored response that is validated by this.
     pub(super) stale: Option<StaleObject>,
@@ -177,7 +179,7 @@ impl Fetch {
     /// Runs to the end of the response to `forwarded`.
     pub(super) async fn run(mut self, forwarded: Forwarded) {
         let _place = self.place.take();
-        let of_url = self.of_url();
+        let of_url = self.of_url;
         self.rules.store.under_way.begin(of_url);
         let guard = Guard { rules: Arc::clone(&self.rules), fill: Arc::clone(&self.fill), id: self.id, of_url };
         // Who looks for it meanwhile finds the fill.
@@ -185,11 +187,6 @@ impl Fetch {
             let (disk, octets) = (Arc::clone(&whole.disk), whole.octets());
             disk.write_later(octets, move || whole.store(guard));
         }
-    }
-
-    /// The hash of the key without variant.
-    pub(super) fn of_url(&self) -> u128 {
-        self.rules.store.hash(&self.key)
     }
 
     /// `None`: nothing is to be stored.
@@ -415,7 +412,7 @@ impl Fetch {
         let store = &self.rules.store;
         let (fill, variant) = (Arc::clone(&self.fill), self.request.variant(names));
         let fetching = Fetching { key: key.into(), names: names.to_vec(), variant, id: self.id, fill };
-        let is_newest = store.under_way.flows(self.of_url(), asked, fetching);
+        let is_newest = store.under_way.flows(self.of_url, asked, fetching);
         if !is_newest {
             store.hide(self.id, &self.fill);
         }

@@ -32,6 +32,7 @@ mod front;
 mod index;
 mod invalidated;
 mod key;
+mod lookup;
 mod object;
 mod opening;
 mod purge;
@@ -386,23 +387,19 @@ impl Store {
         fill.is_over.store(true, Ordering::Relaxed);
         let mut before = std::mem::take(&mut *fill.before.lock().unwrap_or_else(PoisonError::into_inner));
         before.retain(|(_, before)| !before.is_over.load(Ordering::Relaxed));
-        for id in [Some(id), fill.variant.get().copied()].into_iter().flatten() {
-            if fills.get(&id).is_some_and(|other| Arc::ptr_eq(other, fill)) {
-                match before.iter().find(|(own, _)| *own == id) {
-                    Some((_, before)) => fills.insert(id, Arc::clone(before)),
-                    None => fills.remove(&id),
-                };
-            }
+        for id in found_by(&fills, id, fill) {
+            match before.iter().find(|(own, _)| *own == id) {
+                Some((_, before)) => fills.insert(id, Arc::clone(before)),
+                None => fills.remove(&id),
+            };
         }
     }
 
     /// Has no further request find a fill.
     fn hide(&self, id: u128, fill: &Arc<Fill>) {
         let mut fills = self.fills();
-        for id in [Some(id), fill.variant.get().copied()].into_iter().flatten() {
-            if fills.get(&id).is_some_and(|other| Arc::ptr_eq(other, fill)) {
-                fills.remove(&id);
-            }
+        for id in found_by(&fills, id, fill) {
+            fills.remove(&id);
         }
     }
 
@@ -585,6 +582,13 @@ impl Store {
     pub(crate) fn disk_states(&self) -> impl Iterator<Item = DiskState> {
         self.opened().slots.iter().map(Slot::state)
     }
+}
+
+/// The hashes by which requests find a fill: `id`, and the variant's.
+fn found_by(fills: &HashMap<u128, Arc<Fill>>, id: u128, fill: &Arc<Fill>) -> impl Iterator<Item = u128> + use<> {
+    let is_found = |id: &u128| fills.get(id).is_some_and(|other| Arc::ptr_eq(other, fill));
+    let [own, variant] = [Some(id), fill.variant.get().copied()].map(|id| id.filter(is_found));
+    own.into_iter().chain(variant)
 }
 
 /// Has requests find a fill by this hash, in place of the one that they find now.

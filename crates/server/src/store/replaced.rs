@@ -130,7 +130,7 @@ impl Fetch {
             store.supersede_unknown(target, at);
             disk.remove(self.id);
         }
-        for Fetching { key, id, fill, .. } in store.under_way.withdraw(self.of_url(), &self.request, at, &self.fill) {
+        for Fetching { key, id, fill, .. } in store.under_way.withdraw(self.of_url, &self.request, at, &self.fill) {
             store.supersede_unknown(Target::of_key(&key), at);
             // Later requests do not wait for it.
             store.hide(id, &fill);

@@ -360,6 +360,7 @@ impl Slices {
             fill: Arc::clone(fill),
             found_by: key.into(),
             id,
+            of_url: id,
             key: key.to_vec(),
             upstream: Arc::clone(&self.upstream),
             stale: None,

@@ -104,39 +104,38 @@ fn stalled_responses_of_a_server_keep_no_other_client_out() {
     wait_until("stalled connections keep what they have", || open_files(&server) < ALLOWED - 50);
 }
 
-#[test]
-fn idle_tunnels_keep_no_other_client_out() {
-    let site = Site::new();
+/// A server of a file, and of tunnels that wait for a byte.
+fn serve_tunnels(site: &Site) -> (Server, Upstream) {
     File::create(site.root().join("file")).and_then(|file| file.set_len(LENGTH)).expect("a file");
     let upstream = tunnels(|accepted| drop(accepted.read(1)));
     let table = format!("[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]\n", upstream.url());
     let config = site.config("proxy = [{ upstream = 'app', path = '/chat' }]").table(&table).write();
     let config = config.to_str().expect("a path in UTF-8");
     let server = limited(["serve", "--config", config, "--ktls", "never", "--workers", "1", "--stall-timeout", "10m"]);
-    let _stalled = stall(&site, &server, |http, _| {
-        let stream = http.stream();
-        http.send(&headers(stream, false, &block_of("/chat", "websocket", &[])));
-    });
+    (server, upstream)
+}
+
+/// Asks for such a tunnel.
+fn open_tunnel(http: &mut Http2) -> u32 {
+    let stream = http.stream();
+    http.send(&headers(stream, false, &block_of("/chat", "websocket", &[])));
+    stream
+}
+
+#[test]
+fn idle_tunnels_keep_no_other_client_out() {
+    let site = Site::new();
+    let (server, _upstream) = serve_tunnels(&site);
+    let _stalled = stall(&site, &server, |http, _| _ = open_tunnel(http));
     assert_serves(&site, &server, "/file");
 }
 
 #[test]
 fn a_connection_full_of_tunnels_gets_its_responses() {
     let site = Site::new();
-    File::create(site.root().join("file")).and_then(|file| file.set_len(LENGTH)).expect("a file");
-    let upstream = tunnels(|accepted| drop(accepted.read(1)));
-    let table = format!("[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]\n", upstream.url());
-    let config = site.config("proxy = [{ upstream = 'app', path = '/chat' }]").table(&table).write();
-    let config = config.to_str().expect("a path in UTF-8");
-    let server = limited(["serve", "--config", config, "--ktls", "never", "--workers", "1", "--stall-timeout", "10m"]);
+    let (server, _upstream) = serve_tunnels(&site);
     let mut http = Http2::connect(site.connector(Suite::TLS13), server.address(), &[]);
-    let tunnels: Vec<u32> = (0..STREAMS - 1)
-        .map(|_| {
-            let stream = http.stream();
-            http.send(&headers(stream, false, &block_of("/chat", "websocket", &[])));
-            stream
-        })
-        .collect();
+    let tunnels: Vec<u32> = (0..STREAMS - 1).map(|_| open_tunnel(&mut http)).collect();
     let status = |http: &Http2, id: &u32| http.streams.get(id).map_or(0, |got| got.status);
     http.read_until("each tunnel is open or refused", |http| {
         tunnels.iter().all(|id| matches!(status(http, id), 200 | 503))

@@ -26,7 +26,7 @@ impl Answering<'_> {
         path.names_directory() && !path.as_bytes().is_empty() && self.site.features.have_expressions()
     }
 
-    /// Whether networks and methods permit every reading of the requested path. `rule`: that of the path.
+    /// Whether networks and methods permit every reading of the requested path. `rule`: the rule for the path.
     pub(super) fn permits_readings(&self, rule: &proxy::Rule, path: &SitePath<'_>) -> bool {
         let raw = self.raw_path();
         self.is_read_alike(raw, path)

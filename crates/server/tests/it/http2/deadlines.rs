@@ -6,7 +6,7 @@ use sealion_testkit::Suite;
 use sealion_tls::record::ContentType;
 
 use super::{assert_serves, connect, serve};
-use crate::proxy::connect::{block_of, tunnels};
+use crate::proxy::connect::{block_of, echo_pieces, tunnels};
 use crate::support::http2::{
     CANCEL, DATA, END_STREAM, ENHANCE_YOUR_CALM, Ended, Got, HEADERS, Http2, INITIAL_WINDOW_SIZE, PING, PREFACE,
     SETTINGS_TIMEOUT, block, frame, headers, reset, settings_frame, window_update,
@@ -143,11 +143,7 @@ fn a_window_that_was_opened_is_not_waited_for_any_more() {
 /// A WebSocket that is silent, and a download that waits for its turn, beside one that uses the connection's window up again and again.
 #[test]
 fn a_connections_window_that_others_use_up_ends_no_stream() {
-    let upstream = tunnels(|accepted| {
-        while let Some(octet) = accepted.read(1) {
-            accepted.write(&octet);
-        }
-    });
+    let upstream = tunnels(|accepted| echo_pieces(accepted, 1));
     let site = Site::new();
     site.add_pattern("large", 64 << 20);
     let rule = format!("proxy = [{{ path = '/app/', upstream = '{}' }}]", upstream.url());
@@ -185,11 +181,7 @@ fn a_connections_window_that_others_use_up_ends_no_stream() {
 
 #[test]
 fn the_time_of_a_window_begins_when_it_closes() {
-    let upstream = tunnels(|accepted| {
-        while let Some(octets) = accepted.read(200) {
-            accepted.write(&octets);
-        }
-    });
+    let upstream = tunnels(|accepted| echo_pieces(accepted, 200));
     let site = Site::new();
     site.add_pattern("large", LARGE);
     let rule = format!("proxy = [{{ path = '/app/', upstream = '{}' }}]", upstream.url());

@@ -53,13 +53,18 @@ pub(crate) fn tunnels(inside: impl Fn(&mut Accepted) + Send + Sync + 'static) ->
     })
 }
 
-/// Echoes up to the end of what the client sends.
+/// Echoes pieces of this length, up to the end of what the client sends.
+pub(crate) fn echo_pieces(accepted: &mut Accepted, length: usize) {
+    while let Some(piece) = accepted.read(length) {
+        accepted.write(&piece);
+    }
+}
+
+/// Greets, echoes all that the client sends, and takes leave.
 fn echo() -> Upstream {
     tunnels(|accepted| {
         accepted.write(b"hello");
-        while let Some(octet) = accepted.read(1) {
-            accepted.write(&octet);
-        }
+        echo_pieces(accepted, 1);
         accepted.write(b"bye");
     })
 }

@@ -40,7 +40,7 @@ pub(super) fn answering(
     (upstream, asked)
 }
 
-fn body(client: &mut Client, target: &str) -> (u16, String) {
+pub(super) fn body(client: &mut Client, target: &str) -> (u16, String) {
     let response = http::get(client, target).expect("a response");
     (response.status, String::from_utf8_lossy(&response.body).into_owned())
 }
@@ -328,129 +328,6 @@ fn the_front_script_alone_runs_where_others_are_refused() {
         assert!(status == 404 && !text.contains("secret"), "{target}: {status} {text}");
     }
     assert_eq!(asked.lock().expect("no panic").len(), before, "none of them asks for a script");
-}
-
-#[test]
-fn guards_of_the_script_hold_for_each_path_that_runs_it() {
-    let site = Site::new();
-    for name in ["index.php", "admin.php", "a/index.php"] {
-        site.add(name, "");
-    }
-    let (upstream, asked) = answering(|accepted, _| accepted.write(&[stdout("X-A: 1\r\n\r\nran"), end()].concat()));
-    let guard =
-        "access = [{ path = '/admin.php', deny = ['127.0.0.0/8'] }, { path = '/a/index.php', deny = ['127.0.0.0/8'] }]";
-    let server = serve(&site, &url(&upstream), &format!("{FILES_FIRST}\n{guard}"), "");
-    let mut client = site.connect(&server);
-    for target in ["/admin.php", "/admin.php/x", "/%61dmin.php/x", "//admin.php", "/admin.php/", "/a/", "/a/index.php"]
-    {
-        assert_eq!(body(&mut client, target).0, 403, "{target}");
-    }
-    assert!(asked.lock().expect("no panic").is_empty());
-    assert_eq!(body(&mut client, "/b"), (200, "ran".to_owned()));
-}
-
-#[test]
-fn guards_hold_for_what_a_script_is_named_by_and_for_what_it_may_take_its_path_from() {
-    let site = Site::new();
-    for name in ["index.php", "upload/x.php", "blog/index.php"] {
-        site.add(name, "");
-    }
-    let (upstream, asked) = answering(|accepted, _| accepted.write(&[stdout("X-A: 1\r\n\r\nran"), end()].concat()));
-    let guard = "rewrites = [{ regex = '^/old/', to = '/index.php' }]\naccess = [{ regex = '^/upload/.*\\.php$', deny = ['127.0.0.0/8'] }, { path = '/admin', deny = ['127.0.0.0/8'] }, { path = '/old/admin', deny = ['127.0.0.0/8'] }, { path = '/blog/private', deny = ['127.0.0.0/8'] }, { regex = '^/$', deny = ['127.0.0.0/8'] }]";
-    let server = serve(&site, &url(&upstream), &format!("{FILES_FIRST}\n{guard}"), "");
-    let mut client = site.connect(&server);
-    let targets = [
-        "/upload/x.php",
-        "/upload/x.php/",
-        "/upload/x.php//",
-        "/upload/x.php%2f",
-        "/upload/x.php/a/",
-        "/admin/users",
-        "/index.php/admin/users",
-        "/index.php/admin",
-        "/index.php//admin/",
-        "/index.php/%61dmin/users",
-        // As an application reads them that decodes once more.
-        "/index.php/%2561dmin/users",
-        "/index.php/admin;v=1/users",
-        "/old/%2561dmin/users",
-        "/old/index.php/admin/users",
-        "/blog/index.php/private",
-        "/blog/index.php/%2570rivate/x",
-        // `//host` is a host behind the script's name too.
-        "/index.php//host/admin",
-        "/index.php/%5Chost/admin/users",
-        "/blog/index.php/%5Chost/private",
-        "/old/index.php//host/admin",
-        // CodeIgniter drops the name of the script without a slash behind it.
-        "/index.phpadmin/users",
-        "/index.php%2561dmin",
-    ];
-    for target in targets {
-        assert_eq!(body(&mut client, target).0, 403, "{target}");
-    }
-    assert!(asked.lock().expect("no panic").is_empty());
-    for target in ["/index.php/administrators", "/index.php", "/other", "/blog/index.php/public", "/old/x", "//host/x"]
-    {
-        assert_eq!(body(&mut client, target), (200, "ran".to_owned()), "{target}");
-    }
-    // Applications may take the first of two slashes for the beginning of a host.
-    assert_eq!(
-        asked.lock().expect("no panic").last().map(|asked| asked.param("REQUEST_URI").to_owned()).as_deref(),
-        Some("/host/x")
-    );
-}
-
-/// CodeIgniter drops the directory of the script from REQUEST_URI, with or without a slash behind it.
-#[test]
-fn guards_hold_for_what_stands_behind_the_directory_of_a_front_script() {
-    let site = Site::new();
-    for name in ["app/index.php", "index.php"] {
-        site.add(name, "");
-    }
-    let (upstream, asked) = answering(|accepted, _| accepted.write(&[stdout("X-A: 1\r\n\r\nran"), end()].concat()));
-    let guard = "access = [{ path = '/app/admin', deny = ['127.0.0.0/8'] }]";
-    let front = "proxy = [{ upstream = 'php', fastcgi = { front = '/app/index.php' } }]".to_owned();
-    // The script that runs is known by the rewrite alone.
-    let rewritten = "proxy = [{ upstream = 'php', fastcgi = {} }]\nrewrites = [{ regex = '^', to = '/app/index.php' }]";
-    for rules in [front, rewritten.to_owned()] {
-        let server = serve(&site, &url(&upstream), &format!("{rules}\n{guard}"), "");
-        let mut client = site.connect(&server);
-        for target in [
-            "/app/admin/x",
-            "/appadmin/x",
-            "/app%2561dmin",
-            "/app/index.phpadmin/x",
-            "/app/index.php/admin",
-            "/app/%5Chost/admin/x",
-            "/app//host/admin",
-        ] {
-            assert_eq!(body(&mut client, target).0, 403, "{rules} {target}");
-        }
-        assert!(asked.lock().expect("no panic").is_empty());
-    }
-    let server = serve(&site, &url(&upstream), &format!("{rewritten}\n{guard}"), "");
-    assert_eq!(body(&mut site.connect(&server), "/application"), (200, "ran".to_owned()));
-}
-
-#[test]
-fn the_methods_of_a_rule_hold_for_path_info_and_for_an_index() {
-    let site = Site::new();
-    for name in ["index.php", "a/index.php"] {
-        site.add(name, "");
-    }
-    let (upstream, asked) = answering(|accepted, _| accepted.write(&[stdout("X-A: 1\r\n\r\nran"), end()].concat()));
-    let scripts = "upstream = 'php', fastcgi = { front = '/index.php' }";
-    let rules = format!(
-        "proxy = [{{ path = '/api/', methods = ['GET'], {scripts} }}, {{ regex = '^/a/index[.]php$', methods = ['GET'], {scripts} }}, {{ {scripts} }}]"
-    );
-    let server = serve(&site, &url(&upstream), &rules, "");
-    let mut client = site.connect(&server);
-    for target in ["/api/x", "/index.php/api/x", "/index.php/%2561pi/x", "/a/index.php", "/a/"] {
-        assert_eq!(post(&mut client, target, &[("Content-Length", "0")], b"").status, 405, "{target}");
-    }
-    assert!(asked.lock().expect("no panic").is_empty());
-    assert_eq!(body(&mut client, "/index.php/api/x"), (200, "ran".to_owned()));
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod connections;
 mod content;
 mod fastcgi;
 mod fastcgi_contents;
+mod fastcgi_guards;
 mod faults;
 mod forwarded;
 mod grpc;
