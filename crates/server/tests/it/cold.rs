@@ -11,6 +11,7 @@ use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use sealion_testkit::http;
 use sealion_testkit::server::Server;
 
+use crate::support::process::threads;
 use crate::support::{Site, content, tool};
 
 const DISK: &str = env!("CARGO_TARGET_TMPDIR");
@@ -65,11 +66,6 @@ fn waiting_threads(server: &Server) -> usize {
     let count = |prefix| names.iter().filter(|name| name.starts_with(prefix)).count();
     assert_eq!(count("worker-"), 1, "{names:?}");
     count("tokio-") + count("disk")
-}
-
-fn threads(server: &Server) -> Vec<PathBuf> {
-    let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).expect("the server runs");
-    tasks.map(|entry| entry.expect("an entry").path()).collect()
 }
 
 #[test]

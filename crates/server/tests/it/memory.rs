@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use http::Response;
-use sealion_testkit::server::Server;
 use sealion_testkit::{Suite, pattern};
 
 use crate::proxy::serve_config;
@@ -10,28 +9,12 @@ use crate::support::config::Config;
 use crate::support::fastcgi::{end, read_request, stdout};
 use crate::support::http2::Http2;
 use crate::support::http2_upstream::Http2Upstream;
+use crate::support::process::memory;
 use crate::support::upstream::Upstream;
-use crate::support::{LARGE, SMALL_WINDOW, Site, begin, get, messages, wait_for_message, wait_until};
+use crate::support::{LARGE, SMALL_WINDOW, Site, begin, get, messages, wait_for_message};
 
 /// Readers that stop; half of them after they have read a response at full speed, so that the server has learned how much they take.
 const READERS: u64 = 100;
-
-/// Bytes of the process that are in memory, once they no longer change.
-fn resident(server: &Server) -> u64 {
-    let read = || {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("the server runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux tells it");
-        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
-    };
-    let (mut last, mut equal) = (read(), 0);
-    wait_until("the memory in use settles", || {
-        let now = read();
-        equal = if now == last { equal + 1 } else { 0 };
-        last = now;
-        equal == 20
-    });
-    last
-}
 
 #[test]
 fn readers_that_stop_pin_little_memory_and_none_when_they_are_gone() {
@@ -45,19 +28,19 @@ fn readers_that_stop_pin_little_memory_and_none_when_they_are_gone() {
         reader.read_until(b"\r\n\r\n").expect("the head comes");
         pattern::assert_equal(&reader.read(1 << 20).expect("the body comes"), 0..1 << 20);
     }
-    let before = resident(&server);
+    let before = memory(&server);
     for reader in &mut readers {
         begin(reader, "/large");
     }
-    let stopped = resident(&server);
+    let stopped = memory(&server);
     drop(readers);
     crate::support::access_lines(&server, (READERS + READERS / 2) as usize);
-    let after = resident(&server);
+    let after = memory(&server);
     let each = stopped.saturating_sub(before) / READERS;
-    println!("{before} idle, {stopped} stopped, {after} after: {each} bytes a reader");
-    assert!(each <= 64 << 10, "{each} bytes a reader that stopped");
-    let kept = after.saturating_sub(before);
-    assert!(kept <= 3 << 20, "{kept} bytes stay with the process");
+    let seen = format!("{before} bytes idle, {stopped} stopped, {after} after: {each} bytes a reader");
+    println!("{seen}");
+    assert!(each <= 64 << 10, "readers that stopped take too much: {seen}");
+    assert!(after.saturating_sub(before) <= 3 << 20, "too much stays with the process: {seen}");
 }
 
 /// Connections of HTTP/2 whose streams cannot send.
@@ -90,7 +73,7 @@ fn assert_bounded(site: &Site, config: &Config, client: Client) {
     for _ in 0..20 {
         assert_eq!(connect(&[]).fetch("/warm").1.len(), LENGTH);
     }
-    let before = resident(&server);
+    let before = memory(&server);
     let stalled: Vec<_> = (0..STALLED)
         .map(|_| {
             let mut http = connect(&[(INITIAL_WINDOW_SIZE, 0)]);
@@ -102,7 +85,7 @@ fn assert_bounded(site: &Site, config: &Config, client: Client) {
             http
         })
         .collect();
-    let each = resident(&server).saturating_sub(before) / STALLED;
+    let each = memory(&server).saturating_sub(before) / STALLED;
     println!("{each} bytes a connection");
     // Requests that wait for their heads take more memory than their responses.
     let bound = if client == Client::Reads { 2 << 20 } else { 3 << 20 };

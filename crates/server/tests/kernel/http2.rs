@@ -11,6 +11,7 @@ use crate::awkward::kernel_rekeys;
 use crate::support::http2::{
     Ended, Http2, INITIAL_WINDOW_SIZE, INTERNAL_ERROR, NO_ERROR, block, headers, window_update,
 };
+use crate::support::process::wait_until_it_rests;
 use crate::support::{LARGE, SMALL_WINDOW, Site, access_lines, content};
 
 const MIB: u64 = 1 << 20;
@@ -108,6 +109,7 @@ fn a_file_that_is_truncated_never_ends_its_stream() {
         http.send(&window_update(0, 1 << 30));
         let stream = http.get(&format!("/f{round}"));
         http.read_until("its head", |http| http.streams.contains_key(&stream));
+        wait_until_it_rests(&server);
         File::options().write(true).open(&path).expect("it opens").set_len(1000).expect("it is truncated");
         let end = http.end_before(|http| http.has_ended(stream));
         let got = &http.streams[&stream];

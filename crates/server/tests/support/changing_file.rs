@@ -6,6 +6,7 @@ use std::io::Write;
 use sealion_testkit::http;
 use sealion_tls::AlertDescription;
 
+use super::process::wait_until_it_rests;
 use super::{LARGE, Site, access_line, begin, content, get, wait_for_message};
 
 /// Truncated: what was sent is right, an alert ends it, and the log says why.
@@ -16,6 +17,8 @@ pub(crate) fn truncated(options: &[&str], way: (&str, &str)) {
     let mut client = site.connect_slow_reader(&server);
     let head = begin(&mut client, "/f");
     assert!(head.contains(&format!("Content-Length: {LARGE}\r\n")), "{head}");
+    // Of a page that it reads while it is truncated, it would see zeros.
+    wait_until_it_rests(&server);
     File::options().write(true).open(&path).expect("it opens").set_len(1000).expect("it is truncated");
     let ending = client.read_to_end().expect("what was sent opens");
     assert!((ending.data.len() as u64) < LARGE);

@@ -16,6 +16,7 @@ pub(crate) mod namespace;
 pub(crate) mod nginx;
 pub(crate) mod often;
 pub(crate) mod port;
+pub(crate) mod process;
 pub(crate) mod program;
 pub(crate) mod redis;
 pub(crate) mod sites;

@@ -10,6 +10,7 @@ use rustix::process::Signal;
 
 use super::disk::{objects, wait_until_it_stores_again, wait_until_stored};
 use super::{Cached, answer, counting, status};
+use crate::support::process::threads;
 use crate::support::upstream::Upstream;
 use crate::support::{PROGRAM, Tmpfs, messages, tool, wait_for_message, wait_until};
 
@@ -68,9 +69,8 @@ fn large() -> Upstream {
 
 /// Threads of the server that wait for a disk, but for those that the cache has for it.
 fn waits_for_disk(cached: &Cached) -> Vec<String> {
-    let tasks = fs::read_dir(format!("/proc/{}/task", cached.server().pid())).expect("the server runs");
     // Number, name in parentheses, state: proc_pid_stat(5).
-    let stats = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
+    let stats = threads(cached.server()).into_iter().filter_map(|thread| fs::read_to_string(thread.join("stat")).ok());
     stats.filter(|stat| stat.contains(") D ") && !stat.contains("(sealion-")).collect()
 }
 

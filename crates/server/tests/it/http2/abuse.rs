@@ -1,15 +1,12 @@
 //! Clients that make more work than they do.
 
-use std::fs;
-
-use sealion_testkit::server::Server;
-
 use super::{assert_serves, connect, serve};
 use crate::support::access_lines;
 use crate::support::http2::{
     ACK, CANCEL, COMPRESSION_ERROR, CONTINUATION, DATA, ENHANCE_YOUR_CALM, HEADERS, Http2, INITIAL_WINDOW_SIZE,
     MAX_WINDOW, PING, PRIORITY_UPDATE, SETTINGS, block, frame, headers, literal, reset, window_update,
 };
+use crate::support::process::memory;
 
 /// Sends `attack` again and again until the server ends the connection, at most `most` times. Returns the codes of GOAWAY.
 #[track_caller]
@@ -117,13 +114,6 @@ fn frames_without_use_end_the_connection() {
     assert_serves(&site, &server);
 }
 
-/// Octets of the process that are in memory.
-fn resident(server: &Server) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("the server runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux tells it");
-    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
-}
-
 /// All streams, each with a response that waits for a window, and heads as long as they may be.
 #[test]
 fn clients_that_open_all_their_streams_and_no_window_pin_little_memory() {
@@ -131,7 +121,7 @@ fn clients_that_open_all_their_streams_and_no_window_pin_little_memory() {
     let (site, server) = serve(&[]);
     let long = "z".repeat(8000);
     connect(&site, &server, &[]).fetch("/large");
-    let before = resident(&server);
+    let before = memory(&server);
     let clients: Vec<Http2> = (0..CLIENTS)
         .map(|_| {
             let mut http = connect(&site, &server, &[(INITIAL_WINDOW_SIZE, 0)]);
@@ -141,7 +131,7 @@ fn clients_that_open_all_their_streams_and_no_window_pin_little_memory() {
             http
         })
         .collect();
-    let each = resident(&server).saturating_sub(before) / CLIENTS;
+    let each = memory(&server).saturating_sub(before) / CLIENTS;
     println!("{each} octets a connection of 128 streams that wait");
     assert!(each < 4 << 20, "{each} octets a connection");
     assert_serves(&site, &server);
@@ -157,7 +147,7 @@ fn heads_that_are_too_large_are_kept_no_more_than_others() {
     literal(&mut entry, "x", &"y".repeat(4000));
     entry[0] = 0x40;
     connect(&site, &server, &[]).fetch("/large");
-    let before = resident(&server);
+    let before = memory(&server);
     let clients: Vec<Http2> = (0..CLIENTS)
         .map(|_| {
             let mut http = connect(&site, &server, &[(INITIAL_WINDOW_SIZE, 0)]);
@@ -178,7 +168,7 @@ fn heads_that_are_too_large_are_kept_no_more_than_others() {
             http
         })
         .collect();
-    let each = resident(&server).saturating_sub(before) / CLIENTS;
+    let each = memory(&server).saturating_sub(before) / CLIENTS;
     println!("{each} octets a connection of 120 heads that are too large");
     assert!(each < 4 << 20, "{each} octets a connection");
     drop(clients);
@@ -204,10 +194,10 @@ fn an_idle_connection_gives_back_what_many_streams_took() {
     clients.iter_mut().for_each(Http2::ping);
     clients[..BEFORE].iter_mut().for_each(burst);
     clients.iter_mut().for_each(Http2::ping);
-    let before = resident(&server);
+    let before = memory(&server);
     clients[BEFORE..].iter_mut().for_each(burst);
     clients.iter_mut().for_each(Http2::ping);
-    let each = resident(&server).saturating_sub(before) / MEASURED as u64;
+    let each = memory(&server).saturating_sub(before) / MEASURED as u64;
     println!("{each} octets more an idle connection after 100 streams");
     assert!(each < 8 << 10, "{each} octets a connection");
 }

@@ -6,6 +6,7 @@ use sealion_testkit::pattern;
 
 use super::{connect_slow_reader, serve};
 use crate::support::http2::{Ended, Got, Http2, INITIAL_WINDOW_SIZE, INTERNAL_ERROR, window_update};
+use crate::support::process::wait_until_it_rests;
 use crate::support::{LARGE, access_lines};
 
 #[test]
@@ -18,6 +19,7 @@ fn a_file_that_is_truncated_resets_its_stream_and_no_other() {
     let [broken, whole] = ["/large", "/other"].map(|path| http.request("GET", path, &[("priority", "i")], true));
     let has_begun = |http: &Http2, stream| http.streams.get(&stream).is_some_and(|got: &Got| !got.body.is_empty());
     http.read_until("both have begun", |http| has_begun(http, broken) && has_begun(http, whole));
+    wait_until_it_rests(&server);
     let file = fs::File::options().write(true).open(site.root().join("large")).expect("it opens");
     file.set_len(1000).expect("it is truncated");
     let got = http.response(broken).clone();
