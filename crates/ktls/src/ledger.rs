@@ -22,15 +22,15 @@ use crate::{Cipher, Error, Operation, Version};
 /// An open record is accepted but not sealed: its plaintext counts as unsent, its overhead not yet.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    overhead: u64,
+    pub(crate) overhead: u64,
     /// Bytes that TCP had taken before the keys were installed.
-    tcp_then: u64,
+    pub(crate) tcp_then: u64,
     /// The first sequence number of the present key.
-    first: u64,
+    pub(crate) first: u64,
     /// Records sealed under earlier keys.
-    sealed: u64,
+    pub(crate) sealed: u64,
     /// Plaintext bytes accepted, of every record type.
-    accepted: u64,
+    pub(crate) accepted: u64,
 }
 
 impl Ledger {

@@ -123,7 +123,7 @@ pub use error::{Error, Kind, Operation};
 pub use ledger::{acknowledged, queued, room};
 pub use record::{MAX_PLAINTEXT, More, RecordType};
 pub use rx::{Incoming, Rx, RxState, Spliced};
-pub use tx::{Tx, TxState};
+pub use tx::{FrozenTx, Tx, TxState};
 
 /// Parsers of kernel data for fuzz targets, and system calls for tests, which must not contain `unsafe`. Not part of
 /// the interface.

@@ -65,6 +65,27 @@ enum Phase {
     Closed,
 }
 
+/// A [`TxState`] as numbers, for another process that gets the socket too.
+///
+/// They also account for bytes that the kernel has not passed to TCP yet, which [`Tx::adopt`] cannot know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrozenTx {
+    /// The protocol version of the keys.
+    pub version: Version,
+    /// The cipher of the keys.
+    pub cipher: Cipher,
+    /// Bytes that TCP had taken before the keys were installed.
+    pub tcp_then: u64,
+    /// The first sequence number of the present key.
+    pub first: u64,
+    /// Records sealed under earlier keys.
+    pub sealed: u64,
+    /// Plaintext bytes accepted, of every record type.
+    pub accepted: u64,
+    /// A record may be open.
+    pub open: bool,
+}
+
 impl<S, T> Tx<S, T> {
     /// Joins a state and its socket. Any other socket is misuse: data would leave it unsealed.
     pub const fn from_parts(socket: S, state: T) -> Self {
@@ -391,6 +412,23 @@ impl<S: AsFd, T: BorrowMut<TxState>> Tx<S, T> {
 impl TxState {
     pub(crate) fn new(version: Version, cipher: Cipher, ledger: Ledger) -> Self {
         Self { version, cipher, ledger, open: false, phase: Phase::Open }
+    }
+
+    /// The state as numbers. From now on only the process that thaws them may send on the socket.
+    ///
+    /// # Errors
+    /// The state itself: close_notify was sent, or a KeyUpdate whose next key is missing.
+    pub fn freeze(self) -> Result<FrozenTx, Self> {
+        let Self { version, cipher, ledger, open, phase: Phase::Open } = self else { return Err(self) };
+        let Ledger { overhead: _, tcp_then, first, sealed, accepted } = ledger;
+        Ok(FrozenTx { version, cipher, tcp_then, first, sealed, accepted, open })
+    }
+
+    /// The state that was frozen, for the same socket.
+    pub fn thaw(frozen: FrozenTx) -> Self {
+        let FrozenTx { version, cipher, tcp_then, first, sealed, accepted, open } = frozen;
+        let ledger = Ledger { overhead: cipher.overhead(version), tcp_then, first, sealed, accepted };
+        Self { version, cipher, ledger, open, phase: Phase::Open }
     }
 
     fn ready(&self, operation: Operation) -> Result<(), Error> {

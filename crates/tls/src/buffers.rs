@@ -102,17 +102,21 @@ impl SendBuffer {
         Self { pages: Some(pages), size: Size::Small(out) }
     }
 
+    /// A buffer of at least `len` bytes, however many these are, that may be kept while TCP takes nothing.
+    pub(crate) fn of_length(len: usize) -> Self {
+        match len {
+            0..=SMALL_LEN => Self::small(),
+            // The kernel took less than it had room for, because it is short of memory for sockets.
+            _ => Self { pages: Some(Pages::new(len)), size: Size::Odd },
+        }
+    }
+
     /// Moves the bytes in `range` from a large buffer to a small one. Call this before waiting for TCP.
     pub(crate) fn keep_only(&mut self, range: &mut Range<usize>) {
         if !matches!(self.size, Size::Large) {
             return;
         }
-        let mut kept = if range.len() <= SMALL_LEN {
-            Self::small()
-        } else {
-            // The kernel took less than it had room for, because it is short of memory for sockets.
-            Self { pages: Some(Pages::new(range.len())), size: Size::Odd }
-        };
+        let mut kept = Self::of_length(range.len());
         kept[..range.len()].copy_from_slice(&self[range.clone()]);
         *range = 0..range.len();
         *self = kept;

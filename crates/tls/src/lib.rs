@@ -49,7 +49,7 @@ pub use socket::Socket;
 pub use stream::move_to_kernel::MoveError;
 pub use stream::send::FIRST_RECORD;
 pub use stream::source::{Part, Source, Unread};
-pub use stream::{Counts, Progress, SealedBy, TlsStream};
+pub use stream::{Counts, Frozen, FrozenBytes, Malformed, NotFrozen, Progress, SealedBy, TlsStream};
 
 /// Compiles the code in the README as a doctest.
 #[cfg(doctest)]

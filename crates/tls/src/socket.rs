@@ -1,7 +1,7 @@
 //! The transport of a connection: TCP, or a Unix stream socket, which has no kernel TLS.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -42,6 +42,22 @@ impl Socket {
     /// Whether it is TCP, which kernel TLS needs.
     pub fn is_tcp(&self) -> bool {
         matches!(self, Self::Tcp(_))
+    }
+
+    /// The socket without the runtime, which no longer waits for it.
+    pub(crate) fn into_fd(self) -> io::Result<OwnedFd> {
+        Ok(match self {
+            Self::Tcp(stream) => stream.into_std()?.into(),
+            Self::Unix(stream) => stream.into_std()?.into(),
+        })
+    }
+
+    /// A socket that does not block, for the runtime of this thread.
+    pub(crate) fn from_fd(fd: OwnedFd, is_tcp: bool) -> io::Result<Self> {
+        Ok(match is_tcp {
+            true => Self::Tcp(TcpStream::from_std(fd.into())?),
+            false => Self::Unix(UnixStream::from_std(fd.into())?),
+        })
     }
 
     /// Waits until data or the end of the connection can be read.

@@ -77,7 +77,7 @@ pub struct RevocationListFacts {
 
 /// Identifies a [`ClientAuth`], also across configurations: two ids are equal if and only if roots and mode are.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ClientAuthId(pub(super) [u8; 32]);
+pub struct ClientAuthId(pub(crate) [u8; 32]);
 
 /// A client's certificate, verified against the site's roots.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -40,10 +40,15 @@ impl TrafficSecrets {
     }
 }
 
-/// Derives the next keys of a direction. TLS 1.2 has no next keys.
-pub(crate) struct KeySchedule(Option<Tls13Schedule>);
+/// The source of a connection's keys. TLS 1.2 has no next keys.
+pub(crate) enum KeySchedule {
+    /// The keys of the client's data. An [`Opener`](crate::record::Opener) does not give its own back.
+    Tls12(TrafficKeys),
+    Tls13(Tls13Schedule),
+}
 
-struct Tls13Schedule {
+/// The present application traffic secrets.
+pub(crate) struct Tls13Schedule {
     suite: &'static Tls13CipherSuite,
     aead: Aead,
     /// For the client's data.
@@ -57,43 +62,85 @@ struct Tls13Schedule {
 pub(crate) struct NoNextKeys;
 
 impl KeySchedule {
-    /// `secrets`: the secrets of the finished handshake. `None`: a TLS 1.3 handshake lacks secrets.
-    pub(super) fn new(suite: SupportedCipherSuite, aead: Aead, secrets: TrafficSecrets) -> Option<Self> {
+    /// `secrets`: the secrets of the finished handshake. `rx`: the keys of the client's data. `None`: a TLS 1.3 handshake lacks secrets.
+    pub(super) fn new(
+        suite: SupportedCipherSuite,
+        aead: Aead,
+        secrets: TrafficSecrets,
+        rx: TrafficKeys,
+    ) -> Option<Self> {
         match suite {
-            SupportedCipherSuite::Tls12(_) => Some(Self(None)),
+            SupportedCipherSuite::Tls12(_) => Some(Self::Tls12(rx)),
             SupportedCipherSuite::Tls13(suite) => {
                 let (client, server) = (secrets.client?, secrets.server?);
-                Some(Self(Some(Tls13Schedule { suite, aead, client, server })))
+                Some(Self::Tls13(Tls13Schedule { suite, aead, client, server }))
             }
         }
     }
 
     /// The next keys for the server's data.
     pub(crate) fn next_tx(&mut self) -> Result<TrafficKeys, NoNextKeys> {
-        let Some(schedule) = &mut self.0 else { return Err(NoNextKeys) };
-        next(schedule.suite, schedule.aead, &mut schedule.server)
+        let Self::Tls13(schedule) = self else { return Err(NoNextKeys) };
+        schedule.server = schedule.after(&schedule.server)?;
+        schedule.tx()
     }
 
     /// The next keys for the client's data.
     pub(crate) fn next_rx(&mut self) -> Result<TrafficKeys, NoNextKeys> {
-        let Some(schedule) = &mut self.0 else { return Err(NoNextKeys) };
-        next(schedule.suite, schedule.aead, &mut schedule.client)
+        let Self::Tls13(schedule) = self else { return Err(NoNextKeys) };
+        schedule.client = schedule.after(&schedule.client)?;
+        schedule.rx()
     }
 }
 
-/// Replaces `secret` by its successor (RFC 8446 §7.2) and derives its keys (§7.3).
-fn next(suite: &Tls13CipherSuite, aead: Aead, secret: &mut Secret) -> Result<TrafficKeys, NoNextKeys> {
-    let expander = |secret: &Secret| suite.hkdf_provider.expander_for_okm(&OkmBlock::new(secret));
-    let mut next: Secret = Zeroizing::new(vec![0; secret.len()].into());
-    expand_label(&*expander(secret), b"traffic upd", &mut next)?;
-    *secret = next;
-    let expander = expander(secret);
-    let mut key = Zeroizing::new([0; 32]);
-    let key = &mut key[..aead.key_len()];
-    let mut iv = Zeroizing::new([0; 12]);
-    expand_label(&*expander, b"key", key)?;
-    expand_label(&*expander, b"iv", &mut *iv)?;
-    Ok(TrafficKeys::new(Version::Tls13, aead, key, &iv))
+impl Tls13Schedule {
+    /// Continues with the secrets of [`Self::secrets`]. `None`: they do not have the length of the suite's hash.
+    pub(crate) fn resume(
+        suite: &'static Tls13CipherSuite,
+        aead: Aead,
+        [client, server]: [Zeroizing<Vec<u8>>; 2],
+    ) -> Option<Self> {
+        let length = suite.common.hash_provider.output_len();
+        let own = |secret: Zeroizing<Vec<u8>>| (secret.len() == length).then(|| Secret::new(secret.as_slice().into()));
+        Some(Self { suite, aead, client: own(client)?, server: own(server)? })
+    }
+
+    /// The secrets of the client's and of the server's data.
+    pub(crate) fn secrets(&self) -> [Zeroizing<Vec<u8>>; 2] {
+        [&self.client, &self.server].map(|secret| Zeroizing::new(secret.to_vec()))
+    }
+
+    /// The present keys for the server's data.
+    pub(crate) fn tx(&self) -> Result<TrafficKeys, NoNextKeys> {
+        self.keys(&self.server)
+    }
+
+    /// The present keys for the client's data.
+    pub(crate) fn rx(&self) -> Result<TrafficKeys, NoNextKeys> {
+        self.keys(&self.client)
+    }
+
+    fn expander(&self, secret: &Secret) -> Box<dyn HkdfExpander> {
+        self.suite.hkdf_provider.expander_for_okm(&OkmBlock::new(secret))
+    }
+
+    /// The successor of `secret` (RFC 8446 §7.2).
+    fn after(&self, secret: &Secret) -> Result<Secret, NoNextKeys> {
+        let mut next: Secret = Zeroizing::new(vec![0; secret.len()].into());
+        expand_label(&*self.expander(secret), b"traffic upd", &mut next)?;
+        Ok(next)
+    }
+
+    /// The keys of `secret` (RFC 8446 §7.3).
+    fn keys(&self, secret: &Secret) -> Result<TrafficKeys, NoNextKeys> {
+        let expander = self.expander(secret);
+        let mut key = Zeroizing::new([0; 32]);
+        let key = &mut key[..self.aead.key_len()];
+        let mut iv = Zeroizing::new([0; 12]);
+        expand_label(&*expander, b"key", key)?;
+        expand_label(&*expander, b"iv", &mut *iv)?;
+        Ok(TrafficKeys::new(Version::Tls13, self.aead, key, &iv))
+    }
 }
 
 /// HKDF-Expand-Label with an empty context (RFC 8446 §7.1).

@@ -33,7 +33,7 @@ use tokio::time::timeout;
 
 use crate::AlertDescription;
 use crate::error::HandshakeError;
-use crate::record::{ContentType, HEADER_LEN, MAX_CIPHERTEXT_TLS12, TrafficKeys};
+use crate::record::{ContentType, HEADER_LEN, MAX_CIPHERTEXT_TLS12, Opener, TrafficKeys};
 use crate::socket::Socket;
 use callbacks::CallbackState;
 use certificate::Certificate;
@@ -111,7 +111,7 @@ pub(crate) struct Finished {
     pub(crate) info: HandshakeInfo,
     pub(crate) schedule: KeySchedule,
     pub(crate) tx: (TrafficKeys, u64),
-    pub(crate) rx: (TrafficKeys, u64),
+    pub(crate) opener: Opener,
     /// Records that one key may seal.
     pub(crate) records_per_key: u64,
     /// Bytes that the client sent after its Finished.
@@ -216,10 +216,12 @@ pub(crate) async fn accept(
     let (tx_sequence, tx) = extracted.tx;
     let (rx_sequence, rx) = extracted.rx;
     let tx = secrets::traffic_keys(info.version, &tx)?;
-    let schedule = suite.and_then(|suite| KeySchedule::new(suite, tx.aead(), callbacks.secrets));
+    let rx = secrets::traffic_keys(info.version, &rx)?;
+    let opener = Opener::new(&rx, rx_sequence);
+    let schedule = suite.and_then(|suite| KeySchedule::new(suite, tx.aead(), callbacks.secrets, rx));
     Ok(Finished {
         tx: (tx, tx_sequence),
-        rx: (secrets::traffic_keys(info.version, &rx)?, rx_sequence),
+        opener,
         schedule: schedule.ok_or_else(|| HandshakeError::Tls("rustls showed no traffic secrets".into()))?,
         records_per_key,
         incoming: flight.incoming,

@@ -55,7 +55,7 @@ pub(super) fn confidentiality_limit(connection: &UnbufferedServerConnection) -> 
 }
 
 /// rustls writes `TLS13_` where the registry has `TLS_`.
-pub(super) fn iana_name(rustls_name: &'static str) -> &'static str {
+pub(crate) fn iana_name(rustls_name: &'static str) -> &'static str {
     match rustls_name {
         "TLS13_AES_128_GCM_SHA256" => "TLS_AES_128_GCM_SHA256",
         "TLS13_AES_256_GCM_SHA384" => "TLS_AES_256_GCM_SHA384",

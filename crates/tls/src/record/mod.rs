@@ -127,6 +127,15 @@ impl TrafficKeys {
         self.aead
     }
 
+    pub(crate) fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Key and IV.
+    pub(crate) fn as_bytes(&self) -> (&[u8], &[u8; 12]) {
+        (self.key.as_bytes(), &self.iv)
+    }
+
     /// The kernel structure to seal from record 0 under these keys. Nothing else may then seal under them
     /// (linux/tls.h).
     pub(crate) fn into_crypto_info(self) -> CryptoInfo {

@@ -78,6 +78,11 @@ impl Opener {
         Self { key: keys.aead_key(), iv: keys.iv.clone(), layout: Layout::of(keys), sequence }
     }
 
+    /// The number of the next record.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
     /// Skips the next record, so that the record after it opens. The skipped content is not authenticated.
     pub fn pass_over(&mut self) {
         self.sequence += 1;

@@ -63,6 +63,11 @@ impl Sealer {
         })
     }
 
+    /// The number of the next record, and the keys.
+    pub(crate) fn into_parts(self) -> (u64, TrafficKeys) {
+        (self.sequence, self.keys)
+    }
+
     /// Continues under the next keys of the direction, from record 0. The old keys are wiped.
     pub fn replace_keys(&mut self, keys: TrafficKeys) {
         *self = Self::new(keys, 0, self.limit);

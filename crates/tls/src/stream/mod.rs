@@ -3,6 +3,7 @@
 mod close;
 mod cold;
 mod counts;
+mod frozen;
 mod io_traits;
 mod key_update;
 pub(crate) mod move_to_kernel;
@@ -32,6 +33,7 @@ use crate::record::{Aead, ContentType, MAX_PLAINTEXT, Opener, Sealer};
 use crate::socket::Socket;
 use close::Delivery;
 pub use counts::{Counts, Progress};
+pub use frozen::{Frozen, FrozenBytes, Malformed, NotFrozen};
 use patience::Patience;
 use receive::Receiver;
 
@@ -180,10 +182,9 @@ impl TlsStream {
         let mut io = io.into();
         let done = handshake::accept(&mut io, config, client).await?;
         let (keys, tx_sequence) = done.tx;
-        let (rx_keys, rx_sequence) = done.rx;
         let session = Session {
             aead: keys.aead(),
-            opener: Opener::new(&rx_keys, rx_sequence),
+            opener: done.opener,
             schedule: done.schedule,
             records_per_key: done.records_per_key,
             info: done.info,
@@ -191,7 +192,7 @@ impl TlsStream {
         };
         let sender = Sender::User { io, sealer: Sealer::new(keys, tx_sequence, done.records_per_key) };
         let mut stream = Self::new(config.limits.clone(), Some(session), sender, Receiver::new(done.incoming));
-        stream.outgoing = Outgoing::held(&done.held);
+        stream.outgoing = Outgoing::of(&done.held, true);
         Ok(stream)
     }
 
@@ -461,13 +462,13 @@ impl Outgoing {
         Ok(Self { buffer, unsent: 0..len, held: false })
     }
 
-    /// Sealed records that need not leave at once.
-    fn held(records: &[u8]) -> Option<Self> {
+    /// Sealed records. `held`: they need not leave at once.
+    fn of(records: &[u8], held: bool) -> Option<Self> {
         if records.is_empty() {
             return None;
         }
-        let mut buffer = SendBuffer::take(records.len());
+        let mut buffer = SendBuffer::of_length(records.len());
         buffer[..records.len()].copy_from_slice(records);
-        Some(Self { buffer, unsent: 0..records.len(), held: true })
+        Some(Self { buffer, unsent: 0..records.len(), held })
     }
 }

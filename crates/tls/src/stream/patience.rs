@@ -39,6 +39,16 @@ struct Rate {
 }
 
 impl Patience {
+    /// The time waited in the present window, and the bytes that the peer had taken when it began. No wait is in progress.
+    pub(super) fn window(&self) -> (Duration, u64) {
+        (self.rate.waited, self.rate.taken)
+    }
+
+    /// Continues a [`Self::window`].
+    pub(super) fn resume(waited: Duration, taken: u64) -> Self {
+        Self { wait: None, rate: Rate { waited, taken } }
+    }
+
     /// Ends the wait: TCP took something.
     pub(super) fn rewarded(&mut self) {
         if let Some(wait) = self.wait.take() {

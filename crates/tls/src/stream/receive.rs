@@ -5,7 +5,9 @@ use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
 use sealion_ktls::Version;
+use serde::{Deserialize, Serialize};
 use tokio::io::ReadBuf;
+use zeroize::Zeroizing;
 
 use super::{Counts, Sending, Session, TlsStream};
 use crate::AlertDescription;
@@ -47,7 +49,41 @@ enum State {
     Failed,
 }
 
+/// A [`Receiver`] that is open, for [`Frozen`](super::Frozen).
+#[derive(Serialize, Deserialize)]
+pub(super) struct FrozenReceiver {
+    sealed: Vec<u8>,
+    plaintext: Zeroizing<Vec<u8>>,
+    message: Vec<u8>,
+    empty_records: u8,
+    key_updates: u8,
+}
+
+impl FrozenReceiver {
+    /// Bytes of its vectors.
+    pub(super) fn len(&self) -> usize {
+        self.sealed.len() + self.plaintext.len() + self.message.len()
+    }
+}
+
 impl Receiver {
+    pub(super) fn is_open(&self) -> bool {
+        self.state == State::Open
+    }
+
+    /// The receiver must be open.
+    pub(super) fn freeze(self) -> FrozenReceiver {
+        let Self { sealed, mut plaintext, read, state: _, message, empty_records, key_updates } = self;
+        plaintext.drain(..read);
+        FrozenReceiver { sealed, plaintext: Zeroizing::new(plaintext), message, empty_records, key_updates }
+    }
+
+    pub(super) fn thaw(frozen: FrozenReceiver) -> Self {
+        let FrozenReceiver { sealed, mut plaintext, message, empty_records, key_updates } = frozen;
+        let plaintext = std::mem::take(&mut *plaintext);
+        Self { sealed, plaintext, read: 0, state: State::Open, message, empty_records, key_updates }
+    }
+
     /// Starts with the bytes after the handshake, which may contain complete records.
     pub(super) fn new(sealed: Vec<u8>) -> Self {
         Self {

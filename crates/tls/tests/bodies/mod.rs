@@ -4,6 +4,7 @@ mod abort;
 mod broken_records;
 mod close;
 mod duplex;
+mod freeze;
 mod key_limit;
 mod key_update;
 mod lengths;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use sealion_testkit::{PATIENCE, pattern};
-use sealion_tls::{AlertDescription, Error, Part, SealedBy, Socket, Source, TlsStream};
+use sealion_tls::{AlertDescription, Error, Frozen, Part, SealedBy, Socket, Source, TlsStream};
 
 use crate::support::{self, FILE, FILE_LEN, PKI};
 
@@ -182,4 +182,25 @@ fn a_slow_reader_gets_the_whole_file() {
     pattern::assert_equal(&received[4..], 0..FILE_LEN);
     drop(client);
     serving.join().unwrap();
+}
+
+#[test]
+fn a_connection_goes_on_after_it_was_frozen() {
+    let (mut client, server) = over_tcp(async |mut stream| {
+        for _ in 0..3 {
+            let word = support::take(&mut stream, 4).await.unwrap();
+            stream.respond(&[Part::Bytes(&word)]).await.unwrap();
+            let (socket, frozen) = stream.freeze().unwrap();
+            let frozen = Frozen::from_bytes(&frozen.to_bytes()).unwrap();
+            stream = TlsStream::thaw(socket, frozen, &Arc::new(support::limits())).unwrap();
+        }
+        assert_eq!((stream.path(), stream.payload_sent()), (SealedBy::Nobody, 12));
+    });
+    for word in [b"abcd", b"efgh", b"ijkl"] {
+        client.write_all(word).unwrap();
+        let mut got = [0; 4];
+        client.read_exact(&mut got).unwrap();
+        assert_eq!(&got, word);
+    }
+    server.join().unwrap();
 }

@@ -1,0 +1,157 @@
+//! A connection that is frozen between two responses and thawed. The client opens strictly: a number that is repeated or left out is a bad MAC.
+
+use std::future::poll_fn;
+use std::os::fd::OwnedFd;
+
+use sealion_testkit::{Suite, pattern};
+use sealion_tls::record::ContentType;
+use sealion_tls::{Frozen, Malformed, NotFrozen, Part, TlsStream};
+
+use crate::support::{self, FILE, FILE_LEN, can_update, limits};
+
+/// Passes it as another process would get it.
+fn pass(stream: TlsStream) -> TlsStream {
+    let (socket, frozen) = stream.freeze().expect("nothing is under way");
+    thaw(socket, &frozen.to_bytes())
+}
+
+fn thaw(socket: OwnedFd, bytes: &[u8]) -> TlsStream {
+    let frozen = Frozen::from_bytes(bytes).expect("it was written here");
+    TlsStream::thaw(socket, frozen, &limits().into()).expect("the runtime takes the socket")
+}
+
+/// Answers every four bytes with themselves, and `file` with a file too. Between two answers it is frozen.
+async fn echo(mut stream: TlsStream) {
+    loop {
+        let (info, path) = (stream.info().cloned(), stream.path());
+        stream = pass(stream);
+        assert_eq!((stream.info().cloned(), stream.path()), (info, path));
+        while stream.buffered().len() < 4 {
+            if stream.read_more().await.expect("it goes on") == 0 {
+                return stream.shutdown().await.expect("an orderly end");
+            }
+            stream = pass(stream);
+        }
+        let word = support::take(&mut stream, 4).await.expect("four bytes");
+        let file = Part::File { file: &FILE, range: 0..if word == b"file" { FILE_LEN } else { 0 } };
+        let before = stream.payload_sent();
+        stream.respond(&[Part::Bytes(&word), file]).await.expect("it leaves");
+        assert!(stream.payload_sent() >= before + 4);
+    }
+}
+
+#[test]
+fn a_connection_goes_on_after_it_was_frozen() {
+    for suite in Suite::all() {
+        let serving = support::Server::new(limits()).serve(echo);
+        let mut client = support::connect(&serving, suite);
+        for round in 0..3 {
+            for word in [b"abcd", b"file", b"efgh"] {
+                client.send(word).expect("it leaves");
+                assert_eq!(client.read(4).expect("an answer"), word, "{suite:?}");
+                if word == b"file" {
+                    pattern::assert_equal(&client.read(FILE_LEN as usize).expect("the file"), 0..FILE_LEN);
+                }
+            }
+            if can_update(suite) && round < 2 {
+                client.key_update(true).expect("it leaves");
+            }
+        }
+        // Pipelined: the second is in the buffer when it is frozen.
+        client.send(b"ijklmnop").expect("it leaves");
+        assert_eq!(client.read(8).expect("two answers"), b"ijklmnop");
+        if suite.has_explicit_nonce() {
+            client.tap().assert_nonces_distinct(1 + 11 + 3 * (FILE_LEN as usize).div_ceil(1 << 14));
+        }
+        client.close_notify().expect("it leaves");
+        client.read_to_end().expect("what was sent opens").assert_orderly();
+        drop(client);
+        serving.finish();
+    }
+}
+
+#[test]
+fn half_a_record_goes_along() {
+    for suite in Suite::all() {
+        let (has_begun, begun) = std::sync::mpsc::channel();
+        let serving = support::Server::new(limits()).serve(async move |mut stream| {
+            assert!(poll_fn(|cx| stream.poll_wait_for_record(cx)).await.expect("it begins"));
+            let stream = pass(stream);
+            assert!(stream.is_receiving() && stream.buffered().is_empty());
+            has_begun.send(()).expect("the test waits");
+            echo(stream).await;
+        });
+        let mut client = support::connect(&serving, suite);
+        let record = client.seal(ContentType::ApplicationData, b"abcd");
+        client.write(&record[..9]).expect("it leaves");
+        begun.recv().expect("the server has it");
+        client.write(&record[9..]).expect("it leaves");
+        assert_eq!(client.read(4).expect("an answer"), b"abcd");
+        client.close_notify().expect("it leaves");
+        client.read_to_end().expect("what was sent opens").assert_orderly();
+        serving.finish();
+    }
+}
+
+/// Asserts that the connection is not frozen for this reason. It goes on.
+fn assert_busy(stream: TlsStream, expected: &str) -> TlsStream {
+    match stream.freeze() {
+        Err(NotFrozen::NotAtRest { stream, why }) => {
+            assert_eq!(why, expected);
+            *stream
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_connection_that_is_not_at_rest_goes_on() {
+    for suite in Suite::all() {
+        let serving = support::Server::new(limits()).serve(async |mut stream: TlsStream| {
+            stream.begin().await.expect("it begins");
+            let mut stream = assert_busy(stream, "a response is under way");
+            stream.send(&[Part::Bytes(b"abcd")]).await.expect("it leaves");
+            stream.finish().expect("it is whole");
+            assert_eq!(stream.read_more().await.expect("close_notify"), 0);
+            let mut stream = assert_busy(stream, "the connection ends");
+            stream.shutdown().await.expect("an orderly end");
+        });
+        let mut client = support::connect(&serving, suite);
+        assert_eq!(client.read(4).expect("a response"), b"abcd");
+        client.close_notify().expect("it leaves");
+        client.read_to_end().expect("what was sent opens").assert_orderly();
+        serving.finish();
+    }
+}
+
+/// Bytes that were cut or changed are refused, or make a connection that fails; nothing panics.
+#[test]
+fn what_was_damaged_is_refused() {
+    for suite in Suite::all() {
+        let serving = support::Server::new(limits()).serve(async |stream: TlsStream| {
+            let (socket, frozen) = stream.freeze().expect("nothing is under way");
+            assert_eq!(format!("{frozen:?}"), "Frozen", "no key is printed");
+            let bytes = frozen.to_bytes();
+            assert!(bytes.len() <= 1024, "{} bytes", bytes.len());
+            for length in 0..bytes.len() {
+                assert!(Frozen::from_bytes(&bytes[..length]).is_err(), "{length} of {}", bytes.len());
+            }
+            for at in 0..bytes.len() {
+                for flipped in [1, 0x80, 0xff] {
+                    let mut changed = bytes.to_vec();
+                    changed[at] ^= flipped;
+                    let Ok(frozen) = Frozen::from_bytes(&changed) else { continue };
+                    let other = socket.try_clone().expect("a descriptor");
+                    // An error: the secrets are not of the suite's length.
+                    let _ = TlsStream::thaw(other, frozen, &limits().into());
+                }
+            }
+            let mut other_format = bytes.to_vec();
+            other_format[0] += 1;
+            let error: Malformed = Frozen::from_bytes(&other_format).expect_err("another version");
+            assert_eq!(error.to_string(), "a connection in the format of another version");
+        });
+        support::connect(&serving, suite);
+        serving.finish();
+    }
+}
