@@ -181,6 +181,7 @@ mod tests {
             "limits.min_send_rate_window",
             "limits.linger_timeout",
             "limits.grace",
+            "limits.upgrade_grace",
             "limits.max_requests",
             "limits.max_request_line",
             "limits.max_head",

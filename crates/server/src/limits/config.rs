@@ -68,6 +68,11 @@ pub(crate) struct LimitsConfig {
     #[arg(long, value_name = "TIME", env = "SEALION_GRACE", default_value_t = Self::default().grace)]
     pub grace: Timeout,
 
+    /// Time for pending responses, uploads and tunnels to finish in a process that an upgrade has replaced [default:
+    /// unlimited]
+    #[arg(long, value_name = "TIME", env = "SEALION_UPGRADE_GRACE")]
+    pub upgrade_grace: Option<Timeout>,
+
     /// Requests on one connection [default: unlimited]
     #[arg(long, value_name = "N", env = "SEALION_MAX_REQUESTS")]
     pub max_requests: Option<Bounded<1, { u64::MAX }>>,
@@ -137,6 +142,7 @@ impl Default for LimitsConfig {
             linger_timeout: Timeout::seconds(tls.linger.as_secs()),
             // A hundred megabytes at a few megabytes per second.
             grace: Timeout::seconds(30),
+            upgrade_grace: None,
             max_requests: None,
             max_request_line: within(head.request_line as u64),
             max_head: within(head.head as u64),
@@ -165,6 +171,7 @@ overridable!(LimitsConfig {
     min_send_rate_window,
     linger_timeout,
     grace,
+    upgrade_grace,
     max_requests,
     max_request_line,
     max_head,

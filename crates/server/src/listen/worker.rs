@@ -24,7 +24,7 @@ use crate::files::cache::SWEEP;
 use crate::limits::Moment;
 use crate::observe::metrics;
 use crate::store;
-use crate::values::{Phase, draining};
+use crate::values::{Phase, Timeout, draining};
 
 /// The pause after an accept that failed for lack of descriptors or memory. Ten attempts per second cost no measurable
 /// processor time, and a client waits at most this long after a descriptor is free.
@@ -150,8 +150,6 @@ async fn serve(listening: Vec<Acceptor>, shared: Arc<Shared>, busy: TaskTrackerT
         () = every(SWEEP, || shared.generations.current().files.sweep(std::time::Instant::now())) => {}
     }
     connections.close();
-    let grace = shared.generations.current().limits.grace.duration();
-    let mut phase = shared.phase.clone();
     let all_ended = async {
         connections.wait().await;
         drop(busy);
@@ -160,12 +158,34 @@ async fn serve(listening: Vec<Acceptor>, shared: Arc<Shared>, busy: TaskTrackerT
         shared.busy.wait().await;
     };
     let ended = tokio::select! {
-        ended = timeout(grace, all_ended) => ended.is_ok(),
-        _ = phase.wait_for(|phase| *phase == Phase::Stopping) => false,
+        () = all_ended => true,
+        () = grace_ends(&shared) => false,
     };
     if !ended {
         shared.cut.fetch_add(connections.len(), Ordering::Relaxed);
     }
+}
+
+/// Waits until connections that have not ended are cut: `upgrade_grace` after another process has taken over, or `grace` after the order to stop.
+async fn grace_ends(shared: &Shared) {
+    let (grace, upgrade_grace) = {
+        let limits = &shared.generations.latest().limits;
+        (limits.grace.duration(), limits.upgrade_grace.map(Timeout::duration))
+    };
+    let mut phase = shared.phase.clone();
+    draining(&mut phase).await;
+    if *phase.borrow() == Phase::HandedOver {
+        let stopped = phase.wait_for(|phase| *phase > Phase::HandedOver);
+        let is_stopped = match upgrade_grace {
+            Some(grace) => timeout(grace, stopped).await.is_ok(),
+            // An error means that the server ends.
+            None => stopped.await.is_ok(),
+        };
+        if !is_stopped {
+            return;
+        }
+    }
+    let _ = timeout(grace, phase.wait_for(|phase| *phase == Phase::Stopping)).await;
 }
 
 /// Repeats `action`; never ends.

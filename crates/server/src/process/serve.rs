@@ -35,7 +35,7 @@ use crate::observe::messages;
 use crate::path::policy::KtlsMode;
 use crate::store::{CLOSING, Store, Target};
 use crate::upstream::check_health;
-use crate::values::Phase;
+use crate::values::{Phase, Timeout};
 
 /// Serves until SIGINT or SIGTERM.
 ///
@@ -314,7 +314,10 @@ impl<'a> Server<'a> {
     /// # Errors
     /// A worker panicked.
     async fn drain(&mut self, Stop { signal, next, purges }: Stop, signals: &mut Signals) -> Result<(), String> {
-        let grace = self.shared.generations.latest().limits.grace.duration();
+        let (grace, upgrade_grace) = {
+            let limits = &self.shared.generations.latest().limits;
+            (limits.grace.duration(), limits.upgrade_grace.map(Timeout::duration))
+        };
         if next == Phase::Draining {
             service_manager::stopping("responses under way are finished");
         }
@@ -326,7 +329,12 @@ impl<'a> Server<'a> {
             // The successor stores from now on.
             store.close(false, Instant::now() + CLOSING);
         }
-        tracing::info!("{signal}: no new connections; responses under way have {} s", grace.as_secs_f32());
+        match if next == Phase::HandedOver { upgrade_grace } else { Some(grace) } {
+            Some(time) => {
+                tracing::info!("{signal}: no new connections; responses under way have {} s", time.as_secs_f32())
+            }
+            None => tracing::info!("{signal}: no new connections; responses under way go on to their end"),
+        }
         let begun = Instant::now();
         let workers = std::mem::take(&mut self.workers);
         let mut joined = tokio::task::spawn_blocking(|| workers.into_iter().try_for_each(thread::JoinHandle::join));
@@ -376,7 +384,9 @@ impl<'a> Server<'a> {
         }
         let cut = shared.cut.load(Ordering::Relaxed);
         if cut > 0 {
-            tracing::warn!("{cut} connections were cut: their responses took longer than --grace");
+            tracing::warn!(
+                "{cut} connections were cut: their responses took longer than limits.grace or limits.upgrade_grace"
+            );
         }
         // The writer ends with the last sender, which is in `shared`. A self-check may hold it a moment longer.
         drop(shared);

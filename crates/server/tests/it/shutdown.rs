@@ -105,7 +105,7 @@ fn what_takes_longer_than_the_grace_is_cut_and_counted() {
     let (_site, mut server, mut client) = slow_response(&["--grace", "300ms"]);
     server.signal(Signal::TERM);
     assert_success(&mut server);
-    wait_for_message(&server, "1 connections were cut: their responses took longer than --grace");
+    wait_for_message(&server, "1 connections were cut: their responses took longer than limits.grace");
     let line = access_line(&server, 1);
     assert_eq!(line.get("aborted"), "the time of grace ended");
     assert_eq!((line.get("target"), line.get("status")), ("/large", "200"));

@@ -12,7 +12,7 @@ use sealion_testkit::{Suite, http, pattern};
 
 use crate::support::config::Config;
 use crate::support::port::free_port;
-use crate::support::{PROGRAM, Site, messages, wait_for_message, wait_until};
+use crate::support::{LARGE, PROGRAM, Site, access_line, begin, messages, wait_for_message, wait_until};
 
 /// Reloads and upgrades of the test under load. The full run is made by hand:
 /// `SEALION_TEST_RELOADS=100 SEALION_TEST_UPGRADES=20 cargo test -p sealion --test it under_load`.
@@ -99,6 +99,45 @@ fn idle_connections_of_the_old_process_get_one_more_answer() {
     drop(idle);
     assert!(service.first.wait().success(), "nothing is left to do");
     assert_eq!(http::get(&mut site.connect(&service.first), "/f").expect("of the new one").body, b"content");
+}
+
+/// The grace of an upgrade has no bound by default, and that of a stop counts from the order to stop.
+#[test]
+fn what_outlasts_an_upgrade_goes_on_until_the_old_process_is_stopped() {
+    let site = Site::new();
+    site.add_pattern("large", LARGE);
+    let mut service = Service { first: site.serve_from_user_space(&["--grace", "100ms"]) };
+    let mut downloads = [site.connect_slow_reader(&service.first), site.connect_slow_reader(&service.first)];
+    downloads.iter_mut().for_each(|client| drop(begin(client, "/large")));
+    service.upgrade();
+    wait_for_message(&service.first, "no new connections; responses under way go on to their end");
+    let [mut first, second] = downloads;
+    // Longer than the grace: there is no other way to see that nothing ends.
+    std::thread::sleep(Duration::from_millis(300));
+    pattern::assert_equal(&first.read(LARGE as usize).expect("it goes on"), 0..LARGE);
+    first.read_to_end().expect("then it ends").assert_orderly();
+    drop(first);
+    assert!(service.first.is_running());
+    service.first.signal(Signal::TERM);
+    assert!(service.first.wait().success());
+    wait_for_message(&service.first, "1 connections were cut");
+    drop(second);
+}
+
+#[test]
+fn the_grace_of_an_upgrade_can_be_bounded() {
+    let site = Site::new();
+    site.add_pattern("large", LARGE);
+    let mut service = Service { first: site.serve_from_user_space(&["--upgrade-grace", "100ms", "--grace", "100ms"]) };
+    let mut download = site.connect_slow_reader(&service.first);
+    begin(&mut download, "/large");
+    service.upgrade();
+    assert!(service.first.wait().success());
+    wait_for_message(
+        &service.first,
+        "1 connections were cut: their responses took longer than limits.grace or limits.upgrade_grace",
+    );
+    assert_eq!(access_line(&service.first, 1).get("aborted"), "the time of grace ended");
 }
 
 #[test]

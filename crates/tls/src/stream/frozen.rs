@@ -482,7 +482,7 @@ fn name_of(suite: SupportedCipherSuite) -> &'static str {
     iana_name(suite.suite().as_str().unwrap_or(""))
 }
 
-/// The number of the suite with this name; 0 if there is none.
+/// The number of the suite with this name; 0 for an unknown name.
 fn number_of(name: &str) -> u16 {
     ALL_CIPHER_SUITES.iter().find(|suite| name_of(**suite) == name).map_or(0, |suite| suite.suite().into())
 }
