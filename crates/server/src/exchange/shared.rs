@@ -9,10 +9,10 @@ use tokio_util::task::TaskTracker;
 use super::{Generations, PathPolicy};
 use crate::certificates::TlsProcess;
 use crate::limits::{Addresses, IdleConnections, StreamPlaces};
-use crate::observe::Warnings;
 use crate::observe::access_log::AccessLogs;
 use crate::observe::metrics::Metrics;
 use crate::observe::traces::Tracer;
+use crate::observe::{Predecessors, Warnings};
 use crate::path::costs::Costs;
 use crate::path::offer::KernelOffer;
 use crate::path::policy::KtlsMode;
@@ -54,6 +54,8 @@ pub(crate) struct Shared {
     pub certificates_refused: Warnings,
     /// Connections closed because they outlasted the grace time.
     pub cut: AtomicUsize,
+    /// Processes that upgrades have replaced and that have not ended.
+    pub predecessors: Arc<Predecessors>,
     /// The workers, until the connections of each have ended.
     pub busy: TaskTracker,
 }

@@ -177,6 +177,12 @@ impl Scrape<'_> {
         let draining = !self.shared.is_serving();
         page.gauge("sealion_draining", "1 if the server accepts no new connections and is about to end.")
             .value(u8::from(draining));
+        let predecessors = self.shared.predecessors.left();
+        page.gauge("sealion_predecessors", "Processes that upgrades have replaced and that have not ended.")
+            .value(predecessors.len());
+        page.gauge("sealion_predecessor_connections", "Connections of these processes.");
+        page.sample(&[("state", "active")], predecessors.iter().map(|left| left.active).sum::<u64>());
+        page.sample(&[("state", "idle")], predecessors.iter().map(|left| left.idle).sum::<u64>());
         let number = self.shared.generations.number();
         page.gauge("sealion_config_generation", "Configurations loaded since the start.").value(number);
         page.counter(

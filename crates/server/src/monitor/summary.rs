@@ -4,6 +4,7 @@ use sealion_tls::SealedBy;
 use serde::{Deserialize, Serialize};
 
 use crate::exchange::Shared;
+use crate::observe::Left;
 use crate::observe::metrics::{BUCKETS, Counter, ErrorKind, HandshakeFailure, TopPath, TopPaths, WorkerMetrics};
 use crate::path::policy::PathReason;
 
@@ -16,6 +17,8 @@ pub(crate) struct Summary {
     pub config_generation: u64,
     pub workers: usize,
     pub connections: Connections,
+    /// Processes that upgrades have replaced and that have not ended.
+    pub predecessors: Vec<Left>,
     pub accepted: u64,
     pub handshakes: u64,
     pub handshakes_resumed: u64,
@@ -54,6 +57,13 @@ pub(crate) struct Connections {
     pub lingering: u64,
     /// Limit on open connections.
     pub most: u64,
+}
+
+impl Connections {
+    /// Zeros if nothing is counted.
+    pub(crate) fn of(shared: &Shared) -> Self {
+        connections(shared, &shared.metrics.workers())
+    }
 }
 
 pub(super) fn connections(shared: &Shared, workers: &[&WorkerMetrics]) -> Connections {
@@ -98,6 +108,7 @@ impl Summary {
             config_generation: shared.generations.number(),
             workers: workers.len(),
             connections: connections(shared, &workers),
+            predecessors: shared.predecessors.left(),
             accepted: sum(&|w| w.accepted.get()),
             handshakes: sum(&|w| w.handshakes.iter().flatten().map(Counter::get).sum()),
             handshakes_resumed: sum(&|w| w.handshakes.iter().map(|[_, resumed]| resumed.get()).sum()),

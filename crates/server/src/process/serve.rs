@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::{JoinError, JoinHandle};
+use tokio::time::interval;
 use tokio_util::task::TaskTracker;
 
 use super::announce::{announce, describe};
@@ -28,10 +29,10 @@ use crate::config::{Config, ServeArgs};
 use crate::exchange::{Generations, Shared};
 use crate::limits::{IdleConnections, StreamPlaces};
 use crate::listen::{Inherited, Listeners, close_idle, worker};
-use crate::monitor::Exporter;
-use crate::observe::Warnings;
+use crate::monitor::{Connections, Exporter};
 use crate::observe::access_log::{AccessLogs, Writers};
 use crate::observe::messages;
+use crate::observe::{Left, Warnings};
 use crate::path::policy::KtlsMode;
 use crate::store::{CLOSING, Store, Target};
 use crate::upstream::check_health;
@@ -68,7 +69,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), String> {
     announce(args, &prepared, &listeners, &given_up);
     let mut server = Server::start(args, prepared, listeners, given_up.confinement, access_log)?;
     if let Some(predecessor) = predecessor {
-        predecessor.replace();
+        predecessor.replace(&server.shared.predecessors);
     }
     // After the predecessor's last order: only one process may order a certificate.
     server.start_certificates()?;
@@ -115,6 +116,9 @@ fn confine(args: &ServeArgs, prepared: &Prepared, inherited: Confinement) -> Res
     Ok(given_up)
 }
 
+/// The pause between two reports to the process that has taken over.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
+
 /// For the last metrics and spans, where `limits.grace` is over.
 const LAST_MESSAGES: Duration = Duration::from_secs(1);
 
@@ -135,6 +139,8 @@ struct Server<'a> {
 struct Stop {
     signal: &'static str,
     next: Phase,
+    /// The process that has taken over, if one has.
+    successor: Option<Successor>,
     /// Forwards purges to the successor.
     purges: Option<JoinHandle<()>>,
 }
@@ -171,6 +177,7 @@ impl<'a> Server<'a> {
             proxies_refused: AtomicU64::new(0),
             certificates_refused: Warnings::default(),
             cut: AtomicUsize::new(0),
+            predecessors: Arc::default(),
             busy: TaskTracker::new(),
         });
         if let Some(store) = &shared.generations.latest().store {
@@ -182,7 +189,8 @@ impl<'a> Server<'a> {
         if let Some(pause) = config.server.self_check_every {
             start_self_checks(Arc::downgrade(&shared), pause.duration())?;
         }
-        let service = Arc::new(Service { held: listeners.held, confinement });
+        let service =
+            Arc::new(Service { held: listeners.held, confinement, predecessors: Arc::clone(&shared.predecessors) });
         Ok(Self { args, config, shared, phase, workers, metrics_thread, exporter, service })
     }
 
@@ -259,19 +267,19 @@ impl<'a> Server<'a> {
                     Signal::Upgrade => upgrade.start(program, &self.service, "SIGUSR2", None),
                     Signal::Stop(signal) => {
                         upgrade.cancel();
-                        return Stop { signal, next: Phase::Draining, purges: None };
+                        return Stop { signal, next: Phase::Draining, successor: None, purges: None };
                     }
                 },
                 (ended, reply) = upgrade.ended() => {
                     let successor = hand_over(ended);
-                    let (pid, is_over) = (successor.as_ref().ok().copied(), successor.is_ok());
-                    let purges = upgrade.forward_purges(pid, move || {
+                    let pid = successor.as_ref().map(Successor::pid).map_err(Clone::clone);
+                    let purges = upgrade.forward_purges(pid.as_ref().ok().copied(), move || {
                         if let Some(reply) = reply {
-                            let _ = reply.send(successor.map(|pid| format!("process {pid} has taken over")));
+                            let _ = reply.send(pid.map(|pid| format!("process {pid} has taken over")));
                         }
                     });
-                    if is_over {
-                        return Stop { signal: "upgrade", next: Phase::HandedOver, purges };
+                    if let Ok(successor) = successor {
+                        return Stop { signal: "upgrade", next: Phase::HandedOver, successor: Some(successor), purges };
                     }
                 }
             }
@@ -313,7 +321,11 @@ impl<'a> Server<'a> {
     ///
     /// # Errors
     /// A worker panicked.
-    async fn drain(&mut self, Stop { signal, next, purges }: Stop, signals: &mut Signals) -> Result<(), String> {
+    async fn drain(
+        &mut self,
+        Stop { signal, next, purges, successor }: Stop,
+        signals: &mut Signals,
+    ) -> Result<(), String> {
         let (grace, upgrade_grace) = {
             let limits = &self.shared.generations.latest().limits;
             (limits.grace.duration(), limits.upgrade_grace.map(Timeout::duration))
@@ -338,9 +350,15 @@ impl<'a> Server<'a> {
         let begun = Instant::now();
         let workers = std::mem::take(&mut self.workers);
         let mut joined = tokio::task::spawn_blocking(|| workers.into_iter().try_for_each(thread::JoinHandle::join));
+        let mut reports = interval(REPORT_EVERY);
         let joined = loop {
             tokio::select! {
                 joined = &mut joined => break joined,
+                _ = reports.tick(), if successor.is_some() => {
+                    if let Some(successor) = &successor {
+                        successor.report(left(&self.shared));
+                    }
+                }
                 signal = signals.next() => match signal {
                     Signal::Stop(name) if *self.phase.borrow() == Phase::HandedOver => {
                         tracing::info!("{name}: closing idle connections");
@@ -474,14 +492,14 @@ impl Upgrade {
 ///
 /// # Errors
 /// There is none, and this process goes on.
-fn hand_over(ended: Ended) -> Result<u32, String> {
+fn hand_over(ended: Ended) -> Result<Successor, String> {
     match ended.unwrap_or_else(|error| Err(error.to_string())) {
-        Ok(successor) => {
+        Ok(mut successor) => {
             let pid = successor.pid();
             service_manager::replaced_by(pid);
             successor.hand_over();
             tracing::info!("process {pid} has taken over");
-            Ok(pid)
+            Ok(successor)
         }
         Err(error) => {
             tracing::error!("the upgrade failed: {error}");
@@ -489,6 +507,12 @@ fn hand_over(ended: Ended) -> Result<u32, String> {
             Err(format!("the upgrade failed: {error}\nthe process before goes on serving"))
         }
     }
+}
+
+/// The connections that have not ended.
+fn left(shared: &Shared) -> Left {
+    let Connections { handshaking, idle, active, lingering, most: _ } = Connections::of(shared);
+    Left { pid: std::process::id(), active: handshaking + active + lingering, idle }
 }
 
 /// Repeats the self-check for as long as the server runs. The thread holds only a weak reference between checks, so that the server's

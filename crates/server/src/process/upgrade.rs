@@ -33,6 +33,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
 use crate::listen::{Address, Held, Inherited, Purpose};
+use crate::observe::{Left, Predecessors};
 use crate::process::privileges::Confinement;
 
 /// Environment variable of a successor: the id of the process that it replaces.
@@ -53,6 +54,8 @@ const LONGEST_MESSAGE: usize = 4096;
 enum Message {
     /// Old to new; the socket is attached.
     Socket { purpose: Purpose, wanted: Address },
+    /// Old to new: a process before has not ended; the far end of its socket pair is attached.
+    Predecessor { pid: u32 },
     /// Old to new: end of the sockets; and the confinement that the new process inherits.
     All { confinement: Confinement },
     /// New to old: connections are accepted.
@@ -67,6 +70,9 @@ enum Message {
 #[derive(Debug)]
 pub(crate) struct Predecessor {
     socket: OwnedFd,
+    pid: u32,
+    /// Processes before it that have not ended.
+    older: Vec<(u32, OwnedFd)>,
     /// The confinement that this process inherits.
     pub confinement: Confinement,
 }
@@ -82,23 +88,25 @@ impl Predecessor {
             |reason: &dyn fmt::Display| format!("the server to be replaced did not pass its sockets: {reason}");
         let socket = socket.try_clone_to_owned().map_err(|e| broken(&e))?;
         sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(LONGEST_START)).map_err(|e| broken(&e))?;
-        let mut held = Vec::new();
+        let (mut held, mut older) = (Vec::new(), Vec::new());
         let confinement = loop {
             match receive(socket.as_fd(), LONGEST_START).map_err(|e| broken(&e))? {
                 Some((Message::Socket { purpose, wanted }, Some(socket))) => {
                     held.push(Held { purpose, wanted, socket })
                 }
+                Some((Message::Predecessor { pid }, Some(socket))) => older.push((pid, socket)),
                 Some((Message::All { confinement }, None)) => break confinement,
                 other => return Err(broken(&format_args!("unexpected message {other:?}"))),
             }
         };
         let inherited = Inherited::from_predecessor(held)?;
-        Ok(Some((Self { socket, confinement }, inherited)))
+        let pid = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs());
+        Ok(Some((Self { socket, pid, older, confinement }, inherited)))
     }
 
     /// Reports that this process serves, and waits for the predecessor to hand over the service. Logs and goes on if the predecessor is
-    /// gone by then.
-    pub(crate) fn replace(self) {
+    /// gone by then. `predecessors` learns of all processes that have not ended.
+    pub(crate) fn replace(self, predecessors: &Predecessors) {
         if let Err(problem) = self.take_over(LONGEST_HANDOVER) {
             tracing::warn!("{problem}: this process serves all the same");
         }
@@ -106,10 +114,9 @@ impl Predecessor {
         if let Ok(null) = std::fs::File::open("/dev/null") {
             let _ = rustix::stdio::dup2_stdin(&null);
         }
+        let Self { socket, pid, older, confinement: _ } = self;
+        older.into_iter().chain([(pid, socket)]).for_each(|(pid, socket)| predecessors.add(pid, socket));
     }
-}
-
-impl Predecessor {
     fn take_over(&self, patience: Duration) -> Result<(), NotHandedOver> {
         let socket = self.socket.as_fd();
         for timeout in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
@@ -215,11 +222,13 @@ fn find_program(name: &OsString) -> PathBuf {
     named.or_else(|| env::current_exe().ok()).unwrap_or_else(|| name.into())
 }
 
-/// The listening sockets and the confinement, which a successor inherits.
+/// What a successor inherits.
 #[derive(Debug, Default)]
 pub(crate) struct Service {
+    /// The listening sockets.
     pub held: Vec<Held>,
     pub confinement: Confinement,
+    pub predecessors: Arc<Predecessors>,
 }
 
 /// A new process that serves and does not own the service yet. If dropped before [`Self::hand_over`], it gets SIGTERM, because it has
@@ -291,10 +300,15 @@ impl Successor {
     }
 
     /// Hands over the service. Call it after the service manager was notified.
-    pub(crate) fn hand_over(mut self) {
+    pub(crate) fn hand_over(&mut self) {
         self.has_service = true;
         // If the successor has just ended, the service manager restarts the service when this process ends.
         let _ = send(self.socket.as_fd(), &Message::Yours, None);
+    }
+
+    /// Reports what is left of this process, which has handed over its service.
+    pub(crate) fn report(&self, left: Left) {
+        left.report(&self.socket);
     }
 }
 
@@ -334,6 +348,12 @@ fn greet(to: BorrowedFd<'_>, service: &Service) -> Result<(), NotServing> {
     for Held { purpose, wanted, socket } in &service.held {
         let message = Message::Socket { purpose: *purpose, wanted: wanted.clone() };
         send(to, &message, Some(socket.as_fd()))?;
+    }
+    let older = service.predecessors.to_pass_on().map_err(|error| {
+        NotServing::Channel(ChannelError::Socket(Errno::from_io_error(&error).unwrap_or(Errno::MFILE)))
+    })?;
+    for (pid, socket) in older {
+        send(to, &Message::Predecessor { pid }, Some(socket.as_fd()))?;
     }
     send(to, &Message::All { confinement: service.confinement }, None)?;
     match receive(to, LONGEST_START)? {
@@ -482,7 +502,7 @@ mod tests {
     #[test]
     fn a_predecessor_that_hangs_is_not_waited_for() {
         let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-        let predecessor = Predecessor { socket: far, confinement: Confinement::default() };
+        let predecessor = Predecessor { socket: far, pid: 0, older: Vec::new(), confinement: Confinement::default() };
         let refused = predecessor.take_over(Duration::from_millis(50)).unwrap_err();
         assert!(matches!(refused, NotHandedOver::Channel(ChannelError::Silent(_))), "{refused}");
         assert_eq!(refused.to_string(), "the server to be replaced does not answer: no message within 0.05 s");

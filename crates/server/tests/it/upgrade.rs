@@ -12,6 +12,7 @@ use sealion_testkit::{Suite, http, pattern};
 
 use crate::support::config::Config;
 use crate::support::port::free_port;
+use crate::support::watch::{Watched, scrape};
 use crate::support::{LARGE, PROGRAM, Site, access_line, begin, messages, wait_for_message, wait_until};
 
 /// Reloads and upgrades of the test under load. The full run is made by hand:
@@ -122,6 +123,32 @@ fn what_outlasts_an_upgrade_goes_on_until_the_old_process_is_stopped() {
     assert!(service.first.wait().success());
     wait_for_message(&service.first, "1 connections were cut");
     drop(second);
+}
+
+#[test]
+fn processes_that_have_been_replaced_are_shown_until_they_end() {
+    let site = Site::new();
+    site.add_pattern("large", LARGE);
+    let Watched { server, address } = Watched::of(site.serve_from_user_space(&["--metrics", "127.0.0.1:0"]));
+    let mut service = Service { first: server };
+    let shown = |count: f64, active: f64| {
+        wait_until("the metrics show it", || {
+            let samples = scrape(address);
+            let active_now = samples.get("sealion_predecessor_connections{state=\"active\"}");
+            (samples.get("sealion_predecessors"), active_now) == (count, active)
+        });
+    };
+    let mut downloads = Vec::new();
+    for count in 1..=2 {
+        let mut download = site.connect_slow_reader(&service.first);
+        begin(&mut download, "/large");
+        downloads.push(download);
+        service.upgrade();
+        shown(f64::from(count), f64::from(count));
+    }
+    drop(downloads);
+    shown(0.0, 0.0);
+    assert!(service.first.wait().success());
 }
 
 #[test]

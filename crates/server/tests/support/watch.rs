@@ -39,22 +39,32 @@ impl Watched {
 
     #[track_caller]
     pub(crate) fn get_with(&self, path: &str, fields: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(self.address).expect("it listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n{fields}\r\n").as_bytes()).expect("it is sent");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer in text");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
-        (status, body.to_owned())
+        get(self.address, path, fields)
     }
 
     #[track_caller]
     pub(crate) fn scrape(&self) -> Scrape {
-        let (status, body) = self.get("/metrics");
-        assert_eq!(status, 200, "{body}");
-        Scrape::parse(&body)
+        scrape(self.address)
     }
+}
+
+#[track_caller]
+pub(crate) fn scrape(address: SocketAddr) -> Scrape {
+    let (status, body) = get(address, "/metrics", "");
+    assert_eq!(status, 200, "{body}");
+    Scrape::parse(&body)
+}
+
+#[track_caller]
+fn get(address: SocketAddr, path: &str, fields: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n{fields}\r\n").as_bytes()).expect("it is sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer in text");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    (status, body.to_owned())
 }
 
 /// What `/metrics` said.

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::rates::Rates;
 use crate::monitor::Summary;
+use crate::observe::Left;
 
 /// The maximum number of paths on a page of text.
 const PATHS: usize = 20;
@@ -35,7 +36,7 @@ pub(super) fn lines(now: &Summary, rates: &Rates) -> Vec<(&'static str, String)>
     let percent = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.0} %", share * 100.0));
     let [p50, p90, p99, p999] = rates.latency.map(|latency| latency.map_or("-".to_owned(), time));
     let [s1, s2, s3, s4, s5] = rates.statuses.map(number);
-    vec![
+    let mut lines = vec![
         (
             "server",
             format!(
@@ -106,7 +107,17 @@ pub(super) fn lines(now: &Summary, rates: &Rates) -> Vec<(&'static str, String)>
             "access log",
             format!("{} written, {} lost ({}/s)", now.log_written, now.log_dropped, number(rates.log_dropped)),
         ),
-    ]
+    ];
+    if !now.predecessors.is_empty() {
+        lines.insert(1, ("replaced", replaced(&now.predecessors)));
+    }
+    lines
+}
+
+/// The processes before this one that have not ended.
+fn replaced(processes: &[Left]) -> String {
+    let process = |left: &Left| format!("process {}: active {}  idle {}", left.pid, left.active, left.idle);
+    processes.iter().map(process).collect::<Vec<_>>().join(", ")
 }
 
 /// About three significant digits.
