@@ -42,7 +42,7 @@ pub use handshake::client_auth::{
 pub use handshake::config::{LeastRate, Limits, RequireEms, ServerConfig, SiteTls, TlsOptions, suites};
 pub use handshake::resolver::{AlpnChallenges, CertificateSource, NoCertificate, SiteCertificates};
 pub use handshake::secrets::traffic_keys;
-pub use handshake::tickets::{NoRandomNumbers, TICKET_LIFETIME, TicketKeys, TicketSecret};
+pub use handshake::tickets::{NoRandomNumbers, OwnTicketKeys, TICKET_LIFETIME, TicketKeys, TicketSecret};
 pub use handshake::{Group, HandshakeInfo};
 pub use sealion_ktls::{Cipher, Version};
 pub use socket::Socket;

@@ -28,8 +28,8 @@ use std::time::SystemTime;
 
 use development::DevCertificate;
 use sealion_tls::{
-    AlpnChallenges, Certificate, CertificateFacts, ClientAuth, ConfigError, Limits, ServerConfig, SiteCertificates,
-    SiteTls, TicketKeys, TlsOptions,
+    AlpnChallenges, Certificate, CertificateFacts, ClientAuth, ConfigError, Limits, OwnTicketKeys, ServerConfig,
+    SiteCertificates, SiteTls, TicketKeys, TlsOptions,
 };
 
 use crate::values::Problems;
@@ -71,10 +71,15 @@ pub(crate) struct TlsProcess {
 }
 
 impl TlsProcess {
+    /// `tickets`: the ticket keys of the process before.
+    ///
     /// # Errors
     /// The system's random number generator fails.
-    pub(crate) fn new() -> Result<Self, String> {
-        let tickets = TicketKeys::rotating().map_err(|e| format!("cannot make keys for session tickets: {e}"))?;
+    pub(crate) fn new(tickets: Option<&OwnTicketKeys>) -> Result<Self, String> {
+        let tickets = match tickets {
+            Some(own) => TicketKeys::continuing(own),
+            None => TicketKeys::rotating().map_err(|e| format!("cannot make keys for session tickets: {e}"))?,
+        };
         Ok(Self {
             tickets: Arc::new(tickets),
             alpn: Arc::default(),
@@ -82,6 +87,11 @@ impl TlsProcess {
             http: Arc::default(),
             on_demand: Arc::default(),
         })
+    }
+
+    /// The ticket keys of this process.
+    pub(crate) fn ticket_keys(&self) -> &Arc<TicketKeys> {
+        &self.tickets
     }
 }
 

@@ -51,7 +51,7 @@ pub(super) fn run(args: CheckArgs, given: Given) -> Result<ExitCode, String> {
         })
         .collect();
     let rekeys = kernel.probe().rekey_tx().is_ok();
-    let process = TlsProcess::new()?;
+    let process = TlsProcess::new(None)?;
     let generation = build(&config, problems, &process, rekeys, None).map_err(|problems| problems.to_string())?;
     print(&listeners(&config))?;
     for site in &config.site {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sealion_ktls::probe;
+use sealion_tls::OwnTicketKeys;
 
 use super::build::build;
 use super::descriptors::DescriptorPlan;
@@ -38,11 +39,15 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// Reads the configuration and builds everything from it.
+    /// Reads the configuration and builds everything from it. `tickets`: the ticket keys of the process before.
     ///
     /// # Errors
     /// A line for each problem, with the remedy.
-    pub(super) fn new(args: &ServeArgs, inherited: &mut Inherited) -> Result<Self, String> {
+    pub(super) fn new(
+        args: &ServeArgs,
+        inherited: &mut Inherited,
+        tickets: Option<&OwnTicketKeys>,
+    ) -> Result<Self, String> {
         // For errors of the file itself.
         messages::write_as(args.server.log_format);
         let (config, mut problems) = args.configuration().map_err(|problems| problems.to_string())?;
@@ -55,7 +60,7 @@ impl Prepared {
         let site_logs = SiteLogs::new(&config.access_log, config.site_logs(), &mut Problems::of_arguments());
         let access_log = AccessLogPlans::new(&config.access_log, &site_logs, config.site.len() > 1, &problems);
         let otlp = monitor::Settings::new(&config.otlp, &mut problems.emptied());
-        let tls = TlsProcess::new()?;
+        let tls = TlsProcess::new(tickets)?;
         let rekeys = kernel.probe().rekey_tx().is_ok();
         let generation = build(&config, problems, &tls, rekeys, None).map_err(|problems| problems.to_string())?;
         let mut made = generation.certificates.make_directories()?;

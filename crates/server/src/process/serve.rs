@@ -49,7 +49,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), String> {
         None => (None, Inherited::from_systemd()?),
     };
     let confinement = predecessor.as_ref().map_or_else(Confinement::default, |predecessor| predecessor.confinement);
-    let mut prepared = Prepared::new(args, &mut inherited)?;
+    let tickets = predecessor.as_ref().and_then(|predecessor| predecessor.tickets.as_ref());
+    let mut prepared = Prepared::new(args, &mut inherited, tickets)?;
     let mut listeners = bind(&prepared, inherited)?;
     prepared.made.append(&mut listeners.made);
     let control = control::bind();
@@ -189,8 +190,12 @@ impl<'a> Server<'a> {
         if let Some(pause) = config.server.self_check_every {
             start_self_checks(Arc::downgrade(&shared), pause.duration())?;
         }
-        let service =
-            Arc::new(Service { held: listeners.held, confinement, predecessors: Arc::clone(&shared.predecessors) });
+        let service = Arc::new(Service {
+            held: listeners.held,
+            confinement,
+            predecessors: Arc::clone(&shared.predecessors),
+            tickets: Some(Arc::clone(shared.tls.ticket_keys())),
+        });
         Ok(Self { args, config, shared, phase, workers, metrics_thread, exporter, service })
     }
 

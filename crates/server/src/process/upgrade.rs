@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use std::{env, fmt};
 
 use rustix::io::Errno;
@@ -30,7 +30,9 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair, sockopt,
 };
 use rustix::process::{Pid, Signal, kill_process};
+use sealion_tls::{OwnTicketKeys, TicketKeys, TicketSecret};
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
 
 use crate::listen::{Address, Held, Inherited, Purpose};
 use crate::observe::{Left, Predecessors};
@@ -56,6 +58,8 @@ enum Message {
     Socket { purpose: Purpose, wanted: Address },
     /// Old to new: a process before has not ended; the far end of its socket pair is attached.
     Predecessor { pid: u32 },
+    /// Old to new: the keys of its session tickets, if they are its own. `until`: seconds since 1970.
+    Tickets { sealing: Secret, others: Vec<Secret>, until: u64 },
     /// Old to new: end of the sockets; and the confinement that the new process inherits.
     All { confinement: Confinement },
     /// New to old: connections are accepted.
@@ -66,6 +70,22 @@ enum Message {
     Yours,
 }
 
+/// A secret of ticket keys. It is not printed, and wiped on drop.
+#[derive(Serialize, Deserialize)]
+struct Secret(Zeroizing<[u8; TicketSecret::LEN]>);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+impl From<&TicketSecret> for Secret {
+    fn from(secret: &TicketSecret) -> Self {
+        Self(Zeroizing::new(*secret.bytes()))
+    }
+}
+
 /// The server that this process replaces.
 #[derive(Debug)]
 pub(crate) struct Predecessor {
@@ -73,6 +93,8 @@ pub(crate) struct Predecessor {
     pid: u32,
     /// Processes before it that have not ended.
     older: Vec<(u32, OwnedFd)>,
+    /// The keys of its session tickets, if they are its own.
+    pub tickets: Option<OwnTicketKeys>,
     /// The confinement that this process inherits.
     pub confinement: Confinement,
 }
@@ -88,20 +110,26 @@ impl Predecessor {
             |reason: &dyn fmt::Display| format!("the server to be replaced did not pass its sockets: {reason}");
         let socket = socket.try_clone_to_owned().map_err(|e| broken(&e))?;
         sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(LONGEST_START)).map_err(|e| broken(&e))?;
-        let (mut held, mut older) = (Vec::new(), Vec::new());
+        let (mut held, mut older, mut tickets) = (Vec::new(), Vec::new(), None);
         let confinement = loop {
             match receive(socket.as_fd(), LONGEST_START).map_err(|e| broken(&e))? {
                 Some((Message::Socket { purpose, wanted }, Some(socket))) => {
                     held.push(Held { purpose, wanted, socket })
                 }
                 Some((Message::Predecessor { pid }, Some(socket))) => older.push((pid, socket)),
+                Some((Message::Tickets { sealing, others, until }, None)) => {
+                    let secret = |Secret(bytes): &Secret| TicketSecret::from_bytes(&**bytes);
+                    let until = SystemTime::UNIX_EPOCH + Duration::from_secs(until);
+                    let others = others.iter().filter_map(secret).collect();
+                    tickets = secret(&sealing).map(|sealing| OwnTicketKeys { sealing, others, until });
+                }
                 Some((Message::All { confinement }, None)) => break confinement,
                 other => return Err(broken(&format_args!("unexpected message {other:?}"))),
             }
         };
         let inherited = Inherited::from_predecessor(held)?;
         let pid = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs());
-        Ok(Some((Self { socket, pid, older, confinement }, inherited)))
+        Ok(Some((Self { socket, pid, older, tickets, confinement }, inherited)))
     }
 
     /// Reports that this process serves, and waits for the predecessor to hand over the service. Logs and goes on if the predecessor is
@@ -114,7 +142,7 @@ impl Predecessor {
         if let Ok(null) = std::fs::File::open("/dev/null") {
             let _ = rustix::stdio::dup2_stdin(&null);
         }
-        let Self { socket, pid, older, confinement: _ } = self;
+        let Self { socket, pid, older, tickets: _, confinement: _ } = self;
         older.into_iter().chain([(pid, socket)]).for_each(|(pid, socket)| predecessors.add(pid, socket));
     }
     fn take_over(&self, patience: Duration) -> Result<(), NotHandedOver> {
@@ -229,6 +257,8 @@ pub(crate) struct Service {
     pub held: Vec<Held>,
     pub confinement: Confinement,
     pub predecessors: Arc<Predecessors>,
+    /// The keys of session tickets.
+    pub tickets: Option<Arc<TicketKeys>>,
 }
 
 /// A new process that serves and does not own the service yet. If dropped before [`Self::hand_over`], it gets SIGTERM, because it has
@@ -355,6 +385,11 @@ fn greet(to: BorrowedFd<'_>, service: &Service) -> Result<(), NotServing> {
     for (pid, socket) in older {
         send(to, &Message::Predecessor { pid }, Some(socket.as_fd()))?;
     }
+    if let Some(OwnTicketKeys { sealing, others, until }) = service.tickets.as_ref().and_then(|keys| keys.own()) {
+        let until = until.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let others = others.iter().map(Secret::from).collect();
+        send(to, &Message::Tickets { sealing: Secret::from(&sealing), others, until }, None)?;
+    }
     send(to, &Message::All { confinement: service.confinement }, None)?;
     match receive(to, LONGEST_START)? {
         Some((Message::Serving, _)) => Ok(()),
@@ -403,7 +438,9 @@ impl fmt::Display for ChannelError {
 }
 
 fn send(to: BorrowedFd<'_>, message: &Message, socket: Option<BorrowedFd<'_>>) -> Result<(), ChannelError> {
-    let bytes = serde_json::to_vec(message).map_err(ChannelError::Unknown)?;
+    // A vector that grows leaves copies of secrets behind.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(LONGEST_MESSAGE));
+    serde_json::to_writer(&mut *bytes, message).map_err(ChannelError::Unknown)?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let sockets: Vec<_> = socket.into_iter().collect();
@@ -421,11 +458,11 @@ fn send(to: BorrowedFd<'_>, message: &Message, socket: Option<BorrowedFd<'_>>) -
 
 /// `None`: the other end is closed. `patience`: the timeout of the socket, for the message.
 fn receive(from: BorrowedFd<'_>, patience: Duration) -> Result<Option<(Message, Option<OwnedFd>)>, ChannelError> {
-    let mut bytes = [0; LONGEST_MESSAGE];
+    let mut bytes = Zeroizing::new([0; LONGEST_MESSAGE]);
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let received = loop {
-        match recvmsg(from, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC) {
+        match recvmsg(from, &mut [IoSliceMut::new(&mut *bytes)], &mut control, RecvFlags::CMSG_CLOEXEC) {
             Ok(received) => break received,
             Err(Errno::INTR) => {}
             Err(Errno::CONNRESET) => return Ok(None),
@@ -502,7 +539,8 @@ mod tests {
     #[test]
     fn a_predecessor_that_hangs_is_not_waited_for() {
         let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-        let predecessor = Predecessor { socket: far, pid: 0, older: Vec::new(), confinement: Confinement::default() };
+        let predecessor =
+            Predecessor { socket: far, pid: 0, older: Vec::new(), tickets: None, confinement: Confinement::default() };
         let refused = predecessor.take_over(Duration::from_millis(50)).unwrap_err();
         assert!(matches!(refused, NotHandedOver::Channel(ChannelError::Silent(_))), "{refused}");
         assert_eq!(refused.to_string(), "the server to be replaced does not answer: no message within 0.05 s");

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use sealion_testkit::pki::Pki;
 use sealion_testkit::server::{Server, Signal};
+use sealion_testkit::service::Service;
 use sealion_testkit::{Connector, Suite, http};
 use support::namespace::Namespace;
 use support::sites::{Sites, certificates};
@@ -70,6 +71,23 @@ fn keys_in_a_directory_are_shared_and_change_under_the_server() {
     make_key(&keys, &[]);
     wait_for_message(&two, "opened with 1 keys");
     assert!(!resumes(&connector, &two));
+}
+
+/// An upgrade costs no full handshakes: the keys pass to the next process, and to the one after it.
+#[test]
+fn sessions_are_resumed_by_the_process_that_takes_over() {
+    let pki = Pki::ecdsa();
+    let sites = Sites::new();
+    let service = Service { first: sites.serve(&with_keys(&pki, None)) };
+    for suite in [Suite::TLS13, Suite::TLS12] {
+        let connector = Connector::new(&pki, suite);
+        assert!(!resumes(&connector, &service.first));
+        for _ in 0..2 {
+            service.upgrade();
+            wait_for_message(&service.first, "no new connections");
+            assert!(resumes(&connector, &service.first), "{suite}");
+        }
+    }
 }
 
 /// Machines of a fleet have one address to the client, and do not see each other. OpenSSL is the client.

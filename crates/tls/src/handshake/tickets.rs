@@ -113,6 +113,19 @@ struct KeySet {
 struct Key {
     name: [u8; NAME_LEN],
     secret: Prk,
+    /// The origin of `secret`, which does not give it back.
+    source: TicketSecret,
+}
+
+/// The keys of a process that rotates them, for its successor: see [`TicketKeys::own`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnTicketKeys {
+    /// The secret of the key that seals.
+    pub sealing: TicketSecret,
+    /// Secrets of keys that open tickets but do not seal them.
+    pub others: Vec<TicketSecret>,
+    /// When the sealing key has to be replaced.
+    pub until: SystemTime,
 }
 
 impl TicketKeys {
@@ -123,6 +136,19 @@ impl TicketKeys {
     pub fn rotating() -> Result<Self, NoRandomNumbers> {
         let set = KeySet::own(&TicketSecret::generate()?, Vec::new(), SystemTime::now());
         Ok(Self { set: ArcSwap::from_pointee(set) })
+    }
+
+    /// Continues with the keys of a process before, so that its sessions are resumed. They are replaced when that process would have replaced them.
+    pub fn continuing(own: &OwnTicketKeys) -> Self {
+        let set = KeySet { until: Some(own.until), ..KeySet::shared(&own.sealing, &own.others) };
+        Self { set: ArcSwap::from_pointee(set) }
+    }
+
+    /// The keys, for a successor of this process. `None`: they are from outside, where the successor finds them too.
+    pub fn own(&self) -> Option<OwnTicketKeys> {
+        let set = self.set.load();
+        let others = set.others.iter().map(|key| key.source.clone()).collect();
+        Some(OwnTicketKeys { sealing: set.sealing.source.clone(), others, until: set.until? })
     }
 
     /// Keys from outside: `sealing` seals and opens, `others` open.
@@ -212,10 +238,11 @@ impl KeyType for Len {
 
 impl Key {
     fn new(secret: &TicketSecret) -> Self {
+        let source = secret.clone();
         let secret = Prk::new_less_safe(HKDF_SHA256, secret.bytes());
         let mut name = [0; NAME_LEN];
         derive(&secret, &[b"sealion ticket key name"], &mut name);
-        Self { name, secret }
+        Self { name, secret, source }
     }
 
     /// The key and nonce of one ticket.
