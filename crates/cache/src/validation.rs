@@ -45,7 +45,7 @@ pub fn is_for(stored: &HeaderMap, not_modified: &HeaderMap) -> bool {
 /// The stored response is then removed. False: the status is about the request, or a failure of the origin, not about
 /// the resource.
 pub fn replaces_stored(status: u16) -> bool {
-    !matches!(status, ..200 | 206 | 304 | 400 | 406 | 408 | 413 | 414 | 416 | 417 | 421 | 425 | 429 | 431 | 500..)
+    !matches!(status, ..200 | 206 | 304 | 400 | 406 | 408 | 412 | 413 | 414 | 416 | 417 | 421 | 425 | 429 | 431 | 500..)
 }
 
 /// Whether a 200 to a HEAD request describes the stored response, whose body has `length` bytes: it then updates the

@@ -28,7 +28,7 @@ use super::purge::{Target, Verdict};
 use super::readable::is_at_hand;
 use super::replaced::Passing;
 use super::respond::{Origin, Reuse};
-use super::rule::{CacheRule, Targeted};
+use super::rule::{CacheRule, HIDES_FIELDS, Targeted};
 use super::slices::{FetchRange, SlicePosition, Sliced, Slices};
 use crate::observe::access_log::{CacheOutcome, CacheTrace, UpstreamTrace};
 use crate::response::Response;
@@ -130,7 +130,11 @@ impl CacheRule {
     ) -> Answered {
         let Question { request, scheme, is_trusted, target } = question;
         if let Some(reason) = self.bypass(request, true) {
-            return Answered::Pass(forwarded, CacheTrace::bypass(reason), None);
+            let passing = match reason {
+                HIDES_FIELDS => self.passing_without_fields(question).await,
+                _ => None,
+            };
+            return Answered::Pass(forwarded, CacheTrace::bypass(reason), passing);
         }
         if !self.rules.store.has_disk() {
             return match self.directives(request).only_if_cached {
@@ -154,6 +158,7 @@ impl CacheRule {
         let mut looks_again = true;
         // The same before a fetch that nobody shares: its response may take the place of a stored one.
         let mut looks_for_stale = true;
+        let pass = |key: &[u8], old| Passing::new(&self.rules, old, key, of_url, request, directives);
         // Each turn meets a fill that turns out to be of another variant, or for another request.
         for turn in 0..MOST_TURNS {
             key.without_variant(of_url);
@@ -163,7 +168,8 @@ impl CacheRule {
             let assessment = found.as_ref().map(|object| object.head.lifetime.assess(&directives, now));
             let (stale, why) = match (found, assessment) {
                 (Some(object), _) if must_forward(request, &object) => {
-                    return Answered::Pass(forwarded, CacheTrace::bypass("precondition"), None);
+                    let passing = pass(key.in_store(), Some(object));
+                    return Answered::Pass(forwarded, CacheTrace::bypass("precondition"), Some(passing));
                 }
                 (Some(object), Some(Assessment::Fresh)) => {
                     let way = Way { request, directives, forwarded: &forwarded, upstream };
@@ -173,8 +179,9 @@ impl CacheRule {
                     }
                     (Some(StaleObject::unreadable(object)), Forward::UriMiss)
                 }
-                _ if asks_for_state && !directives.only_if_cached => {
-                    return Answered::Pass(forwarded, CacheTrace::bypass("precondition"), None);
+                (found, _) if asks_for_state && !directives.only_if_cached => {
+                    let passing = pass(key.in_store(), found.or(unreadable));
+                    return Answered::Pass(forwarded, CacheTrace::bypass("precondition"), Some(passing));
                 }
                 (Some(object), Some(Assessment::StaleWhileRevalidate)) => {
                     let way = Way { request, directives, forwarded: &forwarded, upstream };
@@ -242,12 +249,8 @@ impl CacheRule {
                 () => None,
             };
             if let Some(reason) = reason {
-                let is_read = matches!(reason, "request-no-store" | "no-descriptor" | "contended");
-                let passing = stale.filter(|_| is_read).map(|stale| {
-                    let request = FetchRequest::of(request, directives);
-                    Box::new(Passing::new(&self.rules, stale.object, request))
-                });
-                return Answered::Pass(forwarded, CacheTrace::new(CacheOutcome::Miss, Some(reason)), passing);
+                let passing = pass(key, stale.map(|stale| stale.object));
+                return Answered::Pass(forwarded, CacheTrace::new(CacheOutcome::Miss, Some(reason)), Some(passing));
             }
             let joined = match is_alone {
                 true => Joined::New(Fill::new(key, self.rules.number)),
@@ -277,7 +280,24 @@ impl CacheRule {
                 Err(Unshared::Unreadable) => (is_alone, can_validate) = (true, false),
             }
         }
-        Answered::Pass(forwarded, CacheTrace::new(CacheOutcome::Miss, Some("contended")), None)
+        let passing = pass(key.in_store(), None);
+        Answered::Pass(forwarded, CacheTrace::new(CacheOutcome::Miss, Some("contended")), Some(passing))
+    }
+
+    /// For a request of which the origin does not get all fields, so that it is of another variant than it looks.
+    async fn passing_without_fields(&self, question: Question<'_>) -> Option<Box<Passing>> {
+        let store = &self.rules.store;
+        if !store.has_disk() {
+            return None;
+        }
+        let directives = self.directives(question.request);
+        let sent = FetchRequest::of(question.request, directives);
+        let request = &Request { fields: sent.fields(), ..question.request.clone() };
+        let mut key = Key::default();
+        self.key(key.begin(self.rules.number), request, question.scheme, question.is_trusted, question.target);
+        let of_url = key.in_store().len();
+        let Found { object, unreadable, .. } = store.find(self, &mut key, request, now_s()).await;
+        Some(Passing::new(&self.rules, object.or(unreadable), key.in_store(), of_url, request, directives))
     }
 
     /// The response by a fill. `key`: without variant.

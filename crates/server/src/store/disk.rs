@@ -621,6 +621,15 @@ impl Disk {
         self.remove_later(vec![hash]);
     }
 
+    /// Removes an object that was asked for up to `at`. Does not block: a file that is getting its name right now stays, and is removed when it is found.
+    pub(super) fn remove_older(&self, hash: u128, at: u64) {
+        if let Ok(latest) = self.latest[hash as usize % LOCKS].try_lock()
+            && latest.peek(&hash).is_none_or(|asked| *asked <= at)
+        {
+            self.remove(hash);
+        }
+    }
+
     /// Removes an object whose file may just have got its name, and not its entry yet. May block.
     pub(super) fn remove_named(&self, hash: u128) {
         let _named = self.latest(hash);

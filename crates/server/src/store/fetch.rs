@@ -19,7 +19,7 @@ use super::fill::{End, Failed, FetchOutcome, Fill, Flowing, MOST_UNWRITTEN};
 use super::key::add_variant;
 use super::object::Object;
 use super::replaced::{Superseded, Unstored};
-use super::rule::Rules;
+use super::rule::{Rules, hop_by_hop};
 use super::slices::{FetchRange, Judgement, SlicePosition, Sliced};
 use super::storing::{Storing, Whole};
 use super::under_way::Fetching;
@@ -70,7 +70,7 @@ impl StaleObject {
 /// What matters of the request that a fetch began with.
 #[derive(Debug, Clone)]
 pub(super) struct FetchRequest {
-    /// Its fields, as lines.
+    /// The fields that the origin gets, as lines.
     fields: Arc<[u8]>,
     has_authorization: bool,
     has_cookie: bool,
@@ -80,13 +80,22 @@ pub(super) struct FetchRequest {
 impl FetchRequest {
     pub(super) fn of(request: &Request<'_>, directives: RequestDirectives) -> Self {
         let mut fields = Vec::with_capacity(512);
-        for (name, value) in request.fields.iter() {
+        let hidden: Vec<_> = hop_by_hop(request.fields).collect();
+        let is_sent = |name: &[u8]| !hidden.iter().any(|own| own.eq_ignore_ascii_case(name));
+        for (name, value) in request.fields.iter().filter(|(name, _)| is_sent(name)) {
             for part in [name, b": ", value, b"\r\n"] {
                 fields.extend_from_slice(part);
             }
         }
         let [authorization, cookie] = of_user(request);
         FetchRequest { fields: fields.into(), has_authorization: authorization, has_cookie: cookie, directives }
+    }
+
+    /// A GET with these lines of fields.
+    #[cfg(test)]
+    pub(super) fn of_fields(fields: &[u8]) -> Self {
+        let directives = RequestDirectives::default();
+        FetchRequest { fields: fields.into(), has_authorization: false, has_cookie: false, directives }
     }
 
     /// As [`names_user`].
@@ -98,8 +107,12 @@ impl FetchRequest {
         self.has_authorization
     }
 
+    pub(super) fn fields(&self) -> FieldSection<'_> {
+        FieldSection::from_lines(&self.fields)
+    }
+
     pub(super) fn variant(&self, names: &[HeaderName]) -> Vec<u8> {
-        variant(names, FieldSection::from_lines(&self.fields))
+        variant(names, self.fields())
     }
 
     /// The request as a client sends it that names no user and demands nothing.
@@ -411,8 +424,8 @@ impl Fetch {
     fn is_newest(&self, key: &[u8], names: &[HeaderName], asked: u64) -> bool {
         let store = &self.rules.store;
         let (fill, variant) = (Arc::clone(&self.fill), self.request.variant(names));
-        let fetching = Fetching { key: key.into(), names: names.to_vec(), variant, id: self.id, fill };
-        let is_newest = store.under_way.flows(self.of_url, asked, fetching);
+        let fetching = Fetching { key: key.into(), names: names.to_vec(), variant, asked, id: self.id, fill };
+        let is_newest = store.under_way.flows(self.of_url, fetching);
         if !is_newest {
             store.hide(self.id, &self.fill);
         }

@@ -26,6 +26,7 @@ use tokio::sync::futures::OwnedNotified;
 use tokio::time::timeout;
 
 use super::key::{NUMBER, url_of};
+use super::now_ms;
 use super::object::{Head, Object};
 use crate::files::resolve::SiteFile;
 use crate::observe::access_log::UpstreamTrace;
@@ -39,6 +40,8 @@ pub(super) struct Fill {
     pub(super) url: Box<[u8]>,
     /// The number of the rule that fetches it: those of other configurations may make other fields of it.
     pub(super) rules: [u8; NUMBER],
+    /// When it was made: its response is asked for then or later.
+    pub(super) began: u64,
     state: Mutex<State>,
     /// Something came, or the fill ended.
     moved: Arc<Notify>,
@@ -172,6 +175,7 @@ impl Fill {
         Arc::new(Fill {
             url: url_of(key).into(),
             rules,
+            began: now_ms(),
             state: Mutex::new(state),
             moved: Arc::default(),
             taken: Notify::new(),

@@ -403,10 +403,11 @@ impl Store {
         }
     }
 
-    /// Has no further request wait for the fetch that others find by this hash, if it is another than this one.
-    fn hide_other(&self, id: u128, fill: &Arc<Fill>) {
+    /// Has no further request wait for the fetch that others find by this hash, if it began before `at`, and is another than this one.
+    fn hide_older(&self, id: u128, at: u64, fill: Option<&Arc<Fill>>) {
+        let is_own = |other: &Arc<Fill>| fill.is_some_and(|fill| Arc::ptr_eq(other, fill));
         let mut fills = self.fills();
-        if fills.get(&id).is_some_and(|other| !Arc::ptr_eq(other, fill) && !other.has_ended()) {
+        if fills.get(&id).is_some_and(|other| other.began <= at && !is_own(other) && !other.has_ended()) {
             fills.remove(&id);
         }
     }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use http::HeaderName;
 use http::header::TRANSFER_ENCODING;
-use sealion_cache::{Lifetime, NotStored};
-use sealion_http::Status;
+use sealion_cache::{Lifetime, NotStored, RequestDirectives};
+use sealion_http::{Method, Request, Status};
 
 use super::fetch::{Fetch, FetchRequest, Requested, code};
+use super::fill::Fill;
 use super::key::{url_of, without_variant};
 use super::object::Object;
 use super::purge::{Purge, Target};
@@ -51,6 +52,32 @@ impl Store {
                 tracing::debug!("cache: cannot write down that a response was superseded: {error}");
             }
         }));
+    }
+
+    /// A response withdraws a stored one that was not read.
+    fn withdraw_unread(self: &Arc<Self>, withdrawal: &Withdrawal<'_>) {
+        let Withdrawal { key, id, at, .. } = *withdrawal;
+        let disk = self.disk(id);
+        if disk.version(id).is_none() {
+            return;
+        }
+        let target = match without_variant(key) {
+            Some(_) => Target::of_key(key),
+            // It may be the list of the variants, which are not known.
+            None => Target::Invalidated(String::from_utf8_lossy(url_of(key)).into_owned()).hashed(),
+        };
+        self.supersede_unknown(target, at);
+        disk.remove_older(id, at);
+    }
+
+    /// The same, of responses that are still being fetched.
+    fn withdraw_under_way(self: &Arc<Self>, withdrawal: &Withdrawal<'_>) {
+        for Fetching { key, id, fill, .. } in self.under_way.withdraw(withdrawal) {
+            self.supersede_unknown(Target::of_key(&key), withdrawal.at);
+            // Later requests do not wait for it.
+            self.hide(id, &fill);
+        }
+        self.hide_older(withdrawal.id, withdrawal.at, withdrawal.fill);
     }
 
     fn supersede_here(&self, old: &Object, at: u64) -> Purge {
@@ -105,6 +132,22 @@ impl Drop for Superseded {
     }
 }
 
+/// A response that is not stored, and withdraws the page.
+#[derive(Clone, Copy)]
+pub(super) struct Withdrawal<'a> {
+    /// The key of the request, with its variant if that is known.
+    pub(super) key: &'a [u8],
+    /// The hash of `key`.
+    pub(super) id: u128,
+    /// The hash of the key without variant.
+    pub(super) of_url: u128,
+    pub(super) request: &'a FetchRequest,
+    /// When the response was asked for.
+    pub(super) at: u64,
+    /// The fetch that it answers. `None`: it answers a request that passed.
+    pub(super) fill: Option<&'a Arc<Fill>>,
+}
+
 impl Fetch {
     /// A response that is not stored took the place of what is stored, or will be, and was asked for before `at`.
     pub(super) fn withdraw(&self, at: u64) {
@@ -119,33 +162,23 @@ impl Fetch {
         if matches!(self.range, FetchRange::Slice(..)) {
             return;
         }
-        let store = &self.rules.store;
-        let disk = store.disk(self.id);
-        if self.stale.is_none() && disk.version(self.id).is_some() {
-            let target = match without_variant(&self.found_by) {
-                Some(_) => Target::of_key(&self.found_by),
-                // It may be the list of the variants, which are not known.
-                None => Target::Invalidated(String::from_utf8_lossy(url_of(&self.key)).into_owned()).hashed(),
-            };
-            store.supersede_unknown(target, at);
-            disk.remove(self.id);
+        let Fetch { id, of_url, ref request, .. } = *self;
+        let withdrawal = Withdrawal { key: &self.found_by, id, of_url, request, at, fill: Some(&self.fill) };
+        if self.stale.is_none() {
+            self.rules.store.withdraw_unread(&withdrawal);
         }
-        for Fetching { key, id, fill, .. } in store.under_way.withdraw(self.of_url, &self.request, at, &self.fill) {
-            store.supersede_unknown(Target::of_key(&key), at);
-            // Later requests do not wait for it.
-            store.hide(id, &fill);
-        }
-        store.hide_other(self.id, &self.fill);
+        self.rules.store.withdraw_under_way(&withdrawal);
     }
 
     /// Whether a response that is not stored takes the place of the stored one. `false`: the request alone is the reason, or the response tells of the
     /// request or of a failure: a client must not remove what all have.
     pub(super) fn supersedes(&self, reply: &Reply, requested: Requested, received: u64) -> bool {
-        self.rules.supersedes(&self.range, &self.request, reply, requested.second, received)
+        self.rules.supersedes(&self.range, &self.request, reply, requested.second, received).is_some()
     }
 }
 
 impl Rules {
+    /// Why a response takes the place of a stored one without being stored.
     fn supersedes(
         &self,
         range: &FetchRange,
@@ -153,13 +186,14 @@ impl Rules {
         reply: &Reply,
         requested: u64,
         received: u64,
-    ) -> bool {
+    ) -> Option<Unstored> {
         let code = reply.status.code();
         // They are about the credentials of this request.
         let is_of_credentials = request.has_authorization() && matches!(code, 401 | 403 | 407);
-        !is_of_credentials
-            && sealion_cache::replaces_stored(code)
-            && self.may_store(range, &request.of_anybody(), reply, requested, received).is_err()
+        if is_of_credentials || !sealion_cache::replaces_stored(code) {
+            return None;
+        }
+        self.may_store(range, &request.of_anybody(), reply, requested, received).err()
     }
 
     /// Whether the response to `request` may be stored. Returns its lifetime, and the fields that select among the variants of its URL.
@@ -199,27 +233,57 @@ impl Rules {
     }
 }
 
-/// A request that passes beside a stored response, which its reply may withdraw.
+/// A request that is forwarded as if there were no cache. Its response may withdraw a stored one, and those that are being fetched.
 #[derive(Debug)]
 pub(crate) struct Passing {
     rules: Arc<Rules>,
-    old: Arc<Object>,
+    old: Option<Arc<Object>>,
+    /// The key, with its variant if that is known.
+    key: Box<[u8]>,
+    /// The hash of the key without variant.
+    of_url: u128,
     request: FetchRequest,
+    is_head: bool,
     requested: Requested,
 }
 
 impl Passing {
-    /// It is forwarded now.
-    pub(super) fn new(rules: &Arc<Rules>, old: Arc<Object>, request: FetchRequest) -> Self {
-        Passing { rules: Arc::clone(rules), old, request, requested: Requested::now() }
+    /// It is forwarded now. `key`: of it, whose first `of_url` bytes have no variant.
+    pub(super) fn new(
+        rules: &Arc<Rules>,
+        old: Option<Arc<Object>>,
+        key: &[u8],
+        of_url: usize,
+        request: &Request<'_>,
+        directives: RequestDirectives,
+    ) -> Box<Self> {
+        Box::new(Passing {
+            rules: Arc::clone(rules),
+            old,
+            key: key.into(),
+            of_url: rules.store.hash(&key[..of_url]),
+            request: FetchRequest::of(request, directives),
+            is_head: request.method == Method::Head,
+            requested: Requested::now(),
+        })
     }
 
     /// The origin replied.
     pub(crate) fn replied(&self, reply: &Reply) {
-        let Passing { rules, old, request, requested } = self;
-        if rules.supersedes(&FetchRange::Whole, request, reply, requested.second, now_s()) {
-            rules.store.supersede(old, requested.at);
+        let Passing { rules, old, key, of_url, request, is_head, requested } = self;
+        let (whole, store) = (&FetchRange::Whole, &rules.store);
+        let Some(why) = rules.supersedes(whole, request, reply, requested.second, now_s()) else { return };
+        // Another status may be about the method (RFC 9111 §4.3.5), and HEAD needs no Content-Length.
+        if *is_head && (reply.status != Status::OK || !matches!(why, Unstored::ByRule(_))) {
+            return;
         }
+        let (id, of_url, at) = (store.hash(key), *of_url, requested.at);
+        let withdrawal = Withdrawal { key, id, of_url, request, at, fill: None };
+        match old {
+            Some(old) => store.supersede(old, at),
+            None => store.withdraw_unread(&withdrawal),
+        }
+        store.withdraw_under_way(&withdrawal);
     }
 }
 

@@ -12,7 +12,7 @@ use http::header::CONTENT_RANGE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ipnet::IpNet;
 use sealion_cache::{CacheStatus, Forward, Lifetime, Policy};
-use sealion_http::{ExtraFields, Method, Request, Status};
+use sealion_http::{ExtraFields, FieldSection, Method, Request, Status};
 
 use super::Store;
 use super::config::{CacheRuleConfig, Query};
@@ -119,13 +119,13 @@ fn without_room(fields: &HeaderMap) -> HeaderMap {
     fields.iter().map(own).collect()
 }
 
-/// Whether Connection of a request names fields: the server does not get them, and the key and Vary would count them.
-fn hides_fields<'a>(mut connection: impl Iterator<Item = &'a [u8]>) -> bool {
-    let is_harmless = |member: &[u8]| {
-        let member = member.trim_ascii();
+/// The fields that Connection of a request names: the server does not get them, and the key and Vary would count them.
+pub(super) fn hop_by_hop<'a>(fields: FieldSection<'a>) -> impl Iterator<Item = &'a [u8]> {
+    let members = fields.all("connection").flat_map(|line| line.split(|byte| *byte == b','));
+    let is_usual = |member: &[u8]| {
         member.is_empty() || [&b"close"[..], b"keep-alive"].iter().any(|usual| member.eq_ignore_ascii_case(usual))
     };
-    connection.any(|line| !line.split(|octet| *octet == b',').all(is_harmless))
+    members.map(<[u8]>::trim_ascii).filter(move |member| !is_usual(member))
 }
 
 impl CacheRuleConfig {
@@ -306,7 +306,7 @@ impl CacheRule {
         match () {
             () if !matches!(request.method, Method::Get | Method::Head) => Some("method"),
             () if self.is_bypassed(request) => Some("cookie"),
-            () if has_connection && hides_fields(request.fields.all("connection")) => Some("connection"),
+            () if has_connection && hop_by_hop(request.fields).next().is_some() => Some(HIDES_FIELDS),
             () => None,
         }
     }
@@ -318,6 +318,9 @@ impl CacheRule {
                 .any(|(name, _)| self.bypass_cookies.iter().any(|pattern| pattern.matches(name.trim_ascii_end())))
     }
 }
+
+/// Why a request bypasses the cache whose Connection names fields.
+pub(super) const HIDES_FIELDS: &str = "connection";
 
 /// Fields of a trusted proxy besides those that are made here.
 const OF_PROXY: [&str; 2] = ["x-forwarded-port", "x-forwarded-prefix"];

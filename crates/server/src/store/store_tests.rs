@@ -155,6 +155,33 @@ fn a_fill_that_ends_gives_back_the_place_that_it_took_and_no_other() {
     assert!(!fills.contains_key(&variant));
 }
 
+/// A response that was asked for before a fetch began says nothing of what that gets.
+#[test]
+fn only_what_was_asked_for_before_is_withdrawn() {
+    let scratch = tempfile::tempdir().unwrap();
+    let store = opened(&[scratch.path().to_owned()]);
+    let id = store.hash(KEY);
+    let Joined::New(fill) = store.join(id, KEY, RULES, false, None) else { panic!("none is under way") };
+    let request = fetch::FetchRequest::of_fields(b"");
+    let fetching = |asked| under_way::Fetching {
+        key: KEY.into(),
+        names: Vec::new(),
+        variant: request.variant(&[]),
+        asked,
+        id,
+        fill: Arc::clone(&fill),
+    };
+    let withdrawal = |at| replaced::Withdrawal { key: KEY, id, of_url: id, request: &request, at, fill: None };
+    store.under_way.begin(id);
+    assert!(store.under_way.flows(id, fetching(fill.began + 5)));
+    assert!(store.under_way.withdraw(&withdrawal(fill.began + 4)).is_empty());
+    assert_eq!(store.under_way.withdraw(&withdrawal(fill.began + 5)).len(), 1);
+    store.hide_older(id, fill.began - 1, None);
+    assert!(matches!(store.join(id, KEY, RULES, false, None), Joined::Shared(_)));
+    store.hide_older(id, fill.began, None);
+    assert!(matches!(store.join(id, KEY, RULES, false, None), Joined::New(_)));
+}
+
 #[test]
 fn keys_have_the_same_hashes_and_disks_whichever_directory_is_replaced_or_comes_first() {
     let scratch = tempfile::tempdir().unwrap();

@@ -7,6 +7,7 @@ use http::HeaderName;
 
 use super::fetch::FetchRequest;
 use super::fill::Fill;
+use super::replaced::Withdrawal;
 
 /// By the hashes of the keys without variants.
 #[derive(Debug, Default)]
@@ -30,6 +31,8 @@ pub(super) struct Fetching {
     pub(super) names: Vec<HeaderName>,
     /// What they selected.
     pub(super) variant: Vec<u8>,
+    /// When the response was asked for.
+    pub(super) asked: u64,
     /// The hash by which requests find the fill.
     pub(super) id: u128,
     pub(super) fill: Arc<Fill>,
@@ -55,12 +58,12 @@ impl UnderWay {
         }
     }
 
-    /// The head came of a response that was asked for at `asked`, and is to be stored. `false`: it was withdrawn meanwhile.
-    pub(super) fn flows(&self, of_url: u128, asked: u64, fetching: Fetching) -> bool {
+    /// The head came of a response that is to be stored. `false`: it was withdrawn meanwhile.
+    pub(super) fn flows(&self, of_url: u128, fetching: Fetching) -> bool {
         let mut all = self.lock();
         let Some(own) = all.get_mut(&of_url) else { return true };
         let is_withdrawn =
-            |(at, by): &(u64, FetchRequest)| asked <= *at && by.variant(&fetching.names) == fetching.variant;
+            |(at, by): &(u64, FetchRequest)| fetching.asked <= *at && by.variant(&fetching.names) == fetching.variant;
         if own.withdrawn.iter().any(is_withdrawn) {
             return false;
         }
@@ -68,15 +71,17 @@ impl UnderWay {
         true
     }
 
-    /// The response to a request that was made at `at` withdrew the page. Returns the other responses that were to be stored.
-    pub(super) fn withdraw(&self, of_url: u128, request: &FetchRequest, at: u64, fill: &Arc<Fill>) -> Vec<Fetching> {
+    /// A response withdrew the page. Returns the other responses that were to be stored, and were asked for before it.
+    pub(super) fn withdraw(&self, withdrawal: &Withdrawal<'_>) -> Vec<Fetching> {
+        let Withdrawal { of_url, request, at, fill, .. } = *withdrawal;
         let mut all = self.lock();
         let Some(own) = all.get_mut(&of_url) else { return Vec::new() };
-        if own.fetches > 1 {
+        if own.fetches > usize::from(fill.is_some()) {
             own.withdrawn.truncate(MAX_WITHDRAWN - 1);
             own.withdrawn.push_front((at, request.clone()));
         }
-        let others = own.stored.iter().filter(|fetching| !Arc::ptr_eq(&fetching.fill, fill));
+        let is_own = |other: &Fetching| fill.is_some_and(|fill| Arc::ptr_eq(&other.fill, fill));
+        let others = own.stored.iter().filter(|other| !is_own(other) && other.asked <= at);
         others.filter(|other| request.variant(&other.names) == other.variant).cloned().collect()
     }
 }

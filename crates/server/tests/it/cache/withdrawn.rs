@@ -9,7 +9,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 use sealion_testkit::http;
 
 use super::disk::wait_until_stored;
-use super::{Cached, answer, status};
+use super::{Cached, answer, has_field, status};
 use crate::support::upstream::Upstream;
 use crate::support::{wait_for_message, wait_until};
 
@@ -33,6 +33,11 @@ impl Origin {
         let (is_withdrawn, sent, held) = (Arc::clone(&origin.is_withdrawn), Arc::clone(&origin.sent), Mutex::new(held));
         let upstream = Upstream::start(move |accepted| {
             while let Some(request) = accepted.request() {
+                if is_withdrawn.load(Ordering::Relaxed) && request.line().starts_with("HEAD") {
+                    let fields = format!("Cache-Control: no-store\r\nContent-Length: {}\r\n", NEW.len());
+                    accepted.write(format!("HTTP/1.1 200 OK\r\n{fields}\r\n").as_bytes());
+                    continue;
+                }
                 if is_withdrawn.load(Ordering::Relaxed) {
                     accepted.write(&answer(404, "Cache-Control: no-store\r\n", NEW));
                     continue;
@@ -81,6 +86,57 @@ fn a_response_that_was_withdrawn_while_it_came_is_not_sent_again() {
             assert_eq!(cached.get("/held", &[]).body, NEW, "round {round}");
         }
     }
+}
+
+/// Such requests share no fetch: they are forwarded as if there were no cache.
+#[test]
+fn a_response_that_was_withdrawn_from_a_request_that_passes_while_it_came_is_not_sent_again() {
+    let (upstream, origin) = Origin::new();
+    let cached = Cached::new(upstream);
+    let of_head = answer(200, FRESH, OLD).len() - OLD.len();
+    let passing = [
+        ("GET", ("Cache-Control", "no-store")),
+        ("GET", ("If-Match", "\"one\"")),
+        ("GET", ("Connection", "X-Hidden")),
+        ("HEAD", ("Accept", "*/*")),
+    ];
+    for (n, (method, field)) in passing.into_iter().enumerate() {
+        for sent in [of_head + 4, 0] {
+            let target = format!("/held/{n}/{sent}");
+            origin.withdraws(false);
+            origin.sent.store(sent, Ordering::Relaxed);
+            let fetches = cached.fetches();
+            let mut first = cached.site.connect(cached.server());
+            first.send(http::head("GET", &target, &[]).as_bytes()).expect("the request leaves");
+            wait_until("it is being fetched", || cached.fetches() > fetches);
+            origin.withdraws(true);
+            assert_eq!(cached.ask(method, &target, &[field]).status, if method == "HEAD" { 200 } else { 404 });
+            origin.release.send(()).expect("the origin waits");
+            assert_eq!(http::read_response(&mut first, "GET").expect("a response").body, OLD);
+            // What was to be written before is written then.
+            origin.withdraws(false);
+            wait_until_stored(&cached, &format!("/behind/{n}/{sent}"));
+            origin.withdraws(true);
+            for _ in 0..20 {
+                assert_eq!(cached.get(&target, &[]).body, NEW, "{method} {field:?}, {sent} bytes had come");
+            }
+        }
+    }
+}
+
+/// The status says something of the request alone.
+#[test]
+fn a_precondition_that_fails_withdraws_nothing() {
+    let origin = Upstream::answering(|request| match has_field(request, "if-match") {
+        true => answer(412, "Cache-Control: no-store\r\n", NEW),
+        false => answer(200, FRESH, OLD),
+    });
+    let cached = Cached::new(origin);
+    wait_until("it is stored", || status(&cached.get("/a", &[])) == "hit");
+    let fetches = cached.fetches();
+    assert_eq!(cached.get("/a", &[("If-Match", "\"another\"")]).status, 412);
+    assert_eq!(cached.get("/a", &[]).body, OLD);
+    assert_eq!(cached.fetches(), fetches + 1);
 }
 
 /// The file cannot be opened.
