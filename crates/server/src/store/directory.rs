@@ -45,6 +45,8 @@ pub(super) struct Directory {
     pub(super) place: ArcSwap<Place>,
     /// Differs from those of other directories.
     pub(super) number: [u8; 16],
+    /// The salt that its file had when it was opened.
+    read_salt: Option<[u8; 16]>,
     /// The salt for the hashes of keys, once it is shared ([`choose_salt`]).
     salt: OnceLock<[u8; 16]>,
     /// Whether this process may write.
@@ -126,10 +128,12 @@ impl Directory {
         let clean =
             read_file(&place.root, CLEAN).ok().and_then(|text| String::from_utf8(text).ok()?.trim().parse().ok());
         let doubted_until = AtomicU64::new(read_doubt(&place.root));
+        let read_salt = read_file(&place.root, SALT).ok().and_then(|salt| salt.try_into().ok());
         Ok(Directory {
             path: path.to_owned(),
             place: ArcSwap::from_pointee(place),
             number,
+            read_salt,
             salt: OnceLock::new(),
             is_owner: AtomicBool::new(false),
             has_owned: AtomicBool::new(false),
@@ -143,9 +147,9 @@ impl Directory {
         })
     }
 
-    /// Has it use the salt of all directories, and writes that down, so that none of the others is needed to find its objects.
+    /// Has it use the salt of all directories, and writes that down, so that none of the others is needed to find its objects. May block.
     pub(super) fn share_salt(&self, salt: [u8; 16]) -> io::Result<()> {
-        if self.read_file(SALT).ok().as_deref() != Some(&salt[..]) {
+        if self.read_salt != Some(salt) {
             self.write_file(SALT, &salt)?;
         }
         let _ = self.salt.set(salt);
@@ -621,10 +625,7 @@ fn make_number(root: &OwnedFd) -> io::Result<[u8; 16]> {
 
 /// The salt for the hashes of keys: the one that most of the directories have. `None`: none has one.
 pub(super) fn choose_salt<'a>(directories: impl Iterator<Item = &'a Directory> + Clone) -> Option<[u8; 16]> {
-    let mut found: Vec<[u8; 16]> = Vec::new();
-    for directory in directories.clone() {
-        found.extend(directory.read_file(SALT).ok().and_then(|salt| <[u8; 16]>::try_from(salt).ok()));
-    }
+    let found: Vec<[u8; 16]> = directories.clone().filter_map(|directory| directory.read_salt).collect();
     let votes = |salt: &&[u8; 16]| found.iter().filter(|other| other == salt).count();
     // Of two with equal votes, `max_by_key` returns the later one.
     found.iter().rev().max_by_key(votes).copied().or_else(|| directories.clone().next().map(|first| first.number))

@@ -93,10 +93,13 @@ impl Disk {
         if let Err(error) = self.directory.probe() {
             self.failed("write", &error);
         }
-        self.changes.end_without(now_ms());
-        // Without it, a restart would forget the doubt.
+        // It has not got this while it hung: a process that is killed from here on doubts all.
         self.write_doubt();
+        self.changes.doubt_until(now_ms());
         threads.recover();
+        // What was withdrawn since the doubt began may not have reached it either.
+        self.changes.end_without(now_ms());
+        self.write_doubt();
         tracing::info!("cache {}: the disk answers again", self.directory.path.display());
     }
 

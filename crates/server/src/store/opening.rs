@@ -23,6 +23,7 @@ use super::disk_threads::DEADLINE;
 use super::file_system;
 use super::key::KeyHasher;
 use super::purge::Purges;
+use super::purge_file::PurgeFile;
 use super::purge_orders::PurgeFiles;
 use super::{Opened, Store, now_ms};
 
@@ -76,14 +77,22 @@ impl Opened {
             purges: Purges::default(),
             purge_files: PurgeFiles::default(),
         };
-        let disks = open_all(paths, config, changes);
-        let directories = disks.iter().filter_map(|disk| disk.as_ref().ok()).map(|disk| &*disk.directory);
-        let salt = choose_salt(directories);
-        for (slot, disk) in opened.slots.iter().zip(disks) {
-            let used = disk.and_then(|disk| {
-                opened.prepare(&disk, salt)?;
+        let open = |path: &PathBuf| {
+            let (path, config, changes) = (path.clone(), config.clone(), Arc::clone(changes));
+            move || open(&path, &config, &changes)
+        };
+        let disks = side_by_side(paths.iter().map(open));
+        let salt = choose_salt(disks.iter().filter_map(|disk| disk.as_ref().ok()).map(|disk| &*disk.directory));
+        let prepare = |disk: io::Result<Arc<Disk>>| {
+            move || {
+                let disk = disk?;
+                Ok((read_purges(&disk), share_salt(&disk, salt)?, disk))
+            }
+        };
+        for (slot, prepared) in opened.slots.iter().zip(side_by_side(disks.into_iter().map(prepare))) {
+            let used = prepared.map(|(purges, salt, disk)| {
+                opened.knows(purges, salt);
                 let _ = slot.disk.set(disk);
-                Ok(())
             });
             match used {
                 Ok(()) => {}
@@ -108,15 +117,25 @@ impl Opened {
         self.disks().find_map(|disk| disk.directory.salt())
     }
 
-    /// Prepares a disk for use: its slot may get it then. `salt`: of the other disks.
-    fn prepare(&self, disk: &Disk, salt: Option<[u8; 16]>) -> io::Result<()> {
-        let salt = salt.unwrap_or_else(|| disk.directory.own_salt());
-        disk.directory.share_salt(salt)?;
-        // Purges are known before an object can be found.
-        self.purge_files.load(&disk.directory, &self.purges);
+    /// Knows what a disk has, whose slot may get it then: purges are known before an object can be found.
+    fn knows(&self, (file, purges): (PurgeFile, Purges), salt: [u8; 16]) {
+        self.purges.add_all(&purges);
+        self.purge_files.add(file);
         let _ = self.hasher.set(KeyHasher::new(&salt));
-        Ok(())
     }
+}
+
+/// Reads the purges that are written on a disk. May block.
+fn read_purges(disk: &Disk) -> (PurgeFile, Purges) {
+    let purges = Purges::default();
+    (PurgeFile::load(Arc::clone(&disk.directory), &purges), purges)
+}
+
+/// Has a disk use the salt of the others, if there is one. Returns the salt. May block.
+fn share_salt(disk: &Disk, salt: Option<[u8; 16]>) -> io::Result<[u8; 16]> {
+    let salt = salt.unwrap_or_else(|| disk.directory.own_salt());
+    disk.directory.share_salt(salt)?;
+    Ok(salt)
 }
 
 impl Store {
@@ -143,9 +162,11 @@ fn try_until_used(store: &Weak<Store>, n: usize) {
         let opened = store.opened();
         let slot = &opened.slots[n];
         let used = open(&slot.path, &store.config, &store.changes).and_then(|disk| {
+            let purges = read_purges(&disk);
             // One at a time: the first of all tells the salt to the others.
             let _alone = store.opening.lock().unwrap_or_else(PoisonError::into_inner);
-            opened.prepare(&disk, opened.salt())?;
+            let salt = share_salt(&disk, opened.salt())?;
+            opened.knows(purges, salt);
             opened.purge_files.start(&Arc::downgrade(&store))?;
             disk.start()?;
             // Its thread writes it down.
@@ -165,13 +186,19 @@ fn try_until_used(store: &Weak<Store>, n: usize) {
     }
 }
 
-/// Opens directories side by side. One that does not answer within [`DEADLINE`] is left to its thread.
-fn open_all(paths: &[PathBuf], config: &CacheConfig, changes: &Arc<Changes>) -> Vec<io::Result<Arc<Disk>>> {
-    let (sender, opened) = channel();
-    for (n, path) in paths.iter().enumerate() {
-        let (sender, path, config, changes) = (sender.clone(), path.clone(), config.clone(), Arc::clone(changes));
-        let open = move || drop(sender.send((n, open(&path, &config, &changes))));
-        if let Err(error) = thread::Builder::new().name("sealion-open".to_owned()).spawn(open) {
+/// Does work of several disks side by side. One that does not answer within [`DEADLINE`] is left to its thread.
+fn side_by_side<T, W>(works: impl Iterator<Item = W>) -> Vec<io::Result<T>>
+where
+    T: Send + 'static,
+    W: FnOnce() -> io::Result<T> + Send + 'static,
+{
+    let (sender, ended) = channel();
+    let mut count = 0;
+    for (n, work) in works.enumerate() {
+        count += 1;
+        let sender = sender.clone();
+        let work = move || drop(sender.send((n, work())));
+        if let Err(error) = thread::Builder::new().name("sealion-open".to_owned()).spawn(work) {
             tracing::warn!("cache: cannot start a thread: {error}");
         }
     }
@@ -182,12 +209,12 @@ fn open_all(paths: &[PathBuf], config: &CacheConfig, changes: &Arc<Changes>) -> 
             "the disk does not answer: look for its errors in the kernel's log",
         ))
     };
-    let mut disks: Vec<_> = paths.iter().map(|_| late()).collect();
+    let mut results: Vec<_> = (0..count).map(|_| late()).collect();
     let deadline = Instant::now() + DEADLINE;
-    while let Ok((n, disk)) = opened.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-        disks[n] = disk;
+    while let Ok((n, result)) = ended.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        results[n] = result;
     }
-    disks
+    results
 }
 
 fn open(path: &Path, config: &CacheConfig, changes: &Arc<Changes>) -> io::Result<Arc<Disk>> {

@@ -212,6 +212,11 @@ impl Purges {
         }
     }
 
+    /// Applies those of a file that was read apart.
+    pub(super) fn add_all(&self, others: &Purges) {
+        others.for_each(|purge| self.add(&purge));
+    }
+
     /// Applies a purge.
     pub(super) fn add(&self, purge: &Purge) {
         let Purge { target, soft, at } = purge;

@@ -13,7 +13,7 @@ use tokio::time::timeout_at;
 use super::Store;
 use super::directory::Directory;
 use super::disk_threads::DEADLINE;
-use super::purge::{Purge, Purges};
+use super::purge::Purge;
 use super::purge_file::{Durable, NOT_LASTING, PurgeFile};
 
 /// The files of all directories. They have the same lines.
@@ -79,9 +79,8 @@ impl Ordered {
 }
 
 impl PurgeFiles {
-    /// Reads the purges that are written in a directory. Its file is written after [`Self::start`].
-    pub(super) fn load(&self, directory: &Arc<Directory>, purges: &Purges) {
-        let file = PurgeFile::load(Arc::clone(directory), purges);
+    /// Adds a file that was read. It is written after [`Self::start`].
+    pub(super) fn add(&self, file: PurgeFile) {
         self.read.lock().unwrap_or_else(PoisonError::into_inner).push(file);
     }
 

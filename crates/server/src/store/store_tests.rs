@@ -1,5 +1,9 @@
+use std::io::{Read, Write};
+
 use http::HeaderMap;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{CWD, FileType, FlockOperation, Mode, flock, mknodat};
+use rustix::pipe::fcntl_setpipe_size;
+use rustix::thread::gettid;
 use sealion_cache::Lifetime;
 use sealion_http::{ExtraFields, Status};
 
@@ -103,6 +107,64 @@ fn responses_of_all_disks_are_doubted_when_one_answers_again_and_after_a_restart
     {
         let again = opened(paths);
         assert_eq!((verdict(&again, asked), verdict(&again, later)), (Verdict::Doubtful, Verdict::Valid));
+    }
+}
+
+/// A pipe in the place of the file that is written holds the write. Sleeps: the thread waits for that, or for the disk.
+#[test]
+fn responses_of_the_time_in_which_a_disk_begins_to_answer_are_doubted() {
+    let scratch = tempfile::tempdir().unwrap();
+    let store = opened(&[scratch.path().to_owned()]);
+    let disk = Arc::clone(store.disks().next().unwrap());
+    assert!(disk.directory.try_own().unwrap());
+    disk.begin_to_hang();
+    let path = scratch.path().join("doubted.next");
+    mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
+    let mut pipe = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+    let size = fcntl_setpipe_size(&pipe, 4096).unwrap();
+    pipe.write_all(&vec![0; size]).unwrap();
+    let (begun, has_begun) = std::sync::mpsc::channel();
+    let again = {
+        let disk = Arc::clone(&disk);
+        std::thread::spawn(move || {
+            begun.send(gettid()).unwrap();
+            disk.try_again();
+        })
+    };
+    let stat = format!("/proc/self/task/{}/stat", has_begun.recv().unwrap().as_raw_nonzero());
+    while !std::fs::read_to_string(&stat).unwrap().contains(") S ") {
+        std::thread::yield_now();
+    }
+    // A response that is asked for now, and withdrawn.
+    let asked = now_ms() + 1;
+    assert!(disk.hangs());
+    while now_ms() <= asked {
+        std::thread::yield_now();
+    }
+    pipe.read_exact(&mut vec![0; size]).unwrap();
+    again.join().unwrap();
+    assert!(!disk.hangs());
+    assert_eq!(store.verdict(&object(&store, asked)), Verdict::Doubtful);
+}
+
+/// A pipe in the place of a file holds whatever reads it.
+#[test]
+fn a_disk_whose_small_files_cannot_be_read_is_left_out_of_the_start() {
+    for name in ["salt", "purges"] {
+        let scratch = tempfile::tempdir().unwrap();
+        let paths = ["a", "b"].map(|name| scratch.path().join(name));
+        drop(opened(&paths));
+        let file = paths[0].join(name);
+        let _ = std::fs::remove_file(&file);
+        mknodat(CWD, &file, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let (sender, started) = std::sync::mpsc::channel();
+        let start = move || drop(sender.send(opened(&paths)));
+        assert!(finish_until(Instant::now() + Duration::from_secs(60), [start]).is_empty(), "{name}");
+        let store = started.recv().unwrap();
+        let troubles: Vec<_> = store.opened().slots.iter().map(|slot| slot.trouble().is_some()).collect();
+        assert_eq!(troubles, [true, false], "{name}");
+        // What reads it goes on.
+        drop(std::fs::File::options().read(true).write(true).open(&file));
     }
 }
 
