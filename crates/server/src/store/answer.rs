@@ -238,39 +238,39 @@ impl CacheRule {
                     continue;
                 }
             }
-            let place = FetchPlace::take();
             let reason = match () {
                 // What HEAD learns is no body to store, and fetching one for it would cost more than it asks for.
                 () if request.method == Method::Head => Some("head"),
                 () if directives.no_store => Some("request-no-store"),
                 () if stale.is_none() && self.min_uses > 1 && store.asked_for(id) < self.min_uses => Some("min-uses"),
-                () if place.is_none() => Some("no-descriptor"),
                 () if turn + 1 == MOST_TURNS => Some("contended"),
                 () => None,
             };
-            if let Some(reason) = reason {
-                let passing = pass(key, stale.map(|stale| stale.object));
-                return Answered::Pass(forwarded, CacheTrace::new(CacheOutcome::Miss, Some(reason)), Some(passing));
-            }
-            let joined = match is_alone {
-                true => Joined::New(Fill::new(key, self.rules.number)),
-                false => {
+            let joined = match reason {
+                Some(reason) => Err(reason),
+                None if is_alone => Ok(Joined::alone(key, self.rules.number)),
+                None => {
                     let looked = looked.filter(|_| looks_again);
-                    store.join(id, key, self.rules.number, names_user(request), looked)
+                    Ok(store.join(id, key, self.rules.number, names_user(request), looked))
                 }
             };
-            let (fill, is_new) = match joined {
-                Joined::Shared(fill) => (fill, false),
-                Joined::New(fill) => (fill, true),
-                Joined::Ended => {
+            let (fill, place) = match joined {
+                Ok(Joined::Shared(fill)) => (fill, None),
+                Ok(Joined::New(fill, place)) => (fill, Some(place)),
+                Ok(Joined::Ended) => {
                     looks_again = false;
                     continue;
                 }
+                refused @ (Ok(Joined::Full) | Err(_)) => {
+                    let trace = CacheTrace::new(CacheOutcome::Miss, Some(refused.err().unwrap_or("no-descriptor")));
+                    let passing = pass(key, stale.map(|stale| stale.object));
+                    return Answered::Pass(forwarded, trace, Some(passing));
+                }
             };
+            let is_new = place.is_some();
             let _interest = fill.interest();
             let way = Way { request, directives, forwarded: &forwarded, upstream };
-            // One that joins another fetch gives its place back.
-            if let (true, Some(place)) = (is_new, place) {
+            if let Some(place) = place {
                 self.fetch(&fill, key, of_url, way, stale, place, false);
             }
             match self.wait(&fill, is_new, &key[..of_url], way, why).await {
@@ -509,17 +509,14 @@ impl CacheRule {
             request: FetchRequest::of(request, directives),
             is_behind,
             range,
-            place: Some(place),
         };
-        tokio::spawn(fetch.run(forwarded.without_content()));
+        tokio::spawn(fetch.run(forwarded.without_content(), place));
     }
 
     /// Has a stored response that is being sent validated behind the request, unless that is under way.
     fn fetch_behind(&self, object: Arc<Object>, key: &[u8], of_url: usize, way: Way<'_>) {
         let (store, names_user) = (&self.rules.store, names_user(way.request));
-        if let Some(place) = FetchPlace::take()
-            && let Joined::New(fill) = store.join(store.hash(key), key, self.rules.number, names_user, None)
-        {
+        if let Joined::New(fill, place) = store.join(store.hash(key), key, self.rules.number, names_user, None) {
             let stale = StaleObject { object, may_serve_on_error: true, is_readable: true };
             self.fetch(&fill, key, of_url, way, Some(stale), place, true);
         }

@@ -179,3 +179,17 @@ fn a_disk_that_does_not_keep_up_counts_what_it_drops_and_stores_the_next() {
     }
     disk.close(true);
 }
+
+#[test]
+fn only_an_object_that_was_asked_for_before_is_removed() {
+    let scratch = tempfile::tempdir().unwrap();
+    let key = b"https://example.org/";
+    let metadata = Metadata { key: key.to_vec(), kind: Kind::Variants { names: Vec::new(), hashes: Vec::new() } };
+    let disk = open(scratch.path(), 10);
+    assert!(disk.directory.try_own().unwrap());
+    disk.write(b"body", &metadata, 1, Times { made: 5, asked: 5 }).unwrap();
+    disk.remove_older(1, 4);
+    assert!(disk.version(1).is_some());
+    disk.remove_older(1, 5);
+    assert!(disk.version(1).is_none());
+}

@@ -16,7 +16,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::disk::{Disk, Times};
 use super::fill::{End, Failed, FetchOutcome, Fill, Flowing, MOST_UNWRITTEN};
-use super::key::add_variant;
+use super::key::{add_variant, is_slice};
 use super::object::Object;
 use super::replaced::{Superseded, Unstored};
 use super::rule::{Rules, hop_by_hop};
@@ -49,8 +49,6 @@ pub(super) struct Fetch {
     pub(super) is_behind: bool,
     /// What of the response is asked for.
     pub(super) range: FetchRange,
-    /// `None`: a slice, of a response whose descriptors have room already.
-    pub(super) place: Option<FetchPlace>,
 }
 
 pub(super) struct StaleObject {
@@ -178,20 +176,21 @@ pub(crate) fn bound_fetches(most: usize) {
 
 /// Room for the descriptors of one fetch, until dropped.
 pub(super) struct FetchPlace {
-    _permit: SemaphorePermit<'static>,
+    _permit: Option<SemaphorePermit<'static>>,
 }
 
 impl FetchPlace {
-    /// Taken before the fetch is joined, so that no fetch that others wait for lacks it. `None`: enough fetches run.
-    pub(super) fn take() -> Option<Self> {
-        PLACES.try_acquire().ok().map(|permit| FetchPlace { _permit: permit })
+    /// Taken before others find the fetch, so that none that they wait for lacks it. `None`: enough fetches run. `key`: of the response.
+    pub(super) fn take(key: &[u8]) -> Option<Self> {
+        let permit = PLACES.try_acquire().ok();
+        // The descriptors of a response in slices have room already.
+        (permit.is_some() || is_slice(key)).then_some(FetchPlace { _permit: permit })
     }
 }
 
 impl Fetch {
     /// Runs to the end of the response to `forwarded`.
-    pub(super) async fn run(mut self, forwarded: Forwarded) {
-        let _place = self.place.take();
+    pub(super) async fn run(self, forwarded: Forwarded, _place: FetchPlace) {
         let of_url = self.of_url;
         self.rules.store.under_way.begin(of_url);
         let guard = Guard { rules: Arc::clone(&self.rules), fill: Arc::clone(&self.fill), id: self.id, of_url };

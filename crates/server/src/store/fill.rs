@@ -25,6 +25,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::timeout;
 
+use super::fetch::FetchPlace;
 use super::key::{NUMBER, url_of};
 use super::now_ms;
 use super::object::{Head, Object};
@@ -72,9 +73,21 @@ pub(super) enum Joined {
     /// The fill of another request.
     Shared(Arc<Fill>),
     /// One that the caller has to run.
-    New(Arc<Fill>),
+    New(Arc<Fill>, FetchPlace),
+    /// Enough fetches run: none may begin.
+    Full,
     /// A fetch has ended since the caller looked: the object may be there.
     Ended,
+}
+
+impl Joined {
+    /// A fill that no other request finds.
+    pub(super) fn alone(key: &[u8], rules: [u8; NUMBER]) -> Self {
+        match FetchPlace::take(key) {
+            Some(place) => Joined::New(Fill::new(key, rules), place),
+            None => Joined::Full,
+        }
+    }
 }
 
 /// A request that waits for a fill, or reads it.

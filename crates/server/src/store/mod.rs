@@ -312,10 +312,10 @@ impl Store {
 
     /// The fill of a key. `looked`: the state of its changes before the caller looked for an object and found none; `None`: it needs a fill in any
     /// case.
-    /// `rules`: the number of the rule that asks.
+    /// `rules`: the number of the rule that asks. A place is taken only for a fetch that begins.
     fn join(&self, id: u128, key: &[u8], rules: [u8; NUMBER], names_user: bool, looked: Option<u64>) -> Joined {
         if self.is_passed(id, names_user) {
-            return Joined::New(Fill::new(key, rules));
+            return Joined::alone(key, rules);
         }
         let mut fills = self.fills();
         // A fill is forgotten after what it stored has changed the state.
@@ -327,9 +327,11 @@ impl Store {
             // One that is over answered those that waited for it; its object may be stale by now.
             _ => {}
         }
-        let fill = Fill::new(key, rules);
-        take_place(&mut fills, id, &fill);
-        Joined::New(fill)
+        let joined = Joined::alone(key, rules);
+        if let Joined::New(fill, _) = &joined {
+            take_place(&mut fills, id, fill);
+        }
+        joined
     }
 
     /// Whether the response to a key was for one request only, a moment ago.

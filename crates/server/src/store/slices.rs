@@ -282,23 +282,24 @@ impl Slices {
                 return Ok(Open::Object(object));
             }
             let joined = match is_alone {
-                true => Joined::New(Fill::new(&key, self.rules.number)),
+                true => Joined::alone(&key, self.rules.number),
                 false => {
                     let looked = looks_again.then_some(looked);
                     store.join(id, &key, self.rules.number, self.request.names_user(), looked)
                 }
             };
-            let (fill, is_new) = match joined {
-                Joined::Shared(fill) => (fill, false),
-                Joined::New(fill) => (fill, true),
-                Joined::Ended => {
+            let (fill, place) = match joined {
+                Joined::Shared(fill) => (fill, None),
+                Joined::New(fill, place) => (fill, Some(place)),
+                Joined::Ended | Joined::Full => {
                     looks_again = false;
                     continue;
                 }
             };
             let _interest = fill.interest();
-            if is_new {
-                self.fetch(&fill, index, &key, id);
+            let is_new = place.is_some();
+            if let Some(place) = place {
+                self.fetch(&fill, index, &key, id, place);
             }
             match fill.answered().await {
                 Phase::Flowing(_) | Phase::Ended(End::Passed(_)) => {
@@ -354,7 +355,7 @@ impl Slices {
         }
     }
 
-    fn fetch(&self, fill: &Arc<Fill>, index: u64, key: &[u8], id: u128) {
+    fn fetch(&self, fill: &Arc<Fill>, index: u64, key: &[u8], id: u128, place: FetchPlace) {
         let fetch = Fetch {
             rules: Arc::clone(&self.rules),
             fill: Arc::clone(fill),
@@ -367,9 +368,8 @@ impl Slices {
             request: self.request.clone(),
             is_behind: false,
             range: FetchRange::Slice(Arc::clone(&self.sliced), index),
-            place: FetchPlace::take(),
         };
-        tokio::spawn(fetch.run(self.forwarded.without_content()));
+        tokio::spawn(fetch.run(self.forwarded.without_content(), place));
     }
 }
 

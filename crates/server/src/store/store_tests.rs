@@ -180,7 +180,7 @@ fn a_fetch_that_ended_since_the_look_is_not_begun_again() {
         fill::End::Failed(Arc::new(fill::Failed { failure, trace: None }))
     };
     let looked = Some(store.epoch(id));
-    let Joined::New(fill) = store.join(id, key, RULES, false, looked) else { panic!("nothing is under way") };
+    let Joined::New(fill, _) = store.join(id, key, RULES, false, looked) else { panic!("nothing is under way") };
     assert!(matches!(store.join(id, key, RULES, false, looked), Joined::Shared(shared) if Arc::ptr_eq(&shared, &fill)));
     // Its object is being written.
     fill.end(failed());
@@ -190,9 +190,9 @@ fn a_fetch_that_ended_since_the_look_is_not_begun_again() {
     store.forget(id, &fill);
     assert!(matches!(store.join(id, key, RULES, false, looked), Joined::Ended));
     // Who has looked since, or has to have it fetched, begins a new one.
-    let Joined::New(fill) = store.join(id, key, RULES, false, Some(store.epoch(id))) else { panic!("it looked") };
+    let Joined::New(fill, _) = store.join(id, key, RULES, false, Some(store.epoch(id))) else { panic!("it looked") };
     fill.end(failed());
-    assert!(matches!(store.join(id, key, RULES, false, None), Joined::New(_)));
+    assert!(matches!(store.join(id, key, RULES, false, None), Joined::New(..)));
 }
 
 /// Two fetches of one URL, the second of which turns out to be of a variant.
@@ -202,7 +202,7 @@ fn a_fill_that_ends_gives_back_the_place_that_it_took_and_no_other() {
     let store = opened(&[scratch.path().to_owned()]);
     let (id, variant) = (store.hash(KEY), store.hash(b"of a variant"));
     let join = || match store.join(id, KEY, RULES, false, None) {
-        Joined::New(fill) => fill,
+        Joined::New(fill, _) => fill,
         _ => panic!("none is under way"),
     };
     let first = join();
@@ -223,7 +223,7 @@ fn only_what_was_asked_for_before_is_withdrawn() {
     let scratch = tempfile::tempdir().unwrap();
     let store = opened(&[scratch.path().to_owned()]);
     let id = store.hash(KEY);
-    let Joined::New(fill) = store.join(id, KEY, RULES, false, None) else { panic!("none is under way") };
+    let Joined::New(fill, _) = store.join(id, KEY, RULES, false, None) else { panic!("none is under way") };
     let request = fetch::FetchRequest::of_fields(b"");
     let fetching = |asked| under_way::Fetching {
         key: KEY.into(),
@@ -241,7 +241,7 @@ fn only_what_was_asked_for_before_is_withdrawn() {
     store.hide_older(id, fill.began - 1, None);
     assert!(matches!(store.join(id, KEY, RULES, false, None), Joined::Shared(_)));
     store.hide_older(id, fill.began, None);
-    assert!(matches!(store.join(id, KEY, RULES, false, None), Joined::New(_)));
+    assert!(matches!(store.join(id, KEY, RULES, false, None), Joined::New(..)));
 }
 
 #[test]

@@ -344,3 +344,37 @@ fn requests_that_come_together_begin_no_more_fetches_than_are_allowed() {
     let refused = server.lines().into_iter().filter(|line| line.text.contains("no-descriptor")).count();
     assert_eq!(refused, held + AT_ONCE - MAX_FETCHES);
 }
+
+#[test]
+fn a_fetch_under_way_is_joined_where_no_other_may_begin() {
+    let (release, held) = mpsc::channel::<()>();
+    let held = Mutex::new(held);
+    let origin = Upstream::start(move |accepted| {
+        while let Some(request) = accepted.request() {
+            if request.line().starts_with("GET /held") {
+                let _ = held.lock().expect("no panic").recv();
+            }
+            accepted.write(&answer(200, "Cache-Control: max-age=1000\r\n", b"body"));
+        }
+    });
+    let cached = Cached::stopped(origin, "", "");
+    let config = cached.config().table("[server]\nworkers = 1\n[limits]\nmax_connections = 1\n");
+    let server = config.serve_from_user_space();
+    wait_for_cache(&server, &cached.directory);
+    let mut http = Http2::connect(cached.site.connector(Suite::TLS13), server.address(), &[]);
+    for held in 0..MAX_FETCHES {
+        let stream = http.get(&format!("/held/{held}"));
+        wait_until("the fetch has begun", || cached.fetches() == held + 1);
+        // It goes on.
+        http.send(&reset(stream, CANCEL));
+        access_lines(&server, held + 1);
+    }
+    let joined = http.get("/held/0");
+    // It is asked for behind the other one, and passes.
+    let other = http.get("/other");
+    assert_eq!(http.response(other).whole(), (200, &b"body"[..]));
+    assert_eq!(cached.fetches(), MAX_FETCHES + 1);
+    drop(release);
+    assert_eq!(http.response(joined).whole(), (200, &b"body"[..]));
+    assert_eq!(cached.fetches(), MAX_FETCHES + 1);
+}
