@@ -345,8 +345,8 @@ impl Disk {
     }
 
     /// Whether an object may be stored now. `length`: of its body, if it is known.
-    pub(super) fn may_store(&self, length: Option<u64>) -> bool {
-        self.directory.is_owner() && !self.hangs() && !self.is_paused() && self.has_room_for(length)
+    pub(super) async fn may_store(self: &Arc<Self>, length: Option<u64>) -> bool {
+        self.directory.is_owner() && !self.hangs() && !self.is_paused() && self.has_room_for(length).await
     }
 
     /// Whether it failed a moment ago.

@@ -156,8 +156,8 @@ fn a_directory_that_was_not_read_to_its_end_has_no_snapshot() {
     }
 }
 
-#[test]
-fn a_disk_that_does_not_keep_up_counts_what_it_drops_and_stores_the_next() {
+#[tokio::test]
+async fn a_disk_that_does_not_keep_up_counts_what_it_drops_and_stores_the_next() {
     let scratch = tempfile::tempdir().unwrap();
     let disk = open(scratch.path(), 100);
     assert!(disk.directory.try_own().unwrap());
@@ -167,7 +167,7 @@ fn a_disk_that_does_not_keep_up_counts_what_it_drops_and_stores_the_next() {
         disk.write_later(1, || unreachable!("it does not fit"));
     }
     assert_eq!((disk.state().dropped, disk.state().failures), (3, 0));
-    assert!(disk.may_store(None) && disk.state().is_up);
+    assert!(disk.may_store(None).await && disk.state().is_up);
     disk.writer.start().unwrap();
     may_end.send(()).unwrap();
     let (ended, written) = std::sync::mpsc::channel();
@@ -192,4 +192,23 @@ fn only_an_object_that_was_asked_for_before_is_removed() {
     assert!(disk.version(1).is_some());
     disk.remove_older(1, 5);
     assert!(disk.version(1).is_none());
+}
+
+/// Only they may wait for the file system, whose disk may hang.
+#[tokio::test]
+async fn the_threads_of_the_disk_are_asked_whether_a_large_body_has_room() {
+    let scratch = tempfile::tempdir().unwrap();
+    let disk = open(scratch.path(), 10_000);
+    assert!(disk.directory.try_own().unwrap());
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let held = Arc::new(Mutex::new(held));
+    for _ in 0..super::super::disk_threads::MOST_THREADS {
+        let held = Arc::clone(&held);
+        disk.directory.threads.run_later(move || drop(held.lock().map(|held| held.recv())));
+    }
+    assert!(disk.may_store(Some(LARGE - 1)).await);
+    let mut large = std::pin::pin!(disk.may_store(Some(LARGE)));
+    assert!(std::future::poll_fn(|cx| std::task::Poll::Ready(large.as_mut().poll(cx).is_pending())).await);
+    drop(release);
+    assert!(large.await);
 }

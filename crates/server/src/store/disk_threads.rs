@@ -291,7 +291,7 @@ impl fmt::Debug for Queue {
 const IDLE: u64 = u64::MAX;
 
 /// GUESS: operations of a disk that run side by side. A disk of flash is busy with fewer, and one that turns is slower with more.
-const MOST_THREADS: usize = 16;
+pub(super) const MOST_THREADS: usize = 16;
 
 /// Operations that wait, at which nothing more is taken.
 const MOST_WAITING: usize = 1024;

@@ -405,7 +405,8 @@ impl Fetch {
             self.fill.set_own(rules.lines(&key, status, &own));
         }
         let head = rules.head(&key, status, storable, lifetime);
-        let is_stored = self.is_newest(&key, &names, times.asked) && disk.may_store(length);
+        let has_room = disk.may_store(length).await;
+        let is_stored = self.is_newest(&key, &names, times.asked) && has_room;
         if disk.hangs() {
             disk.supersede(hash, times.asked);
             // Workers may have the older one in memory.

@@ -9,6 +9,7 @@
 //! The bound of the index stays lowered, so that each object that comes has another one go, as on a disk that has the configured size.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -58,13 +59,14 @@ impl Room {
 
 impl Disk {
     /// Whether there is room for a body. `length`: if it is known. Has room made for a large one, so that it is stored when it is fetched again.
-    pub(super) fn has_room_for(&self, length: Option<u64>) -> bool {
+    pub(super) async fn has_room_for(self: &Arc<Self>, length: Option<u64>) -> bool {
         if !self.room.is_enough() || length.is_some_and(|length| length > self.index.largest()) {
             return false;
         }
         // For small ones, the answer of the last turn counts.
         let Some(length) = length.filter(|length| *length >= LARGE) else { return true };
-        let Ok((free, inodes)) = self.directory.free() else { return false };
+        let free = self.run("learn what is free", |disk| Ok(disk.directory.free().ok())).await;
+        let Some((free, inodes)) = free.flatten() else { return false };
         let needed = length.saturating_add(self.room.reserve);
         if free < needed && free.saturating_add(self.index.octets()) >= needed {
             self.room.wanted.fetch_max(length, Ordering::Relaxed);
