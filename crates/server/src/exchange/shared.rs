@@ -8,7 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{Generations, PathPolicy};
 use crate::certificates::TlsProcess;
-use crate::limits::{Addresses, IdleConnections, StreamPlaces};
+use crate::limits::{Addresses, IdleConnections, StreamPlaces, WidenedWindows};
 use crate::observe::access_log::AccessLogs;
 use crate::observe::metrics::Metrics;
 use crate::observe::traces::Tracer;
@@ -39,7 +39,7 @@ pub(crate) struct Shared {
     /// Bytes of streamed responses over HTTP/2 that wait in memory.
     pub ahead: Arc<AtomicU64>,
     /// Bytes by which connections of HTTP/2 widened their windows for contents of requests.
-    pub widened: Arc<AtomicU64>,
+    pub widened: WidenedWindows,
     /// Open connections per client address.
     pub addresses: Arc<Addresses>,
     /// The connections with the times since when they are idle.

@@ -1,7 +1,6 @@
 //! The content of a request that is forwarded: it passes as fast as the upstream takes it, by the stream's window.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::net::IpAddr;
 use std::task::Context;
 use std::time::Instant;
 
@@ -9,6 +8,7 @@ use bytes::Bytes;
 use sealion_h2::{Connection, HeaderBlock, StreamId};
 use sealion_http::{FieldSection, Status};
 
+use crate::limits::{LimitsConfig, WidenedWindows};
 use crate::upstream::{ContentWriter, RequestContent, pipe};
 
 /// The content of a request, whose response may have begun.
@@ -109,33 +109,36 @@ impl Streamed {
 }
 
 /// Room that a connection has beyond its first window for contents that wait: uploads that servers do not take leave room to others.
-pub(super) struct WidenedWindow {
+pub(super) struct WidenedWindow<'a> {
     own: u64,
-    all: Arc<AtomicU64>,
+    all: &'a WidenedWindows,
+    /// The client whose connections share a part of it. `None`: it has many, or none is known.
+    client: Option<IpAddr>,
 }
 
 /// The window of a connection with contents that wait: 16 windows of streams.
 const WIDE: u32 = 16 * 65_535;
 
-impl WidenedWindow {
+impl<'a> WidenedWindow<'a> {
     /// `all`: of all connections.
-    pub(super) fn new(all: &Arc<AtomicU64>) -> Self {
-        WidenedWindow { own: 0, all: Arc::clone(all) }
+    pub(super) fn new(all: &'a WidenedWindows, client: Option<IpAddr>) -> Self {
+        WidenedWindow { own: 0, all, client }
     }
 
-    /// Widens the connection's window, if all connections together stay within `most` bytes.
-    pub(super) fn widen(&mut self, protocol: &mut Connection, most: u64) {
+    /// Widens the connection's window, if there is room.
+    pub(super) fn widen(&mut self, protocol: &mut Connection, limits: &LimitsConfig) {
         let more = u64::from(WIDE.saturating_sub(protocol.connection_window()));
-        let take = |all: u64| Some(all + more).filter(|all| *all <= most);
-        if more > 0 && self.all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok() {
+        if more > 0 && self.all.take(more, self.client, limits) {
             self.own += more;
             protocol.widen(WIDE);
         }
     }
 }
 
-impl Drop for WidenedWindow {
+impl Drop for WidenedWindow<'_> {
     fn drop(&mut self) {
-        self.all.fetch_sub(self.own, Ordering::Relaxed);
+        if self.own > 0 {
+            self.all.give_back(self.own, self.client);
+        }
     }
 }

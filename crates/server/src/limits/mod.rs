@@ -17,6 +17,7 @@ mod idle;
 mod requests;
 mod site;
 mod streams;
+mod windows;
 
 pub(crate) use address::ClientNetwork;
 pub(crate) use addresses::{Addresses, Admitted};
@@ -26,3 +27,4 @@ pub(crate) use idle::{Closing, Idle, IdleConnections, Moment};
 pub(crate) use requests::Requests;
 pub(crate) use site::{PacingRate, Permit, Refusal, SiteLimits, SiteLimitsConfig};
 pub(crate) use streams::{ConnectionStreams, StreamPlace, StreamPlaces};
+pub(crate) use windows::WidenedWindows;

@@ -100,8 +100,8 @@ impl<'a> Http2<'a> {
         self.ahead.set_contents(self.sending.iter().map(Sending::ahead).sum());
         self.ahead.set_heads(self.heads.len());
         if self.protocol.has_content_waiting() {
-            let most = self.context.shared.generations.current().limits.max_buffered.0;
-            self.widened.widen(&mut self.protocol, most);
+            let limits = &self.context.shared.generations.current().limits;
+            self.widened.widen(&mut self.protocol, limits);
         }
         let mut index = 0;
         while index < self.answering.len() {

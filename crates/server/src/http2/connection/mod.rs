@@ -140,7 +140,7 @@ struct Http2<'a> {
     receiving: Vec<Receiving>,
     /// Contents that are passed on.
     streamed: Vec<Streamed>,
-    widened: WidenedWindow,
+    widened: WidenedWindow<'a>,
     answering: Vec<Waiting<'a>>,
     sending: Vec<Sending>,
     /// Frames that go out before any of [`Self::protocol`]'s next ones: heads of responses.
@@ -183,7 +183,7 @@ impl<'a> Http2<'a> {
             path: PathChoice::default(),
             receiving: Vec::new(),
             streamed: Vec::new(),
-            widened: WidenedWindow::new(&context.shared.widened),
+            widened: WidenedWindow::new(&context.shared.widened, context.listener.one_client(context.remote)),
             answering: Vec::new(),
             sending: Vec::new(),
             heads: Vec::new(),
