@@ -74,6 +74,14 @@ impl Bounds {
         (self.window.bytes() <= ready).then_some(Window::Connection)
     }
 
+    /// Bytes that the windows allow beyond those that are ready, where so many streams share the connection's window evenly.
+    pub(crate) fn room(self, stream: &Stream, sharing: u64) -> u64 {
+        let ready = stream.ready().map_or(0, |(ready, _)| i64::try_from(ready).unwrap_or(i64::MAX));
+        let beyond = |window: i64| u64::try_from(window.saturating_sub(ready)).unwrap_or(0);
+        let share = beyond(self.window.bytes()).div_ceil(sharing.max(1));
+        beyond(stream.send_window.bytes()).min(share)
+    }
+
     /// The window that holds back content of a stream that is ready.
     pub(crate) fn hold_back(self, stream: &Stream) -> Option<Window> {
         let (ready, _) = stream.ready().filter(|(ready, _)| *ready > 0)?;

@@ -310,6 +310,12 @@ impl Connection {
         Progress { stream: of_stream, connection: self.sent }
     }
 
+    /// Bytes of a stream's content that the windows have room for, beyond what [is ready](Self::offer): its own window, and its part of the connection's if
+    /// so many streams share that.
+    pub fn room(&self, stream: StreamId, sharing: u64) -> u64 {
+        self.index(stream.0).map_or(0, |index| self.bounds().room(&self.streams[index], sharing))
+    }
+
     /// Whether the windows have room for more of a stream's content than [is ready](Self::offer).
     pub fn has_room(&self, stream: StreamId) -> bool {
         self.index(stream.0).is_some_and(|index| self.bounds().without_room(&self.streams[index]).is_none())

@@ -114,7 +114,7 @@ impl Sending {
         let is_held_back = match source.length {
             Some(length) => self.content.given < length,
             // Else it is asked for a piece: see `poll_source`.
-            None => ahead.is_full(),
+            None => ahead.is_full() || source.source.held().is_some(),
         };
         if is_held_back { connection.window_without_room(self.stream) } else { None }
     }
@@ -172,6 +172,7 @@ impl Sending {
     /// Bytes of the source that wait in memory.
     pub(super) fn ahead(&self) -> u64 {
         let trailers = self.trailers.as_ref().map_or(0, |trailers| trailers.lines().len() as u64);
+        let trailers = trailers + self.content.source.as_ref().and_then(|own| own.source.held()).unwrap_or(0);
         // Others are in memory for all connections.
         if self.content.given == 0 { trailers } else { trailers + self.content.in_memory() }
     }
@@ -188,7 +189,9 @@ impl Sending {
         loop {
             let waiting = self.content.waiting();
             let Some(source) = &mut self.content.source else { return Poll::Pending };
-            let most = match (connection.has_room(self.stream), asking.ahead.is_full()) {
+            let room = connection.room(self.stream, asking.sharing);
+            source.source.as_mut().set_room(room);
+            let most = match (room > 0, asking.ahead.is_full()) {
                 (true, false) => source.source.ahead(),
                 (true, true) => 1,
                 // The end takes neither memory nor a window. It may come unless a length says that content comes before.
@@ -245,6 +248,8 @@ pub(super) struct Asking<'a> {
     /// Gets trailers that no content goes before.
     pub(super) heads: &'a mut Vec<u8>,
     pub(super) ahead: &'a mut Ahead,
+    /// Streams that share the connection's window.
+    pub(super) sharing: u64,
 }
 
 /// Bytes of sources and heads that wait in memory until a connection sends them, and all connections together.

@@ -106,6 +106,12 @@ impl Pace {
         Some(Pace { first: buckets.next()?, second: buckets.next() })
     }
 
+    /// The bandwidth of a site.
+    #[cfg(test)]
+    pub(crate) fn of_site(bytes_per_second: u64) -> Self {
+        Pace { first: Arc::new(Bucket::new(bytes_per_second)), second: None }
+    }
+
     fn buckets(&self) -> impl Iterator<Item = &Bucket> {
         std::iter::once(&*self.first).chain(self.second.as_deref())
     }

@@ -70,6 +70,14 @@ pub(crate) trait Source: Send + Sync {
         4
     }
 
+    /// So many bytes can be sent now. Called before it is asked, where the client says so: content that has a share of something takes no more of it.
+    fn set_room(self: Pin<&mut Self>, _room: u64) {}
+
+    /// Bytes in memory that it keeps until there is room. `None`: it keeps nothing back for that.
+    fn held(&self) -> Option<u64> {
+        None
+    }
+
     /// `unsent` bytes of the pieces that it gave will not be sent.
     fn take_back(&self, _unsent: u64) {}
 

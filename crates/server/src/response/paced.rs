@@ -22,6 +22,8 @@ struct Paced {
     here: VecDeque<Piece>,
     source: Option<BodyStream>,
     next: Option<Next>,
+    /// Bytes that the client can be sent now.
+    room: u64,
     sleep: Pin<Box<Sleep>>,
     /// The file of the last piece.
     last: Option<Arc<SiteFile>>,
@@ -45,6 +47,7 @@ impl Body {
             here: VecDeque::new(),
             source: None,
             next: None,
+            room: u64::MAX,
             sleep: Box::pin(sleep_until(Instant::now().into())),
             last: None,
         };
@@ -71,9 +74,9 @@ impl Paced {
         self.here.push_back(Piece::Bytes(bytes));
     }
 
-    /// The next piece that is not longer than responses take at a time. `None`: no more is here.
+    /// The next piece that is not longer than responses take at a time, nor than can be sent. `None`: no more is here.
     fn take(&mut self) -> Option<Piece> {
-        let most = self.pace.most();
+        let most = self.pace.most().min(self.room);
         let piece = self.here.pop_front()?;
         if piece.len() <= most {
             return Some(piece);
@@ -91,6 +94,18 @@ impl Paced {
         };
         self.here.push_front(rest);
         Some(first)
+    }
+
+    /// Gives back the tokens of the next piece.
+    fn put_back(&mut self) {
+        if let Some(Next { piece, taken, .. }) = self.next.take() {
+            self.pace.give_back(taken, piece.len());
+            self.here.push_front(piece);
+        }
+    }
+
+    fn is_held(&self) -> bool {
+        self.room == 0 && !self.here.is_empty()
     }
 
     fn pass(&mut self, piece: Piece) -> Poll<Option<io::Result<Piece>>> {
@@ -114,6 +129,10 @@ impl Drop for Paced {
 impl Source for Paced {
     fn poll_piece(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Piece>>> {
         loop {
+            // Asked again when there is room.
+            if self.is_held() {
+                return Poll::Pending;
+            }
             if let Some(Next { piece, taken, waits }) = self.next.take() {
                 if waits && self.sleep.as_mut().poll(cx).is_pending() {
                     self.next = Some(Next { piece, taken, waits });
@@ -148,6 +167,19 @@ impl Source for Paced {
         1
     }
 
+    /// Tokens for what cannot be sent are for others.
+    fn set_room(mut self: Pin<&mut Self>, room: u64) {
+        self.room = room;
+        if self.next.as_ref().is_some_and(|next| room == 0 || room < next.piece.len() / 2) {
+            self.put_back();
+        }
+    }
+
+    fn held(&self) -> Option<u64> {
+        let in_memory = |piece: &Piece| if let Piece::Bytes(bytes) = piece { bytes.len() as u64 } else { 0 };
+        self.is_held().then(|| self.here.iter().map(in_memory).sum())
+    }
+
     fn take_back(&self, unsent: u64) {
         self.pace.give_back(usize::MAX, unsent);
     }
@@ -165,5 +197,52 @@ struct Shared(Arc<SharedBytes>);
 impl AsRef<[u8]> for Shared {
     fn as_ref(&self) -> &[u8] {
         &self.0.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn paced(pace: &Pace, length: usize) -> BodyStream {
+        match Body::Bytes(vec![b'x'; length].into()).paced(pace.clone()) {
+            Body::Stream(stream) => stream,
+            _ => panic!("it is paced"),
+        }
+    }
+
+    /// Asks for the next piece, of which so much can be sent.
+    fn ask(stream: &mut BodyStream, room: u64) -> Poll<u64> {
+        stream.source.as_mut().set_room(room);
+        let piece = stream.source.as_mut().poll_piece(&mut Context::from_waker(Waker::noop()));
+        piece.map(|piece| piece.expect("there is more").expect("it is in memory").len())
+    }
+
+    /// A second has 4096 bytes, and each would take them for two.
+    #[tokio::test]
+    async fn responses_that_cannot_be_sent_take_nothing_from_others() {
+        let pace = Pace::of_site(4096);
+        let mut stalled: Vec<_> = (0..127).map(|_| paced(&pace, 100_000)).collect();
+        for stream in &mut stalled {
+            assert_eq!(ask(stream, 1), Poll::Ready(1));
+            assert_eq!(ask(stream, 0), Poll::Pending);
+        }
+        assert!(stalled.iter().all(|stream| stream.source.held() == Some(99_999)));
+        assert_eq!(ask(&mut paced(&pace, 1000), u64::MAX), Poll::Ready(1000));
+    }
+
+    #[tokio::test]
+    async fn tokens_go_back_when_the_window_closes_behind_them() {
+        let pace = Pace::of_site(4096);
+        let mut waiting: Vec<_> = (0..100).map(|_| paced(&pace, 100_000)).collect();
+        let due = waiting.iter_mut().filter_map(|stream| ask(stream, 8000).is_ready().then_some(())).count();
+        assert_eq!(due, 1, "the others wait for the time of their tokens");
+        assert_eq!(ask(&mut paced(&pace, 1000), 8000), Poll::Pending);
+        waiting.iter_mut().for_each(|stream| stream.source.as_mut().set_room(0));
+        let at = pace.take_next(0, 0, Instant::now()).expect("a bucket");
+        assert!(at < Instant::now() + Duration::from_secs(4), "a hundred would take as many seconds");
     }
 }

@@ -6,9 +6,10 @@ use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use sealion_testkit::http;
+use sealion_testkit::{Suite, http};
 
 use crate::support::configured::Configured;
+use crate::support::http2::Http2;
 use crate::support::{Site, access_line, access_lines, tool};
 
 const JSON: &[&str] = &["-H", "Accept: application/json"];
@@ -318,6 +319,23 @@ fn a_response_that_waits_for_bandwidth_is_the_same() {
     let unchanged = served.get("/f", &[]);
     let etag = format!("If-None-Match: {}", unchanged.field("etag").expect("a tag"));
     assert_eq!(served.get("/f", &["-H", &etag]).status, 304);
+}
+
+/// Each takes no more of the bandwidth than its window lets it send.
+#[test]
+fn streams_with_small_windows_leave_the_bandwidth_of_a_site_to_others() {
+    const INITIAL_WINDOW_SIZE: u16 = 4;
+    let site = Site::new();
+    site.add_pattern("long", 20_000);
+    site.add("short", "short");
+    let server = site.config("[site.limits]\nsite_bandwidth = '4096B'\n").serve();
+    let connect = |settings: &[_]| Http2::connect(site.connector(Suite::TLS13), server.address(), settings);
+    let mut stalled = connect(&[(INITIAL_WINDOW_SIZE, 1)]);
+    stalled.credit = 0;
+    let streams: Vec<u32> = (0..100).map(|_| stalled.get("/long")).collect();
+    let is_stalled = |http: &Http2, id| http.streams.get(id).is_some_and(|got| got.body.len() == 1);
+    stalled.read_until("one byte each", |http| streams.iter().all(|id| is_stalled(http, id)));
+    assert_eq!(connect(&[]).fetch("/short"), (200, b"short".to_vec()));
 }
 
 /// The long response was asked for first, and would fit the buffers of its socket: only the bandwidth can make it end last.

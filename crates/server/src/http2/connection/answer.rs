@@ -131,7 +131,9 @@ impl<'a> Http2<'a> {
         }
         let mut index = 0;
         while index < self.sending.len() {
-            let mut asking = Asking { upcoming: &mut self.upcoming, heads: &mut self.heads, ahead: &mut self.ahead };
+            let sharing = self.sending.len() as u64;
+            let mut asking =
+                Asking { upcoming: &mut self.upcoming, heads: &mut self.heads, ahead: &mut self.ahead, sharing };
             match self.sending[index].poll_source(&mut self.protocol, cx, &mut asking) {
                 Poll::Ready(error) => {
                     let sending = self.sending.swap_remove(index);
