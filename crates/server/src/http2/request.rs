@@ -200,13 +200,20 @@ impl<'a> Context<'a> {
         refusal: Option<Refusal>,
         (mut inbound, streams): (Inbound, Arc<ConnectionStreams>),
     ) -> Box<Answered> {
+        let mut needs_place = true;
         let place = match inbound.is_connect {
             // In the connection's own place, it would let the connection's responses wait for as long as it is open.
             true => streams.try_take_shared(),
             false => match streams.try_take() {
                 Some(place) => Some(place),
-                // Boxed: few requests wait.
-                None => Box::pin(wait_for_place(&streams, &current, inbound.gone.as_mut())).await,
+                None => {
+                    needs_place = !self.is_refused_or_redirected(&head, &current, peer, refusal);
+                    // Boxed: few requests wait.
+                    match needs_place {
+                        true => Box::pin(wait_for_place(&streams, &current, inbound.gone.as_mut())).await,
+                        false => None,
+                    }
+                }
             },
         };
         let (response, framing, is_tunnel) = {
@@ -214,7 +221,7 @@ impl<'a> Context<'a> {
             let request = as_seen(&decoded);
             let exchange = Exchange::resume(self.shared, &current, self.listener, request.as_ref(), started.clone());
             match (&request, exchange.route(peer)) {
-                (Some(request), Some(_)) if place.is_none() => {
+                (Some(request), Some(_)) if place.is_none() && needs_place => {
                     let mut response = Box::pin(exchange.refuse(peer, Status::SERVICE_UNAVAILABLE)).await;
                     response.cause = Some(io::Error::other(NO_PLACE));
                     let framing = framing(request.method, &response);
@@ -231,6 +238,13 @@ impl<'a> Context<'a> {
                         let Response { user, upstream, cache, .. } = response;
                         response = Response { user, upstream, cache, ..refused };
                     }
+                    if place.is_none() && response.body.holds_descriptor() {
+                        // The page of an error: it is sent without.
+                        let page = Response::plain(response.status);
+                        response.body = page.body;
+                        (response.fields.content_type, response.fields.content_encoding) =
+                            (page.fields.content_type, None);
+                    }
                     exchange.answered(request, peer, &mut response);
                     let framing = framing(request.method, &response);
                     (response, framing, is_tunnel)
@@ -246,6 +260,21 @@ impl<'a> Context<'a> {
         let client = peer.address;
         let place = place.filter(|_| response.body.holds_descriptor());
         Box::new(Answered { head: Some(head), current, started, client, response, framing, is_tunnel, _place: place })
+    }
+
+    /// Whether the response to the request in `head` needs no descriptor.
+    fn is_refused_or_redirected(
+        &self,
+        head: &HeadBuffer,
+        current: &Current,
+        peer: Peer,
+        refusal: Option<Refusal>,
+    ) -> bool {
+        let decoded = head.request();
+        let Some(request) = as_seen(&decoded) else { return false };
+        let exchange = Exchange::resume(self.shared, current, self.listener, Some(&request), None);
+        let client = Client { refusal, ..peer.to_site_client() };
+        exchange.route(peer).is_some_and(|site| site::is_refused_or_redirected(site, &request, client, now()))
     }
 
     fn inbound(

@@ -78,6 +78,12 @@ pub(crate) fn answer_from_cache(site: &Site, request: &Request<'_>, client: Clie
     Answering { site, request, client, now, auth: None }.answer_from_cache()
 }
 
+/// Whether the response needs no file and no server: a refusal or a redirect. An error page may.
+pub(crate) fn is_refused_or_redirected(site: &Site, request: &Request<'_>, client: Client, now: HttpTime) -> bool {
+    let answering = Answering { site, request, client, now, auth: None };
+    answering.path().map_or(true, |path| answering.refuse_or_redirect(&path).is_some())
+}
+
 /// The links that the client gets while it waits for [`answer`], in a response 103. `None`: none, or the request will be refused or redirected.
 pub(crate) fn early_hints<'a>(
     site: &'a Site,

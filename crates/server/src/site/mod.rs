@@ -58,7 +58,7 @@ use crate::store::Store;
 use crate::upstream::Upstreams;
 use crate::values::{At, Problems};
 
-pub(crate) use answer::{Arrival, Client, answer, answer_from_cache, early_hints, refuse};
+pub(crate) use answer::{Arrival, Client, answer, answer_from_cache, early_hints, is_refused_or_redirected, refuse};
 pub(crate) use headers::is_ours;
 pub(crate) use names::Sites;
 pub(crate) use proxy::ProxyConfig;

@@ -90,6 +90,24 @@ fn stalled_files_keep_no_other_client_out() {
 }
 
 #[test]
+fn a_refusal_waits_for_no_place() {
+    let site = Site::new();
+    for n in 0..STREAMS {
+        File::create(site.root().join(n.to_string())).and_then(|file| file.set_len(LENGTH)).expect("a file");
+    }
+    let server = limited(site.arguments(&["--ktls", "never", "--workers", "1", "--stall-timeout", "10m"]));
+    let connector = site.connector(Suite::TLS13);
+    let mut http = Http2::connect(connector, server.address(), &[(INITIAL_WINDOW_SIZE, 0)]);
+    let streams: Vec<u32> = (0..STREAMS - 1).map(|n| http.get(&format!("/{n}"))).collect();
+    http.ping();
+    let refused = http.request("DELETE", "/0", &[], true);
+    http.read_until("the refusal", |http| http.streams.get(&refused).is_some_and(|got| got.status > 0));
+    assert_eq!(http.streams[&refused].status, 405);
+    let answered = streams.iter().filter(|id| http.streams.contains_key(id)).count();
+    assert!(answered < streams.len(), "no stream waits");
+}
+
+#[test]
 fn stalled_responses_of_a_server_keep_no_other_client_out() {
     let site = Site::new();
     let upstream = Upstream::answering(|_| ok(&vec![b'x'; LENGTH as usize]));
