@@ -25,15 +25,25 @@ pub(super) struct Streamed {
     is_tunnel: bool,
     /// Since when the upstream waits for the client.
     owed_since: Option<Instant>,
+    /// Our window of the connection is closed: the client can send nothing.
+    is_held: bool,
 }
 
 impl Streamed {
     /// `length`: as announced.
     pub(super) fn new(stream: StreamId, length: Option<u64>, expects_continue: bool) -> (Self, RequestContent) {
         let (writer, content) = pipe(length);
-        let (came, granted, owed_since) = (0, 0, None);
-        let writer = Some(writer);
-        (Streamed { stream, writer, came, granted, expects_continue, is_tunnel: false, owed_since }, content)
+        let streamed = Streamed {
+            stream,
+            writer: Some(writer),
+            came: 0,
+            granted: 0,
+            expects_continue,
+            is_tunnel: false,
+            owed_since: None,
+            is_held: false,
+        };
+        (streamed, content)
     }
 
     /// What the client sends through a tunnel. `end`: it sends nothing.
@@ -60,8 +70,10 @@ impl Streamed {
 
     /// The content has ended.
     pub(super) fn end(&mut self, trailers: FieldSection<'_>) {
-        if let Some(writer) = self.writer.take() {
-            writer.finish_with(trailers);
+        self.owed_since = None;
+        // The window is given back when the upstream has taken the rest.
+        if let Some(writer) = &mut self.writer {
+            writer.end_with(trailers);
         }
     }
 
@@ -70,9 +82,16 @@ impl Streamed {
         self.owed_since.filter(|_| self.writer.is_some())
     }
 
-    /// The client could not send: its time begins when the upstream next waits for it.
-    pub(super) fn renew(&mut self) {
-        self.owed_since = None;
+    /// The client cannot send now, or again. Its time begins when it can, and the upstream waits for it.
+    pub(super) fn hold(&mut self, is_held: bool) {
+        if is_held {
+            self.owed_since = None;
+        }
+        if std::mem::replace(&mut self.is_held, is_held) != is_held
+            && let Some(writer) = &mut self.writer
+        {
+            writer.hold(is_held);
+        }
     }
 
     /// The client did not send the next piece in time.

@@ -59,32 +59,37 @@ struct LeastRate {
     least: Option<(u64, Duration)>,
     /// Octets that came in this window.
     came: u64,
+    /// How often the client could send no more, or again, when the window began.
+    holds: u64,
     /// The end of the window.
     due: Instant,
 }
 
 impl LeastRate {
     fn new(least: Option<(u64, Duration)>) -> Self {
-        LeastRate { least, came: 0, due: Instant::now() + least.map_or(Duration::ZERO, |(_, window)| window) }
+        LeastRate { least, came: 0, holds: 0, due: Instant::now() + least.map_or(Duration::ZERO, |(_, window)| window) }
     }
 
     /// The next frame of `content`.
     async fn next(&mut self, content: &mut RequestContent) -> Option<Result<Frame<Bytes>, Incomplete>> {
-        let mut next = poll_fn(|cx| Pin::new(&mut *content).poll_frame(cx));
-        let Some((least, window)) = self.least else { return next.await };
+        let Some((least, window)) = self.least else {
+            return poll_fn(|cx| Pin::new(&mut *content).poll_frame(cx)).await;
+        };
         loop {
-            match timeout_at(self.due, &mut next).await {
+            let next = poll_fn(|cx| Pin::new(&mut *content).poll_frame(cx));
+            match timeout_at(self.due, next).await {
                 Ok(frame) => {
                     if let Some(data) = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref()) {
                         self.came += data.len() as u64;
                     }
                     return frame;
                 }
-                Err(_) if self.came < least => {
+                Err(_) if self.came < least && content.holds() == (self.holds, false) => {
                     metrics::timed_out(metrics::Deadline::Request);
                     return Some(Err(Incomplete { status: Status::REQUEST_TIMEOUT }));
                 }
-                Err(_) => (self.came, self.due) = (0, Instant::now() + window),
+                // It sent enough, or could not send.
+                Err(_) => (self.came, self.holds, self.due) = (0, content.holds().0, Instant::now() + window),
             }
         }
     }

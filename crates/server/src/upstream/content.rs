@@ -79,6 +79,9 @@ struct Pipe {
     was_owed: bool,
     /// The reader was dropped because of this.
     was_incomplete: Option<Incomplete>,
+    /// Whether the client cannot send now, since our window is closed, and how often that has begun or ended.
+    is_held: bool,
+    holds: u64,
     /// Octets that may still be written.
     allowance: Option<u64>,
     /// Fields behind the content.
@@ -121,8 +124,11 @@ impl ContentWriter {
     pub(crate) fn poll_taken(&mut self, cx: &mut Context<'_>) -> Taken {
         let mut pipe = lock(&self.pipe);
         pipe.writer = Some(cx.waker().clone());
-        // What nobody takes is dropped, and counts as taken.
-        let octets = if pipe.state == State::Open { pipe.taken } else { u64::MAX };
+        let octets = match pipe.state {
+            State::Open | State::Complete => pipe.taken,
+            // What nobody takes is dropped, and counts as taken.
+            State::Incomplete(_) | State::Closed => u64::MAX,
+        };
         Taken { octets, is_wanted: pipe.wanted && pipe.state == State::Open, is_owed: pipe.is_owed() }
     }
 
@@ -143,6 +149,13 @@ impl ContentWriter {
         pipe.wake_reader();
     }
 
+    /// The client can send no content from now on, or again: no time of its own runs meanwhile.
+    pub(crate) fn hold(&mut self, is_held: bool) {
+        let mut pipe = lock(&self.pipe);
+        pipe.holds += u64::from(pipe.is_held != is_held);
+        pipe.is_held = is_held;
+    }
+
     /// Ends the content before its end. `status`: what the client is told.
     pub(crate) fn fail(self, status: Status) {
         lock(&self.pipe).fail(status);
@@ -154,7 +167,12 @@ impl ContentWriter {
     }
 
     /// Ends the content with trailers.
-    pub(crate) fn finish_with(self, trailers: FieldSection<'_>) {
+    pub(crate) fn finish_with(mut self, trailers: FieldSection<'_>) {
+        self.end_with(trailers);
+    }
+
+    /// As [`Self::finish_with`], for a writer that goes on to tell what is taken.
+    pub(crate) fn end_with(&mut self, trailers: FieldSection<'_>) {
         let mut pipe = lock(&self.pipe);
         let fields = trailers.iter();
         let fields: HeaderMap = fields
@@ -242,6 +260,12 @@ impl RequestContent {
         self.left.is_some()
     }
 
+    /// Changes when the client can send again or no more. Second: whether it cannot.
+    pub(super) fn holds(&self) -> (u64, bool) {
+        let pipe = lock(&self.pipe);
+        (pipe.holds, pipe.is_held)
+    }
+
     /// A view of how much is taken, which outlives the content.
     pub(crate) fn progress(&self) -> ContentProgress {
         ContentProgress(Arc::clone(&self.pipe))
@@ -253,9 +277,16 @@ impl RequestContent {
 pub(crate) struct ContentProgress(Arc<Mutex<Pipe>>);
 
 impl ContentProgress {
-    /// Octets that the upstream has taken.
-    pub(crate) fn taken(&self) -> u64 {
-        lock(&self.0).taken
+    /// Changes when the upstream takes content, and when the client can send again or no more.
+    pub(crate) fn moves(&self) -> (u64, u64) {
+        let pipe = lock(&self.0);
+        (pipe.taken, pipe.holds)
+    }
+
+    /// Whether the upstream waits for the client, which cannot send.
+    pub(crate) fn is_held(&self) -> bool {
+        let pipe = lock(&self.0);
+        pipe.is_held && pipe.is_owed()
     }
 
     /// Why the content was incomplete when the upstream gave up.
@@ -336,7 +367,7 @@ mod tests {
         assert!(room(&mut writer).is_pending());
         assert!(read(&mut content).is_pending());
         assert_eq!(room(&mut writer), Poll::Ready(Room::Wanted));
-        assert_eq!(content.progress().taken(), 0);
+        assert_eq!(content.progress().moves(), (0, 0));
         writer.write(vec![1; MOST_KEPT].into());
         assert!(room(&mut writer).is_pending());
         assert_eq!(read(&mut content), Poll::Ready(Some(Ok(vec![1; MOST_KEPT]))));

@@ -191,6 +191,12 @@ impl FailedTry {
 async fn ask(mut in_progress: InProgress, request: &mut Forwarded) -> Result<Reply, FailedTry> {
     let upstream = Arc::clone(&in_progress.upstream);
     let server = &upstream.servers[in_progress.server];
+    let heads = request.heads.clone();
+    // Before anything of the server is taken: the client's other requests have the room.
+    let _expected = match server.protocol {
+        Protocol::Http2 => Some(room_for_head(heads.as_deref(), server, upstream.answer_timeout).await?),
+        Protocol::Http1 | Protocol::Fastcgi => None,
+    };
     let mut patience = upstream.connect_timeout;
     if let Some(gate) = &server.gate {
         let begun = Instant::now();
@@ -252,6 +258,20 @@ async fn ask(mut in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
             }
         }
     }
+}
+
+/// Waits until the client's connection has room for a head that comes over HTTP/2.
+async fn room_for_head<'a>(
+    heads: Option<&'a HeadRoom>,
+    server: &Server,
+    patience: Duration,
+) -> Result<HeadBytes<'a>, FailedTry> {
+    let expected = HeadBytes::expected(heads, server.head_size.bytes());
+    wait(pin!(expected), None, patience, heads).await.map_err(|_| {
+        let waited = patience.as_secs_f32();
+        let what = format!("other responses with large heads took the room of the client's connection for {waited} s");
+        FailedTry { failure: Failure::Busy(what), may_repeat: false, is_servers_fault: false }
+    })
 }
 
 /// A share of a connection of HTTP/2, and whether the connection had been used before.
@@ -336,11 +356,6 @@ async fn send(
         reading: request.reading,
         heads: request.heads.as_deref(),
     };
-    // Before its time begins: it is the client who takes that.
-    let _expected = match &connected {
-        Connected::Http2(lease) => Some(HeadBytes::expected(head.heads, lease.head_size()).await),
-        Connected::Http1(_) => None,
-    };
     let broken = match wait(pin!(connected.ask(head, content)), progress.as_ref(), patience, head.heads).await {
         Ok(Ok(answered)) => return Ok(answered),
         Ok(Err(RequestError::NotSent(error, content))) => {
@@ -390,7 +405,8 @@ pub(super) enum Stalled {
     Server,
 }
 
-/// Waits for `answer`, for `patience` after the content has moved last, or the client has read.
+/// Waits for `answer`, for `patience` after the content has moved last, or the client has read. No time runs while the client owes content and cannot send
+/// it.
 pub(super) async fn wait<F: Future>(
     mut answer: Pin<&mut F>,
     progress: Option<&ContentProgress>,
@@ -398,18 +414,19 @@ pub(super) async fn wait<F: Future>(
     heads: Option<&HeadRoom>,
 ) -> Result<F::Output, Stalled> {
     let mut timer = pin!(sleep(patience));
-    let mut taken = progress.map(ContentProgress::taken);
+    let mut moves = progress.map(ContentProgress::moves);
     poll_fn(|cx| {
         if let Poll::Ready(answered) = answer.as_mut().poll(cx) {
             return Poll::Ready(Ok(answered));
         }
         while timer.as_mut().poll(cx).is_ready() {
-            let now = progress.map(ContentProgress::taken);
-            if now == taken && !heads.is_some_and(HeadRoom::is_full) {
+            let now = progress.map(ContentProgress::moves);
+            let is_held = progress.is_some_and(ContentProgress::is_held) || heads.is_some_and(HeadRoom::is_full);
+            if now == moves && !is_held {
                 let is_owed = progress.is_some_and(ContentProgress::is_owed);
                 return Poll::Ready(Err(if is_owed { Stalled::Client } else { Stalled::Server }));
             }
-            taken = now;
+            moves = now;
             timer.as_mut().reset((Instant::now() + patience).into());
         }
         Poll::Pending

@@ -100,13 +100,6 @@ pub(super) struct Lease {
     is_tls: bool,
 }
 
-impl Lease {
-    /// Bytes of memory that the head of the response is likely to take.
-    pub(super) fn head_size(&self) -> usize {
-        self.uses.head_size.0.load(Ordering::Relaxed)
-    }
-}
-
 /// Bytes of memory that the largest of the last heads of a server has taken. The library reads heads whether they are taken or not, so that their
 /// number is bounded before they come.
 #[derive(Debug, Default)]
@@ -119,6 +112,11 @@ const FIELD: usize = 64;
 const FALL: usize = 32;
 
 impl HeadSize {
+    /// Bytes of memory that the head of the next response is likely to take.
+    pub(super) fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
     fn note(&self, fields: &HeaderMap) {
         let size: usize = fields.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD).sum();
         let before = self.0.load(Ordering::Relaxed);

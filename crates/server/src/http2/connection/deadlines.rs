@@ -10,7 +10,6 @@ use sealion_tls::TlsStream;
 use tokio::time::{Sleep, sleep_until};
 
 use super::Http2;
-use crate::http2::content::Streamed;
 use crate::http2::response::Sending;
 use crate::observe::metrics;
 
@@ -68,9 +67,7 @@ impl Http2<'_> {
         let was_closed = std::mem::replace(&mut self.deadlines.is_closed, is_closed);
         // Since the last wait.
         let may_send = !is_closed && !was_closed;
-        if !may_send {
-            self.streamed.iter_mut().for_each(Streamed::renew);
-        }
+        self.streamed.iter_mut().for_each(|streamed| streamed.hold(!may_send));
         if self.finished && stalled {
             self.reset_stalled(stream);
             return Poll::Ready(());

@@ -19,6 +19,7 @@ mod proxy_protocol;
 mod random;
 mod real_servers;
 mod rules;
+mod shared_connection;
 mod smuggling;
 mod trailers;
 mod tunnel;
