@@ -78,11 +78,8 @@ impl Living {
             let received = recvmsg(&self.socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::DONTWAIT);
             match received {
                 Ok(received) if received.bytes == 0 => return false,
-                Ok(received) => match serde_json::from_slice(&bytes[..received.bytes]) {
-                    Ok(left) => self.left = left,
-                    // Of another version.
-                    Err(_) => {}
-                },
+                // A report of another version is passed over.
+                Ok(received) => self.left = serde_json::from_slice(&bytes[..received.bytes]).unwrap_or(self.left),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return true,
                 Err(_) => return false,
