@@ -15,13 +15,14 @@ use sealion_http::{FieldSection, Method, Request, Status};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::disk::{Disk, Times};
-use super::fill::{End, Failed, FetchOutcome, Fill, Flowing, MOST_UNWRITTEN};
+use super::fill::{End, Failed, FetchOutcome, Fill, Flowing};
 use super::key::{add_variant, is_slice};
 use super::object::Object;
 use super::replaced::{Superseded, Unstored};
 use super::rule::{Rules, hop_by_hop};
 use super::slices::{FetchRange, Judgement, SlicePosition, Sliced};
 use super::storing::{Storing, Whole};
+use super::tail::MAX_UNWRITTEN;
 use super::under_way::Fetching;
 use super::{KEPT_IN_MEMORY, now_ms, now_s};
 use crate::files::resolve::{Content, SiteFile};
@@ -637,6 +638,6 @@ pub(super) fn code(status: Status, range: &FetchRange) -> u16 {
 
 /// Octets that are written at once.
 const WRITTEN_AT_ONCE: usize = 1 << 18;
-const _: () = assert!(WRITTEN_AT_ONCE < MOST_UNWRITTEN);
+const _: () = assert!(WRITTEN_AT_ONCE < MAX_UNWRITTEN);
 
 const SURROGATE_CAPABILITY: HeaderName = HeaderName::from_static("surrogate-capability");

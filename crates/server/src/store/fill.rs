@@ -10,7 +10,6 @@
 //! The first octets lie in a file, from which readers send them; the others lie in memory until they are written. Where writing failed, they lie
 //! there until all readers have them.
 
-use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -29,6 +28,7 @@ use super::fetch::FetchPlace;
 use super::key::{NUMBER, url_of};
 use super::now_ms;
 use super::object::{Head, Object};
+use super::tail::Tail;
 use crate::files::resolve::SiteFile;
 use crate::observe::access_log::UpstreamTrace;
 use crate::response::{Piece, Source};
@@ -111,7 +111,7 @@ struct State {
     /// Octets in it.
     written: u64,
     /// The octets in memory.
-    tail: VecDeque<Bytes>,
+    tail: Tail,
     /// Where they begin: at `written`, unless writing has failed.
     tail_begin: u64,
     /// Where each reader is.
@@ -181,7 +181,7 @@ impl Fill {
             reply: None,
             file: None,
             written: 0,
-            tail: VecDeque::new(),
+            tail: Tail::default(),
             tail_begin: 0,
             readers: Slab::new(),
         };
@@ -274,7 +274,7 @@ impl Fill {
     /// A piece came.
     pub(super) fn push(&self, piece: Bytes) {
         let piece = without_room(piece);
-        self.lock().tail.push_back(piece);
+        self.lock().tail.push(piece);
         self.moved.notify_waiters();
     }
 
@@ -286,14 +286,13 @@ impl Fill {
 
     /// Octets that are not written.
     pub(super) fn unwritten_octets(&self) -> usize {
-        self.lock().unwritten_octets()
+        self.lock().tail.len()
     }
 
     /// The first `pieces` of the tail are written to `file`.
     pub(super) fn wrote(&self, file: &Arc<SiteFile>, pieces: usize) {
         let mut state = self.lock();
-        let octets: u64 = state.tail.drain(..pieces).map(|piece| piece.len() as u64).sum();
-        state.written += octets;
+        state.written += state.tail.remove(pieces) as u64;
         state.tail_begin = state.written;
         state.file.get_or_insert_with(|| Arc::clone(file));
     }
@@ -325,7 +324,7 @@ impl Fill {
                 // A reader that reads nothing must not hold up another that has read all there is: its response breaks off. While no other waits, the fetch does.
                 let freed = if patience.is_zero() && state.has_reader_at_end() { state.slowest(at + 1) } else { at };
                 state.free(freed);
-                if state.unwritten_octets() < MOST_UNWRITTEN {
+                if state.tail.has_room() {
                     return true;
                 }
                 if patience.is_zero() { most.max(LOOK) } else { patience }
@@ -363,28 +362,24 @@ impl State {
         // Before the first piece is dropped, the content goes on where the file ends.
         let first = if self.tail_begin > self.written { self.tail_begin } else { 0 };
         let readers = self.readers.iter().map(|(_, at)| *at);
-        let end = self.tail_begin + self.unwritten_octets() as u64;
+        let end = self.tail_begin + self.tail.len() as u64;
         readers.filter(|at| *at >= from.max(first)).min().unwrap_or(end)
     }
 
     /// Whether a reader has read all that is there, and waits for more.
     fn has_reader_at_end(&self) -> bool {
-        let end = self.tail_begin + self.unwritten_octets() as u64;
+        let end = self.tail_begin + self.tail.len() as u64;
         self.readers.iter().any(|(_, at)| *at >= end)
     }
 
     /// Drops the pieces that end before this octet.
     fn free(&mut self, before: u64) {
-        while let Some(first) = self.tail.front()
-            && self.tail_begin + first.len() as u64 <= before
-        {
-            self.tail_begin += first.len() as u64;
-            self.tail.pop_front();
-        }
-    }
-
-    fn unwritten_octets(&self) -> usize {
-        self.tail.iter().map(Bytes::len).sum()
+        let ends = self.tail.iter().scan(self.tail_begin, |end, piece| {
+            *end += piece.len() as u64;
+            Some(*end)
+        });
+        let pieces = ends.take_while(|end| *end <= before).count();
+        self.tail_begin += self.tail.remove(pieces) as u64;
     }
 
     /// The octets at `at`, up to `end`. `Ready(None)`: there are no more.
@@ -407,7 +402,7 @@ impl State {
             ))));
         }
         let mut begin = self.tail_begin;
-        for piece in &self.tail {
+        for piece in self.tail.iter() {
             let len = piece.len() as u64;
             if at < begin + len {
                 let from = (at - begin) as usize;
@@ -471,22 +466,20 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Time after which a fetch that waits for its slowest reader looks whether another waits for it too.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Octets in memory above which the origin is not read on.
-pub(super) const MOST_UNWRITTEN: usize = 1 << 20;
-
 #[cfg(test)]
 mod tests {
     use std::task::Waker;
 
     use super::super::disk_threads::DiskThreads;
+    use super::super::tail::MAX_UNWRITTEN;
     use super::*;
 
-    const LENGTH: u64 = MOST_UNWRITTEN as u64;
+    const LENGTH: u64 = MAX_UNWRITTEN as u64;
 
     fn full() -> Arc<Fill> {
         let fill = Fill::new(b"https://example.org/", [0; NUMBER]);
-        fill.push(vec![b'a'; MOST_UNWRITTEN / 2].into());
-        fill.push(vec![b'b'; MOST_UNWRITTEN / 2].into());
+        fill.push(vec![b'a'; MAX_UNWRITTEN / 2].into());
+        fill.push(vec![b'b'; MAX_UNWRITTEN / 2].into());
         fill
     }
 
@@ -523,7 +516,7 @@ mod tests {
         let file = Arc::<DiskThreads>::default().site_file(Arc::new(tempfile::tempfile().unwrap()), u64::MAX);
         fill.wrote(&file, 1);
         let [mut slow, mut slower] = [0; 2].map(|at| fill.read(at, None).unwrap());
-        fill.push(vec![b'c'; MOST_UNWRITTEN / 2].into());
+        fill.push(vec![b'c'; MAX_UNWRITTEN / 2].into());
         assert!(drain(&fill).is_pending(), "storing has failed");
         for _ in 0..3 {
             assert_eq!(read(&mut slow).unwrap().unwrap(), LENGTH / 2);

@@ -51,6 +51,7 @@ mod storing;
 mod stream;
 mod successor;
 mod sweep;
+mod tail;
 mod under_way;
 mod variants;
 mod writer;
