@@ -12,6 +12,7 @@ use tokio::task::yield_now;
 
 use super::buffer::Buffer;
 use super::content::ContentReader;
+use super::stream::Stream;
 use crate::exchange::{Error, PathChoice, PathPolicy};
 use crate::files::resolve::{Content, SiteFile};
 use crate::response::{Body, BodyStream, Piece, Response};
@@ -51,38 +52,44 @@ impl Progress {
     }
 }
 
-/// Sends a response. The path is chosen by the known length of the body. `date` is the value of Date. `content`: the content of the request
-/// that is still coming.
+/// What a head says beside status and fields.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Head {
+    pub(super) framing: ResponseFraming,
+    pub(super) connection: Connection,
+    /// The value of Date.
+    pub(super) date: HttpTime,
+}
+
+/// Sends a response. The path is chosen by the known length of the body. The content of the request that is still coming is read meanwhile.
 ///
 /// # Errors
 /// The error that cut the response short.
-#[expect(clippy::too_many_arguments, reason = "a struct of them would be built for each response")]
 pub(super) async fn respond(
-    stream: &mut TlsStream,
-    path: &mut PathChoice,
-    policy: PathPolicy<'_>,
+    stream: &mut Stream<'_>,
     response: &mut Response,
-    framing: ResponseFraming,
-    connection: Connection,
-    date: &HttpTime,
+    head: Head,
+    policy: PathPolicy<'_>,
     progress: &mut Progress,
-    content: Option<&mut ContentReader>,
 ) -> Result<(), Error> {
+    let Stream { tls, path, content, .. } = stream;
+    let Head { framing, connection, date } = head;
     let known = if framing.has_content() { response.body.len().unwrap_or(0) } else { 0 };
-    path.make(stream, HEAD_ESTIMATE + known, policy).await?;
+    path.make(*tls, HEAD_ESTIMATE + known, policy).await?;
     let mut head = Buffer::take();
-    write_head(&mut head, response.status, &response.fields, framing, connection, date);
+    write_head(&mut head, response.status, &response.fields, framing, connection, &date);
     progress.overhead = head.len() as u64;
     if !framing.has_content() {
-        return Ok(stream.respond(&[Part::Bytes(&head)]).await?);
+        return Ok(tls.respond(&[Part::Bytes(&head)]).await?);
     }
     match &mut response.body {
         Body::Stream(body) => {
             let Progress { overhead, given, .. } = progress;
-            let mut sending = Sending { stream, path, policy, framing, overhead, given, content };
+            let content = content.as_mut();
+            let mut sending = Sending { stream: tls, path, policy, framing, overhead, given, content };
             Box::pin(sending.send(head, body)).await
         }
-        body => Ok(respond_whole(stream, &head, body).await?),
+        body => Ok(respond_whole(tls, &head, body).await?),
     }
 }
 

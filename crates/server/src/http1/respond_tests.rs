@@ -112,8 +112,10 @@ async fn respond_once(stream: &mut TlsStream, version: Version, method: Method<'
     let framing = ResponseFraming::of(version, method, response.status, response.body.len());
     let date = DATE.parse().unwrap();
     let mut progress = Progress::begin(stream);
-    let close = Connection::Close;
-    let result = respond(stream, &mut path, policy, &mut response, framing, close, &date, &mut progress, None).await;
+    let head = Head { framing, connection: Connection::Close, date };
+    let mut stream = Stream::new(stream, &mut path, None, PATIENCE);
+    let result = respond(&mut stream, &mut response, head, policy, &mut progress).await;
+    let Stream { tls: stream, path, .. } = stream;
     assert_eq!(path.reason, Some(PathReason::Never));
     let Sent { body, wire, unsent } = progress.sent(stream);
     Ended { result, body, wire, unsent }

@@ -20,11 +20,11 @@ use crate::response::{Body, BodyStream, Piece, SharedBytes};
 use crate::upstream::HeadRoom;
 
 /// A response whose head is written.
-pub(super) struct Sending {
+pub(super) struct Sending<'a> {
     pub(super) stream: StreamId,
     /// Goes before `answered`, which has the place for its descriptors.
     content: Pieces,
-    pub(super) answered: Box<Answered>,
+    pub(super) answered: Box<Answered<'a>>,
     /// Octets of content that were put into batches.
     pub(super) body: u64,
     /// Octets of frames that were put into batches.
@@ -66,9 +66,9 @@ enum ContentPiece {
     File(Arc<SiteFile>, Range<u64>),
 }
 
-impl Sending {
+impl<'a> Sending<'a> {
     /// Takes the content out of the response. `head`: octets of the frames of its head.
-    pub(super) fn new(stream: StreamId, mut answered: Box<Answered>, head: u64) -> Self {
+    pub(super) fn new(stream: StreamId, mut answered: Box<Answered<'a>>, head: u64) -> Self {
         let body = match answered.framing.has_content() {
             true => std::mem::replace(&mut answered.response.body, Body::Empty),
             false => Body::Empty,
