@@ -144,6 +144,11 @@ impl<'c, 'r> Exchange<'c, 'r> {
         self.owed.started.as_ref()?.span.as_ref()
     }
 
+    /// The inputs to the choice of path.
+    pub(crate) fn path_policy(&self) -> PathPolicy<'c> {
+        self.owed.context.shared.path_policy(self.generation.ktls)
+    }
+
     /// Counts the request against the limits of its site, and applies the site's pacing to the connection. `permit`: the connection's share of its
     /// sites' limits.
     pub(crate) fn admit(&mut self, permit: &mut Permit, connection: &impl Connection) {

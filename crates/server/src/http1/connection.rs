@@ -15,6 +15,7 @@ use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::task::Poll;
+use std::time::Duration;
 
 use sealion_http::date::WholeSeconds;
 use sealion_http::http1::body::BodyDrain;
@@ -27,11 +28,11 @@ use tokio::task::yield_now;
 
 use super::buffer::Buffer;
 use super::guess_method;
-use super::receive::{Deadline, Unread, drain_body, read_head};
-use super::respond::{Head, Progress, Sent, respond};
+use super::receive::{Deadline, Unread, drain_body, read_head, status_of};
+use super::respond::{Head, Progress, respond};
 use super::stream::Stream;
 use crate::exchange::{
-    Context, Current, End, Error, Exchange, Listener, Outcome, PathChoice, PathPolicy, Shared, now, poll_idle_end,
+    Context, Current, End, Error, Exchange, Listener, Outcome, PathChoice, Shared, now, poll_idle_end,
 };
 use crate::limits::{Idle, Permit};
 use crate::observe::metrics;
@@ -133,14 +134,16 @@ impl Http1<'_> {
         let current = shared.generations.current();
         let auth = tls.info().and_then(|info| info.client_auth);
         let context = Context { shared, listener: self.listener, remote: *remote, auth };
+        let unread = |client| Exchange::begin(&context, &current, context.peer_at(client, Protocol::Http11), None);
         let mut deadline = Deadline::new(&current);
         let mut bytes = Buffer::take();
         let span = match read_head(tls, &current, &mut deadline).await {
             Ok(span) => span,
-            Err(unread) => {
+            Err(Unread::Refused(status)) => {
                 let method = guess_method(tls.buffered());
-                return Box::pin(self.refuse(tls, &context, &current, *remote, method, unread)).await;
+                return Box::pin(self.refuse(tls, unread(*remote), method, status)).await;
             }
+            Err(gone) => return gone.end(),
         };
         // The head is copied, so that the stream can keep reading.
         bytes.extend_from_slice(&tls.buffered()[span.start..span.end]);
@@ -151,7 +154,7 @@ impl Http1<'_> {
                 let client = head::fields(&bytes, span.from_start())
                     .map_or(*remote, |fields| self.listener.client(*remote, fields));
                 let method = guess_method(&bytes);
-                Box::pin(self.refuse(tls, &context, &current, client, method, reject.into())).await
+                Box::pin(self.refuse(tls, unread(client), method, status_of(reject))).await
             }
         }
     }
@@ -204,28 +207,23 @@ impl Http1<'_> {
             (false, Version::Http10) => Connection::KeepAlive10,
             (false, Version::Http11) => Connection::KeepAlive,
         };
-        reply.send(response, Head { framing, connection, date }, context.shared.path_policy(current.ktls)).await?;
+        reply.send(response, Head { framing, connection, date }).await?;
         Ok(!matches!(connection, Connection::Close | Connection::Upgrade))
     }
 
-    /// Sends the response to a request that could not be read. `client`: its address. `method`: guessed from its first bytes. `false`: close the
-    /// connection.
+    /// Sends the response to a request that could not be read. `method`: guessed from its first bytes. `false`: close the connection.
     async fn refuse(
         &mut self,
         tls: &mut TlsStream,
-        context: &Context<'_>,
-        current: &Current,
-        client: SocketAddr,
+        exchange: Exchange<'_, '_>,
         method: Method<'_>,
-        unread: Unread,
+        status: Status,
     ) -> Result<bool, Error> {
-        let Unread::Refused(status) = unread else { return unread.end() };
-        let exchange = Exchange::begin(context, current, context.peer_at(client, Protocol::Http11), None);
         let response = exchange.refuse(status).await;
         let framing = exchange.framing(method, &response);
-        let stream = Stream::new(tls, &mut self.path, None, current.limits.request_timeout.duration());
+        let stream = Stream::new(tls, &mut self.path, None, Duration::ZERO);
         let head = Head { framing, connection: Connection::Close, date: now() };
-        Reply::new(exchange, stream).send(response, head, context.shared.path_policy(current.ktls)).await?;
+        Reply::new(exchange, stream).send(response, head).await?;
         Ok(false)
     }
 }
@@ -320,14 +318,15 @@ impl<'a, 'c> Reply<'a, 'c> {
     }
 
     /// Sends the response.
-    async fn send(mut self, response: Response, head: Head, policy: PathPolicy<'_>) -> Result<(), Error> {
-        let progress = Progress::begin(self.stream.tls);
+    async fn send(&mut self, mut response: Response, head: Head) -> Result<(), Error> {
+        let policy = self.exchange.path_policy();
+        let progress = Progress::begin(self.stream.tls, std::mem::replace(&mut response.body, Body::Empty));
         let (response, progress) = self.sending.insert((response, progress));
         let result = respond(&mut self.stream, response, head, policy, progress).await;
         if let Err(Error::Tls(error)) = &result
             && error.is_of_file()
         {
-            response.body.note_unreadable();
+            progress.content.note_unreadable();
         }
         self.finish(result.as_ref().err().map(|error| error as &dyn Display));
         result
@@ -339,12 +338,8 @@ impl<'a, 'c> Reply<'a, 'c> {
         let Some((response, progress)) = self.sending.take() else {
             return self.exchange.cut_short(tls.info(), tls.path());
         };
-        let Sent { body, wire, unsent } = progress.sent(tls);
-        if let Body::Stream(stream) = &response.body
-            && unsent > 0
-        {
-            stream.source.take_back(unsent);
-        }
+        let (body, wire) = progress.sent(tls);
+        progress.content.take_back(body);
         self.exchange.finish(tls.info(), &Outcome::of(&response, (body, wire), tls.path(), path, aborted));
     }
 }

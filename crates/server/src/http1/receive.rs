@@ -33,9 +33,14 @@ impl Unread {
 
 impl From<Reject> for Unread {
     fn from(reject: Reject) -> Self {
-        tracing::debug!("request refused with {}: {}", reject.status, reject.why);
-        Unread::Refused(reject.status)
+        Unread::Refused(status_of(reject))
     }
+}
+
+/// The status that refuses a request which could not be parsed.
+pub(super) fn status_of(reject: Reject) -> Status {
+    tracing::debug!("request refused with {}: {}", reject.status, reject.why);
+    reject.status
 }
 
 /// The request timeout. It starts with the first wait for missing bytes; usually there is none.
