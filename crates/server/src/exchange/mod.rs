@@ -289,3 +289,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
         ResponseFraming::of(version, method, response.status, response.body.len())
     }
 }
+
+#[cfg(test)]
+#[path = "stub_tests.rs"]
+mod tests;
