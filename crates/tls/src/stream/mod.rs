@@ -1,7 +1,6 @@
 //! An established connection.
 
 mod close;
-mod cold;
 mod counts;
 mod io_traits;
 mod key_update;
