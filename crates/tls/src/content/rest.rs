@@ -1,4 +1,4 @@
-//! What is left of the parts of some content.
+//! The unread rest of the parts of some content.
 
 use std::fs::File;
 use std::io::IoSliceMut;

@@ -124,7 +124,7 @@ impl<'a> Source<'a> {
         Some(Unread { file, sent: self.reader.rest.total() - self.reader.rest.len - taken })
     }
 
-    /// Before sendfile: whether the pages of `range` are in memory, and those of the frames behind it. `false`: they are
+    /// Before sendfile: whether the pages of `range` and of the frames behind it are in memory. `false`: they are
     /// being fetched.
     pub(super) fn warm_up(&mut self, file: &'a File, range: Range<u64>) -> Result<bool, Error> {
         let is_warm = self.warm.is_some_and(|(warm, to)| std::ptr::eq(warm, file) && range.end <= to);
