@@ -26,6 +26,7 @@ compile_error!(
 mod alert;
 mod buffers;
 mod canary;
+pub mod content;
 mod error;
 mod handshake;
 pub mod record;
@@ -34,6 +35,7 @@ mod stream;
 
 pub use alert::AlertDescription;
 pub use canary::{CanaryError, canary};
+pub use content::Part;
 pub use error::{Error, HandshakeError};
 pub use handshake::certificate::{Certificate, CertificateFacts, ConfigError, Fingerprint};
 pub use handshake::client_auth::{
@@ -48,7 +50,7 @@ pub use sealion_ktls::{Cipher, Version};
 pub use socket::Socket;
 pub use stream::move_to_kernel::MoveError;
 pub use stream::send::FIRST_RECORD;
-pub use stream::source::{Part, Source, Unread};
+pub use stream::source::{Source, Unread};
 pub use stream::{Counts, Frozen, FrozenBytes, Malformed, NotFrozen, Progress, SealedBy, TlsStream};
 
 /// Compiles the code in the README as a doctest.

@@ -1,11 +1,12 @@
 //! Errors that end a connection.
 
-use std::{fmt, io};
+use std::fmt;
 
 use sealion_tls::AlertDescription;
 
 use super::Shared;
 use crate::observe::metrics::ErrorKind;
+use crate::response::SourceError;
 use crate::values::Phase;
 
 /// An error that ended a connection.
@@ -14,14 +15,7 @@ pub(crate) enum Error {
     /// The TLS connection failed.
     Tls(sealion_tls::Error),
     /// The source of a response body failed.
-    Source(io::Error),
-    /// The source of a response body did not produce the announced length.
-    SourceLength {
-        /// Announced length in bytes.
-        announced: u64,
-        /// Bytes that the source produced before the mismatch was found.
-        given: u64,
-    },
+    Source(SourceError),
 }
 
 impl Error {
@@ -29,7 +23,7 @@ impl Error {
     pub(crate) fn alert(&self) -> Option<AlertDescription> {
         match self {
             Error::Tls(error) => error.alert(),
-            Error::Source(_) | Error::SourceLength { .. } => Some(AlertDescription::INTERNAL_ERROR),
+            Error::Source(_) => Some(AlertDescription::INTERNAL_ERROR),
         }
     }
 
@@ -37,7 +31,7 @@ impl Error {
     pub(crate) fn kind(&self) -> ErrorKind {
         match self {
             Error::Tls(error) => ErrorKind::of(error),
-            Error::Source(_) | Error::SourceLength { .. } => ErrorKind::Source,
+            Error::Source(_) => ErrorKind::Source,
         }
     }
 }
@@ -83,15 +77,18 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Tls(error) => error.fmt(f),
-            Error::Source(error) => write!(f, "reading the response body failed: {error}"),
-            Error::SourceLength { announced, given } => {
-                write!(f, "response body length mismatch: {announced} bytes announced, {given} produced")
-            }
+            Error::Source(error) => error.fmt(f),
         }
     }
 }
 
 impl std::error::Error for Error {}
+
+impl From<SourceError> for Error {
+    fn from(error: SourceError) -> Self {
+        Error::Source(error)
+    }
+}
 
 impl From<sealion_tls::Error> for Error {
     fn from(error: sealion_tls::Error) -> Self {

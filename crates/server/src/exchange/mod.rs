@@ -1,63 +1,78 @@
-//! One request of any protocol: route, admit, answer, log, count.
+//! One request of any protocol: admit, route, answer, log, count.
 //!
-//! The driver of a protocol reads requests and sends responses. The steps in between are the same for all protocols.
+//! The driver of a protocol reads requests from streams and sends responses on them. The steps in between are the same for all protocols.
 //!
 //! ```text
-//! driver ─► Exchange::begin ─► route ─► site::answer ─► [driver: choose the path, write the head, send the body] ─► finish ─► access log, metrics
+//! driver ─► Exchange::begin ─► admit ─► answer_at_once ─────────────────────────────► answered ─► [driver: head, body] ─► finish ─► access log, metrics
+//!                                             └─ it may wait ─► inbound ─► site::answer ──┘
 //! ```
+//!
+//! A driver has two seams, both generic: [`Connection`] is implemented by what is below it, and [`Stream`] by itself. An exchange owes a line in the
+//! access log. [`Exchange::finish`] writes it once, and an exchange that is dropped without it writes one that says so.
 
 mod clock;
 mod connection;
+mod context;
 mod error;
 mod forwarded;
 mod generation;
+mod listener;
+mod outcome;
 mod path_choice;
 mod shared;
+mod stream;
 
-use std::fmt::Display;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use schemars::JsonSchema;
-use sealion_http::{Coding, FieldSection, Protocol, Request, Status, Target};
-use sealion_tls::{ClientAuthId, HandshakeInfo, SealedBy};
-use serde::{Deserialize, Serialize};
+use sealion_http::http1::framing::ResponseFraming;
+use sealion_http::http1::head::Version;
+use sealion_http::{ExtraFields, HttpTime, Method, Protocol, Request, Status, Target};
 
 use crate::limits::{Closing, Idle, Moment, Permit, Refusal};
-use crate::observe::access_log::{CacheTrace, Entry, Requested, SiteLog, UpstreamTrace};
-use crate::observe::metrics::{self, Sent, SiteNumber, WorkerMetrics};
-use crate::observe::traces::{Ended, Span};
-use crate::path::policy::PathReason;
+use crate::observe::metrics;
+use crate::observe::traces::Span;
 use crate::response::{Body, Response};
 use crate::site::plain_http::{self, PlainResponse};
-use crate::site::{self, Site};
-use crate::upstream::Endpoints;
+use crate::site::{self, Arrival, Client, Site};
+use crate::upstream::{Inbound, Interim, interim_responses};
+use context::{address, endpoints};
 
 pub(crate) use clock::now;
 pub(crate) use connection::Connection;
+pub(crate) use context::{Context, Peer};
 pub(crate) use error::{Cut, Error};
 pub(crate) use forwarded::Forwarding;
 pub(crate) use generation::{Current, Generation, Generations};
+pub(crate) use listener::{Listener, Scheme};
+pub(crate) use outcome::Outcome;
 pub(crate) use path_choice::{PathChoice, PathPolicy};
 pub(crate) use shared::Shared;
+pub(crate) use stream::Stream;
 
-/// One request, from the end of its head to its access log line. A connection can have any number in progress.
-pub(crate) struct Exchange<'a> {
-    shared: &'a Shared,
-    generation: &'a Generation,
-    /// The site for the request; the default site if the request could not be parsed.
-    site: Option<&'a Site>,
-    worker_metrics: Option<&'static WorkerMetrics>,
-    /// `None`: neither access log nor metrics are on.
+/// One request, from the end of its head to its line in the access log. A connection can have any number in progress.
+pub(crate) struct Exchange<'c, 'r> {
+    generation: &'r Generation,
+    /// `None`: it could not be read.
+    request: Option<&'r Request<'r>>,
+    /// The site for the request; the default site if the request could not be read.
+    site: Option<&'r Site>,
+    owed: Owed<'c>,
+}
+
+/// What is left of an exchange while the head of its request is kept elsewhere: the line in the access log that it owes.
+pub(crate) struct Owed<'c> {
+    context: &'c Context<'c>,
+    peer: Peer,
+    /// The limit that the client exceeds.
+    refusal: Option<Refusal>,
+    /// `None`: neither access log nor metrics are on, or the line is written.
     started: Option<Started>,
 }
 
 /// The beginning of an exchange.
-#[derive(Clone)]
-pub(crate) struct Started {
+struct Started {
     /// When the head of the request was complete.
     at: Instant,
     /// `None`: there is no tracer, or the request could not be read.
@@ -71,174 +86,6 @@ pub(crate) enum End {
     Usual,
     /// Idle, to make room for a new connection.
     Evicted,
-}
-
-/// A listener, as the requests of its connections see it.
-#[derive(Debug)]
-pub(crate) struct Listener {
-    /// Its address, as configured.
-    pub(crate) name: Box<str>,
-    /// `None`: the client is the remote end of the connection.
-    pub(crate) forwarding: Option<Forwarding>,
-    /// Whether its connections have TLS.
-    pub(crate) is_tls: bool,
-    /// Whether the PROXY protocol names the clients of its connections.
-    pub(crate) has_proxy_protocol: bool,
-    /// The scheme of requests without TLS, unless a trusted proxy names another: TLS may end at a proxy that names none.
-    pub(crate) scheme: Scheme,
-}
-
-/// The scheme of a request's URL.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Scheme {
-    #[default]
-    Http,
-    Https,
-}
-
-impl Scheme {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Http => HTTP,
-            Self::Https => "https",
-        }
-    }
-}
-
-/// The scheme of requests without TLS on their whole way.
-const HTTP: &str = "http";
-
-impl Listener {
-    /// Whether the other end of a connection is a trusted proxy.
-    pub(crate) fn trusts(&self, remote: SocketAddr) -> bool {
-        self.forwarding.as_ref().is_some_and(|forwarding| forwarding.trusts(remote.ip()))
-    }
-
-    /// The address to which the limits of one client apply on a connection from `peer`. `None`: clients of a Unix socket have no address, and those
-    /// behind a proxy share one.
-    pub(crate) fn one_client(&self, peer: SocketAddr) -> Option<IpAddr> {
-        Some(peer.ip()).filter(|address| !address.is_unspecified() && !self.trusts(peer))
-    }
-
-    /// Whether a client connected to this address itself, and not to a proxy in front.
-    pub(crate) fn is_direct(&self, remote: SocketAddr) -> bool {
-        let ends_tls = self.is_tls || matches!(self.scheme, Scheme::Http);
-        ends_tls && !self.has_proxy_protocol && !self.trusts(remote)
-    }
-
-    /// The client and the proxies behind it, as a trusted proxy at the other end of a connection names them. `None`: it names none.
-    pub(crate) fn chain(&self, remote: SocketAddr, fields: FieldSection<'_>) -> Option<Arc<[IpAddr]>> {
-        let chain = self.forwarding.as_ref()?.chain(remote, fields);
-        (!chain.is_empty()).then(|| chain.into())
-    }
-
-    /// Whether X-Forwarded-Proto and X-Forwarded-Host are those of a trusted proxy. One that names clients in Forwarded may pass on what these sent.
-    pub(crate) fn takes_x_forwarded(&self, remote: SocketAddr) -> bool {
-        self.trusts(remote) && self.forwarding.as_ref().is_some_and(|forwarding| !forwarding.is_forwarded())
-    }
-
-    /// The scheme of requests for which no trusted proxy names one.
-    pub(crate) fn own_scheme(&self) -> &'static str {
-        if self.is_tls { Scheme::Https.as_str() } else { self.scheme.as_str() }
-    }
-
-    /// The scheme of a request with these fields, on a connection from `peer`: without TLS, a trusted proxy may say that it has it.
-    pub(crate) fn scheme(&self, peer: SocketAddr, fields: FieldSection<'_>) -> &'static str {
-        match &self.forwarding {
-            Some(forwarding) if !self.is_tls => {
-                forwarding.scheme(peer, fields).map_or(self.own_scheme(), Scheme::as_str)
-            }
-            _ => self.own_scheme(),
-        }
-    }
-
-    /// The client of a request with these fields, on a connection from `peer`.
-    pub(crate) fn client(&self, peer: SocketAddr, fields: FieldSection<'_>) -> SocketAddr {
-        self.forwarding.as_ref().map_or(peer, |forwarding| forwarding.client(peer, fields))
-    }
-}
-
-/// What the connection says of the client of a request.
-#[derive(Clone, Copy)]
-pub(crate) struct Peer {
-    /// The client's address; unspecified over a Unix socket.
-    pub(crate) address: SocketAddr,
-    /// The client authentication that the handshake enforced.
-    pub(crate) auth: Option<ClientAuthId>,
-    pub(crate) protocol: Protocol,
-    /// The scheme of the request.
-    pub(crate) scheme: &'static str,
-}
-
-impl Peer {
-    /// The client as the site sees it, with `refusal` and `arrival` unset: the driver sets them.
-    pub(crate) fn to_site_client(self) -> site::Client {
-        site::Client { address: address(self.address), refusal: None, arrival: None, is_plain: self.scheme == HTTP }
-    }
-
-    /// Removes the field that must not be sent without TLS (RFC 6797 §7.2).
-    fn keep_to_scheme(&self, response: &mut Response) {
-        if self.scheme == HTTP {
-            response.fields.extra.remove("strict-transport-security");
-        }
-    }
-}
-
-/// The result of sending a response, for log and metrics.
-pub(crate) struct Outcome<'a> {
-    pub(crate) status: Status,
-    /// The Content-Encoding of the body.
-    pub(crate) encoding: Option<Coding>,
-    /// The authenticated user.
-    pub(crate) user: Option<&'a str>,
-    /// Bytes of the body that were sent.
-    pub(crate) body: u64,
-    /// Bytes that were sent, including head and framing.
-    pub(crate) wire: u64,
-    /// The number of its stream of HTTP/2.
-    pub(crate) stream: Option<u64>,
-    /// The path that sealed the response.
-    pub(crate) path: SealedBy,
-    /// The reason for the path. `None`: the connection was lost before the choice.
-    pub(crate) reason: Option<PathReason>,
-    /// Response bytes that the connection had sent when it moved into the kernel, if it did.
-    pub(crate) moved_at: Option<u64>,
-    /// Duration of the move, if it was made for this response.
-    pub(crate) set_up: Option<Duration>,
-    /// The server that the request was forwarded to.
-    pub(crate) upstream: Option<&'a UpstreamTrace>,
-    /// What the cache did with the request.
-    pub(crate) cache: Option<CacheTrace>,
-    /// The error that cut the response short.
-    pub(crate) aborted: Option<&'a dyn Display>,
-}
-
-impl<'a> Outcome<'a> {
-    /// Of `response`, of which `body` and `wire` bytes were sent by `path`, as `choice` has it.
-    pub(crate) fn of(
-        response: &'a Response,
-        (body, wire): (u64, u64),
-        path: SealedBy,
-        choice: &PathChoice,
-        aborted: Option<&'a dyn Display>,
-    ) -> Self {
-        Outcome {
-            status: response.status,
-            encoding: response.fields.content_encoding,
-            user: response.user.as_deref(),
-            body,
-            wire,
-            stream: None,
-            path,
-            reason: choice.reason,
-            moved_at: choice.moved_at,
-            set_up: choice.set_up,
-            upstream: response.upstream.as_deref(),
-            cache: response.cache,
-            aborted,
-        }
-    }
 }
 
 /// Waits for the end of an idle connection: timed out, drained, or evicted. An eviction is taken back while the client has not taken all that
@@ -258,191 +105,197 @@ pub(crate) fn poll_idle_end(connection: &impl Connection, idle: &mut Idle<'_>) -
     }
 }
 
-impl<'a> Exchange<'a> {
-    /// Begins an exchange when the head of a request is complete. `None`: the request could not be parsed; the default site
-    /// answers. `listener`: that of the connection, whose other end is `remote`.
+impl<'c, 'r> Exchange<'c, 'r> {
+    /// Begins an exchange when the head of a request is complete. `None`: the request could not be read; the default site answers.
     pub(crate) fn begin(
-        shared: &'a Shared,
-        generation: &'a Generation,
-        listener: &Listener,
-        remote: SocketAddr,
-        request: Option<&Request<'_>>,
+        context: &'c Context<'c>,
+        generation: &'r Generation,
+        peer: Peer,
+        request: Option<&'r Request<'r>>,
     ) -> Self {
+        let Context { shared, listener, remote, .. } = *context;
         let is_timed = shared.access_log.is_on() || metrics::worker().is_some();
         let started = is_timed.then(|| {
-            let span = shared.tracer.as_ref().zip(request).and_then(|(tracer, request)| {
-                tracer.begin(request, listener.trusts(remote), listener.scheme(remote, request.fields))
-            });
+            let span = shared.tracer.as_ref().zip(request);
+            let span = span.and_then(|(tracer, request)| tracer.begin(request, listener.trusts(remote), peer.scheme));
             Started { at: Instant::now(), span: span.map(Arc::new) }
         });
-        Self::resume(shared, generation, listener, request, started)
+        Self::resume(generation, request, Owed { context, peer, refusal: None, started })
     }
 
-    /// The exchange of a request that was kept aside after [`Self::begin`], at `started`, while others went on. `generation`: as then.
-    pub(crate) fn resume(
-        shared: &'a Shared,
-        generation: &'a Generation,
-        listener: &Listener,
-        request: Option<&Request<'_>>,
-        started: Option<Started>,
-    ) -> Self {
-        let site = generation.sites.find(request.and_then(|request| request.authority), &listener.name);
-        Exchange { shared, generation, site, worker_metrics: metrics::worker(), started }
+    /// The exchange that was parked while the head of its request was kept elsewhere. `generation`: as before.
+    pub(crate) fn resume(generation: &'r Generation, request: Option<&'r Request<'r>>, owed: Owed<'c>) -> Self {
+        let site = generation.sites.find(request.and_then(|request| request.authority), &owed.context.listener.name);
+        Exchange { generation, request, site, owed }
     }
 
-    /// The beginning, for [`Self::resume`].
-    pub(crate) fn started(&self) -> Option<Started> {
-        self.started.clone()
-    }
-
-    /// The span of the request, for those that it is forwarded to.
-    pub(crate) fn span(&self) -> Option<Arc<Span>> {
-        self.started.as_ref()?.span.clone()
+    /// Lets go of the request, for [`Self::resume`].
+    pub(crate) fn park(mut self) -> Owed<'c> {
+        let started = self.owed.started.take();
+        Owed { started, ..self.owed }
     }
 
     /// Whether [`Self::finish`] needs the request.
     pub(crate) fn describes_request(&self) -> bool {
-        let is_sampled =
-            || self.started.as_ref().and_then(|started| started.span.as_ref()).is_some_and(|span| span.is_sampled());
-        self.shared.access_log.is_on() || is_sampled()
+        self.owed.context.shared.access_log.is_on() || self.span().is_some_and(|span| span.is_sampled())
     }
 
-    /// Counts the request against the limits of its site, and applies the site's pacing to the connection. `permit`: the
-    /// connection's share of its sites' limits.
-    pub(crate) fn admit(&self, peer: SocketAddr, permit: &mut Permit, connection: &impl Connection) -> Option<Refusal> {
+    fn span(&self) -> Option<&Arc<Span>> {
+        self.owed.started.as_ref()?.span.as_ref()
+    }
+
+    /// The inputs to the choice of path.
+    pub(crate) fn path_policy(&self) -> PathPolicy<'c> {
+        self.owed.context.shared.path_policy(self.generation.ktls)
+    }
+
+    /// Counts the request against the limits of its site, and applies the site's pacing to the connection. `permit`: the connection's share of its
+    /// sites' limits.
+    pub(crate) fn admit(&mut self, permit: &mut Permit, connection: &impl Connection) {
         let limits = self.site.and_then(|site| site.limits.as_ref());
-        let rate = match permit.admit(limits, address(peer)) {
-            Ok(rate) => rate,
-            Err(refusal) => return Some(refusal),
-        };
-        if let Some(rate) = rate {
-            connection.pace(rate);
+        match permit.admit(limits, address(self.owed.peer.address)) {
+            Ok(None) => {}
+            Ok(Some(rate)) => connection.pace(rate),
+            Err(refusal) => self.owed.refusal = Some(refusal),
         }
-        None
     }
 
-    /// The site that answers the request: its [`site::answer`] makes the response. `None`: no site has the name on this listener, or the
-    /// connection was opened for another site with other client authentication, or with HTTP/2; the response is [`Self::misdirected`].
-    pub(crate) fn route(&self, peer: Peer) -> Option<&'a Site> {
-        let has_shown = |site: &Site| site.client_auth.as_ref().is_none_or(|auth| peer.auth == Some(auth.id()));
-        self.site.filter(|site| has_shown(site) && (site.http2 || peer.protocol != Protocol::Http2))
+    /// The site that answers the request: see [`Context::route`]. `None`: the response is [`Self::misdirected`].
+    pub(crate) fn route(&self) -> Option<&'r Site> {
+        self.site.filter(|site| self.owed.context.permits(site, self.owed.peer.protocol))
     }
 
     /// The response to a request that no site answers on this connection (RFC 9110 §15.5.20).
-    pub(crate) fn misdirected(&self) -> Response {
+    fn misdirected(&self) -> Response {
         self.generation.sites.plain(Status::MISDIRECTED_REQUEST)
     }
 
     /// The answer to the validation of a certificate authority that a listener without TLS receives, if it is one that is expected.
-    pub(crate) fn challenge(&self, request: &Request<'_>) -> Option<Response> {
-        let Target::Path { path, .. } = request.target else { return None };
-        let authorization = self.shared.tls.http.answer(path.strip_prefix(plain_http::CHALLENGES)?)?;
+    pub(crate) fn challenge(&self) -> Option<Response> {
+        let Context { shared, listener, .. } = self.owed.context;
+        let Target::Path { path, .. } = self.request.filter(|_| !listener.is_tls)?.target else { return None };
+        let authorization = shared.tls.http.answer(path.strip_prefix(plain_http::CHALLENGES)?)?;
         let PlainResponse { status, fields, content } = PlainResponse::of_challenge(authorization);
         Some(Response::new(status, fields, Body::Bytes(content)))
     }
 
-    /// Logs the error behind the response, adapts it to the scheme of the request, and has the site's bandwidth pace its content.
-    pub(crate) fn answered(&self, request: &Request<'_>, peer: Peer, response: &mut Response) {
+    /// The response, if no step on the way to it may wait.
+    ///
+    /// # Errors
+    /// The site that makes the response: see [`Self::answer`].
+    pub(crate) fn answer_at_once(&self, stream: &impl Stream, now: HttpTime) -> Result<Response, &'r Site> {
+        let (Some(site), Some(request)) = (self.route(), self.request) else { return Ok(self.misdirected()) };
+        if stream.is_connect() {
+            return Err(site);
+        }
+        let Context { listener, remote, .. } = *self.owed.context;
+        // The cache itself leaves out requests that ask for another protocol.
+        let is_plain = site.has_proxies() && !stream.has_content();
+        let arrival = is_plain.then(|| Arrival { scheme: self.owed.peer.scheme, is_trusted: listener.trusts(remote) });
+        site::answer_from_cache(site, request, Client { arrival, ..self.client() }, now).ok_or(site)
+    }
+
+    /// Prepares [`Self::answer`]: sends early hints, and gathers what an upstream learns of the request.
+    pub(crate) fn inbound(&self, site: &Site, stream: &mut impl Stream, now: HttpTime) -> Inbound {
+        let Some(request) = self.request else { return Inbound::default() };
+        let Owed { context, peer, .. } = self.owed;
+        if stream.takes_interim()
+            && !stream.is_connect()
+            && let Some(links) = site::early_hints(site, request, self.client(), now)
+        {
+            let mut fields = ExtraFields::default();
+            links.iter().for_each(|link| fields.add("Link", link));
+            stream.interim(&Interim { status: Status::EARLY_HINTS, fields });
+        }
+        let forwards = site.may_forward(request);
+        let passes_interim = forwards && stream.takes_interim() && site.passes_interim(request);
+        let (interim, interims) = passes_interim.then(interim_responses).unzip();
+        let endpoints = site.names_endpoints().then(|| endpoints(peer.address, stream.connection())).flatten();
+        let span = self.span().cloned();
+        let inbound = Inbound { interim, endpoints, span, ..context.inbound(request, peer) };
+        stream.attach(inbound, forwards, interims)
+    }
+
+    /// The client as the site sees it.
+    fn client(&self) -> Client {
+        let Owed { peer, refusal, .. } = self.owed;
+        Client { address: address(peer.address), refusal, arrival: None, is_plain: peer.is_plain() }
+    }
+
+    /// Whether the response needs no descriptor: a refusal or a redirect, whose error page is left out.
+    pub(crate) fn is_refused_or_redirected(&self, now: HttpTime) -> bool {
+        let (Some(site), Some(request)) = (self.route(), self.request) else { return true };
+        site::is_refused_or_redirected(site, request, self.client(), now)
+    }
+
+    /// The response that `site` makes. It may wait: for a disk, a password, an upstream.
+    pub(crate) async fn answer(&self, site: &Site, inbound: Inbound, now: HttpTime) -> Response {
+        match self.request {
+            Some(request) => site::answer(site, request, self.client(), now, inbound).await,
+            None => self.misdirected(),
+        }
+    }
+
+    /// The response to CONNECT with a protocol, and whether it opens the tunnel. 101 says so to GET, as sites see the request, and becomes the 2xx that
+    /// says so to CONNECT. Another 2xx becomes 501: the client would take it for a tunnel.
+    pub(crate) async fn answered_connect(&self, mut response: Response) -> (Response, bool) {
+        let is_open = response.status == Status::SWITCHING_PROTOCOLS;
+        if is_open {
+            response.status = Status::OK;
+            response.fields.extra.remove("Upgrade");
+            // The reply to a key that the client did not send.
+            response.fields.extra.remove("Sec-WebSocket-Accept");
+        } else if (200..300).contains(&response.status.code()) {
+            response = Box::pin(self.refuse_instead(response, Status::NOT_IMPLEMENTED)).await;
+        }
+        (response, is_open)
+    }
+
+    /// The refusal instead of a response that cannot be sent.
+    pub(crate) async fn refuse_instead(&self, response: Response, status: Status) -> Response {
+        let Response { user, upstream, cache, .. } = response;
+        Response { user, upstream, cache, ..self.refuse(status).await }
+    }
+
+    /// The response to a request that could not be read, or whose content could not. A site whose client authentication the connection did not
+    /// pass shows nothing of itself.
+    pub(crate) async fn refuse(&self, status: Status) -> Response {
+        let mut response = match self.route() {
+            Some(site) => site::refuse(site, status).await,
+            None => self.generation.sites.plain(status),
+        };
+        self.owed.peer.keep_to_scheme(&mut response);
+        response
+    }
+
+    /// Makes a response ready to be sent: logs the error behind it, adapts it to the scheme of the request, and has the site's bandwidth pace its
+    /// content.
+    pub(crate) fn answered(&self, response: &mut Response) -> ResponseFraming {
+        let (peer, method) = (self.owed.peer, self.request.map_or(Method::Get, |request| request.method));
+        let framing = self.framing(method, response);
         peer.keep_to_scheme(response);
         let limits = self.site.and_then(|site| site.limits.as_ref());
         if let Some(pace) = limits.and_then(|limits| limits.pace(address(peer.address))) {
             response.body = std::mem::replace(&mut response.body, Body::Empty).paced(pace);
         }
-        if let Some(cause) = &response.cause {
+        if let (Some(cause), Some(request)) = (&response.cause, self.request) {
             let target = request.raw_target.escape_default();
             tracing::warn!("{}: {target}: answered {}: {cause}", peer.address, response.status);
         }
+        framing
     }
 
-    /// The response to a request that could not be read, or whose content could not. A site whose client authentication the connection did not
-    /// pass shows nothing of itself.
-    pub(crate) async fn refuse(&self, peer: Peer, status: Status) -> Response {
-        let mut response = match self.route(peer) {
-            Some(site) => site::refuse(site, status).await,
-            None => self.generation.sites.plain(status),
+    /// The framing of a response, by the rules of HTTP/1. Later versions frame content by themselves, but announce and omit it by the same rules
+    /// (RFC 9113 §8.1).
+    pub(crate) fn framing(&self, method: Method<'_>, response: &Response) -> ResponseFraming {
+        let version = match self.owed.peer.protocol {
+            Protocol::Http10 => Version::Http10,
+            Protocol::Http11 | Protocol::Http2 => Version::Http11,
         };
-        peer.keep_to_scheme(&mut response);
-        response
-    }
-
-    /// Why a response is dropped before its end.
-    pub(crate) fn cut(&self) -> Cut {
-        Cut::of(self.shared)
-    }
-
-    /// Writes the access log line and updates the metrics. `request`: with its protocol; `None`: it could not be parsed.
-    pub(crate) fn finish(
-        &self,
-        request: Option<(&Request<'_>, Protocol)>,
-        peer: SocketAddr,
-        tls: Option<&HandshakeInfo>,
-        outcome: &Outcome<'_>,
-    ) {
-        let Some(started) = &self.started else { return };
-        let ended = Instant::now();
-        let took = ended - started.at;
-        if let Some(worker) = self.worker_metrics {
-            let Outcome { reason, wire, set_up, .. } = *outcome;
-            let number = self.site.map_or(SiteNumber::NONE, |site| site.number);
-            worker.sent(Sent { status: outcome.status.code(), why: reason, bytes: wire, took, set_up, site: number });
-            if let Some(cache) = outcome.cache {
-                worker.reused[cache.outcome as usize].add(1);
-                worker.reused_bytes[cache.outcome as usize].add(outcome.body);
-                worker.collapsed.add(u64::from(cache.reason == Some(CacheTrace::COLLAPSED)));
-            }
-            if let Some((Request { target: Target::Path { path, .. }, .. }, _)) = request {
-                let site = self.site.filter(|_| self.generation.sites.are_several()).map_or("", |site| &site.name);
-                worker.asked_for(site, path, outcome.body);
-            }
-        }
-        if let (Some(tracer), Some(span), Some((request, protocol))) = (&self.shared.tracer, &started.span, request)
-            && span.is_sampled()
-        {
-            let (status, aborted) = (outcome.status.code(), outcome.aborted);
-            let upstream = outcome.upstream.map(|upstream| &*upstream.server);
-            let ended = Ended { request, protocol, client: peer, status, took, upstream, aborted };
-            if !tracer.end(span, &ended) {
-                self.shared.metrics.otlp_dropped.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-        // What could not be read is no request to a site.
-        let log = self.site.filter(|_| request.is_some()).map_or(SiteLog::Common, |site| site.log);
-        if let Some(log) = self.shared.access_log.of(log) {
-            log.write(&Entry {
-                peer,
-                request: request.map(|(request, protocol)| Requested {
-                    request,
-                    protocol,
-                    site: self.site.map_or("", |site| &site.name),
-                }),
-                user: outcome.user,
-                status: outcome.status.code(),
-                body: outcome.body,
-                encoding: outcome.encoding,
-                stream: outcome.stream,
-                duration: took,
-                ended,
-                tls,
-                path: outcome.path,
-                why: outcome.reason,
-                moved_at: outcome.moved_at,
-                set_up: outcome.set_up,
-                upstream: outcome.upstream,
-                cache: outcome.cache,
-                aborted: outcome.aborted,
-            });
-        }
+        ResponseFraming::of(version, method, response.status, response.body.len())
     }
 }
 
-/// The ends of a client's connection; `None` over a Unix socket.
-pub(crate) fn endpoints(client: SocketAddr, connection: &impl Connection) -> Option<Box<Endpoints>> {
-    address(client)?;
-    let local = connection.local_address()?;
-    Some(Box::new(Endpoints { client, local }))
-}
-
-/// The address of a client; `None` over a Unix socket.
-pub(crate) fn address(peer: SocketAddr) -> Option<IpAddr> {
-    Some(peer.ip()).filter(|address| !address.is_unspecified())
-}
+#[cfg(test)]
+#[path = "stub_tests.rs"]
+mod tests;

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::fs::{File, Metadata};
 use std::io::{self, IoSliceMut};
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ use sealion_http::content_type::ContentType;
 use sealion_http::date::HttpTime;
 use sealion_http::etag::EntityTag;
 use sealion_http::{Coding, Status};
+use sealion_tls::Part;
 use serde::{Deserialize, Serialize};
 
 use crate::files::media_types::MediaTypes;
@@ -365,6 +367,14 @@ impl SiteFile {
             read_at: [0; 2],
             is_unreadable: AtomicBool::new(false),
             _until_closed: None,
+        }
+    }
+
+    /// A range of it, as a connection sends it.
+    pub(crate) fn part(&self, range: &Range<u64>) -> Part<'_> {
+        match &self.content {
+            Content::File(file) => Part::File { file, range: range.clone() },
+            Content::Memory(bytes) => Part::Bytes(&bytes[range.start as usize..range.end as usize]),
         }
     }
 

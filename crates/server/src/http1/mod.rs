@@ -4,7 +4,9 @@ mod buffer;
 pub(crate) mod connection;
 mod content;
 pub(crate) mod plain;
+mod receive;
 mod respond;
+mod stream;
 
 use sealion_http::Method;
 

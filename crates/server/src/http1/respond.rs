@@ -1,8 +1,7 @@
 //! Sending a response over HTTP/1.1: choose the path, write the head, send the body.
 
 use std::future::poll_fn;
-use std::ops::Range;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use sealion_http::HttpTime;
 use sealion_http::http1::framing::{LAST_CHUNK, ResponseFraming, write_chunk_size};
@@ -12,121 +11,87 @@ use tokio::task::yield_now;
 
 use super::buffer::Buffer;
 use super::content::ContentReader;
+use super::stream::Stream;
 use crate::exchange::{Error, PathChoice, PathPolicy};
-use crate::files::resolve::{Content, SiteFile};
-use crate::response::{Body, BodyStream, Piece, Response};
+use crate::response::{Body, Cursor, Piece, Response, Segment};
 
-/// How much of a response has been sent. It can be read while the response is being sent, and when its sending was dropped.
-#[derive(Debug, Clone, Copy)]
+/// A response that is being sent, and how much of it has been. It can be read when its sending was dropped.
 pub(super) struct Progress {
+    pub(super) content: Cursor,
     /// Bytes that the connection had sent before.
     before: u64,
     /// Bytes of head and framing.
     overhead: u64,
-    /// Bytes of the body that its source has given.
-    given: u64,
-}
-
-/// The bytes of a response that were sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Sent {
-    /// Bytes of the body.
-    pub(super) body: u64,
-    /// All bytes, including head and framing.
-    pub(super) wire: u64,
-    /// Bytes of the body that its source has given, and that were not sent.
-    pub(super) unsent: u64,
 }
 
 impl Progress {
     /// Of a response that begins now.
-    pub(super) fn begin(stream: &TlsStream) -> Self {
-        Progress { before: stream.payload_sent(), overhead: 0, given: 0 }
+    pub(super) fn begin(stream: &TlsStream, body: Body) -> Self {
+        Progress { content: Cursor::new(body), before: stream.payload_sent(), overhead: 0 }
     }
 
-    pub(super) fn sent(&self, stream: &TlsStream) -> Sent {
+    /// Bytes of the body that were sent, and all bytes, including head and framing.
+    pub(super) fn sent(&self, stream: &TlsStream) -> (u64, u64) {
         let wire = stream.payload_sent() - self.before;
-        let body = wire.saturating_sub(self.overhead);
-        Sent { body, wire, unsent: self.given.saturating_sub(body) }
+        (wire.saturating_sub(self.overhead), wire)
     }
 }
 
-/// Sends a response. The path is chosen by the known length of the body. `date` is the value of Date. `content`: the content of the request
-/// that is still coming.
+/// What a head says beside status and fields.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Head {
+    pub(super) framing: ResponseFraming,
+    pub(super) connection: Connection,
+    /// The value of Date.
+    pub(super) date: HttpTime,
+}
+
+/// Sends a response. The path is chosen by the known length of the body. The content of the request that is still coming is read meanwhile.
 ///
 /// # Errors
 /// The error that cut the response short.
-#[expect(clippy::too_many_arguments, reason = "a struct of them would be built for each response")]
 pub(super) async fn respond(
-    stream: &mut TlsStream,
-    path: &mut PathChoice,
+    stream: &mut Stream<'_>,
+    response: &Response,
+    head: Head,
     policy: PathPolicy<'_>,
-    response: &mut Response,
-    framing: ResponseFraming,
-    connection: Connection,
-    date: &HttpTime,
     progress: &mut Progress,
-    content: Option<&mut ContentReader>,
 ) -> Result<(), Error> {
-    let known = if framing.has_content() { response.body.len().unwrap_or(0) } else { 0 };
-    path.make(stream, HEAD_ESTIMATE + known, policy).await?;
+    let Stream { tls, path, content, .. } = stream;
+    let Head { framing, connection, date } = head;
+    let has_content = framing.has_content();
+    let known = if has_content { progress.content.announced().unwrap_or_else(|| progress.content.len()) } else { 0 };
+    path.make(*tls, HEAD_ESTIMATE + known, policy).await?;
     let mut head = Buffer::take();
-    write_head(&mut head, response.status, &response.fields, framing, connection, date);
+    write_head(&mut head, response.status, &response.fields, framing, connection, &date);
     progress.overhead = head.len() as u64;
-    if !framing.has_content() {
-        return Ok(stream.respond(&[Part::Bytes(&head)]).await?);
+    if has_content && progress.content.source().is_some() {
+        let mut sending = Sending { stream: tls, path, policy, framing, progress, content: content.as_mut() };
+        return Box::pin(sending.send(head)).await;
     }
-    match &mut response.body {
-        Body::Stream(body) => {
-            let Progress { overhead, given, .. } = progress;
-            let mut sending = Sending { stream, path, policy, framing, overhead, given, content };
-            Box::pin(sending.send(head, body)).await
+    let head = Part::Bytes(&head);
+    let mut segments = progress.content.segments().filter(|_| has_content).map(Segment::part);
+    let sent = match (segments.next(), segments.next()) {
+        (None, _) => tls.respond(&[head]).await,
+        (Some(only), None) => tls.respond(&[head, only]).await,
+        (Some(first), Some(second)) => {
+            let all: Vec<_> = [head, first, second].into_iter().chain(segments).collect();
+            tls.respond(&all).await
         }
-        body => Ok(respond_whole(stream, &head, body).await?),
-    }
+    };
+    sent.map_err(Error::from)
 }
 
 /// Usual length of a head, for the choice of path.
 const HEAD_ESTIMATE: u64 = 256;
 
-/// Sends head and body together.
-async fn respond_whole(stream: &mut TlsStream, head: &[u8], body: &Body) -> Result<(), sealion_tls::Error> {
-    match body {
-        Body::Empty => stream.respond(&[Part::Bytes(head)]).await,
-        Body::Bytes(bytes) => stream.respond(&[Part::Bytes(head), Part::Bytes(bytes)]).await,
-        Body::Shared(shared) => stream.respond(&[Part::Bytes(head), Part::Bytes(&shared.bytes)]).await,
-        Body::File { file, range } => stream.respond(&[Part::Bytes(head), of_file(file, range)]).await,
-        Body::Multipart { file, parts, closing } => {
-            let mut all = Vec::with_capacity(parts.len() * 2 + 2);
-            all.push(Part::Bytes(head));
-            for part in parts {
-                all.push(Part::Bytes(&part.head));
-                all.push(of_file(file, &part.range));
-            }
-            all.push(Part::Bytes(closing));
-            stream.respond(&all).await
-        }
-        Body::Stream(_) => unreachable!("a stream is sent piece by piece"),
-    }
-}
-
-fn of_file<'a>(file: &'a SiteFile, range: &Range<u64>) -> Part<'a> {
-    match &file.content {
-        Content::File(file) => Part::File { file, range: range.clone() },
-        Content::Memory(bytes) => Part::Bytes(&bytes[range.start as usize..range.end as usize]),
-    }
-}
-
-/// The state of sending a [`BodyStream`].
+/// The state of sending what a source gives.
 struct Sending<'a> {
     stream: &'a mut TlsStream,
     path: &'a mut PathChoice,
     policy: PathPolicy<'a>,
     framing: ResponseFraming,
-    /// Bytes sent that do not belong to the body.
-    overhead: &'a mut u64,
-    /// Bytes of the body that its source has given.
-    given: &'a mut u64,
+    progress: &'a mut Progress,
     /// The content of the request, if it is forwarded.
     content: Option<&'a mut ContentReader>,
 }
@@ -134,73 +99,54 @@ struct Sending<'a> {
 impl Sending<'_> {
     /// Sends the head, then every piece as it arrives. The response is finished only if the source ended after the announced
     /// length.
-    async fn send(&mut self, mut head: Buffer, body: &mut BodyStream) -> Result<(), Error> {
+    async fn send(&mut self, mut head: Buffer) -> Result<(), Error> {
         self.stream.begin().await?;
-        loop {
-            // If the first piece is ready, it is sent together with the head.
-            let piece = match poll_fn(|cx| Poll::Ready(body.source.as_mut().poll_piece(cx))).await {
-                Poll::Ready(piece) => piece,
-                Poll::Pending => {
-                    // What makes the piece may be ready to run: then head and piece leave together.
-                    yield_now().await;
-                    match poll_fn(|cx| Poll::Ready(body.source.as_mut().poll_piece(cx))).await {
-                        Poll::Ready(piece) => piece,
-                        Poll::Pending => {
-                            self.send_framing(&mut head).await?;
-                            self.wait_for_piece(body).await?
-                        }
-                    }
-                }
-            };
-            let Some(piece) = piece.transpose().map_err(Error::Source)? else { break };
+        while let Some(piece) = self.next(&mut head).await? {
             let len = piece.len();
-            *self.given += len;
-            let given = *self.given;
-            if let ResponseFraming::Length(announced) = self.framing
-                && given > announced
-            {
-                return Err(Error::SourceLength { announced, given });
-            }
             if len > 0 {
                 self.send_piece(&mut head, &piece, len).await?;
             }
         }
-        match self.framing {
-            ResponseFraming::Length(announced) if *self.given < announced => {
-                return Err(Error::SourceLength { announced, given: *self.given });
-            }
-            ResponseFraming::Chunked => {
-                let before = head.len();
-                match body.source.as_mut().trailers() {
-                    None => head.extend_from_slice(LAST_CHUNK),
-                    Some(trailers) => {
-                        let (last, end) = LAST_CHUNK.split_at(LAST_CHUNK.len() - 2);
-                        head.extend_from_slice(last);
-                        head.extend_from_slice(trailers.lines());
-                        head.extend_from_slice(end);
-                    }
+        if self.framing == ResponseFraming::Chunked {
+            let before = head.len();
+            match self.progress.content.trailers() {
+                None => head.extend_from_slice(LAST_CHUNK),
+                Some(trailers) => {
+                    let (last, end) = LAST_CHUNK.split_at(LAST_CHUNK.len() - 2);
+                    head.extend_from_slice(last);
+                    head.extend_from_slice(trailers.lines());
+                    head.extend_from_slice(end);
                 }
-                *self.overhead += (head.len() - before) as u64;
             }
-            _ => {}
+            self.progress.overhead += (head.len() - before) as u64;
         }
         self.send_framing(&mut head).await?;
         Ok(self.stream.finish()?)
     }
 
+    /// The next piece. If it is ready, the pending bytes of head and framing are sent together with it.
+    async fn next(&mut self, head: &mut Buffer) -> Result<Option<Piece>, Error> {
+        if let Poll::Ready(piece) = poll_fn(|cx| Poll::Ready(self.progress.content.poll_source(cx))).await {
+            return Ok(piece?);
+        }
+        // What makes the piece may be ready to run: then head and piece leave together.
+        yield_now().await;
+        if let Poll::Ready(piece) = poll_fn(|cx| Poll::Ready(self.progress.content.poll_source(cx))).await {
+            return Ok(piece?);
+        }
+        self.send_framing(head).await?;
+        self.wait_for_piece().await
+    }
+
     /// Waits for the next piece, and reads the content of the request meanwhile. Fails if the client goes away.
-    async fn wait_for_piece(&mut self, body: &mut BodyStream) -> Result<Option<std::io::Result<Piece>>, Error> {
-        let Sending { stream, content, .. } = self;
+    async fn wait_for_piece(&mut self) -> Result<Option<Piece>, Error> {
+        let Sending { stream, content, progress, .. } = self;
         let mut is_here = true;
         poll_fn(|cx| {
-            if let Poll::Ready(piece) = body.source.as_mut().poll_piece(cx) {
-                return Poll::Ready(Ok(piece));
+            if let Poll::Ready(piece) = progress.content.poll_source(cx) {
+                return Poll::Ready(piece.map_err(Error::from));
             }
-            match poll_content(content, cx, stream) {
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Ready(Ok(())) => {}
-                Poll::Pending => return Poll::Pending,
-            }
+            ready!(poll_content(content, cx, stream))?;
             if is_here && let Poll::Ready(gone) = stream.poll_peer_gone(cx) {
                 match gone {
                     // A half-close after the head of the response is tolerated: the client may still read.
@@ -242,11 +188,11 @@ impl Sending<'_> {
         if chunked {
             let end = before.len();
             write_chunk_size(before, len as usize);
-            *self.overhead += (before.len() - end + 2) as u64;
+            self.progress.overhead += (before.len() - end + 2) as u64;
         }
         let content = match piece {
             Piece::Bytes(bytes) => Part::Bytes(bytes),
-            Piece::File { file, range } => of_file(file, range),
+            Piece::File { file, range } => file.part(range),
         };
         let after = Part::Bytes(if chunked { b"\r\n" } else { b"" });
         let sent = self.send_parts(&[Part::Bytes(before), content, after]).await;

@@ -16,10 +16,11 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::*;
+use crate::files::resolve::SiteFile;
 use crate::path::costs::Costs;
 use crate::path::offer::KernelOffer;
 use crate::path::policy::{KtlsMode, PathReason};
-use crate::response::Source;
+use crate::response::{BodyStream, Source, SourceError};
 
 static PKI: LazyLock<Pki> = LazyLock::new(Pki::ecdsa);
 
@@ -108,14 +109,17 @@ async fn respond_once(stream: &mut TlsStream, version: Version, method: Method<'
     let (kernel, costs) = (KernelOffer::new(sealion_ktls::probe::probe()), Costs::shipped("a test".into()));
     let policy = PathPolicy { mode: KtlsMode::Never, kernel: &kernel, costs: &costs };
     let mut path = PathChoice::default();
-    let mut response = Response::new(Status::OK, Fields::default(), body);
-    let framing = ResponseFraming::of(version, method, response.status, response.body.len());
+    let response = Response::new(Status::OK, Fields::default(), Body::Empty);
+    let framing = ResponseFraming::of(version, method, response.status, body.len());
     let date = DATE.parse().unwrap();
-    let mut progress = Progress::begin(stream);
-    let close = Connection::Close;
-    let result = respond(stream, &mut path, policy, &mut response, framing, close, &date, &mut progress, None).await;
+    let mut progress = Progress::begin(stream, body);
+    let head = Head { framing, connection: Connection::Close, date };
+    let mut stream = Stream::new(stream, &mut path, None, PATIENCE);
+    let result = respond(&mut stream, &response, head, policy, &mut progress).await;
+    let Stream { tls: stream, path, .. } = stream;
     assert_eq!(path.reason, Some(PathReason::Never));
-    let Sent { body, wire, unsent } = progress.sent(stream);
+    let (body, wire) = progress.sent(stream);
+    let unsent = progress.content.given().saturating_sub(body);
     Ended { result, body, wire, unsent }
 }
 
@@ -244,7 +248,9 @@ fn a_source_that_gives_too_much_is_cut_off() {
         (vec![bytes("1234567890ab")], 12, String::new()),
     ] {
         let (sent, ending) = get(Some(10), ready(pieces));
-        let Err(Error::SourceLength { announced: 10, given: found }) = sent.result else { panic!("{:?}", sent.result) };
+        let Err(Error::Source(SourceError::Length { announced: 10, given: found })) = sent.result else {
+            panic!("{:?}", sent.result)
+        };
         assert_eq!((found, sent.body), (given, beginning.len().min(6) as u64));
         assert_eq!(sent.unsent, given - sent.body);
         assert_cut_short(&ending, &beginning);
@@ -254,7 +260,9 @@ fn a_source_that_gives_too_much_is_cut_off() {
 #[test]
 fn a_short_source_leaves_the_response_unfinished() {
     let (sent, ending) = get(Some(10), ready([bytes("123456"), bytes("789")]));
-    let Err(Error::SourceLength { announced: 10, given: 9 }) = sent.result else { panic!("{:?}", sent.result) };
+    let Err(Error::Source(SourceError::Length { announced: 10, given: 9 })) = sent.result else {
+        panic!("{:?}", sent.result)
+    };
     assert_eq!(sent.body, 9);
     assert_cut_short(&ending, &(head("Content-Length: 10\r\n") + "123456789"));
 }
@@ -265,7 +273,7 @@ fn a_failing_source_leaves_the_response_unfinished() {
         [(None, CHUNKED, "6\r\n123456\r\n"), (Some(10), "Content-Length: 10\r\n", "123456")]
     {
         let (sent, ending) = get(length, ready([bytes("123456"), Err(io::Error::other("the upstream is gone"))]));
-        let Err(Error::Source(error)) = sent.result else { panic!("{:?}", sent.result) };
+        let Err(Error::Source(SourceError::Failed(error))) = sent.result else { panic!("{:?}", sent.result) };
         assert_eq!((error.to_string().as_str(), sent.body), ("the upstream is gone", 6));
         assert_cut_short(&ending, &(head(line) + beginning));
     }
@@ -282,7 +290,7 @@ fn http_1_0_content_ends_with_the_connection() {
     let failing = ready([bytes("ab"), Err(io::Error::other("gone"))]);
     let (sent, ending) = respond_with(Version::Http10, Method::Get, None, failing);
     assert_cut_short(&ending, &(head("") + "ab"));
-    assert!(matches!(sent.result, Err(Error::Source(_))));
+    assert!(matches!(sent.result, Err(Error::Source(SourceError::Failed(_)))));
 }
 
 #[test]

@@ -236,10 +236,7 @@ impl Batch {
             Stretch::Copied(range) => Part::Bytes(&self.copied[range.clone()]),
             Stretch::Bytes(bytes) => Part::Bytes(bytes),
             Stretch::Shared(shared, range) => Part::Bytes(&shared.bytes[range.clone()]),
-            Stretch::File(file, range) => match &file.content {
-                Content::File(file) => Part::File { file, range: range.clone() },
-                Content::Memory(bytes) => Part::Bytes(&bytes[range.start as usize..range.end as usize]),
-            },
+            Stretch::File(file, range) => file.part(range),
         }
     }
 }

@@ -2,48 +2,28 @@
 
 use std::cell::RefCell;
 use std::fmt::Display;
-use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use sealion_h2::{HeadBuffer, HeaderBlock, RequestHead, StreamId};
+use sealion_h2::{Connection, HeadBuffer, HeaderBlock, RequestHead, StreamId};
 use sealion_http::http1::framing::ResponseFraming;
-use sealion_http::http1::head::Version;
 use sealion_http::{Method, Protocol, Request, Status};
-use sealion_tls::{ClientAuthId, HandshakeInfo, SealedBy};
+use sealion_tls::{HandshakeInfo, SealedBy, TlsStream};
 use tokio::sync::oneshot;
 
-use crate::exchange::{
-    Connection, Current, Exchange, Listener, Outcome, PathChoice, Peer, Shared, Started, address, endpoints, now,
-};
-use crate::limits::{ConnectionStreams, Permit, Refusal, StreamPlace};
+use crate::exchange::{self, Context, Current, Exchange, Outcome, Owed, PathChoice, now};
+use crate::limits::{ConnectionStreams, Permit, StreamPlace};
 use crate::path::policy::PathReason;
 use crate::response::Response;
-use crate::site::{self, Arrival, Client};
-use crate::upstream::{HeadRoom, Inbound, Interim, InterimReceiver, Reading, RequestContent, interim_responses};
-
-/// What all requests of a connection share.
-#[derive(Clone, Copy)]
-pub(super) struct Context<'a> {
-    pub(super) shared: &'a Shared,
-    pub(super) listener: &'a Listener,
-    /// The remote end of the connection.
-    pub(super) remote: SocketAddr,
-    /// The client authentication that the handshake enforced.
-    pub(super) auth: Option<ClientAuthId>,
-}
+use crate::upstream::{HeadRoom, Inbound, Interim, InterimReceiver, Reading, RequestContent};
 
 /// A request with its response.
-pub(super) struct Answered {
+pub(super) struct Answered<'a> {
     /// The head, if the access log or the span needs it.
     head: Option<HeadBuffer>,
     current: Current,
-    started: Option<Started>,
-    /// The client's address.
-    client: SocketAddr,
+    owed: Owed<'a>,
     pub(super) response: Response,
-    /// As of HTTP/1.1: HTTP/2 frames content by itself, but announces and omits it by the same rules (RFC 9113 §8.1).
     pub(super) framing: ResponseFraming,
     /// Its content is another protocol's.
     pub(super) is_tunnel: bool,
@@ -52,299 +32,202 @@ pub(super) struct Answered {
 }
 
 /// A response that is made while others are sent.
-pub(super) type Answering<'a> = Pin<Box<dyn Future<Output = Box<Answered>> + Send + 'a>>;
+pub(super) type Answering<'a> = Pin<Box<dyn Future<Output = Box<Answered<'a>>> + Send + 'a>>;
 
 /// A response, at once or later.
 pub(super) enum Answer<'a> {
-    Now(Box<Answered>),
-    Later(Later<'a>),
+    Now(Box<Answered<'a>>),
+    Later(Answering<'a>),
 }
 
-/// A response that has to be waited for.
-pub(super) struct Later<'a> {
-    pub(super) answer: Answering<'a>,
+/// The stream of a request that is answered now.
+pub(super) struct Stream<'s> {
+    pub(super) id: StreamId,
+    pub(super) connection: &'s TlsStream,
+    pub(super) protocol: &'s mut Connection,
+    /// Gets the header blocks of interim responses.
+    pub(super) heads: &'s mut Vec<u8>,
+    /// The content, if it is passed on.
+    pub(super) content: Option<RequestContent>,
+    pub(super) is_connect: bool,
+    /// The connection has many responses under way: servers are read sparingly.
+    pub(super) is_busy: bool,
+    /// Whether a head is read from a server, where little is read.
+    pub(super) head_room: &'s Arc<HeadRoom>,
+    pub(super) wait: Wait,
+}
+
+/// What the connection keeps of a request whose response has to be waited for.
+#[derive(Default)]
+pub(super) struct Wait {
     /// Dropped, it says that the client left: the request to a server, or the wait for a place, ends.
     pub(super) cancel: Option<oneshot::Sender<()>>,
     /// The request may be forwarded.
     pub(super) forwards: bool,
-    /// The header block of a response 103 that is sent meanwhile.
-    pub(super) hints: Option<HeaderBlock>,
-    /// Interim responses of a server, sent meanwhile too.
+    /// Interim responses of a server, sent meanwhile.
     pub(super) interims: Option<InterimReceiver>,
 }
 
-impl<'a> From<Answering<'a>> for Answer<'a> {
-    fn from(answer: Answering<'a>) -> Self {
-        Answer::Later(Later { answer, cancel: None, forwards: false, hints: None, interims: None })
-    }
-}
-
-/// The descriptors and the memory of the connection that a response may take.
-#[derive(Clone, Copy)]
-pub(super) struct StreamRoom<'a> {
-    pub(super) streams: &'a Arc<ConnectionStreams>,
-    /// How much of it is read before the client takes it: asked if it is forwarded.
-    pub(super) reading: &'a dyn Fn() -> Reading,
-    /// Whether its head is read from a server, where little is read.
-    pub(super) heads: &'a Arc<HeadRoom>,
-}
-
-impl<'a> Context<'a> {
-    /// Whether the request in `head` may be forwarded, so that its content is passed on as it comes.
-    pub(super) fn may_forward(&self, head: &HeadBuffer, current: &Current) -> bool {
-        let decoded = head.request();
-        let Some(request) = as_seen(&decoded) else { return false };
-        let exchange = Exchange::resume(self.shared, current, self.listener, Some(&request), None);
-        let peer = self.peer(self.remote, &request);
-        exchange.route(peer).is_some_and(|site| site.may_forward(&request))
+impl exchange::Stream for Stream<'_> {
+    fn connection(&self) -> &impl exchange::Connection {
+        self.connection
     }
 
-    /// Answers the request in `head`. What has to wait keeps the head. `content`: if it is passed on.
-    pub(super) fn answer(
-        &self,
-        head: &mut HeadBuffer,
-        permit: &mut Permit,
-        connection: &impl Connection,
-        content: Option<RequestContent>,
-        current: Current,
-        room: StreamRoom<'_>,
-    ) -> Answer<'a> {
-        let StreamRoom { streams, .. } = room;
-        let decoded = head.request();
-        let is_tunnel = decoded.protocol.is_some();
-        let Some(request) = as_seen(&decoded) else {
-            let head = std::mem::replace(head, free_head());
-            return self.refuse(Status::BAD_REQUEST, head).into();
-        };
-        if request.raw_target.len() > current.head_limits.request_line {
-            let head = std::mem::replace(head, free_head());
-            return self.refuse(Status::URI_TOO_LONG, head).into();
-        }
-        let exchange = Exchange::begin(self.shared, &current, self.listener, self.remote, Some(&request));
-        let client = self.listener.client(self.remote, request.fields);
-        let refusal = exchange.admit(client, permit, connection);
-        let peer = self.peer(client, &request);
-        let site = exchange.route(peer);
-        let response = match site {
-            None => Some(exchange.misdirected()),
-            Some(_) if is_tunnel => None,
-            Some(site) => {
-                let is_trusted = self.listener.trusts(self.remote);
-                let arrival = content.is_none().then_some(Arrival { scheme: peer.scheme, is_trusted });
-                site::answer_from_cache(site, &request, Client { refusal, arrival, ..peer.to_site_client() }, now())
-            }
-        };
-        let needs_place = response.as_ref().is_some_and(|response| response.body.holds_descriptor());
-        let place = if needs_place { streams.try_take() } else { None };
-        let started = exchange.started();
-        match response {
-            // Without a place the file is let go, and the request waits for one.
-            Some(mut response) if !needs_place || place.is_some() => {
-                exchange.answered(&request, peer, &mut response);
-                let framing = framing(request.method, &response);
-                let head = exchange.describes_request().then(|| std::mem::replace(head, free_head()));
-                Answer::Now(Box::new(Answered {
-                    head,
-                    current,
-                    started,
-                    client,
-                    response,
-                    framing,
-                    is_tunnel: false,
-                    _place: place,
-                }))
-            }
-            _ => {
-                let client = Client { refusal, ..peer.to_site_client() };
-                let hints =
-                    site.filter(|_| !is_tunnel).and_then(|site| site::early_hints(site, &request, client, now()));
-                let hints = hints.map(block_of_hints);
-                let forwards = site.is_some_and(|site| site.may_forward(&request));
-                let passes_interim = forwards && site.is_some_and(|site| site.passes_interim(&request));
-                let (interim, interims) = passes_interim.then(interim_responses).unzip();
-                let (cancel, gone) = oneshot::channel();
-                let endpoints =
-                    site.filter(|site| site.names_endpoints()).and_then(|_| endpoints(peer.address, connection));
-                let inbound = self.inbound(&request, peer, content, gone);
-                let reading = (room.reading)();
-                let inbound = Inbound {
-                    interim,
-                    endpoints,
-                    upgrade: is_tunnel,
-                    is_connect: is_tunnel,
-                    span: exchange.span(),
-                    heads: (reading == Reading::Sparing).then(|| Arc::clone(room.heads)),
-                    reading,
-                    ..inbound
-                };
-                let head = std::mem::replace(head, free_head());
-                let streams = Arc::clone(streams);
-                let answer = Box::pin(self.answer_later(head, current, started, peer, refusal, (inbound, streams)));
-                Answer::Later(Later { answer, cancel: Some(cancel), forwards, hints, interims })
-            }
-        }
+    fn has_content(&self) -> bool {
+        self.content.is_some()
     }
 
-    /// The client of a request, which has this address.
-    fn peer(&self, client: SocketAddr, request: &Request<'_>) -> Peer {
-        let scheme = self.listener.scheme(self.remote, request.fields);
-        Peer { address: client, auth: self.auth, protocol: Protocol::Http2, scheme }
+    fn is_connect(&self) -> bool {
+        self.is_connect
     }
 
-    async fn answer_later(
-        self,
-        head: HeadBuffer,
-        current: Current,
-        started: Option<Started>,
-        peer: Peer,
-        refusal: Option<Refusal>,
-        (mut inbound, streams): (Inbound, Arc<ConnectionStreams>),
-    ) -> Box<Answered> {
-        let mut needs_place = true;
-        let place = match inbound.is_connect {
-            // In the connection's own place, it would let the connection's responses wait for as long as it is open.
-            true => streams.try_take_shared(),
-            false => match streams.try_take() {
-                Some(place) => Some(place),
-                None => {
-                    needs_place = !self.is_refused_or_redirected(&head, &current, peer, refusal);
-                    // Boxed: few requests wait.
-                    match needs_place {
-                        true => Box::pin(wait_for_place(&streams, &current, inbound.gone.as_mut())).await,
-                        false => None,
-                    }
-                }
-            },
-        };
-        let (response, framing, is_tunnel) = {
-            let decoded = head.request();
-            let request = as_seen(&decoded);
-            let exchange = Exchange::resume(self.shared, &current, self.listener, request.as_ref(), started.clone());
-            match (&request, exchange.route(peer)) {
-                (Some(request), Some(_)) if place.is_none() && needs_place => {
-                    let mut response = Box::pin(exchange.refuse(peer, Status::SERVICE_UNAVAILABLE)).await;
-                    response.cause = Some(io::Error::other(NO_PLACE));
-                    let framing = framing(request.method, &response);
-                    (response, framing, false)
-                }
-                (Some(request), Some(site)) => {
-                    let client = Client { refusal, ..peer.to_site_client() };
-                    let mut response = site::answer(site, request, client, now(), inbound).await;
-                    let is_connect = decoded.protocol.is_some();
-                    let is_tunnel = is_connect && opens_tunnel(&mut response);
-                    // The client would take it for a tunnel.
-                    if is_connect && !is_tunnel && (200..300).contains(&response.status.code()) {
-                        let refused = Box::pin(exchange.refuse(peer, Status::NOT_IMPLEMENTED)).await;
-                        let Response { user, upstream, cache, .. } = response;
-                        response = Response { user, upstream, cache, ..refused };
-                    }
-                    if place.is_none() && response.body.holds_descriptor() {
-                        // The page of an error: it is sent without.
-                        let page = Response::plain(response.status);
-                        response.body = page.body;
-                        (response.fields.content_type, response.fields.content_encoding) =
-                            (page.fields.content_type, None);
-                    }
-                    exchange.answered(request, peer, &mut response);
-                    let framing = framing(request.method, &response);
-                    (response, framing, is_tunnel)
-                }
-                // Not reached: both were looked at before.
-                _ => {
-                    let response = exchange.misdirected();
-                    let framing = framing(Method::Get, &response);
-                    (response, framing, false)
-                }
-            }
-        };
-        let client = peer.address;
-        let place = place.filter(|_| response.body.holds_descriptor());
-        Box::new(Answered { head: Some(head), current, started, client, response, framing, is_tunnel, _place: place })
+    fn takes_interim(&self) -> bool {
+        true
     }
 
-    /// Whether the response to the request in `head` needs no descriptor.
-    fn is_refused_or_redirected(
-        &self,
-        head: &HeadBuffer,
-        current: &Current,
-        peer: Peer,
-        refusal: Option<Refusal>,
-    ) -> bool {
-        let decoded = head.request();
-        let Some(request) = as_seen(&decoded) else { return false };
-        let exchange = Exchange::resume(self.shared, current, self.listener, Some(&request), None);
-        let client = Client { refusal, ..peer.to_site_client() };
-        exchange.route(peer).is_some_and(|site| site::is_refused_or_redirected(site, &request, client, now()))
+    fn interim(&mut self, interim: &Interim) {
+        send_interim(self.id, interim, self.protocol, self.heads);
     }
 
-    fn inbound(
-        &self,
-        request: &Request<'_>,
-        peer: Peer,
-        content: Option<RequestContent>,
-        gone: oneshot::Receiver<()>,
-    ) -> Inbound {
+    fn attach(&mut self, inbound: Inbound, forwards: bool, interims: Option<InterimReceiver>) -> Inbound {
+        let (cancel, gone) = oneshot::channel();
+        self.wait = Wait { cancel: Some(cancel), forwards, interims };
+        let reading = if self.is_busy || !self.protocol.has_room(self.id) { Reading::Sparing } else { Reading::Ahead };
         Inbound {
-            content,
-            upgrade: false,
-            is_connect: false,
-            remote: address(self.remote),
-            is_trusted: self.listener.trusts(self.remote),
-            is_direct: self.listener.is_direct(self.remote),
-            takes_x_forwarded: self.listener.takes_x_forwarded(self.remote),
-            chain: self.listener.chain(self.remote, request.fields),
-            client: address(peer.address),
-            endpoints: None,
-            scheme: peer.scheme,
-            protocol: Protocol::Http2,
-            fields: Vec::new(),
-            interim: None,
-            script: None,
+            content: self.content.take(),
+            upgrade: self.is_connect,
+            is_connect: self.is_connect,
             gone: Some(gone),
-            span: None,
-            reading: Reading::Ahead,
-            heads: None,
+            heads: (reading == Reading::Sparing).then(|| Arc::clone(self.head_room)),
+            reading,
+            ..inbound
         }
     }
+}
 
-    /// Refuses a request, of which `head` has what is known.
-    pub(super) fn refuse(&self, status: Status, head: HeadBuffer) -> Answering<'a> {
-        let (context, current) = (*self, self.shared.generations.current());
-        Box::pin(async move {
-            let (response, framing, client, started) = {
-                let decoded = head.request();
-                let request = decoded.to_request();
-                let exchange =
-                    Exchange::begin(context.shared, &current, context.listener, context.remote, request.as_ref());
-                let client = context.listener.client(context.remote, decoded.fields);
-                let scheme = context.listener.scheme(context.remote, decoded.fields);
-                let peer = Peer { address: client, auth: context.auth, protocol: Protocol::Http2, scheme };
-                let response = exchange.refuse(peer, status).await;
-                let framing = framing(Method::from_token(decoded.method), &response);
-                (response, framing, client, exchange.started())
-            };
-            Box::new(Answered {
-                head: Some(head),
-                current,
-                started,
-                client,
-                response,
-                framing,
-                is_tunnel: false,
-                _place: None,
-            })
-        })
-    }
+/// Writes an interim response into `heads`.
+pub(super) fn send_interim(id: StreamId, interim: &Interim, protocol: &mut Connection, heads: &mut Vec<u8>) {
+    let mut block = HeaderBlock::response(interim.status.code());
+    interim.fields.iter().for_each(|(name, value)| block.field(&name.to_ascii_lowercase(), value));
+    // A stream that was reset needs none.
+    let _ = protocol.informational(id, &[block.as_bytes()], heads);
+}
 
-    /// What the log says of a request that was reset before it had a stream.
-    pub(super) fn reset(&self, status: Status) -> Answered {
-        let current = self.shared.generations.current();
-        let started = Exchange::begin(self.shared, &current, self.listener, self.remote, None).started();
-        let response = Response::plain(status);
-        let framing = framing(Method::Get, &response);
-        let client = self.remote;
-        Answered { head: None, current, started, client, response, framing, is_tunnel: false, _place: None }
+/// Whether the request in `head` may be forwarded, so that its content is passed on as it comes.
+pub(super) fn may_forward(context: &Context<'_>, head: &HeadBuffer, current: &Current) -> bool {
+    let decoded = head.request();
+    let request = as_seen(&decoded);
+    request.as_ref().is_some_and(|request| {
+        let site = context.route(current, Protocol::Http2, request.authority);
+        site.is_some_and(|site| site.may_forward(request))
+    })
+}
+
+/// Answers the request in `head`. What has to wait keeps the head. `streams`: the places of the connection.
+pub(super) fn answer<'a>(
+    context: &'a Context<'a>,
+    head: &mut HeadBuffer,
+    stream: &mut Stream<'_>,
+    permit: &mut Permit,
+    current: Current,
+    streams: &Arc<ConnectionStreams>,
+) -> Answer<'a> {
+    let decoded = head.request();
+    let is_connect = decoded.protocol.is_some();
+    stream.is_connect = is_connect;
+    let (request, refused) = match as_seen(&decoded) {
+        None => (None, Status::BAD_REQUEST),
+        Some(request) if request.raw_target.len() > current.head_limits.request_line => (None, Status::URI_TOO_LONG),
+        request => (request, Status::OK),
+    };
+    let Some(request) = request else {
+        return Answer::Later(refuse(context, refused, std::mem::replace(head, free_head())));
+    };
+    let now = now();
+    let peer = context.peer(request.fields, Protocol::Http2);
+    let mut exchange = Exchange::begin(context, &current, peer, Some(&request));
+    exchange.admit(permit, stream.connection);
+    let (response, place) = match exchange.answer_at_once(stream, now) {
+        // Without a place the file is let go, and the request waits for one.
+        Ok(response) if response.body.holds_descriptor() => {
+            let place = streams.try_take();
+            (place.is_some().then_some(response), place)
+        }
+        response => (response.ok(), None),
+    };
+    if let Some(mut response) = response {
+        let framing = exchange.answered(&mut response);
+        let describes_request = exchange.describes_request();
+        let owed = exchange.park();
+        let head = describes_request.then(|| std::mem::replace(head, free_head()));
+        let answered = Answered { head, current, owed, response, framing, is_tunnel: false, _place: place };
+        return Answer::Now(Box::new(answered));
     }
+    let inbound = exchange.route().map(|site| exchange.inbound(site, stream, now)).unwrap_or_default();
+    let owed = exchange.park();
+    let head = std::mem::replace(head, free_head());
+    Answer::Later(Box::pin(answer_later(head, current, owed, inbound, Arc::clone(streams))))
+}
+
+async fn answer_later(
+    head: HeadBuffer,
+    current: Current,
+    owed: Owed<'_>,
+    mut inbound: Inbound,
+    streams: Arc<ConnectionStreams>,
+) -> Box<Answered<'_>> {
+    let decoded = head.request();
+    let request = as_seen(&decoded);
+    let exchange = Exchange::resume(&current, request.as_ref(), owed);
+    let mut needs_place = true;
+    let place = match inbound.is_connect {
+        // In the connection's own place, it would let the connection's responses wait for as long as it is open.
+        true => streams.try_take_shared(),
+        false => match streams.try_take() {
+            Some(place) => Some(place),
+            None => {
+                needs_place = !exchange.is_refused_or_redirected(now());
+                // Boxed: few requests wait.
+                match needs_place {
+                    true => Box::pin(wait_for_place(&streams, &current, inbound.gone.as_mut())).await,
+                    false => None,
+                }
+            }
+        },
+    };
+    let is_connect = inbound.is_connect;
+    let (mut response, is_tunnel) = match exchange.route() {
+        Some(site) if place.is_some() || !needs_place => {
+            let response = exchange.answer(site, inbound, now()).await;
+            if is_connect { exchange.answered_connect(response).await } else { (response, false) }
+        }
+        _ => (Box::pin(exchange.refuse(Status::SERVICE_UNAVAILABLE)).await, false),
+    };
+    if place.is_none() && response.body.holds_descriptor() {
+        // The page of an error: it is sent without.
+        let page = Response::plain(response.status);
+        response.body = page.body;
+        (response.fields.content_type, response.fields.content_encoding) = (page.fields.content_type, None);
+    }
+    let framing = exchange.answered(&mut response);
+    let owed = exchange.park();
+    let place = place.filter(|_| response.body.holds_descriptor());
+    Box::new(Answered { head: Some(head), current, owed, response, framing, is_tunnel, _place: place })
+}
+
+/// Refuses a request whose head is malformed or too large. `head` holds what was decoded.
+pub(super) fn refuse<'a>(context: &'a Context<'a>, status: Status, head: HeadBuffer) -> Answering<'a> {
+    let current = context.shared.generations.current();
+    Box::pin(async move {
+        let decoded = head.request();
+        let request = decoded.to_request();
+        let peer = context.peer(decoded.fields, Protocol::Http2);
+        let exchange = Exchange::begin(context, &current, peer, request.as_ref());
+        let response = exchange.refuse(status).await;
+        let framing = exchange.framing(Method::from_token(decoded.method), &response);
+        let owed = exchange.park();
+        Box::new(Answered { head: Some(head), current, owed, response, framing, is_tunnel: false, _place: None })
+    })
 }
 
 /// How a response was sent.
@@ -360,30 +243,40 @@ pub(super) struct Delivery<'a> {
     pub(super) aborted: Option<&'a dyn Display>,
 }
 
-impl Answered {
+impl Delivery<'_> {
+    /// Writes the line of the access log and updates the metrics.
+    fn finish(self, mut exchange: Exchange<'_, '_>, response: &Response, tls: Option<&HandshakeInfo>) {
+        let Delivery { stream, body, wire, path, choice, aborted } = self;
+        let outcome = Outcome::of(response, (body, wire), path, choice, aborted);
+        let mut outcome = Outcome { stream: Some(stream.get().into()), ..outcome };
+        // The move is that of one response, of however many it was made for.
+        if outcome.reason == Some(PathReason::Moved) && outcome.set_up.is_none() {
+            outcome.reason = Some(PathReason::MovedBefore);
+        }
+        choice.set_up = None;
+        exchange.finish(tls, &outcome);
+    }
+
+    /// The same for a request that was reset before it had a stream.
+    pub(super) fn of_reset(self, context: &Context<'_>, status: Status, tls: Option<&HandshakeInfo>) {
+        let current = context.shared.generations.current();
+        let exchange = Exchange::begin(context, &current, context.peer_at(context.remote, Protocol::Http2), None);
+        self.finish(exchange, &Response::plain(status), tls);
+    }
+}
+
+impl Answered<'_> {
     /// Octets of the head that is kept.
     pub(super) fn memory(&self) -> usize {
         self.head.as_ref().map_or(0, HeadBuffer::memory)
     }
 
     /// Writes the line of the access log and updates the metrics.
-    pub(super) fn finish(mut self, context: &Context<'_>, tls: Option<&HandshakeInfo>, delivery: Delivery<'_>) {
-        let Delivery { stream, body, wire, path, choice, aborted } = delivery;
-        let head = self.head.take();
+    pub(super) fn finish(self, tls: Option<&HandshakeInfo>, delivery: Delivery<'_>) {
+        let Answered { head, current, owed, response, _place, .. } = self;
         let decoded = head.as_ref().map(HeadBuffer::request);
         let request = decoded.as_ref().and_then(|decoded| decoded.to_request());
-        let exchange =
-            Exchange::resume(context.shared, &self.current, context.listener, request.as_ref(), self.started);
-        let mut outcome = Outcome {
-            stream: Some(stream.get().into()),
-            ..Outcome::of(&self.response, (body, wire), path, choice, aborted)
-        };
-        // The move is that of one response, of however many it was made for.
-        if outcome.reason == Some(PathReason::Moved) && outcome.set_up.is_none() {
-            outcome.reason = Some(PathReason::MovedBefore);
-        }
-        choice.set_up = None;
-        exchange.finish(request.as_ref().map(|request| (request, Protocol::Http2)), self.client, tls, &outcome);
+        delivery.finish(Exchange::resume(&current, request.as_ref(), owed), &response, tls);
         if let Some(head) = head {
             keep_head(head);
         }
@@ -406,10 +299,6 @@ async fn wait_for_place(
     }
 }
 
-/// Why a request is refused for which no place is free.
-const NO_PLACE: &str =
-    "no descriptor was free for this stream: raise the limit on open files (LimitNOFILE=, ulimit -Hn)";
-
 /// The request as sites see it. To them CONNECT with a protocol is what asks for the protocol over HTTP/1.1: a GET (RFC 8441 §5).
 fn as_seen<'a>(decoded: &RequestHead<'a>) -> Option<Request<'a>> {
     let mut request = decoded.to_request()?;
@@ -417,36 +306,6 @@ fn as_seen<'a>(decoded: &RequestHead<'a>) -> Option<Request<'a>> {
         request.method = Method::Get;
     }
     Some(request)
-}
-
-/// Whether a tunnel is open: 101 says so to GET, and becomes the 2xx that says so to CONNECT with a protocol.
-fn opens_tunnel(response: &mut Response) -> bool {
-    let is_open = response.status == Status::SWITCHING_PROTOCOLS;
-    if is_open {
-        response.status = Status::OK;
-        response.fields.extra.remove("Upgrade");
-        // The reply to a key that the client did not send.
-        response.fields.extra.remove("Sec-WebSocket-Accept");
-    }
-    is_open
-}
-
-fn block_of_hints(links: &[String]) -> HeaderBlock {
-    let mut block = HeaderBlock::response(Status::EARLY_HINTS.code());
-    links.iter().for_each(|link| block.field("link", link.as_bytes()));
-    block
-}
-
-/// The header block of an interim response.
-pub(super) fn block_of_interim(interim: &Interim) -> HeaderBlock {
-    let mut block = HeaderBlock::response(interim.status.code());
-    // The names of a server's fields are in lower case already.
-    interim.fields.iter().for_each(|(name, value)| block.field(name, value));
-    block
-}
-
-fn framing(method: Method<'_>, response: &Response) -> ResponseFraming {
-    ResponseFraming::of(Version::Http11, method, response.status, response.body.len())
 }
 
 thread_local! {

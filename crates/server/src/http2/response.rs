@@ -1,7 +1,6 @@
 //! A response that is being sent on a stream.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,17 +13,15 @@ use sealion_http::ExtraFields;
 
 use super::batch::{Batch, RECORD};
 use super::request::Answered;
-use crate::exchange::Error;
-use crate::files::resolve::SiteFile;
-use crate::response::{Body, BodyStream, Piece, SharedBytes};
+use crate::response::{Body, Cursor, Piece, Segment, SourceError};
 use crate::upstream::HeadRoom;
 
 /// A response whose head is written.
-pub(super) struct Sending {
+pub(super) struct Sending<'a> {
     pub(super) stream: StreamId,
     /// Goes before `answered`, which has the place for its descriptors.
-    content: Pieces,
-    pub(super) answered: Box<Answered>,
+    content: Cursor,
+    pub(super) answered: Box<Answered<'a>>,
     /// Octets of content that were put into batches.
     pub(super) body: u64,
     /// Octets of frames that were put into batches.
@@ -50,25 +47,9 @@ struct Stall {
 /// Octets of content that end a stall: a client that opens windows octet by octet makes no progress.
 const PROGRESS: u64 = 16 << 10;
 
-/// Content that is ready to be sent, and the source of more.
-struct Pieces {
-    /// The first piece that is ready: most responses have no other.
-    front: Option<ContentPiece>,
-    behind: VecDeque<ContentPiece>,
-    source: Option<BodyStream>,
-    /// Octets that `source` gave.
-    given: u64,
-}
-
-enum ContentPiece {
-    Bytes(Cow<'static, [u8]>, Range<usize>),
-    Shared(Arc<SharedBytes>, Range<usize>),
-    File(Arc<SiteFile>, Range<u64>),
-}
-
-impl Sending {
+impl<'a> Sending<'a> {
     /// Takes the content out of the response. `head`: octets of the frames of its head.
-    pub(super) fn new(stream: StreamId, mut answered: Box<Answered>, head: u64) -> Self {
+    pub(super) fn new(stream: StreamId, mut answered: Box<Answered<'a>>, head: u64) -> Self {
         let body = match answered.framing.has_content() {
             true => std::mem::replace(&mut answered.response.body, Body::Empty),
             false => Body::Empty,
@@ -76,7 +57,7 @@ impl Sending {
         Self {
             stream,
             answered,
-            content: Pieces::of(body),
+            content: Cursor::new(body),
             body: 0,
             wire: head,
             ended: false,
@@ -88,7 +69,7 @@ impl Sending {
 
     /// Tells the connection what content is ready from the start.
     pub(super) fn offer(&self, connection: &mut Connection) -> Result<(), StreamClosed> {
-        connection.offer(self.stream, self.content.len(), self.content.source.is_none())
+        connection.offer(self.stream, self.content.len(), self.content.source().is_none())
     }
 
     /// Whether the content that is ready does not fit a record.
@@ -98,7 +79,7 @@ impl Sending {
 
     /// Puts the next `length` octets of content into `batch`.
     pub(super) fn take(&mut self, length: usize, batch: &mut Batch) {
-        self.content.take(length, batch);
+        self.content.take(length, |segment, length| put(segment, length, batch));
         self.body += length as u64;
     }
 
@@ -110,11 +91,11 @@ impl Sending {
 
     /// The closed window that holds back content that the source was not asked for. A source that was asked and has nothing waits for no window.
     pub(super) fn awaits_window(&self, connection: &Connection, ahead: &Ahead) -> Option<Window> {
-        let source = self.content.source.as_ref().filter(|_| self.content.waiting() == 0)?;
-        let is_held_back = match source.length {
-            Some(length) => self.content.given < length,
+        let source = self.content.source().filter(|_| self.content.waiting() == 0)?;
+        let is_held_back = match self.content.announced() {
+            Some(length) => self.content.given() < length,
             // Else it is asked for a piece: see `poll_source`.
-            None => ahead.is_full() || source.source.held().is_some(),
+            None => ahead.is_full() || source.held().is_some(),
         };
         if is_held_back { connection.window_without_room(self.stream) } else { None }
     }
@@ -145,10 +126,8 @@ impl Sending {
 
     /// Lets go of the content, and tells its source what is not sent.
     pub(super) fn drop_content(&mut self) {
-        if let Some(source) = &self.content.source {
-            source.source.take_back(self.content.given.saturating_sub(self.body));
-        }
-        self.content = Pieces::of(Body::Empty);
+        self.content.take_back(self.body);
+        self.content = Cursor::new(Body::Empty);
     }
 
     /// When the client has to have opened a window.
@@ -158,7 +137,7 @@ impl Sending {
 
     /// Writes the trailers into `heads` if all content before them is in frames. `true`: the stream has ended.
     pub(super) fn end_with_trailers(&mut self, connection: &mut Connection, heads: &mut Vec<u8>) -> bool {
-        let Some(trailers) = self.trailers.take_if(|_| self.content.front.is_none()) else { return false };
+        let Some(trailers) = self.trailers.take_if(|_| self.content.waiting() == 0) else { return false };
         let mut block = HeaderBlock::default();
         trailers.iter().for_each(|(name, value)| block.field(name, value));
         let before = heads.len();
@@ -172,9 +151,9 @@ impl Sending {
     /// Bytes of the source that wait in memory.
     pub(super) fn ahead(&self) -> u64 {
         let trailers = self.trailers.as_ref().map_or(0, |trailers| trailers.lines().len() as u64);
-        let trailers = trailers + self.content.source.as_ref().and_then(|own| own.source.held()).unwrap_or(0);
+        let trailers = trailers + self.content.source().and_then(|source| source.held()).unwrap_or(0);
         // Others are in memory for all connections.
-        if self.content.given == 0 { trailers } else { trailers + self.content.in_memory() }
+        if self.content.given() == 0 { trailers } else { trailers + self.content.in_memory() }
     }
 
     /// Asks the source for more content, unless enough is ready. Ready: it failed.
@@ -185,52 +164,42 @@ impl Sending {
         connection: &mut Connection,
         cx: &mut Context<'_>,
         asking: &mut Asking<'_>,
-    ) -> Poll<Error> {
+    ) -> Poll<SourceError> {
         loop {
-            let waiting = self.content.waiting();
-            let Some(source) = &mut self.content.source else { return Poll::Pending };
             let room = connection.room(self.stream, asking.sharing);
-            source.source.as_mut().set_room(room);
+            self.content.set_room(room);
+            let Some(source) = self.content.source() else { return Poll::Pending };
+            let announced = self.content.announced();
             let most = match (room > 0, asking.ahead.is_full()) {
-                (true, false) => source.source.ahead(),
+                (true, false) => source.ahead(),
                 (true, true) => 1,
                 // The end takes neither memory nor a window. It may come unless a length says that content comes before.
-                (false, is_full) => match source.length {
-                    Some(length) => usize::from(self.content.given >= length),
+                (false, is_full) => match announced {
+                    Some(length) => usize::from(self.content.given() >= length),
                     None => usize::from(!is_full),
                 },
             };
-            if waiting >= most {
+            if self.content.waiting() >= most {
                 return Poll::Pending;
             }
-            let Poll::Ready(piece) = source.source.as_mut().poll_piece(cx) else { return Poll::Pending };
-            let announced = source.length;
-            match piece {
-                Some(Ok(piece)) => {
-                    self.content.given += piece.len();
+            match self.content.poll_source(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(error)) => return Poll::Ready(error),
+                Poll::Ready(Ok(Some(piece))) => {
                     if announced.is_none() {
                         *asking.upcoming += piece.len();
                     }
                     if let Piece::Bytes(bytes) = &piece {
                         asking.ahead.add(bytes.len());
                     }
-                    let given = self.content.given;
-                    if let Some(announced) = announced.filter(|announced| given > *announced) {
-                        return Poll::Ready(Error::SourceLength { announced, given });
-                    }
                     // A stream that was reset takes nothing.
                     let _ = connection.offer(self.stream, piece.len(), false);
                     self.content.push(piece);
                 }
-                Some(Err(error)) => return Poll::Ready(Error::Source(error)),
-                None => {
-                    let given = self.content.given;
-                    if let Some(announced) = announced.filter(|announced| given < *announced) {
-                        return Poll::Ready(Error::SourceLength { announced, given });
-                    }
-                    self.trailers = source.source.as_mut().trailers();
+                Poll::Ready(Ok(None)) => {
+                    self.trailers = self.content.trailers();
                     asking.ahead.add(self.trailers.as_ref().map_or(0, |trailers| trailers.lines().len()));
-                    self.content.source = None;
+                    self.content.end_source();
                     match self.trailers {
                         Some(_) => drop(self.end_with_trailers(connection, asking.heads)),
                         None => drop(connection.offer(self.stream, 0, true)),
@@ -342,103 +311,14 @@ impl Drop for Ahead {
     }
 }
 
-impl Pieces {
-    /// Bytes of pieces in memory.
-    fn in_memory(&self) -> u64 {
-        let pieces = self.front.iter().chain(&self.behind);
-        pieces.filter(|piece| matches!(piece, ContentPiece::Bytes(..))).map(ContentPiece::len).sum()
-    }
-
-    /// Pieces that are not sent to their end.
-    fn waiting(&self) -> usize {
-        self.behind.len() + usize::from(self.front.is_some())
-    }
-
-    fn of(body: Body) -> Self {
-        let mut pieces = Pieces { front: None, behind: VecDeque::new(), source: None, given: 0 };
-        match body {
-            Body::Empty => {}
-            Body::Bytes(bytes) => pieces.push_bytes(bytes),
-            Body::Shared(shared) => {
-                let all = 0..shared.bytes.len();
-                pieces.push_piece(ContentPiece::Shared(shared, all));
-            }
-            Body::File { file, range } => pieces.push_piece(ContentPiece::File(file, range)),
-            Body::Multipart { file, parts, closing } => {
-                for part in parts {
-                    pieces.push_bytes(part.head.into());
-                    pieces.push_piece(ContentPiece::File(Arc::clone(&file), part.range));
-                }
-                pieces.push_bytes(closing.into());
-            }
-            Body::Stream(stream) => pieces.source = Some(stream),
-        }
-        pieces
-    }
-
-    fn push(&mut self, piece: Piece) {
-        match piece {
-            Piece::Bytes(bytes) => self.push_bytes(Vec::from(bytes).into()),
-            Piece::File { file, range } => self.push_piece(ContentPiece::File(file, range)),
-        }
-    }
-
-    fn push_bytes(&mut self, bytes: Cow<'static, [u8]>) {
-        let all = 0..bytes.len();
-        self.push_piece(ContentPiece::Bytes(bytes, all));
-    }
-
-    fn push_piece(&mut self, piece: ContentPiece) {
-        match &self.front {
-            None => self.front = Some(piece),
-            Some(_) => self.behind.push_back(piece),
-        }
-    }
-
-    fn len(&self) -> u64 {
-        self.front.iter().chain(&self.behind).map(ContentPiece::len).sum()
-    }
-
-    fn take(&mut self, mut length: usize, batch: &mut Batch) {
-        while length > 0
-            && let Some(piece) = &mut self.front
-        {
-            length -= piece.take(length, batch);
-            if piece.len() == 0 {
-                self.front = self.behind.pop_front();
-            }
-        }
-        debug_assert_eq!(length, 0, "a frame has no more than was offered");
-    }
-}
-
-impl ContentPiece {
-    fn len(&self) -> u64 {
-        match self {
-            Self::Bytes(_, range) | Self::Shared(_, range) => range.len() as u64,
-            Self::File(_, range) => range.end - range.start,
-        }
-    }
-
-    /// Puts at most `most` octets into `batch`. Returns how many.
-    fn take(&mut self, most: usize, batch: &mut Batch) -> usize {
-        let length = usize::try_from(self.len()).unwrap_or(usize::MAX).min(most);
-        let next = |range: &mut Range<usize>| {
-            let start = range.start;
-            range.start += length;
-            start..range.start
-        };
-        match self {
-            Self::Bytes(Cow::Borrowed(bytes), range) => batch.stay(&bytes[next(range)]),
-            Self::Bytes(Cow::Owned(bytes), range) => batch.copy(&bytes[next(range)]),
-            Self::Shared(shared, range) => batch.shared(shared, next(range)),
-            Self::File(file, range) => {
-                let start = range.start;
-                range.start += length as u64;
-                batch.file(file, start..range.start);
-            }
-        }
-        length
+/// Puts the first `length` bytes of a segment into `batch`.
+fn put(segment: &Segment, length: usize, batch: &mut Batch) {
+    let first = |range: &Range<usize>| range.start..range.start + length;
+    match segment {
+        Segment::Bytes(Cow::Borrowed(bytes), range) => batch.stay(&bytes[first(range)]),
+        Segment::Bytes(Cow::Owned(bytes), range) => batch.copy(&bytes[first(range)]),
+        Segment::Shared(shared, range) => batch.shared(shared, first(range)),
+        Segment::File(file, range) => batch.file(file, range.start..range.start + length as u64),
     }
 }
 

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use sealion_http::{ContentRange, ContentType, EntityTag, ExtraFields};
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::cursor::Segment;
 use crate::files::resolve::{Content, SiteFile};
 
 /// The content of a response.
@@ -145,13 +146,26 @@ impl Body {
         Body::Multipart { file, parts: parts.collect(), closing: [b"\r\n--", tag.opaque(), b"--\r\n"].concat() }
     }
 
-    /// The file that it is of cannot be read.
-    pub(crate) fn note_unreadable(&self) {
+    /// Gives `each` the content that is ready, in sending order. Returns the source of more.
+    pub(super) fn split(self, mut each: impl FnMut(Segment)) -> Option<BodyStream> {
         match self {
-            Body::File { file, .. } | Body::Multipart { file, .. } => file.note_unreadable(),
-            Body::Stream(stream) => stream.source.note_unreadable(),
-            Body::Empty | Body::Bytes(_) | Body::Shared(_) => {}
+            Body::Empty => {}
+            Body::Bytes(bytes) => each(Segment::of_bytes(bytes)),
+            Body::Shared(shared) => {
+                let all = 0..shared.bytes.len();
+                each(Segment::Shared(shared, all));
+            }
+            Body::File { file, range } => each(Segment::File(file, range)),
+            Body::Multipart { file, parts, closing } => {
+                for part in parts {
+                    each(Segment::of_bytes(part.head.into()));
+                    each(Segment::File(Arc::clone(&file), part.range));
+                }
+                each(Segment::of_bytes(closing.into()));
+            }
+            Body::Stream(stream) => return Some(stream),
         }
+        None
     }
 
     /// Whether it keeps a file or a connection to a server open.

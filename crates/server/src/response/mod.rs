@@ -1,6 +1,7 @@
 //! Responses, independent of the protocol version.
 
 mod body;
+mod cursor;
 mod of_file;
 mod paced;
 
@@ -9,6 +10,7 @@ use std::io;
 use sealion_http::{ContentType, Fields, Status};
 
 pub(crate) use body::{Body, BodyStream, Piece, SharedBytes, Source};
+pub(crate) use cursor::{Cursor, Segment, SourceError};
 pub(crate) use of_file::{of_file, of_variant};
 
 use crate::observe::access_log::{CacheTrace, UpstreamTrace};

@@ -1,5 +1,6 @@
 //! Content that is sent no faster than the bandwidth allows that responses share.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
@@ -12,6 +13,7 @@ use sealion_http::ExtraFields;
 use tokio::time::{Sleep, sleep_until};
 
 use super::body::{Body, BodyStream, Piece, SharedBytes, Source};
+use super::cursor::Segment;
 use crate::files::resolve::SiteFile;
 use crate::limits::Pace;
 
@@ -41,39 +43,29 @@ struct Next {
 impl Body {
     /// The same content, sent as `pace` allows. The wait for that is none for the client: no deadline runs meanwhile.
     pub(crate) fn paced(self, pace: Pace) -> Body {
-        let length = self.len();
-        let mut paced = Paced {
-            pace,
-            here: VecDeque::new(),
-            source: None,
-            next: None,
-            room: u64::MAX,
-            sleep: Box::pin(sleep_until(Instant::now().into())),
-            last: None,
-        };
-        match self {
-            Body::Empty => return Body::Empty,
-            Body::Bytes(bytes) => paced.push(Bytes::from_owner(bytes)),
-            Body::Shared(shared) => paced.push(Bytes::from_owner(Shared(shared))),
-            Body::File { file, range } => paced.here.push_back(Piece::File { file, range }),
-            Body::Multipart { file, parts, closing } => {
-                for part in parts {
-                    paced.push(part.head.into());
-                    paced.here.push_back(Piece::File { file: Arc::clone(&file), range: part.range });
-                }
-                paced.push(closing.into());
-            }
-            Body::Stream(stream) => paced.source = Some(stream),
+        if matches!(self, Body::Empty) {
+            return self;
         }
+        let length = self.len();
+        let mut here = VecDeque::new();
+        let source = self.split(|segment| here.push_back(piece_of(segment)));
+        let sleep = Box::pin(sleep_until(Instant::now().into()));
+        let paced = Paced { pace, here, source, next: None, room: u64::MAX, sleep, last: None };
         Body::Stream(BodyStream { length, source: Box::pin(paced) })
     }
 }
 
-impl Paced {
-    fn push(&mut self, bytes: Bytes) {
-        self.here.push_back(Piece::Bytes(bytes));
+/// A whole segment as a piece.
+fn piece_of(segment: Segment) -> Piece {
+    match segment {
+        Segment::Bytes(Cow::Borrowed(bytes), _) => Piece::Bytes(Bytes::from_static(bytes)),
+        Segment::Bytes(Cow::Owned(bytes), _) => Piece::Bytes(bytes.into()),
+        Segment::Shared(shared, _) => Piece::Bytes(Bytes::from_owner(Shared(shared))),
+        Segment::File(file, range) => Piece::File { file, range },
     }
+}
 
+impl Paced {
     /// The next piece that is not longer than responses take at a time, nor than can be sent. `None`: no more is here.
     fn take(&mut self) -> Option<Piece> {
         let most = self.pace.most().min(self.room);

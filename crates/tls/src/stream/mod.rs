@@ -1,7 +1,6 @@
 //! An established connection.
 
 mod close;
-mod cold;
 mod counts;
 mod frozen;
 mod io_traits;

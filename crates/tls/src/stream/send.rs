@@ -17,11 +17,12 @@ use rustix::io::Errno;
 use rustix::net::sockopt::set_tcp_cork;
 use sealion_ktls::{More, Operation};
 
-use super::cold::{self, Pages, Wait};
 use super::key_update::most_records;
-use super::source::{Form, Part, Record, Rest, SLICES, SLICES_OF_FRAMES, Source, Stage, Stop, TURN, Unread};
+use super::source::{Form, Record, SLICES, SLICES_OF_FRAMES, Source, Stage, TURN, Unread};
 use super::{MOVING, Outgoing, Sender, Sending, TlsStream};
 use crate::buffers::{RECORDS_PER_SEND, SendBuffer};
+use crate::content::cold::{self, Pages, Wait};
+use crate::content::{Part, Rest, Stop};
 use crate::error::Error;
 use crate::record::{ContentType, MAX_PLAINTEXT, Sealer};
 
@@ -161,13 +162,13 @@ impl TlsStream {
                 self.progressed(bytes);
                 ready!(source.poll_turn(cx, bytes));
             }
-            if source.rest.len == 0 {
+            if source.reader.rest.len == 0 {
                 return Poll::Ready(Ok(()));
             }
-            ready!(source.poll_fetched(cx))?;
+            ready!(source.reader.poll_fetched(cx))?;
             ready!(self.poll_answer_key_update(cx))?;
             ready!(self.poll_key_for(cx, 1))?;
-            let before = source.rest.len;
+            let before = source.reader.rest.len;
             let lead = match self.held_for(before) {
                 Some(held) => held,
                 None => {
@@ -184,21 +185,17 @@ impl TlsStream {
             let Sender::User { sealer, .. } = &mut self.sender else {
                 unreachable!("a connection does not enter the kernel during a send");
             };
-            match seal_batch(sealer, &mut source.rest, most, Lengths { lead, first }, source.wait)? {
+            match seal_batch(sealer, &mut source.reader.rest, most, Lengths { lead, first }, source.reader.wait)? {
                 Batch::Sealed(mut outgoing) => {
                     if let Some(held) = self.outgoing.take() {
                         outgoing.buffer[..lead].copy_from_slice(&held.buffer[held.unsent]);
                         outgoing.unsent.start = 0;
                     }
                     self.outgoing = Some(outgoing);
-                    source.stage = Stage::Sealed { bytes: before - source.rest.len };
-                    source.wait = Wait::No;
+                    source.stage = Stage::Sealed { bytes: before - source.reader.rest.len };
+                    source.reader.wait = Wait::No;
                 }
-                Batch::Stopped(Stop::Cold(file, range)) => source.fetch = Some((file, cold::fetch(file, range)?)),
-                Batch::Stopped(Stop::Unreadable(file, error)) => {
-                    source.unreadable = Some(file);
-                    return Poll::Ready(Err(error));
-                }
+                Batch::Stopped(stop) => source.reader.stopped(stop)?,
             }
         }
     }
@@ -219,17 +216,17 @@ impl TlsStream {
 
     fn poll_send_parts_unsealed(&mut self, cx: &mut Context<'_>, source: &mut Source<'_>) -> Poll<Result<(), Error>> {
         if matches!(source.stage, Stage::New) {
-            source.stage = self.first_stage(source.form, &source.rest);
+            source.stage = self.first_stage(source.form, &source.reader.rest);
         }
         if matches!(source.stage, Stage::Record(_)) {
             ready!(self.poll_send_record(cx, source))?;
             source.stage = Stage::Next;
             source.reserved = false;
-            source.wait = Wait::No;
+            source.reader.wait = Wait::No;
         }
         loop {
-            ready!(source.poll_fetched(cx))?;
-            let Some(piece) = source.rest.piece() else {
+            ready!(source.reader.poll_fetched(cx))?;
+            let Some(piece) = source.reader.rest.piece() else {
                 return Poll::Ready(Ok(()));
             };
             let sent = match piece {
@@ -240,22 +237,23 @@ impl TlsStream {
                     // Each sendfile ends with a push, so that each frame would have separate packets. Nothing is held
                     // back while this waits. MEASURED: h2load at 1 MB, `sealion-lab instructions`, Linux 6.1,
                     // 2026-11-22: 10.0 M instructions of the whole guest without, 9.5 M with; at 64 kB 660 k and 634 k.
-                    if source.form != Form::Response && !source.corked && source.rest.len > MAX_PLAINTEXT as u64 {
+                    if source.form != Form::Response && !source.corked && source.reader.rest.len > MAX_PLAINTEXT as u64
+                    {
                         source.corked = true;
                         self.cork(true);
                     }
                     let (mut few, mut many);
                     // Filling an empty slot for each part of a batch costs a frame more than everything else here.
-                    let is_short = source.form == Form::Response || source.rest.has_file_second();
+                    let is_short = source.form == Form::Response || source.reader.rest.has_file_second();
                     let (slices, (count, bytes)): (&[IoSlice<'_>], _) = match is_short {
                         true => {
                             few = [IoSlice::new(&[]); SLICES];
-                            let leading = source.rest.leading_memory(&mut few);
+                            let leading = source.reader.rest.leading_memory(&mut few);
                             (&few, leading)
                         }
                         false => {
                             many = [IoSlice::new(&[]); SLICES_OF_FRAMES];
-                            let leading = source.rest.leading_frames(&mut many);
+                            let leading = source.reader.rest.leading_frames(&mut many);
                             (&many, leading)
                         }
                     };
@@ -264,8 +262,8 @@ impl TlsStream {
                     ready!(self.poll_reserve(cx, source, most_records(bytes)))?;
                     // A frame is one record, though, and without records the packets should be full.
                     let is_joined = match self.sender {
-                        Sender::Plain(_) => bytes < source.rest.len,
-                        _ => source.form != Form::Response && source.rest.is_frame(count, bytes),
+                        Sender::Plain(_) => bytes < source.reader.rest.len,
+                        _ => source.form != Form::Response && source.reader.rest.is_frame(count, bytes),
                     };
                     let more = if is_joined { More::Yes } else { More::No };
                     ready!(self.poll_write_slices(cx, &slices[..count], more))? as u64
@@ -275,28 +273,20 @@ impl TlsStream {
                     // A call that completes closes its record: let the call end where a full record or the file ends.
                     let count = if left <= 2 * TURN { left } else { TURN };
                     let end = range.start + count;
-                    let is_warm = source.warm.is_some_and(|(warm, to)| std::ptr::eq(warm, file) && end <= to);
-                    if !source.reserved && source.wait == Wait::No && !is_warm {
-                        // Checks the pages of several frames together.
-                        let asked = range.start..source.rest.end_of_run(file, range.start, TURN).max(end);
-                        // sendfile reports where the file ends.
-                        if cold::look(file, &asked) == Pages::Cold {
-                            source.fetch = Some((file, cold::fetch(file, asked)?));
-                            continue;
-                        }
-                        source.warm = Some((file, asked.end));
+                    if !source.warm_up(file, range.start..end)? {
+                        continue;
                     }
                     ready!(self.poll_reserve(cx, source, most_records(count)))?;
                     let sent = ready!(self.poll_sendfile(cx, file, range, count));
                     if matches!(sent, Err(Error::FileShrank { .. } | Error::File(_))) {
-                        source.unreadable = Some(file);
+                        source.reader.unreadable = Some(file);
                     }
                     sent?
                 }
             };
             source.reserved = false;
-            source.wait = Wait::No;
-            source.rest.advance(sent);
+            source.reader.wait = Wait::No;
+            source.reader.rest.advance(sent);
             self.progressed(sent);
             ready!(source.poll_turn(cx, sent));
         }
@@ -305,21 +295,21 @@ impl TlsStream {
     /// Before the head of a frame announces its length: whether the frames can be sent at once. `false`: their pages
     /// have to come from a disk first.
     fn look_ahead(&self, source: &mut Source<'_>) -> Result<bool, Error> {
-        let Some((file, range)) = source.rest.next_stretch() else { return Ok(true) };
+        let Some((file, range)) = source.reader.rest.next_stretch() else { return Ok(true) };
         if source.warm.is_some_and(|(warm, to)| std::ptr::eq(warm, file) && range.end <= to) {
             return Ok(true);
         }
-        let asked = range.start..source.rest.end_of_run(file, range.start, TURN).max(range.end);
+        let asked = range.start..source.reader.rest.end_of_run(file, range.start, TURN).max(range.end);
         let is_gone = match cold::look(file, &asked) {
-            Pages::Cold if source.wait == Wait::No => {
-                source.fetch = Some((file, cold::fetch(file, asked)?));
+            Pages::Cold if source.reader.wait == Wait::No => {
+                source.reader.fetch(file, asked)?;
                 return Ok(false);
             }
             Pages::Unknown => file.metadata().is_ok_and(|metadata| metadata.len() < asked.end),
             pages => pages == Pages::Gone,
         };
         if is_gone {
-            source.unreadable = Some(file);
+            source.reader.unreadable = Some(file);
             return Err(Error::FileShrank { at: asked.start, end: asked.end });
         }
         source.warm = Some((file, asked.end));
@@ -356,19 +346,8 @@ impl TlsStream {
 
     /// Sends one record, or as many bytes without TLS, by one system call.
     fn poll_send_record(&mut self, cx: &mut Context<'_>, source: &mut Source<'_>) -> Poll<Result<(), Error>> {
-        loop {
-            ready!(source.poll_fetched(cx))?;
-            let Stage::Record(record) = &mut source.stage else {
-                unreachable!("only called in this stage");
-            };
-            match record.fill(&mut source.rest, source.wait) {
-                Ok(()) => break,
-                Err(Stop::Cold(file, range)) => source.fetch = Some((file, cold::fetch(file, range)?)),
-                Err(Stop::Unreadable(file, error)) => {
-                    source.unreadable = Some(file);
-                    return Poll::Ready(Err(error));
-                }
-            }
+        if let Stage::Record(record) = &mut source.stage {
+            ready!(record.poll_fill(cx, &mut source.reader))?;
         }
         loop {
             ready!(self.poll_reserve(cx, source, 1))?;

@@ -5,14 +5,13 @@ use std::task::{Context as TaskContext, Poll};
 use sealion_h2::{ErrorCode, HeadBuffer, StreamId};
 use sealion_http::{ExtraFields, Status};
 use sealion_tls::TlsStream;
-use tokio::sync::oneshot;
 
 use super::Http2;
 use crate::exchange::{Current, now};
 use crate::http2::head::with_head;
-use crate::http2::request::{Answer, Answered, Answering, Later, StreamRoom, block_of_interim};
+use crate::http2::request::{self, Answer, Answered, Answering, Stream, Wait, send_interim};
 use crate::http2::response::{Asking, Sending};
-use crate::upstream::{InterimReceiver, Reading, RequestContent};
+use crate::upstream::RequestContent;
 
 /// A request whose answer is being made.
 pub(super) struct Waiting<'a> {
@@ -20,53 +19,49 @@ pub(super) struct Waiting<'a> {
     /// Octets of its head.
     pub(super) memory: usize,
     pub(super) answer: Answering<'a>,
-    /// Dropped, it ends a request that is forwarded.
-    pub(super) cancel: Option<oneshot::Sender<()>>,
-    /// It may be forwarded.
-    pub(super) forwards: bool,
-    /// Interim responses of the server that it is forwarded to.
-    pub(super) interims: Option<InterimReceiver>,
+    pub(super) wait: Wait,
 }
 
 impl<'a> Http2<'a> {
-    /// Answers the request in `head`, which began under `current`.
+    /// Answers the request in `head`, which began under `current`. `content`: if it is passed on.
     pub(super) fn answer(
         &mut self,
         id: StreamId,
         head: &mut HeadBuffer,
-        stream: &TlsStream,
+        tls: &TlsStream,
         content: Option<RequestContent>,
         current: Current,
     ) {
         let memory = head.memory();
-        let under_way = self.answering.len() + self.sending.len();
-        let protocol = &self.protocol;
-        let reading = || match under_way < MAX_AHEAD_STREAMS && protocol.has_room(id) {
-            true => Reading::Ahead,
-            false => Reading::Sparing,
+        let mut stream = Stream {
+            id,
+            connection: tls,
+            is_busy: self.answering.len() + self.sending.len() >= MAX_AHEAD_STREAMS,
+            protocol: &mut self.protocol,
+            heads: &mut self.heads,
+            content,
+            is_connect: false,
+            head_room: self.ahead.head_room(),
+            wait: Wait::default(),
         };
-        let room = StreamRoom { streams: &self.streams, reading: &reading, heads: self.ahead.head_room() };
-        match self.context.answer(head, &mut self.permit, stream, content, current, room) {
-            Answer::Now(answered) => self.respond(id, answered, stream),
-            Answer::Later(Later { answer, cancel, forwards, hints, interims }) => {
-                if let Some(block) = hints {
-                    // A stream that was reset needs none.
-                    let _ = self.protocol.informational(id, &[block.as_bytes()], &mut self.heads);
-                }
-                self.answering.push(Waiting { stream: id, memory, answer, cancel, forwards, interims });
+        match request::answer(self.context, head, &mut stream, &mut self.permit, current, &self.streams) {
+            Answer::Now(answered) => self.respond(id, answered, tls),
+            Answer::Later(answer) => {
+                let wait = stream.wait;
+                self.answering.push(Waiting { stream: id, memory, answer, wait });
             }
         }
     }
 
-    /// Refuses a request, of which `head` has what is known.
+    /// Rejects a request; `head` holds what was decoded.
     pub(super) fn refuse(&mut self, id: StreamId, status: Status, head: HeadBuffer) {
         let memory = head.memory();
-        let answer = self.context.refuse(status, head);
-        self.answering.push(Waiting { stream: id, memory, answer, cancel: None, forwards: false, interims: None });
+        let answer = request::refuse(self.context, status, head);
+        self.answering.push(Waiting { stream: id, memory, answer, wait: Wait::default() });
     }
 
     /// Writes the head of a response and makes its content ready.
-    fn respond(&mut self, id: StreamId, mut answered: Box<Answered>, stream: &TlsStream) {
+    fn respond(&mut self, id: StreamId, mut answered: Box<Answered<'a>>, stream: &TlsStream) {
         let (response, framing) = (&answered.response, answered.framing);
         let length = if framing.has_content() { response.body.len() } else { Some(0) };
         let before = self.heads.len();
@@ -105,22 +100,24 @@ impl<'a> Http2<'a> {
         }
         let mut index = 0;
         while index < self.answering.len() {
-            let Waiting { stream: id, answer, interims, .. } = &mut self.answering[index];
+            let Waiting { stream: id, answer, wait, .. } = &mut self.answering[index];
             let polled = answer.as_mut().poll(cx);
-            if let Some(receiver) = interims {
+            if let Some(receiver) = &mut wait.interims {
                 // All that came: an answer may have come behind them.
                 while let Some(interim) = match receiver.poll_recv(cx) {
                     Poll::Ready(interim) => interim,
                     Poll::Pending => receiver.try_recv().ok(),
                 } {
-                    // A stream that was reset needs none.
-                    let _ = self.protocol.informational(*id, &[block_of_interim(&interim).as_bytes()], &mut self.heads);
+                    send_interim(*id, &interim, &mut self.protocol, &mut self.heads);
                 }
             }
             match polled {
                 Poll::Ready(answered) => {
-                    let Waiting { stream: id, cancel, forwards, .. } = self.answering.swap_remove(index);
-                    if forwards && cancel.is_none() && answered.response.status == Status::CLIENT_CLOSED_REQUEST {
+                    let Waiting { stream: id, wait, .. } = self.answering.swap_remove(index);
+                    if wait.forwards
+                        && wait.cancel.is_none()
+                        && answered.response.status == Status::CLIENT_CLOSED_REQUEST
+                    {
                         // It was cancelled here: its status is for the log.
                         self.protocol.reset(id, ErrorCode::CANCEL);
                     }

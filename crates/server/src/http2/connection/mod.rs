@@ -29,9 +29,9 @@ use tokio::task::yield_now;
 
 use super::batch::{Batch, free_bytes, keep_bytes, shrink};
 use super::content::{Streamed, WidenedWindow};
-use super::request::{Context, Delivery};
+use super::request::Delivery;
 use super::response::{Ahead, Sending};
-use crate::exchange::{Cut, End, Error, Listener, PathChoice, Shared, poll_idle_end};
+use crate::exchange::{Context, Cut, End, Error, Listener, PathChoice, Shared, poll_idle_end};
 use crate::limits::{ConnectionStreams, Idle, Permit};
 use crate::observe::metrics;
 use answer::Waiting;
@@ -50,8 +50,9 @@ pub(crate) async fn serve(
 ) -> Result<End, Error> {
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     let idle = shared.idle.register(waker);
-    let context = Context { shared, listener, remote: *peer, auth: stream.info().and_then(|info| info.client_auth) };
-    let mut serving = Serving { stream, connection: Box::new(Http2::new(context, idle)) };
+    let auth = stream.info().and_then(|info| info.client_auth);
+    let context = Context { shared, listener, remote: *peer, auth };
+    let mut serving = Serving { stream, connection: Box::new(Http2::new(&context, idle)) };
     loop {
         let Serving { stream, connection } = &mut serving;
         // Boxed, so that an idle connection does not hold its memory.
@@ -83,9 +84,9 @@ struct Serving<'s, 'a> {
 impl Drop for Serving<'_, '_> {
     fn drop(&mut self) {
         let cut = Cut::of(self.connection.context.shared);
-        for Waiting { stream: id, mut answer, cancel, .. } in std::mem::take(&mut self.connection.answering) {
+        for Waiting { stream: id, mut answer, wait, .. } in std::mem::take(&mut self.connection.answering) {
             // What is forwarded is answered at once when its client is gone.
-            if cancel.map(drop).is_some()
+            if wait.cancel.map(drop).is_some()
                 && let Poll::Ready(answered) = answer.as_mut().poll(&mut TaskContext::from_waker(Waker::noop()))
             {
                 self.connection.finish(Sending::new(id, answered, 0), self.stream, Some(&cut));
@@ -130,7 +131,7 @@ async fn wait_for_frame(stream: &mut TlsStream, idle: &mut Idle<'_>) -> Result<W
 }
 
 struct Http2<'a> {
-    context: Context<'a>,
+    context: &'a Context<'a>,
     idle: Idle<'a>,
     protocol: Connection,
     permit: Permit,
@@ -142,7 +143,7 @@ struct Http2<'a> {
     streamed: Vec<Streamed>,
     widened: WidenedWindow<'a>,
     answering: Vec<Waiting<'a>>,
-    sending: Vec<Sending>,
+    sending: Vec<Sending<'a>>,
     /// Frames that go out before any of [`Self::protocol`]'s next ones: heads of responses.
     heads: Vec<u8>,
     /// Bytes of sources that wait to be sent.
@@ -173,7 +174,7 @@ const MOST_OCTETS_IN_A_ROW: usize = 1 << 18;
 const KEPT_STREAMS: usize = 4;
 
 impl<'a> Http2<'a> {
-    fn new(context: Context<'a>, idle: Idle<'a>) -> Self {
+    fn new(context: &'a Context<'a>, idle: Idle<'a>) -> Self {
         Self {
             context,
             idle,
@@ -285,14 +286,14 @@ impl<'a> Http2<'a> {
     }
 
     /// Releases the stream and writes the line in the access log. `aborted`: why the response is incomplete.
-    fn finish(&mut self, mut sending: Sending, stream: &TlsStream, aborted: Option<&dyn Display>) {
+    fn finish(&mut self, mut sending: Sending<'_>, stream: &TlsStream, aborted: Option<&dyn Display>) {
         self.streamed.retain(|streamed| streamed.stream != sending.stream);
         self.protocol.release(sending.stream);
         // Goes before `answered`, which has the place for its descriptors.
         sending.drop_content();
         let Sending { stream: id, answered, body, wire, .. } = sending;
         let delivery = Delivery { stream: id, body, wire, path: stream.path(), choice: &mut self.path, aborted };
-        answered.finish(&self.context, stream.info(), delivery);
+        answered.finish(stream.info(), delivery);
     }
 
     fn count_resets(&mut self) {
@@ -316,8 +317,8 @@ impl<'a> Http2<'a> {
         };
         self.streamed.clear();
         self.streams.close();
-        for Waiting { stream: id, answer, cancel, .. } in std::mem::take(&mut self.answering) {
-            drop(cancel);
+        for Waiting { stream: id, answer, wait, .. } in std::mem::take(&mut self.answering) {
+            drop(wait.cancel);
             let answered = answer.await;
             self.finish(Sending::new(id, answered, 0), stream, Some(&why));
         }

@@ -11,7 +11,7 @@ use sealion_tls::TlsStream;
 use super::Http2;
 use crate::exchange::{Current, End, Error};
 use crate::http2::content::Streamed;
-use crate::http2::request::{Delivery, free_head, keep_head};
+use crate::http2::request::{Delivery, free_head, keep_head, may_forward};
 use crate::http2::response::reset_by_client;
 use crate::observe::metrics::{self, StreamResult};
 use crate::upstream::WEBSOCKET;
@@ -43,8 +43,8 @@ impl Http2<'_> {
                     // The rest of their content will not come.
                     self.streamed.clear();
                     // Nor can the client be told from one that has left.
-                    for waiting in self.answering.iter_mut().filter(|waiting| waiting.forwards) {
-                        waiting.cancel = None;
+                    for waiting in self.answering.iter_mut().filter(|waiting| waiting.wait.forwards) {
+                        waiting.wait.cancel = None;
                     }
                 }
                 Poll::Ready(Ok(_)) => {
@@ -136,7 +136,7 @@ impl Http2<'_> {
             self.refuse(id, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, HeadBuffer::default());
         } else if head.protocol().is_some() {
             self.connect(id, end, stream, head, current);
-        } else if !end && self.context.may_forward(head, &current) {
+        } else if !end && may_forward(self.context, head, &current) {
             let length = head.fields().first("content-length");
             let length = length.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
             let (streamed, content) = Streamed::new(id, length, expects_continue(head));
@@ -157,7 +157,7 @@ impl Http2<'_> {
             let head = std::mem::replace(head, free_head());
             return self.refuse(id, Status::NOT_IMPLEMENTED, head);
         }
-        let content = self.context.may_forward(head, &current).then(|| {
+        let content = may_forward(self.context, head, &current).then(|| {
             let (streamed, content) = Streamed::of_tunnel(id, end);
             self.streamed.push(streamed);
             content
@@ -182,7 +182,7 @@ impl Http2<'_> {
         self.streamed.retain(|streamed| streamed.stream != id);
         // An answer that is being made goes on, unless it is forwarded: its stream keeps its slot until then.
         if let Some(waiting) = self.answering.iter_mut().find(|waiting| waiting.stream == id) {
-            waiting.cancel = None;
+            waiting.wait.cancel = None;
         }
         if let Some(index) = self.sending.iter().position(|sending| sending.stream == id) {
             let why: &dyn Display = match by {
@@ -236,7 +236,7 @@ impl Http2<'_> {
     fn log_refusal(&mut self, id: StreamId, status: Status, stream: &TlsStream, why: &str) {
         let delivery =
             Delivery { stream: id, body: 0, wire: 0, path: stream.path(), choice: &mut self.path, aborted: Some(&why) };
-        self.context.reset(status).finish(&self.context, stream.info(), delivery);
+        delivery.of_reset(self.context, status, stream.info());
     }
 
     /// Whether a request may keep its head while it waits: small ones always.

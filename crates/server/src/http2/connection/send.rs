@@ -55,7 +55,7 @@ impl Http2<'_> {
     pub(super) async fn send(&mut self, stream: &mut TlsStream, batch: &mut Batch) -> Result<(), Error> {
         let mut waited = false;
         stream.begin().await?;
-        while let Err(failed) = self.send_parts(stream, batch, &mut waited).await? {
+        while let Err(failed) = self.send_parts(stream, batch, &mut waited).await {
             self.skip_unreadable(stream, batch, failed)?;
         }
         stream.finish()?;
@@ -65,12 +65,7 @@ impl Http2<'_> {
     }
 
     /// Sends a batch up to its end, or to a file that cannot be read.
-    async fn send_parts(
-        &mut self,
-        stream: &mut TlsStream,
-        batch: &Batch,
-        waited: &mut bool,
-    ) -> Result<Result<(), Unreadable>, Error> {
+    async fn send_parts(&mut self, stream: &mut TlsStream, batch: &Batch, waited: &mut bool) -> Result<(), Unsent> {
         let (one, several);
         let parts: &[Part<'_>] = match batch.only_part() {
             Some(part) => {
@@ -85,29 +80,28 @@ impl Http2<'_> {
         let mut source = Source::frames(parts, batch.first_record());
         let sent = poll_fn(|cx| {
             if let Poll::Ready(sent) = stream.poll_send(cx, &mut source) {
-                return Poll::Ready(Ok::<_, Error>(sent));
+                return Poll::Ready(sent.map_err(Error::from));
             }
             *waited = true;
             self.receive(cx, stream)?;
             self.poll_answers(cx, stream);
             Poll::Pending
         })
-        .await?;
-        let Err(error) = sent else { return Ok(Ok(())) };
-        match stream.resume(&source) {
+        .await;
+        sent.map_err(|error| match stream.resume(&source) {
             Some(unread) => {
                 batch.note_unreadable(unread.file);
-                Ok(Err(Unreadable { file: batch.file_of(unread.file), sent: unread.sent as usize, error }))
+                Unsent { file: batch.file_of(unread.file), sent: unread.sent as usize, error }
             }
-            None => Err(error.into()),
-        }
+            None => Unsent { file: None, sent: 0, error },
+        })
     }
 
     /// Resets the streams whose content is in a file that cannot be read any more, and leaves the others in the batch. A frame whose length was announced
     /// has to come, so that the connection ends in the middle of one.
-    fn skip_unreadable(&mut self, stream: &TlsStream, batch: &mut Batch, failed: Unreadable) -> Result<(), Error> {
-        let Unreadable { file, sent, error } = failed;
-        let Some(frames) = file.and_then(|file| batch.skip(sent, &file)) else { return Err(error.into()) };
+    fn skip_unreadable(&mut self, stream: &TlsStream, batch: &mut Batch, failed: Unsent) -> Result<(), Error> {
+        let Unsent { file, sent, error } = failed;
+        let Some(frames) = file.and_then(|file| batch.skip(sent, &file)) else { return Err(error) };
         for frame in &frames {
             self.protocol.withdraw(*frame);
             if let Some(sending) = self.sending.iter_mut().find(|sending| sending.stream == frame.stream) {
@@ -142,12 +136,13 @@ impl Http2<'_> {
     }
 }
 
-/// A file that could not be read, while a batch was sent.
-struct Unreadable {
+/// Why a batch was not sent to its end.
+struct Unsent {
+    /// The file that cannot be read. `None`: the connection failed.
     file: Option<Arc<File>>,
     /// Octets of the batch that were sent.
     sent: usize,
-    error: sealion_tls::Error,
+    error: Error,
 }
 
 /// Records of a batch that is sent while TCP is full: little, so that urgent responses need not wait for it.

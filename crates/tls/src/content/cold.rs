@@ -24,7 +24,7 @@ use crate::error::Error;
 
 /// Whether a read may wait for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wait {
+pub(crate) enum Wait {
     /// The read may wait.
     Yes,
     /// The read must not wait, but return [`Read::Cold`].
@@ -33,7 +33,7 @@ pub(super) enum Wait {
 
 /// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Read {
+pub(crate) enum Read {
     /// The number of bytes read, at least one.
     Bytes(usize),
     /// The first page is not in memory.
@@ -41,7 +41,7 @@ pub(super) enum Read {
 }
 
 /// Reads from the start of `range`, which exists unless the file shrank.
-pub(super) fn read(
+pub(crate) fn read(
     file: &File,
     into: &mut [IoSliceMut<'_>],
     range: &Range<u64>,
@@ -65,7 +65,7 @@ pub(super) fn read(
 
 /// The state of a range's pages before sendfile(2), judged by samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pages {
+pub(crate) enum Pages {
     /// They are in memory.
     Warm,
     /// The file system does not report it.
@@ -78,7 +78,7 @@ pub(super) enum Pages {
 
 /// Samples one byte per [`SAMPLED`] bytes of `range`, and the last byte. Single missing pages only make sendfile
 /// slower.
-pub(super) fn look(file: &File, range: &Range<u64>) -> Pages {
+pub(crate) fn look(file: &File, range: &Range<u64>) -> Pages {
     let mut byte = [0];
     let steps = (range.start..range.end).step_by(SAMPLED as usize);
     for at in steps.chain([range.end - 1]) {
@@ -98,14 +98,14 @@ pub(super) fn look(file: &File, range: &Range<u64>) -> Pages {
 const SAMPLED: u64 = 128 << 10;
 
 /// Pages that another thread brings into memory.
-pub(super) struct Fetch {
+pub(crate) struct Fetch {
     ended: oneshot::Receiver<()>,
     deadline: Pin<Box<Sleep>>,
 }
 
 /// Makes another thread read `range`, so that its pages are in memory. A failed read occurs again when the bytes are
 /// needed.
-pub(super) fn fetch(file: &File, range: Range<u64>) -> Result<Fetch, Error> {
+pub(crate) fn fetch(file: &File, range: Range<u64>) -> Result<Fetch, Error> {
     let file = file.try_clone().map_err(Error::File)?;
     let device = fstat(&file).map_err(|errno| Error::File(errno.into()))?.st_dev;
     let (end, ended) = oneshot::channel();
@@ -118,7 +118,7 @@ impl Fetch {
     ///
     /// # Errors
     /// The disk did not respond within [`DEADLINE`].
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         // A panic of the thread drops the sender.
         if Pin::new(&mut self.ended).poll(cx).is_ready() {
             return Poll::Ready(Ok(()));

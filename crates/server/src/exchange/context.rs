@@ -1,0 +1,104 @@
+//! The connection of a request, and its client.
+
+use std::net::{IpAddr, SocketAddr};
+
+use sealion_http::{FieldSection, Protocol, Request};
+use sealion_tls::ClientAuthId;
+
+use super::listener::HTTP;
+use super::{Connection, Generation, Listener, Shared};
+use crate::response::Response;
+use crate::site::Site;
+use crate::upstream::{Endpoints, Inbound};
+
+/// The connection, as all of its requests share it.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) listener: &'a Listener,
+    /// The remote end of the connection.
+    pub(crate) remote: SocketAddr,
+    /// The client authentication that the handshake enforced.
+    pub(crate) auth: Option<ClientAuthId>,
+}
+
+/// The client of a request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer {
+    /// The client's address; unspecified over a Unix socket.
+    pub(crate) address: SocketAddr,
+    pub(crate) protocol: Protocol,
+    /// The scheme of the request.
+    pub(crate) scheme: &'static str,
+}
+
+impl Context<'_> {
+    /// The client of a request with these fields.
+    pub(crate) fn peer(&self, fields: FieldSection<'_>, protocol: Protocol) -> Peer {
+        let address = self.listener.client(self.remote, fields);
+        Peer { address, protocol, scheme: self.listener.scheme(self.remote, fields) }
+    }
+
+    /// The client at `address` of a request whose scheme is not known.
+    pub(crate) fn peer_at(&self, address: SocketAddr, protocol: Protocol) -> Peer {
+        Peer { address, protocol, scheme: self.listener.own_scheme() }
+    }
+
+    /// The site that answers requests for this authority. `None`: no site has the name on this listener, or the connection was opened for another site
+    /// with other client authentication, or with HTTP/2.
+    pub(crate) fn route<'g>(
+        &self,
+        generation: &'g Generation,
+        protocol: Protocol,
+        authority: Option<&str>,
+    ) -> Option<&'g Site> {
+        let site = generation.sites.find(authority, &self.listener.name);
+        site.filter(|site| self.permits(site, protocol))
+    }
+
+    /// Whether requests for a site may come on this connection.
+    pub(super) fn permits(&self, site: &Site, protocol: Protocol) -> bool {
+        let has_shown = site.client_auth.as_ref().is_none_or(|auth| self.auth == Some(auth.id()));
+        has_shown && (site.http2 || protocol != Protocol::Http2)
+    }
+
+    /// The connection, as the upstream of a request learns of it.
+    pub(super) fn inbound(&self, request: &Request<'_>, peer: Peer) -> Inbound {
+        Inbound {
+            remote: address(self.remote),
+            is_trusted: self.listener.trusts(self.remote),
+            is_direct: self.listener.is_direct(self.remote),
+            takes_x_forwarded: self.listener.takes_x_forwarded(self.remote),
+            chain: self.listener.chain(self.remote, request.fields),
+            client: address(peer.address),
+            scheme: peer.scheme,
+            protocol: peer.protocol,
+            ..Inbound::default()
+        }
+    }
+}
+
+impl Peer {
+    pub(super) fn is_plain(self) -> bool {
+        self.scheme == HTTP
+    }
+
+    /// Removes the field that must not be sent without TLS (RFC 6797 §7.2).
+    pub(super) fn keep_to_scheme(self, response: &mut Response) {
+        if self.is_plain() {
+            response.fields.extra.remove("strict-transport-security");
+        }
+    }
+}
+
+/// The ends of a client's connection; `None` over a Unix socket.
+pub(super) fn endpoints(client: SocketAddr, connection: &impl Connection) -> Option<Box<Endpoints>> {
+    address(client)?;
+    let local = connection.local_address()?;
+    Some(Box::new(Endpoints { client, local }))
+}
+
+/// The address of a client; `None` over a Unix socket.
+pub(super) fn address(peer: SocketAddr) -> Option<IpAddr> {
+    Some(peer.ip()).filter(|address| !address.is_unspecified())
+}

@@ -1,0 +1,96 @@
+//! What the requests of a connection know of its listener.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use sealion_http::FieldSection;
+use serde::{Deserialize, Serialize};
+
+use super::Forwarding;
+
+/// A listener, as the requests of its connections see it.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    /// Its address, as configured.
+    pub(crate) name: Box<str>,
+    /// `None`: the client is the remote end of the connection.
+    pub(crate) forwarding: Option<Forwarding>,
+    /// Whether its connections have TLS.
+    pub(crate) is_tls: bool,
+    /// Whether the PROXY protocol names the clients of its connections.
+    pub(crate) has_proxy_protocol: bool,
+    /// The scheme of requests without TLS, unless a trusted proxy names another: TLS may end at a proxy that names none.
+    pub(crate) scheme: Scheme,
+}
+
+/// The scheme of a request's URL.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Scheme {
+    #[default]
+    Http,
+    Https,
+}
+
+impl Scheme {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => HTTP,
+            Self::Https => "https",
+        }
+    }
+}
+
+/// The scheme of requests without TLS on their whole way.
+pub(super) const HTTP: &str = "http";
+
+impl Listener {
+    /// Whether the other end of a connection is a trusted proxy.
+    pub(crate) fn trusts(&self, remote: SocketAddr) -> bool {
+        self.forwarding.as_ref().is_some_and(|forwarding| forwarding.trusts(remote.ip()))
+    }
+
+    /// The address to which the limits of one client apply on a connection from `peer`. `None`: clients of a Unix socket have no address, and those
+    /// behind a proxy share one.
+    pub(crate) fn one_client(&self, peer: SocketAddr) -> Option<IpAddr> {
+        Some(peer.ip()).filter(|address| !address.is_unspecified() && !self.trusts(peer))
+    }
+
+    /// Whether a client connected to this address itself, and not to a proxy in front.
+    pub(crate) fn is_direct(&self, remote: SocketAddr) -> bool {
+        let ends_tls = self.is_tls || matches!(self.scheme, Scheme::Http);
+        ends_tls && !self.has_proxy_protocol && !self.trusts(remote)
+    }
+
+    /// The client and the proxies behind it, as a trusted proxy at the other end of a connection names them. `None`: it names none.
+    pub(crate) fn chain(&self, remote: SocketAddr, fields: FieldSection<'_>) -> Option<Arc<[IpAddr]>> {
+        let chain = self.forwarding.as_ref()?.chain(remote, fields);
+        (!chain.is_empty()).then(|| chain.into())
+    }
+
+    /// Whether X-Forwarded-Proto and X-Forwarded-Host are those of a trusted proxy. One that names clients in Forwarded may pass on what these sent.
+    pub(crate) fn takes_x_forwarded(&self, remote: SocketAddr) -> bool {
+        self.trusts(remote) && self.forwarding.as_ref().is_some_and(|forwarding| !forwarding.is_forwarded())
+    }
+
+    /// The scheme of requests for which no trusted proxy names one.
+    pub(crate) fn own_scheme(&self) -> &'static str {
+        if self.is_tls { Scheme::Https.as_str() } else { self.scheme.as_str() }
+    }
+
+    /// The scheme of a request with these fields, on a connection from `peer`: without TLS, a trusted proxy may say that it has it.
+    pub(crate) fn scheme(&self, peer: SocketAddr, fields: FieldSection<'_>) -> &'static str {
+        match &self.forwarding {
+            Some(forwarding) if !self.is_tls => {
+                forwarding.scheme(peer, fields).map_or(self.own_scheme(), Scheme::as_str)
+            }
+            _ => self.own_scheme(),
+        }
+    }
+
+    /// The client of a request with these fields, on a connection from `peer`.
+    pub(crate) fn client(&self, peer: SocketAddr, fields: FieldSection<'_>) -> SocketAddr {
+        self.forwarding.as_ref().map_or(peer, |forwarding| forwarding.client(peer, fields))
+    }
+}

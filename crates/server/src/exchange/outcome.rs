@@ -1,0 +1,177 @@
+//! The end of an exchange: the line in the access log, and the counters.
+
+use std::fmt::Display;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use sealion_http::{Coding, Request, Status, Target};
+use sealion_tls::{HandshakeInfo, SealedBy};
+
+use super::{Cut, Exchange, Owed, PathChoice, Started};
+use crate::observe::access_log::{CacheTrace, Entry, Requested, SiteLog, UpstreamTrace};
+use crate::observe::metrics::{self, Sent, SiteNumber};
+use crate::observe::traces::Ended;
+use crate::path::policy::PathReason;
+use crate::response::Response;
+
+/// The result of sending a response, for log and metrics.
+pub(crate) struct Outcome<'a> {
+    pub(crate) status: Status,
+    /// The Content-Encoding of the body.
+    pub(crate) encoding: Option<Coding>,
+    /// The authenticated user.
+    pub(crate) user: Option<&'a str>,
+    /// Bytes of the body that were sent.
+    pub(crate) body: u64,
+    /// Bytes that were sent, including head and framing.
+    pub(crate) wire: u64,
+    /// The number of its stream of HTTP/2.
+    pub(crate) stream: Option<u64>,
+    /// The path that sealed the response.
+    pub(crate) path: SealedBy,
+    /// The reason for the path. `None`: the connection was lost before the choice.
+    pub(crate) reason: Option<PathReason>,
+    /// Response bytes that the connection had sent when it moved into the kernel, if it did.
+    pub(crate) moved_at: Option<u64>,
+    /// Duration of the move, if it was made for this response.
+    pub(crate) set_up: Option<Duration>,
+    /// The server that the request was forwarded to.
+    pub(crate) upstream: Option<&'a UpstreamTrace>,
+    /// What the cache did with the request.
+    pub(crate) cache: Option<CacheTrace>,
+    /// The error that cut the response short.
+    pub(crate) aborted: Option<&'a dyn Display>,
+}
+
+impl<'a> Outcome<'a> {
+    /// The outcome of sending `response`: `body` and `wire` bytes were sent by `path`, as `choice` has it.
+    pub(crate) fn of(
+        response: &'a Response,
+        (body, wire): (u64, u64),
+        path: SealedBy,
+        choice: &PathChoice,
+        aborted: Option<&'a dyn Display>,
+    ) -> Self {
+        Outcome {
+            status: response.status,
+            encoding: response.fields.content_encoding,
+            user: response.user.as_deref(),
+            body,
+            wire,
+            stream: None,
+            path,
+            reason: choice.reason,
+            moved_at: choice.moved_at,
+            set_up: choice.set_up,
+            upstream: response.upstream.as_deref(),
+            cache: response.cache,
+            aborted,
+        }
+    }
+}
+
+impl Exchange<'_, '_> {
+    /// Writes the line in the access log, and updates the metrics: once.
+    pub(crate) fn finish(&mut self, tls: Option<&HandshakeInfo>, outcome: &Outcome<'_>) {
+        if let Some(started) = self.owed.started.take() {
+            self.write(&started, tls, outcome);
+        }
+    }
+
+    /// Writes the line of a request that was dropped before its response: at the end of the grace time, or by a panic. `path`: the connection's path.
+    pub(crate) fn cut_short(&mut self, tls: Option<&HandshakeInfo>, path: SealedBy) {
+        let (response, cut) = (Response::plain(Status::SERVICE_UNAVAILABLE), self.why_cut());
+        self.finish(tls, &Outcome::of(&response, (0, 0), path, &PathChoice::default(), Some(&cut)));
+    }
+
+    /// Whether the line is still to be written.
+    pub(crate) fn owes_line(&self) -> bool {
+        self.owed.started.is_some()
+    }
+
+    /// Ends it without a line: the client left before it had sent all of its request.
+    pub(crate) fn abandon(mut self) {
+        self.owed.started = None;
+    }
+
+    /// Why a response is dropped before its end.
+    pub(crate) fn why_cut(&self) -> Cut {
+        Cut::of(self.owed.context.shared)
+    }
+
+    fn write(&self, started: &Started, tls: Option<&HandshakeInfo>, outcome: &Outcome<'_>) {
+        let (shared, peer, request) = (self.owed.context.shared, self.owed.peer, self.request);
+        let ended = Instant::now();
+        let took = ended - started.at;
+        if let Some(worker) = metrics::worker() {
+            let Outcome { reason, wire, set_up, .. } = *outcome;
+            let number = self.site.map_or(SiteNumber::NONE, |site| site.number);
+            worker.sent(Sent { status: outcome.status.code(), why: reason, bytes: wire, took, set_up, site: number });
+            if let Some(cache) = outcome.cache {
+                worker.reused[cache.outcome as usize].add(1);
+                worker.reused_bytes[cache.outcome as usize].add(outcome.body);
+                worker.collapsed.add(u64::from(cache.reason == Some(CacheTrace::COLLAPSED)));
+            }
+            if let Some(Request { target: Target::Path { path, .. }, .. }) = request {
+                let site = self.site.filter(|_| self.generation.sites.are_several()).map_or("", |site| &site.name);
+                worker.asked_for(site, path, outcome.body);
+            }
+        }
+        if let (Some(tracer), Some(span), Some(request)) = (&shared.tracer, &started.span, request)
+            && span.is_sampled()
+        {
+            let (status, aborted) = (outcome.status.code(), outcome.aborted);
+            let upstream = outcome.upstream.map(|upstream| &*upstream.server);
+            let ended =
+                Ended { request, protocol: peer.protocol, client: peer.address, status, took, upstream, aborted };
+            if !tracer.end(span, &ended) {
+                shared.metrics.otlp_dropped.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        // What could not be read is no request to a site.
+        let log = self.site.filter(|_| request.is_some()).map_or(SiteLog::Common, |site| site.log);
+        if let Some(log) = shared.access_log.of(log) {
+            log.write(&Entry {
+                peer: peer.address,
+                request: request.map(|request| Requested {
+                    request,
+                    protocol: peer.protocol,
+                    site: self.site.map_or("", |site| &site.name),
+                }),
+                user: outcome.user,
+                status: outcome.status.code(),
+                body: outcome.body,
+                encoding: outcome.encoding,
+                stream: outcome.stream,
+                duration: took,
+                ended,
+                tls,
+                path: outcome.path,
+                why: outcome.reason,
+                moved_at: outcome.moved_at,
+                set_up: outcome.set_up,
+                upstream: outcome.upstream,
+                cache: outcome.cache,
+                aborted: outcome.aborted,
+            });
+        }
+    }
+}
+
+impl Drop for Exchange<'_, '_> {
+    fn drop(&mut self) {
+        if self.owes_line() {
+            let is_sealed = self.owed.context.listener.is_tls;
+            self.cut_short(None, if is_sealed { SealedBy::User } else { SealedBy::Nobody });
+        }
+    }
+}
+
+impl Drop for Owed<'_> {
+    fn drop(&mut self) {
+        if let Some(started) = self.started.take() {
+            let current = self.context.shared.generations.current();
+            drop(Exchange::resume(&current, None, Owed { started: Some(started), ..*self }));
+        }
+    }
+}

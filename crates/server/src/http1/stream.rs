@@ -1,0 +1,192 @@
+//! The stream of one request: the connection, which it has to itself.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use sealion_http::http1::head::{Framing, RequestHead, Version};
+use sealion_http::{Request, Status};
+use sealion_tls::{Part, TlsStream};
+use tokio::sync::oneshot;
+
+use super::content::{ContentReader, Step};
+use crate::exchange::{self, Connection, Error, PathChoice};
+use crate::response::Response;
+use crate::upstream::{Inbound, Interim, InterimReceiver};
+
+/// The connection while it serves one request.
+pub(super) struct Stream<'a> {
+    pub(super) tls: &'a mut TlsStream,
+    pub(super) path: &'a mut PathChoice,
+    /// `None`: it could not be read.
+    head: Option<&'a RequestHead<'a>>,
+    /// How long the client may take for the next piece of content.
+    patience: Duration,
+    /// The content of the request, if it is forwarded.
+    pub(super) content: Option<ContentReader>,
+    /// Dropped, it says that the client left. `None`: nobody asks.
+    here: Option<oneshot::Sender<()>>,
+    interims: Option<InterimReceiver>,
+    /// Interim responses that are to be sent.
+    unsent: Vec<u8>,
+}
+
+impl exchange::Stream for Stream<'_> {
+    fn connection(&self) -> &impl Connection {
+        &*self.tls
+    }
+
+    fn has_content(&self) -> bool {
+        self.head.is_some_and(|head| head.framing != Framing::None)
+    }
+
+    fn is_connect(&self) -> bool {
+        false
+    }
+
+    fn takes_interim(&self) -> bool {
+        self.head.is_some_and(|head| head.version == Version::Http11)
+    }
+
+    fn interim(&mut self, interim: &Interim) {
+        interim.status.write_line(&mut self.unsent);
+        self.unsent.extend_from_slice(interim.fields.lines());
+        self.unsent.extend_from_slice(b"\r\n");
+    }
+
+    fn attach(&mut self, inbound: Inbound, forwards: bool, interims: Option<InterimReceiver>) -> Inbound {
+        let Some(head) = self.head.filter(|_| forwards) else { return inbound };
+        let has_content = !matches!(head.framing, Framing::None | Framing::Length(0));
+        let upgrade =
+            head.framing == Framing::None && head.version == Version::Http11 && asks_for_upgrade(&head.request);
+        let pipe = match (has_content, upgrade) {
+            (true, _) => Some(ContentReader::new(head.framing, head.expect_continue, self.patience)),
+            (false, true) => Some(ContentReader::of_tunnel()),
+            (false, false) => None,
+        };
+        let (reader, content) = pipe.unzip();
+        let (here, gone) = oneshot::channel();
+        (self.content, self.here, self.interims) = (reader, Some(here), interims);
+        Inbound { content, upgrade, gone: Some(gone), ..inbound }
+    }
+}
+
+impl<'a> Stream<'a> {
+    pub(super) fn new(
+        tls: &'a mut TlsStream,
+        path: &'a mut PathChoice,
+        head: Option<&'a RequestHead<'a>>,
+        patience: Duration,
+    ) -> Self {
+        let (content, here, interims, unsent) = (None, None, None, Vec::new());
+        Stream { tls, path, head, patience, content, here, interims, unsent }
+    }
+
+    /// Awaits an answer. If it may come from an upstream, the content of the request is read meanwhile, interim responses are passed on, and a client that
+    /// leaves ends what is forwarded. What the site answers by itself is awaited: a wrong password is logged as such.
+    pub(super) async fn wait_for(&mut self, mut answer: Pin<Box<impl Future<Output = Response>>>) -> Response {
+        self.send_interim().await;
+        if self.here.is_none() {
+            return answer.await;
+        }
+        // Whether the client may still send, or close.
+        let mut is_open = true;
+        loop {
+            match poll_fn(|cx| self.poll_meanwhile(cx, answer.as_mut(), &mut is_open)).await {
+                Meanwhile::Answered(response) => {
+                    // Those that came with it. The response meets a failure too.
+                    while let Some(interim) = self.interims.as_mut().and_then(|receiver| receiver.try_recv().ok()) {
+                        exchange::Stream::interim(self, &interim);
+                        self.send_interim().await;
+                    }
+                    self.here = None;
+                    return response;
+                }
+                Meanwhile::Continue => self.unsent.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n"),
+                Meanwhile::Interim(interim) => exchange::Stream::interim(self, &interim),
+            }
+            if !self.send_interim().await {
+                (self.here, is_open) = (None, false);
+            }
+        }
+    }
+
+    fn poll_meanwhile(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut answer: Pin<&mut impl Future<Output = Response>>,
+        is_open: &mut bool,
+    ) -> Poll<Meanwhile> {
+        if let Poll::Ready(response) = answer.as_mut().poll(cx) {
+            return Poll::Ready(Meanwhile::Answered(response));
+        }
+        if let Some(receiver) = &mut self.interims
+            && let Poll::Ready(received) = receiver.poll_recv(cx)
+        {
+            match received {
+                Some(interim) => return Poll::Ready(Meanwhile::Interim(interim)),
+                None => self.interims = None,
+            }
+        }
+        if !*is_open {
+            return Poll::Pending;
+        }
+        let error = match self.content.as_mut().map(|content| content.poll(cx, self.tls)) {
+            Some(Poll::Pending) => return Poll::Pending,
+            Some(Poll::Ready(Ok(Step::Continue))) => return Poll::Ready(Meanwhile::Continue),
+            Some(Poll::Ready(Err(error))) => error,
+            // The content is complete.
+            Some(Poll::Ready(Ok(Step::Done))) | None => match ready!(self.tls.poll_peer_gone(cx)) {
+                // A half-close before the head of the response counts as gone: status 499.
+                Ok(()) => sealion_tls::Error::Truncated.into(),
+                Err(error) => Error::from(error),
+            },
+        };
+        tracing::debug!("the client left before the answer: {error}");
+        (self.here, *is_open) = (None, false);
+        // What waited for the client goes on now.
+        answer.poll(cx).map(Meanwhile::Answered)
+    }
+
+    /// `false`: the client has left. The response meets that too.
+    async fn send_interim(&mut self) -> bool {
+        if self.unsent.is_empty() {
+            return true;
+        }
+        let interim = std::mem::take(&mut self.unsent);
+        let sent = Box::pin(self.tls.respond(&[Part::Bytes(&interim)])).await;
+        if let Err(error) = &sent {
+            tracing::debug!("the client left before an interim response: {error}");
+        }
+        sent.is_ok()
+    }
+
+    /// Whether the next request follows, once `response` is sent.
+    pub(super) fn continues_after(&mut self, response: &Response) -> bool {
+        match &mut self.content {
+            Some(content) if response.status == Status::SWITCHING_PROTOCOLS => {
+                content.open_tunnel();
+                true
+            }
+            Some(content) => content.is_complete(),
+            None => true,
+        }
+    }
+}
+
+/// What happened while an answer was awaited.
+#[expect(clippy::large_enum_variant, reason = "it is moved once, and a box would be one for each answer")]
+enum Meanwhile {
+    Answered(Response),
+    /// The content of the request is wanted: 100 is to be sent.
+    Continue,
+    Interim(Interim),
+}
+
+/// Whether a request asks for another protocol (RFC 9110 §7.8).
+fn asks_for_upgrade(request: &Request<'_>) -> bool {
+    let names_it =
+        |line: &[u8]| line.split(|octet| *octet == b',').any(|name| name.trim_ascii().eq_ignore_ascii_case(b"upgrade"));
+    request.fields.first("upgrade").is_some() && request.fields.all("connection").any(names_it)
+}

@@ -1,0 +1,212 @@
+//! A body on its way to the client.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::{fmt, io};
+
+use sealion_http::ExtraFields;
+use sealion_tls::Part;
+
+use super::body::{Body, BodyStream, Piece, SharedBytes, Source};
+use crate::files::resolve::SiteFile;
+
+/// The content of a response while it is sent: what is ready, and the source of more.
+pub(crate) struct Cursor {
+    /// The first segment that is ready: most responses have no other.
+    front: Option<Segment>,
+    behind: VecDeque<Segment>,
+    source: Option<BodyStream>,
+    /// Bytes that `source` gave.
+    given: u64,
+}
+
+/// The rest of content that is ready.
+pub(crate) enum Segment {
+    Bytes(Cow<'static, [u8]>, Range<usize>),
+    Shared(Arc<SharedBytes>, Range<usize>),
+    File(Arc<SiteFile>, Range<u64>),
+}
+
+/// Why a source ended a response.
+#[derive(Debug)]
+pub(crate) enum SourceError {
+    Failed(io::Error),
+    /// It did not produce the announced length.
+    Length {
+        /// Announced length in bytes.
+        announced: u64,
+        /// Bytes that it produced before the mismatch was found.
+        given: u64,
+    },
+}
+
+impl fmt::Display for SourceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SourceError::Failed(error) => write!(f, "reading the response body failed: {error}"),
+            SourceError::Length { announced, given } => {
+                write!(f, "response body length mismatch: {announced} bytes announced, {given} produced")
+            }
+        }
+    }
+}
+
+impl Cursor {
+    pub(crate) fn new(body: Body) -> Self {
+        let mut cursor = Cursor { front: None, behind: VecDeque::new(), source: None, given: 0 };
+        cursor.source = body.split(|segment| cursor.push_segment(segment));
+        cursor
+    }
+
+    /// The source of more. `None`: it ended, or all content was ready from the start.
+    pub(crate) fn source(&self) -> Option<&dyn Source> {
+        self.source.as_ref().map(|stream| &*stream.source)
+    }
+
+    /// The announced length of what the source gives.
+    pub(crate) fn announced(&self) -> Option<u64> {
+        self.source.as_ref()?.length
+    }
+
+    /// Bytes that the source gave.
+    pub(crate) fn given(&self) -> u64 {
+        self.given
+    }
+
+    /// The next piece of the source. `None`: its end, after the announced length.
+    pub(crate) fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Piece>, SourceError>> {
+        let Some(stream) = &mut self.source else { return Poll::Ready(Ok(None)) };
+        let piece = ready!(stream.source.as_mut().poll_piece(cx)).transpose().map_err(SourceError::Failed)?;
+        self.given += piece.as_ref().map_or(0, Piece::len);
+        let given = self.given;
+        Poll::Ready(match stream.length {
+            Some(announced) if given > announced || (piece.is_none() && given < announced) => {
+                Err(SourceError::Length { announced, given })
+            }
+            _ => Ok(piece),
+        })
+    }
+
+    /// The fields behind the content, once the source has ended.
+    pub(crate) fn trailers(&mut self) -> Option<Box<ExtraFields>> {
+        self.source.as_mut()?.source.as_mut().trailers()
+    }
+
+    /// Tells the source how many bytes can be sent now.
+    pub(crate) fn set_room(&mut self, room: u64) {
+        if let Some(stream) = &mut self.source {
+            stream.source.as_mut().set_room(room);
+        }
+    }
+
+    /// Drops a source that has ended.
+    pub(crate) fn end_source(&mut self) {
+        self.source = None;
+    }
+
+    /// Tells the source that only `sent` of the bytes that it gave were sent.
+    pub(crate) fn take_back(&self, sent: u64) {
+        let unsent = self.given.saturating_sub(sent);
+        if let Some(stream) = self.source.as_ref().filter(|_| unsent > 0) {
+            stream.source.take_back(unsent);
+        }
+    }
+
+    /// Notes that the file that was being sent cannot be read.
+    pub(crate) fn note_unreadable(&self) {
+        self.segments().for_each(Segment::note_unreadable);
+        if let Some(stream) = &self.source {
+            stream.source.note_unreadable();
+        }
+    }
+
+    /// Adds a piece of the source to the content that is ready.
+    pub(crate) fn push(&mut self, piece: Piece) {
+        self.push_segment(match piece {
+            Piece::Bytes(bytes) => Segment::of_bytes(Vec::from(bytes).into()),
+            Piece::File { file, range } => Segment::File(file, range),
+        });
+    }
+
+    fn push_segment(&mut self, segment: Segment) {
+        match &self.front {
+            None => self.front = Some(segment),
+            Some(_) => self.behind.push_back(segment),
+        }
+    }
+
+    /// The content that is ready.
+    pub(crate) fn segments(&self) -> impl Iterator<Item = &Segment> {
+        self.front.iter().chain(&self.behind)
+    }
+
+    /// Segments that are ready.
+    pub(crate) fn waiting(&self) -> usize {
+        self.behind.len() + usize::from(self.front.is_some())
+    }
+
+    /// Bytes that are ready.
+    pub(crate) fn len(&self) -> u64 {
+        self.segments().map(Segment::len).sum()
+    }
+
+    /// Bytes that are ready in memory of this response alone.
+    pub(crate) fn in_memory(&self) -> u64 {
+        self.segments().filter(|segment| matches!(segment, Segment::Bytes(..))).map(Segment::len).sum()
+    }
+
+    /// Takes `length` of the bytes that are ready. `put` gets each segment, and how many of its first bytes are taken.
+    pub(crate) fn take(&mut self, mut length: usize, mut put: impl FnMut(&Segment, usize)) {
+        while length > 0
+            && let Some(segment) = &mut self.front
+        {
+            let taken = usize::try_from(segment.len()).unwrap_or(usize::MAX).min(length);
+            put(segment, taken);
+            segment.advance(taken);
+            length -= taken;
+            if segment.len() == 0 {
+                self.front = self.behind.pop_front();
+            }
+        }
+        debug_assert_eq!(length, 0, "no more is taken than is ready");
+    }
+}
+
+impl Segment {
+    pub(super) fn of_bytes(bytes: Cow<'static, [u8]>) -> Self {
+        let all = 0..bytes.len();
+        Segment::Bytes(bytes, all)
+    }
+
+    fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(_, range) | Self::Shared(_, range) => range.len() as u64,
+            Self::File(_, range) => range.end - range.start,
+        }
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        match self {
+            Self::Bytes(_, range) | Self::Shared(_, range) => range.start += bytes,
+            Self::File(_, range) => range.start += bytes as u64,
+        }
+    }
+
+    /// The same content for a connection.
+    pub(crate) fn part(&self) -> Part<'_> {
+        match self {
+            Self::Bytes(bytes, range) => Part::Bytes(&bytes[range.clone()]),
+            Self::Shared(shared, range) => Part::Bytes(&shared.bytes[range.clone()]),
+            Self::File(file, range) => file.part(range),
+        }
+    }
+
+    fn note_unreadable(&self) {
+        if let Self::File(file, _) = self {
+            file.note_unreadable();
+        }
+    }
+}
