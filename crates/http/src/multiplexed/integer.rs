@@ -1,14 +1,16 @@
-//! Integers with a prefix (RFC 7541 §5.1).
+//! Integers with a prefix (RFC 7541 §5.1, RFC 9204 §4.1.1).
 
-use crate::error::ConnectionError;
-
-use super::error;
+use super::CodingError;
 
 /// Decodes an integer whose first byte, already taken from `input`, has a prefix of `bits`.
 ///
 /// At most four bytes follow: 2^28 + 254 is more than any length or index in use here (RFC 7541 §5.1 lets a decoder
 /// limit both the value and the length).
-pub(crate) fn decode(bits: u32, first: u8, input: &mut &[u8]) -> Result<usize, ConnectionError> {
+///
+/// # Errors
+/// The integer is longer, or `input` ends within it.
+#[inline]
+pub fn decode(bits: u32, first: u8, input: &mut &[u8]) -> Result<usize, CodingError> {
     let mask = (1u8 << bits) - 1;
     let prefix = first & mask;
     if prefix < mask {
@@ -16,18 +18,19 @@ pub(crate) fn decode(bits: u32, first: u8, input: &mut &[u8]) -> Result<usize, C
     }
     let mut value = usize::from(prefix);
     for shift in [0, 7, 14, 21] {
-        let (byte, rest) = input.split_first().ok_or(error("an integer ends early"))?;
+        let (byte, rest) = input.split_first().ok_or(CodingError::new("an integer ends early"))?;
         *input = rest;
         value += usize::from(byte & 0x7f) << shift;
         if byte & 0x80 == 0 {
             return Ok(value);
         }
     }
-    Err(error("an integer is longer than five bytes"))
+    Err(CodingError::new("an integer is longer than five bytes"))
 }
 
 /// Appends `value` with a prefix of `bits`; `pattern` has the bits before the prefix.
-pub(crate) fn encode(out: &mut Vec<u8>, bits: u32, pattern: u8, value: usize) {
+#[inline]
+pub fn encode(out: &mut Vec<u8>, bits: u32, pattern: u8, value: usize) {
     let mask = (1usize << bits) - 1;
     if value < mask {
         out.push(pattern | value as u8);
