@@ -2,7 +2,7 @@
 
 use super::CodingError;
 
-/// Decodes an integer whose first byte, already taken from `input`, has a prefix of `bits`.
+/// Decodes an integer whose first byte, already taken from `input`, has a prefix of `bits`, from 1 to 8.
 ///
 /// At most four bytes follow: 2^28 + 254 is more than any length or index in use here (RFC 7541 §5.1 lets a decoder
 /// limit both the value and the length).
@@ -11,7 +11,7 @@ use super::CodingError;
 /// The integer is longer, or `input` ends within it.
 #[inline]
 pub fn decode(bits: u32, first: u8, input: &mut &[u8]) -> Result<usize, CodingError> {
-    let mask = (1u8 << bits) - 1;
+    let mask = u8::MAX >> (8 - bits);
     let prefix = first & mask;
     if prefix < mask {
         return Ok(usize::from(prefix));
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn integers_come_back() {
-        for bits in 1..=7 {
+        for bits in 1..=8 {
             for value in [0, 1, 14, 15, 30, 31, 62, 63, 126, 127, 128, 254, 255, 1337, 16_384, (1 << 28) - 1] {
                 let mut out = Vec::new();
                 encode(&mut out, bits, 0, value);

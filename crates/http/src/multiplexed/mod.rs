@@ -18,7 +18,8 @@ pub struct CodingError {
 }
 
 impl CodingError {
-    pub(crate) const fn new(why: &'static str) -> Self {
+    /// An error of an encoding.
+    pub const fn new(why: &'static str) -> Self {
         CodingError { why }
     }
 
