@@ -123,9 +123,9 @@ pub(crate) enum Reading {
     /// Between frames, or within the beginning of one.
     #[default]
     Head,
-    /// HEADERS, of which `left` bytes are missing.
+    /// Within HEADERS; `left` bytes are missing.
     Headers { left: usize },
-    /// DATA, of which `left` bytes are missing.
+    /// Within DATA; `left` bytes are missing.
     Data { left: u64 },
     /// A frame that is ignored.
     Skip { left: u64 },

@@ -12,8 +12,8 @@ use thiserror::Error;
 
 use crate::event::StreamId;
 
-/// A connection that is open, borrowed from its endpoint. What is done to it is sent by
-/// [`Endpoint::poll_transmit`](crate::Endpoint::poll_transmit).
+/// A connection that is open, borrowed from its endpoint. [`Endpoint::poll_transmit`](crate::Endpoint::poll_transmit)
+/// sends the results.
 pub struct Connection<'a> {
     inner: &'a mut quinn_proto::Connection,
 }
@@ -32,7 +32,7 @@ pub enum WriteError {
     Closed,
 }
 
-/// What a stream has to read.
+/// One result of reading a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Read {
     /// Bytes, in order.
@@ -78,7 +78,7 @@ impl<'a> Connection<'a> {
         self.inner.streams().open(Dir::Uni).map(Into::into)
     }
 
-    /// Reads a stream, piece by piece. `None`: it was read to its end, or stopped. What is read opens the windows for more.
+    /// Reads a stream, piece by piece. `None`: it was read to its end, or stopped. Reading opens the windows for more.
     pub fn read(&mut self, stream: StreamId, mut each: impl FnMut(Read) -> bool) -> Option<()> {
         let mut stream = self.inner.recv_stream(stream.inner());
         let mut chunks = stream.read(true).ok()?;

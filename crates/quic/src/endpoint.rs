@@ -17,7 +17,7 @@ use crate::event::{CloseReason, ConnectionKey, Datagram, Event, Transmit};
 use crate::route::Route;
 use crate::timers::Timers;
 
-/// What an endpoint is made of.
+/// The parts of an endpoint.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// TLS of connections that the driver accepts without another configuration.
@@ -41,7 +41,7 @@ pub struct Endpoint {
     clock: Arc<Clock>,
     /// By the number of the key.
     slots: Vec<Option<Box<Slot>>>,
-    /// Slots that are in use, including those of connections that are closed and wait for late packets.
+    /// The number of slots in use, including closed connections that wait for late packets.
     used: usize,
     incoming: VecDeque<quinn_proto::Incoming>,
     events: VecDeque<(ConnectionKey, Event)>,
@@ -294,7 +294,7 @@ impl Endpoint {
         Some(Connection::new(&mut slot.connection))
     }
 
-    /// Closes a connection with a code of the application. What was written and not acknowledged is dropped. The key
+    /// Closes a connection with a code of the application. Bytes that were written and not acknowledged are dropped. The key
     /// is used again.
     pub fn close(&mut self, now: Instant, key: ConnectionKey, code: u64, reason: &[u8]) {
         let Some(Some(slot)) = self.slots.get_mut(key.0) else { return };

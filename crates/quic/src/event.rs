@@ -1,4 +1,4 @@
-//! What passes between the driver and the endpoint.
+//! The values that pass between the driver and the endpoint.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

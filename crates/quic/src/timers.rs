@@ -50,7 +50,7 @@ impl Timers {
     /// Takes a connection whose timeout is reached. Its timeout is unset.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<usize> {
         while self.next()? <= now {
-            let Some(Reverse((entry, index))) = self.heap.pop() else { return None };
+            let Reverse((entry, index)) = self.heap.pop()?;
             let timer = &mut self.slots[index];
             if timer.entry == Some(entry) {
                 *timer = Timer::default();

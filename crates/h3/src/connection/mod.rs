@@ -61,7 +61,7 @@ enum Drain {
     Final(u64),
 }
 
-/// What became of a new stream.
+/// The result of opening a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opened {
     /// Read it.

@@ -184,7 +184,7 @@ impl Connection {
         }
     }
 
-    /// HEADERS, of which `left` bytes are missing.
+    /// Reads HEADERS; `left` bytes are missing.
     fn read_headers<'a>(
         &mut self,
         index: usize,
@@ -248,7 +248,7 @@ impl Connection {
         }))
     }
 
-    /// DATA, of which `left` bytes are missing.
+    /// Reads DATA; `left` bytes are missing.
     fn read_data<'a>(&mut self, index: usize, left: u64, input: &mut &'a [u8], fin: bool) -> Outcome<'a> {
         let data = take(input, left);
         let rest = left - data.len() as u64;

@@ -1,4 +1,4 @@
-//! What the server writes (RFC 9114 §4.1).
+//! The bytes that the server writes (RFC 9114 §4.1).
 
 use sealion_h3::{ErrorCode, HeaderBlock, Limits, StreamClosed, StreamId};
 
@@ -33,7 +33,7 @@ fn a_response_is_headers_data_and_trailers() {
     assert_eq!(server.commands(), []);
 }
 
-/// Whatever ends the driver's work, a response that is not whole is reset.
+/// A response that is not whole is reset, whatever ends the driver's work.
 #[test]
 fn an_incomplete_response_never_ends_as_if_it_were_complete() {
     let failed = [reset(0, ErrorCode::H3_INTERNAL_ERROR)];

@@ -257,7 +257,7 @@ pub(crate) struct Network {
     pub(crate) random: Random,
     /// Datagrams lost, of 1,000.
     pub(crate) loss: u64,
-    /// Milliseconds by which datagrams are delayed at most beyond 10: more than 0 reorders them.
+    /// The largest delay of a datagram beyond 10 milliseconds, in milliseconds. Any reorders them.
     pub(crate) jitter: u64,
     /// Datagrams that the server sent while no client was at their address.
     pub(crate) stray: Vec<(SocketAddr, Vec<u8>)>,
