@@ -1,5 +1,7 @@
 //! Sockets on the loopback interface.
 
+mod http3;
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
