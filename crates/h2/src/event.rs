@@ -1,7 +1,8 @@
 //! Actions of the client.
 
+use sealion_http::multiplexed::Priority;
+
 use crate::error::ErrorCode;
-use crate::priority::Priority;
 use crate::stream::{By, StreamId};
 
 /// An action of the client. The connection handles everything else itself, such as PING and SETTINGS.

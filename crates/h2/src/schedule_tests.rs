@@ -1,5 +1,6 @@
+use sealion_http::multiplexed::Priority;
+
 use super::*;
-use crate::priority::Priority;
 use crate::stream::{Receiving, Sending, State};
 use crate::windows::{ReceiveWindow, SendWindow};
 

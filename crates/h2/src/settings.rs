@@ -1,5 +1,7 @@
 //! Settings of both sides (RFC 9113 §6.5), and the limits that a server sets for its clients.
 
+use sealion_http::multiplexed::SectionLimits;
+
 use crate::error::{ConnectionError, Flood};
 use crate::frame::{DEFAULT_MAX_FRAME_SIZE, MAX_WINDOW, u32_at};
 
@@ -63,6 +65,11 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// The limits of a field section.
+    pub(crate) fn section(&self) -> SectionLimits {
+        SectionLimits { head: self.head, fields: self.fields, connect_protocol: self.connect_protocol }
+    }
+
     /// The settings to announce: all that differ from the protocol's defaults.
     pub(crate) fn announced(&self) -> impl Iterator<Item = (u16, u32)> {
         let head = u32::try_from(self.head).unwrap_or(u32::MAX);

@@ -11,7 +11,8 @@
 //! A stream keeps its slot until the driver releases it, so that resets do not make room for more work (CVE-2023-44487,
 //! CVE-2025-8671). Streams without a slot are idle or closed; the stream's number shows which.
 
-use crate::priority::Priority;
+use sealion_http::multiplexed::Priority;
+
 use crate::windows::{ReceiveWindow, SendWindow};
 
 /// The identifier of a stream that the client opened.

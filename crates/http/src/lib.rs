@@ -20,6 +20,7 @@ pub mod extra_fields;
 mod field_section;
 pub mod fields;
 pub mod http1;
+pub mod multiplexed;
 pub mod path;
 mod protocol;
 mod quality;

@@ -1,13 +1,14 @@
 //! The effect of each received frame (RFC 9113 §6).
 
+use sealion_http::multiplexed::{HeadBuffer, Priority, Section, SectionKind as Kind};
+
 use crate::error::{ConnectionError, ErrorCode};
 use crate::event::Event;
 use crate::frame::{
     FrameHead, MAX_WINDOW, PriorityUpdate, flag, kind, split_headers, u32_at, write_ping, write_settings_ack,
     write_window_update,
 };
-use crate::priority::Priority;
-use crate::request::{self, HeadBuffer, Kind, Section};
+use crate::request;
 use crate::stream::{By, Closed, Receiving, Sending, State, Stream, StreamId};
 use crate::windows::{ReceiveWindow, SendWindow};
 

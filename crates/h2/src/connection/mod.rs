@@ -7,11 +7,12 @@ mod send;
 pub use receive::{MAX_BLOCK, MAX_CONTINUATIONS};
 pub use send::DataFrame;
 
+use sealion_http::multiplexed::Priority;
+
 use crate::abuse::{Abuse, SMALL_UPDATE};
 use crate::error::{ConnectionError, ErrorCode};
 use crate::frame::{MAX_WINDOW, write_go_away, write_ping, write_reset, write_settings, write_window_update};
 use crate::hpack::Decoder;
-use crate::priority::Priority;
 use crate::resets::Resets;
 use crate::schedule::{Bounds, Turns};
 use crate::settings::{DEFAULT_WINDOW, Limits, PeerSettings};

@@ -1,9 +1,10 @@
 //! Input: the preface, frames split anywhere, and the content of DATA.
 
+use sealion_http::multiplexed::HeadBuffer;
+
 use crate::error::{ConnectionError, Flood};
 use crate::event::Event;
 use crate::frame::{DEFAULT_MAX_FRAME_SIZE, FrameHead, HEADER_LEN, PREFACE, flag, kind};
-use crate::request::HeadBuffer;
 use crate::stream::StreamId;
 
 use super::Connection;

@@ -1,13 +1,12 @@
 //! Decoding of header blocks (RFC 7541 §3 and §6), one field at a time.
 
+use sealion_http::multiplexed::{FieldSpan, SEPARATOR, huffman, integer};
+
 use crate::error::ConnectionError;
 
+use super::error;
 use super::static_table::{self, LAST_STATIC};
 use super::table::{Line, Table};
-use super::{error, huffman, integer};
-
-/// The separator between name and value in the decoder's output, as in HTTP/1.1 field lines.
-pub(crate) const SEPARATOR: &[u8; 2] = b": ";
 
 /// The decoding context of a connection (RFC 7541 §2.2).
 #[derive(Debug)]
@@ -17,24 +16,6 @@ pub(crate) struct Decoder {
     limit: usize,
     /// The limit fell below the table's size, so the next block must begin with a size update (RFC 7541 §4.2).
     update_due: bool,
-}
-
-/// A field in the decoder's output: `name: value`, without a line end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FieldSpan {
-    /// The start of the line in the output.
-    pub(crate) start: usize,
-    pub(crate) name_len: usize,
-    /// The name is from the static table, which has lower-case names only.
-    pub(crate) name_is_static: bool,
-    /// The value is from the static table, so it is valid for its name.
-    pub(crate) value_is_static: bool,
-}
-
-impl FieldSpan {
-    pub(crate) fn value_start(self) -> usize {
-        self.start + self.name_len + SEPARATOR.len()
-    }
 }
 
 impl Decoder {
@@ -161,7 +142,7 @@ impl Block<'_> {
         let (bytes, rest) = self.input.split_at_checked(length).ok_or(ENDS_EARLY)?;
         self.input = rest;
         if first & 0x80 != 0 {
-            return huffman::decode(bytes, out);
+            return Ok(huffman::decode(bytes, out)?);
         }
         out.extend_from_slice(bytes);
         Ok(())

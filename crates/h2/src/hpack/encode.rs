@@ -1,6 +1,8 @@
 //! Encoding of header blocks without a dynamic table.
 
-use super::{huffman, integer, static_table};
+use sealion_http::multiplexed::{huffman, integer};
+
+use super::static_table;
 
 /// A table size update to 0 (RFC 7541 §6.3), at the start of a connection's first header block. So the peer need not
 /// keep a table, and no later SETTINGS_HEADER_TABLE_SIZE of the peer requires an update.

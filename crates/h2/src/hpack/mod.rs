@@ -6,18 +6,24 @@
 
 mod decode;
 mod encode;
-mod huffman;
-mod integer;
 mod static_table;
 mod table;
 
-pub(crate) use decode::{Decoder, FieldSpan, SEPARATOR};
+pub(crate) use decode::Decoder;
 pub use encode::HeaderBlock;
 pub(crate) use encode::NO_DYNAMIC_TABLE;
+
+use sealion_http::multiplexed::CodingError;
 
 use crate::error::{ConnectionError, ErrorCode};
 
 /// A header block that cannot be decoded (RFC 7541 §3 to §6): the dynamic table is lost, and with it the connection.
 pub(crate) const fn error(why: &'static str) -> ConnectionError {
     ConnectionError::new(ErrorCode::COMPRESSION_ERROR, why)
+}
+
+impl From<CodingError> for ConnectionError {
+    fn from(error: CodingError) -> Self {
+        self::error(error.why())
+    }
 }

@@ -19,13 +19,25 @@ const MAX_IN_ALL: usize = 64 << 20;
 static IN_ALL: AtomicUsize = AtomicUsize::new(0);
 
 /// Pieces that are not written, in their order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tail {
     pieces: VecDeque<Bytes>,
     len: usize,
+    /// The bytes of all tails with it.
+    in_all: &'static AtomicUsize,
+}
+
+impl Default for Tail {
+    fn default() -> Self {
+        Self::among(&IN_ALL)
+    }
 }
 
 impl Tail {
+    fn among(in_all: &'static AtomicUsize) -> Self {
+        Self { pieces: VecDeque::new(), len: 0, in_all }
+    }
+
     /// Bytes of all pieces.
     pub(super) fn len(&self) -> usize {
         self.len
@@ -33,11 +45,8 @@ impl Tail {
 
     /// Whether the origin is read on before readers have taken some of it.
     pub(super) fn has_room(&self) -> bool {
-        self.has_room_among(IN_ALL.load(Ordering::Relaxed))
-    }
-
-    fn has_room_among(&self, in_all: usize) -> bool {
-        self.len < if in_all < MAX_IN_ALL { MAX_UNWRITTEN } else { MAX_WHERE_ALL_ARE_LARGE }
+        let is_little = self.in_all.load(Ordering::Relaxed) < MAX_IN_ALL;
+        self.len < if is_little { MAX_UNWRITTEN } else { MAX_WHERE_ALL_ARE_LARGE }
     }
 
     pub(super) fn iter(&self) -> Iter<'_, Bytes> {
@@ -46,7 +55,7 @@ impl Tail {
 
     pub(super) fn push(&mut self, piece: Bytes) {
         self.len += piece.len();
-        IN_ALL.fetch_add(piece.len(), Ordering::Relaxed);
+        self.in_all.fetch_add(piece.len(), Ordering::Relaxed);
         self.pieces.push_back(piece);
     }
 
@@ -54,14 +63,14 @@ impl Tail {
     pub(super) fn remove(&mut self, pieces: usize) -> usize {
         let bytes = self.pieces.drain(..pieces).map(|piece| piece.len()).sum();
         self.len -= bytes;
-        IN_ALL.fetch_sub(bytes, Ordering::Relaxed);
+        self.in_all.fetch_sub(bytes, Ordering::Relaxed);
         bytes
     }
 }
 
 impl Drop for Tail {
     fn drop(&mut self) {
-        IN_ALL.fetch_sub(self.len, Ordering::Relaxed);
+        self.in_all.fetch_sub(self.len, Ordering::Relaxed);
     }
 }
 
@@ -71,28 +80,20 @@ mod tests {
 
     #[test]
     fn tails_get_shorter_where_all_of_them_are_large() {
-        let mut tail = Tail::default();
+        static IN_ALL: AtomicUsize = AtomicUsize::new(0);
+        let mut tail = Tail::among(&IN_ALL);
         (0..16).for_each(|_| tail.push(Bytes::from(vec![0; 64 << 10])));
-        assert_eq!(tail.len(), MAX_UNWRITTEN);
-        assert!(!tail.has_room());
+        assert!(tail.len() == MAX_UNWRITTEN && !tail.has_room());
         assert_eq!(tail.remove(14), 14 << 16);
-        assert!(tail.has_room_among(MAX_IN_ALL - 1) && !tail.has_room_among(MAX_IN_ALL));
-        assert_eq!(tail.remove(2), 2 << 16);
-        assert!(tail.has_room_among(MAX_IN_ALL), "it goes on");
-    }
-
-    #[test]
-    fn bytes_count_until_they_are_removed_or_dropped() {
-        // Other tests have fills meanwhile: a length that none of theirs together has.
-        const LENGTH: usize = 1 << 30;
-        let mut tail = Tail::default();
+        assert!(tail.has_room());
+        let mut other = Tail::among(&IN_ALL);
         // The pages are never touched.
-        tail.push(Bytes::from(vec![0; LENGTH]));
-        assert!(IN_ALL.load(Ordering::Relaxed) >= LENGTH);
-        tail.remove(1);
-        assert!(IN_ALL.load(Ordering::Relaxed) < LENGTH);
-        tail.push(Bytes::from(vec![0; LENGTH]));
-        drop(tail);
-        assert!(IN_ALL.load(Ordering::Relaxed) < LENGTH);
+        other.push(Bytes::from(vec![0; MAX_IN_ALL]));
+        assert!(!tail.has_room());
+        assert_eq!(tail.remove(2), 2 << 16);
+        assert!(tail.has_room(), "it goes on");
+        assert_eq!(IN_ALL.load(Ordering::Relaxed), MAX_IN_ALL);
+        drop(other);
+        assert_eq!(IN_ALL.load(Ordering::Relaxed), 0);
     }
 }

@@ -1,33 +1,36 @@
-//! Integers with a prefix (RFC 7541 §5.1).
+//! Integers with a prefix (RFC 7541 §5.1, RFC 9204 §4.1.1).
 
-use crate::error::ConnectionError;
+use super::CodingError;
 
-use super::error;
-
-/// Decodes an integer whose first byte, already taken from `input`, has a prefix of `bits`.
+/// Decodes an integer whose first byte, already taken from `input`, has a prefix of `bits`, from 1 to 8.
 ///
 /// At most four bytes follow: 2^28 + 254 is more than any length or index in use here (RFC 7541 §5.1 lets a decoder
 /// limit both the value and the length).
-pub(crate) fn decode(bits: u32, first: u8, input: &mut &[u8]) -> Result<usize, ConnectionError> {
-    let mask = (1u8 << bits) - 1;
+///
+/// # Errors
+/// The integer is longer, or `input` ends within it.
+#[inline]
+pub fn decode(bits: u32, first: u8, input: &mut &[u8]) -> Result<usize, CodingError> {
+    let mask = u8::MAX >> (8 - bits);
     let prefix = first & mask;
     if prefix < mask {
         return Ok(usize::from(prefix));
     }
     let mut value = usize::from(prefix);
     for shift in [0, 7, 14, 21] {
-        let (byte, rest) = input.split_first().ok_or(error("an integer ends early"))?;
+        let (byte, rest) = input.split_first().ok_or(CodingError::new("an integer ends early"))?;
         *input = rest;
         value += usize::from(byte & 0x7f) << shift;
         if byte & 0x80 == 0 {
             return Ok(value);
         }
     }
-    Err(error("an integer is longer than five bytes"))
+    Err(CodingError::new("an integer is longer than five bytes"))
 }
 
 /// Appends `value` with a prefix of `bits`; `pattern` has the bits before the prefix.
-pub(crate) fn encode(out: &mut Vec<u8>, bits: u32, pattern: u8, value: usize) {
+#[inline]
+pub fn encode(out: &mut Vec<u8>, bits: u32, pattern: u8, value: usize) {
     let mask = (1usize << bits) - 1;
     if value < mask {
         out.push(pattern | value as u8);
@@ -48,7 +51,7 @@ mod tests {
 
     #[test]
     fn integers_come_back() {
-        for bits in 1..=7 {
+        for bits in 1..=8 {
             for value in [0, 1, 14, 15, 30, 31, 62, 63, 126, 127, 128, 254, 255, 1337, 16_384, (1 << 28) - 1] {
                 let mut out = Vec::new();
                 encode(&mut out, bits, 0, value);

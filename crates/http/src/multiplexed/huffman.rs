@@ -1,14 +1,16 @@
-//! Huffman code of strings (RFC 7541 §5.2 and Appendix B).
+//! Huffman code of strings (RFC 7541 §5.2 and Appendix B), which QPACK shares (RFC 9204 §4.1.2).
 //!
 //! The code is canonical: within a length, codes increase with the symbol, and longer codes begin where the shorter
 //! ones end. So the lengths determine the code, and the tables are built from them at compile time.
 
-use crate::error::ConnectionError;
-
-use super::error;
+use super::CodingError;
 
 /// Appends the string that `input` encodes.
-pub(crate) fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), ConnectionError> {
+///
+/// # Errors
+/// EOS, or padding that is longer than 7 bits or not all ones (RFC 7541 §5.2).
+#[inline]
+pub fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), CodingError> {
     let start = out.len();
     // The shortest code has 5 bits.
     out.resize(start + input.len() * 8 / 5, 0);
@@ -17,7 +19,7 @@ pub(crate) fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), ConnectionEr
     written.map(|_| ())
 }
 
-fn decode_into(mut input: &[u8], out: &mut [u8]) -> Result<usize, ConnectionError> {
+fn decode_into(mut input: &[u8], out: &mut [u8]) -> Result<usize, CodingError> {
     let mut written = 0;
     // The next `have` bits of the input, from the highest bit on, followed by zeros.
     let (mut bits, mut have) = (0u64, 0u32);
@@ -32,7 +34,7 @@ fn decode_into(mut input: &[u8], out: &mut [u8]) -> Result<usize, ConnectionErro
             return end(bits, have).map(|()| written);
         }
         if symbol == END {
-            return Err(error("a Huffman string contains EOS"));
+            return Err(CodingError::new("a Huffman string contains EOS"));
         }
         // Each symbol takes at least 5 bits, which is why `out` has room.
         let Some(slot) = out.get_mut(written) else { return end(bits, have).map(|()| written) };
@@ -74,21 +76,23 @@ fn decode_long(bits: u64) -> (u16, u32) {
 }
 
 /// Checks the bits after the last symbol: fewer than 8 bits, all ones (RFC 7541 §5.2).
-fn end(bits: u64, have: u32) -> Result<(), ConnectionError> {
+fn end(bits: u64, have: u32) -> Result<(), CodingError> {
     match have {
         0 => Ok(()),
         1..8 if bits >> (64 - have) == (1 << have) - 1 => Ok(()),
-        _ => Err(error("the padding of a Huffman string is not the beginning of EOS")),
+        _ => Err(CodingError::new("the padding of a Huffman string is not the beginning of EOS")),
     }
 }
 
 /// Length of the encoded string in bytes.
-pub(crate) fn encoded_len(input: &[u8]) -> usize {
+#[inline]
+pub fn encoded_len(input: &[u8]) -> usize {
     input.iter().map(|byte| usize::from(LENGTHS[usize::from(*byte)])).sum::<usize>().div_ceil(8)
 }
 
 /// Appends the encoded string.
-pub(crate) fn encode(input: &[u8], out: &mut Vec<u8>) {
+#[inline]
+pub fn encode(input: &[u8], out: &mut Vec<u8>) {
     let (mut bits, mut have) = (0u64, 0u32);
     for byte in input {
         let length = u32::from(LENGTHS[usize::from(*byte)]);
@@ -222,7 +226,7 @@ mod tests {
         out
     }
 
-    fn decoded(input: &[u8]) -> Result<Vec<u8>, ConnectionError> {
+    fn decoded(input: &[u8]) -> Result<Vec<u8>, CodingError> {
         let mut out = b"before".to_vec();
         decode(input, &mut out)?;
         assert!(out.starts_with(b"before"));

@@ -1,0 +1,100 @@
+//! Congestion control, whose window has an upper bound.
+//!
+//! A client that acknowledges packets before it has received them (CVE-2025-4820, CVE-2025-4821) makes any controller open its
+//! window; the bound is what such a client gets.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Instant;
+
+use quinn_proto::RttEstimator;
+use quinn_proto::congestion::{BbrConfig, Controller, ControllerFactory, ControllerMetrics, CubicConfig};
+
+use crate::config::Congestion;
+
+/// Makes controllers whose window is bounded.
+pub(crate) struct BoundedFactory {
+    pub(crate) congestion: Congestion,
+    /// Bytes.
+    pub(crate) max_window: u64,
+}
+
+impl ControllerFactory for BoundedFactory {
+    fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
+        let inner = match self.congestion {
+            Congestion::Cubic => Arc::new(CubicConfig::default()).build(now, current_mtu),
+            Congestion::Bbr => Arc::new(BbrConfig::default()).build(now, current_mtu),
+        };
+        Box::new(Bounded { inner, max_window: self.max_window })
+    }
+}
+
+struct Bounded {
+    inner: Box<dyn Controller>,
+    max_window: u64,
+}
+
+impl Controller for Bounded {
+    fn on_sent(&mut self, now: Instant, bytes: u64, last_packet_number: u64) {
+        self.inner.on_sent(now, bytes, last_packet_number);
+    }
+
+    fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool, rtt: &RttEstimator) {
+        self.inner.on_ack(now, sent, bytes, app_limited, rtt);
+    }
+
+    fn on_end_acks(&mut self, now: Instant, in_flight: u64, app_limited: bool, largest_acked: Option<u64>) {
+        self.inner.on_end_acks(now, in_flight, app_limited, largest_acked);
+    }
+
+    fn on_congestion_event(&mut self, now: Instant, sent: Instant, is_persistent: bool, lost_bytes: u64) {
+        self.inner.on_congestion_event(now, sent, is_persistent, lost_bytes);
+    }
+
+    fn on_mtu_update(&mut self, new_mtu: u16) {
+        self.inner.on_mtu_update(new_mtu);
+    }
+
+    fn window(&self) -> u64 {
+        self.inner.window().min(self.max_window)
+    }
+
+    fn metrics(&self) -> ControllerMetrics {
+        self.inner.metrics()
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(Bounded { inner: self.inner.clone_box(), max_window: self.max_window })
+    }
+
+    fn initial_window(&self) -> u64 {
+        self.inner.initial_window().min(self.max_window)
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_acknowledgement_opens_the_window_beyond_its_bound() {
+        for congestion in [Congestion::Cubic, Congestion::Bbr] {
+            let now = Instant::now();
+            let factory = Arc::new(BoundedFactory { congestion, max_window: 20_000 });
+            let mut controller = factory.build(now, 1200);
+            for number in 0..1000 {
+                controller.on_sent(now, 1200, number);
+            }
+            controller.on_congestion_event(now, now, false, 0);
+            assert!(controller.window() <= 20_000, "{congestion:?}: {}", controller.window());
+            assert!(controller.initial_window() <= 20_000);
+            assert!(controller.clone_box().window() <= 20_000);
+            let tight = Arc::new(BoundedFactory { congestion, max_window: 5000 }).build(now, 1200);
+            assert_eq!(tight.window(), 5000, "{congestion:?}");
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! A server's endpoint and clients of quinn-proto over a network in memory, with its own clock.
+
+mod abuse;
+mod connections;
+mod network;
+mod routes;
+mod streams;
