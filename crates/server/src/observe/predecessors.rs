@@ -51,6 +51,11 @@ impl Predecessors {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Living { socket, left });
     }
 
+    /// Whether none is known.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// The last report of each process that has not ended.
     pub(crate) fn left(&self) -> Vec<Left> {
         let mut living = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -23,7 +23,7 @@ use super::reload::{self, Refused};
 use super::service_manager;
 use super::show::Show;
 use super::signals::{Signal, Signals};
-use super::upgrade::{self, Predecessor, Program, Service, Starting, Successor};
+use super::upgrade::{Predecessor, Program, Service, Starting, Successor};
 use crate::certificates;
 use crate::config::{Config, ServeArgs};
 use crate::exchange::{Generations, Shared};
@@ -214,8 +214,12 @@ impl<'a> Server<'a> {
     /// Handles signals until one of them ends this process, or a successor serves.
     async fn serve(&mut self, program: &Program, signals: &mut Signals, orders: &mut Orders) -> Stop {
         let mut upgrade = Upgrade { store: self.shared.generations.latest().store.clone(), ..Upgrade::default() };
+        let mut reports = interval(REPORT_EVERY);
+        let predecessors = Arc::clone(&self.shared.predecessors);
         loop {
             tokio::select! {
+                // They are read although nobody looks, so that the last ones have room.
+                _ = reports.tick(), if !predecessors.is_empty() => drop(predecessors.left()),
                 (order, reply) = orders.next() => match order {
                     Order::Reload => self.reload_or_upgrade(&mut upgrade, program, reply),
                     Order::Upgrade => upgrade.start(program, &self.service, "order", Some(reply)),
@@ -379,17 +383,18 @@ impl<'a> Server<'a> {
                 },
             }
         };
-        if let Some(purges) = purges {
+        let is_hurried = *self.phase.borrow() == Phase::Stopping;
+        if let Some(purges) = purges.filter(|_| !is_hurried) {
             let _ = purges.await;
         }
         if let Some(store) = store {
             // As long as responses have, or as a disk needs that is well.
-            store.close(true, (begun + grace).max(Instant::now() + CLOSING));
+            let closing = Instant::now() + CLOSING;
+            store.close(true, if is_hurried { closing } else { closing.max(begun + grace) });
         }
         if let Some(exporter) = self.exporter.take() {
             // A connection that took the whole time costs no metrics.
             let now = Instant::now();
-            let is_hurried = *self.phase.borrow() == Phase::Stopping;
             exporter.finish(if is_hurried { now } else { (begun + grace).max(now + LAST_MESSAGES) });
         }
         match joined {
@@ -452,7 +457,7 @@ impl Upgrade {
                 store.successor_starts();
             }
             tracing::info!("{by}: starting {} to take over", program.path().display());
-            let (program, service, starting) = (program.clone(), Arc::clone(service), Arc::clone(&self.starting));
+            let (program, service, starting) = (program.clone(), Arc::clone(service), self.starting.clone());
             let start = move || Successor::start(&program, &service, &starting);
             self.task = Some(tokio::task::spawn_blocking(start));
         }
@@ -487,7 +492,7 @@ impl Upgrade {
 
     /// Stops the successor that is starting, if any.
     fn cancel(&mut self) {
-        upgrade::stop(&self.starting);
+        self.starting.cancel();
         // A successor that serves since a moment ago stops when the task's result is dropped.
         drop(self.task.take());
     }
@@ -498,12 +503,20 @@ impl Upgrade {
 /// # Errors
 /// There is none, and this process goes on.
 fn hand_over(ended: Ended) -> Result<Successor, String> {
-    match ended.unwrap_or_else(|error| Err(error.to_string())) {
-        Ok(mut successor) => {
-            let pid = successor.pid();
-            service_manager::replaced_by(pid);
-            successor.hand_over();
-            tracing::info!("process {pid} has taken over");
+    let handed_over = ended.unwrap_or_else(|error| Err(error.to_string())).and_then(|mut successor| {
+        let pid = successor.pid();
+        service_manager::replaced_by(pid);
+        match successor.hand_over() {
+            Ok(()) => Ok(successor),
+            Err(error) => {
+                service_manager::not_replaced();
+                Err(format!("process {pid} did not take over: {error}"))
+            }
+        }
+    });
+    match handed_over {
+        Ok(successor) => {
+            tracing::info!("process {} has taken over", successor.pid());
             Ok(successor)
         }
         Err(error) => {

@@ -27,6 +27,11 @@ pub(crate) fn replaced_by(pid: u32) {
     notify(&[NotifyState::MainPid(pid), NotifyState::Status("handed over to a new process")]);
 }
 
+/// The process that was named does not take over.
+pub(crate) fn not_replaced() {
+    notify(&[NotifyState::MainPid(std::process::id()), NotifyState::Status("serving; an upgrade failed")]);
+}
+
 fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         // A terminal on standard error means that no service manager started this process: the variable is a leftover.

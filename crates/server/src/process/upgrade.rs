@@ -18,11 +18,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
-use std::{env, fmt};
+use std::{env, fmt, io};
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -150,7 +149,7 @@ impl Predecessor {
         for timeout in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
             sockopt::set_socket_timeout(socket, timeout, Some(patience)).map_err(ChannelError::from)?;
         }
-        send(socket, &Message::Serving, None)?;
+        send(socket, &Message::Serving, None, patience)?;
         match receive(socket, patience)? {
             Some((Message::Yours, _)) => Ok(()),
             Some((other, _)) => Err(NotHandedOver::Unexpected(other)),
@@ -196,7 +195,7 @@ pub(crate) fn report_failure(reason: &str) {
     if let Some(socket) = channel() {
         let reason = reason.chars().take(LONGEST_MESSAGE / 8).collect();
         // If this fails, the predecessor still notices that this process ends.
-        let _ = send(socket, &Message::Failed { why: reason }, None);
+        let _ = send(socket, &Message::Failed { why: reason }, None, LONGEST_START);
     }
 }
 
@@ -270,15 +269,52 @@ pub(crate) struct Successor {
     has_service: bool,
 }
 
-/// The id of a successor that is starting; 0 while there is none.
-pub(crate) type Starting = Arc<AtomicU32>;
+/// Whether a successor is starting.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Starting(Arc<Mutex<Start>>);
 
-/// Stops a successor that is starting, because this process stops.
-pub(crate) fn stop(starting: &Starting) {
-    let pid = i32::try_from(starting.load(Ordering::Relaxed)).ok().and_then(Pid::from_raw);
-    if let Some(pid) = pid {
-        // It may have ended by itself.
-        let _ = kill_process(pid, Signal::TERM);
+#[derive(Debug, Default, Clone, Copy)]
+enum Start {
+    /// None is.
+    #[default]
+    Idle,
+    /// This process.
+    Process(Pid),
+    /// None is to start any more.
+    Cancelled,
+}
+
+impl Starting {
+    /// Stops a successor that is starting, and keeps others from it, because this process stops.
+    pub(crate) fn cancel(&self) {
+        if let Start::Process(pid) = std::mem::replace(&mut *self.lock(), Start::Cancelled) {
+            // It may have ended by itself.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+
+    /// Starts the process of a successor. `None`: none is to start any more.
+    fn spawn(&self, command: &mut Command) -> io::Result<Option<Child>> {
+        // Held meanwhile, so that no process is missed.
+        let mut start = self.lock();
+        if matches!(*start, Start::Cancelled) {
+            return Ok(None);
+        }
+        let child = command.spawn()?;
+        *start = Start::Process(Pid::from_child(&child));
+        Ok(Some(child))
+    }
+
+    /// The successor serves, or has failed.
+    fn is_over(&self) {
+        let mut start = self.lock();
+        if matches!(*start, Start::Process(_)) {
+            *start = Start::Idle;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Start> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -300,12 +336,12 @@ impl Successor {
         for name in ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"] {
             command.env_remove(name);
         }
-        let mut child = command.spawn().map_err(|e| failed(&e))?;
+        let child = starting.spawn(&mut command).map_err(|e| failed(&e))?;
+        let mut child = child.ok_or_else(|| failed(&"this process stops"))?;
         // Closes our copy of the far end: otherwise the end of the new process would not close the pair.
         drop(command);
-        starting.store(child.id(), Ordering::Relaxed);
         let served = greet(near.as_fd(), service);
-        starting.store(0, Ordering::Relaxed);
+        starting.is_over();
         match served {
             Ok(()) => Ok(Self { pid: Pid::from_child(&child), socket: near, has_service: false }),
             Err(reason) => {
@@ -330,10 +366,13 @@ impl Successor {
     }
 
     /// Hands over the service. Call it after the service manager was notified.
-    pub(crate) fn hand_over(&mut self) {
+    ///
+    /// # Errors
+    /// The successor has ended, or does not take it. It gets SIGTERM when it is dropped.
+    pub(crate) fn hand_over(&mut self) -> Result<(), ChannelError> {
+        send(self.socket.as_fd(), &Message::Yours, None, LONGEST_START)?;
         self.has_service = true;
-        // If the successor has just ended, the service manager restarts the service when this process ends.
-        let _ = send(self.socket.as_fd(), &Message::Yours, None);
+        Ok(())
     }
 
     /// Reports what is left of this process, which has handed over its service.
@@ -377,20 +416,20 @@ impl From<ChannelError> for NotServing {
 fn greet(to: BorrowedFd<'_>, service: &Service) -> Result<(), NotServing> {
     for Held { purpose, wanted, socket } in &service.held {
         let message = Message::Socket { purpose: *purpose, wanted: wanted.clone() };
-        send(to, &message, Some(socket.as_fd()))?;
+        send(to, &message, Some(socket.as_fd()), LONGEST_START)?;
     }
     let older = service.predecessors.to_pass_on().map_err(|error| {
         NotServing::Channel(ChannelError::Socket(Errno::from_io_error(&error).unwrap_or(Errno::MFILE)))
     })?;
     for (pid, socket) in older {
-        send(to, &Message::Predecessor { pid }, Some(socket.as_fd()))?;
+        send(to, &Message::Predecessor { pid }, Some(socket.as_fd()), LONGEST_START)?;
     }
     if let Some(OwnTicketKeys { sealing, others, until }) = service.tickets.as_ref().and_then(|keys| keys.own()) {
         let until = until.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let others = others.iter().map(Secret::from).collect();
-        send(to, &Message::Tickets { sealing: Secret::from(&sealing), others, until }, None)?;
+        send(to, &Message::Tickets { sealing: Secret::from(&sealing), others, until }, None, LONGEST_START)?;
     }
-    send(to, &Message::All { confinement: service.confinement }, None)?;
+    send(to, &Message::All { confinement: service.confinement }, None, LONGEST_START)?;
     match receive(to, LONGEST_START)? {
         Some((Message::Serving, _)) => Ok(()),
         Some((Message::Failed { why }, _)) => Err(NotServing::Failed(why)),
@@ -401,7 +440,7 @@ fn greet(to: BorrowedFd<'_>, service: &Service) -> Result<(), NotServing> {
 
 /// Why a message was not sent or received.
 #[derive(Debug)]
-enum ChannelError {
+pub(crate) enum ChannelError {
     /// The other end is closed.
     Closed,
     /// The other process took or sent nothing for this long.
@@ -437,7 +476,13 @@ impl fmt::Display for ChannelError {
     }
 }
 
-fn send(to: BorrowedFd<'_>, message: &Message, socket: Option<BorrowedFd<'_>>) -> Result<(), ChannelError> {
+/// `patience`: the timeout of the socket, for the error.
+fn send(
+    to: BorrowedFd<'_>,
+    message: &Message,
+    socket: Option<BorrowedFd<'_>>,
+    patience: Duration,
+) -> Result<(), ChannelError> {
     // A vector that grows leaves copies of secrets behind.
     let mut bytes = Zeroizing::new(Vec::with_capacity(LONGEST_MESSAGE));
     serde_json::to_writer(&mut *bytes, message).map_err(ChannelError::Unknown)?;
@@ -451,6 +496,7 @@ fn send(to: BorrowedFd<'_>, message: &Message, socket: Option<BorrowedFd<'_>>) -
         match sendmsg(to, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL) {
             Ok(_) => return Ok(()),
             Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Err(ChannelError::Silent(patience)),
             Err(errno) => return Err(errno.into()),
         }
     }
@@ -498,7 +544,11 @@ mod tests {
         let starting = Starting::default();
         let refused = Successor::start(&program("exit 7"), &Service::default(), &starting).unwrap_err();
         assert!(refused.starts_with("/bin/sh: it ended with exit status: 7"), "{refused}");
-        assert_eq!(starting.load(Ordering::Relaxed), 0);
+        assert!(matches!(*starting.lock(), Start::Idle));
+        starting.cancel();
+        let refused = Successor::start(&program("exit 7"), &Service::default(), &starting).unwrap_err();
+        assert_eq!(refused, "/bin/sh: this process stops");
+        let starting = Starting::default();
         let missing = Program { path: "/nonexistent/sealion".into(), ..program("") };
         let refused = Successor::start(&missing, &Service::default(), &starting).unwrap_err();
         assert!(refused.contains("No such file"), "{refused}");
@@ -522,8 +572,8 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let wanted = Address::Tcp("127.0.0.1:0".parse().unwrap());
         let message = Message::Socket { purpose: Purpose::Metrics, wanted: wanted.clone() };
-        send(near.as_fd(), &message, Some(listener.as_fd())).unwrap();
-        send(near.as_fd(), &Message::All { confinement: Confinement::default() }, None).unwrap();
+        send(near.as_fd(), &message, Some(listener.as_fd()), LONGEST_START).unwrap();
+        send(near.as_fd(), &Message::All { confinement: Confinement::default() }, None, LONGEST_START).unwrap();
         drop(near);
         let Ok(Some((Message::Socket { purpose, wanted: told }, Some(socket)))) = receive(far.as_fd(), LONGEST_START)
         else {
@@ -544,7 +594,7 @@ mod tests {
         let refused = predecessor.take_over(Duration::from_millis(50)).unwrap_err();
         assert!(matches!(refused, NotHandedOver::Channel(ChannelError::Silent(_))), "{refused}");
         assert_eq!(refused.to_string(), "the server to be replaced does not answer: no message within 0.05 s");
-        send(near.as_fd(), &Message::Yours, None).unwrap();
+        send(near.as_fd(), &Message::Yours, None, LONGEST_START).unwrap();
         predecessor.take_over(Duration::from_secs(60)).unwrap();
         drop(near);
         assert!(matches!(predecessor.take_over(Duration::from_secs(60)), Err(NotHandedOver::Ended)));

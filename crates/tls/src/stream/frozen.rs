@@ -189,10 +189,10 @@ impl TlsStream {
     /// # Errors
     /// [`NotFrozen`], with the connection if it goes on.
     pub fn freeze(mut self) -> Result<(OwnedFd, Frozen), NotFrozen> {
-        self.patience.rewarded();
         if let Some(why) = self.is_busy() {
             return Err(NotFrozen::NotAtRest { stream: Box::new(self), why });
         }
+        self.patience.rewarded();
         // Every field is named, so that none is forgotten.
         let Self {
             limits: _,
@@ -316,10 +316,14 @@ impl Frozen {
     /// # Errors
     /// [`Malformed`]: another version wrote it, or something else.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Malformed> {
-        let parts: Parts =
-            postcard::from_bytes(bytes).map_err(|_| Malformed("bytes that are no connection of this version"))?;
-        if parts.format != FORMAT {
+        let malformed = |_| Malformed("bytes that are no connection");
+        let (format, _) = postcard::take_from_bytes::<u16>(bytes).map_err(malformed)?;
+        if format != FORMAT {
             return Err(Malformed("a connection in the format of another version"));
+        }
+        let (parts, rest) = postcard::take_from_bytes::<Parts>(bytes).map_err(malformed)?;
+        if !rest.is_empty() {
+            return Err(Malformed("bytes behind a connection"));
         }
         let has_keys = match (&parts.session, &parts.sender) {
             (None, FrozenSender::Plain) => true,
