@@ -309,9 +309,15 @@ impl<'a> Exchange<'a> {
 
     /// Counts the request against the limits of its site, and applies the site's pacing to the connection. `permit`: the
     /// connection's share of its sites' limits.
-    pub(crate) fn admit(&self, peer: SocketAddr, permit: &mut Permit, connection: &impl Connection) -> Option<Refusal> {
-        let limits = self.site.and_then(|site| site.limits.as_ref());
-        let rate = match permit.admit(limits, address(peer)) {
+    pub(crate) fn admit(
+        &self,
+        request: &Request<'_>,
+        peer: Peer,
+        permit: &mut Permit,
+        connection: &impl Connection,
+    ) -> Option<Refusal> {
+        let limits = self.site.and_then(|site| site.limits(request, peer.to_site_client()));
+        let rate = match permit.admit(limits, address(peer.address)) {
             Ok(rate) => rate,
             Err(refusal) => return Some(refusal),
         };
@@ -344,7 +350,7 @@ impl<'a> Exchange<'a> {
     /// Logs the error behind the response, adapts it to the scheme of the request, and has the site's bandwidth pace its content.
     pub(crate) fn answered(&self, request: &Request<'_>, peer: Peer, response: &mut Response) {
         peer.keep_to_scheme(response);
-        let limits = self.site.and_then(|site| site.limits.as_ref());
+        let limits = self.site.and_then(|site| site.limits(request, peer.to_site_client()));
         if let Some(pace) = limits.and_then(|limits| limits.pace(address(peer.address))) {
             response.body = std::mem::replace(&mut response.body, Body::Empty).paced(pace);
         }

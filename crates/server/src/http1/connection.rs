@@ -183,9 +183,9 @@ impl Http1<'_> {
             self.served = Some(date.seconds());
             stream.expect_small_window();
         }
-        let refusal = exchange.admit(*peer, &mut self.permit, stream);
         let scheme = self.listener.scheme(remote, head.request.fields);
         let client = Peer { address: *peer, auth: client_auth(stream), protocol: head.version.into(), scheme };
+        let refusal = exchange.admit(&head.request, client, &mut self.permit, stream);
         let site = exchange.route(client);
         // For requests without content, `may_forward` is computed only after the caches have no answer (below).
         let needs_to_know = head.framing != Framing::None || head.expect_continue;

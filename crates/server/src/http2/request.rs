@@ -122,8 +122,8 @@ impl<'a> Context<'a> {
         }
         let exchange = Exchange::begin(self.shared, &current, self.listener, self.remote, Some(&request));
         let client = self.listener.client(self.remote, request.fields);
-        let refusal = exchange.admit(client, permit, connection);
         let peer = self.peer(client, &request);
+        let refusal = exchange.admit(&request, peer, permit, connection);
         let site = exchange.route(peer);
         let response = match site {
             None => Some(exchange.misdirected()),
