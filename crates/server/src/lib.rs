@@ -3,7 +3,7 @@
 //! The modules, from top to bottom; each uses only those below it:
 //!
 //! ```text
-//! commands ─► process ─► monitor ─► config ─► listen ─► http1, http2 ─► exchange ─► site ─► store ─► upstream ─► response ─► files
+//! commands ─► process ─► monitor ─► config ─► listen ─► http1, http2 ─► exchange ─► site ─► placeholders, store ─► upstream ─► response ─► files
 //!                                                                                                                       │
 //!                                                                                   limits, certificates, path, observe ◄┘ ─► fetch, values
 //! ```
@@ -18,6 +18,8 @@ mod fetch;
 mod files;
 #[cfg(fuzzing)]
 pub mod fuzz;
+#[cfg(any(test, fuzzing))]
+mod guarded;
 mod http1;
 mod http2;
 mod limits;
@@ -25,6 +27,7 @@ mod listen;
 mod monitor;
 mod observe;
 pub mod path;
+mod placeholders;
 mod process;
 mod response;
 mod site;

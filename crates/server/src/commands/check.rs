@@ -22,6 +22,14 @@ pub(super) struct CheckArgs {
     /// Make the exit code 1 if there are warnings, such as an expired certificate
     #[arg(long)]
     strict: bool,
+
+    /// Show the way of a request instead: its route, conditions, guards and action, and what is inherited from where
+    #[arg(long, value_name = "REQUEST", help_heading = None)]
+    explain: Option<String>,
+
+    /// A field of the explained request, for instance 'X-Beta: yes'
+    #[arg(short = 'H', long = "header", value_name = "FIELD", requires = "explain", help_heading = None)]
+    headers: Vec<String>,
 }
 
 /// Checks the configuration, and prints the listeners, sites and certificates that `serve` would use.
@@ -29,7 +37,7 @@ pub(super) struct CheckArgs {
 /// # Errors
 /// One line per error.
 pub(super) fn run(args: CheckArgs, given: Given) -> Result<ExitCode, String> {
-    let CheckArgs { serve, strict } = args;
+    let CheckArgs { serve, strict, explain, headers } = args;
     let args = ServeArgs { given, ..serve };
     let (config, mut problems) = args.configuration().map_err(|problems| problems.to_string())?;
     let kernel = KernelOffer::new(probe::probe());
@@ -53,15 +61,19 @@ pub(super) fn run(args: CheckArgs, given: Given) -> Result<ExitCode, String> {
     let rekeys = kernel.probe().rekey_tx().is_ok();
     let process = TlsProcess::new(None)?;
     let generation = build(&config, problems, &process, rekeys, None).map_err(|problems| problems.to_string())?;
+    if let Some(request) = explain {
+        let listener = config.listen.iter().find(|listen| listen.serves()).map_or("", |listen| &listen.address.name);
+        print(&super::explain::explain(&generation, listener, &request, &headers)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     print(&listeners(&config))?;
     for site in &config.site {
         let names: Vec<&str> = site.names.iter().map(|name| name.value.as_str()).collect();
         let root = site.root.as_ref().map(|root| root.display().to_string());
         let names = if names.is_empty() { "any name".to_owned() } else { names.join(", ") };
         print(&format!("{} for {names}\n", root.as_deref().unwrap_or("no files")))?;
-        for rule in &site.proxy {
-            let paths = rule.path.as_ref().or(rule.regex.as_ref()).map_or("/", |paths| paths.as_str());
-            print(&format!("  {paths} → {}\n", rule.upstream.value))?;
+        for (paths, upstream) in site.forwarded_paths() {
+            print(&format!("  {paths} → {upstream}\n"))?;
         }
     }
     for certificate in generation.certificates.in_use() {

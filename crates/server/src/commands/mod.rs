@@ -4,6 +4,7 @@ mod calibrate;
 mod check;
 mod compress;
 mod doctor;
+mod explain;
 mod health_check;
 mod http_client;
 mod import_nginx;

@@ -25,6 +25,7 @@ use crate::listen::ListenConfig;
 use crate::observe::access_log::{AccessLogConfig, SiteLogConfig};
 use crate::observe::metrics::MetricsConfig;
 use crate::observe::otlp::OtlpConfig;
+use crate::placeholders::{MapConfig, SplitConfig};
 use crate::site::SiteConfig;
 use crate::store::CacheConfig;
 use crate::upstream::UpstreamConfig;
@@ -64,6 +65,10 @@ pub(crate) struct Config {
     pub cache: CacheConfig,
     /// Servers to forward requests to, for `[[site.proxy]]`.
     pub upstream: Vec<UpstreamConfig>,
+    /// Tables from values of requests to others, for placeholders.
+    pub map: Vec<MapConfig>,
+    /// Shares of values of requests, for placeholders.
+    pub split: Vec<SplitConfig>,
     /// Sites, by host name.
     pub site: Vec<SiteConfig>,
 }

@@ -36,7 +36,7 @@ pub(crate) struct Table {
 /// The tables of the whole schema, in source order.
 pub(crate) fn tables() -> Vec<Table> {
     let schema = schema_for!(Config);
-    let mut reference = Reference { definitions: definitions(&schema), tables: Vec::new() };
+    let mut reference = Reference { definitions: definitions(&schema), tables: Vec::new(), shown: Vec::new() };
     let root = schema.as_value().clone();
     let (tables, keys): (Vec<_>, Vec<_>) = properties(&root).partition(|(_, value)| reference.is_table(value));
     let keys = keys.into_iter().map(|(name, value)| reference.key(TOP, name, value, None)).collect();
@@ -88,6 +88,8 @@ pub fn markdown() -> String {
 struct Reference {
     definitions: Map<String, Value>,
     tables: Vec<Table>,
+    /// Tables of routes by their schema: those of sites, and routes within routes, are there already.
+    shown: Vec<(Value, String)>,
 }
 
 impl Reference {
@@ -103,10 +105,21 @@ impl Reference {
             doc: doc(property).or_else(|| doc(&schema)).unwrap_or_default(),
             keys: Vec::new(),
         };
+        self.shown.push((schema.clone(), table.name.clone()));
         let mut inner = Vec::new();
         for (key, value) in properties(&schema) {
             if self.is_table(value) {
-                inner.push((format!("{name}.{key}"), value.clone()));
+                let inner_name = format!("{name}.{key}");
+                match self.table_like(value).filter(|_| inner_name.starts_with("site.route")) {
+                    Some(same) => table.keys.push(Key {
+                        table: table.name.clone(),
+                        name: key.clone(),
+                        kind: format!("as {same}"),
+                        default: None,
+                        doc: doc(value).unwrap_or_default().replace('\n', " "),
+                    }),
+                    None => inner.push((inner_name, value.clone())),
+                }
                 continue;
             }
             let default = schema.get("default").and_then(|all| all.get(key));
@@ -116,6 +129,14 @@ impl Reference {
         for (name, value) in inner {
             self.add_table(&name, &value);
         }
+    }
+
+    /// The table with the same keys as `value` that is there already.
+    fn table_like(&self, value: &Value) -> Option<String> {
+        let schema = self.resolve(value);
+        let schema = schema.get("items").map_or_else(|| schema.clone(), |items| self.resolve(items));
+        let same = self.shown.iter().find(|(shown, _)| shown.get("properties") == schema.get("properties"));
+        same.map(|(_, name)| format!("`{name}`"))
     }
 
     fn key(&self, table: &str, name: &str, value: &Value, default: Option<&Value>) -> Key {

@@ -30,7 +30,7 @@ use sealion_http::http1::framing::ResponseFraming;
 use sealion_http::http1::head::Version;
 use sealion_http::{ExtraFields, HttpTime, Method, Protocol, Request, Status, Target};
 
-use crate::limits::{Closing, Idle, Moment, Permit, Refusal};
+use crate::limits::{Closing, Idle, Moment, Permit, Refusal, SiteLimits};
 use crate::observe::metrics;
 use crate::observe::traces::Span;
 use crate::response::{Body, Response};
@@ -152,7 +152,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
     /// Counts the request against the limits of its site, and applies the site's pacing to the connection. `permit`: the connection's share of its
     /// sites' limits.
     pub(crate) fn admit(&mut self, permit: &mut Permit, connection: &impl Connection) {
-        let limits = self.site.and_then(|site| site.limits.as_ref());
+        let limits = self.limits();
         match permit.admit(limits, address(self.owed.peer.address)) {
             Ok(None) => {}
             Ok(Some(rate)) => connection.pace(rate),
@@ -216,6 +216,11 @@ impl<'c, 'r> Exchange<'c, 'r> {
         stream.attach(inbound, forwards, interims)
     }
 
+    /// The limits of the route.
+    fn limits(&self) -> Option<&'r SiteLimits> {
+        self.site?.limits(self.request?, self.client())
+    }
+
     /// The client as the site sees it.
     fn client(&self) -> Client {
         let Owed { peer, refusal, .. } = self.owed;
@@ -274,8 +279,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
         let (peer, method) = (self.owed.peer, self.request.map_or(Method::Get, |request| request.method));
         let framing = self.framing(method, response);
         peer.keep_to_scheme(response);
-        let limits = self.site.and_then(|site| site.limits.as_ref());
-        if let Some(pace) = limits.and_then(|limits| limits.pace(address(peer.address))) {
+        if let Some(pace) = self.limits().and_then(|limits| limits.pace(address(peer.address))) {
             response.body = std::mem::replace(&mut response.body, Body::Empty).paced(pace);
         }
         if let (Some(cause), Some(request)) = (&response.cause, self.request) {

@@ -163,6 +163,11 @@ impl Root {
         Root { hidden: ends, ..self }
     }
 
+    /// The same directory without hidden files, to look at what is there. `None`: it is gone, or hides none.
+    pub(crate) fn unhidden(&self) -> Option<Self> {
+        if self.hidden.is_empty() { None } else { Self::open(&self.path).ok() }
+    }
+
     fn is_hidden(&self, name: &[u8]) -> bool {
         // FAT and NTFS open a name without the dots and spaces at its end.
         let dropped = name.iter().rev().take_while(|byte| matches!(byte, b'.' | b' ')).count();
@@ -185,6 +190,11 @@ impl Root {
     /// Sets the operator's content types.
     pub(crate) fn with_media_types(self, media_types: Option<Arc<MediaTypes>>) -> Self {
         Root { media_types, ..self }
+    }
+
+    /// Sets what is set of another root.
+    pub(crate) fn with_settings_of(self, other: &Root) -> Self {
+        Root { media_types: other.media_types.clone(), tags: other.tags, hidden: Arc::clone(&other.hidden), ..self }
     }
 
     /// The content type for a file name.

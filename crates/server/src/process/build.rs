@@ -15,7 +15,8 @@ use crate::files::cache::{CacheLimits, FileCache};
 use crate::listen::{self, ListenConfig};
 use crate::monitor;
 use crate::observe::access_log::SiteLogs;
-use crate::site::{SiteConfig, Sites};
+use crate::placeholders::Tables;
+use crate::site::{SiteConfig, SiteContext, Sites};
 use crate::store::{CacheConfig, MOST_OPEN, Store};
 use crate::upstream::Upstreams;
 use crate::values::{At, Problems, Size};
@@ -71,15 +72,16 @@ pub(crate) fn build(
         &mut problems,
     );
     let mut sites = Vec::new();
+    let mut context = SiteContext {
+        cache: &cache,
+        upstreams: &mut upstreams,
+        store: store.as_ref(),
+        max_ranges: config.limits.max_ranges.usize(),
+        plain: plain_only,
+        tables: Arc::new(Tables::build(&config.map, &config.split, &mut problems)),
+    };
     for site in &config.site {
-        if let Some(mut built) = site.build(
-            &cache,
-            &mut upstreams,
-            store.as_ref(),
-            config.limits.max_ranges.usize(),
-            plain_only,
-            &mut problems,
-        ) {
+        if let Some(mut built) = site.build(&mut context, &mut problems) {
             built.log = site.log(&logs, &mut problems);
             let own = config.listen.iter().filter(|listen| site.answers_on(&listen.address.name));
             built.https_only = (*site.https_only).then(|| listen::https_port(own));
@@ -107,6 +109,7 @@ pub(crate) fn build(
         &mut problems,
     );
     let permits_websocket = sites.iter().any(|(config, site)| config.http2 && site.permits_websocket());
+    let has_proxies = sites.iter().any(|(_, site)| site.has_proxies());
     let sites = Sites::new(sites, &mut problems);
     match tls {
         Some((tls, mut certificates)) if problems.is_empty() => {
@@ -120,11 +123,7 @@ pub(crate) fn build(
                 certificates: Arc::new(certificates),
                 limits: config.limits.clone(),
                 head_limits: config.limits.head(),
-                http2: config.http2.limits(
-                    &config.limits.head(),
-                    config.site.iter().any(|site| !site.proxy.is_empty()),
-                    permits_websocket,
-                ),
+                http2: config.http2.limits(&config.limits.head(), has_proxies, permits_websocket),
                 ktls: config.server.ktls,
             })
         }
@@ -158,7 +157,7 @@ fn check_plain(config: &Config, problems: &mut Problems) -> Vec<String> {
             let what = "no listener of the site has HTTPS, so every request would be redirected and none served: add a listener with tls = true, let the proxy at which TLS ends name the scheme (client_address and trusted_proxies), or remove https_only";
             problems.add(&site.https_only.span, "site.https_only", what);
         }
-        if !site.basic_auth.is_empty()
+        if site.users().next().is_some()
             && !*site.https_only
             && let Some(listen) = plain().filter(named).find(|listen| listen.is_exposed())
         {
@@ -196,8 +195,8 @@ pub(crate) fn cache_limits(config: &Config, memory: u64) -> CacheLimits {
 /// Refuses private keys, files of passwords, the configuration and other secrets that a site would send.
 fn refuse_secrets_in_roots(config: &Config, problems: &mut Problems) {
     let roots_of = |site: &SiteConfig| -> Vec<(PathBuf, bool)> {
-        let roots = site.root.iter().chain(site.mounts.iter().map(|mount| &mount.root));
-        roots.filter_map(|root| Some((problems.resolve(root).canonicalize().ok()?, site.show_dotfiles))).collect()
+        let real = |root| Some((problems.resolve(root).canonicalize().ok()?, site.show_dotfiles));
+        site.roots().filter_map(|root: &At<PathBuf>| real(root)).collect()
     };
     let roots: Vec<_> = config.site.iter().flat_map(roots_of).collect();
     let files: Vec<PathBuf> = problems.files().filter_map(|file| std::path::absolute(file).ok()).collect();
@@ -233,7 +232,7 @@ fn real_path(path: &Path) -> Option<PathBuf> {
 /// The files and directories that nobody but the server may read, with their keys and places.
 fn secrets(config: &Config) -> impl Iterator<Item = (&'static str, &Path, &Range<usize>)> {
     let keys = config.site.iter().flat_map(|site| &site.certificates).map(|pair| ("site.certificates.key", &pair.key));
-    let users = config.site.iter().flat_map(|site| &site.basic_auth).map(|auth| ("site.basic_auth.users", &auth.users));
+    let users = config.site.iter().flat_map(SiteConfig::users).map(|users| ("site.basic_auth.users", users));
     let of_clients =
         config.upstream.iter().filter_map(|upstream| Some(("upstream.tls.key", upstream.tls.key.as_ref()?)));
     let has_acme = config.site.iter().any(|site| site.acme != AcmeUse::No);

@@ -10,6 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::build::{cache_limits, store_files};
 use crate::config::Config;
+use crate::site::SiteConfig;
 use crate::store::bound_fetches;
 use crate::upstream::bound_idle_connections;
 use crate::values::Bounded;
@@ -107,7 +108,7 @@ impl Needs {
         let others = OTHER_DESCRIPTORS
             + workers * (WORKER_DESCRIPTORS + (addresses + kept) as u64)
             + directories * CACHE_DIRECTORY_DESCRIPTORS;
-        let mut rules = config.site.iter().flat_map(|site| site.proxy.iter());
+        let mut rules = config.site.iter().flat_map(SiteConfig::proxies);
         let spools = rules.any(|rule| rule.buffers_in_files());
         let response = RESPONSE_DESCRIPTORS
             + if directories > 0 { FETCH_DESCRIPTORS } else { 0 }
@@ -115,7 +116,7 @@ impl Needs {
         let of_upstream = |servers: usize, most: u64| workers * servers as u64 * most;
         let named = config.upstream.iter().map(|upstream| of_upstream(upstream.servers.len(), upstream.max_idle.get()));
         // A URL in a rule is an upstream with one server.
-        let rules = config.site.iter().map(|site| site.proxy.len()).sum::<usize>();
+        let rules = config.site.iter().map(|site| site.proxies().count()).sum::<usize>();
         let idle = named.sum::<u64>() + of_upstream(rules, crate::upstream::UpstreamConfig::DEFAULT_MAX_IDLE);
         Needs { others, response, idle, connections: config.limits.max_connections.map(Bounded::get) }
     }

@@ -27,6 +27,17 @@ pub(crate) struct AccessConfig {
     pub deny: Vec<At<String>>,
 }
 
+/// Which guards of a route a request must pass.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Satisfy {
+    /// Networks, password and other servers.
+    #[default]
+    All,
+    /// Networks, or else password and other servers: clients of the networks need no password.
+    Any,
+}
+
 /// The access rules of a site. Every rule whose path covers a request must allow it.
 #[derive(Debug)]
 pub(crate) struct Access {

@@ -17,20 +17,20 @@ mod archive;
 mod digest;
 mod file;
 mod guards;
+mod permit;
+mod turns;
 
-use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use sealion_http::path::{SitePath, Unnameable};
+use sealion_http::path::SitePath;
 use sealion_http::request::FieldLines;
 use sealion_http::{Fields, HttpTime, Method, Request, Status, Target};
-use tokio::task::spawn_blocking;
 
-use super::basic_auth::{BasicAuth, Decision, Verdict};
 use super::forward_auth::Asking;
 use super::maintenance::Maintenance;
-use super::{Site, error_text, plain_http, proxy, readings};
+use super::route::{Action, Route};
+use super::{Site, error_text, plain_http, proxy};
 use crate::files::cache::Files;
 use crate::files::resolve::{Found, SiteFile, Unresolved};
 use crate::limits::Refusal;
@@ -69,19 +69,21 @@ pub(crate) async fn answer(
     now: HttpTime,
     mut inbound: Inbound,
 ) -> Response {
-    let auth = site.features.forward_auth.as_ref().map(|auth| Asking::new(auth, site, request, &inbound));
-    Answering { site, request, client, now, auth: auth.as_ref() }.answer(&mut inbound).await
+    let (answering, path) = Answering::new(site, request, client, now);
+    let auth = site.asks().then(|| Asking::new(site, answering.route, request, &inbound));
+    Answering { auth: auth.as_ref(), ..answering }.answer(path, &mut inbound).await
 }
 
 /// Answers with a cached file or, where a proxy rule has a cache, with a stored response of this worker; without waiting. `None`: [`answer`] has to, in a box: every request would pay for the memory of its future.
 pub(crate) fn answer_from_cache(site: &Site, request: &Request<'_>, client: Client, now: HttpTime) -> Option<Response> {
-    Answering { site, request, client, now, auth: None }.answer_from_cache()
+    let (answering, path) = Answering::new(site, request, client, now);
+    answering.answer_from_cache(&path.ok()?)
 }
 
 /// Whether the response needs no file and no server: a refusal or a redirect. An error page may.
 pub(crate) fn is_refused_or_redirected(site: &Site, request: &Request<'_>, client: Client, now: HttpTime) -> bool {
-    let answering = Answering { site, request, client, now, auth: None };
-    answering.path().map_or(true, |path| answering.refuse_or_redirect(&path).is_some())
+    let (answering, path) = Answering::new(site, request, client, now);
+    path.map_or(true, |path| answering.refuse_or_redirect(&path).is_some())
 }
 
 /// The links that the client gets while it waits for [`answer`], in a response 103. `None`: none, or the request will be refused or redirected.
@@ -91,22 +93,26 @@ pub(crate) fn early_hints<'a>(
     client: Client,
     now: HttpTime,
 ) -> Option<&'a [String]> {
-    let hints = site.features.early_hints.as_ref()?;
-    let answering = Answering { site, request, client, now, auth: None };
-    let path = answering.path().ok()?;
-    let links = hints.find(request, &path)?;
-    (!site.features.guard(&path) && answering.refuse_or_redirect(&path).is_none()).then_some(links)
+    if !site.has_early_hints() {
+        return None;
+    }
+    let (answering, path) = Answering::new(site, request, client, now);
+    let path = path.ok()?;
+    let features = &site.route(answering.route.number).features;
+    let links = features.early_hints.as_ref()?.find(request, &path)?;
+    (!features.guard(&path) && answering.refuse_or_redirect(&path).is_none()).then_some(links)
 }
 
 /// The response to a request for `site` that could not be parsed, or whose content could not be read.
 pub(crate) async fn refuse(site: &Site, status: Status) -> Response {
     let mut response = Response::plain(status);
-    if let Some(page) = site.error_page(status) {
-        site.add_error_page(&mut response, &page, &FieldLines::default(), |_| false).await;
+    let route = &site.root;
+    if let Some(page) = route.error_page(status) {
+        route.add_error_page(&mut response, &page, &FieldLines::default(), |_| false).await;
     }
-    response.fields.anonymous = site.features.anonymous;
-    if let Some(headers) = &site.features.headers {
-        headers.add(b"", &mut response.fields);
+    response.fields.anonymous = route.features.anonymous;
+    if let Some(headers) = &route.features.headers {
+        headers.add(b"", None, &mut response.fields);
     }
     response
 }
@@ -125,79 +131,79 @@ fn refused(refusal: Refusal) -> Response {
 }
 
 /// A request being answered.
+#[derive(Clone, Copy)]
 struct Answering<'a> {
     site: &'a Site,
+    route: &'a Route,
     request: &'a Request<'a>,
     client: Client,
     now: HttpTime,
     /// Asks other servers whether the request may pass.
     auth: Option<&'a Asking<'a>>,
+    /// Times that another path or route was gone on with.
+    turns: usize,
 }
 
-/// A response, and the file name that the site's response rules match.
+/// A response, and by which rules fields are added to it.
 struct Answer {
     response: Response,
     /// The path of the file that is sent: decoded, without leading slash. `None`: the path that was requested.
     name: Option<Vec<u8>>,
+    /// The number of the route that it is of. `None`: the route that was chosen first.
+    route: Option<Option<usize>>,
+    /// Whether no error page replaces the content.
+    is_final: bool,
 }
 
 impl From<Response> for Answer {
     fn from(response: Response) -> Self {
-        Answer { response, name: None }
+        Answer { response, name: None, route: None, is_final: false }
     }
 }
 
 impl<'a> Answering<'a> {
-    /// The requested path, or the status for an unservable one.
-    fn path(&self) -> Result<SitePath<'a>, Status> {
-        let raw = match self.request.target {
-            Target::Path { path, .. } => path,
-            Target::Asterisk => return Err(Status::METHOD_NOT_ALLOWED),
-        };
-        let features = &self.site.features;
-        let is_read_by_others = || features.has_guards() || self.path_to_forward(raw).is_some();
-        if memchr::memchr(b';', raw.as_bytes()).is_some() && readings::hides_slash(raw) && is_read_by_others() {
-            return Err(Status::BAD_REQUEST);
-        }
-        match SitePath::parse(raw, self.site.options.show_dotfiles) {
-            Ok(path) => Ok(path),
-            Err(Unnameable::Malformed(_)) => Err(Status::BAD_REQUEST),
-            Err(Unnameable::NotFound) => self.path_to_forward(raw).ok_or(Status::NOT_FOUND),
-        }
-    }
-
-    /// A path, where it is forwarded.
-    fn path_to_forward(&self, path: &str) -> Option<SitePath<'a>> {
-        let proxies = self.site.features.proxies.as_ref()?;
-        SitePath::parse_forwarded(path).ok().filter(|path| proxies.find(path).is_some())
+    /// With the path of the request, or the status for one that cannot be served.
+    fn new(
+        site: &'a Site,
+        request: &'a Request<'a>,
+        client: Client,
+        now: HttpTime,
+    ) -> (Self, Result<SitePath<'a>, Status>) {
+        let (route, path) = site.locate(request, client);
+        (Answering { site, route, request, client, now, auth: None, turns: 0 }, path)
     }
 
     /// The response with a cached file, or with a stored response ([`Self::answer_from_store`]). `None`: [`Self::answer`] makes the response,
     /// because a step before it may wait, neither is in the cache, or there is another answer.
-    fn answer_from_cache(&self) -> Option<Response> {
-        let features = &self.site.features;
-        let path = self.path().ok()?;
-        if let Some(proxies) = &features.proxies {
-            if let Some(rule) = proxies.find(&path) {
-                return self.answer_from_store(rule, &path);
+    fn answer_from_cache(&self, path: &SitePath<'_>) -> Option<Response> {
+        let features = &self.route.features;
+        if self.site.has_proxies() {
+            if self.route.rule(path).is_some() {
+                return self.answer_from_store(self.rule(path)?.ok()?, path);
             }
             // Content may be on its way to a rule that covers the path in another reading.
             self.client.arrival?;
         }
-        let name_decides = path.names_directory() && (features.depend_on_names() || self.removes_slash_of(&path));
+        if !matches!(&*self.route.action, Action::Files) {
+            return None;
+        }
+        let name_decides = path.names_directory()
+            && (features.depend_on_names() || self.removes_slash_of(path) || self.is_index_elsewhere(path));
         if features.need_steps_before_files()
             || name_decides
             || self.wants_digest()
-            || self.refuse_or_redirect(&path).is_some()
+            || self.refuse_or_redirect(path).is_some()
+            || !self.route.alias.is_empty()
+            || self.is_guarded_elsewhere(path)
         {
             return None;
         }
-        let file = self.site.files.find_cached(&path, &self.request.conditions.accept_encoding)?;
-        if self.site.may_withhold(&file) || self.image(&path).is_some() {
+        let file = self.route.files.find_cached(path, &self.request.conditions.accept_encoding)?;
+        if self.may_withhold(&file) || self.image(path).is_some() {
             return None;
         }
-        let mut response = of_file(self.request, file, self.site.options.max_ranges, self.now);
-        if self.site.error_page(response.status).is_some() {
+        let mut response = of_file(self.request, file, self.route.options.max_ranges, self.now);
+        if self.route.error_page(response.status).is_some() {
             return None;
         }
         self.add_fields(&mut response.fields, response.status, path.as_bytes());
@@ -206,60 +212,72 @@ impl<'a> Answering<'a> {
 
     /// The response of an upstream that is stored. `None`: [`Self::answer`] makes the response.
     fn answer_from_store(&self, rule: &proxy::Rule, path: &SitePath<'_>) -> Option<Response> {
-        if self.site.features.need_steps_before_proxies() || self.refuse_or_redirect(path).is_some() {
+        if self.route.features.need_steps_before_proxies() || self.refuse_or_redirect(path).is_some() {
             return None;
         }
         if !rule.answers_from_cache() || !self.permits_readings(rule, path) {
             return None;
         }
         let mut response = rule.answer_at_once(self.request, self.client.arrival?, self.now)?;
-        if rule.intercept_errors && self.site.error_page(response.status).is_some() {
+        if rule.intercept_errors && self.route.error_page(response.status).is_some() {
             return None;
         }
         self.add_fields(&mut response.fields, response.status, path.as_bytes());
         Some(response)
     }
 
+    /// Whether the index of a directory is of another route, whose rules it follows.
+    fn is_index_elsewhere(&self, path: &SitePath<'_>) -> bool {
+        let elsewhere = |route: &Route| route.number != self.route.number;
+        self.site.routes.is_some() && self.route_of(&path.child(self.route.files.index())).map_or(true, elsewhere)
+    }
+
     /// Takes all steps, in order.
-    async fn answer(&self, inbound: &mut Inbound) -> Response {
-        let path = match self.path() {
+    async fn answer(&self, path: Result<SitePath<'_>, Status>, inbound: &mut Inbound) -> Response {
+        let path = match path {
             Ok(path) => path,
             Err(status) => {
                 let response = self.refuse_client().unwrap_or_else(|| Response::plain(status));
-                return Box::pin(self.finish(response, b"")).await;
+                return Box::pin(self.finish(response.into(), b"")).await;
             }
         };
-        let Answer { response, name } = match self.refuse_or_redirect(&path) {
+        let answer = match self.refuse_or_redirect(&path) {
             Some(response) => response.into(),
             None => self.respond(&path, inbound).await,
         };
-        self.finish(response, name.as_deref().unwrap_or(path.as_bytes())).await
+        self.finish(answer, path.as_bytes()).await
     }
 
-    /// Adds the site's error page and header fields. `name`: the file that is sent, or the path that was requested.
-    async fn finish(&self, mut response: Response, name: &[u8]) -> Response {
+    /// Adds the error page and the header fields of the route that answered. `asked`: the path that was requested.
+    async fn finish(&self, answer: Answer, asked: &[u8]) -> Response {
+        let Answer { mut response, name, route, is_final } = answer;
+        let own = Answering { route: route.map_or(self.route, |number| self.site.route(number)), ..*self };
         if !response.fields.forwarded
-            && let Some(page) = self.error_page(response.status)
+            && !is_final
+            && let Some(page) = own.error_page(response.status)
         {
-            self.add_error_page(&mut response, &page).await;
+            own.add_error_page(&mut response, &page).await;
         }
         error_text::show_as_page(&mut response, || self.request.fields.singleton("accept").value());
-        self.add_fields(&mut response.fields, response.status, name);
+        own.add_fields(&mut response.fields, response.status, name.as_deref().unwrap_or(asked));
         response
     }
 
     /// Replaces the content with `page`, for which no password is checked.
     async fn add_error_page(&self, response: &mut Response, page: &SitePath<'_>) {
         let may_send = |sibling: &SitePath<'_>| self.may_have_sibling(sibling, None);
-        self.site.add_error_page(response, page, &self.request.conditions.accept_encoding, may_send).await;
+        self.route.add_error_page(response, page, &self.request.conditions.accept_encoding, may_send).await;
     }
 
     /// Adds the site's header fields. `name`: the file that is sent, or the path that was requested.
     fn add_fields(&self, fields: &mut Fields, status: Status, name: &[u8]) {
-        let features = &self.site.features;
+        let features = &self.route.features;
         fields.anonymous = features.anonymous;
         if let Some(headers) = &features.headers {
-            headers.add(name, fields);
+            match SitePath::of_octets(name).ok().filter(|_| headers.have_placeholders()) {
+                None => headers.add(name, None, fields),
+                Some(path) => headers.add(name, Some(&self.asked(&path)), fields),
+            }
         }
         // A preflight response has its CORS fields already.
         if let Some(cors) = features.cors.as_ref().filter(|_| status != Status::NO_CONTENT) {
@@ -267,57 +285,26 @@ impl<'a> Answering<'a> {
         }
     }
 
-    /// Takes the steps before files: password, rewrite, mount. Then answers with the file.
+    /// Takes the steps before the action: password, other servers. Then does what the route does.
     async fn respond(&self, path: &SitePath<'_>, inbound: &mut Inbound) -> Answer {
-        let features = &self.site.features;
         let mut user = None;
-        if features.basic_auth.is_some()
-            && let Some(refusal) = Box::pin(self.check_password(path, &mut user)).await
-        {
-            return refusal.into();
-        }
-        if let Some(auth) = self.auth
-            && let Some(refusal) = Box::pin(auth.refusal(path)).await
-        {
+        if let Some(refusal) = self.guard_here(path, &mut user).await {
             return Response { user, ..refusal }.into();
         }
-        let rewritten = features.rewrites.as_ref().and_then(|rewrites| rewrites.apply(path));
-        let mut answer = match &rewritten {
-            None => self.serve_or_forward(path, path, None, &mut user, inbound).await,
-            Some(rewritten) => Box::pin(self.respond_rewritten(path, rewritten, &mut user, inbound)).await,
-        };
+        let mut answer = self.act(path, path, None, &mut user, inbound).await;
         answer.response.user = user;
-        answer
-    }
-
-    /// Goes on with the path `rewritten` that a rule made of `path`.
-    async fn respond_rewritten(
-        &self,
-        path: &SitePath<'_>,
-        rewritten: &str,
-        user: &mut Option<Box<str>>,
-        inbound: &mut Inbound,
-    ) -> Answer {
-        let Ok(target) = SitePath::parse(rewritten, self.site.options.show_dotfiles) else {
-            return Response::plain(Status::NOT_FOUND).into();
-        };
-        if let Some(refusal) = self.guard(&target, user).await {
-            return refusal.into();
-        }
-        let mut answer = self.serve_or_forward(&target, path, Some(rewritten), user, inbound).await;
-        answer.name.get_or_insert_with(|| target.as_bytes().to_vec());
         answer
     }
 
     /// The site's maintenance, if this client does not see the site meanwhile.
     fn maintenance(&self) -> Option<&'a Maintenance> {
-        self.site.features.maintenance.as_ref().filter(|maintenance| !maintenance.admits(self.client.address))
+        self.route.features.maintenance.as_deref().filter(|maintenance| !maintenance.admits(self.client.address))
     }
 
     /// The path of the page for this status.
     fn error_page(&self, status: Status) -> Option<SitePath<'a>> {
         let of_maintenance = || self.maintenance()?.page()?.path();
-        (status == Status::SERVICE_UNAVAILABLE).then(of_maintenance).flatten().or_else(|| self.site.error_page(status))
+        (status == Status::SERVICE_UNAVAILABLE).then(of_maintenance).flatten().or_else(|| self.route.error_page(status))
     }
 
     /// The response to a client that gets none, whatever it asks for.
@@ -334,20 +321,30 @@ impl<'a> Answering<'a> {
 
     /// The response to a request that needs no file.
     fn refuse_or_redirect(&self, path: &SitePath<'_>) -> Option<Response> {
-        let features = &self.site.features;
+        let features = &self.route.features;
         if let Some(refusal) = self.refuse_client() {
             return Some(refusal);
         }
         if let Some(redirect) = self.redirect_to_https() {
             return Some(redirect);
         }
-        if !self.is_allowed(path) {
+        if self.route.is_internal {
+            return Some(Response::plain(Status::NOT_FOUND));
+        }
+        if !self.is_allowed_here(path) {
             return Some(Response::plain(Status::FORBIDDEN));
         }
         if let Some(response) = features.cors.as_ref().and_then(|cors| cors.preflight(self.request, path.as_bytes())) {
             return Some(response);
         }
         let redirects = features.redirects.as_ref();
+        match &*self.route.action {
+            Action::Deny => return Some(Response::plain(Status::FORBIDDEN)),
+            Action::Respond(_) | Action::Redirect(_) => return None,
+            // The path that it leads to decides.
+            Action::Rewrite(_) | Action::Try(_) if self.request.method.as_str() != "TRACE" => return None,
+            Action::Files | Action::Forward(_) | Action::Rewrite(_) | Action::Try(_) => {}
+        }
         let refusal = match self.request.method {
             Method::Get | Method::Head => return redirects?.answer(path, self.query(), self.origin()),
             // What a server makes of a method is its own affair; TRACE would show the client fields that are made here.
@@ -377,12 +374,11 @@ impl<'a> Answering<'a> {
 
     /// Whether a rule forwards the path, after rewrites.
     fn is_forwarded(&self, path: &SitePath<'_>) -> bool {
-        let features = &self.site.features;
-        let Some(proxies) = &features.proxies else { return false };
-        match features.rewrites.as_ref().and_then(|rewrites| rewrites.apply(path)) {
-            None => proxies.find(path).is_some(),
-            Some(rewritten) => SitePath::parse(&rewritten, self.site.options.show_dotfiles)
-                .is_ok_and(|path| proxies.find(&path).is_some()),
+        let rewrites = self.route.features.rewrites.as_ref();
+        match rewrites.and_then(|rewrites| rewrites.apply(path)) {
+            None => self.route.rule(path).is_some(),
+            Some(rewritten) => SitePath::parse(&rewritten, self.route.options.show_dotfiles)
+                .is_ok_and(|path| self.route_of(&path).is_ok_and(|route| route.rule(&path).is_some())),
         }
     }
 
@@ -390,47 +386,6 @@ impl<'a> Answering<'a> {
         match self.request.target {
             Target::Path { query, .. } => query,
             Target::Asterisk => None,
-        }
-    }
-
-    fn is_allowed(&self, path: &SitePath<'_>) -> bool {
-        self.site.features.access.as_ref().is_none_or(|access| access.allows(self.client.address, path))
-    }
-
-    /// The refusal if the request may not access the file at `path`.
-    async fn guard(&self, path: &SitePath<'_>, user: &mut Option<Box<str>>) -> Option<Response> {
-        if !self.is_allowed(path) {
-            return Some(Response::plain(Status::FORBIDDEN));
-        }
-        if self.site.features.basic_auth.is_some()
-            && let Some(refusal) = Box::pin(self.check_password(path, user)).await
-        {
-            return Some(refusal);
-        }
-        Box::pin(self.auth?.refusal(path)).await
-    }
-
-    /// The refusal if the request lacks the password for `path`.
-    async fn check_password(&self, path: &SitePath<'_>, user: &mut Option<Box<str>>) -> Option<Response> {
-        let basic_auth = self.site.features.basic_auth.as_ref()?;
-        let authorization = self.request.fields.singleton("authorization");
-        let address = self.client.address;
-        let decision: Decision = match basic_auth.check(path, authorization.value()) {
-            Verdict::Decided(decision) => decision,
-            Verdict::Verify(verification) => match Box::pin(spawn_blocking(move || verification.run(address))).await {
-                Ok(decision) => decision,
-                Err(error) => {
-                    let cause = io::Error::other(format!("blocking task panicked: {error}"));
-                    return Some(Response::plain(Status::INTERNAL_SERVER_ERROR).because(Some(cause)));
-                }
-            },
-        };
-        match decision {
-            Ok(passes) => {
-                *user = passes.or(user.take());
-                None
-            }
-            Err(response) => Some(*response),
         }
     }
 
@@ -443,7 +398,7 @@ impl<'a> Answering<'a> {
         beneath: &SitePath<'_>,
         path: &SitePath<'_>,
     ) -> Result<Arc<SiteFile>, Unresolved> {
-        let Some(coding) = file.coding.filter(|_| self.site.may_withhold(&file)) else { return Ok(file) };
+        let Some(coding) = file.coding.filter(|_| self.may_withhold(&file)) else { return Ok(file) };
         if self.may_have_sibling(&path.sibling(coding), Some(path)) {
             return Ok(file);
         }
@@ -451,18 +406,6 @@ impl<'a> Answering<'a> {
             Found::File(original) => Ok(original),
             Found::Directory => Err(Unresolved::not_found(None)),
         }
-    }
-
-    /// Whether the request may access a precompressed sibling. `original`: the file whose passwords the request has; `None`: none was checked.
-    ///
-    /// No password is checked for a sibling alone. Whether the response is the sibling or the original would tell whether the password is right,
-    /// or known from another request, at no cost and without a line for a wrong one.
-    fn may_have_sibling(&self, sibling: &SitePath<'_>, original: Option<&SitePath<'_>>) -> bool {
-        let needs_more = |basic_auth: &BasicAuth| basic_auth.needs_more(sibling, original);
-        let asks_more = |auth: &Asking<'_>| auth.needs_more(sibling, original);
-        self.is_allowed(sibling)
-            && !self.site.features.basic_auth.as_ref().is_some_and(needs_more)
-            && !self.auth.is_some_and(asks_more)
     }
 
     /// Forwards the request where a rule says so, and answers with a file otherwise. `rewritten`: `path`, encoded, if it was rewritten from
@@ -475,8 +418,11 @@ impl<'a> Answering<'a> {
         user: &mut Option<Box<str>>,
         inbound: &mut Inbound,
     ) -> Answer {
-        let rule = self.site.features.proxies.as_ref().and_then(|proxies| proxies.find(path));
-        let Some(rule) = rule else { return self.serve(path, asked, user).await };
+        let rule = match self.rule(path) {
+            None => return self.serve(path, asked, user).await,
+            Some(Ok(rule)) => rule,
+            Some(Err(status)) => return Response::plain(status).into(),
+        };
         if let Some(refusal) = rule.refusal(self.request) {
             return refusal.into();
         }
@@ -507,7 +453,7 @@ impl<'a> Answering<'a> {
         }
         let inbound = std::mem::take(inbound);
         let mut response = Box::pin(rule.forward(self.request, path, rewritten, inbound)).await;
-        if rule.intercept_errors && self.site.error_page(response.status).is_some() {
+        if rule.intercept_errors && self.route.error_page(response.status).is_some() {
             response = Response { upstream: response.upstream, ..Response::plain(response.status) };
         }
         response.into()
@@ -555,7 +501,7 @@ impl<'a> Answering<'a> {
         if names.iter().position(|name| *name == script).is_none_or(|at| at + 1 == names.len()) {
             return false;
         }
-        let (files, mounted_at) = self.mount_of(path);
+        let Some((files, mounted_at)) = self.files_of(path) else { return false };
         let beneath = path.beneath(mounted_at);
         for name in names {
             if name == script {
@@ -573,13 +519,8 @@ impl<'a> Answering<'a> {
     }
 }
 
-impl Site {
-    /// Whether `file` has a name of its own that networks or passwords may refuse: it is a precompressed sibling.
-    fn may_withhold(&self, file: &SiteFile) -> bool {
-        file.is_sibling && self.features.has_guards()
-    }
-
-    /// The path of the site's page for this status.
+impl Route {
+    /// The path of the route's page for this status.
     fn error_page(&self, status: Status) -> Option<SitePath<'_>> {
         self.features.error_pages.as_ref()?.get(status)?.path()
     }
@@ -593,10 +534,11 @@ impl Site {
         accept: &FieldLines<'_>,
         may_send: impl Fn(&SitePath<'_>) -> bool,
     ) {
-        let Ok(Found::File(mut file)) = self.files.find(page, accept).await else { return };
-        let sibling = file.coding.filter(|_| self.may_withhold(&file)).map(|coding| page.sibling(coding));
+        let files = &self.error_files;
+        let Ok(Found::File(mut file)) = files.find(page, accept).await else { return };
+        let sibling = file.coding.filter(|_| file.is_sibling).map(|coding| page.sibling(coding));
         if sibling.is_some_and(|sibling| !may_send(&sibling)) {
-            match self.files.find(page, &FieldLines::default()).await {
+            match files.find(page, &FieldLines::default()).await {
                 Ok(Found::File(original)) => file = original,
                 _ => return,
             }

@@ -9,9 +9,10 @@ use sealion_http::http1::write::{Connection, write_head};
 
 use super::*;
 use crate::files::cache::{CacheLimits, FileCache};
-use crate::files::resolve::{Root, Wait};
-use crate::site::features::Features;
-use crate::site::{FileOptions, SiteConfig};
+use tokio::task::spawn_blocking;
+
+use crate::files::resolve::Wait;
+use crate::site::{SiteConfig, SiteContext};
 use crate::upstream::Upstreams;
 use crate::values::Problems;
 
@@ -32,25 +33,11 @@ struct Answer {
 impl Place {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let root = Root::open(directory.path()).unwrap();
-        let files = Files::new(root, "index.html".into(), &FileCache::new(CacheLimits::default()));
-        let site = Place {
-            directory,
-            site: Site {
-                pages: Default::default(),
-                log: crate::observe::access_log::SiteLog::Common,
-                listen: None,
-                http2: true,
-                https_only: None,
-                name: "test".into(),
-                number: crate::observe::metrics::SiteNumber::NONE,
-                files,
-                options: FileOptions { max_ranges: 16, show_dotfiles: false },
-                limits: None,
-                features: Features::default(),
-                client_auth: None,
-            },
-        };
+        let config = SiteConfig { root: Some(directory.path().to_owned().into()), ..SiteConfig::default() };
+        let mut problems = Problems::of_arguments();
+        let cache = FileCache::new(CacheLimits::default());
+        let site = config.build(&mut SiteContext::new(&cache, &mut Upstreams::default()), &mut problems);
+        let site = Place { directory, site: site.unwrap_or_else(|| panic!("{problems}")) };
         site.write("letters.txt", ALPHABET);
         site.write("empty", "");
         site.write("sub/index.html", "<p>sub");
@@ -307,11 +294,13 @@ fn the_cause_survives_later_blocking_steps() {
     );
     let config: SiteConfig = toml::from_str(&text).unwrap();
     let mut problems = Problems::of_arguments();
-    let site =
-        config.build(&FileCache::new(CacheLimits::default()), &mut Upstreams::default(), None, 1, false, &mut problems);
+    let site = config.build(
+        &mut SiteContext::new(&FileCache::new(CacheLimits::default()), &mut Upstreams::default()),
+        &mut problems,
+    );
     let site = site.unwrap_or_else(|| panic!("{problems}"));
     // A file that changed within this tick of the file system's clock is not compressed.
-    let is_settled = || match site.files.root().resolve(b"404.html", 0, Wait::Yes) {
+    let is_settled = || match site.root.files.root().resolve(b"404.html", 0, Wait::Yes) {
         Ok(Found::File(file)) => file.is_settled(),
         other => panic!("{other:?}"),
     };

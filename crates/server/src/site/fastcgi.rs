@@ -14,12 +14,14 @@ use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 
 use crate::files::resolve::{NotOpened, Root, Wait};
-use crate::values::{At, Problems, Secret};
+use crate::values::{At, Problems, Secret, SecretUrl};
 
 /// The scripts of a rule whose upstream has `protocol = "fastcgi"`. No file with their extensions is sent by the site itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct FastcgiConfig {
+    /// Name of an `[[upstream]]` with `protocol = "fastcgi"`, or the URL of a server: the action `fastcgi` of a route.
+    pub to: Option<At<SecretUrl>>,
     /// Directory of the scripts, as php-fpm sees it too [default: the site's root]
     pub root: Option<At<PathBuf>>,
     /// Script of a path that ends with a slash, beneath that path.
@@ -37,6 +39,7 @@ pub(crate) struct FastcgiConfig {
 impl Default for FastcgiConfig {
     fn default() -> Self {
         FastcgiConfig {
+            to: None,
             root: None,
             index: "index.php".to_owned().into(),
             front: None,

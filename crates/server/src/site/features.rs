@@ -5,25 +5,26 @@ use std::sync::Arc;
 use sealion_http::path::SitePath;
 
 use super::SiteConfig;
-use super::access::Access;
+use super::access::{Access, Satisfy};
 use super::basic_auth::BasicAuth;
 use super::clean_urls::{self, TrailingSlash};
 use super::cors::Cors;
 use super::early_hints::EarlyHints;
 use super::forward_auth::ForwardAuth;
-use super::headers::{Headers, HeadersConfig};
+use super::headers::{CacheControlRule, Headers, HeadersConfig, HeadersRule};
+use super::hsts::HstsConfig;
 use super::image_formats::ImageFormat;
 use super::listing::Listing;
 use super::maintenance::Maintenance;
 use super::mounts::Mounts;
 use super::pages::{ErrorPages, Page};
-use super::proxy::Proxies;
+use super::proxy::{Proxies, RuleContext};
 use super::redirect::Redirects;
 use super::rewrite::Rewrites;
+use super::route::{Around, SiteContext};
+use super::security_headers::SecurityHeaders;
 use crate::files::cache::Files;
-use crate::files::resolve::Root;
-use crate::store::Store;
-use crate::upstream::Upstreams;
+use crate::placeholders::Known;
 use crate::values::Problems;
 
 /// The optional features of a site.
@@ -32,21 +33,23 @@ pub(crate) struct Features {
     /// Whether to omit Server.
     pub anonymous: bool,
     /// The site is under maintenance.
-    pub maintenance: Option<Maintenance>,
+    pub maintenance: Option<Arc<Maintenance>>,
     /// Access by client network.
-    pub access: Option<Access>,
+    pub access: Option<Arc<Access>>,
+    /// Whether a client of the networks needs no password.
+    pub satisfies_any: bool,
     /// Cross-origin access.
-    pub cors: Option<Cors>,
-    pub early_hints: Option<EarlyHints>,
-    pub redirects: Option<Redirects>,
+    pub cors: Option<Arc<Cors>>,
+    pub early_hints: Option<Arc<EarlyHints>>,
+    pub redirects: Option<Arc<Redirects>>,
     /// Password protection.
-    pub basic_auth: Option<BasicAuth>,
+    pub basic_auth: Option<Arc<BasicAuth>>,
     /// Authentication by another server.
-    pub forward_auth: Option<ForwardAuth>,
-    pub rewrites: Option<Rewrites>,
-    pub mounts: Option<Mounts>,
+    pub forward_auth: Option<Arc<ForwardAuth>>,
+    pub rewrites: Option<Arc<Rewrites>>,
+    pub mounts: Option<Arc<Mounts>>,
     /// Paths that are forwarded.
-    pub proxies: Option<Proxies>,
+    pub proxies: Option<Arc<Proxies>>,
     /// Index file names after the first.
     pub more_indexes: Vec<String>,
     /// File name extensions that URLs may omit.
@@ -55,84 +58,138 @@ pub(crate) struct Features {
     /// Formats of siblings of images.
     pub image_formats: Vec<ImageFormat>,
     /// Directory listings.
-    pub listing: Option<Listing>,
+    pub listing: Option<Arc<Listing>>,
     /// Whether Repr-Digest is sent on request.
     pub repr_digest: bool,
     /// The page for paths without a file.
-    pub fallback: Option<Page>,
-    pub error_pages: Option<ErrorPages>,
+    pub fallback: Option<Arc<Page>>,
+    pub error_pages: Option<Arc<ErrorPages>>,
     /// Header fields to add to responses.
-    pub headers: Option<Headers>,
+    pub headers: Option<Arc<Headers>>,
+}
+
+/// The value that a route builds of `own`, or that of the route around it, if that has the same.
+pub(super) fn inherited<C: PartialEq, B>(
+    own: C,
+    around: Option<(C, &Option<Arc<B>>)>,
+    build: impl FnOnce(C) -> Option<B>,
+) -> Option<Arc<B>> {
+    match around {
+        Some((settings, built)) if settings == own => built.clone(),
+        _ => build(own).map(Arc::new),
+    }
 }
 
 impl SiteConfig {
-    /// Validates and builds the features configured for the site.
+    /// Validates and builds the features of a route with these settings. `files`: its files.
     pub(super) fn features(
         &self,
-        root: &Root,
-        files: impl FnMut(Root) -> Files,
-        upstreams: &mut Upstreams,
-        store: Option<&Arc<Store>>,
-        plain: bool,
+        files: &Files,
+        around: Option<Around<'_>>,
+        key: &str,
+        context: &mut SiteContext<'_>,
         problems: &mut Problems,
     ) -> Features {
+        if around.is_none_or(|around| around.settings.index != self.index) {
+            self.check_index(key, problems);
+        }
+        let name = |name: &str| format!("{key}.{name}");
+        let sent = files.root();
+        let unhidden = sent.unhidden();
+        let root = unhidden.as_ref().unwrap_or(&sent);
+        macro_rules! inherit {
+            ($field:ident, $build:expr) => {
+                inherited(
+                    &self.$field,
+                    around.map(|around| (&around.settings.$field, &around.route.features.$field)),
+                    $build,
+                )
+            };
+        }
+        let (upstreams, store) = (&mut *context.upstreams, context.store);
+        let proxies = around.map(|around| (&around.settings.proxy, &around.route.features.proxies));
+        let groups = Arc::default();
+        let mut rules =
+            RuleContext { root: self.root.as_ref(), upstreams, store, groups: &groups, tables: &context.tables };
+        let proxies =
+            inherited(&self.proxy, proxies, |configs| Proxies::build(configs, &name("proxy"), &mut rules, problems));
+        let upstreams = rules.upstreams;
+        if let Some(proxies) = proxies.as_ref().filter(|_| around.is_none()) {
+            self.check_for_hidden(proxies, problems);
+        }
+        let error_pages = around.map(|around| (&around.settings.error_pages, &around.route.features.error_pages));
+        let headers = around.map(|around| (header_settings(around.settings), &around.route.features.headers));
+        let plain = context.plain;
+        let known = Known { groups: None, tables: &context.tables, in_response: false };
+        Features {
+            anonymous: !self.server_header,
+            maintenance: inherit!(maintenance, |config| {
+                config.as_ref().map(|config| Maintenance::build(config, root, &name("maintenance"), problems))
+            }),
+            access: inherit!(access, |rules| Access::build(rules, &name("access"), problems)),
+            satisfies_any: self.satisfy == Satisfy::Any,
+            cors: inherit!(cors, |config| config.build(&name("cors"), problems)),
+            early_hints: inherit!(early_hints, |rules| EarlyHints::build(rules, &name("early_hints"), problems)),
+            redirects: inherit!(redirects, |rules| Redirects::build(rules, &name("redirects"), problems)),
+            basic_auth: inherit!(basic_auth, |rules| BasicAuth::build(rules, &name("basic_auth"), problems)),
+            forward_auth: inherit!(forward_auth, |rules| {
+                ForwardAuth::build(rules, upstreams, &name("forward_auth"), problems)
+            }),
+            rewrites: inherit!(rewrites, |rules| Rewrites::build(rules, &name("rewrites"), problems)),
+            mounts: inherit!(mounts, |mounts| {
+                Mounts::build(mounts, &name("mounts"), problems, |root| files.beneath(root))
+            }),
+            proxies,
+            more_indexes: self.index.iter().skip(1).map(|index| index.value.clone()).collect(),
+            extensions: match around {
+                Some(around) if around.settings.extensions == self.extensions => {
+                    around.route.features.extensions.clone()
+                }
+                _ => clean_urls::extensions(&self.extensions, problems),
+            },
+            trailing_slash: self.trailing_slash,
+            image_formats: self.image_formats.clone(),
+            listing: inherit!(listing, |config| config.build(&name("listing"), problems)),
+            repr_digest: self.repr_digest,
+            fallback: inherit!(fallback, |page| Page::build(page.as_ref()?, root, &name("fallback"), problems)),
+            error_pages: inherited(&self.error_pages, error_pages, |pages| {
+                ErrorPages::build(pages, root, &name("error_pages"), problems)
+            }),
+            headers: inherited(header_settings(self), headers, |(rules, cache_control, security, hsts)| {
+                HeadersConfig { rules, cache_control, security, hsts, plain, known }.build(key, problems)
+            }),
+        }
+    }
+
+    fn check_index(&self, key: &str, problems: &mut Problems) {
+        let key = format!("{key}.index");
         for index in &self.index {
             if index.is_empty() || index.contains('/') || matches!(index.as_str(), "." | "..") {
-                problems.add(
-                    &index.span,
-                    "site.index",
-                    format!("{:?} is not a file name: write for instance index.html", index.value),
-                );
+                let what = format!("{:?} is not a file name: write for instance index.html", index.value);
+                problems.add(&index.span, &key, what);
             }
         }
         if self.index.is_empty() {
-            problems.add(&(0..0), "site.index", "is empty: remove the key, or name a file, for instance index.html");
-        }
-        let fields = HeadersConfig {
-            rules: &self.headers,
-            cache_control: &self.cache_control,
-            security: self.security_headers,
-            hsts: &self.hsts,
-            plain,
-        };
-        let fallback = self.fallback.as_ref();
-        let proxies = Proxies::build(&self.proxy, self.root.as_ref(), upstreams, store, "site.proxy", problems);
-        if let Some(proxies) = &proxies {
-            let mounts =
-                self.mounts.iter().map(|mount| (&mount.path, mount.path.trim_matches('/'), "site.mounts.path"));
-            for (place, name, key) in mounts.chain(fallback.map(|page| (page, "", "site.fallback"))) {
-                if proxies.hide(name.as_bytes()) {
-                    let what = "is never reached: a proxy rule covers it: remove it, or give that rule another path or files_first = true";
-                    problems.add(&place.span, key, what);
-                }
-            }
-        }
-        Features {
-            anonymous: !self.server_header,
-            maintenance: self
-                .maintenance
-                .as_ref()
-                .map(|config| Maintenance::build(config, root, "site.maintenance", problems)),
-            access: Access::build(&self.access, "site.access", problems),
-            cors: self.cors.build("site.cors", problems),
-            early_hints: EarlyHints::build(&self.early_hints, "site.early_hints", problems),
-            redirects: Redirects::build(&self.redirects, "site.redirects", problems),
-            basic_auth: BasicAuth::build(&self.basic_auth, "site.basic_auth", problems),
-            forward_auth: ForwardAuth::build(&self.forward_auth, upstreams, "site.forward_auth", problems),
-            rewrites: Rewrites::build(&self.rewrites, "site.rewrites", problems),
-            mounts: Mounts::build(&self.mounts, "site.mounts", problems, files),
-            proxies,
-            more_indexes: self.index.iter().skip(1).map(|index| index.value.clone()).collect(),
-            extensions: clean_urls::extensions(&self.extensions, problems),
-            trailing_slash: self.trailing_slash,
-            image_formats: self.image_formats.clone(),
-            listing: self.listing.build("site.listing", problems),
-            repr_digest: self.repr_digest,
-            fallback: fallback.and_then(|page| Page::build(page, root, "site.fallback", problems)),
-            error_pages: ErrorPages::build(&self.error_pages, root, "site.error_pages", problems),
-            headers: fields.build("site", problems),
+            problems.add(&(0..0), &key, "is empty: remove the key, or name a file, for instance index.html");
         }
     }
+
+    /// Refuses mounts and a fallback that no request reaches.
+    fn check_for_hidden(&self, proxies: &Proxies, problems: &mut Problems) {
+        let fallback = self.fallback.as_ref();
+        let mounts = self.mounts.iter().map(|mount| (&mount.path, mount.path.trim_matches('/'), "site.mounts.path"));
+        for (place, name, key) in mounts.chain(fallback.map(|page| (page, "", "site.fallback"))) {
+            if proxies.hide(name.as_bytes()) {
+                let what = "is never reached: a proxy rule covers it: remove it, or give that rule another path or files_first = true";
+                problems.add(&place.span, key, what);
+            }
+        }
+    }
+}
+
+/// The settings that make the fields of responses.
+fn header_settings(settings: &SiteConfig) -> (&[HeadersRule], &[CacheControlRule], SecurityHeaders, &HstsConfig) {
+    (&settings.headers, &settings.cache_control, settings.security_headers, &settings.hsts)
 }
 
 impl Features {
@@ -143,9 +200,9 @@ impl Features {
 
     /// Whether a guard names its paths by an expression.
     pub(super) fn have_expressions(&self) -> bool {
-        self.access.as_ref().is_some_and(Access::has_expressions)
-            || self.basic_auth.as_ref().is_some_and(BasicAuth::has_expressions)
-            || self.forward_auth.as_ref().is_some_and(ForwardAuth::has_expressions)
+        self.access.as_deref().is_some_and(Access::has_expressions)
+            || self.basic_auth.as_deref().is_some_and(BasicAuth::has_expressions)
+            || self.forward_auth.as_deref().is_some_and(ForwardAuth::has_expressions)
     }
 
     /// Whether any feature depends on the name of the file that is sent.
@@ -180,6 +237,7 @@ impl Features {
             anonymous: _,
             maintenance: _,
             access: _,
+            satisfies_any: _,
             cors: _,
             // They are sent by the driver, while the response is waited for.
             early_hints: _,
@@ -204,10 +262,10 @@ impl Features {
             headers: _,
         } = self;
         Steps {
-            basic_auth: basic_auth.as_ref(),
-            forward_auth: forward_auth.as_ref(),
-            rewrites: rewrites.as_ref(),
-            mounts: mounts.as_ref(),
+            basic_auth: basic_auth.as_deref(),
+            forward_auth: forward_auth.as_deref(),
+            rewrites: rewrites.as_deref(),
+            mounts: mounts.as_deref(),
         }
     }
 }

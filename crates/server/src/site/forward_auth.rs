@@ -24,6 +24,7 @@ use tokio::time::timeout;
 use super::Site;
 use super::pattern::{Case, Guarded, Prefix};
 use super::proxy::{self, FieldChange, apply, failed, of_reply};
+use super::route::Route;
 use crate::response::{Response, Source};
 use crate::upstream::{
     Forwarded, Hop, Inbound, Reading, Reply, Upstream, Upstreams, forward, is_hop_by_hop, is_loop, pass_span_on,
@@ -81,6 +82,11 @@ impl ForwardAuth {
         let rules: Vec<_> = configs.iter().filter_map(|config| config.build(upstreams, key, problems)).collect();
         let copied = rules.iter().flat_map(|rule| &rule.copy).cloned().collect();
         (!configs.is_empty()).then_some(ForwardAuth { rules, copied })
+    }
+
+    /// The names in `copy` of all rules.
+    pub(super) fn copied(&self) -> &[HeaderName] {
+        &self.copied
     }
 
     /// Whether a server learns the ends of a client's connection.
@@ -168,14 +174,20 @@ impl Rule {
     }
 
     /// Asks whether a request may pass: the fields that it gets then, or the answer for the client.
-    async fn ask(&self, site: &Site, request: &Request<'_>, hop: &Hop<'_>) -> Result<Vec<FieldChange>, Box<Response>> {
+    async fn ask(
+        &self,
+        site: &Site,
+        route: &Route,
+        request: &Request<'_>,
+        hop: &Hop<'_>,
+    ) -> Result<Vec<FieldChange>, Box<Response>> {
         let refuse = |status| Err(Box::new(Response::plain(status)));
         let Target::Path { path, query } = request.target else { return refuse(Status::BAD_REQUEST) };
         if is_loop(request) {
             let what = "the request has come back: the server that is asked whether it may pass leads here again";
             return Err(Box::new(Response::plain(Status::LOOP_DETECTED).because(Some(io::Error::other(what)))));
         }
-        let Some(path) = site.path_asked(path) else { return refuse(Status::BAD_REQUEST) };
+        let Some(path) = site.path_asked(path, route) else { return refuse(Status::BAD_REQUEST) };
         let uri = query.map_or_else(|| path.clone(), |query| format!("{path}?{query}"));
         // As it is forwarded.
         let Some(uri) = proxy::uri(&uri).map(|uri| uri.to_string()) else { return refuse(Status::BAD_REQUEST) };
@@ -277,49 +289,46 @@ async fn drain(reply: Reply) {
     let _ = timeout(DRAIN, read).await;
 }
 
-/// A request of which parts of its site want to know whether it may pass. Each rule is asked once, under whatever paths it is met.
+/// A request of which routes of its site want to know whether it may pass. Each rule is asked once, under whatever paths it is met.
 #[derive(Debug)]
 pub(super) struct Asking<'a> {
-    auth: &'a ForwardAuth,
     site: &'a Site,
+    /// The route of the path that was requested.
+    route: &'a Route,
     request: &'a Request<'a>,
     hop: Hop<'a>,
-    /// The rules that let it pass, and what they copy.
+    /// The rules that let it pass, by their addresses, and what they copy.
     passed: Mutex<BTreeMap<usize, Vec<FieldChange>>>,
 }
 
 impl<'a> Asking<'a> {
-    pub(super) fn new(auth: &'a ForwardAuth, site: &'a Site, request: &'a Request<'a>, inbound: &Inbound) -> Self {
-        Asking { auth, site, request, hop: inbound.hop(request.authority), passed: Mutex::default() }
+    pub(super) fn new(site: &'a Site, route: &'a Route, request: &'a Request<'a>, inbound: &Inbound) -> Self {
+        Asking { site, route, request, hop: inbound.hop(request.authority), passed: Mutex::default() }
     }
 
     fn passed(&self) -> MutexGuard<'_, BTreeMap<usize, Vec<FieldChange>>> {
         self.passed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The refusal if the request may not access `path`.
-    pub(super) async fn refusal(&self, path: &SitePath<'_>) -> Option<Response> {
-        for (index, rule) in self.auth.rules.iter().enumerate() {
-            if !rule.guards(path) || self.passed().contains_key(&index) {
+    /// The refusal if the request may not access `path`, which `auth` guards.
+    pub(super) async fn refusal(&self, auth: &ForwardAuth, path: &SitePath<'_>) -> Option<Response> {
+        for rule in &auth.rules {
+            let address = std::ptr::from_ref(rule).addr();
+            if !rule.guards(path) || self.passed().contains_key(&address) {
                 continue;
             }
-            match rule.ask(self.site, self.request, &self.hop).await {
-                Ok(fields) => drop(self.passed().insert(index, fields)),
+            match rule.ask(self.site, self.route, self.request, &self.hop).await {
+                Ok(fields) => drop(self.passed().insert(address, fields)),
                 Err(refusal) => return Some(*refusal),
             }
         }
         None
     }
 
-    /// Whether a path needs the consent of a server that was not asked for `passed`.
-    pub(super) fn needs_more(&self, path: &SitePath<'_>, passed: Option<&SitePath<'_>>) -> bool {
-        self.auth.needs_more(path, passed)
-    }
-
     /// The fields that a forwarded request gets instead of the client's.
     pub(super) fn fields(&self) -> Vec<FieldChange> {
         let passed = self.passed();
-        let mut fields: Vec<FieldChange> = self.auth.copied.iter().map(|name| (name.clone(), None)).collect();
+        let mut fields: Vec<FieldChange> = self.site.copied_fields().map(|name| (name.clone(), None)).collect();
         fields.extend(passed.values().flatten().filter(|(_, value)| value.is_some()).cloned());
         fields
     }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::hsts::HstsConfig;
 use super::pattern::PathPattern;
 use super::security_headers::SecurityHeaders;
+use crate::placeholders::{Asked, Form, Known, Template};
 use crate::values::{At, Problems, Secret};
 
 /// Header fields for responses, by path.
@@ -51,6 +52,8 @@ pub(super) struct HeadersConfig<'a> {
     pub hsts: &'a HstsConfig,
     /// Whether the site is reachable only over plain HTTP.
     pub plain: bool,
+    /// Names of placeholders.
+    pub known: Known<'a>,
 }
 
 /// The header fields that a site adds to its responses.
@@ -66,7 +69,7 @@ pub(crate) struct Headers {
 #[derive(Debug)]
 struct Step {
     path: PathPattern,
-    set: Vec<(String, String)>,
+    set: Vec<(String, Template)>,
     unset: Vec<String>,
 }
 
@@ -75,15 +78,15 @@ impl HeadersConfig<'_> {
     pub(super) fn build(&self, key: &str, problems: &mut Problems) -> Option<Headers> {
         let mut steps = Vec::new();
         let mut preset: Vec<_> =
-            self.security.fields().iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            self.security.fields().iter().map(|(name, value)| ((*name).to_owned(), Template::literal(value))).collect();
         if let Some(value) = self.hsts.build(&dotted(key, "hsts"), self.plain, problems) {
-            preset.push((HSTS.to_owned(), value));
+            preset.push((HSTS.to_owned(), Template::literal(&value)));
         }
         if !preset.is_empty() {
             steps.push(Step { path: PathPattern::every(), set: preset, unset: Vec::new() });
         }
         let headers = dotted(key, "headers");
-        steps.extend(self.rules.iter().filter_map(|rule| rule.build(&headers, problems)));
+        steps.extend(self.rules.iter().filter_map(|rule| rule.build(self.known, &headers, problems)));
         let cache_key = dotted(key, "cache_control");
         let mut cache_control = Vec::new();
         for rule in self.cache_control {
@@ -98,9 +101,10 @@ impl HeadersConfig<'_> {
         if steps.is_empty() && cache_control.is_empty() {
             return None;
         }
-        let all = steps.iter().all(|step| step.path.is_every()).then(|| {
+        let is_constant = |step: &Step| step.set.iter().all(|(_, value)| value.as_text().is_some());
+        let all = steps.iter().all(|step| step.path.is_every() && is_constant(step)).then(|| {
             let mut fields = ExtraFields::default();
-            apply(&steps, b"", &mut fields);
+            apply(&steps, b"", None, &mut fields);
             fields
         });
         Some(Headers { all, steps, cache_control })
@@ -108,7 +112,7 @@ impl HeadersConfig<'_> {
 }
 
 impl HeadersRule {
-    fn build(&self, key: &str, problems: &mut Problems) -> Option<Step> {
+    fn build(&self, known: Known<'_>, key: &str, problems: &mut Problems) -> Option<Step> {
         let before = problems.len();
         let path = PathPattern::build(&self.path, &self.path.span, &format!("{key}.path"), problems);
         if self.set.is_empty() && self.unset.is_empty() {
@@ -144,15 +148,24 @@ impl HeadersRule {
             }
         }
         (problems.len() == before).then_some(())?;
-        let set = self.set.iter().map(|(name, value)| (name.clone(), value.reveal().clone())).collect();
+        let template = |(name, value): (&String, &At<Secret>)| {
+            let key = format!("{key}.set.{name}");
+            Some((name.clone(), Template::parse_text(value.reveal(), &value.span, known, &key, problems)?))
+        };
+        let set = self.set.iter().map(template).collect::<Option<_>>()?;
         Some(Step { path: path?, set, unset: self.unset.iter().map(|name| name.value.clone()).collect() })
     }
 }
 
 impl Headers {
+    /// Whether values have placeholders.
+    pub(crate) fn have_placeholders(&self) -> bool {
+        self.all.is_none() && self.steps.iter().flat_map(|step| &step.set).any(|(_, value)| value.as_text().is_none())
+    }
+
     /// Adds the site's fields to a response. Existing fields win. `name`: the path of the file that is sent, or else of the request;
-    /// decoded, without leading slash.
-    pub(crate) fn add(&self, name: &[u8], fields: &mut Fields) {
+    /// decoded, without leading slash. `asked`: for placeholders; without it, and with values that no field may have, their fields are left out.
+    pub(crate) fn add(&self, name: &[u8], asked: Option<&Asked<'_>>, fields: &mut Fields) {
         match &self.all {
             Some(all) if fields.extra.is_empty() => fields.extra = all.clone(),
             Some(all) => {
@@ -160,7 +173,7 @@ impl Headers {
                     add_to(&mut fields.extra, field, value);
                 }
             }
-            None => apply(&self.steps, name, &mut fields.extra),
+            None => apply(&self.steps, name, asked, &mut fields.extra),
         }
         // Only responses with a file, and 304, have an entity tag. Errors and listings must not be cached for a year.
         if fields.etag.is_some()
@@ -173,17 +186,27 @@ impl Headers {
 }
 
 /// Applies the rules; the last one that sets or unsets a field wins.
-fn apply(steps: &[Step], name: &[u8], fields: &mut ExtraFields) {
-    let mut chosen: Vec<(&str, &str)> = Vec::new();
+fn apply(steps: &[Step], name: &[u8], asked: Option<&Asked<'_>>, fields: &mut ExtraFields) {
+    let mut chosen: Vec<(&str, &Template)> = Vec::new();
     for step in steps.iter().filter(|step| step.path.matches(name)) {
         let concerns = |field: &str| {
             step.unset.iter().chain(step.set.iter().map(|(field, _)| field)).any(|own| own.eq_ignore_ascii_case(field))
         };
         chosen.retain(|(field, _)| !concerns(field));
-        chosen.extend(step.set.iter().map(|(field, value)| (&**field, &**value)));
+        chosen.extend(step.set.iter().map(|(field, value)| (&**field, value)));
     }
     for (field, value) in chosen {
-        add_to(fields, field, value.as_bytes());
+        match (value.as_text(), asked) {
+            (Some(text), _) => add_to(fields, field, text.as_bytes()),
+            (None, Some(asked)) => {
+                if let Ok(value) = value.render(asked, Form::Plain).map(|value| value.trim_ascii().to_vec())
+                    && !value.is_empty()
+                {
+                    add_to(fields, field, &value);
+                }
+            }
+            (None, None) => {}
+        }
     }
 }
 

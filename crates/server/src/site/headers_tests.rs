@@ -14,12 +14,14 @@ struct File {
 fn build(text: &str) -> (Option<Headers>, Problems) {
     let file: File = toml::from_str(text).unwrap();
     let mut problems = Problems::of_file("f".as_ref(), text);
+    let tables = crate::placeholders::Tables::default();
     let config = HeadersConfig {
         rules: &file.headers,
         cache_control: &file.cache_control,
         security: file.security_headers,
         hsts: &file.hsts,
         plain: false,
+        known: Known { groups: None, tables: &tables, in_response: false },
     };
     (config.build("site", &mut problems), problems)
 }
@@ -28,7 +30,7 @@ fn build(text: &str) -> (Option<Headers>, Problems) {
 fn fields(headers: &Headers, name: &str, tagged: bool) -> String {
     let etag = tagged.then(|| EntityTag::from_fingerprint([0; 8]));
     let mut fields = Fields { etag, ..Fields::default() };
-    headers.add(name.as_bytes(), &mut fields);
+    headers.add(name.as_bytes(), None, &mut fields);
     String::from_utf8(fields.extra.lines().to_vec()).unwrap().replace("\r\n", "|")
 }
 
@@ -60,7 +62,7 @@ fn without_patterns_the_fields_are_made_once() {
     assert_eq!(fields(&headers, "a", true), "X-One: 1|X-Two: 2|");
     let mut already = Fields::default();
     already.extra.add("x-one", "own");
-    headers.add(b"a", &mut already);
+    headers.add(b"a", None, &mut already);
     assert_eq!(already.extra.lines(), b"x-one: own\r\nX-Two: 2\r\n");
 }
 
@@ -84,7 +86,7 @@ fn vary_values_are_merged() {
     for text in ["headers = [{ set = { Vary = 'X-Own' } }]", "headers = [{ path = '*', set = { Vary = 'X-Own' } }]"] {
         let mut already = Fields::default();
         already.extra.add("Vary", "Accept");
-        build(text).0.unwrap().add(b"a", &mut already);
+        build(text).0.unwrap().add(b"a", None, &mut already);
         assert_eq!(already.extra.lines(), b"Vary: Accept\r\nVary: X-Own\r\n", "{text}");
     }
 }

@@ -9,6 +9,7 @@ mod clean_urls;
 mod cors;
 mod early_hints;
 mod error_text;
+mod explain;
 mod fallback;
 mod fastcgi;
 mod features;
@@ -33,6 +34,7 @@ mod proxy_redirects;
 mod readings;
 mod redirect;
 mod rewrite;
+mod route;
 mod security_headers;
 mod verifications;
 
@@ -40,22 +42,20 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use http::HeaderName;
 use schemars::JsonSchema;
-use sealion_http::{Coding, Request, Target};
+use sealion_http::path::{SitePath, Unnameable};
+use sealion_http::{Coding, Request, Status, Target};
 use sealion_tls::ClientAuth;
 use serde::{Deserialize, Serialize};
 
 use crate::certificates::{self, AcmeOnDemandConfig, AcmeUse, CertificateConfig, CertifiedSite, ClientAuthConfig};
-use crate::files::cache::{FileCache, Files};
-use crate::files::coding::Coder;
-use crate::files::coding::config::{CompressConfig, Encoding};
-use crate::files::media_types::MediaTypes;
-use crate::files::resolve::{EntityTags, Root};
+use crate::files::coding::config::CompressConfig;
+use crate::files::resolve::EntityTags;
 use crate::limits::{SiteLimits, SiteLimitsConfig};
 use crate::observe::access_log::{SiteLog, SiteLogConfig, SiteLogs};
 use crate::observe::metrics::SiteNumber;
-use crate::store::Store;
-use crate::upstream::Upstreams;
+use crate::placeholders::{Asked, Tables};
 use crate::values::{At, Problems};
 
 pub(crate) use answer::{Arrival, Client, answer, answer_from_cache, early_hints, is_refused_or_redirected, refuse};
@@ -64,21 +64,21 @@ pub(crate) use names::Sites;
 pub(crate) use proxy::ProxyConfig;
 pub(crate) use redirect::RedirectConfig;
 pub(crate) use rewrite::RewriteConfig;
+pub(crate) use route::{RouteConfig, SiteContext};
 
-use access::AccessConfig;
+use access::{AccessConfig, Satisfy};
 use basic_auth::BasicAuthConfig;
 use clean_urls::TrailingSlash;
 use cors::CorsConfig;
 use early_hints::EarlyHintsRule;
-use features::Features;
-use forward_auth::{ForwardAuth, ForwardAuthConfig};
+use forward_auth::ForwardAuthConfig;
 use headers::{CacheControlRule, HeadersRule};
 use hsts::HstsConfig;
 use image_formats::ImageFormat;
 use listing::ListingConfig;
 use maintenance::MaintenanceConfig;
 use mounts::MountConfig;
-use proxy::Proxies;
+use route::{Route, Routes};
 use security_headers::SecurityHeaders;
 
 /// A site: a directory served under one or more host names.
@@ -178,8 +178,12 @@ pub(crate) struct SiteConfig {
     pub maintenance: Option<MaintenanceConfig>,
     /// Access by client network; every rule that covers a path must allow the request.
     pub access: Vec<AccessConfig>,
+    /// Whether a request must pass `access` and the other guards, or one of both.
+    pub satisfy: Satisfy,
     /// Paths that are forwarded to an upstream; the first rule that covers a path wins. A site with rules needs no root, and neither does one with redirects.
     pub proxy: Vec<ProxyConfig>,
+    /// Routes: paths with settings and an action of their own.
+    pub route: Vec<RouteConfig>,
 }
 
 impl Default for SiteConfig {
@@ -225,7 +229,9 @@ impl Default for SiteConfig {
             forward_auth: Vec::new(),
             maintenance: None,
             access: Vec::new(),
+            satisfy: Satisfy::All,
             proxy: Vec::new(),
+            route: Vec::new(),
         }
     }
 }
@@ -245,59 +251,208 @@ pub(crate) struct Site {
     pub https_only: Option<u16>,
     /// The access log that its responses are written to.
     pub log: SiteLog,
-    /// The files beneath the root.
-    pub files: Files,
-    /// The listings that are being sent.
-    pages: listing_pages::Pages,
-    pub options: FileOptions,
-    /// Limits on the use by clients.
-    pub limits: Option<SiteLimits>,
-    /// Everything configured besides the files.
-    pub(crate) features: Features,
+    /// What answers requests for paths that no other route has.
+    root: Route,
+    /// `None`: the root answers all requests.
+    routes: Option<Box<Routes>>,
+    tables: Arc<Tables>,
     /// Client authentication that a connection must satisfy.
     pub client_auth: Option<ClientAuth>,
 }
 
+/// The route and the path of a request; an error is the status of a path that cannot be served.
+type Located<'s, 'r> = (&'s Route, Result<SitePath<'r>, Status>);
+
 impl Site {
+    /// Its routes, the root last.
+    fn all_routes(&self) -> impl Iterator<Item = &Route> {
+        self.routes.iter().flat_map(|routes| routes.all()).chain([&self.root])
+    }
+
+    fn route(&self, number: Option<usize>) -> &Route {
+        match (number, &self.routes) {
+            (Some(number), Some(routes)) => routes.get(number),
+            _ => &self.root,
+        }
+    }
+
     /// Whether a request may be forwarded to an upstream: its content is then read only as fast as that takes it.
     pub(crate) fn may_forward(&self, request: &Request<'_>) -> bool {
-        let Some(proxies) = &self.features.proxies else { return false };
-        // A rewritten path is not known yet.
-        self.features.rewrites.is_some()
-            || matches!(request.target, Target::Path { path, .. } if proxies.may_forward(path))
+        let Target::Path { path, .. } = request.target else { return false };
+        let Some(routes) = &self.routes else {
+            let Some(proxies) = &self.root.features.proxies else { return false };
+            // A rewritten path is not known yet.
+            return self.root.features.rewrites.is_some() || proxies.may_forward(path);
+        };
+        let Ok(path) = SitePath::parse_forwarded(path) else { return false };
+        // Conditions ask for more of the request than is known here.
+        let by_path = || routes.by_path(&path).unwrap_or(&self.root).may_forward(&path);
+        routes.may_forward() && (routes.has_conditions() || by_path())
     }
 
     /// Whether a rule permits WebSocket.
     pub(crate) fn permits_websocket(&self) -> bool {
-        self.features.proxies.as_ref().is_some_and(Proxies::permit_websocket)
+        self.all_rules().any(proxy::Rule::permits_websocket)
     }
 
     /// Whether interim responses of servers to this request are passed on.
     pub(crate) fn passes_interim(&self, request: &Request<'_>) -> bool {
-        self.features.proxies.as_ref().is_some_and(|proxies| proxies.pass_interim(request))
+        match &self.routes {
+            None => self
+                .root
+                .features
+                .proxies
+                .as_ref()
+                .is_some_and(|all| all.rules().any(|rule| rule.interim().include(request))),
+            Some(routes) => routes.passes_interim(request),
+        }
     }
 
     /// Whether servers may learn the ends of a client's connection.
     pub(crate) fn names_endpoints(&self) -> bool {
-        self.features.proxies.as_ref().is_some_and(Proxies::name_endpoints)
-            || self.features.forward_auth.as_ref().is_some_and(ForwardAuth::names_endpoints)
+        match &self.routes {
+            None => self.root.names_endpoints(),
+            Some(routes) => routes.names_endpoints(),
+        }
+    }
+
+    /// The rules that forward, of all routes.
+    fn all_rules(&self) -> impl Iterator<Item = &proxy::Rule> {
+        self.all_routes().flat_map(Route::rules)
     }
 
     /// The URL as a cache of the site's rules stores it.
-    pub(super) fn spellings<'a>(&'a self, url: &'a str) -> impl Iterator<Item = String> + 'a {
-        // A rewrite may lead to the rule of another path.
-        let is_by_path = self.features.rewrites.is_none();
-        self.features.proxies.iter().flat_map(move |proxies| proxies.spellings(url, is_by_path))
+    pub(super) fn spellings<'a>(&'a self, url: &'a str) -> Vec<String> {
+        match (&self.routes, &self.root.features.proxies) {
+            // Any route may have stored it.
+            (Some(_), _) => self.all_rules().filter_map(|rule| rule.spelling(url)).collect(),
+            (None, None) => Vec::new(),
+            // A rewrite may lead to the rule of another path.
+            (None, Some(proxies)) => proxies.spellings(url, self.root.features.rewrites.is_none()).collect(),
+        }
     }
 
     /// Whether there are rules that forward.
     pub(crate) fn has_proxies(&self) -> bool {
-        self.features.proxies.is_some()
+        match &self.routes {
+            None => self.root.features.proxies.is_some(),
+            Some(routes) => routes.may_forward(),
+        }
+    }
+
+    /// Whether to omit Server.
+    pub(super) fn is_anonymous(&self) -> bool {
+        self.root.features.anonymous
+    }
+
+    /// The limits for a request of this client.
+    pub(crate) fn limits(&self, request: &Request<'_>, client: Client) -> Option<&SiteLimits> {
+        let route = match &self.routes {
+            Some(routes) if routes.has_limits() => self.locate(request, client).0,
+            _ => &self.root,
+        };
+        route.limits.as_deref()
+    }
+
+    /// Whether a route asks another server whether requests may pass.
+    fn asks(&self) -> bool {
+        match &self.routes {
+            None => self.root.features.forward_auth.is_some(),
+            Some(routes) => routes.asks(),
+        }
+    }
+
+    /// Fields that other servers set where they let a request pass.
+    fn copied_fields(&self) -> impl Iterator<Item = &HeaderName> {
+        let own = self.root.features.forward_auth.iter().filter(|_| self.routes.is_none());
+        own.flat_map(|auth| auth.copied()).chain(self.routes.iter().flat_map(|routes| routes.copied()))
+    }
+
+    fn has_early_hints(&self) -> bool {
+        self.routes.is_some() || self.root.features.early_hints.is_some()
+    }
+
+    /// Whether a route may refuse a request by a path.
+    fn has_guards(&self) -> bool {
+        match &self.routes {
+            None => self.root.features.has_guards(),
+            Some(routes) => routes.has_guards(),
+        }
+    }
+
+    /// The route for a path of a request.
+    ///
+    /// # Errors
+    /// 400: the request does not say clearly enough which route it is for.
+    fn choose(&self, asked: &Asked<'_>) -> Result<&Route, Status> {
+        match &self.routes {
+            None => Ok(&self.root),
+            Some(routes) => Ok(routes.choose(asked)?.unwrap_or(&self.root)),
+        }
+    }
+
+    /// The route and the path of a request as it came.
+    fn locate<'s, 'r>(&'s self, request: &Request<'r>, client: Client) -> Located<'s, 'r> {
+        let root = &self.root;
+        let Target::Path { path: raw, query } = request.target else {
+            return (root, Err(Status::METHOD_NOT_ALLOWED));
+        };
+        if self.routes.is_none() {
+            return (root, root.path(raw));
+        }
+        let (path, is_file) = match SitePath::parse(raw, true) {
+            Ok(path) => (path, true),
+            Err(Unnameable::Malformed(_)) => return (root, Err(Status::BAD_REQUEST)),
+            // An encoded slash: no file can have it, and an application may.
+            Err(Unnameable::NotFound) => match SitePath::parse_forwarded(raw) {
+                Ok(path) => (path, false),
+                Err(_) => return (root, Err(Status::NOT_FOUND)),
+            },
+        };
+        let asked = self.asked(request, &path, query, client);
+        let route = match self.choose(&asked) {
+            Ok(route) => route,
+            Err(status) => return (root, Err(status)),
+        };
+        let is_of_files = route.is_of_files(&path);
+        let is_read_by_others = !is_of_files || self.has_guards();
+        if memchr::memchr(b';', raw.as_bytes()).is_some() && readings::hides_slash(raw) && is_read_by_others {
+            return (route, Err(Status::BAD_REQUEST));
+        }
+        if is_of_files && !(is_file && route.shows(&path)) {
+            return (route, Err(Status::NOT_FOUND));
+        }
+        (route, Ok(path))
+    }
+
+    /// The values for placeholders and conditions, without the groups of a route.
+    fn asked<'a>(
+        &'a self,
+        request: &'a Request<'a>,
+        path: &'a SitePath<'a>,
+        query: Option<&'a str>,
+        client: Client,
+    ) -> Asked<'a> {
+        Asked {
+            request,
+            path,
+            query,
+            client: client.address,
+            is_plain: client.is_plain,
+            groups: None,
+            tables: &self.tables,
+            upstream: None,
+        }
     }
 
     /// Whether it answers requests on a listener.
     pub(crate) fn answers_on(&self, listener: &str) -> bool {
         self.listen.as_ref().is_none_or(|names| names.iter().any(|name| **name == *listener))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn files_for_tests(&self) -> &crate::files::cache::Files {
+        &self.root.files
     }
 }
 
@@ -356,49 +511,9 @@ impl SiteConfig {
         }
     }
 
-    /// Opens the root and builds the site, with the common log and without redirects to HTTPS. `plain`: whether it is reachable only without TLS. `None`: the errors are in `problems`.
-    pub(crate) fn build(
-        &self,
-        cache: &Arc<FileCache>,
-        upstreams: &mut Upstreams,
-        store: Option<&Arc<Store>>,
-        max_ranges: usize,
-        plain: bool,
-        problems: &mut Problems,
-    ) -> Option<Site> {
-        let root = match &self.root {
-            Some(path) => Root::open(&problems.resolve(path)).map_err(|error| (path.span.clone(), error)),
-            // Redirects may answer every request; without a proxy rule or a file, others get 404.
-            None if !self.proxy.is_empty() || !self.redirects.is_empty() => {
-                Root::empty().map_err(|error| (0..0, error))
-            }
-            None => {
-                problems.add(
-                    &(0..0),
-                    "site.root",
-                    format_args!("is missing for site {}: name the directory to serve, or answer its requests with [[site.proxy]] or [[site.redirects]]", self.label()),
-                );
-                return None;
-            }
-        };
-        let root = match root {
-            Ok(root) => root,
-            Err((span, error)) => {
-                problems.add(&span, "site.root", error);
-                return None;
-            }
-        };
-        let media_types = MediaTypes::build(&self.media_types, "site.media_types", problems).map(Arc::new);
-        let index = self.index.first().map(|index| index.value.clone()).unwrap_or_default();
-        let coder = Encoding::build(&self.precompressed, self.compress.as_ref(), "site", problems)
-            .map(|encoding| Arc::new(Coder::new(&encoding)));
-        let scripts: Arc<[_]> = self.proxy.iter().flat_map(ProxyConfig::extensions_of_scripts).collect();
-        let files = |root: Root| {
-            let root = root.hiding(Arc::clone(&scripts));
-            let root = root.with_media_types(media_types.clone()).with_entity_tags(self.etag);
-            Files::new(root, index.clone(), cache).with_codings(coder.clone())
-        };
-        let features = self.features(&root, files, upstreams, store, plain, problems);
+    /// Builds the site, with the common log and without redirects to HTTPS. `None`: the errors are in `problems`.
+    pub(crate) fn build(&self, context: &mut SiteContext<'_>, problems: &mut Problems) -> Option<Site> {
+        let (root, routes) = self.routes(context, problems)?;
         let client_auth = match &self.client_auth {
             Some(auth) => Some(certificates::client_auth(auth, problems)?),
             None => None,
@@ -411,11 +526,9 @@ impl SiteConfig {
             http2: self.http2,
             https_only: None,
             log: SiteLog::Common,
-            files: files(root),
-            pages: listing_pages::Pages::default(),
-            options: FileOptions { max_ranges, show_dotfiles: self.show_dotfiles },
-            features,
-            limits: self.limits.build("site.limits", problems),
+            root,
+            routes,
+            tables: Arc::clone(&context.tables),
         })
     }
 }

@@ -122,7 +122,7 @@ impl Sites {
     /// Whether to omit Server where no site is known: the setting of the default site, or else of the first.
     pub(crate) fn are_anonymous(&self) -> bool {
         let site = self.sites.get(self.default.unwrap_or(0));
-        site.is_some_and(|site| site.features.anonymous)
+        site.is_some_and(Site::is_anonymous)
     }
 
     /// A plain response with this status, where no site is known.
@@ -185,6 +185,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::files::cache::{CacheLimits, FileCache};
+    use crate::site::SiteContext;
     use crate::upstream::Upstreams;
 
     fn sites(text: &str) -> (Sites, Problems) {
@@ -194,7 +195,7 @@ mod tests {
             .site
             .iter()
             .filter_map(|site| {
-                Some((site, site.build(&cache, &mut Upstreams::default(), None, 1, false, &mut problems)?))
+                Some((site, site.build(&mut SiteContext::new(&cache, &mut Upstreams::default()), &mut problems)?))
             })
             .collect();
         (Sites::new(built, &mut problems), problems)

@@ -159,7 +159,7 @@ impl Case {
 /// A path in which all spellings that differ in case alone are the same, whether an application maps characters or whole texts to upper or lower case. Characters
 /// beyond ASCII that become letters of ASCII in one of these, such as the sign of Kelvin and the dotted capital I, are those. Dots and spaces at the end
 /// of a name do not count: file systems that ignore case drop them (FAT, NTFS).
-fn fold(path: &[u8]) -> Vec<u8> {
+pub(super) fn fold(path: &[u8]) -> Vec<u8> {
     let folded = if path.is_ascii() { path.to_ascii_lowercase() } else { fold_characters(path) };
     let is_dropped = |byte: &&u8| matches!(byte, b'.' | b' ');
     let name = |segment: &'_ [u8]| segment.len() - segment.iter().rev().take_while(is_dropped).count();
@@ -272,7 +272,7 @@ impl Guarded {
 }
 
 /// The name of the file of which `name` would be a sibling: compressed, or an image in another format.
-fn original_of(name: &[u8]) -> Option<&[u8]> {
+pub(super) fn original_of(name: &[u8]) -> Option<&[u8]> {
     let compressed = Coding::ALL.into_iter().find_map(|coding| name.strip_suffix(coding.suffix().as_bytes()));
     compressed.or_else(|| image_formats::original_of(name))
 }

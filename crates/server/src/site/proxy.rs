@@ -23,6 +23,7 @@ use super::pattern::{Guarded, Prefix};
 use super::proxy_redirects::Rewriter;
 use crate::observe::Warnings;
 use crate::observe::access_log::UpstreamTrace;
+use crate::placeholders::{Asked, Form, Groups, Tables, Template};
 use crate::response::{Body, BodyStream, Response};
 use crate::store::{CacheRule, Store, one_slash_first};
 use crate::upstream::{
@@ -41,10 +42,6 @@ pub(crate) use config::{InterimRequests, ProxyConfig};
 #[derive(Debug)]
 pub(crate) struct Proxies {
     rules: Vec<Rule>,
-    /// Those of the rule with the most.
-    interim: InterimRequests,
-    /// Whether a server learns the ends of a client's connection.
-    names_endpoints: bool,
 }
 
 #[derive(Debug)]
@@ -58,6 +55,11 @@ pub(crate) struct Rule {
     host: Host,
     request: Vec<(HeaderName, Option<HeaderValue>)>,
     response: Vec<(HeaderName, Option<HeaderValue>)>,
+    /// Fields whose values have placeholders.
+    request_values: Vec<(HeaderName, Template)>,
+    response_values: Vec<(HeaderName, Template)>,
+    groups: Arc<Groups>,
+    tables: Arc<Tables>,
     pub(super) intercept_errors: bool,
     /// Empty: all.
     methods: Vec<String>,
@@ -80,6 +82,16 @@ pub(crate) struct Rule {
     warnings: Warnings,
 }
 
+/// The context in which rules are built.
+pub(super) struct RuleContext<'a> {
+    /// That of the site or the route.
+    pub(super) root: Option<&'a At<PathBuf>>,
+    pub(super) upstreams: &'a mut Upstreams,
+    pub(super) store: Option<&'a Arc<Store>>,
+    pub(super) groups: &'a Arc<Groups>,
+    pub(super) tables: &'a Arc<Tables>,
+}
+
 #[derive(Debug)]
 enum Host {
     OfClient,
@@ -90,14 +102,11 @@ impl Proxies {
     /// `None`: there are no rules, or they have problems.
     pub(crate) fn build(
         configs: &[ProxyConfig],
-        root: Option<&At<PathBuf>>,
-        upstreams: &mut Upstreams,
-        store: Option<&Arc<Store>>,
         key: &str,
+        context: &mut RuleContext<'_>,
         problems: &mut Problems,
     ) -> Option<Self> {
-        let built =
-            configs.iter().filter_map(|config| Some((config, config.build(root, upstreams, store, key, problems)?)));
+        let built = configs.iter().filter_map(|config| Some((config, config.build(key, context, problems)?)));
         let built: Vec<(&ProxyConfig, Rule)> = built.collect();
         for (n, (config, rule)) in built.iter().enumerate() {
             let covers = |(_, before): &&(&ProxyConfig, Rule)| before.paths.covers_all_of(&rule.paths);
@@ -112,9 +121,7 @@ impl Proxies {
             }
         }
         let rules: Vec<_> = built.into_iter().map(|(_, rule)| rule).collect();
-        let interim = rules.iter().map(|rule| rule.interim).max()?;
-        let names_endpoints = rules.iter().any(|rule| rule.upstream.names_endpoints());
-        Some(Proxies { rules, interim, names_endpoints })
+        (!rules.is_empty()).then_some(Proxies { rules })
     }
 
     /// Whether no request for this path, or one beneath it, comes to a file.
@@ -137,6 +144,10 @@ impl Proxies {
         SitePath::parse_forwarded(path).is_ok_and(|path| self.find(&path).is_some())
     }
 
+    pub(super) fn rules(&self) -> impl Iterator<Item = &Rule> {
+        self.rules.iter()
+    }
+
     /// The URL as the cache of its rule stores it, or as those of all rules do. `is_by_path`: whether its own path tells the rule.
     pub(super) fn spellings<'a>(&'a self, url: &'a str, is_by_path: bool) -> impl Iterator<Item = String> + 'a {
         let behind_scheme = url.find("://").map_or(0, |at| at + 3);
@@ -144,21 +155,7 @@ impl Proxies {
         let path = target.split(['?', '#']).next().unwrap_or_default();
         let rule = SitePath::parse_forwarded(path).ok().filter(|_| is_by_path).and_then(|path| self.find(&path));
         let rules = rule.map_or(&self.rules[..], std::slice::from_ref);
-        rules.iter().filter_map(|rule| rule.cache.as_ref()).map(|cache| cache.as_in_key(url))
-    }
-
-    pub(super) fn name_endpoints(&self) -> bool {
-        self.names_endpoints
-    }
-
-    /// Whether a rule permits WebSocket.
-    pub(super) fn permit_websocket(&self) -> bool {
-        self.rules.iter().any(|rule| permits(&rule.upgrade, WEBSOCKET.as_bytes()))
-    }
-
-    /// Whether a rule may pass interim responses to a request on.
-    pub(super) fn pass_interim(&self, request: &Request<'_>) -> bool {
-        self.interim.include(request)
+        rules.iter().filter_map(|rule| rule.spelling(url))
     }
 }
 
@@ -195,6 +192,31 @@ pub(super) fn apply(rules: &[FieldChange], fields: &mut HeaderMap) {
 }
 
 impl Rule {
+    /// The URL as the rule's cache stores it.
+    pub(super) fn spelling(&self, url: &str) -> Option<String> {
+        self.cache.as_ref().map(|cache| cache.as_in_key(url))
+    }
+
+    /// The name of its upstream.
+    pub(super) fn upstream_name(&self) -> &str {
+        &self.upstream.name
+    }
+
+    /// Whether a server learns the ends of a client's connection.
+    pub(super) fn names_endpoints(&self) -> bool {
+        self.upstream.names_endpoints()
+    }
+
+    /// Whether it permits WebSocket.
+    pub(super) fn permits_websocket(&self) -> bool {
+        permits(&self.upgrade, WEBSOCKET.as_bytes())
+    }
+
+    /// Requests to which interim responses are passed on.
+    pub(super) fn interim(&self) -> InterimRequests {
+        self.interim
+    }
+
     /// The path of a request as its client names what is forwarded, for a server that is asked about it: with the slashes that the rule's server gets.
     pub(super) fn as_asked<'a>(&self, raw: &'a str, path: &SitePath<'_>) -> Cow<'a, str> {
         let is_stripped = |prefix: &&Prefix| self.strip_prefix && !prefix.as_bytes().is_empty();
@@ -216,6 +238,24 @@ impl Rule {
                 Some((prefix.as_bytes(), strip(raw, prefix, path)?))
             }
             _ => None,
+        }
+    }
+
+    /// The values for the rule's placeholders.
+    fn asked<'a>(&'a self, request: &'a Request<'a>, path: &'a SitePath<'a>, inbound: &Inbound) -> Asked<'a> {
+        let query = match request.target {
+            sealion_http::Target::Path { query, .. } => query,
+            sealion_http::Target::Asterisk => None,
+        };
+        Asked {
+            request,
+            path,
+            query,
+            client: inbound.client,
+            is_plain: inbound.scheme == "http",
+            groups: Some(&self.groups),
+            tables: &self.tables,
+            upstream: None,
         }
     }
 
@@ -244,6 +284,7 @@ impl Rule {
             }
         };
         let client = inbound.bounded_client();
+        let asked = self.asked(request, path, &inbound);
         let answer = async {
             if let Some(buffer) = &self.buffer_request
                 && !inbound.upgrade
@@ -265,7 +306,7 @@ impl Rule {
             match &self.cache {
                 Some(cache) => Box::pin(self.forward_cached(cache, request, path, rewritten, inbound)).await,
                 None => match self.request(request, path, rewritten, inbound) {
-                    Some(mut forwarded) => self.pass(&mut forwarded, request, client).await,
+                    Some(mut forwarded) => self.pass(&mut forwarded, &asked, client).await,
                     None => Response::plain(Status::BAD_REQUEST),
                 },
             }
@@ -339,10 +380,13 @@ impl Rule {
     }
 
     /// The answer of the upstream. `client`: see [`Inbound::bounded_client`].
-    async fn pass(&self, forwarded: &mut Forwarded, request: &Request<'_>, client: Option<IpAddr>) -> Response {
+    async fn pass(&self, forwarded: &mut Forwarded, asked: &Asked<'_>, client: Option<IpAddr>) -> Response {
         let (trace, result) = forward(&self.upstream, forwarded).await;
         let mut response = match result {
-            Ok(reply) => self.response(reply, request, client),
+            Ok(mut reply) => {
+                self.fill_response(&mut reply, asked);
+                self.response(reply, asked.request, client)
+            }
             Err(failure) => return failed(&failure, Some(trace), &self.upstream),
         };
         response.upstream = Some(Box::new(trace));
@@ -380,6 +424,19 @@ impl Rule {
         }
         if !self.request.is_empty() {
             apply(&self.request, &mut fields);
+        }
+        if !self.request_values.is_empty() {
+            let asked = self.asked(request, path, &inbound);
+            let value = |template: &Template| {
+                let value = template.render(&asked, Form::Plain).ok()?;
+                HeaderValue::from_bytes(&value).ok()
+            };
+            let filled: Option<Vec<FieldChange>> = self
+                .request_values
+                .iter()
+                .map(|(name, template)| Some((name.clone(), Some(value(template)?).filter(|value| !value.is_empty()))))
+                .collect();
+            apply(&filled?, &mut fields);
         }
         let host = match &self.host {
             Host::OfClient => HeaderValue::try_from(request.authority.unwrap_or_default()).ok(),
@@ -464,6 +521,23 @@ impl Rule {
         response.fields.allow = None;
         response.fields.extra.add("Allow", &self.methods.join(", "));
         Some(response)
+    }
+
+    /// Sets fields whose values have placeholders. One whose value no field may have is left out.
+    fn fill_response(&self, reply: &mut Reply, asked: &Asked<'_>) {
+        if self.response_values.is_empty() {
+            return;
+        }
+        let value = |template: &Template, fields: &HeaderMap| {
+            let value = template.render(&Asked { upstream: Some(fields), ..*asked }, Form::Plain).ok()?;
+            HeaderValue::from_bytes(&value).ok().filter(|value| !value.is_empty())
+        };
+        let filled: Vec<FieldChange> = self
+            .response_values
+            .iter()
+            .map(|(name, template)| (name.clone(), value(template, &reply.fields)))
+            .collect();
+        apply(&filled, &mut reply.fields);
     }
 
     fn response(&self, mut reply: Reply, request: &Request<'_>, client: Option<IpAddr>) -> Response {

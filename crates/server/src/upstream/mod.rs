@@ -352,6 +352,15 @@ impl Upstreams {
         self.all
     }
 
+    /// The names of those that speak FastCGI, or of those that do not.
+    pub(crate) fn names(&self, are_fastcgi: bool) -> Vec<Box<str>> {
+        let named = self.all.iter().filter(|upstream| !upstream.name.contains(':'));
+        named
+            .filter(|upstream| upstream.speaks_fastcgi() == are_fastcgi)
+            .map(|upstream| upstream.name.clone())
+            .collect()
+    }
+
     /// The upstream with this name, or a new one for the URL of a server.
     pub(crate) fn find(&mut self, name: &At<SecretUrl>, key: &str, problems: &mut Problems) -> Option<Arc<Upstream>> {
         if let Some(found) = self.all.iter().find(|upstream| *upstream.name == *name.reveal()) {

@@ -9,6 +9,7 @@ mod phase;
 mod problems;
 mod random;
 mod secret;
+mod short;
 mod text;
 mod units;
 
@@ -24,6 +25,7 @@ pub(crate) use random::random_bits;
 #[cfg(any(test, fuzzing))]
 pub(crate) use secret::MARK as SECRET_MARK;
 pub(crate) use secret::{Secret, SecretUrl, shown_url};
+pub(crate) use short::Short;
 #[cfg(any(feature = "acme", feature = "otlp"))]
 pub(crate) use text::one_line;
 pub(crate) use text::printable;

@@ -47,6 +47,7 @@ mod packaging;
 mod plain;
 mod privileges;
 mod proxy;
+mod routes;
 mod secrets;
 mod session_tickets;
 mod shutdown;

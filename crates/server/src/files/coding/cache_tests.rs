@@ -17,7 +17,7 @@ use super::encoder::{Effort, encode};
 use crate::files::cache::{CacheLimits, FileCache};
 use crate::files::resolve::{Content, Found, Root, SiteFile};
 use crate::response::{Body, Response};
-use crate::site::{Client, Site, SiteConfig, answer};
+use crate::site::{Client, Site, SiteConfig, SiteContext, answer};
 use crate::upstream::{Inbound, Upstreams};
 use crate::values::{Problems, Size};
 
@@ -39,7 +39,8 @@ impl Place {
             compress,
             ..SiteConfig::default()
         };
-        let site = config.build(&FileCache::new(limits), &mut Upstreams::default(), None, 16, false, &mut problems);
+        let site =
+            config.build(&mut SiteContext::new(&FileCache::new(limits), &mut Upstreams::default()), &mut problems);
         let site = site.unwrap_or_else(|| panic!("{problems}"));
         Place { directory, site, now: Instant::now() }
     }
@@ -79,7 +80,7 @@ impl Place {
     fn file(&self, path: &str, accept: &str) -> Arc<SiteFile> {
         let mut lines = FieldLines::default();
         lines.add(accept.as_bytes());
-        match self.site.files.find_for_tests(path, &lines, self.now) {
+        match self.site.files_for_tests().find_for_tests(path, &lines, self.now) {
             Ok(Found::File(file)) => file,
             other => panic!("{path}: {other:?}"),
         }
@@ -191,7 +192,7 @@ fn variants_count_against_the_bounds() {
         place.put_with(&name, &text(n, 300), &Coding::ALL);
         for accept in ["br", "identity"] {
             place.file(&format!("/{name}"), accept);
-            let (files, memory) = place.site.files.kept_for_tests();
+            let (files, memory) = place.site.files_for_tests().kept_for_tests();
             assert!(files > 0 && memory <= 20_000, "{files} files, {memory} bytes");
         }
     }

@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::listen::Address;
 use crate::observe::access_log::Destination;
 use crate::path::costs::calibration;
+use crate::site::SiteConfig;
 
 /// How many of the access rights a kernel can restrict.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -168,10 +169,9 @@ fn readable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
     paths.extend(config.otlp.roots.iter().flat_map(|file| directories_of(&base.join(&file.value))));
     paths.extend(config.metrics.token_file.iter().flat_map(|path| directories_of(&base.join(path))));
     for site in &config.site {
-        paths.extend(site.root.iter().map(|root| base.join(&root.value)));
-        paths.extend(site.mounts.iter().map(|mount| base.join(&mount.root.value)));
-        paths.extend(site.basic_auth.iter().map(|part| directory_of(&base.join(&part.users.value))));
-        let scripts = site.proxy.iter().filter_map(|rule| rule.fastcgi.as_ref()?.root.as_ref());
+        paths.extend(site.roots().map(|root| base.join(&root.value)));
+        paths.extend(site.users().chain(site.contents()).map(|file| directory_of(&base.join(&file.value))));
+        let scripts = site.scripts().filter_map(|scripts| scripts.root.as_ref());
         paths.extend(scripts.map(|root| base.join(&root.value)));
         for pair in &site.certificates {
             paths.extend([&pair.cert, &pair.key].into_iter().flat_map(|path| directories_of(&base.join(&path.value))));
@@ -197,7 +197,7 @@ fn writable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
         }
     }
     paths.extend(config.cache.directories.iter().map(|path| base.join(path)));
-    let rules = config.site.iter().flat_map(|site| &site.proxy);
+    let rules = config.site.iter().flat_map(SiteConfig::proxies);
     let buffers = rules.flat_map(|rule| [&rule.buffer, &rule.buffer_request]).filter_map(|buffer| buffer.as_ref());
     paths.extend(buffers.filter_map(|buffer| Some(base.join(&buffer.directory.as_ref()?.value))));
     for address in config.listen.iter().flat_map(|listen| &listen.address.addresses) {

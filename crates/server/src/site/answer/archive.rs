@@ -16,7 +16,7 @@ impl Answering<'_> {
     /// Whether there may be an archive of the directory at `path`, asked for at `asked`. What was rewritten has files under other paths than
     /// those that guards know, and a server that is asked may decide on each URL.
     pub(super) fn offers_archives(&self, path: &SitePath<'_>, asked: &SitePath<'_>) -> bool {
-        path.as_bytes() == asked.as_bytes() && !self.auth.is_some_and(|auth| auth.needs_more(path, None))
+        path.as_bytes() == asked.as_bytes() && !self.needs_consent(path)
     }
 
     /// The archive of the directory at `path`, which is `beneath` the root of `files`. `archives`: the bounds, if it has one. `None`: the directory
@@ -47,7 +47,7 @@ impl Answering<'_> {
         path: &SitePath<'_>,
         beneath: &SitePath<'_>,
     ) -> Result<Response, NoArchive> {
-        let features = &self.site.features;
+        let features = &self.route.features;
         let root = files.root();
         // A path without a directory is not found, whatever is said of archives.
         let (of_directory, name) = (Arc::clone(&root), beneath.as_bytes().to_vec());
@@ -58,7 +58,7 @@ impl Answering<'_> {
         let format = Format::of_name(format)?;
         let permit = archives.begin(self.client.address)?;
         let indexes = [files.index().to_owned()].into_iter().chain(features.more_indexes.iter().cloned()).collect();
-        let mut walk = archives.walk(root, beneath.as_bytes(), indexes, self.site.options.show_dotfiles);
+        let mut walk = archives.walk(root, beneath.as_bytes(), indexes, self.route.options.show_dotfiles);
         while let Some(task) = walk.next() {
             let read = spawn_blocking(move || task.run()).await;
             let children = read.unwrap_or_else(|error| Err(Unresolved::panicked(&error).into()))?;
@@ -83,24 +83,32 @@ impl Answering<'_> {
     /// Whether a request that got the directory at `listed` could read the file or directory of `files` at the path `own`, which has no leading slash, and a
     /// trailing one for a directory.
     fn could_read(&self, own: &[u8], listed: &SitePath<'_>, files: &Files) -> bool {
-        let features = &self.site.features;
+        let features = &self.route.features;
         let Ok(own) = SitePath::of_octets(own) else { return false };
-        let needs_password = features.basic_auth.as_ref().is_some_and(|auth| auth.needs_more(&own, Some(listed)));
-        let needs_consent = self.auth.is_some_and(|auth| auth.needs_more(&own, None));
-        let rule = features.proxies.as_ref().and_then(|proxies| proxies.find(&own));
-        let mount = features.mounts.as_ref().and_then(|mounts| mounts.find(own.as_bytes()));
-        let (own_files, _) = mount.unwrap_or((&self.site.files, 0));
+        // Files of another route may be others, or none.
+        let is_here = self.route_of(&own).is_ok_and(|route| route.number == self.route.number);
+        let Some((own_files, _)) = self.files_of(&own) else { return false };
         let is_redirected =
             || features.redirects.as_ref().is_some_and(|all| all.answer(&own, None, self.origin()).is_some());
         let is_rewritten = || features.rewrites.as_ref().is_some_and(|rewrites| rewrites.apply(&own).is_some());
-        self.is_allowed(&own)
-            && !needs_password
-            && !needs_consent
+        is_here
+            && self.is_allowed(&own)
+            && !self.needs_password(&own, listed)
             // Directories of such a rule have no listing, whose names an archive would show.
-            && rule.is_none()
+            && self.route.rule(&own).is_none()
             && std::ptr::eq(own_files, files)
             && !is_redirected()
             && !is_rewritten()
+    }
+
+    /// Whether a path needs a password that `listed` does not need, or the consent of any server.
+    fn needs_password(&self, path: &SitePath<'_>, listed: &SitePath<'_>) -> bool {
+        let features = &self.route.features;
+        features.basic_auth.as_ref().is_some_and(|auth| auth.needs_more(path, Some(listed))) || self.needs_consent(path)
+    }
+
+    fn needs_consent(&self, path: &SitePath<'_>) -> bool {
+        self.route.features.forward_auth.as_ref().is_some_and(|auth| auth.needs_more(path, None))
     }
 }
 

@@ -17,7 +17,7 @@ const WANT: &str = "want-repr-digest";
 impl Answering<'_> {
     /// Whether the request asks for a digest, and the site has some.
     pub(super) fn wants_digest(&self) -> bool {
-        self.site.features.repr_digest && self.request.fields.first(WANT).is_some()
+        self.route.features.repr_digest && self.request.fields.first(WANT).is_some()
     }
 
     /// The value of Repr-Digest for `file`, found at `path` with `addition`. `None`: no checksum is known, or it is not that of the bytes to

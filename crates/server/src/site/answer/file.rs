@@ -21,7 +21,10 @@ use crate::site::{fallback, image_formats};
 impl Answering<'_> {
     /// Answers with the file or directory at `path`. `asked`: the path before rewriting.
     pub(super) async fn serve(&self, path: &SitePath<'_>, asked: &SitePath<'_>, user: &mut Option<Box<str>>) -> Answer {
-        let (files, mounted_at) = self.mount_of(path);
+        // A path that was rewritten may lie outside the directory of `alias`.
+        let Some((files, mounted_at)) = self.files_of(path) else {
+            return Response::plain(Status::NOT_FOUND).into();
+        };
         let beneath = path.beneath(mounted_at);
         // The root of a mount is always a directory.
         let found = if mounted_at == path.as_bytes().len() && mounted_at > 0 && !path.names_directory() {
@@ -32,16 +35,22 @@ impl Answering<'_> {
         self.respond_with(found, files, &beneath, path, asked, user).await
     }
 
-    /// The files that a path is among, and the octets of the path of their mount.
-    pub(super) fn mount_of(&self, path: &SitePath<'_>) -> (&Files, usize) {
-        let mount = self.site.features.mounts.as_ref().and_then(|mounts| mounts.find(path.as_bytes()));
-        mount.unwrap_or((&self.site.files, 0))
+    /// The files that a path is among, and the bytes of the path of their mount or alias. `None`: the path is not beneath the alias.
+    pub(super) fn files_of(&self, path: &SitePath<'_>) -> Option<(&Files, usize)> {
+        let mount = self.route.features.mounts.as_ref().and_then(|mounts| mounts.find(path.as_bytes()));
+        if mount.is_some() {
+            return mount;
+        }
+        let alias = &*self.route.alias;
+        let rest = path.as_bytes().strip_prefix(alias)?;
+        let is_beneath = alias.is_empty() || rest.is_empty() || rest.starts_with(b"/");
+        is_beneath.then_some((&*self.route.files, alias.len()))
     }
 
     /// The names of index files, in order.
     pub(super) fn indexes(&self) -> impl Iterator<Item = &str> {
-        let more = self.site.features.more_indexes.iter().map(String::as_str);
-        std::iter::once(self.site.files.index()).chain(more)
+        let more = self.route.features.more_indexes.iter().map(String::as_str);
+        std::iter::once(self.route.files.index()).chain(more)
     }
 
     /// Answers with what was found at `path`, which is `beneath` the root of `files`.
@@ -72,15 +81,19 @@ impl Answering<'_> {
             return moved(asked.without_slash(self.query())).into();
         }
         let mut name = None;
-        if let Some(addition) = addition.filter(|_| self.site.features.depend_on_names()) {
+        let mut route = None;
+        let depends = self.site.routes.is_some() || self.route.features.depend_on_names();
+        if let Some(addition) = addition.filter(|_| depends) {
             let own = addition.to(path);
             let refusal = self.guard(&own, user).await;
+            // As in nginx, the rules of its own route apply to the file.
+            route = self.site.routes.as_ref().and_then(|_| self.route_of(&own).ok()).map(|route| route.number);
             name = Some(own.as_bytes().to_vec());
             if let Some(refusal) = refusal {
-                return Answer { response: refusal, name };
+                return Answer { name, route, ..refusal.into() };
             }
         }
-        let file = match (self.site.may_withhold(&file), addition) {
+        let file = match (self.may_withhold(&file), addition) {
             (false, _) => Ok(file),
             (true, None) => Box::pin(self.sibling_or_original(file, files, beneath, path)).await,
             (true, Some(addition)) => {
@@ -95,14 +108,14 @@ impl Answering<'_> {
                     false => None,
                 };
                 let mut response = match self.image(path).filter(|_| addition.is_none()) {
-                    None => of_file(self.request, file, self.site.options.max_ranges, self.now),
+                    None => of_file(self.request, file, self.route.options.max_ranges, self.now),
                     Some(subtype) => Box::pin(self.respond_with_image(subtype, file, files, beneath, path)).await,
                 };
                 if let Some(digest) = digest.filter(|_| matches!(response.status, Status::OK | Status::PARTIAL_CONTENT))
                 {
                     response.fields.extra.add("Repr-Digest", &digest);
                 }
-                Answer { response, name }
+                Answer { name, route, ..response.into() }
             }
             Err(gone) => Response::plain(gone.status).because(gone.cause).into(),
         }
@@ -110,7 +123,7 @@ impl Answering<'_> {
 
     /// The type of the image at `path`, without `image/`, if it may be sent in another format.
     pub(super) fn image(&self, path: &SitePath<'_>) -> Option<&'static str> {
-        let has_formats = !self.site.features.image_formats.is_empty() && !path.names_directory();
+        let has_formats = !self.route.features.image_formats.is_empty() && !path.names_directory();
         has_formats.then(|| image_formats::subtype(path.as_bytes())).flatten()
     }
 
@@ -125,7 +138,7 @@ impl Answering<'_> {
         path: &SitePath<'_>,
     ) -> Response {
         let accept = self.request.fields.singleton("accept").value();
-        let formats = image_formats::preferred(accept, &self.site.features.image_formats, subtype);
+        let formats = image_formats::preferred(accept, &self.route.features.image_formats, subtype);
         let mut file = original;
         for format in formats {
             if self.may_have_sibling(&format.sibling_of(path), Some(path))
@@ -136,7 +149,7 @@ impl Answering<'_> {
                 break;
             }
         }
-        let mut response = of_variant(self.request, file, true, self.site.options.max_ranges, self.now);
+        let mut response = of_variant(self.request, file, true, self.route.options.max_ranges, self.now);
         response.fields.extra.add("Vary", "Accept");
         response
     }
@@ -152,13 +165,13 @@ impl Answering<'_> {
         user: &mut Option<Box<str>>,
     ) -> Answer {
         // An application answers what is no file.
-        let goes_on = self.site.features.proxies.as_ref().and_then(|proxies| proxies.find(path));
+        let goes_on = self.route.rule(path);
         if missing.status == Status::NOT_FOUND && goes_on.is_some_and(|rule| rule.files_first) {
             return Response::plain(Status::NOT_FOUND).into();
         }
         if missing.status == Status::NOT_FOUND && path.names_directory() {
             let covers = |listing: &&Listing| listing.covers(path.as_bytes());
-            if let Some(listing) = self.site.features.listing.as_ref().filter(covers)
+            if let Some(listing) = self.route.features.listing.as_deref().filter(covers)
                 && let Some(response) = self.list(listing, files, path, beneath, asked).await
             {
                 return response.into();
@@ -190,14 +203,14 @@ impl Answering<'_> {
                 root: files.root(),
                 name: beneath.as_bytes().into(),
                 bounds: listing.bounds,
-                show_dotfiles: self.site.options.show_dotfiles,
+                show_dotfiles: self.route.options.show_dotfiles,
             },
             asked: asked.as_bytes().into(),
             view: View::from_query(self.query()),
             archives: archives.is_some(),
             json,
         };
-        match Box::pin(self.site.pages.get(Arc::new(directory))).await {
+        match Box::pin(self.route.pages.get(Arc::new(directory))).await {
             Ok(page) => Some(listing_page::response(page, json)),
             Err(NoPage::Unresolved(unresolved)) if unresolved.status == Status::NOT_FOUND => None,
             Err(NoPage::Unresolved(unresolved)) => Some(Response::plain(unresolved.status).because(unresolved.cause)),
@@ -211,23 +224,23 @@ impl Answering<'_> {
 
     /// Replaces a 404 by the fallback where it applies.
     async fn or_fallback(&self, mut response: Response, asked: &SitePath<'_>, user: &mut Option<Box<str>>) -> Answer {
-        let fallback = self.site.features.fallback.as_ref().and_then(Page::path);
+        let fallback = self.route.features.fallback.as_deref().and_then(Page::path);
         let (Status::NOT_FOUND, Some(page)) = (response.status, fallback) else { return response.into() };
         let mut name = None;
         if fallback::applies(asked.as_bytes(), self.request.fields.singleton("accept").value()) {
             if let Some(refusal) = self.guard(&page, user).await {
                 return refusal.into();
             }
-            if let Ok(Found::File(file)) = self.find(&self.site.files, &page).await
-                && let Ok(file) = self.sibling_or_original(file, &self.site.files, &page, &page).await
+            if let Ok(Found::File(file)) = self.find(&self.route.fallback_files, &page).await
+                && let Ok(file) = self.sibling_or_original(file, &self.route.fallback_files, &page, &page).await
             {
-                response = of_file(self.request, file, self.site.options.max_ranges, self.now);
+                response = of_file(self.request, file, self.route.options.max_ranges, self.now);
                 name = Some(page.as_bytes().to_vec());
             }
         }
         // The response for this path depends on Accept.
         response.fields.extra.add("Vary", "Accept");
-        Answer { response, name }
+        Answer { name, ..response.into() }
     }
 
     pub(super) fn find<'f>(
@@ -240,7 +253,7 @@ impl Answering<'_> {
 
     /// Whether the trailing slash of a directory's URL is removed: not that of the root.
     pub(super) fn removes_slash_of(&self, path: &SitePath<'_>) -> bool {
-        self.site.features.trailing_slash == TrailingSlash::Remove && !path.as_bytes().is_empty()
+        self.route.features.trailing_slash == TrailingSlash::Remove && !path.as_bytes().is_empty()
     }
 
     /// Finds what is sent for a directory requested without a trailing slash. `None`: a redirect adds the slash.
@@ -252,7 +265,7 @@ impl Answering<'_> {
         if let Some(found) = self.find_with_extension(files, path).await {
             return Some(found);
         }
-        if self.site.features.trailing_slash == TrailingSlash::Add {
+        if self.route.features.trailing_slash == TrailingSlash::Add {
             return None;
         }
         for index in self.indexes() {
@@ -276,7 +289,7 @@ impl Answering<'_> {
         if !path.names_directory() {
             return self.find_with_extension(files, path).await.ok_or(missing);
         }
-        for index in &self.site.features.more_indexes {
+        for index in &self.route.features.more_indexes {
             if let Ok(Found::File(file)) = self.find(files, &path.child(index)).await {
                 return Ok((file, Addition::Index(index)));
             }
@@ -290,7 +303,7 @@ impl Answering<'_> {
         files: &'f Files,
         path: &SitePath<'_>,
     ) -> Option<(Arc<SiteFile>, Addition<'f>)> {
-        for extension in self.site.features.extensions.iter().filter(|_| !path.as_bytes().is_empty()) {
+        for extension in self.route.features.extensions.iter().filter(|_| !path.as_bytes().is_empty()) {
             if let Ok(Found::File(file)) = self.find(files, &path.with_extension(extension)).await {
                 return Some((file, Addition::Extension(extension)));
             }

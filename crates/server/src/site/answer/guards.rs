@@ -5,6 +5,7 @@ use sealion_http::{Status, Target};
 
 use super::Answering;
 use crate::response::Response;
+use crate::site::route::Route;
 use crate::site::{Site, proxy, readings};
 
 impl Answering<'_> {
@@ -23,21 +24,46 @@ impl Answering<'_> {
 
     /// Whether an expression may tell a path from the same without its last slash, which applications drop.
     fn has_other_end(&self, path: &SitePath<'_>) -> bool {
-        path.names_directory() && !path.as_bytes().is_empty() && self.site.features.have_expressions()
+        if path.as_bytes().is_empty() {
+            return false;
+        }
+        match &self.site.routes {
+            None => path.names_directory() && self.site.root.features.have_expressions(),
+            Some(routes) => routes.guards_differ() || path.names_directory() && self.site.have_expressions(),
+        }
     }
 
     /// Whether networks and methods permit every reading of the requested path. `rule`: the rule for the path.
     pub(super) fn permits_readings(&self, rule: &proxy::Rule, path: &SitePath<'_>) -> bool {
         let raw = self.raw_path();
         self.is_read_alike(raw, path)
-            || readings_for(rule, raw, path)
-                .is_ok_and(|readings| readings.iter().chain([path]).all(|path| self.is_permitted(path)))
+            || readings_for(rule, raw, path).is_ok_and(|readings| {
+                let mut all = readings.iter().chain([path]);
+                all.all(|reading| self.is_permitted(reading) && self.is_guarded_alike(path, reading))
+            })
     }
 
     /// Whether networks and methods permit a path.
     fn is_permitted(&self, path: &SitePath<'_>) -> bool {
         let is_allowed = self.method_refusal(path).is_none() && self.is_allowed(path);
         is_allowed && self.without_last_slash(path).is_none_or(|path| self.is_allowed(&path))
+    }
+
+    /// Whether a reading of `path` leads to a route with the same guards, with and without its last slash.
+    fn is_guarded_alike(&self, path: &SitePath<'_>, reading: &SitePath<'_>) -> bool {
+        if !self.site.routes.as_ref().is_some_and(|routes| routes.guards_differ()) {
+            return true;
+        }
+        let Ok(own) = self.route_of(path) else { return false };
+        let is_alike = |other: &SitePath<'_>, but_for_slash| {
+            self.route_of(other).is_ok_and(|other| other.is_guarded_as(own, but_for_slash))
+        };
+        let name = reading.as_bytes();
+        let other_end = match reading.names_directory() {
+            true => SitePath::of_octets(name),
+            false => SitePath::of_octets(&[name, b"/"].concat()),
+        };
+        is_alike(reading, false) && (name.is_empty() || other_end.is_ok_and(|other| is_alike(&other, true)))
     }
 
     /// The readings of a path beside `path`, if all of them are permitted. `raw`: as it is forwarded. An error is the refusal.
@@ -54,6 +80,9 @@ impl Answering<'_> {
             return Err(refused(Status::BAD_REQUEST));
         }
         let readings = readings_for(rule, raw, path).map_err(refused)?;
+        if !readings.iter().chain([path]).all(|reading| self.is_guarded_alike(path, reading)) {
+            return Err(refused(Status::BAD_REQUEST));
+        }
         for reading in readings.iter().chain([path]) {
             if let Some(refusal) = self.guard_forwarded(reading, user).await {
                 return Err(Box::new(refusal));
@@ -116,8 +145,7 @@ impl Answering<'_> {
     }
 
     fn method_refusal(&self, path: &SitePath<'_>) -> Option<Response> {
-        let rule = self.site.features.proxies.as_ref().and_then(|proxies| proxies.find(path));
-        rule.and_then(|rule| rule.refusal(self.request))
+        self.route_of(path).ok()?.rule(path)?.refusal(self.request)
     }
 
     fn without_last_slash(&self, path: &SitePath<'_>) -> Option<SitePath<'static>> {
@@ -130,8 +158,8 @@ impl Answering<'_> {
         let raw = rewritten.unwrap_or(self.raw_path());
         // The server that is asked sees the slashes of an application, and the file has one spelling.
         let differs = rewritten.is_none() && proxy::with_one_slash(raw).contains("//");
-        let is_asked_otherwise = differs && self.auth.is_some_and(|auth| auth.needs_more(path, None));
-        !is_asked_otherwise && SitePath::parse(raw, self.site.options.show_dotfiles).is_ok()
+        let is_asked_otherwise = differs && self.auth.is_some() && self.needs_more(path, None);
+        !is_asked_otherwise && SitePath::parse(raw, self.route.options.show_dotfiles).is_ok()
     }
 }
 
@@ -145,13 +173,23 @@ fn readings_for(rule: &proxy::Rule, raw: &str, path: &SitePath<'_>) -> Result<Ve
 }
 
 impl Site {
+    /// Whether a guard names its paths by an expression, or a route does.
+    fn have_expressions(&self) -> bool {
+        self.all_routes().any(|route| route.features.have_expressions())
+            || self.routes.as_ref().is_some_and(|routes| routes.has_expressions())
+    }
+
     /// The path of a request, encoded, as a server is asked about it: with the slashes of the path that is forwarded, or of the file that is sent.
-    pub(in crate::site) fn path_asked(&self, raw: &str) -> Option<String> {
-        let path = SitePath::parse(raw, self.options.show_dotfiles).or_else(|_| SitePath::parse_forwarded(raw)).ok()?;
-        let is_rewritten = self.features.rewrites.as_ref().is_some_and(|rewrites| rewrites.apply(&path).is_some());
-        let rule = self.features.proxies.as_ref().filter(|_| !is_rewritten).and_then(|proxies| proxies.find(&path));
-        Some(match rule {
+    pub(in crate::site) fn path_asked(&self, raw: &str, route: &Route) -> Option<String> {
+        let path = SitePath::parse(raw, true).or_else(|_| SitePath::parse_forwarded(raw)).ok()?;
+        let rewrites = route.features.rewrites.as_ref();
+        let is_rewritten = rewrites.is_some_and(|rewrites| rewrites.apply(&path).is_some());
+        Some(match route.rule(&path).filter(|_| !is_rewritten) {
             Some(rule) => rule.as_asked(raw, &path).into_owned(),
+            // Where the route leads, a server may get the path as it is.
+            None if route.may_forward(&path) && !is_rewritten && !route.is_of_files(&path) => {
+                proxy::with_one_slash(raw).into_owned()
+            }
             None if path.names_directory() => path.with_slash(None),
             None => path.without_slash(None),
         })

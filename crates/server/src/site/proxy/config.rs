@@ -11,14 +11,15 @@ use sealion_http::extra_fields::is_name;
 use sealion_http::path::SitePath;
 use serde::{Deserialize, Serialize};
 
-use super::{Host, Rule, apply, uri};
+use super::{FieldChange, Host, Rule, RuleContext, apply, uri};
 use crate::observe::Warnings;
+use crate::placeholders::{Known, Template};
 use crate::site::early_hints::is_navigation;
 use crate::site::fastcgi::{FastcgiConfig, Scripts};
 use crate::site::pattern::{Case, Guarded};
 use crate::site::proxy_redirects::{Redirects, Rewriter};
-use crate::store::{CacheRuleConfig, Store};
-use crate::upstream::{BufferConfig, Spooling, Upstream, Upstreams, WEBSOCKET, is_hop_by_hop, passed_on};
+use crate::store::CacheRuleConfig;
+use crate::upstream::{BufferConfig, Spooling, Upstream, WEBSOCKET, is_hop_by_hop, passed_on};
 use crate::values::{At, Problems, Secret, SecretUrl, Size};
 
 /// A rule that forwards requests. The first rule that covers a path is taken.
@@ -30,6 +31,7 @@ pub(crate) struct ProxyConfig {
     /// Regular expression for the decoded paths to forward, instead of `path`. It matches anywhere; anchor it with `^` and `$`.
     pub regex: Option<At<String>>,
     /// Name of an `[[upstream]]`, or the URL of a server: `http://127.0.0.1:3000`, `https://app.internal`, `unix:/run/app.sock`.
+    #[serde(alias = "to")]
     pub upstream: At<SecretUrl>,
     /// Whether the rule's `path` is left out of the forwarded path: with `path = "/api/"`, `/api/users` is forwarded as `/users`.
     pub strip_prefix: At<bool>,
@@ -120,7 +122,7 @@ pub(crate) enum InterimRequests {
 }
 
 impl InterimRequests {
-    pub(super) fn include(self, request: &Request<'_>) -> bool {
+    pub(in crate::site) fn include(self, request: &Request<'_>) -> bool {
         match self {
             InterimRequests::None => false,
             InterimRequests::Navigations => is_navigation(request),
@@ -138,19 +140,20 @@ pub(crate) struct FieldRule {
 }
 
 impl ProxyConfig {
-    /// Ends of the names of scripts, if it is known without its upstream that there are some.
-    pub(in crate::site) fn extensions_of_scripts(&self) -> impl Iterator<Item = Box<str>> {
-        self.fastcgi.iter().flat_map(|fastcgi| fastcgi.extensions.iter().map(|extension| extension.as_str().into()))
+    /// Forwards to a server that runs these scripts.
+    pub(in crate::site) fn of_scripts(fastcgi: &At<FastcgiConfig>) -> Self {
+        let upstream = fastcgi.to.clone().unwrap_or_default();
+        ProxyConfig { upstream, fastcgi: Some(fastcgi.clone()), ..ProxyConfig::default() }
     }
 
-    pub(super) fn build(
+    pub(in crate::site) fn build(
         &self,
-        root: Option<&At<PathBuf>>,
-        upstreams: &mut Upstreams,
-        store: Option<&Arc<Store>>,
         key: &str,
+        context: &mut RuleContext<'_>,
         problems: &mut Problems,
     ) -> Option<Rule> {
+        let RuleContext { root, upstreams, store, groups, tables } = context;
+        let (root, store) = (*root, *store);
         let before = problems.len();
         let paths = Guarded::build(self.path.as_ref(), self.regex.as_ref(), Case::Exact, key, problems);
         if *self.strip_prefix && self.regex.is_some() {
@@ -187,8 +190,12 @@ impl ProxyConfig {
                 }
             },
         };
-        let request = fields(&self.request_headers, &format!("{key}.request_headers"), problems);
-        let mut response = fields(&self.response_headers, &format!("{key}.response_headers"), problems);
+        let mut known = Known { groups: Some(groups), tables, in_response: false };
+        let request = self.fields(&self.request_headers, known, &format!("{key}.request_headers"), problems);
+        known.in_response = true;
+        let response = self.fields(&self.response_headers, known, &format!("{key}.response_headers"), problems);
+        let (request, request_values) = request;
+        let (mut response, response_values) = response;
         if self.cache.is_some() {
             let is_set = |name: &HeaderName| self.response_headers.iter().any(|rule| name == rule.name.as_str());
             response.extend(OF_THIS_CACHE.into_iter().filter(|name| !is_set(name)).map(|name| (name, None)));
@@ -253,7 +260,13 @@ impl ProxyConfig {
             paths,
             upstream,
             methods: self.methods.value.clone(),
-            hidden: response.iter().map(|(name, _)| name).chain(rewritten).cloned().collect(),
+            hidden: response
+                .iter()
+                .map(|(name, _)| name)
+                .chain(response_values.iter().map(|(name, _)| name))
+                .chain(rewritten)
+                .cloned()
+                .collect(),
             interim: *self.interim,
             rewriter,
             trace_context: self.trace_context,
@@ -261,9 +274,18 @@ impl ProxyConfig {
             to_prefix: to_prefix.to_owned(),
             files_first: self.files_first,
             host: host?,
-            guarded: request.iter().map(|(name, _)| name.clone()).collect(),
+            guarded: request
+                .iter()
+                .map(|(name, _)| name)
+                .chain(request_values.iter().map(|(name, _)| name))
+                .cloned()
+                .collect(),
             request,
+            request_values,
             response,
+            response_values,
+            groups: Arc::clone(groups),
+            tables: Arc::clone(tables),
             intercept_errors: self.intercept_errors,
             upgrade: match &self.upgrade {
                 _ if !upstream_speaks_http1 => Vec::new(),
@@ -333,25 +355,43 @@ impl ProxyConfig {
 /// Octets of the longest content for a script, unless the rule has `buffer_request`.
 const MOST_FOR_SCRIPT: usize = 1 << 20;
 
-fn fields(rules: &At<Vec<FieldRule>>, key: &str, problems: &mut Problems) -> Vec<(HeaderName, Option<HeaderValue>)> {
-    let mut fields = Vec::new();
-    for FieldRule { name, value } in rules.iter() {
-        let lower = name.to_ascii_lowercase();
-        let what = match (HeaderName::try_from(&lower), HeaderValue::try_from(value.reveal())) {
-            _ if !is_name(name) => format!("{name:?} is no name of a field"),
-            _ if is_hop_by_hop(&lower) => {
-                format!("{name} belongs to the connection and is made by the server: remove it")
-            }
-            _ if lower == "host" => "set the rule's host instead of the field Host".to_owned(),
-            (Ok(name), Ok(value)) => {
-                fields.push((name, (!value.is_empty()).then_some(value)));
+/// Fields to set or remove, and fields whose values have placeholders.
+type Fields = (Vec<FieldChange>, Vec<(HeaderName, Template)>);
+
+impl ProxyConfig {
+    fn fields(&self, rules: &At<Vec<FieldRule>>, known: Known<'_>, key: &str, problems: &mut Problems) -> Fields {
+        let (mut constant, mut filled) = (Vec::new(), Vec::new());
+        for FieldRule { name, value } in rules.iter() {
+            let lower = name.to_ascii_lowercase();
+            let Some(template) = Template::parse_text(value.reveal(), &rules.span, known, key, problems) else {
                 continue;
-            }
-            _ => format!("{name}: its value has characters that no field may have: write visible ones"),
-        };
-        problems.add(&rules.span, key, what);
+            };
+            let text = template.as_text().map(HeaderValue::try_from);
+            let what = match (HeaderName::try_from(&lower), text) {
+                _ if !is_name(name) => format!("{name:?} is no name of a field"),
+                _ if is_hop_by_hop(&lower) => {
+                    format!("{name} belongs to the connection and is made by the server: remove it")
+                }
+                _ if lower == "host" => "set the rule's host instead of the field Host".to_owned(),
+                (Ok(name), Some(Ok(value))) => {
+                    constant.push((name, (!value.is_empty()).then_some(value)));
+                    continue;
+                }
+                (Ok(_), None) if self.cache.is_some() => {
+                    format!(
+                        "{name}: its placeholders differ from request to request, and stored responses are for many: remove them, or cache"
+                    )
+                }
+                (Ok(name), None) => {
+                    filled.push((name, template));
+                    continue;
+                }
+                _ => format!("{name}: its value has characters that no field may have: write visible ones"),
+            };
+            problems.add(&rules.span, key, what);
+        }
+        (constant, filled)
     }
-    fields
 }
 
 /// Fields by which a server speaks to the cache of a rule alone.

@@ -1,0 +1,233 @@
+//! Texts of the configuration with placeholders, such as `https://{host}{uri}`.
+//!
+//! A text is parsed at start into pieces. A request fills them in; a text without placeholders is borrowed. A value that would break a line, or that
+//! could become part of a host, makes the request an error ([`Unfit`]).
+//!
+//! ```text
+//! "https://{host}/v/{1}" ─parse─► [Text, Host, Text, Group(1)] ─render(Asked, Form)─► "https://a.example/v/x%20y"
+//! ```
+
+mod parse;
+mod source;
+mod tables;
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use http::HeaderMap;
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+use regex::bytes::Regex;
+use sealion_http::path::{OUTSIDE_PCHAR, SitePath};
+use sealion_http::{Request, Target};
+
+pub(crate) use parse::Known;
+pub(crate) use source::{cookies, parameters};
+pub(crate) use tables::{MapConfig, SplitConfig, Tables, expression};
+
+use source::Source;
+
+/// A text with placeholders.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Template(Box<[Piece]>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Text(Box<str>),
+    Value(Source),
+}
+
+/// The form of the text that a template makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// A field value, a key, a body: values stand as they are.
+    Plain,
+    /// A path or a URL: values that are not URLs themselves are percent-encoded.
+    Url,
+}
+
+/// A value of the request cannot stand where a placeholder has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unfit;
+
+/// The request whose values replace placeholders.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) request: &'a Request<'a>,
+    /// The path that the route was chosen by.
+    pub(crate) path: &'a SitePath<'a>,
+    /// The query that goes with the path.
+    pub(crate) query: Option<&'a str>,
+    /// The client's address; `None` over a Unix socket.
+    pub(crate) client: Option<IpAddr>,
+    pub(crate) is_plain: bool,
+    pub(crate) groups: Option<&'a Groups>,
+    pub(crate) tables: &'a Tables,
+    /// The fields of a server's response.
+    pub(crate) upstream: Option<&'a HeaderMap>,
+}
+
+/// The expressions of a route whose groups placeholders name.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Groups {
+    /// Matches the path.
+    pub(crate) path: Option<Regex>,
+    /// Match the host.
+    pub(crate) hosts: Vec<Regex>,
+}
+
+impl<'a> Asked<'a> {
+    /// The scheme of the request.
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.is_plain { "http" } else { "https" }
+    }
+
+    /// The host of the request in lower case, without port.
+    pub(crate) fn host(&self) -> Cow<'a, str> {
+        let authority = self.request.authority.unwrap_or_default();
+        let host = match authority.rsplit_once(':') {
+            Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+            _ => authority,
+        };
+        let host = host.strip_suffix('.').unwrap_or(host);
+        match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            true => host.to_ascii_lowercase().into(),
+            false => host.into(),
+        }
+    }
+
+    /// The path and query as the client wrote them.
+    fn target(&self) -> (&'a str, Option<&'a str>) {
+        match self.request.target {
+            Target::Path { path, query } => (path, query),
+            Target::Asterisk => ("*", None),
+        }
+    }
+}
+
+/// Texts that one template becomes, beyond which they are not looked at one by one.
+const MAX_TEXTS: usize = 1000;
+
+/// Bytes that clients send and no URL has.
+const OUTSIDE_URL: &AsciiSet =
+    &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
+
+/// Bytes outside a parameter of a query: there they would end it, or begin another.
+const OUTSIDE_PARAMETER: &AsciiSet = &OUTSIDE_PCHAR.add(b'&').add(b'+').add(b';').add(b'=');
+
+impl Template {
+    /// The text itself, if it has no placeholders.
+    pub(crate) fn as_text(&self) -> Option<&str> {
+        match &*self.0 {
+            [] => Some(""),
+            [Piece::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// All texts that it can become, if tables alone decide. `None`: a client does.
+    pub(crate) fn all_texts(&self, tables: &Tables) -> Option<Vec<String>> {
+        let mut texts = vec![String::new()];
+        for piece in &self.0 {
+            let ends = match piece {
+                Piece::Text(text) => vec![&**text],
+                Piece::Value(Source::Map(place)) => tables.texts(*place)?,
+                Piece::Value(Source::Split(place)) => tables.shares(*place),
+                Piece::Value(_) => return None,
+            };
+            texts = texts.iter().flat_map(|text| ends.iter().map(move |end| format!("{text}{end}"))).collect();
+            if texts.len() > MAX_TEXTS {
+                return None;
+            }
+        }
+        texts.sort_unstable();
+        texts.dedup();
+        Some(texts)
+    }
+
+    /// Whether the text has a query, or values that may bring one.
+    pub(crate) fn may_have_query(&self) -> bool {
+        self.0.iter().any(|piece| match piece {
+            Piece::Text(text) => text.contains('?'),
+            Piece::Value(source) => source.may_have_query(),
+        })
+    }
+
+    /// The text for a request.
+    ///
+    /// # Errors
+    /// A value cannot stand there.
+    pub(crate) fn render(&self, asked: &Asked<'_>, form: Form) -> Result<Cow<'_, [u8]>, Unfit> {
+        if let Some(text) = self.as_text() {
+            return Ok(text.as_bytes().into());
+        }
+        let mut rendered = Vec::new();
+        let mut value = Vec::new();
+        for piece in &self.0 {
+            match piece {
+                Piece::Text(text) => rendered.extend_from_slice(text.as_bytes()),
+                Piece::Value(source) => {
+                    value.clear();
+                    source.append(asked, form, &mut value)?;
+                    if value.iter().any(|byte| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f) && form == Form::Plain
+                    {
+                        return Err(Unfit);
+                    }
+                    append(&mut rendered, &value, source, form)?;
+                }
+            }
+        }
+        Ok(rendered.into())
+    }
+
+    /// The URL or path for a request. It names another host only where the template does.
+    ///
+    /// # Errors
+    /// A value cannot stand there, or the result is no URL.
+    pub(crate) fn render_url(&self, asked: &Asked<'_>) -> Result<String, Unfit> {
+        let url = String::from_utf8(self.render(asked, Form::Url)?.into_owned()).map_err(|_| Unfit)?;
+        let is_path = url.starts_with('/');
+        if !url.bytes().all(|byte| byte.is_ascii_graphic()) || url.contains(['\\', '"', '<', '>']) {
+            return Err(Unfit);
+        }
+        match is_path {
+            // `//host` would name another host, and a value can begin with a slash.
+            true => Ok(format!("/{}", url.trim_start_matches('/'))),
+            false if url.starts_with("https://") || url.starts_with("http://") => Ok(url),
+            false => Err(Unfit),
+        }
+    }
+}
+
+/// Appends a value to the text before it.
+fn append(before: &mut Vec<u8>, value: &[u8], source: &Source, form: Form) -> Result<(), Unfit> {
+    match form {
+        Form::Plain => before.extend_from_slice(value),
+        // `https://{host}{uri}`: the value ends the host.
+        Form::Url if in_authority(before) && source.is_whole_path() && !before.ends_with(b"/") => {
+            before.extend(percent_encode(value, OUTSIDE_URL).flat_map(str::bytes));
+        }
+        Form::Url if in_authority(before) => {
+            let is_host =
+                |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']');
+            if value.is_empty() || !value.iter().all(is_host) {
+                return Err(Unfit);
+            }
+            before.extend_from_slice(value);
+        }
+        Form::Url if source.is_url() => before.extend(percent_encode(value, OUTSIDE_URL).flat_map(str::bytes)),
+        Form::Url => {
+            let outside = if before.contains(&b'?') { OUTSIDE_PARAMETER } else { OUTSIDE_PCHAR };
+            before.extend(percent_encode(value, outside).flat_map(str::bytes));
+        }
+    }
+    Ok(())
+}
+
+/// Whether what follows `before` is part of the host of a URL.
+fn in_authority(before: &[u8]) -> bool {
+    let rest = before.strip_prefix(b"https://").or_else(|| before.strip_prefix(b"http://"));
+    rest.is_some_and(|rest| !rest.iter().any(|byte| matches!(byte, b'/' | b'?' | b'#')))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! Reading texts with placeholders.
+
+use std::ops::Range;
+
+use http::HeaderName;
+use sealion_http::extra_fields::is_name;
+
+use super::source::Source;
+use super::{Groups, Piece, Tables, Template};
+use crate::values::{At, Problems};
+
+/// The names that a text may use beside those of every request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Known<'a> {
+    pub(crate) groups: Option<&'a Groups>,
+    pub(crate) tables: &'a Tables,
+    /// Whether the response of a server is there.
+    pub(crate) in_response: bool,
+}
+
+/// Names without a parameter.
+const PLAIN: [(&str, Source); 8] = [
+    ("host", Source::Host),
+    ("path", Source::Path),
+    ("query", Source::Query),
+    ("uri", Source::Uri),
+    ("scheme", Source::Scheme),
+    ("method", Source::Method),
+    ("client", Source::Client),
+    ("port", Source::Port),
+];
+
+/// Names with a parameter.
+const WITH_PARAMETER: [&str; 7] = ["query", "header", "cookie", "map", "split", "env", "upstream.header"];
+
+impl Template {
+    /// The text as it stands.
+    pub(crate) fn literal(text: &str) -> Self {
+        Template(Box::new([Piece::Text(text.into())]))
+    }
+
+    /// Parses a text, and adds errors to `problems`.
+    ///
+    /// `{{` and `}}` stand for braces, and so does `{` before anything but a letter, a digit or `_`, as in JSON.
+    pub(crate) fn parse(text: &At<String>, known: Known<'_>, key: &str, problems: &mut Problems) -> Option<Self> {
+        Self::parse_text(text, &text.span, known, key, problems)
+    }
+
+    /// The same for a text with this place in the file.
+    pub(crate) fn parse_text(
+        text: &str,
+        span: &Range<usize>,
+        known: Known<'_>,
+        key: &str,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        let mut pieces = Vec::new();
+        let mut literal = String::new();
+        let mut rest = text;
+        let mut is_right = true;
+        while let Some(at) = rest.find(['{', '}']) {
+            literal.push_str(&rest[..at]);
+            let (brace, behind) = rest[at..].split_at(1);
+            let is_placeholder =
+                brace == "{" && behind.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_');
+            if behind.starts_with(brace) || !is_placeholder {
+                literal.push_str(brace);
+                rest = behind.strip_prefix(brace).unwrap_or(behind);
+                continue;
+            }
+            let Some((name, behind)) = behind.split_once('}') else {
+                problems.add(span, key, "has { without }: close the placeholder, or write {{ for a brace");
+                return None;
+            };
+            rest = behind;
+            match known.piece(name) {
+                Ok(Piece::Text(text)) => literal.push_str(&text),
+                Ok(value) => {
+                    if !literal.is_empty() {
+                        pieces.push(Piece::Text(std::mem::take(&mut literal).into()));
+                    }
+                    pieces.push(value);
+                }
+                Err(what) => {
+                    problems.add(span, key, what);
+                    is_right = false;
+                }
+            }
+        }
+        literal.push_str(rest);
+        if !literal.is_empty() {
+            pieces.push(Piece::Text(literal.into()));
+        }
+        is_right.then(|| Template(pieces.into()))
+    }
+}
+
+impl Known<'_> {
+    /// The piece for a name. An error says what is wrong with it.
+    fn piece(&self, name: &str) -> Result<Piece, String> {
+        if let Some((_, source)) = PLAIN.iter().find(|(own, _)| *own == name) {
+            return Ok(Piece::Value(source.clone()));
+        }
+        if let Ok(number) = name.parse::<usize>() {
+            let groups = self.groups.and_then(|groups| groups.path.as_ref()).map_or(0, |regex| regex.captures_len());
+            return match number {
+                0 => Ok(Piece::Value(Source::Path)),
+                _ if number < groups => Ok(Piece::Value(Source::Group(number))),
+                _ => Err(format!(
+                    "names group {number}, which the route's expression does not have: write path = '~ …' with as many groups, or {{{{{number}}}}} for the text itself"
+                )),
+            };
+        }
+        let upstream = name.strip_prefix("upstream.header.").map(|field| ("upstream.header", field));
+        let source = match upstream.or_else(|| name.split_once('.')) {
+            Some(("query", parameter)) if !parameter.is_empty() => Source::Parameter(parameter.into()),
+            Some(("header", field)) if is_name(field) => Source::Field(field.to_ascii_lowercase().into()),
+            Some(("cookie", cookie)) if is_name(cookie) => Source::Cookie(cookie.into()),
+            Some(("map", map)) => Source::Map(self.tables.map(map).ok_or_else(|| self.unknown(name))?),
+            Some(("split", split)) => Source::Split(self.tables.split(split).ok_or_else(|| self.unknown(name))?),
+            Some(("env", variable)) => {
+                let value = std::env::var(variable).ok();
+                let value =
+                    value.ok_or_else(|| format!("{{{name}}}: the environment has no variable {variable}: set it"))?;
+                return Ok(Piece::Text(value.into()));
+            }
+            Some(("upstream.header", field)) if self.in_response => match HeaderName::try_from(field) {
+                Ok(field) => Source::UpstreamField(field),
+                Err(_) => return Err(self.unknown(name)),
+            },
+            Some(("upstream.header", _)) => {
+                return Err(format!("{{{name}}} is known in fields of the response of a proxy alone: remove it here"));
+            }
+            _ if self.groups.is_some_and(|groups| groups.has(name)) => Source::NamedGroup(name.into()),
+            _ => return Err(self.unknown(name)),
+        };
+        Ok(Piece::Value(source))
+    }
+
+    /// Says that a name is unknown, and which one resembles it.
+    fn unknown(&self, name: &str) -> String {
+        let plain = PLAIN.iter().map(|(own, _)| (*own).to_owned());
+        let parameter = name.rsplit_once('.').map_or("NAME", |(_, parameter)| parameter);
+        let known = WITH_PARAMETER.iter().filter(|family| !matches!(**family, "map" | "split"));
+        let families = known.map(|family| format!("{family}.{parameter}"));
+        let groups = self.groups.into_iter().flat_map(Groups::names).map(str::to_owned);
+        let all = plain.chain(self.tables.names()).chain(groups).chain(families);
+        let near = all.map(|own| (strsim::normalized_damerau_levenshtein(name, &own), own));
+        let nearest = near.max_by(|(one, _), (other, _)| one.total_cmp(other)).map(|(_, own)| own);
+        let nearest = nearest.unwrap_or_else(|| "host".to_owned());
+        format!("{{{name}}} is no placeholder: the nearest is {{{nearest}}}; write {{{{ for a brace")
+    }
+}
+
+impl Groups {
+    /// Whether an expression has a group of this name.
+    fn has(&self, name: &str) -> bool {
+        self.names().any(|own| own == name)
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.path.iter().chain(&self.hosts).flat_map(|regex| regex.capture_names().flatten())
+    }
+}

@@ -1,0 +1,150 @@
+//! The values that placeholders name.
+
+use http::HeaderName;
+use percent_encoding::{percent_decode, percent_encode};
+use sealion_http::path::OUTSIDE_PCHAR;
+
+use super::{Asked, Form, Unfit};
+
+/// A value of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Source {
+    Host,
+    /// The decoded path, encoded again.
+    Path,
+    Query,
+    /// Path and query as the client wrote them.
+    Uri,
+    Scheme,
+    Method,
+    Client,
+    Port,
+    /// A parameter of the query, decoded; the first of its name.
+    Parameter(Box<str>),
+    /// A field of the request; its lines are one list.
+    Field(Box<str>),
+    Cookie(Box<str>),
+    /// A group of the route's expression.
+    Group(usize),
+    NamedGroup(Box<str>),
+    /// A table `[[map]]`, by its place.
+    Map(usize),
+    /// A table `[[split]]`, by its place.
+    Split(usize),
+    /// A field of the server's response.
+    UpstreamField(HeaderName),
+}
+
+impl Source {
+    /// Whether its values are parts of URLs as they stand.
+    pub(super) fn is_url(&self) -> bool {
+        match self {
+            Self::Host | Self::Path | Self::Query | Self::Uri | Self::Scheme | Self::Client | Self::Port => true,
+            // The operator wrote them, and the values within are encoded by themselves.
+            Self::Map(_) | Self::Split(_) => true,
+            Self::Method
+            | Self::Parameter(_)
+            | Self::Field(_)
+            | Self::Cookie(_)
+            | Self::Group(_)
+            | Self::NamedGroup(_)
+            | Self::UpstreamField(_) => false,
+        }
+    }
+
+    /// Whether its values begin with a slash.
+    pub(super) fn is_whole_path(&self) -> bool {
+        matches!(self, Self::Path | Self::Uri)
+    }
+
+    /// Whether its values may have a query.
+    pub(super) fn may_have_query(&self) -> bool {
+        matches!(self, Self::Uri | Self::Query | Self::Map(_))
+    }
+
+    /// Appends the value. One that the request lacks is empty.
+    pub(super) fn append(&self, asked: &Asked<'_>, form: Form, out: &mut Vec<u8>) -> Result<(), Unfit> {
+        match self {
+            Self::Host => out.extend_from_slice(asked.host().as_bytes()),
+            Self::Path => out.extend(percent_encode(&asked.path.full(), OUTSIDE_PCHAR).flat_map(str::bytes)),
+            Self::Query => out.extend_from_slice(asked.query.unwrap_or_default().as_bytes()),
+            Self::Uri => {
+                let (path, query) = asked.target();
+                out.extend_from_slice(path.as_bytes());
+                if let Some(query) = query {
+                    out.push(b'?');
+                    out.extend_from_slice(query.as_bytes());
+                }
+            }
+            Self::Scheme => out.extend_from_slice(asked.scheme().as_bytes()),
+            Self::Method => out.extend_from_slice(asked.request.method.as_str().as_bytes()),
+            Self::Client => {
+                out.extend(asked.client.iter().flat_map(|address| address.to_canonical().to_string().into_bytes()));
+            }
+            Self::Port => {
+                let named = asked.request.authority.and_then(|authority| authority.rsplit_once(':'));
+                let named = named.map(|(_, port)| port).filter(|port| port.parse::<u16>().is_ok());
+                out.extend_from_slice(named.unwrap_or(if asked.is_plain { "80" } else { "443" }).as_bytes());
+            }
+            Self::Parameter(name) => out.extend(parameters(asked.query, name).next().into_iter().flatten()),
+            Self::Field(name) => {
+                for (n, line) in asked.request.fields.all(name).enumerate() {
+                    out.extend_from_slice(if n > 0 { b", " } else { b"" });
+                    out.extend_from_slice(line);
+                }
+            }
+            Self::Cookie(name) => out.extend_from_slice(cookies(asked, name).next().unwrap_or_default()),
+            Self::Group(number) => append_group(asked, out, |captures| captures.get(*number)),
+            Self::NamedGroup(name) => append_group(asked, out, |captures| captures.name(name)),
+            Self::Map(place) => asked.tables.append_mapped(*place, asked, form, out)?,
+            Self::Split(place) => asked.tables.append_share(*place, asked, out)?,
+            Self::UpstreamField(name) => {
+                let values = asked.upstream.into_iter().flat_map(|fields| fields.get_all(name));
+                for (n, value) in values.enumerate() {
+                    out.extend_from_slice(if n > 0 { b", " } else { b"" });
+                    out.extend_from_slice(value.as_bytes());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn append_group(
+    asked: &Asked<'_>,
+    out: &mut Vec<u8>,
+    group: impl for<'h> Fn(&regex::bytes::Captures<'h>) -> Option<regex::bytes::Match<'h>>,
+) {
+    let Some(groups) = asked.groups else { return };
+    let full = asked.path.full();
+    if let Some(found) = groups.path.as_ref().and_then(|regex| regex.captures(&full)).and_then(|all| group(&all)) {
+        return out.extend_from_slice(found.as_bytes());
+    }
+    let host = asked.host();
+    let of_host = groups.hosts.iter().find_map(|regex| group(&regex.captures(host.as_bytes())?));
+    out.extend(of_host.iter().flat_map(|found| found.as_bytes()));
+}
+
+/// The values of a parameter, decoded.
+pub(crate) fn parameters<'a>(query: Option<&'a str>, name: &'a str) -> impl Iterator<Item = Vec<u8>> + 'a {
+    let pairs = query.unwrap_or_default().split('&');
+    pairs.filter_map(move |pair| {
+        let (own, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (decoded(own) == name.as_bytes()).then(|| decoded(value))
+    })
+}
+
+/// As forms are decoded: applications that are asked read `+` as a space.
+fn decoded(text: &str) -> Vec<u8> {
+    let spaced: Vec<u8> = text.bytes().map(|byte| if byte == b'+' { b' ' } else { byte }).collect();
+    percent_decode(&spaced).collect()
+}
+
+/// The values of a cookie.
+pub(crate) fn cookies<'a>(asked: &Asked<'a>, name: &'a str) -> impl Iterator<Item = &'a [u8]> + 'a {
+    let pairs = asked.request.fields.all("cookie").flat_map(|line| line.split(|byte| *byte == b';'));
+    pairs.filter_map(move |pair| {
+        let pair = pair.trim_ascii();
+        pair.strip_prefix(name.as_bytes())?.strip_prefix(b"=")
+    })
+}

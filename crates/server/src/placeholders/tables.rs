@@ -1,0 +1,276 @@
+//! Tables from values to values: `[[map]]` by text or expression, `[[split]]` by shares of a hash.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hasher;
+
+use regex::bytes::Regex;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use siphasher::sip::SipHasher13;
+
+use super::{Asked, Form, Known, Template, Unfit};
+use crate::values::{At, Problems};
+
+/// A table from a value of the request to another, for `{map.NAME}`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MapConfig {
+    /// Name, for `{map.NAME}`.
+    pub name: At<String>,
+    /// Value to look up, with placeholders: `{header.x-tenant}`.
+    pub from: At<String>,
+    /// Value for all others [default: empty]
+    #[serde(default)]
+    pub default: Option<At<String>>,
+    /// Values by text (`"a" = "1"`), beginning (`"^~ /img/" = "2"`) or expression (`"~ ^b" = "3"`, `"~* ^b"` ignores case). A text goes before the
+    /// longest beginning, that before the first expression of the file. Values may have placeholders.
+    #[serde(default)]
+    pub entries: BTreeMap<String, At<String>>,
+}
+
+/// Shares of a value, for `{split.NAME}`: a canary, or a test of two variants.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SplitConfig {
+    /// Name, for `{split.NAME}`.
+    pub name: At<String>,
+    /// Value that is hashed, with placeholders: `{client}`. The same value gets the same share, on every server.
+    pub from: At<String>,
+    /// Results with their shares: `{ new = "5%", old = "*" }`. `*` is the rest.
+    pub shares: BTreeMap<String, At<String>>,
+}
+
+/// The tables of a configuration.
+#[derive(Debug, Default)]
+pub(crate) struct Tables {
+    maps: Vec<Map>,
+    splits: Vec<Split>,
+}
+
+#[derive(Debug)]
+struct Map {
+    name: Box<str>,
+    from: Template,
+    default: Template,
+    exact: HashMap<Box<[u8]>, Template>,
+    /// The longest first.
+    beginnings: Vec<(Box<[u8]>, Template)>,
+    expressions: Vec<(Regex, Template)>,
+}
+
+#[derive(Debug)]
+struct Split {
+    name: Box<str>,
+    from: Template,
+    /// Ends of the shares, in ten thousandths.
+    shares: Vec<(u64, Box<str>)>,
+}
+
+/// All shares together.
+const WHOLE: u64 = 10_000;
+
+impl Tables {
+    /// Validates the tables. A table may use those before it.
+    pub(crate) fn build(maps: &[MapConfig], splits: &[SplitConfig], problems: &mut Problems) -> Self {
+        let mut tables = Tables::default();
+        for config in splits {
+            tables.check_name(&config.name, "split", problems);
+            let split = Split::build(config, &tables, problems);
+            tables.splits.extend(split);
+        }
+        for config in maps {
+            tables.check_name(&config.name, "map", problems);
+            let map = Map::build(config, &tables, problems);
+            tables.maps.extend(map);
+        }
+        tables
+    }
+
+    fn check_name(&self, name: &At<String>, table: &str, problems: &mut Problems) {
+        let is_name =
+            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+        let key = format!("{table}.name");
+        if !is_name {
+            problems.add(&name.span, &key, "write letters, digits, hyphens and underscores");
+        }
+        let is_known = if table == "map" { self.map(name).is_some() } else { self.split(name).is_some() };
+        if is_known {
+            problems.add(&name.span, &key, format_args!("{} is there twice: rename one", name.value));
+        }
+    }
+
+    /// The place of a map.
+    pub(super) fn map(&self, name: &str) -> Option<usize> {
+        self.maps.iter().position(|map| *map.name == *name)
+    }
+
+    /// The place of a split.
+    pub(super) fn split(&self, name: &str) -> Option<usize> {
+        self.splits.iter().position(|split| *split.name == *name)
+    }
+
+    /// The names of all tables, as placeholders have them.
+    pub(super) fn names(&self) -> impl Iterator<Item = String> {
+        let maps = self.maps.iter().map(|map| format!("map.{}", map.name));
+        maps.chain(self.splits.iter().map(|split| format!("split.{}", split.name)))
+    }
+
+    /// Appends the value of a map.
+    pub(super) fn append_mapped(
+        &self,
+        place: usize,
+        asked: &Asked<'_>,
+        form: Form,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Unfit> {
+        let map = &self.maps[place];
+        let from = map.from.render(asked, Form::Plain)?;
+        let value = map.find(&from).render(asked, form)?;
+        out.extend_from_slice(&value);
+        Ok(())
+    }
+
+    /// Appends the share of a value.
+    pub(super) fn append_share(&self, place: usize, asked: &Asked<'_>, out: &mut Vec<u8>) -> Result<(), Unfit> {
+        let split = &self.splits[place];
+        let from = split.from.render(asked, Form::Plain)?;
+        out.extend_from_slice(split.find(&from).as_bytes());
+        Ok(())
+    }
+
+    /// All values of a map that are texts. `None`: one of them has placeholders.
+    pub(super) fn texts(&self, place: usize) -> Option<Vec<&str>> {
+        let map = &self.maps[place];
+        let values = map.exact.values().chain(map.beginnings.iter().map(|(_, value)| value));
+        let values = values.chain(map.expressions.iter().map(|(_, value)| value)).chain([&map.default]);
+        // Without a default, what the map does not name leads nowhere.
+        values.filter(|value| value.as_text() != Some("")).map(Template::as_text).collect()
+    }
+}
+
+impl Tables {
+    /// The results of a split.
+    pub(super) fn shares(&self, place: usize) -> Vec<&str> {
+        self.splits[place].shares.iter().map(|(_, result)| &**result).collect()
+    }
+}
+
+impl Map {
+    fn build(config: &MapConfig, tables: &Tables, problems: &mut Problems) -> Option<Self> {
+        let known = Known { groups: None, tables, in_response: false };
+        let from = Template::parse(&config.from, known, "map.from", problems);
+        let default = match &config.default {
+            None => Some(Template::literal("")),
+            Some(default) => Template::parse(default, known, "map.default", problems),
+        };
+        let mut map = Map {
+            name: config.name.as_str().into(),
+            from: from?,
+            default: default?,
+            exact: HashMap::new(),
+            beginnings: Vec::new(),
+            expressions: Vec::new(),
+        };
+        let mut entries: Vec<_> = config.entries.iter().collect();
+        entries.sort_by_key(|(_, value)| value.span.start);
+        for (text, value) in entries {
+            let Some(template) = Template::parse(value, known, "map.entries", problems) else { continue };
+            if let Some(beginning) = text.strip_prefix("^~ ") {
+                map.beginnings.push((beginning.as_bytes().into(), template));
+            } else if let Some(expression) = expression(text) {
+                match Regex::new(&expression) {
+                    Ok(regex) => map.expressions.push((regex, template)),
+                    Err(error) => {
+                        let what = error.to_string();
+                        let what = what.lines().last().unwrap_or_default();
+                        problems.add(
+                            &value.span,
+                            "map.entries",
+                            format_args!("{text:?} is not a regular expression: {what}"),
+                        );
+                    }
+                }
+            } else {
+                map.exact.insert(text.as_bytes().into(), template);
+            }
+        }
+        map.beginnings.sort_by_key(|(beginning, _)| std::cmp::Reverse(beginning.len()));
+        Some(map)
+    }
+
+    fn find(&self, from: &[u8]) -> &Template {
+        let beginning = || Some(&self.beginnings.iter().find(|(beginning, _)| from.starts_with(beginning))?.1);
+        let expression = || Some(&self.expressions.iter().find(|(regex, _)| regex.is_match(from))?.1);
+        self.exact.get(from).or_else(beginning).or_else(expression).unwrap_or(&self.default)
+    }
+}
+
+/// The expression of `~ expression` or `~* expression`, for bytes. `None`: the text is none.
+pub(crate) fn expression(text: &str) -> Option<String> {
+    match text.strip_prefix("~* ") {
+        Some(expression) => Some(format!("(?i){expression}")),
+        None => text.strip_prefix("~ ").map(str::to_owned),
+    }
+}
+
+impl Split {
+    fn build(config: &SplitConfig, tables: &Tables, problems: &mut Problems) -> Option<Self> {
+        let known = Known { groups: None, tables, in_response: false };
+        let from = Template::parse(&config.from, known, "split.from", problems)?;
+        let mut shares: Vec<_> = config.shares.iter().collect();
+        // The rest comes last.
+        shares.sort_by_key(|(_, share)| (share.value == "*", share.span.start));
+        let mut end = 0;
+        let mut ends = Vec::new();
+        for (result, share) in shares {
+            match share.as_str() {
+                "*" => end = WHOLE.max(end),
+                text => match text.strip_suffix('%').and_then(ten_thousandths) {
+                    Some(width) => end += width,
+                    None => {
+                        problems.add(
+                            &share.span,
+                            "split.shares",
+                            "write a share in per cent, for instance \"2.5%\", or \"*\" for the rest",
+                        );
+                        return None;
+                    }
+                },
+            }
+            ends.push((end, result.as_str().into()));
+        }
+        if end != WHOLE {
+            let what = "do not make up the whole: give one of them \"*\", the rest";
+            problems.add(&config.from.span, "split.shares", what);
+            return None;
+        }
+        Some(Split { name: config.name.as_str().into(), from, shares: ends })
+    }
+
+    fn find(&self, from: &[u8]) -> &str {
+        // Without a key of its own, so that all servers agree.
+        let mut hasher = SipHasher13::new();
+        hasher.write(from);
+        let at = hasher.finish() % WHOLE;
+        self.shares.iter().find(|(end, _)| at < *end).map_or("", |(_, result)| result)
+    }
+}
+
+/// A number of per cent with at most two digits behind the point.
+fn ten_thousandths(text: &str) -> Option<u64> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || whole.len() > 3 || part.len() > 2 || !digits(whole) || !digits(part) {
+        return None;
+    }
+    let number = format!("{whole}{part:0<2}").parse().ok()?;
+    (number <= WHOLE).then_some(number)
+}
+
+#[cfg(test)]
+impl Tables {
+    /// The share of a value in the first split.
+    pub(super) fn share_for_tests(&self, from: &str) -> &str {
+        self.splits[0].find(from.as_bytes())
+    }
+}

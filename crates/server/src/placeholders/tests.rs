@@ -1,0 +1,172 @@
+use sealion_http::request::Conditions;
+use sealion_http::{FieldSection, Method};
+
+use super::*;
+use crate::values::{At, Problems};
+
+fn at(text: &str) -> At<String> {
+    At { value: text.to_owned(), span: 0..1 }
+}
+
+fn tables(text: &str) -> (Tables, Problems) {
+    #[derive(serde::Deserialize, Default)]
+    #[serde(default)]
+    struct File {
+        map: Vec<MapConfig>,
+        split: Vec<SplitConfig>,
+    }
+    let file: File = toml::from_str(text).unwrap();
+    let mut problems = Problems::of_file("f".as_ref(), text);
+    (Tables::build(&file.map, &file.split, &mut problems), problems)
+}
+
+const TABLES: &str = r#"
+[[map]]
+name = "tenant"
+from = "{header.x-tenant}"
+default = "none"
+entries = { "a" = "pool-a", "^~ b-" = "pool-b", "~* ^C\\d" = "pool-{method}", "bad" = "x y", "away" = "https://other.example/a" }
+
+[[map]]
+name = "twice"
+from = "{map.tenant}"
+entries = { "pool-a" = "first" }
+
+[[split]]
+name = "canary"
+from = "{client}"
+shares = { new = "100%", old = "*" }
+"#;
+
+/// The text for one request.
+fn rendered(text: &str, lines: &[u8], url: bool) -> Result<String, Unfit> {
+    let (tables, problems) = tables(TABLES);
+    assert!(problems.is_empty(), "{problems}");
+    let groups = Groups {
+        path: Some(Regex::new("^/(?<first>[^/]+)/(.*)$").unwrap()),
+        hosts: vec![Regex::new(r"^(?<user>\w+)\.example$").unwrap()],
+    };
+    let mut problems = Problems::of_arguments();
+    let known = Known { groups: Some(&groups), tables: &tables, in_response: false };
+    let template = Template::parse(&at(text), known, "key", &mut problems);
+    let template = template.unwrap_or_else(|| panic!("{problems}"));
+    let target = "/a%20b/c//d;e?x=1%262&y&x=3";
+    let request = Request {
+        method: Method::Get,
+        target: Target::from_origin_form(target).unwrap(),
+        raw_target: target,
+        authority: Some("Ada.Example:8443"),
+        conditions: Conditions::default(),
+        fields: FieldSection::from_lines(lines),
+    };
+    let path = SitePath::parse("/a%20b/c//d;e", false).unwrap();
+    let asked = Asked {
+        request: &request,
+        path: &path,
+        query: Some("x=1%262&y&x=3"),
+        client: "::ffff:192.0.2.1".parse().ok(),
+        is_plain: false,
+        groups: Some(&groups),
+        tables: &tables,
+        upstream: None,
+    };
+    match url {
+        true => template.render_url(&asked),
+        false => Ok(String::from_utf8(template.render(&asked, Form::Plain)?.into_owned()).unwrap()),
+    }
+}
+
+#[test]
+fn each_placeholder_has_its_value() {
+    let lines = b"X-Id: 7\r\nX-Id: 8\r\nCookie: a=1; v=x=y\r\nX-Tenant: a\r\n";
+    for (text, expected) in [
+        ("plain {{x}} {\"a\": 1} {", "plain {x} {\"a\": 1} {"),
+        ("{host}|{scheme}|{method}|{client}|{port}", "ada.example|https|GET|192.0.2.1|8443"),
+        ("{path}|{query}|{uri}", "/a%20b/c/d;e|x=1%262&y&x=3|/a%20b/c//d;e?x=1%262&y&x=3"),
+        ("{query.x}|{query.y}|{query.z}", "1&2||"),
+        ("{header.x-id}|{header.X-None}|{cookie.v}|{cookie.none}", "7, 8||x=y|"),
+        ("{1}|{2}|{first}|{user}", "a b|c/d;e|a b|ada"),
+        ("{map.tenant}|{map.twice}|{split.canary}", "pool-a|first|new"),
+    ] {
+        assert_eq!(rendered(text, lines, false).unwrap(), expected, "{text}");
+    }
+    for (tenant, expected) in [("b-1", "pool-b"), ("c1", "pool-GET"), ("x", "none"), ("", "none")] {
+        let line = format!("X-Tenant: {tenant}\r\n");
+        assert_eq!(rendered("{map.tenant}", line.as_bytes(), false).unwrap(), expected, "{tenant}");
+    }
+}
+
+#[test]
+fn urls_have_values_encoded_and_no_host_of_the_client() {
+    let lines = b"X-Id: a/b?c&d\xe9\r\nX-Tenant: away\r\nX-Host: evil.example/\r\nX-Slash: //evil.example\r\n";
+    for (text, expected) in [
+        ("/new/{1}/{2}", Ok("/new/a%20b/c/d;e")),
+        ("/new?id={header.x-id}&p={query.x}", Ok("/new?id=a/b%3Fc%26d%E9&p=1%262")),
+        ("https://{host}{uri}", Ok("https://ada.example/a%20b/c//d;e?x=1%262&y&x=3")),
+        ("https://{user}.example.org/", Ok("https://ada.example.org/")),
+        ("https://{header.x-host}x", Err(Unfit)),
+        ("https://{header.x-none}/", Err(Unfit)),
+        ("https://{uri}", Err(Unfit)),
+        ("/{header.x-slash}", Ok("/evil.example")),
+        ("{header.x-slash}", Ok("/evil.example")),
+        ("{header.x-host}", Err(Unfit)),
+        ("{map.tenant}", Ok("https://other.example/a")),
+    ] {
+        assert_eq!(rendered(text, lines, true).as_deref(), expected.as_ref().map(|text| *text), "{text}");
+    }
+    assert_eq!(rendered("{map.tenant}", b"X-Tenant: bad\r\n", true), Err(Unfit));
+}
+
+#[test]
+fn no_value_breaks_a_line() {
+    for lines in [&b"X-A: a\rb\r\n"[..], b"X-A: a\0b\r\n"] {
+        assert_eq!(rendered("v={header.x-a}", lines, false), Err(Unfit), "{}", lines.escape_ascii());
+    }
+    assert_eq!(rendered("v={header.x-a}", b"X-A: a\tb\r\n", false).unwrap(), "v=a\tb");
+}
+
+#[test]
+fn unknown_names_are_refused_with_the_nearest() {
+    let (tables, _) = tables(TABLES);
+    let groups = Groups { path: Some(Regex::new("^/(?<year>\\d+)").unwrap()), hosts: Vec::new() };
+    for (text, words) in [
+        ("{hots}", "f:1: key: {hots} is no placeholder: the nearest is {host}"),
+        ("{map.tenants}", "the nearest is {map.tenant}"),
+        ("{yaer}", "the nearest is {year}"),
+        ("{headers.x}", "the nearest is {header.x}"),
+        ("{2}", "names group 2, which the route's expression does not have"),
+        ("{host", "has { without }"),
+        ("{env.SEALION_NO_SUCH_VARIABLE}", "has no variable SEALION_NO_SUCH_VARIABLE"),
+        ("{upstream.header.x}", "in fields of the response of a proxy alone"),
+    ] {
+        let mut problems = Problems::of_file("f".as_ref(), "a = 1");
+        let known = Known { groups: Some(&groups), tables: &tables, in_response: false };
+        assert!(Template::parse(&at(text), known, "key", &mut problems).is_none(), "{text}");
+        assert!(problems.to_string().contains(words), "{text}: {problems}");
+    }
+}
+
+#[test]
+fn tables_are_checked() {
+    for (text, words) in [
+        ("[[map]]\nname = 'a b'\nfrom = 'x'", "f:2: map.name: write letters"),
+        ("[[map]]\nname = 'a'\nfrom = '{map.a}'", "f:3: map.from: {map.a} is no placeholder"),
+        ("[[map]]\nname = 'a'\nfrom = 'x'\nentries = { '~ (' = 'b' }", "f:4: map.entries: \"~ (\" is not a regular"),
+        ("[[map]]\nname = 'a'\nfrom = 'x'\n[[map]]\nname = 'a'\nfrom = 'x'", "f:5: map.name: a is there twice"),
+        ("[[split]]\nname = 'a'\nfrom = '{client}'\nshares = { x = '5%' }", "split.shares: do not make up the whole"),
+        ("[[split]]\nname = 'a'\nfrom = '{client}'\nshares = { x = '0.005%' }", "f:4: split.shares: write a share"),
+    ] {
+        let (_, problems) = tables(text);
+        assert!(problems.to_string().contains(words), "{text}: {problems}");
+    }
+}
+
+#[test]
+fn shares_are_about_as_large_as_configured() {
+    let (tables, problems) =
+        tables("[[split]]\nname = 'a'\nfrom = 'x'\nshares = { rest = '*', b = '10%', c = '2.5%' }");
+    assert!(problems.is_empty(), "{problems}");
+    let count = |result: &str| (0..20_000_u32).filter(|n| tables.share_for_tests(&n.to_string()) == result).count();
+    assert!((1800..2200).contains(&count("b")), "{}", count("b"));
+    assert!((400..600).contains(&count("c")), "{}", count("c"));
+}

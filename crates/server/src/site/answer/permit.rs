@@ -1,0 +1,198 @@
+//! Guards of one path: networks, passwords and other servers, of the route that the path has.
+
+use std::io;
+
+use sealion_http::Status;
+use sealion_http::path::SitePath;
+use tokio::task::spawn_blocking;
+
+use super::Answering;
+use crate::files::resolve::SiteFile;
+use crate::response::Response;
+use crate::site::basic_auth::{Decision, Verdict};
+use crate::site::route::{self, Route};
+
+impl<'a> Answering<'a> {
+    /// The route for a path of this request.
+    ///
+    /// # Errors
+    /// The status of a request that does not say clearly enough which route it is for.
+    pub(super) fn route_of(&self, path: &SitePath<'_>) -> Result<&'a Route, Status> {
+        match &self.site.routes {
+            None => Ok(&self.site.root),
+            Some(_) => self.site.choose(&self.site.asked(self.request, path, self.query(), self.client)),
+        }
+    }
+
+    /// If `path` names a compressed sibling, the route of its original, unless `own` has the same guards.
+    fn route_of_original(&self, path: &SitePath<'_>, own: &Route) -> Result<Option<&'a Route>, Status> {
+        if !self.site.routes.as_ref().is_some_and(|routes| routes.guards_differ()) {
+            return Ok(None);
+        }
+        let Some(original) = route::original(path) else { return Ok(None) };
+        let other = self.route_of(&original)?;
+        // `/docs.gz` is an archive beside the directory `/docs/`, and no compressed form of it.
+        Ok(Some(other).filter(|other| !other.is_guarded_as(own, false) && !other.is_directory(&original)))
+    }
+
+    /// The routes whose guards a path has to pass.
+    fn guarding(&self, path: &SitePath<'_>) -> Result<[Option<&'a Route>; 2], Status> {
+        let own = self.route_of(path)?;
+        Ok([Some(own), self.route_of_original(path, own)?])
+    }
+
+    /// The same for the path that the route was chosen by.
+    fn guarding_here(&self, path: &SitePath<'_>) -> Result<[Option<&'a Route>; 2], Status> {
+        Ok([Some(self.route), self.route_of_original(path, self.route)?])
+    }
+
+    /// Whether guards of another route count too, because the path may name a sibling.
+    pub(super) fn is_guarded_elsewhere(&self, path: &SitePath<'_>) -> bool {
+        !matches!(self.route_of_original(path, self.route), Ok(None))
+    }
+
+    /// Whether networks permit the path that the route was chosen by.
+    pub(super) fn is_allowed_here(&self, path: &SitePath<'_>) -> bool {
+        self.allow(self.guarding_here(path), path, true)
+    }
+
+    /// Whether networks permit a path, and its route does not withhold it.
+    pub(super) fn is_allowed(&self, path: &SitePath<'_>) -> bool {
+        !self.site.has_guards() || self.allow(self.guarding(path), path, false)
+    }
+
+    fn allow(&self, routes: Result<[Option<&'a Route>; 2], Status>, path: &SitePath<'_>, is_here: bool) -> bool {
+        let Ok(routes) = routes else { return false };
+        routes.into_iter().flatten().enumerate().all(|(place, route)| {
+            let is_withheld = !(is_here && place == 0) && route.withholds().is_some_and(|_| !route.is_internal);
+            // A password may stand for the network.
+            !is_withheld && (route.may_authenticate_instead() || self.is_in_networks(route, path))
+        })
+    }
+
+    fn is_in_networks(&self, route: &Route, path: &SitePath<'_>) -> bool {
+        route.features.access.as_ref().is_none_or(|access| access.allows(self.client.address, path))
+    }
+
+    /// Whether the network of the client stands for a password.
+    fn needs_no_password(&self, route: &Route, path: &SitePath<'_>) -> bool {
+        route.may_authenticate_instead() && self.is_in_networks(route, path)
+    }
+
+    /// The refusal if the request may not access `path`, which the route was chosen by, for want of a password or another server's consent. Networks were
+    /// asked before.
+    pub(super) async fn guard_here(&self, path: &SitePath<'_>, user: &mut Option<Box<str>>) -> Option<Response> {
+        match self.guarding_here(path) {
+            Ok(routes) => self.authenticate(routes, path, user).await,
+            Err(status) => Some(Response::plain(status)),
+        }
+    }
+
+    /// The refusal if the request may not access the file at `path`.
+    pub(super) async fn guard(&self, path: &SitePath<'_>, user: &mut Option<Box<str>>) -> Option<Response> {
+        if !self.site.has_guards() {
+            return None;
+        }
+        if !self.is_allowed(path) {
+            return Some(Response::plain(Status::FORBIDDEN));
+        }
+        match self.guarding(path) {
+            Ok(routes) => self.authenticate(routes, path, user).await,
+            Err(status) => Some(Response::plain(status)),
+        }
+    }
+
+    /// The refusal if the request may not go on in a route that a name led to.
+    pub(super) async fn guard_named(&self, path: &SitePath<'_>, user: &mut Option<Box<str>>) -> Option<Response> {
+        let routes = [Some(self.route), None];
+        if !self.allow(Ok(routes), path, true) {
+            return Some(Response::plain(Status::FORBIDDEN));
+        }
+        self.authenticate(routes, path, user).await
+    }
+
+    async fn authenticate(
+        &self,
+        routes: [Option<&'a Route>; 2],
+        path: &SitePath<'_>,
+        user: &mut Option<Box<str>>,
+    ) -> Option<Response> {
+        for route in routes.into_iter().flatten() {
+            if self.needs_no_password(route, path) {
+                continue;
+            }
+            if route.features.basic_auth.is_some()
+                && let Some(refusal) = Box::pin(self.check_password(route, path, user)).await
+            {
+                return Some(refusal);
+            }
+            if let (Some(asking), Some(auth)) = (self.auth, &route.features.forward_auth)
+                && let Some(refusal) = Box::pin(asking.refusal(auth, path)).await
+            {
+                return Some(refusal);
+            }
+        }
+        None
+    }
+
+    /// The refusal if the request lacks the password of `route` for `path`.
+    async fn check_password(
+        &self,
+        route: &Route,
+        path: &SitePath<'_>,
+        user: &mut Option<Box<str>>,
+    ) -> Option<Response> {
+        let basic_auth = route.features.basic_auth.as_ref()?;
+        let authorization = self.request.fields.singleton("authorization");
+        let address = self.client.address;
+        let decision: Decision = match basic_auth.check(path, authorization.value()) {
+            Verdict::Decided(decision) => decision,
+            Verdict::Verify(verification) => match Box::pin(spawn_blocking(move || verification.run(address))).await {
+                Ok(decision) => decision,
+                Err(error) => {
+                    let cause = io::Error::other(format!("blocking task panicked: {error}"));
+                    return Some(Response::plain(Status::INTERNAL_SERVER_ERROR).because(Some(cause)));
+                }
+            },
+        };
+        match decision {
+            Ok(passes) => {
+                *user = passes.or(user.take());
+                None
+            }
+            Err(response) => Some(*response),
+        }
+    }
+
+    /// Whether `file` has a name of its own that guards may refuse: it is a precompressed sibling.
+    pub(super) fn may_withhold(&self, file: &SiteFile) -> bool {
+        file.is_sibling && self.site.has_guards()
+    }
+
+    /// Whether the request may access a precompressed sibling. `original`: the file whose passwords the request has; `None`: none was checked.
+    ///
+    /// No password is checked for a sibling alone. Whether the response is the sibling or the original would tell whether the password is right,
+    /// or known from another request, at no cost and without a line for a wrong one.
+    pub(super) fn may_have_sibling(&self, sibling: &SitePath<'_>, original: Option<&SitePath<'_>>) -> bool {
+        !self.site.has_guards() || self.is_allowed(sibling) && !self.needs_more(sibling, original)
+    }
+
+    /// Whether a path needs a password or a server's consent that `passed` does not need.
+    pub(super) fn needs_more(&self, path: &SitePath<'_>, passed: Option<&SitePath<'_>>) -> bool {
+        let Ok(routes) = self.guarding(path) else { return true };
+        let of_passed = match passed.map(|passed| self.route_of(passed)) {
+            Some(Err(_)) => return true,
+            Some(Ok(route)) => Some(route),
+            None => None,
+        };
+        let mut asking = routes.into_iter().flatten().filter(|route| !self.needs_no_password(route, path));
+        asking.any(|route| {
+            // The guards of another route were not passed.
+            let passed = passed.filter(|_| of_passed.is_some_and(|other| other.is_guarded_as(route, false)));
+            let password = route.features.basic_auth.as_ref();
+            let consent = route.features.forward_auth.as_ref();
+            password.is_some_and(|auth| auth.needs_more(path, passed))
+                || consent.is_some_and(|auth| auth.needs_more(path, passed))
+        })
+    }
+}

@@ -1,0 +1,238 @@
+//! The action of a route: files, servers, its own response, or another path or route.
+
+use std::io;
+
+use sealion_http::path::{SitePath, Unnameable};
+use sealion_http::{Method, Request, Status, Target};
+
+use super::{Answer, Answering};
+use crate::files::resolve::Found;
+use crate::placeholders::{Asked, Template, Unfit};
+use crate::response::Response;
+use crate::site::proxy;
+use crate::site::route::{Action, Last, Route, Try};
+use crate::upstream::Inbound;
+
+/// Times that a request goes on with another path or route, as in nginx.
+const MAX_TURNS: usize = 10;
+
+/// Another path, which may have a query of its own.
+struct Place {
+    raw: String,
+    query: Option<String>,
+}
+
+impl Place {
+    /// The path that a template makes for the request.
+    fn of(template: &Template, asked: &Asked<'_>) -> Result<Self, Unfit> {
+        let url = template.render_url(asked)?;
+        if !url.starts_with('/') {
+            return Err(Unfit);
+        }
+        Ok(match url.split_once('?') {
+            Some((raw, query)) => Place { raw: raw.to_owned(), query: Some(query.to_owned()) },
+            None => Place { raw: url, query: None },
+        })
+    }
+
+    fn path(&self) -> Result<SitePath<'_>, Status> {
+        match SitePath::parse(&self.raw, true) {
+            Ok(path) => Ok(path),
+            Err(Unnameable::Malformed(_)) => Err(Status::BAD_REQUEST),
+            Err(Unnameable::NotFound) => SitePath::parse_forwarded(&self.raw).map_err(|_| Status::NOT_FOUND),
+        }
+    }
+}
+
+fn plain(status: Status) -> Answer {
+    Response::plain(status).into()
+}
+
+impl<'a> Answering<'a> {
+    /// The values for the placeholders of this route.
+    pub(super) fn asked<'p>(&'p self, path: &'p SitePath<'p>) -> Asked<'p> {
+        Asked { groups: Some(&self.route.groups), ..self.site.asked(self.request, path, self.query(), self.client) }
+    }
+
+    /// The rule that forwards a request for a path. `None`: none does. An error is the status of a request that names no server.
+    pub(super) fn rule(&self, path: &SitePath<'_>) -> Option<Result<&'a proxy::Rule, Status>> {
+        match &*self.route.action {
+            Action::Forward(forward) => Some(forward.choose(&self.asked(path))),
+            _ => self.route.rule(path).map(Ok),
+        }
+    }
+
+    /// Does what the route does with `path`, whose guards were passed. `rewritten`: `path`, encoded, if it was rewritten from `asked`.
+    pub(super) async fn act(
+        &self,
+        path: &SitePath<'_>,
+        asked: &SitePath<'_>,
+        rewritten: Option<&str>,
+        user: &mut Option<Box<str>>,
+        inbound: &mut Inbound,
+    ) -> Answer {
+        let answer = match &*self.route.action {
+            Action::Files | Action::Forward(_) => {
+                let rewrites = self.route.features.rewrites.as_ref().filter(|_| rewritten.is_none());
+                match rewrites.and_then(|rewrites| rewrites.apply(path)) {
+                    None => self.serve_or_forward(path, asked, rewritten, user, inbound).await,
+                    Some(raw) => {
+                        let place = Place { raw, query: None };
+                        Box::pin(self.go_on(place, false, asked, user, inbound)).await
+                    }
+                }
+            }
+            Action::Deny => plain(Status::FORBIDDEN),
+            Action::Respond(respond) => match respond.response(&self.asked(path)) {
+                Ok(response) => Answer { is_final: respond.has_content(), ..response.into() },
+                Err(Unfit) => plain(Status::BAD_REQUEST),
+            },
+            Action::Redirect(redirect) => match redirect.response(&self.asked(path)) {
+                Ok(response) => response.into(),
+                Err(Unfit) => plain(Status::BAD_REQUEST),
+            },
+            Action::Rewrite(rewrite) => match Place::of(&rewrite.to, &self.asked(path)) {
+                Ok(place) => Box::pin(self.go_on(place, rewrite.stays, asked, user, inbound)).await,
+                Err(Unfit) => plain(Status::BAD_REQUEST),
+            },
+            Action::Try(tries) => Box::pin(self.try_paths(tries, path, asked, rewritten, (user, inbound))).await,
+        };
+        Answer { route: answer.route.or(Some(self.route.number)), ..answer }
+    }
+
+    /// Sends the file of the first path that has one, or goes on with the last resort.
+    async fn try_paths(
+        &self,
+        tries: &Try,
+        path: &SitePath<'_>,
+        asked: &SitePath<'_>,
+        rewritten: Option<&str>,
+        (user, inbound): (&mut Option<Box<str>>, &mut Inbound),
+    ) -> Answer {
+        let reads = matches!(self.request.method, Method::Get | Method::Head) && !inbound.upgrade;
+        for template in tries.paths.iter().filter(|_| reads) {
+            let Ok(place) = Place::of(template, &self.asked(path)) else { return plain(Status::BAD_REQUEST) };
+            // A path that no file can have, such as one with an encoded slash, is for the last resort.
+            let Ok(tried) = SitePath::parse(&place.raw, self.route.options.show_dotfiles) else { continue };
+            if !self.has_file(&tried).await {
+                continue;
+            }
+            if let Some(refusal) = self.guard(&tried, user).await {
+                return refusal.into();
+            }
+            let mut answer = Box::pin(self.serve(&tried, asked, user)).await;
+            answer.name.get_or_insert_with(|| tried.as_bytes().to_vec());
+            return answer;
+        }
+        match &tries.last {
+            Last::Status(status) => plain(*status),
+            Last::Path(template) => match Place::of(template, &self.asked(path)) {
+                Ok(place) => self.go_on(place, false, asked, user, inbound).await,
+                Err(Unfit) => plain(Status::BAD_REQUEST),
+            },
+            Last::Named(name) => match self.site.routes.as_ref().and_then(|routes| routes.named(name)) {
+                None => plain(Status::NOT_FOUND),
+                Some(route) => self.turn_to(route, path, asked, rewritten, (user, inbound)).await,
+            },
+        }
+    }
+
+    /// Whether the route has a file for a path, or, for one that ends in a slash, an index or a listing.
+    async fn has_file(&self, path: &SitePath<'_>) -> bool {
+        let Some((files, mounted_at)) = self.files_of(path) else { return false };
+        let beneath = path.beneath(mounted_at);
+        if matches!(self.find(files, &beneath).await, Ok(Found::File(_))) {
+            return true;
+        }
+        if !path.names_directory() {
+            return false;
+        }
+        for index in &self.route.features.more_indexes {
+            if matches!(self.find(files, &beneath.child(index)).await, Ok(Found::File(_))) {
+                return true;
+            }
+        }
+        let lists = self.route.features.listing.as_ref().is_some_and(|listing| listing.covers(path.as_bytes()));
+        if !lists {
+            return false;
+        }
+        let (root, name) = (files.root(), beneath.as_bytes().to_vec());
+        tokio::task::spawn_blocking(move || root.open_directory(&name).is_ok()).await.unwrap_or(false)
+    }
+
+    /// Goes on with another path: in its route, or in this one.
+    async fn go_on(
+        &self,
+        place: Place,
+        stays: bool,
+        asked: &SitePath<'_>,
+        user: &mut Option<Box<str>>,
+        inbound: &mut Inbound,
+    ) -> Answer {
+        let path = match place.path() {
+            Ok(path) => path,
+            Err(status) => return plain(status),
+        };
+        let Target::Path { path: raw, query } = self.request.target else { return plain(Status::BAD_REQUEST) };
+        let target = Target::Path { path: raw, query: place.query.as_deref().or(query) };
+        let request = Request { target, ..self.request.clone() };
+        let here = Answering { request: &request, ..*self };
+        let route = match stays {
+            true => self.route,
+            false => match here.route_of(&path) {
+                Ok(route) => route,
+                Err(status) => return plain(status),
+            },
+        };
+        if let Some(refusal) = here.guard(&path, user).await {
+            return refusal.into();
+        }
+        // With `stay`, the files of this route answer.
+        let mut answer = match stays {
+            true => match here.file_refusal(&path) {
+                Some(status) => plain(status),
+                None => Box::pin(here.serve(&path, asked, user)).await,
+            },
+            false => Box::pin(here.turn_to(route, &path, asked, Some(&place.raw), (user, inbound))).await,
+        };
+        answer.name.get_or_insert_with(|| path.as_bytes().to_vec());
+        answer
+    }
+
+    /// Goes on in another route. `rewritten`: `path`, encoded, if it is not the path of the request.
+    async fn turn_to(
+        &self,
+        route: &Route,
+        path: &SitePath<'_>,
+        asked: &SitePath<'_>,
+        rewritten: Option<&str>,
+        (user, inbound): (&mut Option<Box<str>>, &mut Inbound),
+    ) -> Answer {
+        if self.turns == MAX_TURNS {
+            let what = format!("more than {MAX_TURNS} rewrites: the routes lead in a circle");
+            return Response::plain(Status::INTERNAL_SERVER_ERROR).because(Some(io::Error::other(what))).into();
+        }
+        let next = Answering { route, turns: self.turns + 1, ..*self };
+        if route.is_named()
+            && let Some(refusal) = next.guard_named(path, user).await
+        {
+            return Answer { route: Some(route.number), ..refusal.into() };
+        }
+        if route.is_of_files(path)
+            && let Some(status) = next.file_refusal(path)
+        {
+            return Answer { route: Some(route.number), ..plain(status) };
+        }
+        Box::pin(next.act(path, asked, rewritten, user, inbound)).await
+    }
+
+    /// The status of a request that no file answers: by its method, or by a hidden name.
+    fn file_refusal(&self, path: &SitePath<'_>) -> Option<Status> {
+        match self.request.method {
+            Method::Get | Method::Head if self.route.shows(path) => None,
+            Method::Get | Method::Head => Some(Status::NOT_FOUND),
+            Method::Other(_) => Some(Status::METHOD_NOT_ALLOWED),
+            Method::Unknown(_) => Some(Status::NOT_IMPLEMENTED),
+        }
+    }
+}

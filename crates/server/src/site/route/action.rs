@@ -1,0 +1,355 @@
+//! Actions of a route beside files and servers: the keys `respond`, `redirect`, `rewrite`, `try` and `deny`.
+
+use std::borrow::Cow;
+use std::fs;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use sealion_http::extra_fields::is_value;
+use sealion_http::{ContentType, Fields, Status};
+use serde::{Deserialize, Serialize};
+
+use super::forward::Forward;
+use crate::placeholders::{Asked, Form, Known, Template, Unfit};
+use crate::response::{Body, Response};
+use crate::site::redirect::RedirectQuery;
+use crate::values::{At, Problems, Short};
+
+/// A response that the route has itself.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RespondTable {
+    /// Status, from 200 to 599 [default: 200]
+    pub status: Option<At<u16>>,
+    /// Content, with placeholders [default: the text of an error, else none]
+    pub text: Option<At<String>>,
+    /// File with the content, read at start.
+    pub file: Option<At<PathBuf>>,
+    /// Content type [default: `text/plain`]
+    #[serde(rename = "type")]
+    pub media_type: Option<At<String>>,
+}
+
+/// `respond`: a status alone, or a table.
+pub(crate) type RespondConfig = Short<u16, RespondTable>;
+
+/// `redirect`: the target alone, or a table.
+pub(crate) type RedirectConfig = Short<String, RedirectTable>;
+
+/// `rewrite`: the new path alone, or a table.
+pub(crate) type RewriteConfig = Short<String, RewriteTable>;
+
+/// A redirect, by any method.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RedirectTable {
+    /// Target with placeholders: a path, or `https://…`.
+    pub to: String,
+    /// Status: 301 or 308 (permanent), 302 or 307 (temporary), or 303 (fetched with GET) [default: 308]
+    #[serde(default)]
+    pub status: Option<u16>,
+    /// The query of the target.
+    #[serde(default)]
+    pub query: RedirectQuery,
+}
+
+/// A new path, under which the request is answered.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RewriteTable {
+    /// New path with placeholders; with a query, that replaces the query of the request.
+    pub to: String,
+    /// Whether the files of this route answer. Otherwise a route is chosen again by the new path, ten times at most.
+    #[serde(default)]
+    pub stay: bool,
+}
+
+/// The action of a route.
+#[derive(Debug)]
+pub(in crate::site) enum Action {
+    /// Sends files.
+    Files,
+    /// Forwards to servers.
+    Forward(Forward),
+    Respond(Respond),
+    Redirect(Redirect),
+    Rewrite(Rewrite),
+    Try(Try),
+    /// Answers 403.
+    Deny,
+}
+
+#[derive(Debug)]
+pub(in crate::site) struct Respond {
+    pub(in crate::site) status: Status,
+    content: Content,
+    media_type: ContentType,
+}
+
+#[derive(Debug)]
+enum Content {
+    /// The text of the status, which error pages replace.
+    OfStatus,
+    Text(Template),
+    Bytes(std::sync::Arc<Vec<u8>>),
+}
+
+#[derive(Debug)]
+pub(in crate::site) struct Redirect {
+    to: Template,
+    status: Status,
+    query: RedirectQuery,
+}
+
+#[derive(Debug)]
+pub(in crate::site) struct Rewrite {
+    pub(in crate::site) to: Template,
+    pub(in crate::site) stays: bool,
+}
+
+/// Paths to try, one after another, and the last resort.
+#[derive(Debug)]
+pub(in crate::site) struct Try {
+    pub(in crate::site) paths: Vec<Template>,
+    pub(in crate::site) last: Last,
+}
+
+/// The last resort when no path has a file.
+#[derive(Debug)]
+pub(in crate::site) enum Last {
+    Status(Status),
+    /// A named route, with the path as it is.
+    Named(String),
+    /// Another path; it chooses a route again.
+    Path(Template),
+}
+
+/// Bytes of a file that `respond` keeps in memory.
+const MAX_FILE: u64 = 1 << 20;
+
+/// The status with this number, if a response may have it.
+fn status_of(code: u16) -> Option<Status> {
+    (200..=599).contains(&code).then(|| Status::new(code)).flatten()
+}
+
+impl Respond {
+    pub(super) fn build(
+        config: &At<RespondConfig>,
+        known: Known<'_>,
+        key: &str,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        let span = &config.span;
+        let table = match &config.value {
+            Short::Short(code) => &RespondTable { status: Some((*code).into()), ..RespondTable::default() },
+            Short::Table(table) => table,
+        };
+        let code = table.status.as_ref().map_or(200, |status| status.value);
+        let status = status_of(code);
+        if status.is_none() {
+            problems.add(
+                span,
+                &format!("{key}.status"),
+                format_args!("{code} is no status of a response: write one from 200 to 599"),
+            );
+        }
+        let content = match (&table.text, &table.file) {
+            (Some(_), Some(_)) => {
+                problems.add(span, key, "has text and file: remove one of them");
+                None
+            }
+            (Some(text), None) => {
+                Template::parse_text(text, span, known, &format!("{key}.text"), problems).map(Content::Text)
+            }
+            (None, Some(file)) => {
+                let path = problems.resolve(file);
+                let read = fs::metadata(&path).and_then(|metadata| match metadata.len() {
+                    0..=MAX_FILE => fs::read(&path),
+                    _ => Err(std::io::Error::other("more than 1 MiB, which is kept in memory: serve it from a root")),
+                });
+                match read {
+                    Ok(bytes) => Some(Content::Bytes(bytes.into())),
+                    Err(error) => {
+                        problems.add(
+                            span,
+                            &format!("{key}.file"),
+                            format_args!("cannot read {}: {error}", path.display()),
+                        );
+                        None
+                    }
+                }
+            }
+            (None, None) => Some(Content::OfStatus),
+        };
+        let media_type = table.media_type.as_ref().map_or("text/plain; charset=utf-8", |own| own.as_str());
+        if !is_value(media_type) || !media_type.contains('/') {
+            problems.add(span, &format!("{key}.type"), "is no media type: write for instance application/json");
+            return None;
+        }
+        Some(Respond { status: status?, content: content?, media_type: ContentType::Custom(media_type.into()) })
+    }
+
+    /// Whether the content is the route's own, and no error page replaces it.
+    pub(in crate::site) fn has_content(&self) -> bool {
+        !matches!(self.content, Content::OfStatus)
+    }
+
+    pub(in crate::site) fn response(&self, asked: &Asked<'_>) -> Result<Response, Unfit> {
+        let bytes = match &self.content {
+            Content::OfStatus if self.status.code() >= 400 => return Ok(Response::plain(self.status)),
+            Content::OfStatus => return Ok(Response::new(self.status, Fields::default(), Body::Empty)),
+            Content::Text(text) => match text.render(asked, Form::Plain)? {
+                Cow::Borrowed(text) => text.to_vec(),
+                Cow::Owned(text) => text,
+            },
+            Content::Bytes(bytes) => bytes.to_vec(),
+        };
+        let fields = Fields { content_type: Some(self.media_type.clone()), ..Fields::default() };
+        Ok(Response::new(self.status, fields, Body::Bytes(bytes.into())))
+    }
+}
+
+impl Redirect {
+    pub(super) fn build(
+        config: &At<RedirectConfig>,
+        known: Known<'_>,
+        key: &str,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        let span = &config.span;
+        let table = match &config.value {
+            Short::Short(to) => &RedirectTable { to: to.clone(), ..RedirectTable::default() },
+            Short::Table(table) => table,
+        };
+        let status = match table.status.unwrap_or(308) {
+            301 => Some(Status::MOVED_PERMANENTLY),
+            302 => Some(Status::FOUND),
+            303 => Some(Status::SEE_OTHER),
+            307 => Some(Status::TEMPORARY_REDIRECT),
+            308 => Some(Status::PERMANENT_REDIRECT),
+            _ => None,
+        };
+        if status.is_none() {
+            let what = "write 301 or 308 (permanent), 302 or 307 (temporary), or 303 (fetched with GET)";
+            problems.add(span, &format!("{key}.status"), what);
+        }
+        let to = target(&table.to, span, known, key, problems)?;
+        Some(Redirect { to, status: status?, query: table.query })
+    }
+}
+
+/// Parses the target of a redirect: a path, or a URL.
+fn target(
+    text: &str,
+    span: &std::ops::Range<usize>,
+    known: Known<'_>,
+    key: &str,
+    problems: &mut Problems,
+) -> Option<Template> {
+    let template = Template::parse_text(text, span, known, key, problems)?;
+    let is_url = text.starts_with("https://") || text.starts_with("http://");
+    let what = if text.starts_with("//") {
+        "begins with two slashes, which names another host: write one, or https://"
+    } else if !(text.starts_with('/') || text.starts_with('{') || is_url) {
+        "write a path that begins with a slash, or https://…"
+    } else if !text.bytes().all(|byte| byte.is_ascii_graphic()) || text.contains(['\\', '"', '<', '>']) {
+        "percent-encode everything but visible ASCII, and \\ \" < >"
+    } else {
+        return Some(template);
+    };
+    problems.add(span, key, what);
+    None
+}
+
+impl Redirect {
+    pub(in crate::site) fn response(&self, asked: &Asked<'_>) -> Result<Response, Unfit> {
+        let mut location = self.to.render_url(asked)?;
+        let query = asked.query.filter(|query| !query.is_empty());
+        let adds = match self.query {
+            RedirectQuery::Keep => !self.to.may_have_query() && !location.contains('?'),
+            RedirectQuery::Append => true,
+            RedirectQuery::Drop => false,
+        };
+        if let Some(query) = query.filter(|_| adds) {
+            let (before, fragment) = location.split_at(location.find('#').unwrap_or(location.len()));
+            let separator = if before.contains('?') { '&' } else { '?' };
+            location = format!("{before}{separator}{query}{fragment}");
+        }
+        let mut response = Response::plain(self.status);
+        response.fields.location = Some(location);
+        Ok(response)
+    }
+}
+
+impl Rewrite {
+    pub(super) fn build(
+        config: &At<RewriteConfig>,
+        known: Known<'_>,
+        key: &str,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        let (to, stays) = match &config.value {
+            Short::Short(to) => (to, false),
+            Short::Table(table) => (&table.to, table.stay),
+        };
+        let to = path_template(to, &config.span, known, key, problems)?;
+        Some(Rewrite { to, stays })
+    }
+}
+
+/// Parses a path with placeholders.
+fn path_template(
+    text: &str,
+    span: &std::ops::Range<usize>,
+    known: Known<'_>,
+    key: &str,
+    problems: &mut Problems,
+) -> Option<Template> {
+    let template = Template::parse_text(text, span, known, key, problems)?;
+    let begins = text.starts_with('/') || text.starts_with('{');
+    if !begins || text.starts_with("//") || text.contains('#') || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        problems.add(
+            span,
+            key,
+            "write an encoded path that begins with a slash, for instance /index.html or {path}/index.html",
+        );
+        return None;
+    }
+    Some(template)
+}
+
+impl Try {
+    /// Parses the key `try`.
+    pub(super) fn build(texts: &[At<String>], known: Known<'_>, key: &str, problems: &mut Problems) -> Option<Self> {
+        let (last, paths) = texts.split_last()?;
+        let paths: Option<Vec<Template>> =
+            paths.iter().map(|text| path_template(text, &text.span, known, key, problems)).collect();
+        let end = if let Some(code) = last.strip_prefix('=') {
+            let status = code.parse().ok().and_then(status_of);
+            if status.is_none() {
+                problems.add(
+                    &last.span,
+                    key,
+                    format_args!("{:?} is no status: write for instance \"=404\"", last.value),
+                );
+            }
+            Last::Status(status?)
+        } else if last.starts_with('@') {
+            Last::Named(last.value.clone())
+        } else {
+            Last::Path(path_template(last, &last.span, known, key, problems)?)
+        };
+        Some(Try { paths: paths?, last: end })
+    }
+}
+
+impl Action {
+    /// The status of a request that gets nothing here: the action guards what other paths lead to.
+    pub(in crate::site) fn withholds(&self) -> Option<Status> {
+        match self {
+            Action::Deny => Some(Status::FORBIDDEN),
+            Action::Respond(respond) if respond.status.code() >= 400 => Some(respond.status),
+            _ => None,
+        }
+    }
+}

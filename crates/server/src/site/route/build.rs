@@ -1,0 +1,503 @@
+//! Builds the routes of a site from its configuration.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::action::{Action, Last, Redirect, Respond, Rewrite, Try};
+use super::choice::{Candidate, Choice};
+use super::config::RouteConfig;
+use super::forward::Forward;
+use super::path::RoutePath;
+use super::{Route, Routes};
+use crate::files::cache::{FileCache, Files};
+use crate::files::coding::Coder;
+use crate::files::coding::config::Encoding;
+use crate::files::media_types::MediaTypes;
+use crate::files::resolve::Root;
+use crate::placeholders::{Groups, Known, Tables};
+use crate::site::features::inherited;
+use crate::site::listing_pages::Pages;
+use crate::site::pattern::{Octets, build_regex};
+use crate::site::proxy::{ProxyConfig, Rule, RuleContext};
+use crate::site::{FileOptions, SiteConfig};
+use crate::store::Store;
+use crate::upstream::Upstreams;
+use crate::values::{At, Problems};
+
+/// The parts that all sites of a configuration share while they are built.
+pub(crate) struct SiteContext<'a> {
+    pub(crate) cache: &'a Arc<FileCache>,
+    pub(crate) upstreams: &'a mut Upstreams,
+    pub(crate) store: Option<&'a Arc<Store>>,
+    /// Most ranges in one request.
+    pub(crate) max_ranges: usize,
+    /// Whether sites are reachable only without TLS.
+    pub(crate) plain: bool,
+    pub(crate) tables: Arc<Tables>,
+}
+
+impl<'a> SiteContext<'a> {
+    /// For sites with TLS, without stored responses and tables.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn new(cache: &'a Arc<FileCache>, upstreams: &'a mut Upstreams) -> Self {
+        SiteContext { cache, upstreams, store: None, max_ranges: 16, plain: false, tables: Arc::default() }
+    }
+}
+
+/// A route that others lie within, with all its settings.
+#[derive(Clone, Copy)]
+pub(in crate::site) struct Around<'a> {
+    pub(in crate::site) settings: &'a SiteConfig,
+    pub(in crate::site) route: &'a Route,
+}
+
+/// Ends of the names of scripts, which no route sends as files.
+fn scripts_of(site: &SiteConfig) -> Arc<[Box<str>]> {
+    site.scripts().flat_map(|fastcgi| fastcgi.extensions.iter().map(|end| end.as_str().into())).collect()
+}
+
+/// Opens a root.
+fn open(path: &At<PathBuf>, key: &str, problems: &mut Problems) -> Option<Root> {
+    Root::open(&problems.resolve(path)).map_err(|error| problems.add(&path.span, key, error)).ok()
+}
+
+impl SiteConfig {
+    /// Builds the root route and those beneath it. `None`: the errors are in `problems`.
+    pub(in crate::site) fn routes(
+        &self,
+        context: &mut SiteContext<'_>,
+        problems: &mut Problems,
+    ) -> Option<(Route, Option<Box<Routes>>)> {
+        let scripts = scripts_of(self);
+        let files = self.open_files(&scripts, context, problems)?;
+        let root = self.build_route(files, None, "site", context, problems);
+        if self.route.is_empty() {
+            return Some((root, None));
+        }
+        let mut tree = Tree {
+            site: self,
+            scripts,
+            all: Vec::new(),
+            candidates: Vec::new(),
+            named: HashMap::new(),
+            guards: Vec::new(),
+        };
+        let root = Route { guards: tree.number_of_guards(&root), ..root };
+        for own in &self.route {
+            tree.add(
+                own,
+                &RoutePath::Prefix { text: b"/".as_slice().into(), is_final: false },
+                Around { settings: self, route: &root },
+                context,
+                problems,
+            );
+        }
+        let routes = tree.finish(&root, problems)?;
+        Some((root, Some(Box::new(routes))))
+    }
+
+    /// The files beneath the root; an empty one for a site that needs none.
+    fn open_files(
+        &self,
+        scripts: &Arc<[Box<str>]>,
+        context: &SiteContext<'_>,
+        problems: &mut Problems,
+    ) -> Option<Arc<Files>> {
+        let root = match &self.root {
+            Some(path) => open(path, "site.root", problems)?,
+            // Redirects and routes may answer every request; without a proxy rule or a file, others get 404.
+            None if !self.proxy.is_empty() || !self.redirects.is_empty() || !self.route.is_empty() => {
+                Root::empty().map_err(|error| problems.add(&(0..0), "site.root", error)).ok()?
+            }
+            None => {
+                let what = format_args!(
+                    "is missing for site {}: name the directory to serve, or answer its requests with [[site.route]], [[site.proxy]] or [[site.redirects]]",
+                    self.label()
+                );
+                problems.add(&(0..0), "site.root", what);
+                return None;
+            }
+        };
+        Some(Arc::new(self.files(root, scripts, "site", context, problems)))
+    }
+
+    fn files(
+        &self,
+        root: Root,
+        scripts: &Arc<[Box<str>]>,
+        key: &str,
+        context: &SiteContext<'_>,
+        problems: &mut Problems,
+    ) -> Files {
+        let media_types = MediaTypes::build(&self.media_types, &format!("{key}.media_types"), problems).map(Arc::new);
+        let index = self.index.first().map(|index| index.value.clone()).unwrap_or_default();
+        let coder = Encoding::build(&self.precompressed, self.compress.as_ref(), key, problems)
+            .map(|encoding| Arc::new(Coder::new(&encoding)));
+        let root = root.hiding(Arc::clone(scripts)).with_media_types(media_types).with_entity_tags(self.etag);
+        Files::new(root, index, context.cache).with_codings(coder)
+    }
+
+    /// Whether both settings have the same files.
+    fn has_files_of(&self, other: &SiteConfig) -> bool {
+        let own = (&self.root, self.index.first(), self.etag, &self.media_types, &self.precompressed, &self.compress);
+        own == (&other.root, other.index.first(), other.etag, &other.media_types, &other.precompressed, &other.compress)
+    }
+
+    /// The route with these settings, which does what that around it does.
+    fn build_route(
+        &self,
+        files: Arc<Files>,
+        around: Option<Around<'_>>,
+        key: &str,
+        context: &mut SiteContext<'_>,
+        problems: &mut Problems,
+    ) -> Route {
+        let features = self.features(&files, around, key, context, problems);
+        let sets_error_pages = around.is_none_or(|around| {
+            self.error_pages != around.settings.error_pages || self.maintenance != around.settings.maintenance
+        });
+        let sets_fallback = around.is_none_or(|around| self.fallback != around.settings.fallback);
+        let of_around = |sets: bool, of: fn(&Route) -> &Arc<Files>| match around {
+            Some(around) if !sets => Arc::clone(of(around.route)),
+            _ => Arc::clone(&files),
+        };
+        let limits = around.map(|around| (&around.settings.limits, &around.route.limits));
+        let limits = inherited(&self.limits, limits, |limits| limits.build(&format!("{key}.limits"), problems));
+        Route {
+            number: None,
+            around: around.and_then(|around| around.route.number),
+            label: self.label().into(),
+            error_files: of_around(sets_error_pages, |route| &route.error_files),
+            fallback_files: of_around(sets_fallback, |route| &route.fallback_files),
+            alias: around.map_or_else(Box::default, |around| around.route.alias.clone()),
+            pages: around.map_or_else(|| Arc::new(Pages::default()), |around| Arc::clone(&around.route.pages)),
+            options: FileOptions { max_ranges: context.max_ranges, show_dotfiles: self.show_dotfiles },
+            limits,
+            features,
+            action: around.map_or_else(|| Arc::new(Action::Files), |around| Arc::clone(&around.route.action)),
+            groups: around.map_or_else(Arc::default, |around| Arc::clone(&around.route.groups)),
+            conditions: None,
+            is_internal: around.is_some_and(|around| around.route.is_internal),
+            is_named: false,
+            guards: 0,
+            files,
+        }
+    }
+}
+
+/// The routes of a site while they are built.
+struct Tree<'a> {
+    site: &'a SiteConfig,
+    scripts: Arc<[Box<str>]>,
+    /// By number. `None`: it is not built yet, or has problems.
+    all: Vec<Option<Route>>,
+    candidates: Vec<Candidate>,
+    named: HashMap<Box<str>, usize>,
+    guards: Vec<GuardKey>,
+}
+
+/// The guards of a route, by their addresses.
+type GuardKey = [usize; 6];
+
+fn address<T>(value: Option<&Arc<T>>) -> usize {
+    value.map_or(0, |value| Arc::as_ptr(value).addr())
+}
+
+const KEY: &str = "site.route";
+
+impl Tree<'_> {
+    /// Equal for routes whose guards are the same.
+    fn number_of_guards(&mut self, route: &Route) -> usize {
+        let withholds = route.action.withholds().is_some() || matches!(&*route.action, Action::Redirect(_));
+        let key = [
+            address(route.features.access.as_ref()),
+            address(route.features.basic_auth.as_ref()),
+            address(route.features.forward_auth.as_ref()),
+            address(Some(&route.action).filter(|_| withholds)),
+            usize::from(route.is_internal),
+            usize::from(route.features.satisfies_any),
+        ];
+        self.guards.iter().position(|other| *other == key).unwrap_or_else(|| {
+            self.guards.push(key);
+            self.guards.len() - 1
+        })
+    }
+
+    /// Adds a route and those within it. `outer`: the paths of the route around it.
+    fn add(
+        &mut self,
+        own: &RouteConfig,
+        outer: &RoutePath,
+        around: Around<'_>,
+        context: &mut SiteContext<'_>,
+        problems: &mut Problems,
+    ) {
+        let number = self.all.len();
+        self.all.push(None);
+        let path = match &own.path {
+            None => Some(outer.clone()),
+            Some(text) => RoutePath::parse(text, &format!("{KEY}.path"), problems).inspect(|path| {
+                if !outer.may_contain(path) {
+                    let what = "lies outside the route around it: write it within that path, or move the route out";
+                    problems.add(&text.span, &format!("{KEY}.path"), what);
+                }
+            }),
+        };
+        let Some(path) = path else { return };
+        if let Some(name) = &own.name {
+            self.add_name(name, number, problems);
+            if own.path.is_none() && !own.route.is_empty() {
+                problems.add(
+                    &name.span,
+                    &format!("{KEY}.route"),
+                    "lies in a route without path: write its routes beside it",
+                );
+            }
+        }
+        let is_named = own.name.is_some() && own.path.is_none();
+        if !is_named {
+            if own.path.is_none() && own.conditions.is_none() {
+                problems.add(
+                    &(0..0),
+                    KEY,
+                    "has neither path, match nor name, so that no request finds it: add one of them",
+                );
+            }
+            let within = around.route.number;
+            self.candidates.push(Candidate { route: number, path: path.clone(), within });
+        }
+        let mut settings = own.settings_over(around.settings);
+        settings.route = Vec::new();
+        if own.has_action() {
+            settings.forget_lists();
+        }
+        let Some(files) = self.files(own, &path, &mut settings, around, (context, problems)) else { return };
+        let mut route = settings.build_route(files, Some(around), KEY, context, problems);
+        route.number = Some(number);
+        route.is_named = is_named;
+        route.label = own
+            .path
+            .as_ref()
+            .or(own.name.as_ref())
+            .map_or_else(|| around.route.label.clone(), |text| text.as_str().into());
+        route.is_internal |= own.internal;
+        if own.alias.is_some() {
+            route.alias = path.directory().unwrap_or_default().into();
+        } else if own.root.is_some() {
+            route.alias = Box::default();
+        }
+        let mut groups = Groups::clone(&route.groups);
+        if let (RoutePath::Expression { text, ignores_case }, true) = (&path, own.path.is_some()) {
+            let flags = if *ignores_case { "(?i)" } else { "" };
+            groups.path = build_regex(&format!("{flags}{text}"), Octets::Bytes, &(0..0), KEY, problems);
+        }
+        if let Some(conditions) = &own.conditions {
+            let key = format!("{KEY}.match");
+            route.conditions = Some(conditions.build(&mut groups, &context.tables, &key, problems));
+        }
+        route.groups = Arc::new(groups);
+        if let Some(action) = own.action(&path, &route, &settings, context, problems) {
+            route.action = Arc::new(action);
+        }
+        route.guards = self.number_of_guards(&route);
+        for within in &own.route {
+            self.add(within, &path, Around { settings: &settings, route: &route }, context, problems);
+        }
+        self.all[number] = Some(route);
+    }
+
+    fn add_name(&mut self, name: &At<String>, number: usize, problems: &mut Problems) {
+        let key = format!("{KEY}.name");
+        let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+        match name.strip_prefix('@') {
+            Some(rest) if !rest.is_empty() && is_name(rest) => {
+                if self.named.insert(name.as_str().into(), number).is_some() {
+                    problems.add(&name.span, &key, format_args!("{} is there twice: rename one", name.value));
+                }
+            }
+            _ => problems.add(&name.span, &key, "begins with an at sign: write for instance @app"),
+        }
+    }
+
+    /// The files of a route. It shares the files of the route around it unless it sets anything about them.
+    fn files(
+        &self,
+        own: &RouteConfig,
+        path: &RoutePath,
+        settings: &mut SiteConfig,
+        around: Around<'_>,
+        (context, problems): (&SiteContext<'_>, &mut Problems),
+    ) -> Option<Arc<Files>> {
+        if let Some(alias) = &own.alias {
+            let key = format!("{KEY}.alias");
+            if own.root.is_some() {
+                problems.add(&alias.span, &key, "stands beside root: remove one of them");
+            }
+            if path.directory().is_none() {
+                problems.add(
+                    &alias.span,
+                    &key,
+                    "needs a path that ends in a slash, for instance /docs/: write root instead",
+                );
+            }
+            settings.root = Some(alias.clone());
+        }
+        if settings.has_files_of(around.settings) {
+            return Some(Arc::clone(&around.route.files));
+        }
+        let root = match &settings.root {
+            Some(root) => {
+                open(root, &format!("{KEY}.{}", if own.alias.is_some() { "alias" } else { "root" }), problems)?
+            }
+            None => Root::empty().map_err(|error| problems.add(&(0..0), KEY, error)).ok()?,
+        };
+        Some(Arc::new(settings.files(root, &self.scripts, KEY, context, problems)))
+    }
+
+    /// The finished routes. `None`: the errors are in `problems`.
+    fn finish(self, root: &Route, problems: &mut Problems) -> Option<Routes> {
+        let choice = Choice::new(&self.candidates)
+            .map_err(|error| {
+                problems.add(
+                    &(0..0),
+                    &format!("{KEY}.path"),
+                    format_args!("the expressions of a site are too large together: {error}"),
+                )
+            })
+            .ok();
+        let all: Vec<Route> = self.all.into_iter().collect::<Option<_>>()?;
+        for own in self.site.route.iter().flat_map(RouteConfig::all) {
+            if let Some(last) =
+                own.r#try.last().filter(|last| last.starts_with('@') && !self.named.contains_key(last.as_str()))
+            {
+                problems.add(
+                    &last.span,
+                    &format!("{KEY}.try"),
+                    format_args!("{} is the name of no route: add name = \"{}\" to one", last.value, last.value),
+                );
+            }
+        }
+        let has_forward =
+            |route: &Route| matches!(&*route.action, Action::Forward(_)) || route.features.proxies.is_some();
+        let with_root = || all.iter().chain([root]);
+        let copied = with_root().filter_map(|route| route.features.forward_auth.as_ref());
+        let mut routes = Routes {
+            all: Vec::new(),
+            choice: choice?,
+            named: self.named,
+            has_guards: with_root().any(Route::has_guards),
+            guards_differ: all.iter().any(|route| route.guards != root.guards),
+            has_conditions: all.iter().any(|route| route.conditions.is_some()),
+            has_limits: all.iter().any(|route| address(route.limits.as_ref()) != address(root.limits.as_ref())),
+            may_forward: with_root().any(has_forward),
+            interim: with_root().flat_map(Route::rules).map(Rule::interim).max(),
+            names_endpoints: with_root().any(Route::names_endpoints),
+            asks: with_root().any(|route| route.features.forward_auth.is_some()),
+            copied: copied.flat_map(|auth| auth.copied().iter().cloned()).collect(),
+        };
+        routes.all = all;
+        Some(routes)
+    }
+}
+
+impl SiteConfig {
+    /// Takes away the lists that answer requests by paths of their own: the route has an action.
+    fn forget_lists(&mut self) {
+        self.redirects.clear();
+        self.rewrites.clear();
+        self.mounts.clear();
+        self.proxy.clear();
+    }
+}
+
+impl RouteConfig {
+    /// The keys that say what the route does.
+    fn actions(&self) -> impl Iterator<Item = &'static str> {
+        let all = [
+            ("files", self.files),
+            ("proxy", self.proxy.is_some()),
+            ("fastcgi", self.fastcgi.is_some()),
+            ("respond", self.respond.is_some()),
+            ("redirect", self.redirect.is_some()),
+            ("rewrite", self.rewrite.is_some()),
+            ("try", !self.r#try.is_empty()),
+            ("deny", self.deny),
+        ];
+        all.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name)
+    }
+
+    fn has_action(&self) -> bool {
+        self.actions().next().is_some()
+    }
+
+    /// The action of the route. `None`: it inherits the action, or there are problems.
+    fn action(
+        &self,
+        path: &RoutePath,
+        route: &Route,
+        settings: &SiteConfig,
+        context: &mut SiteContext<'_>,
+        problems: &mut Problems,
+    ) -> Option<Action> {
+        let names: Vec<_> = self.actions().collect();
+        if let [one, other, ..] = names[..] {
+            let span = self.path.as_ref().or(self.name.as_ref()).map_or(0..0, |text| text.span.clone());
+            problems.add(
+                &span,
+                KEY,
+                format_args!("has {one} and {other}: keep one of them, and give the other a route of its own"),
+            );
+            return None;
+        }
+        let known = Known { groups: Some(&route.groups), tables: &context.tables, in_response: false };
+        let key = |name: &str| format!("{KEY}.{name}");
+        if self.deny {
+            return Some(Action::Deny);
+        }
+        if self.files {
+            return Some(Action::Files);
+        }
+        if let Some(config) = &self.respond {
+            return Respond::build(config, known, &key("respond"), problems).map(Action::Respond);
+        }
+        if let Some(config) = &self.redirect {
+            return Redirect::build(config, known, &key("redirect"), problems).map(Action::Redirect);
+        }
+        if let Some(config) = &self.rewrite {
+            return Rewrite::build(config, known, &key("rewrite"), problems).map(Action::Rewrite);
+        }
+        if !self.r#try.is_empty() {
+            let built = Try::build(&self.r#try, known, &key("try"), problems)?;
+            if built.paths.is_empty() && !matches!(built.last, Last::Named(_)) {
+                let what = "has the last resort alone: write a path before it, for instance \"{path}\"";
+                problems.add(&self.r#try[0].span, &key("try"), what);
+            }
+            return Some(Action::Try(built));
+        }
+        let (config, name) = match (&self.proxy, &self.fastcgi) {
+            (Some(proxy), _) => (proxy.value.clone(), "proxy"),
+            (None, Some(fastcgi)) => (ProxyConfig::of_scripts(fastcgi), "fastcgi"),
+            (None, None) => return None,
+        };
+        if let Some(own) = config.path.as_ref().or(config.regex.as_ref()) {
+            problems.add(&own.span, &key("proxy.path"), "is a key of the route: remove it here");
+            return None;
+        }
+        let directory = path.directory().map(|path| format!("/{}", String::from_utf8_lossy(path)));
+        if *config.strip_prefix && directory.is_none() {
+            let what = "needs a route whose path ends in a slash, for instance /api/";
+            problems.add(&config.strip_prefix.span, &key("proxy.strip_prefix"), what);
+        }
+        let path = directory.map(|directory| At { value: directory, span: config.upstream.span.clone() });
+        let config = ProxyConfig { path, ..config };
+        let mut rules = RuleContext {
+            root: settings.root.as_ref(),
+            upstreams: context.upstreams,
+            store: context.store,
+            groups: &route.groups,
+            tables: &context.tables,
+        };
+        Forward::build(&config, known, &key(name), &mut rules, problems).map(Action::Forward)
+    }
+}

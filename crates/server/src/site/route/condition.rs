@@ -1,0 +1,384 @@
+//! Conditions of a route: the key `match`.
+
+use std::collections::BTreeMap;
+
+use ipnet::IpNet;
+use regex::bytes::Regex;
+use schemars::JsonSchema;
+use sealion_http::Method;
+use sealion_http::extra_fields::is_name;
+use serde::{Deserialize, Serialize};
+
+use crate::placeholders::{Asked, Form, Groups, Known, Tables, Template, cookies, expression, parameters};
+use crate::site::access::{names, network};
+use crate::values::{At, Problems};
+
+/// Conditions of a route: all keys must hold. Of the values of a key one must. A route whose conditions fail is passed over as if it were not there.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct MatchConfig {
+    /// Methods; `GET` has HEAD too.
+    pub method: At<Texts>,
+    /// `http` or `https`.
+    pub scheme: At<Texts>,
+    /// Hosts without port: `example.org`, `*.example.org`, or `~ expression`, whose groups are placeholders.
+    pub host: At<Texts>,
+    /// Networks of clients, for instance `10.0.0.0/8`.
+    pub client: Vec<At<String>>,
+    /// Fields of the request by name: a text, `~ expression`, `~* expression`, `true` (present) or `false` (absent).
+    pub header: BTreeMap<String, At<Wanted>>,
+    /// Parameters of the query, as `header`.
+    pub query: BTreeMap<String, At<Wanted>>,
+    /// Cookies, as `header`.
+    pub cookie: BTreeMap<String, At<Wanted>>,
+    /// Hosts of Referer, as `host`; `none`: the field is missing or empty; `blocked`: it has no URL.
+    pub referer: At<Texts>,
+    /// Texts with placeholders and what they must be, as `header`: `{ "{map.plan}" = "pro" }`.
+    pub value: BTreeMap<String, At<Wanted>>,
+    /// Conditions that must not hold together.
+    pub not: Option<Box<MatchConfig>>,
+    /// Conditions of which one must hold.
+    pub any: Vec<MatchConfig>,
+    /// Conditions that must all hold.
+    pub all: Vec<MatchConfig>,
+}
+
+/// A text, or a list of texts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum Texts {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl Default for Texts {
+    fn default() -> Self {
+        Texts::Many(Vec::new())
+    }
+}
+
+impl Texts {
+    fn all(&self) -> &[String] {
+        match self {
+            Texts::One(text) => std::slice::from_ref(text),
+            Texts::Many(texts) => texts,
+        }
+    }
+}
+
+/// The wanted value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum Wanted {
+    Present(bool),
+    Texts(Texts),
+}
+
+/// Whether conditions hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Holds {
+    Yes,
+    No,
+    /// The request has several values, of which some meet the condition: an application may take any of them.
+    Unclear,
+}
+
+impl Holds {
+    fn from_bool(holds: bool) -> Self {
+        if holds { Holds::Yes } else { Holds::No }
+    }
+
+    fn not(self) -> Self {
+        match self {
+            Holds::Yes => Holds::No,
+            Holds::No => Holds::Yes,
+            Holds::Unclear => Holds::Unclear,
+        }
+    }
+
+    fn all(holds: impl IntoIterator<Item = Holds>) -> Self {
+        let mut result = Holds::Yes;
+        for holds in holds {
+            match holds {
+                Holds::No => return Holds::No,
+                Holds::Unclear => result = Holds::Unclear,
+                Holds::Yes => {}
+            }
+        }
+        result
+    }
+
+    fn any(holds: impl IntoIterator<Item = Holds>) -> Self {
+        Self::all(holds.into_iter().map(Holds::not)).not()
+    }
+}
+
+/// The conditions of a route.
+#[derive(Debug)]
+pub(super) enum Condition {
+    Method(Vec<String>),
+    /// Whether it is `http`.
+    Plain(bool),
+    Host(Vec<HostPattern>),
+    Client(Vec<IpNet>),
+    Field(String, Test),
+    Parameter(String, Test),
+    Cookie(String, Test),
+    Referer {
+        hosts: Vec<HostPattern>,
+        none: bool,
+        blocked: bool,
+    },
+    Value(Template, Test),
+    All(Vec<Condition>),
+    Any(Vec<Condition>),
+    Not(Box<Condition>),
+}
+
+#[derive(Debug)]
+pub(super) enum HostPattern {
+    Exact(String),
+    /// `.example.org` for `*.example.org`.
+    Beneath(String),
+    Matching(Regex),
+}
+
+#[derive(Debug)]
+pub(super) enum Test {
+    Present(bool),
+    OneOf(Vec<ValuePattern>),
+}
+
+#[derive(Debug)]
+pub(super) enum ValuePattern {
+    Text(String),
+    Matching(Regex),
+}
+
+impl MatchConfig {
+    /// Validates the conditions. `groups`: gets the expressions of hosts.
+    pub(super) fn build(&self, groups: &mut Groups, tables: &Tables, key: &str, problems: &mut Problems) -> Condition {
+        let mut all = Vec::new();
+        let methods = self.method.all();
+        if !methods.is_empty() {
+            for method in methods.iter().filter(|method| !is_name(method) || **method != method.to_ascii_uppercase()) {
+                let what = format_args!("{method:?} is no method: write for instance [\"GET\", \"POST\"]");
+                problems.add(&self.method.span, &format!("{key}.method"), what);
+            }
+            all.push(Condition::Method(methods.to_vec()));
+        }
+        match self.scheme.all() {
+            [] => {}
+            [scheme] if scheme == "http" || scheme == "https" => all.push(Condition::Plain(scheme == "http")),
+            _ => problems.add(&self.scheme.span, &format!("{key}.scheme"), "write http or https"),
+        }
+        if !self.host.all().is_empty() {
+            let hosts = host_patterns(&self.host, &format!("{key}.host"), problems);
+            groups.hosts.extend(hosts.iter().filter_map(|host| match host {
+                HostPattern::Matching(regex) => Some(regex.clone()),
+                HostPattern::Exact(_) | HostPattern::Beneath(_) => None,
+            }));
+            all.push(Condition::Host(hosts));
+        }
+        if !self.client.is_empty() {
+            let key = format!("{key}.client");
+            all.push(Condition::Client(self.client.iter().filter_map(|text| network(text, &key, problems)).collect()));
+        }
+        let tests = |of: &BTreeMap<String, At<Wanted>>, family: &str, problems: &mut Problems| {
+            let build = |(name, wanted): (&String, &At<Wanted>)| {
+                let key = format!("{key}.{family}.{name}");
+                if family != "query" && !is_name(name) {
+                    problems.add(&wanted.span, &key, "is no name: use letters, digits and hyphens");
+                }
+                (name.clone(), wanted.build(&wanted.span, &key, problems))
+            };
+            of.iter().map(build).collect::<Vec<_>>()
+        };
+        all.extend(
+            tests(&self.header, "header", problems).into_iter().map(|(name, test)| Condition::Field(name, test)),
+        );
+        all.extend(
+            tests(&self.query, "query", problems).into_iter().map(|(name, test)| Condition::Parameter(name, test)),
+        );
+        all.extend(
+            tests(&self.cookie, "cookie", problems).into_iter().map(|(name, test)| Condition::Cookie(name, test)),
+        );
+        if !self.referer.all().is_empty() {
+            let is_word = |word: &str| self.referer.all().iter().any(|text| text == word);
+            let hosts = self.referer.all().iter().filter(|text| !matches!(&***text, "none" | "blocked"));
+            let hosts = At { value: Texts::Many(hosts.cloned().collect()), span: self.referer.span.clone() };
+            let hosts = host_patterns(&hosts, &format!("{key}.referer"), problems);
+            all.push(Condition::Referer { hosts, none: is_word("none"), blocked: is_word("blocked") });
+        }
+        for (text, wanted) in &self.value {
+            let key = format!("{key}.value");
+            let known = Known { groups: Some(groups), tables, in_response: false };
+            let template = Template::parse_text(text, &wanted.span, known, &key, problems);
+            let test = wanted.build(&wanted.span, &key, problems);
+            all.extend(template.map(|template| Condition::Value(template, test)));
+        }
+        let inner = |all: &[MatchConfig], name: &str, groups: &mut Groups, problems: &mut Problems| {
+            let key = format!("{key}.{name}");
+            all.iter().map(|one| one.build(groups, tables, &key, problems)).collect::<Vec<_>>()
+        };
+        if let Some(not) = &self.not {
+            all.push(Condition::Not(Box::new(not.build(
+                &mut Groups::default(),
+                tables,
+                &format!("{key}.not"),
+                problems,
+            ))));
+        }
+        if !self.any.is_empty() {
+            all.push(Condition::Any(inner(&self.any, "any", groups, problems)));
+        }
+        all.extend(inner(&self.all, "all", groups, problems));
+        Condition::All(all)
+    }
+}
+
+impl Wanted {
+    fn build(&self, span: &std::ops::Range<usize>, key: &str, problems: &mut Problems) -> Test {
+        let texts = match self {
+            Wanted::Present(present) => return Test::Present(*present),
+            Wanted::Texts(texts) => texts.all(),
+        };
+        if texts.is_empty() {
+            problems.add(span, key, "is empty: write a text, \"~ expression\", true or false");
+        }
+        let pattern = |text: &String| match expression(text) {
+            None => Some(ValuePattern::Text(text.clone())),
+            Some(expression) => regex(&expression, span, key, problems).map(ValuePattern::Matching),
+        };
+        Test::OneOf(texts.iter().filter_map(pattern).collect())
+    }
+}
+
+fn regex(text: &str, span: &std::ops::Range<usize>, key: &str, problems: &mut Problems) -> Option<Regex> {
+    match Regex::new(text) {
+        Ok(regex) => Some(regex),
+        Err(error) => {
+            let what = error.to_string();
+            let what = format!("is not a regular expression: {}", what.lines().last().unwrap_or_default());
+            problems.add(span, key, what);
+            None
+        }
+    }
+}
+
+fn host_patterns(texts: &At<Texts>, key: &str, problems: &mut Problems) -> Vec<HostPattern> {
+    let is_host = |host: &str| {
+        !host.is_empty()
+            && host
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'[' | b']' | b':'))
+    };
+    let mut patterns = Vec::new();
+    for text in texts.all() {
+        if let Some(expression) = expression(text) {
+            patterns.extend(regex(&expression, &texts.span, key, problems).map(HostPattern::Matching));
+        } else if let Some(parent) = text.strip_prefix("*.").filter(|parent| is_host(parent)) {
+            patterns.push(HostPattern::Beneath(format!(".{}", parent.to_ascii_lowercase())));
+        } else if is_host(text) {
+            patterns.push(HostPattern::Exact(text.to_ascii_lowercase()));
+        } else {
+            let what =
+                format_args!("{text:?} is no host: write for instance example.org, *.example.org or \"~ expression\"");
+            problems.add(&texts.span, key, what);
+        }
+    }
+    patterns
+}
+
+impl HostPattern {
+    fn matches(&self, host: &str) -> bool {
+        match self {
+            HostPattern::Exact(own) => own == host,
+            HostPattern::Beneath(parent) => host.ends_with(parent.as_str()),
+            HostPattern::Matching(regex) => regex.is_match(host.as_bytes()),
+        }
+    }
+}
+
+impl Test {
+    /// Whether values meet it: all of them, none, or some.
+    fn holds<V: AsRef<[u8]>>(&self, values: impl Iterator<Item = V>) -> Holds {
+        let mut met = 0;
+        let mut all = 0;
+        for value in values {
+            all += 1;
+            met += usize::from(match self {
+                Test::Present(present) => *present,
+                Test::OneOf(patterns) => patterns.iter().any(|pattern| pattern.matches(value.as_ref())),
+            });
+        }
+        match self {
+            Test::Present(present) => Holds::from_bool((all > 0) == *present),
+            Test::OneOf(_) if met == 0 => Holds::No,
+            Test::OneOf(_) if met == all => Holds::Yes,
+            Test::OneOf(_) => Holds::Unclear,
+        }
+    }
+}
+
+impl Test {
+    fn is_text(&self) -> bool {
+        matches!(self, Test::OneOf(_))
+    }
+}
+
+impl ValuePattern {
+    fn matches(&self, value: &[u8]) -> bool {
+        match self {
+            ValuePattern::Text(text) => text.as_bytes() == value,
+            ValuePattern::Matching(regex) => regex.is_match(value),
+        }
+    }
+}
+
+impl Condition {
+    /// Whether the request meets it.
+    pub(super) fn holds(&self, asked: &Asked<'_>) -> Holds {
+        let request = asked.request;
+        match self {
+            Condition::Method(methods) => {
+                let own = request.method.as_str();
+                // HEAD shows what GET does.
+                let is_read = matches!(request.method, Method::Head);
+                Holds::from_bool(methods.iter().any(|method| method == own || is_read && method == "GET"))
+            }
+            Condition::Plain(is_plain) => Holds::from_bool(*is_plain == asked.is_plain),
+            Condition::Host(hosts) => {
+                let host = asked.host();
+                Holds::from_bool(hosts.iter().any(|pattern| pattern.matches(&host)))
+            }
+            Condition::Client(networks) => {
+                Holds::from_bool(names(networks, asked.client.map(|address| address.to_canonical())))
+            }
+            Condition::Field(name, test) => test.holds(request.fields.all(name)),
+            Condition::Parameter(name, test) => test.holds(parameters(asked.query, name)),
+            Condition::Cookie(name, test) => test.holds(cookies(asked, name)),
+            Condition::Referer { hosts, none, blocked } => {
+                let referer = request.fields.first("referer").unwrap_or_default();
+                let url = std::str::from_utf8(referer).ok().and_then(|text| text.split_once("://"));
+                Holds::from_bool(match url {
+                    _ if referer.is_empty() => *none,
+                    None => *blocked,
+                    Some((_, rest)) => {
+                        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+                        let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host).to_ascii_lowercase();
+                        hosts.iter().any(|pattern| pattern.matches(&host))
+                    }
+                })
+            }
+            Condition::Value(template, test) => match template.render(asked, Form::Plain) {
+                // A value that is empty is absent, and equals the empty text.
+                Ok(value) => test.holds(Some(value).filter(|value| !value.is_empty() || test.is_text()).into_iter()),
+                Err(_) => Holds::Unclear,
+            },
+            Condition::All(all) => Holds::all(all.iter().map(|one| one.holds(asked))),
+            Condition::Any(all) => Holds::any(all.iter().map(|one| one.holds(asked))),
+            Condition::Not(inner) => inner.holds(asked).not(),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The action `proxy`: to servers that the configuration names, or to those that a value of the request chooses among such.
+
+use std::collections::HashMap;
+
+use sealion_http::Status;
+
+use crate::placeholders::{Asked, Form, Known, Template};
+use crate::site::proxy::{ProxyConfig, Rule, RuleContext};
+use crate::values::{At, Problems, SecretUrl};
+
+/// The rule that forwards, or one for each target that a text with placeholders can become. No request makes a target of its own.
+#[derive(Debug)]
+pub(in crate::site) enum Forward {
+    Fixed(Box<Rule>),
+    Chosen {
+        to: Template,
+        by_target: HashMap<Box<str>, Rule>,
+        /// A target; the rules differ in the server alone.
+        any: Box<str>,
+    },
+}
+
+impl Forward {
+    pub(super) fn build(
+        config: &ProxyConfig,
+        known: Known<'_>,
+        key: &str,
+        context: &mut RuleContext<'_>,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        let to = &config.upstream;
+        if !to.reveal().contains('{') {
+            return Some(Forward::Fixed(Box::new(config.build(key, context, problems)?)));
+        }
+        let to_key = format!("{key}.to");
+        let template = Template::parse_text(to.reveal(), &to.span, known, &to_key, problems)?;
+        let target = |text: &str| At { value: SecretUrl::from(text.to_owned()), span: to.span.clone() };
+        let mut by_target = HashMap::new();
+        match template.all_texts(known.tables) {
+            Some(texts) => {
+                for text in texts {
+                    let rule =
+                        ProxyConfig { upstream: target(&text), ..config.clone() }.build(key, context, problems)?;
+                    by_target.insert(text.into(), rule);
+                }
+            }
+            None => {
+                for name in context.upstreams.names(config.fastcgi.is_some()) {
+                    // An upstream that the rule does not fit is no target.
+                    let mut others = problems.emptied();
+                    let rule =
+                        ProxyConfig { upstream: target(&name), ..config.clone() }.build(key, context, &mut others);
+                    by_target.extend(rule.map(|rule| (name, rule)));
+                }
+            }
+        }
+        let Some(any) = by_target.keys().min().cloned() else {
+            let what =
+                "names no server that is known at start: add an [[upstream]] for each, or a map whose values are URLs";
+            problems.add(&to.span, &to_key, what);
+            return None;
+        };
+        Some(Forward::Chosen { to: template, by_target, any })
+    }
+
+    /// A rule for what all of them have in common.
+    pub(in crate::site) fn any(&self) -> &Rule {
+        match self {
+            Forward::Fixed(rule) => rule,
+            Forward::Chosen { by_target, any, .. } => &by_target[any],
+        }
+    }
+
+    /// All of them.
+    pub(in crate::site) fn all(&self) -> Vec<&Rule> {
+        match self {
+            Forward::Fixed(rule) => vec![rule],
+            Forward::Chosen { by_target, .. } => by_target.values().collect(),
+        }
+    }
+
+    /// The rule for a request.
+    ///
+    /// # Errors
+    /// The status of a request whose values name no server.
+    pub(in crate::site) fn choose(&self, asked: &Asked<'_>) -> Result<&Rule, Status> {
+        let (to, by_target) = match self {
+            Forward::Fixed(rule) => return Ok(rule),
+            Forward::Chosen { to, by_target, .. } => (to, by_target),
+        };
+        let target = to.render(asked, Form::Plain).map_err(|_| Status::BAD_REQUEST)?;
+        let target = std::str::from_utf8(&target).map_err(|_| Status::BAD_REQUEST)?;
+        by_target.get(target).ok_or(Status::BAD_GATEWAY)
+    }
+}

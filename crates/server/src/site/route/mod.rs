@@ -1,0 +1,327 @@
+//! Routes: a site is a tree of them. Each is built once, at start, from its own keys and those that it inherits, so that a request reads one value.
+//!
+//! ```text
+//! [[site]] ──► root route ◄── settings ── [[site.route]] ◄── settings ── [[site.route.route]]      config.rs, build.rs
+//!                                               │
+//! request ─► path, conditions ─► choice.rs, condition.rs ─► Route ─► action.rs
+//! ```
+//!
+//! Invariant: conditions decide which route is chosen; guards (networks, passwords, a route that withholds) belong to the route. A path whose other
+//! readings lead to a route with other guards is refused, and the file that is sent passes the guards of the route of its own name.
+
+mod action;
+mod build;
+mod choice;
+mod condition;
+mod config;
+mod forward;
+mod path;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use http::HeaderName;
+use sealion_http::path::{SitePath, Unnameable, is_hidden};
+use sealion_http::{Request, Status};
+
+use super::features::Features;
+use super::listing_pages::Pages;
+use super::pattern::original_of;
+use super::proxy::InterimRequests;
+use super::{FileOptions, proxy, readings};
+use crate::files::cache::Files;
+use crate::limits::SiteLimits;
+use crate::placeholders::{Asked, Groups};
+
+pub(super) use action::{Action, Last, Try};
+pub(super) use build::Around;
+pub(crate) use build::SiteContext;
+pub(crate) use config::RouteConfig;
+
+use choice::{Choice, RouteNumber};
+use condition::{Condition, Holds};
+
+/// A part of a site: it answers the requests for some paths.
+#[derive(Debug)]
+pub(crate) struct Route {
+    /// Its number among the routes of the site; `None`: the root.
+    pub(super) number: Option<RouteNumber>,
+    /// The route that it lies within; `None`: the root.
+    pub(super) around: Option<RouteNumber>,
+    /// Its path or name, for messages.
+    pub(super) label: Box<str>,
+    pub(super) files: Arc<Files>,
+    /// The directory of `alias`, whose path is no part of the names of files, without slashes at its ends.
+    pub(super) alias: Box<[u8]>,
+    /// Where error pages are.
+    pub(super) error_files: Arc<Files>,
+    /// Where the fallback is.
+    pub(super) fallback_files: Arc<Files>,
+    /// The listings that are being sent.
+    pub(super) pages: Arc<Pages>,
+    pub(super) options: FileOptions,
+    /// Limits on the use by clients.
+    pub(super) limits: Option<Arc<SiteLimits>>,
+    /// Everything configured besides the files.
+    pub(super) features: Features,
+    pub(super) action: Arc<Action>,
+    pub(super) groups: Arc<Groups>,
+    conditions: Option<Condition>,
+    /// Whether clients get 404.
+    pub(super) is_internal: bool,
+    /// Whether it is reached by its name alone.
+    is_named: bool,
+    /// Equal for routes with the same guards.
+    guards: usize,
+}
+
+/// The routes of a site beneath its root.
+#[derive(Debug)]
+pub(super) struct Routes {
+    all: Vec<Route>,
+    choice: Choice,
+    named: HashMap<Box<str>, RouteNumber>,
+    /// Whether a route has guards.
+    has_guards: bool,
+    /// Whether there are routes with different guards.
+    guards_differ: bool,
+    has_conditions: bool,
+    has_limits: bool,
+    may_forward: bool,
+    /// Interim responses of the rule that passes most of them on. `None`: no route forwards.
+    interim: Option<InterimRequests>,
+    /// Whether a server learns the ends of a client's connection.
+    names_endpoints: bool,
+    /// Whether a route has `forward_auth`.
+    asks: bool,
+    /// Fields that servers of `forward_auth` set.
+    copied: Vec<HeaderName>,
+}
+
+impl Route {
+    /// The proxy rule for a path, whichever server a request chooses.
+    pub(super) fn rule(&self, path: &SitePath<'_>) -> Option<&proxy::Rule> {
+        match &*self.action {
+            Action::Forward(forward) => Some(forward.any()),
+            Action::Files => self.features.proxies.as_deref()?.find(path),
+            Action::Respond(_) | Action::Redirect(_) | Action::Rewrite(_) | Action::Try(_) | Action::Deny => None,
+        }
+    }
+
+    /// Whether a request for a path may be forwarded, here or where the route leads.
+    pub(super) fn may_forward(&self, path: &SitePath<'_>) -> bool {
+        match &*self.action {
+            Action::Rewrite(_) | Action::Try(_) => true,
+            Action::Files => self.features.rewrites.is_some() || self.rule(path).is_some(),
+            Action::Forward(_) | Action::Respond(_) | Action::Redirect(_) | Action::Deny => self.rule(path).is_some(),
+        }
+    }
+
+    /// Whether it sends files alone.
+    pub(super) fn is_of_files(&self, path: &SitePath<'_>) -> bool {
+        matches!(&*self.action, Action::Files) && self.rule(path).is_none()
+    }
+
+    /// The path of a request for a site without further routes, or the status for one that cannot be served.
+    pub(super) fn path<'a>(&self, raw: &'a str) -> Result<SitePath<'a>, Status> {
+        let is_read_by_others = || self.features.has_guards() || self.path_to_forward(raw).is_some();
+        if memchr::memchr(b';', raw.as_bytes()).is_some() && readings::hides_slash(raw) && is_read_by_others() {
+            return Err(Status::BAD_REQUEST);
+        }
+        match SitePath::parse(raw, self.options.show_dotfiles) {
+            Ok(path) => Ok(path),
+            Err(Unnameable::Malformed(_)) => Err(Status::BAD_REQUEST),
+            Err(Unnameable::NotFound) => self.path_to_forward(raw).ok_or(Status::NOT_FOUND),
+        }
+    }
+
+    /// A path, where it is forwarded.
+    fn path_to_forward(&self, path: &str) -> Option<SitePath<'static>> {
+        let proxies = self.features.proxies.as_ref()?;
+        SitePath::parse_forwarded(path).ok().filter(|path| proxies.find(path).is_some())
+    }
+
+    /// Whether files of a path are shown, whose names may begin with a dot.
+    pub(super) fn shows(&self, path: &SitePath<'_>) -> bool {
+        self.options.show_dotfiles || !path.as_bytes().split(|byte| *byte == b'/').any(is_hidden)
+    }
+
+    /// Whether a server learns the ends of a client's connection.
+    pub(super) fn names_endpoints(&self) -> bool {
+        let of_rules = match &*self.action {
+            Action::Files => {
+                self.features.proxies.as_ref().is_some_and(|all| all.rules().any(proxy::Rule::names_endpoints))
+            }
+            _ => self.rules().into_iter().any(proxy::Rule::names_endpoints),
+        };
+        of_rules || self.features.forward_auth.as_ref().is_some_and(|auth| auth.names_endpoints())
+    }
+
+    /// All rules that it forwards by.
+    pub(super) fn rules(&self) -> Vec<&proxy::Rule> {
+        match &*self.action {
+            Action::Forward(forward) => forward.all(),
+            Action::Files => self.features.proxies.iter().flat_map(|proxies| proxies.rules()).collect(),
+            Action::Respond(_) | Action::Redirect(_) | Action::Rewrite(_) | Action::Try(_) | Action::Deny => Vec::new(),
+        }
+    }
+
+    /// The status of every request that comes here from outside.
+    pub(super) fn withholds(&self) -> Option<Status> {
+        if self.is_internal { Some(Status::NOT_FOUND) } else { self.action.withholds() }
+    }
+
+    /// Whether a feature may refuse a file by its name.
+    pub(super) fn has_guards(&self) -> bool {
+        self.features.has_guards() || self.withholds().is_some()
+    }
+
+    /// Whether a path without a slash at its end is the directory that the route is.
+    pub(super) fn is_directory(&self, path: &SitePath<'_>) -> bool {
+        let label = self.label.trim_start_matches("^~ ");
+        let directory = label.strip_prefix('/').and_then(|label| label.strip_suffix('/'));
+        directory.is_some_and(|directory| directory.as_bytes() == path.as_bytes())
+    }
+
+    /// Whether a password or another server's consent stands for the network of the client.
+    pub(super) fn may_authenticate_instead(&self) -> bool {
+        let features = &self.features;
+        // Without `access`, every client would pass without a password.
+        let has_both = features.access.is_some() && (features.basic_auth.is_some() || features.forward_auth.is_some());
+        features.satisfies_any && has_both
+    }
+
+    pub(super) fn is_named(&self) -> bool {
+        self.is_named
+    }
+
+    /// Whether both have the same guards. `but_for_slash`: the paths differ in their last slash alone, which a redirect usually adds.
+    pub(super) fn is_guarded_as(&self, other: &Route, but_for_slash: bool) -> bool {
+        let redirects = |route: &Route| matches!(&*route.action, Action::Redirect(_));
+        self.guards == other.guards || but_for_slash && (redirects(self) || redirects(other))
+    }
+}
+
+impl Routes {
+    pub(super) fn get(&self, number: RouteNumber) -> &Route {
+        &self.all[number]
+    }
+
+    pub(super) fn all(&self) -> &[Route] {
+        &self.all
+    }
+
+    pub(super) fn named(&self, name: &str) -> Option<&Route> {
+        self.named.get(name).map(|number| &self.all[*number])
+    }
+
+    pub(super) fn has_guards(&self) -> bool {
+        self.has_guards
+    }
+
+    pub(super) fn guards_differ(&self) -> bool {
+        self.guards_differ
+    }
+
+    pub(super) fn has_expressions(&self) -> bool {
+        self.choice.has_expressions()
+    }
+
+    pub(super) fn has_conditions(&self) -> bool {
+        self.has_conditions
+    }
+
+    pub(super) fn has_limits(&self) -> bool {
+        self.has_limits
+    }
+
+    pub(super) fn may_forward(&self) -> bool {
+        self.may_forward
+    }
+
+    pub(super) fn passes_interim(&self, request: &Request<'_>) -> bool {
+        self.interim.is_some_and(|interim| interim.include(request))
+    }
+
+    pub(super) fn names_endpoints(&self) -> bool {
+        self.names_endpoints
+    }
+
+    pub(super) fn asks(&self) -> bool {
+        self.asks
+    }
+
+    pub(super) fn copied(&self) -> &[HeaderName] {
+        &self.copied
+    }
+
+    /// The route for the path of `asked`. `None`: the root.
+    ///
+    /// # Errors
+    /// 400: the request has several values for a condition that decides about guards.
+    pub(super) fn choose(&self, asked: &Asked<'_>) -> Result<Option<&Route>, Status> {
+        let mut admits = |number: RouteNumber| match &self.all[number].conditions {
+            None => Ok(true),
+            Some(conditions) => match conditions.holds(asked) {
+                Holds::Yes => Ok(true),
+                Holds::No => Ok(false),
+                Holds::Unclear if self.guards_differ => Err(Status::BAD_REQUEST),
+                Holds::Unclear => Ok(true),
+            },
+        };
+        let found = with_full(asked.path, |full| self.choice.find(full, &mut admits))?;
+        Ok(found.map(|number| &self.all[number]))
+    }
+
+    /// The routes that are passed over or taken by their conditions, and what of each.
+    pub(super) fn conditions(&self, asked: &Asked<'_>) -> Vec<(&str, &'static str)> {
+        let mut found = Vec::new();
+        let mut admits = |number: RouteNumber| {
+            let route = &self.all[number];
+            let Some(conditions) = &route.conditions else { return Ok::<_, ()>(true) };
+            let holds = conditions.holds(asked);
+            found.push((
+                &*route.label,
+                match holds {
+                    Holds::Yes => "hold",
+                    Holds::No => "fail",
+                    Holds::Unclear => "hold for some of several values",
+                },
+            ));
+            Ok(holds != Holds::No)
+        };
+        let _ = with_full(asked.path, |full| self.choice.find(full, &mut admits));
+        found
+    }
+
+    /// The route for a path whatever its conditions: the first one.
+    pub(super) fn by_path(&self, path: &SitePath<'_>) -> Option<&Route> {
+        let found = with_full(path, |full| self.choice.find::<()>(full, &mut |_| Ok(true)));
+        found.ok().flatten().map(|number| &self.all[number])
+    }
+}
+
+/// Calls `with` with the path and its slashes; short ones take no memory.
+fn with_full<T>(path: &SitePath<'_>, with: impl FnOnce(&[u8]) -> T) -> T {
+    let name = path.as_bytes();
+    let mut short = [0; 512];
+    let ends = path.names_directory() && !name.is_empty();
+    let len = 1 + name.len() + usize::from(ends);
+    match short.get_mut(..len) {
+        Some(full) => {
+            full[0] = b'/';
+            full[1..=name.len()].copy_from_slice(name);
+            if ends {
+                full[len - 1] = b'/';
+            }
+            with(full)
+        }
+        None => with(&path.full()),
+    }
+}
+
+/// The path of the file of which that at `path` would be a sibling.
+pub(super) fn original(path: &SitePath<'_>) -> Option<SitePath<'static>> {
+    let original = original_of(path.as_bytes()).filter(|_| !path.names_directory())?;
+    SitePath::of_octets(original).ok()
+}

@@ -1,0 +1,135 @@
+//! The key `path` of a route.
+
+use std::ops::Range;
+
+use crate::placeholders::expression;
+use crate::site::pattern::{Octets, build_regex};
+use crate::values::{At, Problems};
+
+/// Which paths a route has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum RoutePath {
+    /// `= /a`: this path alone.
+    Exact(Box<[u8]>),
+    /// `/a/` or `^~ /a/`: paths that begin so.
+    Prefix {
+        text: Box<[u8]>,
+        /// Whether expressions do not go before it.
+        is_final: bool,
+    },
+    /// `~ \.php$` or `~* \.php$`: paths that match.
+    Expression {
+        /// Without flags.
+        text: String,
+        ignores_case: bool,
+    },
+}
+
+impl RoutePath {
+    /// Parses the key, and adds errors to `problems`.
+    pub(super) fn parse(text: &At<String>, key: &str, problems: &mut Problems) -> Option<Self> {
+        if let Some(expression) = expression(text) {
+            let ignores_case = text.starts_with("~*");
+            build_regex(&expression, Octets::Bytes, &text.span, key, problems)?;
+            let text = text.trim_start_matches(['~', '*']).trim_start_matches(' ').to_owned();
+            return Some(RoutePath::Expression { text, ignores_case });
+        }
+        if let Some(path) = text.strip_prefix("= ") {
+            return Some(RoutePath::Exact(plain(path, &text.span, key, problems)?));
+        }
+        let (path, is_final) = match text.strip_prefix("^~ ") {
+            Some(path) => (path, true),
+            None => (text.as_str(), false),
+        };
+        Some(RoutePath::Prefix { text: plain(path, &text.span, key, problems)?, is_final })
+    }
+
+    /// The directory that the route is, without slashes at its ends. `None`: it is none.
+    pub(super) fn directory(&self) -> Option<&[u8]> {
+        match self {
+            RoutePath::Prefix { text, .. } if text.ends_with(b"/") => Some(text.trim_ascii_end_slashes()),
+            _ => None,
+        }
+    }
+
+    /// Whether every path of `other` is one of this route, as far as texts tell.
+    pub(super) fn may_contain(&self, other: &RoutePath) -> bool {
+        let inner = match other {
+            RoutePath::Exact(inner) | RoutePath::Prefix { text: inner, .. } => inner,
+            RoutePath::Expression { .. } => return true,
+        };
+        match self {
+            RoutePath::Prefix { text, .. } => inner.starts_with(text),
+            RoutePath::Exact(own) => own == inner,
+            RoutePath::Expression { .. } => true,
+        }
+    }
+}
+
+trait Slashes {
+    fn trim_ascii_end_slashes(&self) -> &[u8];
+}
+
+impl Slashes for [u8] {
+    fn trim_ascii_end_slashes(&self) -> &[u8] {
+        let inner = self.strip_prefix(b"/").unwrap_or(self);
+        inner.strip_suffix(b"/").unwrap_or(inner)
+    }
+}
+
+/// A decoded path, as requests have it after their slashes were merged.
+fn plain(path: &str, span: &Range<usize>, key: &str, problems: &mut Problems) -> Option<Box<[u8]>> {
+    let inner = path.strip_prefix('/');
+    let is_dotted = |segment: &str| matches!(segment, "." | "..");
+    let what = match inner {
+        None => {
+            "begins with a slash, = /, ^~ /, ~ or ~*: write for instance /api/, \"= /favicon.ico\" or \"~ \\\\.php$\""
+        }
+        Some(_) if path.contains(['?', '#', '%']) => "write the path decoded, without query",
+        Some(inner) if path.contains("//") || inner.split('/').any(is_dotted) => {
+            "write it without empty segments, . and .."
+        }
+        Some(_) => return Some(path.as_bytes().into()),
+    };
+    problems.add(span, key, what);
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_path_is_known_by_its_sign() {
+        let prefix = |text: &str, is_final| RoutePath::Prefix { text: text.as_bytes().into(), is_final };
+        for (text, expected) in [
+            ("= /a", RoutePath::Exact(b"/a".as_slice().into())),
+            ("/a", prefix("/a", false)),
+            ("^~ /a/", prefix("/a/", true)),
+            ("~ \\.php$", RoutePath::Expression { text: "\\.php$".into(), ignores_case: false }),
+            ("~* ^/a b", RoutePath::Expression { text: "^/a b".into(), ignores_case: true }),
+        ] {
+            let mut problems = Problems::of_arguments();
+            assert_eq!(RoutePath::parse(&text.to_owned().into(), "path", &mut problems), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_path_is_refused() {
+        for (text, words) in [
+            ("a", "begins with a slash"),
+            ("~\\.php$", "begins with a slash"),
+            ("=/a", "begins with a slash"),
+            ("/a%20b", "decoded"),
+            ("/a?b", "without query"),
+            ("/a//b", "without empty segments"),
+            ("= /a/../b", "without empty segments"),
+            ("~ ^a", "never matches"),
+            ("~ (", "is not a regular expression"),
+        ] {
+            let mut problems = Problems::of_arguments();
+            assert!(RoutePath::parse(&text.to_owned().into(), "path", &mut problems).is_none(), "{text}");
+            assert!(problems.to_string().contains(words), "{text}: {problems}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Values with a short form beside their table: `compress = true`, `redirect = "/new"`.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::value::{BoolDeserializer, I64Deserializer, MapAccessDeserializer, StrDeserializer};
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// A short form, or a table.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Short<S, T> {
+    Short(S),
+    Table(T),
+}
+
+impl<'de, S: Deserialize<'de>, T: Deserialize<'de>> Deserialize<'de> for Short<S, T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Either(PhantomData))
+    }
+}
+
+struct Either<S, T>(PhantomData<(S, T)>);
+
+impl<'de, S: Deserialize<'de>, T: Deserialize<'de>> Visitor<'de> for Either<S, T> {
+    type Value = Short<S, T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the short form, or a table")
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Self::Value, E> {
+        S::deserialize(BoolDeserializer::new(value)).map(Short::Short)
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Self::Value, E> {
+        S::deserialize(I64Deserializer::new(value)).map(Short::Short)
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Self::Value, E> {
+        S::deserialize(StrDeserializer::new(value)).map(Short::Short)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(Short::Table)
+    }
+}
+
+impl<S, T: JsonSchema> JsonSchema for Short<S, T> {
+    fn inline_schema() -> bool {
+        T::inline_schema()
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        T::json_schema(generator)
+    }
+}
+
+impl<T: Default> Short<bool, T> {
+    /// The table; that of `true` has all defaults. `None`: `false`.
+    pub(crate) fn into_table(self) -> Option<T> {
+        match self {
+            Short::Short(false) => None,
+            Short::Short(true) => Some(T::default()),
+            Short::Table(table) => Some(table),
+        }
+    }
+}
