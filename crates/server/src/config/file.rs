@@ -269,6 +269,45 @@ mod tests {
     }
 
     #[test]
+    fn routes_are_read_again_as_they_are_printed() {
+        let text = r#"
+            [[map]]
+            name = "m"
+            from = "{host}"
+            entries = { a = "b" }
+            [[site]]
+            root = "."
+            [[site.route]]
+            path = "/a/"
+            match = { method = "GET", header = { x-a = ["1", "~ 2"], x-b = false }, any = [{ scheme = "http" }], not = { query = { q = true } } }
+            try = ["{path}", "=404"]
+            compress = false
+            listing = true
+            basic_auth = false
+            [[site.route.route]]
+            path = "/a/b"
+            respond = { status = 201, text = "b" }
+            [[site.route]]
+            path = "= /c"
+            respond = 204
+            [[site.route]]
+            path = "/d/"
+            rewrite = { to = "/e", stay = true }
+            access = { allow = ["10.0.0.0/8"] }
+            [[site.route]]
+            name = "@f"
+            redirect = "/g"
+        "#;
+        let parse = |text: &str| Config::parse(Path::new("x.toml"), text).map(|(config, _)| config);
+        let config = parse(text).unwrap_or_else(|problems| panic!("{problems}"));
+        let printed = toml::to_string(&config).unwrap();
+        let again = parse(&printed).unwrap_or_else(|problems| panic!("{problems}: {printed}"));
+        let differences = super::super::changes(&config, &again);
+        assert!(differences.is_empty() && config == again, "{printed}");
+        assert_eq!(config.site[0].route.iter().map(|route| route.all().len()).sum::<usize>(), 5);
+    }
+
+    #[test]
     fn included_files_add_their_tables() {
         let directory = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {

@@ -41,6 +41,8 @@ pub(crate) struct Outcome<'a> {
     pub(crate) cache: Option<CacheTrace>,
     /// The error that cut the response short.
     pub(crate) aborted: Option<&'a dyn Display>,
+    /// Whether the access log has no line for it.
+    pub(crate) is_unlogged: bool,
 }
 
 impl<'a> Outcome<'a> {
@@ -66,6 +68,7 @@ impl<'a> Outcome<'a> {
             upstream: response.upstream.as_deref(),
             cache: response.cache,
             aborted,
+            is_unlogged: response.is_unlogged,
         }
     }
 }
@@ -127,6 +130,9 @@ impl Exchange<'_, '_> {
             if !tracer.end(span, &ended) {
                 shared.metrics.otlp_dropped.fetch_add(1, Ordering::Relaxed);
             }
+        }
+        if outcome.is_unlogged {
+            return;
         }
         // What could not be read is no request to a site.
         let log = self.site.filter(|_| request.is_some()).map_or(SiteLog::Common, |site| site.log);

@@ -43,6 +43,8 @@ pub(crate) enum Form {
     Plain,
     /// A path or a URL: values that are not URLs themselves are percent-encoded.
     Url,
+    /// A part of a query: they begin no further parameter either.
+    Query,
 }
 
 /// A value of the request cannot stand where a placeholder has it.
@@ -167,6 +169,8 @@ impl Template {
                 Piece::Text(text) => rendered.extend_from_slice(text.as_bytes()),
                 Piece::Value(source) => {
                     value.clear();
+                    let is_query = form == Form::Url && rendered.contains(&b'?');
+                    let form = if is_query { Form::Query } else { form };
                     source.append(asked, form, &mut value)?;
                     if value.iter().any(|byte| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f) && form == Form::Plain
                     {
@@ -214,11 +218,11 @@ fn append(before: &mut Vec<u8>, value: &[u8], source: &Source, form: Form) -> Re
             }
             before.extend_from_slice(value);
         }
-        Form::Url if source.is_url() => before.extend(percent_encode(value, OUTSIDE_URL).flat_map(str::bytes)),
-        Form::Url => {
-            let outside = if before.contains(&b'?') { OUTSIDE_PARAMETER } else { OUTSIDE_PCHAR };
-            before.extend(percent_encode(value, outside).flat_map(str::bytes));
+        Form::Url | Form::Query if source.is_url() => {
+            before.extend(percent_encode(value, OUTSIDE_URL).flat_map(str::bytes))
         }
+        Form::Url => before.extend(percent_encode(value, OUTSIDE_PCHAR).flat_map(str::bytes)),
+        Form::Query => before.extend(percent_encode(value, OUTSIDE_PARAMETER).flat_map(str::bytes)),
     }
     Ok(())
 }

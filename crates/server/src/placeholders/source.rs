@@ -40,7 +40,7 @@ impl Source {
     pub(super) fn is_url(&self) -> bool {
         match self {
             Self::Host | Self::Path | Self::Query | Self::Uri | Self::Scheme | Self::Client | Self::Port => true,
-            // The operator wrote them, and the values within are encoded by themselves.
+            // The operator wrote them.
             Self::Map(_) | Self::Split(_) => true,
             Self::Method
             | Self::Parameter(_)

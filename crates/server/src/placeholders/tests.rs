@@ -32,6 +32,11 @@ name = "twice"
 from = "{map.tenant}"
 entries = { "pool-a" = "first" }
 
+[[map]]
+name = "id"
+from = "x"
+default = "{header.x-id}"
+
 [[split]]
 name = "canary"
 from = "{client}"
@@ -102,6 +107,8 @@ fn urls_have_values_encoded_and_no_host_of_the_client() {
     for (text, expected) in [
         ("/new/{1}/{2}", Ok("/new/a%20b/c/d;e")),
         ("/new?id={header.x-id}&p={query.x}", Ok("/new?id=a/b%3Fc%26d%E9&p=1%262")),
+        ("/new?id={map.id}", Ok("/new?id=a/b%3Fc%26d%E9")),
+        ("/new/{map.id}", Ok("/new/a/b%3Fc&d%E9")),
         ("https://{host}{uri}", Ok("https://ada.example/a%20b/c//d;e?x=1%262&y&x=3")),
         ("https://{user}.example.org/", Ok("https://ada.example.org/")),
         ("https://{header.x-host}x", Err(Unfit)),

@@ -31,11 +31,13 @@ pub(crate) struct Response {
     pub upstream: Option<Box<UpstreamTrace>>,
     /// What the cache did with the request, for the access log.
     pub cache: Option<CacheTrace>,
+    /// Whether the access log has no line for it.
+    pub is_unlogged: bool,
 }
 
 impl Response {
     pub(crate) fn new(status: Status, fields: Fields, body: Body) -> Self {
-        Response { status, fields, body, cause: None, user: None, upstream: None, cache: None }
+        Response { status, fields, body, cause: None, user: None, upstream: None, cache: None, is_unlogged: false }
     }
 
     /// A response whose body is the status as text. 405 carries Allow (RFC 9110 §15.5.6), and 503 Retry-After.

@@ -6,6 +6,9 @@
 //!                                                                                                          fields, CORS ◄─ error page ◄───────────────────────────┘
 //! ```
 //!
+//! The route comes first (`route/`): each step is that of the route which has the path. An action that leads elsewhere (`turns.rs`: rewrite, try) goes on
+//! with the guards and the action of the next route.
+//!
 //! Maintenance goes before everything that tells a path or a client from another, so that nothing of the site shows. The network check follows, since it costs least. Preflight requests carry no password. A file sent under another path (a
 //! rewritten path, an index, the fallback) must pass networks and passwords under its own name too, so that neither can be
 //! bypassed. A precompressed sibling gives way to its original where a network refuses it, or where it needs a password that was not
@@ -193,12 +196,16 @@ impl<'a> Answering<'a> {
             || name_decides
             || self.wants_digest()
             || self.refuse_or_redirect(path).is_some()
-            || !self.route.alias.is_empty()
             || self.is_guarded_elsewhere(path)
         {
             return None;
         }
-        let file = self.route.files.find_cached(path, &self.request.conditions.accept_encoding)?;
+        let (files, mounted_at) = self.files_of(path)?;
+        // The root of a mount is always a directory.
+        if mounted_at == path.as_bytes().len() && mounted_at > 0 && !path.names_directory() {
+            return None;
+        }
+        let file = files.find_cached(&path.beneath(mounted_at), &self.request.conditions.accept_encoding)?;
         if self.may_withhold(&file) || self.image(path).is_some() {
             return None;
         }
@@ -207,6 +214,7 @@ impl<'a> Answering<'a> {
             return None;
         }
         self.add_fields(&mut response.fields, response.status, path.as_bytes());
+        response.is_unlogged = features.is_unlogged;
         Some(response)
     }
 
@@ -223,6 +231,7 @@ impl<'a> Answering<'a> {
             return None;
         }
         self.add_fields(&mut response.fields, response.status, path.as_bytes());
+        response.is_unlogged = self.route.features.is_unlogged;
         Some(response)
     }
 
@@ -260,6 +269,7 @@ impl<'a> Answering<'a> {
         }
         error_text::show_as_page(&mut response, || self.request.fields.singleton("accept").value());
         own.add_fields(&mut response.fields, response.status, name.as_deref().unwrap_or(asked));
+        response.is_unlogged = self.route.features.is_unlogged || own.route.features.is_unlogged;
         response
     }
 

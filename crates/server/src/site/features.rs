@@ -32,6 +32,8 @@ use crate::values::Problems;
 pub(crate) struct Features {
     /// Whether to omit Server.
     pub anonymous: bool,
+    /// Whether the access log has no lines for its responses.
+    pub is_unlogged: bool,
     /// The site is under maintenance.
     pub maintenance: Option<Arc<Maintenance>>,
     /// Access by client network.
@@ -123,6 +125,8 @@ impl SiteConfig {
         let known = Known { groups: None, tables: &context.tables, in_response: false };
         Features {
             anonymous: !self.server_header,
+            // A whole site without a log has none that a line could be missing from.
+            is_unlogged: around.is_some() && !self.access_log,
             maintenance: inherit!(maintenance, |config| {
                 config.as_ref().map(|config| Maintenance::build(config, root, &name("maintenance"), problems))
             }),
@@ -235,6 +239,8 @@ impl Features {
         // Every feature is named, so that a new one is decided upon here.
         let Features {
             anonymous: _,
+            // Looked at when the response is made.
+            is_unlogged: _,
             maintenance: _,
             access: _,
             satisfies_any: _,

@@ -22,6 +22,7 @@ mod listing;
 mod listing_page;
 mod listing_pages;
 mod listing_view;
+mod locate;
 mod maintenance;
 mod mounts;
 mod names;
@@ -42,20 +43,19 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use http::HeaderName;
 use schemars::JsonSchema;
-use sealion_http::path::{SitePath, Unnameable};
-use sealion_http::{Coding, Request, Status, Target};
+use sealion_http::path::SitePath;
+use sealion_http::{Coding, Request, Target};
 use sealion_tls::ClientAuth;
 use serde::{Deserialize, Serialize};
 
 use crate::certificates::{self, AcmeOnDemandConfig, AcmeUse, CertificateConfig, CertifiedSite, ClientAuthConfig};
 use crate::files::coding::config::CompressConfig;
 use crate::files::resolve::EntityTags;
-use crate::limits::{SiteLimits, SiteLimitsConfig};
+use crate::limits::SiteLimitsConfig;
 use crate::observe::access_log::{SiteLog, SiteLogConfig, SiteLogs};
 use crate::observe::metrics::SiteNumber;
-use crate::placeholders::{Asked, Tables};
+use crate::placeholders::Tables;
 use crate::values::{At, Problems};
 
 pub(crate) use answer::{Arrival, Client, answer, answer_from_cache, early_hints, is_refused_or_redirected, refuse};
@@ -260,9 +260,6 @@ pub(crate) struct Site {
     pub client_auth: Option<ClientAuth>,
 }
 
-/// The route and the path of a request; an error is the status of a path that cannot be served.
-type Located<'s, 'r> = (&'s Route, Result<SitePath<'r>, Status>);
-
 impl Site {
     /// Its routes, the root last.
     fn all_routes(&self) -> impl Iterator<Item = &Route> {
@@ -343,106 +340,6 @@ impl Site {
     /// Whether to omit Server.
     pub(super) fn is_anonymous(&self) -> bool {
         self.root.features.anonymous
-    }
-
-    /// The limits for a request of this client.
-    pub(crate) fn limits(&self, request: &Request<'_>, client: Client) -> Option<&SiteLimits> {
-        let route = match &self.routes {
-            Some(routes) if routes.has_limits() => self.locate(request, client).0,
-            _ => &self.root,
-        };
-        route.limits.as_deref()
-    }
-
-    /// Whether a route asks another server whether requests may pass.
-    fn asks(&self) -> bool {
-        match &self.routes {
-            None => self.root.features.forward_auth.is_some(),
-            Some(routes) => routes.asks(),
-        }
-    }
-
-    /// Fields that other servers set where they let a request pass.
-    fn copied_fields(&self) -> impl Iterator<Item = &HeaderName> {
-        let own = self.root.features.forward_auth.iter().filter(|_| self.routes.is_none());
-        own.flat_map(|auth| auth.copied()).chain(self.routes.iter().flat_map(|routes| routes.copied()))
-    }
-
-    fn has_early_hints(&self) -> bool {
-        self.routes.is_some() || self.root.features.early_hints.is_some()
-    }
-
-    /// Whether a route may refuse a request by a path.
-    fn has_guards(&self) -> bool {
-        match &self.routes {
-            None => self.root.features.has_guards(),
-            Some(routes) => routes.has_guards(),
-        }
-    }
-
-    /// The route for a path of a request.
-    ///
-    /// # Errors
-    /// 400: the request does not say clearly enough which route it is for.
-    fn choose(&self, asked: &Asked<'_>) -> Result<&Route, Status> {
-        match &self.routes {
-            None => Ok(&self.root),
-            Some(routes) => Ok(routes.choose(asked)?.unwrap_or(&self.root)),
-        }
-    }
-
-    /// The route and the path of a request as it came.
-    fn locate<'s, 'r>(&'s self, request: &Request<'r>, client: Client) -> Located<'s, 'r> {
-        let root = &self.root;
-        let Target::Path { path: raw, query } = request.target else {
-            return (root, Err(Status::METHOD_NOT_ALLOWED));
-        };
-        if self.routes.is_none() {
-            return (root, root.path(raw));
-        }
-        let (path, is_file) = match SitePath::parse(raw, true) {
-            Ok(path) => (path, true),
-            Err(Unnameable::Malformed(_)) => return (root, Err(Status::BAD_REQUEST)),
-            // An encoded slash: no file can have it, and an application may.
-            Err(Unnameable::NotFound) => match SitePath::parse_forwarded(raw) {
-                Ok(path) => (path, false),
-                Err(_) => return (root, Err(Status::NOT_FOUND)),
-            },
-        };
-        let asked = self.asked(request, &path, query, client);
-        let route = match self.choose(&asked) {
-            Ok(route) => route,
-            Err(status) => return (root, Err(status)),
-        };
-        let is_of_files = route.is_of_files(&path);
-        let is_read_by_others = !is_of_files || self.has_guards();
-        if memchr::memchr(b';', raw.as_bytes()).is_some() && readings::hides_slash(raw) && is_read_by_others {
-            return (route, Err(Status::BAD_REQUEST));
-        }
-        if is_of_files && !(is_file && route.shows(&path)) {
-            return (route, Err(Status::NOT_FOUND));
-        }
-        (route, Ok(path))
-    }
-
-    /// The values for placeholders and conditions, without the groups of a route.
-    fn asked<'a>(
-        &'a self,
-        request: &'a Request<'a>,
-        path: &'a SitePath<'a>,
-        query: Option<&'a str>,
-        client: Client,
-    ) -> Asked<'a> {
-        Asked {
-            request,
-            path,
-            query,
-            client: client.address,
-            is_plain: client.is_plain,
-            groups: None,
-            tables: &self.tables,
-            upstream: None,
-        }
     }
 
     /// Whether it answers requests on a listener.

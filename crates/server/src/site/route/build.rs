@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::action::{Action, Last, Redirect, Respond, Rewrite, Try};
+use super::action::Action;
 use super::choice::{Candidate, Choice};
 use super::config::RouteConfig;
-use super::forward::Forward;
 use super::path::RoutePath;
 use super::{Route, Routes};
 use crate::files::cache::{FileCache, Files};
@@ -15,11 +14,11 @@ use crate::files::coding::Coder;
 use crate::files::coding::config::Encoding;
 use crate::files::media_types::MediaTypes;
 use crate::files::resolve::Root;
-use crate::placeholders::{Groups, Known, Tables};
+use crate::placeholders::{Groups, Tables};
 use crate::site::features::inherited;
 use crate::site::listing_pages::Pages;
 use crate::site::pattern::{Octets, build_regex};
-use crate::site::proxy::{ProxyConfig, Rule, RuleContext};
+use crate::site::proxy::Rule;
 use crate::site::{FileOptions, SiteConfig};
 use crate::store::Store;
 use crate::upstream::Upstreams;
@@ -204,7 +203,7 @@ fn address<T>(value: Option<&Arc<T>>) -> usize {
     value.map_or(0, |value| Arc::as_ptr(value).addr())
 }
 
-const KEY: &str = "site.route";
+pub(super) const KEY: &str = "site.route";
 
 impl Tree<'_> {
     /// Equal for routes whose guards are the same.
@@ -408,96 +407,5 @@ impl SiteConfig {
         self.rewrites.clear();
         self.mounts.clear();
         self.proxy.clear();
-    }
-}
-
-impl RouteConfig {
-    /// The keys that say what the route does.
-    fn actions(&self) -> impl Iterator<Item = &'static str> {
-        let all = [
-            ("files", self.files),
-            ("proxy", self.proxy.is_some()),
-            ("fastcgi", self.fastcgi.is_some()),
-            ("respond", self.respond.is_some()),
-            ("redirect", self.redirect.is_some()),
-            ("rewrite", self.rewrite.is_some()),
-            ("try", !self.r#try.is_empty()),
-            ("deny", self.deny),
-        ];
-        all.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name)
-    }
-
-    fn has_action(&self) -> bool {
-        self.actions().next().is_some()
-    }
-
-    /// The action of the route. `None`: it inherits the action, or there are problems.
-    fn action(
-        &self,
-        path: &RoutePath,
-        route: &Route,
-        settings: &SiteConfig,
-        context: &mut SiteContext<'_>,
-        problems: &mut Problems,
-    ) -> Option<Action> {
-        let names: Vec<_> = self.actions().collect();
-        if let [one, other, ..] = names[..] {
-            let span = self.path.as_ref().or(self.name.as_ref()).map_or(0..0, |text| text.span.clone());
-            problems.add(
-                &span,
-                KEY,
-                format_args!("has {one} and {other}: keep one of them, and give the other a route of its own"),
-            );
-            return None;
-        }
-        let known = Known { groups: Some(&route.groups), tables: &context.tables, in_response: false };
-        let key = |name: &str| format!("{KEY}.{name}");
-        if self.deny {
-            return Some(Action::Deny);
-        }
-        if self.files {
-            return Some(Action::Files);
-        }
-        if let Some(config) = &self.respond {
-            return Respond::build(config, known, &key("respond"), problems).map(Action::Respond);
-        }
-        if let Some(config) = &self.redirect {
-            return Redirect::build(config, known, &key("redirect"), problems).map(Action::Redirect);
-        }
-        if let Some(config) = &self.rewrite {
-            return Rewrite::build(config, known, &key("rewrite"), problems).map(Action::Rewrite);
-        }
-        if !self.r#try.is_empty() {
-            let built = Try::build(&self.r#try, known, &key("try"), problems)?;
-            if built.paths.is_empty() && !matches!(built.last, Last::Named(_)) {
-                let what = "has the last resort alone: write a path before it, for instance \"{path}\"";
-                problems.add(&self.r#try[0].span, &key("try"), what);
-            }
-            return Some(Action::Try(built));
-        }
-        let (config, name) = match (&self.proxy, &self.fastcgi) {
-            (Some(proxy), _) => (proxy.value.clone(), "proxy"),
-            (None, Some(fastcgi)) => (ProxyConfig::of_scripts(fastcgi), "fastcgi"),
-            (None, None) => return None,
-        };
-        if let Some(own) = config.path.as_ref().or(config.regex.as_ref()) {
-            problems.add(&own.span, &key("proxy.path"), "is a key of the route: remove it here");
-            return None;
-        }
-        let directory = path.directory().map(|path| format!("/{}", String::from_utf8_lossy(path)));
-        if *config.strip_prefix && directory.is_none() {
-            let what = "needs a route whose path ends in a slash, for instance /api/";
-            problems.add(&config.strip_prefix.span, &key("proxy.strip_prefix"), what);
-        }
-        let path = directory.map(|directory| At { value: directory, span: config.upstream.span.clone() });
-        let config = ProxyConfig { path, ..config };
-        let mut rules = RuleContext {
-            root: settings.root.as_ref(),
-            upstreams: context.upstreams,
-            store: context.store,
-            groups: &route.groups,
-            tables: &context.tables,
-        };
-        Forward::build(&config, known, &key(name), &mut rules, problems).map(Action::Forward)
     }
 }

@@ -99,6 +99,8 @@ route_config! {
     settings {
         /// Directory to serve.
         root: At<PathBuf>,
+        /// Whether responses of this route are written to the access log.
+        access_log: bool,
         /// Limits on the use by clients.
         limits: SiteLimitsConfig,
         /// Codings of precompressed files beside their originals.

@@ -11,6 +11,7 @@
 
 mod action;
 mod build;
+mod build_action;
 mod choice;
 mod condition;
 mod config;

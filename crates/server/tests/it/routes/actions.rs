@@ -3,8 +3,8 @@
 use sealion_testkit::http;
 
 use super::{echo, fetched, request, statuses, text};
-use crate::support::Site;
 use crate::support::upstream::Upstream;
+use crate::support::{Site, access_lines};
 
 #[test]
 fn each_path_is_answered_by_its_route() {
@@ -333,4 +333,29 @@ fn values_of_the_request_choose_servers_and_fill_fields() {
     for target in ["/name/three/".to_owned(), format!("/name/{address}/")] {
         assert_eq!(request(&mut client, "GET", &target, &[]).status, 502, "{target}: no client names a server");
     }
+}
+
+#[test]
+fn a_route_may_be_left_out_of_the_access_log() {
+    let site = Site::new();
+    for name in ["x", "quiet/x", "quiet/loud/x"] {
+        site.add(name, "x");
+    }
+    let keys = r#"
+        [[site.route]]
+        path = "/quiet/"
+        access_log = false
+
+        [[site.route.route]]
+        path = "/quiet/loud/"
+        access_log = true
+    "#;
+    let server = site.config(keys).serve_from_user_space();
+    let mut client = site.connect(&server);
+    // The second response of each is of the cache.
+    for target in ["/quiet/x", "/quiet/x", "/quiet/none", "/quiet/loud/x", "/quiet/loud/x", "/x"] {
+        http::get(&mut client, target).expect("a response");
+    }
+    let targets: Vec<_> = access_lines(&server, 3).iter().map(|line| line.get("target").to_owned()).collect();
+    assert_eq!(targets, ["/quiet/loud/x", "/quiet/loud/x", "/x"]);
 }

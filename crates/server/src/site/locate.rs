@@ -1,0 +1,115 @@
+//! The route of a request, and what all routes of a site have in common.
+
+use http::HeaderName;
+use sealion_http::path::{SitePath, Unnameable};
+use sealion_http::{Request, Status, Target};
+
+use super::route::Route;
+use super::{Client, Site, readings};
+use crate::limits::SiteLimits;
+use crate::placeholders::Asked;
+
+/// The route and the path of a request; an error is the status of a path that cannot be served.
+pub(super) type Located<'s, 'r> = (&'s Route, Result<SitePath<'r>, Status>);
+
+impl Site {
+    /// The limits for a request of this client.
+    pub(crate) fn limits(&self, request: &Request<'_>, client: Client) -> Option<&SiteLimits> {
+        let route = match &self.routes {
+            Some(routes) if routes.has_limits() => self.locate(request, client).0,
+            _ => &self.root,
+        };
+        route.limits.as_deref()
+    }
+
+    /// Whether a route asks another server whether requests may pass.
+    pub(super) fn asks(&self) -> bool {
+        match &self.routes {
+            None => self.root.features.forward_auth.is_some(),
+            Some(routes) => routes.asks(),
+        }
+    }
+
+    /// Fields that other servers set where they let a request pass.
+    pub(super) fn copied_fields(&self) -> impl Iterator<Item = &HeaderName> {
+        let own = self.root.features.forward_auth.iter().filter(|_| self.routes.is_none());
+        own.flat_map(|auth| auth.copied()).chain(self.routes.iter().flat_map(|routes| routes.copied()))
+    }
+
+    pub(super) fn has_early_hints(&self) -> bool {
+        self.routes.is_some() || self.root.features.early_hints.is_some()
+    }
+
+    /// Whether a route may refuse a request by a path.
+    pub(super) fn has_guards(&self) -> bool {
+        match &self.routes {
+            None => self.root.features.has_guards(),
+            Some(routes) => routes.has_guards(),
+        }
+    }
+
+    /// The route for a path of a request.
+    ///
+    /// # Errors
+    /// 400: the request does not say clearly enough which route it is for.
+    pub(super) fn choose(&self, asked: &Asked<'_>) -> Result<&Route, Status> {
+        match &self.routes {
+            None => Ok(&self.root),
+            Some(routes) => Ok(routes.choose(asked)?.unwrap_or(&self.root)),
+        }
+    }
+
+    /// The route and the path of a request as it came.
+    pub(super) fn locate<'s, 'r>(&'s self, request: &Request<'r>, client: Client) -> Located<'s, 'r> {
+        let root = &self.root;
+        let Target::Path { path: raw, query } = request.target else {
+            return (root, Err(Status::METHOD_NOT_ALLOWED));
+        };
+        if self.routes.is_none() {
+            return (root, root.path(raw));
+        }
+        let (path, is_file) = match SitePath::parse(raw, true) {
+            Ok(path) => (path, true),
+            Err(Unnameable::Malformed(_)) => return (root, Err(Status::BAD_REQUEST)),
+            // An encoded slash: no file can have it, and an application may.
+            Err(Unnameable::NotFound) => match SitePath::parse_forwarded(raw) {
+                Ok(path) => (path, false),
+                Err(_) => return (root, Err(Status::NOT_FOUND)),
+            },
+        };
+        let asked = self.asked(request, &path, query, client);
+        let route = match self.choose(&asked) {
+            Ok(route) => route,
+            Err(status) => return (root, Err(status)),
+        };
+        let is_of_files = route.is_of_files(&path);
+        let is_read_by_others = !is_of_files || self.has_guards();
+        if memchr::memchr(b';', raw.as_bytes()).is_some() && readings::hides_slash(raw) && is_read_by_others {
+            return (route, Err(Status::BAD_REQUEST));
+        }
+        if is_of_files && !(is_file && route.shows(&path)) {
+            return (route, Err(Status::NOT_FOUND));
+        }
+        (route, Ok(path))
+    }
+
+    /// The values for placeholders and conditions, without the groups of a route.
+    pub(super) fn asked<'a>(
+        &'a self,
+        request: &'a Request<'a>,
+        path: &'a SitePath<'a>,
+        query: Option<&'a str>,
+        client: Client,
+    ) -> Asked<'a> {
+        Asked {
+            request,
+            path,
+            query,
+            client: client.address,
+            is_plain: client.is_plain,
+            groups: None,
+            tables: &self.tables,
+            upstream: None,
+        }
+    }
+}
