@@ -58,7 +58,8 @@ impl Store {
     fn withdraw_unread(self: &Arc<Self>, withdrawal: &Withdrawal<'_>) {
         let Withdrawal { key, id, at, .. } = *withdrawal;
         let disk = self.disk(id);
-        if disk.version(id).is_none() {
+        // The process that took over may have stored it, or be fetching it.
+        if disk.version(id).is_none() && disk.directory.is_owner() {
             return;
         }
         let target = match without_variant(key) {

@@ -16,8 +16,28 @@ use crate::support::{LARGE, SMALL_WINDOW, Site, begin, get, messages, wait_for_m
 /// Readers that stop; half of them after they have read a response at full speed, so that the server has learned how much they take.
 const READERS: u64 = 100;
 
+/// Pages that the kernel has looked at to free memory (/proc/vmstat).
+fn pages_scanned() -> u64 {
+    let vmstat = std::fs::read_to_string("/proc/vmstat").expect("Linux tells it");
+    let scans = vmstat.lines().filter(|line| line.starts_with("pgscan_"));
+    scans.filter_map(|line| line.split(' ').nth(1)?.parse::<u64>().ok()).sum()
+}
+
+/// Where the kernel is short of memory, a socket takes less than it said it has room for, and what is sealed waits in memory: that says nothing of readers.
 #[test]
 fn readers_that_stop_pin_little_memory_and_none_when_they_are_gone() {
+    for _ in 0..5 {
+        let before = pages_scanned();
+        match std::panic::catch_unwind(pinned_by_readers_that_stop) {
+            Ok(()) => return,
+            Err(_) if pages_scanned() != before => println!("memory was short meanwhile: once more"),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+    panic!("memory is short for too long to measure it");
+}
+
+fn pinned_by_readers_that_stop() {
     let site = Site::new();
     site.add_pattern("large", LARGE);
     site.add_pattern("warm", 1 << 20);

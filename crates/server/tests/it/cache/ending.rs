@@ -1,6 +1,8 @@
 //! The cache of a process that ends: after a signal, or because another one has taken over.
 
 use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -11,7 +13,8 @@ use sealion_testkit::server::Signal;
 use sealion_testkit::service::Service;
 
 use super::sharing::{LENGTH, body, in_halves, second_half};
-use super::{Cached, counting, status};
+use super::{Cached, answer, counting, status};
+use crate::support::upstream::Upstream;
 use crate::support::{begin, messages, wait_for_cache, wait_for_message, wait_until};
 
 #[test]
@@ -125,6 +128,24 @@ fn a_purge_reaches_the_process_after_the_next_by_a_directory_of_both() {
     assert_eq!(moving.ask_first("PURGE", "/a").status, 200);
     wait_until("the purge arrives", || status(&moving.get("/a")) != "hit");
     assert_eq!(messages(&moving.service.first, "order them there again"), 0);
+}
+
+/// The process before does not know what the one that took over has stored.
+#[test]
+fn a_withdrawal_that_the_process_before_learns_of_reaches_the_one_that_took_over() {
+    let is_withdrawn = Arc::new(AtomicBool::new(false));
+    let is_over = Arc::clone(&is_withdrawn);
+    let origin = Upstream::answering(move |_| {
+        let control = if is_over.load(Ordering::Relaxed) { "no-store" } else { "max-age=1000" };
+        answer(200, &format!("Cache-Control: {control}\r\n"), b"page")
+    });
+    let mut moving = Moving::start(Cached::stopped(origin, "[limits]\ngrace = '1h'\n", ""));
+    moving.service.upgrade();
+    wait_for_message(&moving.service.first, "no new connections");
+    moving.store("/page");
+    is_withdrawn.store(true, Ordering::Relaxed);
+    assert_ne!(status(&moving.ask_first("GET", "/page")), "hit");
+    wait_until("the page is withdrawn", || status(&moving.get("/page")) != "hit");
 }
 
 /// The successor waits for the file of a password before it has its directory.

@@ -101,6 +101,8 @@ fn a_client_is_not_late_while_the_window_of_its_connection_is_closed() {
     let mut http = Http2::connect(site.connector(Suite::TLS13), server.address(), &[]);
     let first = http.get("/busy");
     wait_until("the only place is taken", || busy.requests().len() == 1);
+    // No reply to the PING by which the server measures the bandwidth: it would open the window further.
+    http.polite = false;
     // Their contents wait with them, and take the window of the connection: it has twice the window of a stream.
     let waiting = [(); 2].map(|()| http.request("POST", "/busy", &[("content-length", "65535")], false));
     for stream in waiting {
