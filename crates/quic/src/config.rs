@@ -10,7 +10,7 @@ use quinn_proto::{EndpointConfig, MtuDiscoveryConfig, ServerConfig, TransportCon
 use thiserror::Error;
 
 use crate::clock::Clock;
-use crate::congestion::BoundedFactory;
+use crate::congestion::{BoundedFactory, Congestion};
 use crate::route::{ConnectionIds, Route};
 
 /// The limits of an endpoint and of each connection.
@@ -46,15 +46,6 @@ pub struct Limits {
     pub congestion: Congestion,
     /// The largest datagram that is tried, in bytes of UDP payload.
     pub max_datagram: u16,
-}
-
-/// A congestion controller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Congestion {
-    /// By loss (RFC 9438).
-    Cubic,
-    /// By bandwidth and delay.
-    Bbr,
 }
 
 impl Default for Limits {

@@ -10,7 +10,14 @@ use std::time::Instant;
 use quinn_proto::RttEstimator;
 use quinn_proto::congestion::{BbrConfig, Controller, ControllerFactory, ControllerMetrics, CubicConfig};
 
-use crate::config::Congestion;
+/// A congestion controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Congestion {
+    /// By loss (RFC 9438).
+    Cubic,
+    /// By bandwidth and delay.
+    Bbr,
+}
 
 /// Makes controllers whose window is bounded.
 pub(crate) struct BoundedFactory {

@@ -29,7 +29,8 @@ mod event;
 mod route;
 mod timers;
 
-pub use config::{Congestion, Limits, Secrets, TlsConfig, UnusableTls};
+pub use config::{Limits, Secrets, TlsConfig, UnusableTls};
+pub use congestion::Congestion;
 pub use connection::{Connection, Read, Statistics, WriteError};
 pub use endpoint::{Config, Endpoint, Incoming};
 pub use event::{CloseReason, ConnectionKey, Datagram, Ecn, Event, StreamId, Transmit};
