@@ -149,16 +149,14 @@ impl Directory {
 
     /// Has it use the salt of all directories, and writes that down, so that none of the others is needed to find its objects. May block.
     pub(super) fn share_salt(&self, salt: [u8; 16]) -> io::Result<()> {
-        if self.read_salt != Some(salt) {
-            self.write_file(SALT, &salt)?;
-        }
+        self.write_salt(salt)?;
         let _ = self.salt.set(salt);
         Ok(())
     }
 
-    /// The salt that it shares with others.
-    pub(super) fn salt(&self) -> Option<[u8; 16]> {
-        self.salt.get().copied()
+    /// Writes a salt down that all directories may come to use. May block.
+    pub(super) fn write_salt(&self, salt: [u8; 16]) -> io::Result<()> {
+        if self.read_salt != Some(salt) { self.write_file(SALT, &salt) } else { Ok(()) }
     }
 
     /// Its salt, where no other directory has told one.

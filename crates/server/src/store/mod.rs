@@ -112,8 +112,6 @@ pub(crate) struct Store {
     /// Keys whose responses were not stored, or not yet.
     passed: Mutex<LruCache<u128, Passed>>,
     variants: Variants,
-    /// Held while a directory comes into use that was missing at the start.
-    opening: Mutex<()>,
     changes: Arc<Changes>,
     fronts: ThreadLocal<RefCell<Front>>,
     /// Files that each worker keeps open.
@@ -123,6 +121,8 @@ pub(crate) struct Store {
 #[derive(Debug)]
 struct Opened {
     slots: Box<[Slot]>,
+    /// The salt of the hashes of keys, set with the first disk that has it written down.
+    salt: OnceLock<[u8; 16]>,
     /// Set with the first disk that is used.
     hasher: OnceLock<KeyHasher>,
     purges: Purges,
@@ -205,7 +205,6 @@ impl Store {
             under_way: UnderWay::default(),
             passed: Mutex::new(LruCache::new(MOST_PASSED)),
             variants: Variants::new(),
-            opening: Mutex::default(),
             changes: Arc::default(),
             fronts: ThreadLocal::new(),
             most_open,

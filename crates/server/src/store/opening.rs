@@ -73,6 +73,7 @@ impl Opened {
         let slot = |path: &PathBuf| Slot { path: path.clone(), disk: OnceLock::new(), trouble: Mutex::default() };
         let opened = Opened {
             slots: paths.iter().map(slot).collect(),
+            salt: OnceLock::new(),
             hasher: OnceLock::new(),
             purges: Purges::default(),
             purge_files: PurgeFiles::default(),
@@ -112,15 +113,26 @@ impl Opened {
         Ok(opened)
     }
 
-    /// The salt of the hashes of keys. `None`: no disk has told it yet.
-    fn salt(&self) -> Option<[u8; 16]> {
-        self.disks().find_map(|disk| disk.directory.salt())
+    /// Has a directory use the salt of the others. The first that has a salt written down tells it to all. Returns the salt. May block, and holds nothing
+    /// that others wait for.
+    fn agree(&self, directory: &Directory) -> io::Result<[u8; 16]> {
+        let salt = match self.salt.get() {
+            Some(salt) => *salt,
+            None => {
+                let own = directory.own_salt();
+                directory.write_salt(own)?;
+                *self.salt.get_or_init(|| own)
+            }
+        };
+        directory.share_salt(salt)?;
+        Ok(salt)
     }
 
     /// Knows what a disk has, whose slot may get it then: purges are known before an object can be found.
     fn knows(&self, (file, purges): (PurgeFile, Purges), salt: [u8; 16]) {
         self.purges.add_all(&purges);
         self.purge_files.add(file);
+        let _ = self.salt.set(salt);
         let _ = self.hasher.set(KeyHasher::new(&salt));
     }
 }
@@ -163,9 +175,7 @@ fn try_until_used(store: &Weak<Store>, n: usize) {
         let slot = &opened.slots[n];
         let used = open(&slot.path, &store.config, &store.changes).and_then(|disk| {
             let purges = read_purges(&disk);
-            // One at a time: the first of all tells the salt to the others.
-            let _alone = store.opening.lock().unwrap_or_else(PoisonError::into_inner);
-            let salt = share_salt(&disk, opened.salt())?;
+            let salt = opened.agree(&disk.directory)?;
             opened.knows(purges, salt);
             opened.purge_files.start(&Arc::downgrade(&store))?;
             disk.start()?;

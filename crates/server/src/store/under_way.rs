@@ -20,6 +20,8 @@ struct OfUrl {
     stored: Vec<Fetching>,
     /// The latest requests whose responses withdrew the page, and when each was made: they count for responses whose heads come later.
     withdrawn: VecDeque<(u64, FetchRequest)>,
+    /// The latest time of a withdrawal that is no longer in `withdrawn`: responses that were asked for until then are not stored, whatever their variant.
+    withdrawn_until: Option<u64>,
 }
 
 /// A fetch whose response is to be stored.
@@ -64,7 +66,7 @@ impl UnderWay {
         let Some(own) = all.get_mut(&of_url) else { return true };
         let is_withdrawn =
             |(at, by): &(u64, FetchRequest)| fetching.asked <= *at && by.variant(&fetching.names) == fetching.variant;
-        if own.withdrawn.iter().any(is_withdrawn) {
+        if own.withdrawn_until >= Some(fetching.asked) || own.withdrawn.iter().any(is_withdrawn) {
             return false;
         }
         own.stored.push(fetching);
@@ -77,7 +79,8 @@ impl UnderWay {
         let mut all = self.lock();
         let Some(own) = all.get_mut(&of_url) else { return Vec::new() };
         if own.fetches > usize::from(fill.is_some()) {
-            own.withdrawn.truncate(MAX_WITHDRAWN - 1);
+            let dropped = own.withdrawn.drain(own.withdrawn.len().min(MAX_WITHDRAWN - 1)..).map(|(at, _)| at);
+            own.withdrawn_until = own.withdrawn_until.max(dropped.max());
             own.withdrawn.push_front((at, request.clone()));
         }
         let is_own = |other: &Fetching| fill.is_some_and(|fill| Arc::ptr_eq(&other.fill, fill));
@@ -88,3 +91,36 @@ impl UnderWay {
 
 /// Pages that are private to each client have no end of such responses.
 const MAX_WITHDRAWN: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::super::key::NUMBER;
+    use super::*;
+
+    fn fetching(asked: u64, variant: &[u8]) -> Fetching {
+        let names = vec![HeaderName::from_static("cookie")];
+        let variant = FetchRequest::of_fields(variant).variant(&names);
+        Fetching {
+            key: Box::default(),
+            names,
+            variant,
+            asked,
+            id: 0,
+            fill: Fill::new(b"https://example.org/", [0; NUMBER]),
+        }
+    }
+
+    #[test]
+    fn withdrawals_beyond_the_bound_count_for_all_variants() {
+        let under_way = UnderWay::default();
+        under_way.begin(1);
+        for n in 0..=MAX_WITHDRAWN as u64 {
+            let request = FetchRequest::of_fields(format!("cookie: {n}\r\n").as_bytes());
+            let withdrawal = Withdrawal { key: b"", id: 0, of_url: 1, request: &request, at: 10 + n, fill: None };
+            assert!(under_way.withdraw(&withdrawal).is_empty());
+        }
+        assert!(!under_way.flows(1, fetching(10, b"cookie: 0\r\n")), "the withdrawal was dropped");
+        assert!(!under_way.flows(1, fetching(11, b"cookie: 1\r\n")), "the withdrawal is kept");
+        assert!(under_way.flows(1, fetching(11, b"cookie: 0\r\n")), "it was asked for after the withdrawal");
+    }
+}

@@ -5,6 +5,7 @@
 //! ```
 
 use std::future::poll_fn;
+use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::FileExt;
 use std::pin::Pin;
@@ -168,7 +169,7 @@ pub(crate) async fn collect(
     // Trailers follow chunks alone.
     let known = if rest.is_none() && trailers.is_none() { Some(length) } else { announced };
     let (writer, collected) = pipe(known);
-    tokio::spawn(feed(writer, queue, rest, trailers));
+    tokio::spawn(feed(writer, Arc::clone(spooling), queue, rest, trailers));
     Ok(collected)
 }
 
@@ -178,6 +179,7 @@ const READ: u64 = 64 << 10;
 /// Writes what waits, and then the rest as it comes.
 async fn feed(
     mut writer: ContentWriter,
+    spooling: Arc<Spooling>,
     mut queue: Queue,
     rest: Option<RequestContent>,
     mut trailers: Option<HeaderMap>,
@@ -201,9 +203,14 @@ async fn feed(
                         let mut octets = vec![0; length as usize];
                         file.read_exact_at(&mut octets, at).map(|()| octets)
                     });
-                    // Dropped, the writer makes the content incomplete.
-                    let Ok(Ok(octets)) = read.await else { return };
-                    writer.write(octets.into());
+                    match read.await.map_err(io::Error::other).flatten() {
+                        Ok(octets) => writer.write(octets.into()),
+                        Err(error) => {
+                            // The client sent all of it.
+                            spooling.warn_of_read(&error);
+                            return writer.fail(Status::INTERNAL_SERVER_ERROR);
+                        }
+                    }
                     range.start += length;
                 }
             }
@@ -232,4 +239,37 @@ async fn feed(
         lines.extend_from_slice(b"\r\n");
     }
     writer.finish_with(FieldSection::from_lines(&lines));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::spool::{BufferConfig, Written};
+    use super::*;
+    use crate::values::{Problems, Size};
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_not_the_fault_of_the_client() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = BufferConfig {
+            memory: Size(0),
+            disk: Some(Size(100)),
+            directory: Some(directory.path().to_owned().into()),
+        };
+        let spooling = config.build(&Arc::default(), "buffer", &mut Problems::of_arguments()).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let mut queue = Queue::new(&spooling, None);
+        let Place::File { file, at, share } = queue.place(30, Rest::Refused) else { panic!("there is room") };
+        let (file, range) = runtime.block_on(write(&spooling, file, at, Bytes::from_static(&[7; 30]))).unwrap();
+        let Written::New(written) = &file else { panic!("the first content begins a file") };
+        written.set_len(0).unwrap();
+        queue.wrote(file, range, share);
+        let (writer, mut content) = pipe(Some(30));
+        let fed = feed(writer, spooling, queue, None, None);
+        let frame = runtime.block_on(async {
+            tokio::spawn(fed);
+            poll_fn(|cx| Pin::new(&mut content).poll_frame(cx)).await
+        });
+        let incomplete = frame.unwrap().unwrap_err();
+        assert_eq!(incomplete.status, Status::INTERNAL_SERVER_ERROR);
+    }
 }

@@ -209,7 +209,7 @@ async fn ask(mut in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
         patience = patience.saturating_sub(begun.elapsed());
     }
     if server.protocol == Protocol::Fastcgi {
-        return Box::pin(fastcgi::ask(in_progress, request)).await;
+        return Box::pin(fastcgi::ask(in_progress, request, patience)).await;
     }
     let is_repeatable = request.method.is_idempotent() && (request.content.is_none() || request.upgrade.is_some());
     // Connections that are kept may have closed just now: each costs a turn here, and no try.
@@ -253,7 +253,7 @@ async fn ask(mut in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
                 return Err(FailedTry { failure, may_repeat: false, is_servers_fault: true });
             }
             // A server may give up on a client that does not go on.
-            Err(SendError::ClosedEarly(failure)) => {
+            Err(SendError::ClosedEarly(failure) | SendError::NoRoom(failure)) => {
                 return Err(FailedTry { failure, may_repeat: false, is_servers_fault: false });
             }
         }
@@ -267,11 +267,14 @@ async fn room_for_head<'a>(
     patience: Duration,
 ) -> Result<HeadBytes<'a>, FailedTry> {
     let expected = HeadBytes::expected(heads, server.head_size.bytes());
-    wait(pin!(expected), None, patience, heads).await.map_err(|_| {
-        let waited = patience.as_secs_f32();
-        let what = format!("other responses with large heads took the room of the client's connection for {waited} s");
-        FailedTry { failure: Failure::Busy(what), may_repeat: false, is_servers_fault: false }
-    })
+    let no_room = |_| FailedTry { failure: no_room(patience), may_repeat: false, is_servers_fault: false };
+    wait(pin!(expected), None, patience, heads).await.map_err(no_room)
+}
+
+/// The client's connection had no room for the head of a response.
+pub(super) fn no_room(patience: Duration) -> Failure {
+    let waited = patience.as_secs_f32();
+    Failure::Busy(format!("other responses with large heads took the room of the client's connection for {waited} s"))
 }
 
 /// A share of a connection of HTTP/2, and whether the connection had been used before.
@@ -320,6 +323,8 @@ enum SendError {
     Refused(Failure, bool),
     /// The server ended the connection while the client owed content.
     ClosedEarly(Failure),
+    /// The head of the answer was not read: it had no room.
+    NoRoom(Failure),
     /// A part of an answer came, or one that is none.
     AnswerBegun(Failure),
 }
@@ -374,6 +379,7 @@ async fn send(
             let incomplete = Incomplete { status: Status::REQUEST_TIMEOUT };
             return Err(SendError::Failed(Failure::Client(incomplete)));
         }
+        Err(Stalled::Room) => return Err(SendError::NoRoom(no_room(patience))),
         Err(Stalled::Server) => {
             let waited = format!("no answer within {} s", patience.as_secs_f32());
             return Err(SendError::Failed(Failure::Timeout(waited)));
@@ -398,15 +404,18 @@ impl Server {
 }
 
 /// The side that did not go on in time. A slow client must not have a server left out.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Stalled {
     /// Content of the request is missing.
     Client,
+    /// Other heads take the room of the client's connection: the answer was not read.
+    Room,
     /// It does not answer.
     Server,
 }
 
-/// Waits for `answer`, for `patience` after the content has moved last, or the client has read. No time runs while the client owes content and cannot send
-/// it.
+/// Waits for `answer`, for `patience` after the content has moved last, the client has read, or the answer may be read again. No time runs while the client
+/// owes content and cannot send it.
 pub(super) async fn wait<F: Future>(
     mut answer: Pin<&mut F>,
     progress: Option<&ContentProgress>,
@@ -415,18 +424,31 @@ pub(super) async fn wait<F: Future>(
 ) -> Result<F::Output, Stalled> {
     let mut timer = pin!(sleep(patience));
     let mut moves = progress.map(ContentProgress::moves);
+    // Other answers have the room, too: reads that are withheld in a poll of this answer are its own.
+    let held = || heads.map(HeadRoom::held);
+    let mut was_withheld = false;
     poll_fn(|cx| {
+        let held_before = held();
         if let Poll::Ready(answered) = answer.as_mut().poll(cx) {
             return Poll::Ready(Ok(answered));
         }
+        let is_withheld = held() != held_before;
+        was_withheld |= is_withheld;
         while timer.as_mut().poll(cx).is_ready() {
             let now = progress.map(ContentProgress::moves);
             let is_held = progress.is_some_and(ContentProgress::is_held) || heads.is_some_and(HeadRoom::is_full);
             if now == moves && !is_held {
-                let is_owed = progress.is_some_and(ContentProgress::is_owed);
-                return Poll::Ready(Err(if is_owed { Stalled::Client } else { Stalled::Server }));
+                if progress.is_some_and(ContentProgress::is_owed) {
+                    return Poll::Ready(Err(Stalled::Client));
+                }
+                if is_withheld {
+                    return Poll::Ready(Err(Stalled::Room));
+                }
+                if !was_withheld {
+                    return Poll::Ready(Err(Stalled::Server));
+                }
             }
-            moves = now;
+            (moves, was_withheld) = (now, is_withheld);
             timer.as_mut().reset((Instant::now() + patience).into());
         }
         Poll::Pending
@@ -472,4 +494,29 @@ fn chosen_protocol<'a>(fields: &'a HeaderMap, asked: &HeaderValue) -> Option<&'a
     let chosen = fields.get(header::UPGRADE)?.to_str().ok()?.trim();
     let mut asked = asked.to_str().ok()?.split(',');
     asked.any(|protocol| protocol.trim().eq_ignore_ascii_case(chosen)).then_some(chosen)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::super::head_room::MAX_BEGUN;
+    use super::*;
+
+    #[test]
+    fn a_server_whose_response_has_no_room_did_not_stall() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let room = HeadRoom::default();
+        let mut others = HeadBytes::new(Some(&room));
+        let stalled = |answer: Pin<&mut dyn Future<Output = ()>>| {
+            runtime.block_on(wait(pin!(answer), None, Duration::ZERO, Some(&room))).unwrap_err()
+        };
+        let own = HeadBytes::new(Some(&room));
+        let read = || poll_fn(|cx| own.poll(cx, |_| Poll::<()>::Pending));
+        others.set(MAX_BEGUN);
+        assert_eq!(stalled(pin!(read())), Stalled::Room);
+        assert_eq!(stalled(pin!(pending::<()>())), Stalled::Server, "the server took no connection, or no request");
+        others.set(0);
+        assert_eq!(stalled(pin!(read())), Stalled::Server);
+    }
 }

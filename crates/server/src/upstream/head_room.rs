@@ -7,11 +7,11 @@
 //! The task of the connection polls its requests whenever it has sent something, or a request has ended. What waits for room need not be woken.
 
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 /// Bytes of heads that are being read for a connection, beyond which no further one is begun.
-const MAX_BEGUN: usize = 256 << 10;
+pub(super) const MAX_BEGUN: usize = 256 << 10;
 
 /// The room of a connection.
 #[derive(Debug, Default)]
@@ -20,6 +20,8 @@ pub(crate) struct HeadRoom {
     is_full: AtomicBool,
     /// Bytes of heads that are being read.
     begun: AtomicUsize,
+    /// How often a read was withheld.
+    held: AtomicU64,
 }
 
 impl HeadRoom {
@@ -30,6 +32,11 @@ impl HeadRoom {
     /// Whether the client does not read what is written.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Relaxed)
+    }
+
+    /// Changes when a read of a head is withheld.
+    pub(super) fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
     }
 
     fn may_begin(&self) -> bool {
@@ -54,7 +61,7 @@ impl<'a> HeadBytes<'a> {
     /// One that a library reads by itself, when there is room. `bytes`: that it is likely to have.
     pub(super) async fn expected(room: Option<&'a HeadRoom>, bytes: usize) -> Self {
         let mut head = Self::new(room);
-        poll_fn(|_| if head.may_read() { Poll::Ready(()) } else { Poll::Pending }).await;
+        poll_fn(|cx| head.poll(cx, |_| Poll::Ready(()))).await;
         head.set(bytes);
         head
     }
@@ -64,9 +71,15 @@ impl<'a> HeadBytes<'a> {
         self.room.is_none_or(|room| if self.bytes == 0 { room.may_begin() } else { !room.is_full() })
     }
 
-    /// Polls `read` if more of the head may be read.
+    /// Polls `read` if more of the head may be read. Otherwise the room counts that it was withheld.
     pub(super) fn poll<T>(&self, cx: &mut Context<'_>, read: impl FnOnce(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
-        if self.may_read() { read(cx) } else { Poll::Pending }
+        if self.may_read() {
+            return read(cx);
+        }
+        if let Some(room) = self.room {
+            room.held.fetch_add(1, Ordering::Relaxed);
+        }
+        Poll::Pending
     }
 
     /// So much of it is in memory.

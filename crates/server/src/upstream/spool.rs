@@ -62,6 +62,8 @@ pub(crate) struct Spooling {
     used: AtomicU64,
     /// Whether it was said that a file cannot be written.
     has_warned: AtomicBool,
+    /// Whether it was said that a file cannot be read.
+    has_warned_of_reads: AtomicBool,
 }
 
 impl BufferConfig {
@@ -99,6 +101,7 @@ impl BufferConfig {
             directory,
             used: AtomicU64::new(0),
             has_warned: AtomicBool::new(false),
+            has_warned_of_reads: AtomicBool::new(false),
         }))
     }
 }
@@ -113,8 +116,17 @@ impl Spooling {
     /// In memory alone.
     pub(crate) fn in_memory(memory: usize, waiting: &Arc<Waiting>) -> Arc<Self> {
         let waiting = Arc::clone(waiting);
-        let (used, has_warned) = (AtomicU64::new(0), AtomicBool::new(false));
-        Arc::new(Spooling { memory, waiting, disk: 0, directory: PathBuf::new(), used, has_warned })
+        let (used, has_warned, has_warned_of_reads) =
+            (AtomicU64::new(0), AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Spooling {
+            memory,
+            waiting,
+            disk: 0,
+            directory: PathBuf::new(),
+            used,
+            has_warned,
+            has_warned_of_reads,
+        })
     }
 
     fn reserve(&self, octets: u64) -> bool {
@@ -124,6 +136,16 @@ impl Spooling {
             self.used.fetch_sub(octets, Ordering::Relaxed);
         }
         has_room
+    }
+
+    /// A file cannot be read that this process wrote.
+    pub(super) fn warn_of_read(&self, error: &io::Error) {
+        if !self.has_warned_of_reads.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "{}: cannot read contents that waited for a server: {error}: their requests fail",
+                self.directory.display()
+            );
+        }
     }
 
     fn warn(&self, error: &io::Error) {

@@ -12,6 +12,7 @@ mod record;
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use http_body::Body;
@@ -21,7 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::InProgress;
 use super::connect::connect;
 use super::content::{Incomplete, RequestContent};
-use super::forward::{FailedTry, Failure, Forwarded, Stalled, unreachable_server, wait};
+use super::forward::{FailedTry, Failure, Forwarded, Stalled, no_room, unreachable_server, wait};
 use super::proxy_header::OnBehalf;
 use super::reply::Reply;
 use crate::tls_client::Io;
@@ -30,8 +31,12 @@ use record::{STDIN, record_head};
 
 pub(crate) use params::Script;
 
-/// Asks a server once.
-pub(super) async fn ask(in_progress: InProgress, request: &mut Forwarded) -> Result<Reply, FailedTry> {
+/// Asks a server once. `connect_timeout`: the time that is left to connect.
+pub(super) async fn ask(
+    in_progress: InProgress,
+    request: &mut Forwarded,
+    connect_timeout: Duration,
+) -> Result<Reply, FailedTry> {
     let upstream = std::sync::Arc::clone(&in_progress.upstream);
     let server = &upstream.servers[in_progress.server];
     let is_repeatable = request.method.is_idempotent() && request.content.is_none();
@@ -43,8 +48,7 @@ pub(super) async fn ask(in_progress: InProgress, request: &mut Forwarded) -> Res
     let Some(script) = &request.script else {
         return Err(failed(Failure::Broken("the request names no script".to_owned()), false));
     };
-    let io =
-        connect(server, upstream.connect_timeout, OnBehalf::Own).await.map_err(|error| unreachable_server(&error))?;
+    let io = connect(server, connect_timeout, OnBehalf::Own).await.map_err(|error| unreachable_server(&error))?;
     let content = request.content.take();
     let head = script.head(request, content.as_ref().and_then(RequestContent::length));
     let progress = content.as_ref().map(RequestContent::progress);
@@ -74,6 +78,7 @@ pub(super) async fn ask(in_progress: InProgress, request: &mut Forwarded) -> Res
             let status = sealion_http::Status::REQUEST_TIMEOUT;
             Err(failed(Failure::Client(Incomplete { status }), false))
         }
+        Err(Stalled::Room) => Err(failed(no_room(patience), false)),
         Err(Stalled::Server) => {
             Err(failed(Failure::Timeout(format!("no answer within {} s", patience.as_secs_f32())), true))
         }
