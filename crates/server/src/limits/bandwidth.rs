@@ -106,10 +106,11 @@ impl Pace {
         Some(Pace { first: buckets.next()?, second: buckets.next() })
     }
 
-    /// The bandwidth of a site.
+    /// The bandwidth of a site that has not been used for a while.
     #[cfg(test)]
     pub(crate) fn of_site(bytes_per_second: u64) -> Self {
-        Pace { first: Arc::new(Bucket::new(bytes_per_second)), second: None }
+        let began = Instant::now() - 10 * CREDIT;
+        Pace { first: Arc::new(Bucket { began, ..Bucket::new(bytes_per_second) }), second: None }
     }
 
     fn buckets(&self) -> impl Iterator<Item = &Bucket> {
