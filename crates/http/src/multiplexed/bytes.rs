@@ -1,11 +1,13 @@
 //! Classes of bytes in names and values of fields.
 
 /// RFC 9110 §5.6.2, without upper case (RFC 9113 §8.2).
+#[inline]
 pub(super) fn is_field_name(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|byte| BYTES[usize::from(*byte)] & FIELD_NAME != 0)
 }
 
 /// RFC 9110 §5.5: no control characters except tab, and no whitespace at the ends (RFC 9113 §8.2.1).
+#[inline]
 pub(super) fn is_field_value(value: &[u8]) -> bool {
     let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     if is_space(value.first()) || is_space(value.last()) {
@@ -17,6 +19,7 @@ pub(super) fn is_field_value(value: &[u8]) -> bool {
 }
 
 /// Whether all bytes are visible ASCII.
+#[inline]
 pub(super) fn is_visible(value: &[u8]) -> bool {
     fold_words(value, |word| below::<0x21>(word) | deletes(word) | (word & HIGHEST)) == 0
 }

@@ -65,6 +65,7 @@ impl<'a> RequestHead<'a> {
     /// 400.
     ///
     /// For CONNECT without a protocol the target is its authority, as in HTTP/1.1, and the result is also `None`.
+    #[inline]
     pub fn to_request(&self) -> Option<Request<'a>> {
         let raw_target = self.path?;
         let target = if raw_target == "*" { Target::Asterisk } else { Target::from_origin_form(raw_target)? };
@@ -88,6 +89,7 @@ impl<'a> RequestHead<'a> {
 
 impl HeadBuffer {
     /// The request decoded last. A request that is too large only has the fields that fitted.
+    #[inline]
     pub fn request(&self) -> RequestHead<'_> {
         // These values precede all fields and were checked to be ASCII, so one check of them together suffices.
         let text = std::str::from_utf8(&self.lines[..self.fields.min(self.lines.len())]).unwrap_or_default();

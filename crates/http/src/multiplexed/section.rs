@@ -189,6 +189,7 @@ impl<'a> SectionReader<'a> {
         self.check_size();
     }
 
+    #[inline]
     fn pseudo(&mut self, span: FieldSpan) {
         let pseudo = match &self.buffer.lines[span.start..span.start + span.name_len] {
             b":method" => Pseudo::Method,
@@ -266,6 +267,7 @@ impl<'a> SectionReader<'a> {
 const LINE_END: &[u8] = b"\r\n";
 
 /// Checks the pseudo-header fields as a whole (RFC 9113 §8.3.1 and §8.5, RFC 8441 §4).
+#[inline]
 fn check_request(head: &HeadBuffer, limits: &SectionLimits) -> Result<(), &'static str> {
     let method = head.pseudo_value(Pseudo::Method).ok_or("no :method")?;
     if method.is_empty() || !method.iter().all(|byte| is_token(*byte)) {

@@ -217,8 +217,9 @@ impl<'c, 'r> Exchange<'c, 'r> {
     }
 
     /// The limits of the route.
+    #[inline]
     fn limits(&self) -> Option<&'r SiteLimits> {
-        self.site?.limits(self.request?, self.client())
+        self.site?.limits(self.request?, || self.client())
     }
 
     /// The client as the site sees it.

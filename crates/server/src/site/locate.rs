@@ -14,9 +14,10 @@ pub(super) type Located<'s, 'r> = (&'s Route, Result<SitePath<'r>, Status>);
 
 impl Site {
     /// The limits for a request of this client.
-    pub(crate) fn limits(&self, request: &Request<'_>, client: Client) -> Option<&SiteLimits> {
+    #[inline]
+    pub(crate) fn limits(&self, request: &Request<'_>, client: impl FnOnce() -> Client) -> Option<&SiteLimits> {
         let route = match &self.routes {
-            Some(routes) if routes.has_limits() => self.locate(request, client).0,
+            Some(routes) if routes.has_limits() => self.locate(request, client()).0,
             _ => &self.root,
         };
         route.limits.as_deref()
