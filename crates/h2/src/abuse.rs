@@ -12,6 +12,8 @@
 //!
 //! Header blocks are bounded in `request` and `connection`.
 
+use sealion_http::multiplexed::{Budget, Overhead};
+
 use crate::error::{ConnectionError, Flood};
 use crate::settings::Limits;
 
@@ -38,12 +40,6 @@ pub const SMALL_UPDATE: u32 = 1024;
 /// A browser sends one or two for an image whose place on the screen becomes known.
 pub const MAX_PRIORITY_UPDATES: u32 = 500;
 
-/// The bytes that frames may take for each byte of payload, beyond [`FREE_OVERHEAD`]. INHERITED: nginx.
-const OVERHEAD_RATIO: u64 = 8;
-
-/// INHERITED: nginx.
-const FREE_OVERHEAD: u64 = 1 << 20;
-
 /// The counters of a connection.
 #[derive(Debug)]
 pub(crate) struct Abuse {
@@ -55,10 +51,7 @@ pub(crate) struct Abuse {
     late: Late,
     /// Frames received.
     frames: u64,
-    /// Bytes of all frames received.
-    received: u64,
-    /// Useful bytes: decoded fields, and content in both directions.
-    payload: u64,
+    overhead: Overhead,
 }
 
 /// Frames that a client may have sent before it learned of a reset.
@@ -68,28 +61,6 @@ struct Late {
     content: u64,
     /// Header blocks, that is trailers.
     blocks: u32,
-}
-
-/// The remaining allowance. It refills up to its initial value.
-#[derive(Debug)]
-struct Budget {
-    left: u32,
-    most: u32,
-}
-
-impl Budget {
-    fn new(most: u32) -> Self {
-        Budget { left: most, most }
-    }
-
-    fn spend(&mut self, flood: Flood) -> Result<(), ConnectionError> {
-        self.left = self.left.checked_sub(1).ok_or(ConnectionError::flood(flood))?;
-        Ok(())
-    }
-
-    fn refill(&mut self, by: u32) {
-        self.left = self.left.saturating_add(by).min(self.most);
-    }
 }
 
 impl Abuse {
@@ -102,19 +73,14 @@ impl Abuse {
             replies: 0,
             late: Late::default(),
             frames: 0,
-            received: 0,
-            payload: 0,
+            overhead: Overhead::default(),
         }
     }
 
     /// A frame of `bytes`, including its header, arrived.
     pub(crate) fn frame(&mut self, bytes: usize) -> Result<(), ConnectionError> {
         self.frames += 1;
-        self.received += bytes as u64;
-        if self.received / OVERHEAD_RATIO > self.payload + FREE_OVERHEAD {
-            return Err(ConnectionError::flood(Flood::Overhead));
-        }
-        Ok(())
+        self.overhead.received(bytes).ok_or(ConnectionError::flood(Flood::Overhead))
     }
 
     pub(crate) fn frames(&self) -> u64 {
@@ -123,12 +89,12 @@ impl Abuse {
 
     /// `bytes` of fields were decoded, or of content received or sent.
     pub(crate) fn useful(&mut self, bytes: u64) {
-        self.payload += bytes;
+        self.overhead.useful(bytes);
     }
 
     /// A stream was reset by the client or because of it, or was refused.
     pub(crate) fn reset(&mut self) -> Result<(), ConnectionError> {
-        self.resets.spend(Flood::Resets)
+        spend(&mut self.resets, Flood::Resets)
     }
 
     /// The server reset a stream before the end of its content. The client may already have sent as much content as the
@@ -163,7 +129,7 @@ impl Abuse {
 
     /// DATA without content and without END_STREAM arrived.
     pub(crate) fn empty_data(&mut self) -> Result<(), ConnectionError> {
-        self.empty_data.spend(Flood::EmptyData)
+        spend(&mut self.empty_data, Flood::EmptyData)
     }
 
     /// WINDOW_UPDATE arrived.
@@ -171,20 +137,20 @@ impl Abuse {
         if increment >= SMALL_UPDATE {
             return Ok(());
         }
-        self.small_updates.spend(Flood::WindowUpdates)
+        spend(&mut self.small_updates, Flood::WindowUpdates)
     }
 
     /// A DATA frame was sent. The client may respond with an update for the stream and one for the connection. A client
     /// may read byte by byte.
     pub(crate) fn sent_data(&mut self, bytes: u32) {
-        self.payload += u64::from(bytes);
+        self.useful(bytes.into());
         // Many frames may be in flight before the first update arrives, so their allowance is not bounded.
-        self.small_updates.left = self.small_updates.left.saturating_add(2);
+        self.small_updates.extend(2);
     }
 
     /// PRIORITY_UPDATE, or the deprecated PRIORITY, arrived.
     pub(crate) fn priority_update(&mut self) -> Result<(), ConnectionError> {
-        self.priority_updates.spend(Flood::PriorityUpdates)
+        spend(&mut self.priority_updates, Flood::PriorityUpdates)
     }
 
     /// A reply to PING or SETTINGS is queued.
@@ -203,6 +169,10 @@ impl Abuse {
     pub(crate) fn replies_wait(&self) -> bool {
         self.replies > 0
     }
+}
+
+fn spend(budget: &mut Budget, flood: Flood) -> Result<(), ConnectionError> {
+    budget.spend(1).ok_or(ConnectionError::flood(flood))
 }
 
 #[cfg(test)]
@@ -251,7 +221,7 @@ mod tests {
         abuse.interrupted(50);
         abuse.late_content(120);
         abuse.late_content(31);
-        assert_eq!((abuse.payload, abuse.late.content), (150, 0));
+        assert_eq!((abuse.overhead.payload(), abuse.late.content), (150, 0));
         assert_eq!(count(|| abuse.late_block()), 2 + 10);
     }
 

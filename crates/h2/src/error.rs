@@ -1,34 +1,12 @@
 //! Error codes (RFC 9113 §7) and the errors of this crate.
 
-use std::fmt;
-
+use sealion_http::{error_codes, floods};
 use thiserror::Error;
 
-/// An error code of RST_STREAM and GOAWAY (RFC 9113 §7). Codes that are not registered keep their number.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ErrorCode(pub u32);
+error_codes! {
+    /// An error code of RST_STREAM and GOAWAY (RFC 9113 §7). Codes that are not registered keep their number.
+    ErrorCode(u32);
 
-/// Makes the constants and the names for messages from one list.
-macro_rules! codes {
-    ($($(#[$doc:meta])* $name:ident = $code:literal,)*) => {
-        impl ErrorCode {
-            $($(#[$doc])* pub const $name: ErrorCode = ErrorCode($code);)*
-
-            /// The registered codes, in order, from 0 on.
-            pub const REGISTERED: &[ErrorCode] = &[$(ErrorCode($code)),*];
-
-            /// The registered name.
-            pub fn name(self) -> Option<&'static str> {
-                match self.0 {
-                    $($code => Some(stringify!($name)),)*
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-
-codes! {
     /// Not an error: a graceful end, or a request body that is not needed.
     NO_ERROR = 0x0,
     /// A violation of the protocol that no other code describes.
@@ -59,21 +37,6 @@ codes! {
     HTTP_1_1_REQUIRED = 0xd,
 }
 
-impl fmt::Display for ErrorCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name() {
-            Some(name) => f.write_str(name),
-            None => write!(f, "error code {:#x}", self.0),
-        }
-    }
-}
-
-impl fmt::Debug for ErrorCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 /// The connection cannot continue (RFC 9113 §5.4.1). GOAWAY with `code` is queued: write it, then close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{code}: {why}")]
@@ -86,30 +49,10 @@ pub struct ConnectionError {
     pub flood: Option<Flood>,
 }
 
-/// Makes the limits, their names and their reasons from one list.
-macro_rules! floods {
-    ($($(#[$doc:meta])* $flood:ident = $name:literal, $why:literal,)*) => {
-        /// A limit against clients that cause more work than they do (RFC 9113 §10.5).
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum Flood { $($(#[$doc])* $flood,)* }
-
-        impl Flood {
-            /// All limits, in order.
-            pub const ALL: &[Flood] = &[$(Flood::$flood),*];
-
-            /// A name for metrics.
-            pub fn name(self) -> &'static str {
-                match self { $(Flood::$flood => $name),* }
-            }
-
-            const fn why(self) -> &'static str {
-                match self { $(Flood::$flood => $why),* }
-            }
-        }
-    };
-}
-
 floods! {
+    /// A limit against clients that cause more work than they do (RFC 9113 §10.5).
+    Flood;
+
     /// Requests that were reset or refused.
     Resets = "resets", "too many streams were reset",
     /// PING and SETTINGS. Each requires a reply.

@@ -1,9 +1,9 @@
 //! Actions of the client.
 
-use sealion_http::multiplexed::Priority;
+use sealion_http::multiplexed::{By, Priority};
 
 use crate::error::ErrorCode;
-use crate::stream::{By, StreamId};
+use crate::stream::StreamId;
 
 /// An action of the client. The connection handles everything else itself, such as PING and SETTINGS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,46 +1,30 @@
 //! The numbers of streams reset, for metrics.
 
+use sealion_http::multiplexed;
+
 use crate::error::ErrorCode;
-use crate::stream::By;
 
-/// Numbers of RST_STREAM frames.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Resets {
-    by_client: [u32; CODES + 1],
-    by_server: [u32; CODES + 1],
-}
+/// Numbers of RST_STREAM frames, in the order of [`ErrorCode::REGISTERED`]; the last number counts all other codes.
+pub type Resets = multiplexed::Resets<{ ErrorCode::REGISTERED.len() + 1 }>;
 
-const CODES: usize = ErrorCode::REGISTERED.len();
-
-impl Resets {
-    pub(crate) fn count(&mut self, by: By, code: ErrorCode) {
-        let numbers = match by {
-            By::Client => &mut self.by_client,
-            By::Server => &mut self.by_server,
-        };
-        numbers[CODES.min(code.0 as usize)] += 1;
-    }
-
-    /// The numbers for one side, in the order of [`ErrorCode::REGISTERED`]; the last number counts all other codes.
-    pub fn by(&self, by: By) -> &[u32] {
-        match by {
-            By::Client => &self.by_client,
-            By::Server => &self.by_server,
-        }
-    }
+/// The place of a code among the numbers. The registered ones begin with 0.
+pub(crate) fn place(code: ErrorCode) -> usize {
+    code.0 as usize
 }
 
 #[cfg(test)]
 mod tests {
+    use sealion_http::multiplexed::By;
+
     use super::*;
 
     #[test]
     fn each_side_has_a_number_for_each_code_and_one_for_all_others() {
         let mut resets = Resets::default();
         for code in [ErrorCode::CANCEL, ErrorCode::CANCEL, ErrorCode(0xe), ErrorCode(u32::MAX)] {
-            resets.count(By::Client, code);
+            resets.count(By::Client, place(code));
         }
-        resets.count(By::Server, ErrorCode::REFUSED_STREAM);
+        resets.count(By::Server, place(ErrorCode::REFUSED_STREAM));
         let shown = |by| {
             let name = |place: usize| ErrorCode::REGISTERED.get(place).and_then(|code| code.name()).unwrap_or("other");
             let counts = resets.by(by).iter().enumerate().filter(|(_, count)| **count > 0);

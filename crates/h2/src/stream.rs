@@ -11,7 +11,7 @@
 //! A stream keeps its slot until the driver releases it, so that resets do not make room for more work (CVE-2023-44487,
 //! CVE-2025-8671). Streams without a slot are idle or closed; the stream's number shows which.
 
-use sealion_http::multiplexed::Priority;
+use sealion_http::multiplexed::{By, Priority};
 
 use crate::windows::{ReceiveWindow, SendWindow};
 
@@ -56,15 +56,6 @@ pub(crate) enum State {
     },
     /// Closed by RST_STREAM.
     Reset(By),
-}
-
-/// The side that sent RST_STREAM.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum By {
-    /// The client.
-    Client,
-    /// This crate, because of the client's frames, or the driver.
-    Server,
 }
 
 /// The client's side of a stream.

@@ -11,6 +11,8 @@
 //!
 //! `connection` bounds field sections. The transport has its own bounds.
 
+use sealion_http::multiplexed::{Budget, Overhead};
+
 use crate::error::{ConnectionError, Flood};
 use crate::settings::Limits;
 
@@ -33,12 +35,6 @@ pub const MAX_UNKNOWN_STREAMS: u32 = 16;
 /// request allows eight more.
 pub const MAX_PRIORITY_UPDATES: u32 = 500;
 
-/// The bytes that frames may take for each byte of payload, beyond [`FREE_OVERHEAD`]. INHERITED: `sealion-h2`.
-const OVERHEAD_RATIO: u64 = 8;
-
-/// INHERITED: `sealion-h2`.
-const FREE_OVERHEAD: u64 = 1 << 20;
-
 /// The counters of a connection.
 #[derive(Debug)]
 pub(crate) struct Abuse {
@@ -47,32 +43,7 @@ pub(crate) struct Abuse {
     idle_frames: Budget,
     unknown_streams: Budget,
     priority_updates: Budget,
-    /// Bytes received on all streams.
-    received: u64,
-    /// Useful bytes: field sections, and content in both directions.
-    payload: u64,
-}
-
-/// The remaining allowance. It refills up to its initial value.
-#[derive(Debug)]
-struct Budget {
-    left: u32,
-    max: u32,
-}
-
-impl Budget {
-    fn new(max: u32) -> Self {
-        Budget { left: max, max }
-    }
-
-    fn spend(&mut self, count: u32, flood: Flood) -> Result<(), ConnectionError> {
-        self.left = self.left.checked_sub(count).ok_or(ConnectionError::flood(flood))?;
-        Ok(())
-    }
-
-    fn refill(&mut self, by: u32) {
-        self.left = self.left.saturating_add(by).min(self.max);
-    }
+    overhead: Overhead,
 }
 
 impl Abuse {
@@ -83,30 +54,25 @@ impl Abuse {
             idle_frames: Budget::new(MAX_IDLE_FRAMES),
             unknown_streams: Budget::new(MAX_UNKNOWN_STREAMS),
             priority_updates: Budget::new(MAX_PRIORITY_UPDATES),
-            received: 0,
-            payload: 0,
+            overhead: Overhead::default(),
         }
     }
 
     /// `bytes` of any stream arrived.
     #[inline]
     pub(crate) fn received(&mut self, bytes: usize) -> Result<(), ConnectionError> {
-        self.received += bytes as u64;
-        if self.received / OVERHEAD_RATIO > self.payload + FREE_OVERHEAD {
-            return Err(ConnectionError::flood(Flood::Overhead));
-        }
-        Ok(())
+        self.overhead.received(bytes).ok_or(ConnectionError::flood(Flood::Overhead))
     }
 
     /// `bytes` of fields were decoded, or of content received or sent.
     #[inline]
     pub(crate) fn useful(&mut self, bytes: u64) {
-        self.payload += bytes;
+        self.overhead.useful(bytes);
     }
 
     /// A request was cancelled by the client or because of it, or was refused.
     pub(crate) fn reset(&mut self) -> Result<(), ConnectionError> {
-        self.resets.spend(1, Flood::Resets)
+        spend(&mut self.resets, 1, Flood::Resets)
     }
 
     /// A response was sent to its end.
@@ -120,23 +86,27 @@ impl Abuse {
 
     /// DATA without content arrived.
     pub(crate) fn empty_data(&mut self) -> Result<(), ConnectionError> {
-        self.empty_data.spend(1, Flood::EmptyData)
+        spend(&mut self.empty_data, 1, Flood::EmptyData)
     }
 
     /// `count` frames or instructions without effect arrived.
     pub(crate) fn idle_frames(&mut self, count: u32) -> Result<(), ConnectionError> {
-        self.idle_frames.spend(count, Flood::IdleFrames)
+        spend(&mut self.idle_frames, count, Flood::IdleFrames)
     }
 
     /// A unidirectional stream of an unknown type was opened.
     pub(crate) fn unknown_stream(&mut self) -> Result<(), ConnectionError> {
-        self.unknown_streams.spend(1, Flood::UnknownStreams)
+        spend(&mut self.unknown_streams, 1, Flood::UnknownStreams)
     }
 
     /// PRIORITY_UPDATE arrived.
     pub(crate) fn priority_update(&mut self) -> Result<(), ConnectionError> {
-        self.priority_updates.spend(1, Flood::PriorityUpdates)
+        spend(&mut self.priority_updates, 1, Flood::PriorityUpdates)
     }
+}
+
+fn spend(budget: &mut Budget, count: u32, flood: Flood) -> Result<(), ConnectionError> {
+    budget.spend(count).ok_or(ConnectionError::flood(flood))
 }
 
 #[cfg(test)]

@@ -1,36 +1,14 @@
 //! Error codes (RFC 9114 §8.1, RFC 9204 §6) and the errors of this crate.
 
-use std::fmt;
-
 use sealion_http::multiplexed::CodingError;
+use sealion_http::{error_codes, floods};
 use thiserror::Error;
 
-/// An application error code of QUIC: of CONNECTION_CLOSE, RESET_STREAM and STOP_SENDING. Codes that are not registered
-/// keep their number.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ErrorCode(pub u64);
+error_codes! {
+    /// An application error code of QUIC: of CONNECTION_CLOSE, RESET_STREAM and STOP_SENDING. Codes that are not registered
+    /// keep their number.
+    ErrorCode(u64);
 
-/// Makes the constants and the names for messages from one list.
-macro_rules! codes {
-    ($($(#[$doc:meta])* $name:ident = $code:literal,)*) => {
-        impl ErrorCode {
-            $($(#[$doc])* pub const $name: ErrorCode = ErrorCode($code);)*
-
-            /// The registered codes, in order.
-            pub const REGISTERED: &[ErrorCode] = &[$(ErrorCode($code)),*];
-
-            /// The registered name.
-            pub fn name(self) -> Option<&'static str> {
-                match self.0 {
-                    $($code => Some(stringify!($name)),)*
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-
-codes! {
     /// Not an error: a graceful end, or a request body that is not needed.
     H3_NO_ERROR = 0x100,
     /// A violation of the protocol that no other code describes.
@@ -73,21 +51,6 @@ codes! {
     QPACK_DECODER_STREAM_ERROR = 0x202,
 }
 
-impl fmt::Display for ErrorCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name() {
-            Some(name) => f.write_str(name),
-            None => write!(f, "error code {:#x}", self.0),
-        }
-    }
-}
-
-impl fmt::Debug for ErrorCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 /// The connection cannot continue (RFC 9114 §8): close it with `code` (CONNECTION_CLOSE of type 0x1d).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{code}: {why}")]
@@ -100,30 +63,10 @@ pub struct ConnectionError {
     pub flood: Option<Flood>,
 }
 
-/// Makes the limits, their names and their reasons from one list.
-macro_rules! floods {
-    ($($(#[$doc:meta])* $flood:ident = $name:literal, $why:literal,)*) => {
-        /// A limit against clients that cause more work than they do (RFC 9114 §10.5).
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum Flood { $($(#[$doc])* $flood,)* }
-
-        impl Flood {
-            /// All limits, in order.
-            pub const ALL: &[Flood] = &[$(Flood::$flood),*];
-
-            /// A name for metrics.
-            pub fn name(self) -> &'static str {
-                match self { $(Flood::$flood => $name),* }
-            }
-
-            const fn why(self) -> &'static str {
-                match self { $(Flood::$flood => $why),* }
-            }
-        }
-    };
-}
-
 floods! {
+    /// A limit against clients that cause more work than they do (RFC 9114 §10.5).
+    Flood;
+
     /// Requests that were cancelled, malformed or refused.
     Resets = "resets", "too many streams were reset",
     /// DATA without content.

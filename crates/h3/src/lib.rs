@@ -88,6 +88,6 @@ pub use error::{ConnectionError, ErrorCode, Flood, StreamClosed};
 pub use event::{Command, Event};
 pub use qpack::HeaderBlock;
 pub use resets::Resets;
-pub use sealion_http::multiplexed::{HeadBuffer, Priority, RequestHead};
+pub use sealion_http::multiplexed::{By, HeadBuffer, Priority, RequestHead};
 pub use settings::{Limits, PeerSettings};
-pub use stream::{By, StreamId};
+pub use stream::StreamId;

@@ -11,7 +11,7 @@
 //! A request keeps its slot until the driver releases it, so that cancellations do not make room for more work
 //! (CVE-2023-44487, CVE-2025-8671).
 
-use sealion_http::multiplexed::Priority;
+use sealion_http::multiplexed::{By, Priority};
 
 use crate::frame::HeadReader;
 
@@ -73,15 +73,6 @@ pub(crate) enum State {
     },
     /// One side cancelled.
     Reset(By),
-}
-
-/// The side that cancelled a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum By {
-    /// The client.
-    Client,
-    /// This crate, because of the client's frames, or the driver.
-    Server,
 }
 
 /// The client's side of a request stream.

@@ -1,6 +1,6 @@
 //! The effect of each received frame (RFC 9113 §6).
 
-use sealion_http::multiplexed::{HeadBuffer, Priority, Section, SectionKind as Kind};
+use sealion_http::multiplexed::{By, HeadBuffer, Priority, Section, SectionKind as Kind};
 
 use crate::error::{ConnectionError, ErrorCode};
 use crate::event::Event;
@@ -9,7 +9,7 @@ use crate::frame::{
     write_window_update,
 };
 use crate::request;
-use crate::stream::{By, Closed, Receiving, Sending, State, Stream, StreamId};
+use crate::stream::{Closed, Receiving, Sending, State, Stream, StreamId};
 use crate::windows::{ReceiveWindow, SendWindow};
 
 use super::receive::{Data, PartialBlock};

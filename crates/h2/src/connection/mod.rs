@@ -7,16 +7,16 @@ mod send;
 pub use receive::{MAX_BLOCK, MAX_CONTINUATIONS};
 pub use send::DataFrame;
 
-use sealion_http::multiplexed::Priority;
+use sealion_http::multiplexed::{By, Priority};
 
 use crate::abuse::{Abuse, SMALL_UPDATE};
 use crate::error::{ConnectionError, ErrorCode};
 use crate::frame::{MAX_WINDOW, write_go_away, write_ping, write_reset, write_settings, write_window_update};
 use crate::hpack::Decoder;
-use crate::resets::Resets;
+use crate::resets::{Resets, place};
 use crate::schedule::{Bounds, Turns};
 use crate::settings::{DEFAULT_WINDOW, Limits, PeerSettings};
-use crate::stream::{By, Closed, Receiving, RecentlyClosed, Sending, State, Stream, StreamId};
+use crate::stream::{Closed, Receiving, RecentlyClosed, Sending, State, Stream, StreamId};
 use crate::windows::{BandwidthDelay, Progress, ReceiveWindow, SendWindow, Window};
 
 use receive::Reader;
@@ -214,7 +214,7 @@ impl Connection {
     }
 
     fn count_reset(&mut self, by: By, code: ErrorCode) {
-        self.resets.get_or_insert_default().count(by, code);
+        self.resets.get_or_insert_default().count(by, place(code));
     }
 
     /// Queues RST_STREAM.

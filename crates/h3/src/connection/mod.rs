@@ -6,16 +6,16 @@ mod send;
 
 use std::collections::VecDeque;
 
-use sealion_http::multiplexed::Priority;
+use sealion_http::multiplexed::{By, Priority};
 
 use crate::abuse::Abuse;
 use crate::error::{ConnectionError, ErrorCode};
 use crate::event::{Command, Event};
 use crate::frame::write_go_away;
-use crate::resets::Resets;
+use crate::resets::{Resets, place};
 use crate::schedule::prioritize;
 use crate::settings::{Limits, PeerSettings};
-use crate::stream::{By, Receiving, RequestStream, Sending, State, StreamId};
+use crate::stream::{Receiving, RequestStream, Sending, State, StreamId};
 
 use control::UniStream;
 
@@ -275,7 +275,7 @@ impl Connection {
         if receiving != Receiving::Ended {
             self.commands.push_back(Command::Stop { stream, code });
         }
-        self.resets.get_or_insert_default().count(by, code);
+        self.resets.get_or_insert_default().count(by, place(code));
         self.prioritize();
     }
 

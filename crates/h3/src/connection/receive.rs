@@ -1,13 +1,14 @@
 //! Input of request streams: frames split anywhere.
 
-use sealion_http::multiplexed::{HeadBuffer, Section, SectionKind, SectionReader};
+use sealion_http::multiplexed::{By, HeadBuffer, Section, SectionKind, SectionReader};
 
 use crate::error::{ConnectionError, ErrorCode, Flood};
 use crate::event::{Command, Event};
 use crate::frame::{FrameHead, is_of_http2, kind};
 use crate::qpack::Block;
+use crate::resets::place;
 use crate::settings::Limits;
-use crate::stream::{By, Reading, Receiving, RequestStream, State, StreamId};
+use crate::stream::{Reading, Receiving, RequestStream, State, StreamId};
 
 use super::{Connection, Drain, Opened, PARTIAL_HEADS};
 
@@ -309,7 +310,7 @@ impl Connection {
     fn reject(&mut self, stream: StreamId, code: ErrorCode) {
         self.commands.push_back(Command::Reset { stream, code });
         self.commands.push_back(Command::Stop { stream, code });
-        self.resets.get_or_insert_default().count(By::Server, code);
+        self.resets.get_or_insert_default().count(By::Server, place(code));
     }
 }
 

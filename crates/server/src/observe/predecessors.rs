@@ -5,7 +5,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, recvmsg, sendmsg};
@@ -48,19 +48,17 @@ impl Predecessors {
     /// Adds a process by the far end of its socket pair.
     pub(crate) fn add(&self, pid: u32, socket: OwnedFd) {
         let left = Left { pid, ..Left::default() };
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Living { socket, left });
+        self.lock().push(Living { socket, left });
     }
 
     /// Whether none is known.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.lock().is_empty()
     }
 
     /// The last report of each process that has not ended.
     pub(crate) fn left(&self) -> Vec<Left> {
-        let mut living = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        living.retain_mut(Living::read);
-        living.iter().map(|living| living.left).collect()
+        self.living().iter().map(|living| living.left).collect()
     }
 
     /// The processes with their sockets, for a successor.
@@ -68,9 +66,18 @@ impl Predecessors {
     /// # Errors
     /// No descriptor is free.
     pub(crate) fn to_pass_on(&self) -> std::io::Result<Vec<(u32, OwnedFd)>> {
-        let mut living = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        self.living().iter().map(|living| Ok((living.left.pid, living.socket.try_clone()?))).collect()
+    }
+
+    /// Those that have not ended, with their last reports.
+    fn living(&self) -> MutexGuard<'_, Vec<Living>> {
+        let mut living = self.lock();
         living.retain_mut(Living::read);
-        living.iter().map(|living| Ok((living.left.pid, living.socket.try_clone()?))).collect()
+        living
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Living>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

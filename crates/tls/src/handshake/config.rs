@@ -12,9 +12,9 @@ use sealion_ktls::Version;
 use super::callbacks::SecretTap;
 use super::certificate::{Certificate, ConfigError};
 use super::client_auth::{ClientAuth, ClientAuthId};
-use super::iana_name;
 use super::names::Names;
 use super::resolver::{ACME_TLS, AlpnChallenges, CertificateSource, Resolver, SiteCertificates};
+use super::secrets;
 use super::tickets::{TicketKeys, Ticketer};
 
 /// The certificates, protocols and limits of a listener. Cheap to share by reference or `Arc`.
@@ -161,7 +161,7 @@ impl TlsOptions {
 
     fn provider(&self) -> Result<Arc<CryptoProvider>, ConfigError> {
         let mut provider = aws_lc_rs::default_provider();
-        provider.cipher_suites.retain(|suite| known_aead(*suite));
+        provider.cipher_suites.retain(|suite| secrets::aead(*suite).is_some());
         if !self.suites.is_empty() {
             if let Some(unknown) = self.suites.iter().find(|name| !suites().contains(&name.as_str())) {
                 return Err(ConfigError::Policy(format!(
@@ -169,7 +169,9 @@ impl TlsOptions {
                     suites().join(", ")
                 )));
             }
-            provider.cipher_suites.retain(|suite| self.suites.iter().any(|wanted| wanted == name(*suite)));
+            provider
+                .cipher_suites
+                .retain(|suite| self.suites.iter().any(|wanted| wanted == secrets::suite_name(*suite)));
         }
         let oldest_is_13 = self.min_version == Version::Tls13;
         if oldest_is_13 && !provider.cipher_suites.iter().any(|suite| suite.tls13().is_some()) {
@@ -221,7 +223,7 @@ impl TlsOptions {
 /// The supported suites by their IANA names.
 pub fn suites() -> Vec<&'static str> {
     let all = aws_lc_rs::default_provider().cipher_suites.into_iter();
-    all.filter(|suite| known_aead(*suite)).map(name).collect()
+    all.filter(|suite| secrets::aead(*suite).is_some()).map(secrets::suite_name).collect()
 }
 
 impl ServerConfig {
@@ -335,14 +337,4 @@ impl ServerConfig {
             _ => choice.by_name.get(hello.server_name()),
         }
     }
-}
-
-/// Whether this record layer supports the suite's AEAD. Today it supports all of rustls'.
-fn known_aead(suite: rustls::SupportedCipherSuite) -> bool {
-    let name = suite.suite().as_str().unwrap_or("");
-    name.contains("_GCM_") || name.contains("CHACHA20_POLY1305")
-}
-
-fn name(suite: rustls::SupportedCipherSuite) -> &'static str {
-    iana_name(suite.suite().as_str().unwrap_or(""))
 }

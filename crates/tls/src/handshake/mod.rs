@@ -41,7 +41,6 @@ use client_auth::{ClientAuthId, ClientCertificate};
 use config::{Limits, Policy, ServerConfig};
 use key_schedule::KeySchedule;
 use resolver::{NoCertificate, Obtaining};
-use secrets::iana_name;
 
 /// The parameters that both sides agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]

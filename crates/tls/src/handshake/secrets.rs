@@ -54,8 +54,23 @@ pub(super) fn confidentiality_limit(connection: &UnbufferedServerConnection) -> 
     }
 }
 
+/// The suite's name in the registry.
+pub(crate) fn suite_name(suite: SupportedCipherSuite) -> &'static str {
+    iana_name(suite.suite().as_str().unwrap_or(""))
+}
+
+/// The suite's AEAD. `None`: this record layer does not know it. Today it knows all of rustls'.
+pub(crate) fn aead(suite: SupportedCipherSuite) -> Option<Aead> {
+    let aeads = [
+        ("_AES_128_GCM_", Aead::Aes128Gcm),
+        ("_AES_256_GCM_", Aead::Aes256Gcm),
+        ("_CHACHA20_POLY1305_", Aead::Chacha20Poly1305),
+    ];
+    aeads.into_iter().find(|(part, _)| suite_name(suite).contains(part)).map(|(_, aead)| aead)
+}
+
 /// rustls writes `TLS13_` where the registry has `TLS_`.
-pub(crate) fn iana_name(rustls_name: &'static str) -> &'static str {
+fn iana_name(rustls_name: &'static str) -> &'static str {
     match rustls_name {
         "TLS13_AES_128_GCM_SHA256" => "TLS_AES_128_GCM_SHA256",
         "TLS13_AES_256_GCM_SHA384" => "TLS_AES_256_GCM_SHA384",

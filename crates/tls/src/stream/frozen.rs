@@ -22,7 +22,7 @@ use crate::handshake::certificate::Fingerprint;
 use crate::handshake::client_auth::{ClientAuthId, ClientCertificate};
 use crate::handshake::config::Limits;
 use crate::handshake::key_schedule::{KeySchedule, Tls13Schedule};
-use crate::handshake::secrets::iana_name;
+use crate::handshake::secrets::{self, suite_name};
 use crate::handshake::{Group, HandshakeInfo};
 use crate::record::{Aead, Opener, Sealer, TrafficKeys};
 use crate::socket::Socket;
@@ -385,7 +385,7 @@ impl FrozenSession {
 
     fn thaw(self) -> Option<Session> {
         let suite = suite_of(self.suite)?;
-        let aead = aead_of(suite)?;
+        let aead = secrets::aead(suite)?;
         let (version, schedule, rx) = match (suite, self.keys) {
             (SupportedCipherSuite::Tls12(_), FrozenKeys::Tls12(raw)) => {
                 let keys = raw.thaw(aead)?;
@@ -407,7 +407,7 @@ impl FrozenSession {
             group: self.group.map(Group),
             client_auth: self.client_auth.map(ClientAuthId),
             client_certificate: self.client_certificate.map(certificate).map(Arc::new),
-            ..HandshakeInfo::new(version, name_of(suite))
+            ..HandshakeInfo::new(version, suite_name(suite))
         };
         Some(Session {
             info,
@@ -482,22 +482,7 @@ fn suite_of(number: u16) -> Option<SupportedCipherSuite> {
     ALL_CIPHER_SUITES.iter().copied().find(|suite| u16::from(suite.suite()) == number)
 }
 
-fn name_of(suite: SupportedCipherSuite) -> &'static str {
-    iana_name(suite.suite().as_str().unwrap_or(""))
-}
-
 /// The number of the suite with this name; 0 for an unknown name.
 fn number_of(name: &str) -> u16 {
-    ALL_CIPHER_SUITES.iter().find(|suite| name_of(**suite) == name).map_or(0, |suite| suite.suite().into())
-}
-
-fn aead_of(suite: SupportedCipherSuite) -> Option<Aead> {
-    let name = name_of(suite);
-    let is_named = |(part, _): &(&str, Aead)| name.contains(part);
-    let all = [
-        ("AES_128_GCM", Aead::Aes128Gcm),
-        ("AES_256_GCM", Aead::Aes256Gcm),
-        ("CHACHA20_POLY1305", Aead::Chacha20Poly1305),
-    ];
-    all.into_iter().find(is_named).map(|(_, aead)| aead)
+    ALL_CIPHER_SUITES.iter().find(|suite| suite_name(**suite) == name).map_or(0, |suite| suite.suite().into())
 }
