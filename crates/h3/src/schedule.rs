@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(levels(&mut streams), [(4, 1), (8, -15)]);
         let mut alone = [stream(0, b"")];
         alone[0].is_short = true;
-        assert_eq!(levels(&mut alone), [], "it has nobody to pass");
+        assert_eq!(levels(&mut alone), [], "no other stream waits");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::site::Client;
 /// Explains how `request` is answered. `fields`: lines such as `X-Beta: yes`. `listener`: the address of the listener that it comes to.
 ///
 /// # Errors
-/// The request is none.
+/// The text is no request.
 pub(super) fn explain(
     generation: &Generation,
     listener: &str,

@@ -88,7 +88,7 @@ pub fn markdown() -> String {
 struct Reference {
     definitions: Map<String, Value>,
     tables: Vec<Table>,
-    /// Tables of routes by their schema: those of sites, and routes within routes, are there already.
+    /// Tables of routes by their schema. The tables of sites, and of routes within routes, are there already.
     shown: Vec<(Value, String)>,
 }
 

@@ -1,4 +1,4 @@
-//! What the requests of a connection know of its listener.
+//! The listener of a connection, as its requests see it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -69,7 +69,7 @@ impl Listener {
         (!chain.is_empty()).then(|| chain.into())
     }
 
-    /// Whether X-Forwarded-Proto and X-Forwarded-Host are those of a trusted proxy. One that names clients in Forwarded may pass on what these sent.
+    /// Whether a trusted proxy sets X-Forwarded-Proto and X-Forwarded-Host. A proxy that names clients in Forwarded may pass on fields that clients sent.
     pub(crate) fn takes_x_forwarded(&self, remote: SocketAddr) -> bool {
         self.trusts(remote) && self.forwarding.as_ref().is_some_and(|forwarding| !forwarding.is_forwarded())
     }

@@ -61,7 +61,7 @@ pub(crate) struct Exchange<'c, 'r> {
     owed: Owed<'c>,
 }
 
-/// What is left of an exchange while the head of its request is kept elsewhere: the line in the access log that it owes.
+/// The part of an exchange that stays while the head of its request is kept elsewhere. It owes a line in the access log.
 pub(crate) struct Owed<'c> {
     context: &'c Context<'c>,
     peer: Peer,

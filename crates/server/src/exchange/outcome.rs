@@ -37,7 +37,7 @@ pub(crate) struct Outcome<'a> {
     pub(crate) set_up: Option<Duration>,
     /// The server that the request was forwarded to.
     pub(crate) upstream: Option<&'a UpstreamTrace>,
-    /// What the cache did with the request.
+    /// How the cache treated the request.
     pub(crate) cache: Option<CacheTrace>,
     /// The error that cut the response short.
     pub(crate) aborted: Option<&'a dyn Display>,
@@ -134,7 +134,7 @@ impl Exchange<'_, '_> {
         if outcome.is_unlogged {
             return;
         }
-        // What could not be read is no request to a site.
+        // A request that could not be read belongs to no site.
         let log = self.site.filter(|_| request.is_some()).map_or(SiteLog::Common, |site| site.log);
         if let Some(log) = shared.access_log.of(log) {
             log.write(&Entry {

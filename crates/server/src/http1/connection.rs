@@ -272,7 +272,7 @@ const UNTIL_CLOSE: &str = "an answer without a length, over a Unix socket and to
 struct Reply<'a, 'c> {
     exchange: Exchange<'c, 'a>,
     stream: Stream<'a>,
-    /// What is being sent.
+    /// The response that is being sent.
     sending: Option<(Response, Progress)>,
 }
 

@@ -1,4 +1,4 @@
-//! Reading a request: its head, and content that nobody needs.
+//! Reads the heads of requests, and discards content that is not needed.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub(super) fn status_of(reject: Reject) -> Status {
     reject.status
 }
 
-/// The request timeout. It starts with the first wait for missing bytes; usually there is none.
+/// The request timeout. It starts with the first wait for missing bytes. Most requests never wait.
 pub(super) struct Deadline {
     timeout: Duration,
     at: Option<Instant>,

@@ -12,6 +12,21 @@ use crate::placeholders::Asked;
 /// The route and the path of a request; an error is the status of a path that cannot be served.
 pub(super) type Located<'s, 'r> = (&'s Route, Result<SitePath<'r>, Status>);
 
+/// The path, of files or of an application, and whether a file can have it.
+///
+/// # Errors
+/// The status of a path that neither can have.
+pub(super) fn path_of(raw: &str) -> Result<(SitePath<'_>, bool), Status> {
+    match SitePath::parse(raw, true) {
+        Ok(path) => Ok((path, true)),
+        Err(Unnameable::Malformed(_)) => Err(Status::BAD_REQUEST),
+        // An encoded slash: no file can have it, and an application may.
+        Err(Unnameable::NotFound) => {
+            SitePath::parse_forwarded(raw).map(|path| (path, false)).map_err(|_| Status::NOT_FOUND)
+        }
+    }
+}
+
 impl Site {
     /// The limits for a request of this client.
     #[inline]
@@ -69,14 +84,9 @@ impl Site {
         if self.routes.is_none() {
             return (root, root.path(raw));
         }
-        let (path, is_file) = match SitePath::parse(raw, true) {
-            Ok(path) => (path, true),
-            Err(Unnameable::Malformed(_)) => return (root, Err(Status::BAD_REQUEST)),
-            // An encoded slash: no file can have it, and an application may.
-            Err(Unnameable::NotFound) => match SitePath::parse_forwarded(raw) {
-                Ok(path) => (path, false),
-                Err(_) => return (root, Err(Status::NOT_FOUND)),
-            },
+        let (path, is_file) = match path_of(raw) {
+            Ok(parsed) => parsed,
+            Err(status) => return (root, Err(status)),
         };
         let asked = self.asked(request, &path, query, client);
         let route = match self.choose(&asked) {

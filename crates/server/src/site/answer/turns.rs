@@ -2,13 +2,14 @@
 
 use std::io;
 
-use sealion_http::path::{SitePath, Unnameable};
+use sealion_http::path::SitePath;
 use sealion_http::{Method, Request, Status, Target};
 
 use super::{Answer, Answering};
 use crate::files::resolve::Found;
 use crate::placeholders::{Asked, Template, Unfit};
 use crate::response::Response;
+use crate::site::locate::path_of;
 use crate::site::proxy;
 use crate::site::route::{Action, Last, Route, Try};
 use crate::upstream::Inbound;
@@ -36,11 +37,7 @@ impl Place {
     }
 
     fn path(&self) -> Result<SitePath<'_>, Status> {
-        match SitePath::parse(&self.raw, true) {
-            Ok(path) => Ok(path),
-            Err(Unnameable::Malformed(_)) => Err(Status::BAD_REQUEST),
-            Err(Unnameable::NotFound) => SitePath::parse_forwarded(&self.raw).map_err(|_| Status::NOT_FOUND),
-        }
+        path_of(&self.raw).map(|(path, _)| path)
     }
 }
 
