@@ -105,6 +105,18 @@ pub(crate) fn poll_idle_end(connection: &impl Connection, idle: &mut Idle<'_>) -
     }
 }
 
+impl<'c> Owed<'c> {
+    /// Whether the line is still to be written.
+    pub(crate) fn is_owed(&self) -> bool {
+        self.started.is_some()
+    }
+
+    /// Takes the duty to write the line.
+    pub(crate) fn take(&mut self) -> Self {
+        Owed { started: self.started.take(), ..*self }
+    }
+}
+
 impl<'c, 'r> Exchange<'c, 'r> {
     /// Begins an exchange when the head of a request is complete. `None`: the request could not be read; the default site answers.
     pub(crate) fn begin(
@@ -131,8 +143,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
 
     /// Lets go of the request, for [`Self::resume`].
     pub(crate) fn park(mut self) -> Owed<'c> {
-        let started = self.owed.started.take();
-        Owed { started, ..self.owed }
+        self.owed.take()
     }
 
     /// Whether [`Self::finish`] needs the request.
@@ -179,25 +190,22 @@ impl<'c, 'r> Exchange<'c, 'r> {
         Some(Response::new(status, fields, Body::Bytes(content)))
     }
 
-    /// The response, if no step on the way to it may wait.
-    ///
-    /// # Errors
-    /// The site that makes the response: see [`Self::answer`].
-    pub(crate) fn answer_at_once(&self, stream: &impl Stream, now: HttpTime) -> Result<Response, &'r Site> {
-        let (Some(site), Some(request)) = (self.route(), self.request) else { return Ok(self.misdirected()) };
+    /// The response, if no step on the way to it may wait. `None`: [`Self::answer`] makes it.
+    pub(crate) fn answer_at_once(&self, stream: &impl Stream, now: HttpTime) -> Option<Response> {
+        let (Some(site), Some(request)) = (self.route(), self.request) else { return Some(self.misdirected()) };
         if stream.is_connect() {
-            return Err(site);
+            return None;
         }
         let Context { listener, remote, .. } = *self.owed.context;
         // The cache itself leaves out requests that ask for another protocol.
         let is_plain = site.has_proxies() && !stream.has_content();
         let arrival = is_plain.then(|| Arrival { scheme: self.owed.peer.scheme, is_trusted: listener.trusts(remote) });
-        site::answer_from_cache(site, request, Client { arrival, ..self.client() }, now).ok_or(site)
+        site::answer_from_cache(site, request, Client { arrival, ..self.client() }, now)
     }
 
     /// Prepares [`Self::answer`]: sends early hints, and gathers what an upstream learns of the request.
-    pub(crate) fn inbound(&self, site: &Site, stream: &mut impl Stream, now: HttpTime) -> Inbound {
-        let Some(request) = self.request else { return Inbound::default() };
+    pub(crate) fn inbound(&self, stream: &mut impl Stream, now: HttpTime) -> Inbound {
+        let (Some(site), Some(request)) = (self.route(), self.request) else { return Inbound::default() };
         let Owed { context, peer, .. } = self.owed;
         if stream.takes_interim()
             && !stream.is_connect()
@@ -234,11 +242,11 @@ impl<'c, 'r> Exchange<'c, 'r> {
         site::is_refused_or_redirected(site, request, self.client(), now)
     }
 
-    /// The response that `site` makes. It may wait: for a disk, a password, an upstream.
-    pub(crate) async fn answer(&self, site: &Site, inbound: Inbound, now: HttpTime) -> Response {
-        match self.request {
-            Some(request) => site::answer(site, request, self.client(), now, inbound).await,
-            None => self.misdirected(),
+    /// The response that the site makes. It may wait: for a disk, a password, an upstream.
+    pub(crate) async fn answer(&self, inbound: Inbound, now: HttpTime) -> Response {
+        match (self.route(), self.request) {
+            (Some(site), Some(request)) => site::answer(site, request, self.client(), now, inbound).await,
+            _ => self.misdirected(),
         }
     }
 

@@ -89,7 +89,7 @@ impl Exchange<'_, '_> {
 
     /// Whether the line is still to be written.
     pub(crate) fn owes_line(&self) -> bool {
-        self.owed.started.is_some()
+        self.owed.is_owed()
     }
 
     /// Ends it without a line: the client left before it had sent all of its request.
@@ -165,19 +165,35 @@ impl Exchange<'_, '_> {
 }
 
 impl Drop for Exchange<'_, '_> {
+    #[inline]
     fn drop(&mut self) {
         if self.owes_line() {
-            let is_sealed = self.owed.context.listener.is_tls;
-            self.cut_short(None, if is_sealed { SealedBy::User } else { SealedBy::Nobody });
+            self.drop_unfinished();
         }
     }
 }
 
+impl Exchange<'_, '_> {
+    #[cold]
+    fn drop_unfinished(&mut self) {
+        let is_sealed = self.owed.context.listener.is_tls;
+        self.cut_short(None, if is_sealed { SealedBy::User } else { SealedBy::Nobody });
+    }
+}
+
 impl Drop for Owed<'_> {
+    #[inline]
     fn drop(&mut self) {
-        if let Some(started) = self.started.take() {
-            let current = self.context.shared.generations.current();
-            drop(Exchange::resume(&current, None, Owed { started: Some(started), ..*self }));
+        if self.is_owed() {
+            self.drop_unfinished();
         }
+    }
+}
+
+impl Owed<'_> {
+    #[cold]
+    fn drop_unfinished(&mut self) {
+        let current = self.context.shared.generations.current();
+        drop(Exchange::resume(&current, None, self.take()));
     }
 }

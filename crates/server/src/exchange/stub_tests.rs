@@ -120,10 +120,10 @@ async fn serve(context: &Context<'_>, text: &str) -> String {
     let mut exchange = Exchange::begin(context, &current, peer, Some(&head.request));
     exchange.admit(&mut Permit::default(), &stream);
     let mut response = match exchange.answer_at_once(&stream, now) {
-        Ok(response) => response,
-        Err(site) => {
-            let inbound = exchange.inbound(site, &mut stream, now);
-            exchange.answer(site, inbound, now).await
+        Some(response) => response,
+        None => {
+            let inbound = exchange.inbound(&mut stream, now);
+            exchange.answer(inbound, now).await
         }
     };
     let framing = exchange.answered(&mut response);

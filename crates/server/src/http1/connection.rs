@@ -36,7 +36,7 @@ use crate::exchange::{
 };
 use crate::limits::{Idle, Permit};
 use crate::observe::metrics;
-use crate::response::{Body, Response};
+use crate::response::Response;
 
 /// Serves requests until the connection should be closed in order; the caller closes it.
 ///
@@ -65,7 +65,9 @@ pub(crate) async fn serve(
             yield_now().await;
         }
         // Boxed, so that an idle connection does not hold its memory.
-        if !Box::pin(connection.exchange(stream, peer, shared)).await? {
+        // Written into the box, so that it is not copied there.
+        let exchange = Box::write(Box::new_uninit(), connection.exchange(stream, peer, shared));
+        if !Box::into_pin(exchange).await? {
             return Ok(End::Usual);
         }
     }
@@ -189,17 +191,22 @@ impl Http1<'_> {
         close |= is_last || !context.shared.is_serving();
         let stream = Stream::new(tls, &mut self.path, Some(head), current.limits.request_timeout.duration());
         let mut reply = Reply::new(exchange, stream);
-        let mut response = reply.answer(head, refused, date, &mut close).await;
-        close |= !reply.stream.continues_after(&response);
-        let Reply { exchange, stream, .. } = &mut reply;
+        let Reply { exchange, stream, response, progress } = &mut reply;
+        *response = answer_at_once(exchange, stream, refused, date);
+        let response = match response {
+            Some(response) => response,
+            none => none.insert(Box::pin(answer(exchange, stream, head, refused, date, &mut close)).await),
+        };
+        close |= !stream.continues_after(response);
         if head.version == Version::Http10
-            && exchange.framing(head.request.method, &response) == ResponseFraming::UntilClose
+            && exchange.framing(head.request.method, response) == ResponseFraming::UntilClose
             && !shows_cuts(stream.tls)
         {
-            response = Box::pin(until_close(exchange, response)).await;
+            let without_length = std::mem::replace(response, Response::plain(Status::HTTP_VERSION_NOT_SUPPORTED));
+            *response = Box::pin(until_close(exchange, without_length)).await;
             close = true;
         }
-        let framing = exchange.answered(&mut response);
+        let framing = exchange.answered(response);
         close |= stream.tls.should_close();
         let connection = match (close || framing.needs_close(), head.version) {
             _ if framing == ResponseFraming::Tunnel => Connection::Upgrade,
@@ -207,7 +214,10 @@ impl Http1<'_> {
             (false, Version::Http10) => Connection::KeepAlive10,
             (false, Version::Http11) => Connection::KeepAlive,
         };
-        reply.send(response, Head { framing, connection, date }).await?;
+        let head = Head { framing, connection, date };
+        let result = respond(stream, response, head, exchange.path_policy(), progress).await;
+        reply.finish(result.as_ref().err().map(|error| error as &dyn Display));
+        result?;
         Ok(!matches!(connection, Connection::Close | Connection::Upgrade))
     }
 
@@ -222,9 +232,13 @@ impl Http1<'_> {
         let response = exchange.refuse(status).await;
         let framing = exchange.framing(method, &response);
         let stream = Stream::new(tls, &mut self.path, None, Duration::ZERO);
+        let mut reply = Reply::new(exchange, stream);
+        let Reply { exchange, stream, response: place, progress } = &mut reply;
+        let response = place.insert(response);
         let head = Head { framing, connection: Connection::Close, date: now() };
-        Reply::new(exchange, stream).send(response, head).await?;
-        Ok(false)
+        let result = respond(stream, response, head, exchange.path_policy(), progress).await;
+        reply.finish(result.as_ref().err().map(|error| error as &dyn Display));
+        result.map(|()| false)
     }
 }
 
@@ -246,6 +260,48 @@ async fn read_content(
     }
     let drain = BodyDrain::new(head.framing, current.limits.max_body.0);
     Ok(!Box::pin(drain_body(tls, drain, &mut deadline)).await?)
+}
+
+/// The response, if it need not be waited for. `refused`: see [`answer`].
+fn answer_at_once(
+    exchange: &Exchange<'_, '_>,
+    stream: &Stream<'_>,
+    refused: Option<Status>,
+    date: HttpTime,
+) -> Option<Response> {
+    // Where the site is served without TLS, its authority asks there too.
+    if let Some(response) = exchange.challenge() {
+        return Some(response);
+    }
+    if refused.is_some() { None } else { exchange.answer_at_once(stream, date) }
+}
+
+/// The response that has to be waited for. `refused`: the status if the content of the request could not be read. A client that leaves meanwhile is noticed
+/// when the response is sent: what it asked, a wrong password too, is logged.
+async fn answer(
+    exchange: &Exchange<'_, '_>,
+    stream: &mut Stream<'_>,
+    head: &RequestHead<'_>,
+    refused: Option<Status>,
+    date: HttpTime,
+    close: &mut bool,
+) -> Response {
+    if let Some(status) = refused {
+        return exchange.refuse(status).await;
+    }
+    // It would be done, and its answer refused all the same.
+    if head.version == Version::Http10
+        && !is_safe(head.request.method)
+        && !shows_cuts(stream.tls)
+        && exchange.route().is_some_and(|site| site.may_forward(&head.request))
+    {
+        *close = true;
+        return until_close(exchange, Response::plain(Status::OK)).await;
+    }
+    let inbound = exchange.inbound(stream, date);
+    // It is large, and would be moved again and again.
+    let answer = Box::pin(exchange.answer(inbound, date));
+    Box::pin(stream.wait_for(answer)).await
 }
 
 /// Whether the end of the connection tells a response that is cut from one that is whole: by close_notify, or by a reset, which a Unix socket has not.
@@ -272,81 +328,36 @@ const UNTIL_CLOSE: &str = "an answer without a length, over a Unix socket and to
 struct Reply<'a, 'c> {
     exchange: Exchange<'c, 'a>,
     stream: Stream<'a>,
-    /// The response that is being sent.
-    sending: Option<(Response, Progress)>,
+    /// The response, once it is made. It is not moved from here: a move costs a quarter of what writing its head costs.
+    response: Option<Response>,
+    progress: Progress,
 }
 
 impl<'a, 'c> Reply<'a, 'c> {
     fn new(exchange: Exchange<'c, 'a>, stream: Stream<'a>) -> Self {
-        Reply { exchange, stream, sending: None }
+        let progress = Progress::new(stream.tls);
+        Reply { exchange, stream, response: None, progress }
     }
 
-    /// The response. `refused`: the status if the content of the request could not be read. A client that leaves meanwhile is noticed when the response is
-    /// sent: what it asked, a wrong password too, is logged.
-    async fn answer(
-        &mut self,
-        head: &RequestHead<'_>,
-        refused: Option<Status>,
-        date: HttpTime,
-        close: &mut bool,
-    ) -> Response {
-        let Reply { exchange, stream, .. } = self;
-        // Where the site is served without TLS, its authority asks there too.
-        if let Some(response) = exchange.challenge() {
-            return response;
-        }
-        if let Some(status) = refused {
-            return Box::pin(exchange.refuse(status)).await;
-        }
-        let site = match exchange.answer_at_once(stream, date) {
-            Ok(response) => return response,
-            Err(site) => site,
-        };
-        // It would be done, and its answer refused all the same.
-        if head.version == Version::Http10
-            && !is_safe(head.request.method)
-            && !shows_cuts(stream.tls)
-            && site.may_forward(&head.request)
-        {
-            *close = true;
-            return Box::pin(until_close(exchange, Response::plain(Status::OK))).await;
-        }
-        let inbound = exchange.inbound(site, stream, date);
-        // It is large, and would be moved again and again.
-        let answer = Box::pin(exchange.answer(site, inbound, date));
-        Box::pin(stream.wait_for(answer)).await
-    }
-
-    /// Sends the response.
-    async fn send(&mut self, mut response: Response, head: Head) -> Result<(), Error> {
-        let policy = self.exchange.path_policy();
-        let progress = Progress::begin(self.stream.tls, std::mem::replace(&mut response.body, Body::Empty));
-        let (response, progress) = self.sending.insert((response, progress));
-        let result = respond(&mut self.stream, response, head, policy, progress).await;
-        if let Err(Error::Tls(error)) = &result
-            && error.is_of_file()
-        {
-            progress.content.note_unreadable();
-        }
-        self.finish(result.as_ref().err().map(|error| error as &dyn Display));
-        result
-    }
-
-    /// Writes the line, unless it is written.
+    /// Lets go of the response, and writes the line.
     fn finish(&mut self, aborted: Option<&dyn Display>) {
         let Stream { tls, path, .. } = &mut self.stream;
-        let Some((response, progress)) = self.sending.take() else {
+        let Some(response) = &self.response else {
             return self.exchange.cut_short(tls.info(), tls.path());
         };
-        let (body, wire) = progress.sent(tls);
-        progress.content.take_back(body);
-        self.exchange.finish(tls.info(), &Outcome::of(&response, (body, wire), tls.path(), path, aborted));
+        let (body, wire) = self.progress.sent(tls);
+        self.progress.content.take_back(body);
+        if self.exchange.owes_line() {
+            let outcome = Outcome::of(response, (body, wire), tls.path(), path, aborted);
+            self.exchange.finish(tls.info(), &outcome);
+        }
+        self.response = None;
     }
 }
 
 impl Drop for Reply<'_, '_> {
     fn drop(&mut self) {
-        if self.sending.is_some() || self.exchange.owes_line() {
+        if self.response.is_some() || self.exchange.owes_line() {
             let cut = self.exchange.why_cut();
             self.finish(Some(&cut));
         }

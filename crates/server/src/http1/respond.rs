@@ -15,19 +15,19 @@ use super::stream::Stream;
 use crate::exchange::{Error, PathChoice, PathPolicy};
 use crate::response::{Body, Cursor, Piece, Response, Segment};
 
-/// A response that is being sent, and how much of it has been. It can be read when its sending was dropped.
+/// The content of a response, and how much of it has been sent. It can be read when the sending was dropped.
 pub(super) struct Progress {
     pub(super) content: Cursor,
-    /// Bytes that the connection had sent before.
+    /// Bytes that the connection had sent before, interim responses included.
     before: u64,
     /// Bytes of head and framing.
     overhead: u64,
 }
 
 impl Progress {
-    /// Of a response that begins now.
-    pub(super) fn begin(stream: &TlsStream, body: Body) -> Self {
-        Progress { content: Cursor::new(body), before: stream.payload_sent(), overhead: 0 }
+    /// Nothing is sent of a response whose content is not known yet.
+    pub(super) fn new(stream: &TlsStream) -> Self {
+        Progress { content: Cursor::default(), before: stream.payload_sent(), overhead: 0 }
     }
 
     /// Bytes of the body that were sent, and all bytes, including head and framing.
@@ -46,11 +46,30 @@ pub(super) struct Head {
     pub(super) date: HttpTime,
 }
 
-/// Sends a response. The path is chosen by the known length of the body. The content of the request that is still coming is read meanwhile.
+/// Sends a response; its content moves into `progress`. The path is chosen by the known length of the body. The content of the request that is still
+/// coming is read meanwhile.
 ///
 /// # Errors
 /// The error that cut the response short.
 pub(super) async fn respond(
+    stream: &mut Stream<'_>,
+    response: &mut Response,
+    head: Head,
+    policy: PathPolicy<'_>,
+    progress: &mut Progress,
+) -> Result<(), Error> {
+    progress.content = Cursor::new(std::mem::replace(&mut response.body, Body::Empty));
+    progress.before = stream.tls.payload_sent();
+    let result = send(stream, response, head, policy, progress).await;
+    if let Err(Error::Tls(error)) = &result
+        && error.is_of_file()
+    {
+        progress.content.note_unreadable();
+    }
+    result
+}
+
+async fn send(
     stream: &mut Stream<'_>,
     response: &Response,
     head: Head,
@@ -70,14 +89,13 @@ pub(super) async fn respond(
         return Box::pin(sending.send(head)).await;
     }
     let head = Part::Bytes(&head);
-    let mut segments = progress.content.segments().filter(|_| has_content).map(Segment::part);
-    let sent = match (segments.next(), segments.next()) {
-        (None, _) => tls.respond(&[head]).await,
-        (Some(only), None) => tls.respond(&[head, only]).await,
-        (Some(first), Some(second)) => {
-            let all: Vec<_> = [head, first, second].into_iter().chain(segments).collect();
-            tls.respond(&all).await
+    let sent = match progress.content.only_segment() {
+        Some(only) if has_content => tls.respond(&[head, only.part()]).await,
+        None if has_content => {
+            let segments = progress.content.segments().map(Segment::part);
+            tls.respond(&std::iter::once(head).chain(segments).collect::<Vec<_>>()).await
         }
+        _ => tls.respond(&[head]).await,
     };
     sent.map_err(Error::from)
 }

@@ -109,13 +109,13 @@ async fn respond_once(stream: &mut TlsStream, version: Version, method: Method<'
     let (kernel, costs) = (KernelOffer::new(sealion_ktls::probe::probe()), Costs::shipped("a test".into()));
     let policy = PathPolicy { mode: KtlsMode::Never, kernel: &kernel, costs: &costs };
     let mut path = PathChoice::default();
-    let response = Response::new(Status::OK, Fields::default(), Body::Empty);
-    let framing = ResponseFraming::of(version, method, response.status, body.len());
+    let mut response = Response::new(Status::OK, Fields::default(), body);
+    let framing = ResponseFraming::of(version, method, response.status, response.body.len());
     let date = DATE.parse().unwrap();
-    let mut progress = Progress::begin(stream, body);
+    let mut progress = Progress::new(stream);
     let head = Head { framing, connection: Connection::Close, date };
     let mut stream = Stream::new(stream, &mut path, None, PATIENCE);
-    let result = respond(&mut stream, &response, head, policy, &mut progress).await;
+    let result = respond(&mut stream, &mut response, head, policy, &mut progress).await;
     let Stream { tls: stream, path, .. } = stream;
     assert_eq!(path.reason, Some(PathReason::Never));
     let (body, wire) = progress.sent(stream);

@@ -11,6 +11,7 @@ use sealion_http::{Method, Protocol, Request, Status};
 use sealion_tls::{HandshakeInfo, SealedBy, TlsStream};
 use tokio::sync::oneshot;
 
+use super::response::Sending;
 use crate::exchange::{self, Context, Current, Exchange, Outcome, Owed, PathChoice, now};
 use crate::limits::{ConnectionStreams, Permit, StreamPlace};
 use crate::path::policy::PathReason;
@@ -32,11 +33,11 @@ pub(super) struct Answered<'a> {
 }
 
 /// A response that is made while others are sent.
-pub(super) type Answering<'a> = Pin<Box<dyn Future<Output = Box<Answered<'a>>> + Send + 'a>>;
+pub(super) type Answering<'a> = Pin<Box<dyn Future<Output = Box<Sending<'a>>> + Send + 'a>>;
 
 /// A response, at once or later.
 pub(super) enum Answer<'a> {
-    Now(Box<Answered<'a>>),
+    Now(Box<Sending<'a>>),
     Later(Answering<'a>),
 }
 
@@ -141,41 +142,38 @@ pub(super) fn answer<'a>(
         request => (request, Status::OK),
     };
     let Some(request) = request else {
-        return Answer::Later(refuse(context, refused, std::mem::replace(head, free_head())));
+        return Answer::Later(refuse(context, stream.id, refused, std::mem::replace(head, free_head())));
     };
     let now = now();
     let peer = context.peer(request.fields, Protocol::Http2);
     let mut exchange = Exchange::begin(context, &current, peer, Some(&request));
     exchange.admit(permit, stream.connection);
-    let (response, place) = match exchange.answer_at_once(stream, now) {
+    if let Some(mut response) = exchange.answer_at_once(stream, now) {
+        let place = if response.body.holds_descriptor() { streams.try_take().map(Some) } else { Some(None) };
         // Without a place the file is let go, and the request waits for one.
-        Ok(response) if response.body.holds_descriptor() => {
-            let place = streams.try_take();
-            (place.is_some().then_some(response), place)
+        if let Some(place) = place {
+            let framing = exchange.answered(&mut response);
+            let describes_request = exchange.describes_request();
+            let owed = exchange.park();
+            let head = describes_request.then(|| std::mem::replace(head, free_head()));
+            let answered = Answered { head, current, owed, response, framing, is_tunnel: false, _place: place };
+            return Answer::Now(Sending::new(stream.id, answered));
         }
-        response => (response.ok(), None),
-    };
-    if let Some(mut response) = response {
-        let framing = exchange.answered(&mut response);
-        let describes_request = exchange.describes_request();
-        let owed = exchange.park();
-        let head = describes_request.then(|| std::mem::replace(head, free_head()));
-        let answered = Answered { head, current, owed, response, framing, is_tunnel: false, _place: place };
-        return Answer::Now(Box::new(answered));
     }
-    let inbound = exchange.route().map(|site| exchange.inbound(site, stream, now)).unwrap_or_default();
+    let inbound = exchange.inbound(stream, now);
     let owed = exchange.park();
     let head = std::mem::replace(head, free_head());
-    Answer::Later(Box::pin(answer_later(head, current, owed, inbound, Arc::clone(streams))))
+    Answer::Later(Box::pin(answer_later(stream.id, head, current, owed, inbound, Arc::clone(streams))))
 }
 
 async fn answer_later(
+    id: StreamId,
     head: HeadBuffer,
     current: Current,
     owed: Owed<'_>,
     mut inbound: Inbound,
     streams: Arc<ConnectionStreams>,
-) -> Box<Answered<'_>> {
+) -> Box<Sending<'_>> {
     let decoded = head.request();
     let request = as_seen(&decoded);
     let exchange = Exchange::resume(&current, request.as_ref(), owed);
@@ -197,8 +195,8 @@ async fn answer_later(
     };
     let is_connect = inbound.is_connect;
     let (mut response, is_tunnel) = match exchange.route() {
-        Some(site) if place.is_some() || !needs_place => {
-            let response = exchange.answer(site, inbound, now()).await;
+        Some(_) if place.is_some() || !needs_place => {
+            let response = exchange.answer(inbound, now()).await;
             if is_connect { exchange.answered_connect(response).await } else { (response, false) }
         }
         _ => (Box::pin(exchange.refuse(Status::SERVICE_UNAVAILABLE)).await, false),
@@ -212,11 +210,11 @@ async fn answer_later(
     let framing = exchange.answered(&mut response);
     let owed = exchange.park();
     let place = place.filter(|_| response.body.holds_descriptor());
-    Box::new(Answered { head: Some(head), current, owed, response, framing, is_tunnel, _place: place })
+    Sending::new(id, Answered { head: Some(head), current, owed, response, framing, is_tunnel, _place: place })
 }
 
 /// Refuses a request whose head is malformed or too large. `head` holds what was decoded.
-pub(super) fn refuse<'a>(context: &'a Context<'a>, status: Status, head: HeadBuffer) -> Answering<'a> {
+pub(super) fn refuse<'a>(context: &'a Context<'a>, id: StreamId, status: Status, head: HeadBuffer) -> Answering<'a> {
     let current = context.shared.generations.current();
     Box::pin(async move {
         let decoded = head.request();
@@ -226,7 +224,8 @@ pub(super) fn refuse<'a>(context: &'a Context<'a>, status: Status, head: HeadBuf
         let response = exchange.refuse(status).await;
         let framing = exchange.framing(Method::from_token(decoded.method), &response);
         let owed = exchange.park();
-        Box::new(Answered { head: Some(head), current, owed, response, framing, is_tunnel: false, _place: None })
+        let (head, is_tunnel) = (Some(head), false);
+        Sending::new(id, Answered { head, current, owed, response, framing, is_tunnel, _place: None })
     })
 }
 
@@ -249,12 +248,12 @@ impl Delivery<'_> {
         let Delivery { stream, body, wire, path, choice, aborted } = self;
         let outcome = Outcome::of(response, (body, wire), path, choice, aborted);
         let mut outcome = Outcome { stream: Some(stream.get().into()), ..outcome };
-        // The move is that of one response, of however many it was made for.
+        // One response is logged with the move, of however many it was made for.
         if outcome.reason == Some(PathReason::Moved) && outcome.set_up.is_none() {
             outcome.reason = Some(PathReason::MovedBefore);
         }
-        choice.set_up = None;
         exchange.finish(tls, &outcome);
+        choice.set_up = None;
     }
 
     /// The same for a request that was reset before it had a stream.
@@ -272,12 +271,14 @@ impl Answered<'_> {
     }
 
     /// Writes the line of the access log and updates the metrics.
-    pub(super) fn finish(self, tls: Option<&HandshakeInfo>, delivery: Delivery<'_>) {
-        let Answered { head, current, owed, response, _place, .. } = self;
-        let decoded = head.as_ref().map(HeadBuffer::request);
-        let request = decoded.as_ref().and_then(|decoded| decoded.to_request());
-        delivery.finish(Exchange::resume(&current, request.as_ref(), owed), &response, tls);
-        if let Some(head) = head {
+    pub(super) fn finish(&mut self, tls: Option<&HandshakeInfo>, delivery: Delivery<'_>) {
+        if self.owed.is_owed() {
+            let decoded = self.head.as_ref().map(HeadBuffer::request);
+            let request = decoded.as_ref().and_then(|decoded| decoded.to_request());
+            let exchange = Exchange::resume(&self.current, request.as_ref(), self.owed.take());
+            delivery.finish(exchange, &self.response, tls);
+        }
+        if let Some(head) = self.head.take() {
             keep_head(head);
         }
     }

@@ -16,12 +16,12 @@ use super::request::Answered;
 use crate::response::{Body, Cursor, Piece, Segment, SourceError};
 use crate::upstream::HeadRoom;
 
-/// A response whose head is written.
+/// A response that is sent, or will be when its head is written. It is boxed, so that it is not moved from list to list.
 pub(super) struct Sending<'a> {
     pub(super) stream: StreamId,
     /// Goes before `answered`, which has the place for its descriptors.
     content: Cursor,
-    pub(super) answered: Box<Answered<'a>>,
+    pub(super) answered: Answered<'a>,
     /// Octets of content that were put into batches.
     pub(super) body: u64,
     /// Octets of frames that were put into batches.
@@ -48,22 +48,30 @@ struct Stall {
 const PROGRESS: u64 = 16 << 10;
 
 impl<'a> Sending<'a> {
-    /// Takes the content out of the response. `head`: octets of the frames of its head.
-    pub(super) fn new(stream: StreamId, mut answered: Box<Answered<'a>>, head: u64) -> Self {
+    /// Takes the content out of the response.
+    pub(super) fn new(stream: StreamId, mut answered: Answered<'a>) -> Box<Self> {
         let body = match answered.framing.has_content() {
             true => std::mem::replace(&mut answered.response.body, Body::Empty),
             false => Body::Empty,
         };
-        Self {
+        Box::new(Self {
             stream,
             answered,
             content: Cursor::new(body),
             body: 0,
-            wire: head,
+            wire: 0,
             ended: false,
             filled: false,
             stall: None,
             trailers: None,
+        })
+    }
+
+    /// Length of the content in bytes. `None`: not known in advance.
+    pub(super) fn length(&self) -> Option<u64> {
+        match self.content.source() {
+            Some(_) => self.content.announced(),
+            None => Some(self.content.len()),
         }
     }
 
@@ -124,10 +132,9 @@ impl<'a> Sending<'a> {
         self.stall = None;
     }
 
-    /// Lets go of the content, and tells its source what is not sent.
-    pub(super) fn drop_content(&mut self) {
+    /// Tells the source of the content what is not sent.
+    pub(super) fn take_back(&self) {
         self.content.take_back(self.body);
-        self.content = Cursor::new(Body::Empty);
     }
 
     /// When the client has to have opened a window.

@@ -146,15 +146,27 @@ impl Body {
         Body::Multipart { file, parts: parts.collect(), closing: [b"\r\n--", tag.opaque(), b"--\r\n"].concat() }
     }
 
+    /// The content if it is one segment at most.
+    ///
+    /// # Errors
+    /// It has several segments, or a source.
+    #[inline]
+    pub(super) fn only_segment(self) -> Result<Option<Segment>, Self> {
+        match self {
+            Body::Empty => Ok(None),
+            Body::Bytes(bytes) => Ok(Some(Segment::of_bytes(bytes))),
+            Body::Shared(shared) => Ok(Some(Segment::of_shared(shared))),
+            Body::File { file, range } => Ok(Some(Segment::File(file, range))),
+            Body::Multipart { .. } | Body::Stream(_) => Err(self),
+        }
+    }
+
     /// Gives `each` the content that is ready, in sending order. Returns the source of more.
     pub(super) fn split(self, mut each: impl FnMut(Segment)) -> Option<BodyStream> {
         match self {
             Body::Empty => {}
             Body::Bytes(bytes) => each(Segment::of_bytes(bytes)),
-            Body::Shared(shared) => {
-                let all = 0..shared.bytes.len();
-                each(Segment::Shared(shared, all));
-            }
+            Body::Shared(shared) => each(Segment::of_shared(shared)),
             Body::File { file, range } => each(Segment::File(file, range)),
             Body::Multipart { file, parts, closing } => {
                 for part in parts {

@@ -14,10 +14,12 @@ use super::body::{Body, BodyStream, Piece, SharedBytes, Source};
 use crate::files::resolve::SiteFile;
 
 /// The content of a response while it is sent: what is ready, and the source of more.
+#[derive(Default)]
 pub(crate) struct Cursor {
     /// The first segment that is ready: most responses have no other.
     front: Option<Segment>,
-    behind: VecDeque<Segment>,
+    /// The others.
+    behind: Option<Box<VecDeque<Segment>>>,
     source: Option<BodyStream>,
     /// Bytes that `source` gave.
     given: u64,
@@ -55,10 +57,16 @@ impl fmt::Display for SourceError {
 }
 
 impl Cursor {
+    #[inline]
     pub(crate) fn new(body: Body) -> Self {
-        let mut cursor = Cursor { front: None, behind: VecDeque::new(), source: None, given: 0 };
-        cursor.source = body.split(|segment| cursor.push_segment(segment));
-        cursor
+        match body.only_segment() {
+            Ok(front) => Cursor { front, behind: None, source: None, given: 0 },
+            Err(body) => {
+                let mut cursor = Cursor::default();
+                cursor.source = body.split(|segment| cursor.push_segment(segment));
+                cursor
+            }
+        }
     }
 
     /// The source of more. `None`: it ended, or all content was ready from the start.
@@ -134,23 +142,29 @@ impl Cursor {
     fn push_segment(&mut self, segment: Segment) {
         match &self.front {
             None => self.front = Some(segment),
-            Some(_) => self.behind.push_back(segment),
+            Some(_) => self.behind.get_or_insert_default().push_back(segment),
         }
+    }
+
+    /// The segment that is ready, if there is no other.
+    pub(crate) fn only_segment(&self) -> Option<&Segment> {
+        self.front.as_ref().filter(|_| self.behind.is_none())
     }
 
     /// The content that is ready.
     pub(crate) fn segments(&self) -> impl Iterator<Item = &Segment> {
-        self.front.iter().chain(&self.behind)
+        self.front.iter().chain(self.behind.iter().flat_map(|behind| &**behind))
     }
 
     /// Segments that are ready.
     pub(crate) fn waiting(&self) -> usize {
-        self.behind.len() + usize::from(self.front.is_some())
+        self.behind.as_ref().map_or(0, |behind| behind.len()) + usize::from(self.front.is_some())
     }
 
     /// Bytes that are ready.
     pub(crate) fn len(&self) -> u64 {
-        self.segments().map(Segment::len).sum()
+        let behind = self.behind.iter().flat_map(|behind| &**behind);
+        self.front.as_ref().map_or(0, Segment::len) + behind.map(Segment::len).sum::<u64>()
     }
 
     /// Bytes that are ready in memory of this response alone.
@@ -168,7 +182,7 @@ impl Cursor {
             segment.advance(taken);
             length -= taken;
             if segment.len() == 0 {
-                self.front = self.behind.pop_front();
+                self.front = self.behind.as_mut().and_then(|behind| behind.pop_front());
             }
         }
         debug_assert_eq!(length, 0, "no more is taken than is ready");
@@ -179,6 +193,11 @@ impl Segment {
     pub(super) fn of_bytes(bytes: Cow<'static, [u8]>) -> Self {
         let all = 0..bytes.len();
         Segment::Bytes(bytes, all)
+    }
+
+    pub(super) fn of_shared(shared: Arc<SharedBytes>) -> Self {
+        let all = 0..shared.bytes.len();
+        Segment::Shared(shared, all)
     }
 
     fn len(&self) -> u64 {

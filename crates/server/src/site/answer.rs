@@ -209,13 +209,16 @@ impl<'a> Answering<'a> {
         if self.may_withhold(&file) || self.image(path).is_some() {
             return None;
         }
-        let mut response = of_file(self.request, file, self.route.options.max_ranges, self.now);
-        if self.route.error_page(response.status).is_some() {
-            return None;
+        // In its place in the result from the start, so that it is not moved there.
+        let mut answer = Some(of_file(self.request, file, self.route.options.max_ranges, self.now));
+        if let Some(response) = &mut answer {
+            if self.route.error_page(response.status).is_some() {
+                return None;
+            }
+            self.add_fields(&mut response.fields, response.status, path.as_bytes());
+            response.is_unlogged = features.is_unlogged;
         }
-        self.add_fields(&mut response.fields, response.status, path.as_bytes());
-        response.is_unlogged = features.is_unlogged;
-        Some(response)
+        answer
     }
 
     /// The response of an upstream that is stored. `None`: [`Self::answer`] makes the response.

@@ -45,7 +45,7 @@ impl<'a> Http2<'a> {
             wait: Wait::default(),
         };
         match request::answer(self.context, head, &mut stream, &mut self.permit, current, &self.streams) {
-            Answer::Now(answered) => self.respond(id, answered, tls),
+            Answer::Now(sending) => self.respond(sending, tls),
             Answer::Later(answer) => {
                 let wait = stream.wait;
                 self.answering.push(Waiting { stream: id, memory, answer, wait });
@@ -56,22 +56,22 @@ impl<'a> Http2<'a> {
     /// Rejects a request; `head` holds what was decoded.
     pub(super) fn refuse(&mut self, id: StreamId, status: Status, head: HeadBuffer) {
         let memory = head.memory();
-        let answer = request::refuse(self.context, status, head);
+        let answer = request::refuse(self.context, id, status, head);
         self.answering.push(Waiting { stream: id, memory, answer, wait: Wait::default() });
     }
 
     /// Writes the head of a response and makes its content ready.
-    fn respond(&mut self, id: StreamId, mut answered: Box<Answered<'a>>, stream: &TlsStream) {
-        let (response, framing) = (&answered.response, answered.framing);
-        let length = if framing.has_content() { response.body.len() } else { Some(0) };
+    fn respond(&mut self, mut sending: Box<Sending<'a>>, stream: &TlsStream) {
+        let (id, length) = (sending.stream, sending.length());
         let before = self.heads.len();
-        let written = with_head(response.status, &response.fields, framing, &now(), |head| {
+        let Answered { response, framing, .. } = &mut sending.answered;
+        let written = with_head(response.status, &response.fields, *framing, &now(), |head| {
             self.protocol.respond(id, head, length == Some(0), &mut self.heads)
         });
         // The log needs the rest of the response alone.
-        answered.response.fields.extra = ExtraFields::default();
+        response.fields.extra = ExtraFields::default();
         self.ahead.set_heads(self.heads.len());
-        let mut sending = Sending::new(id, answered, (self.heads.len() - before) as u64);
+        sending.wire = (self.heads.len() - before) as u64;
         sending.ended = length == Some(0);
         let offered = written.and_then(|()| if sending.ended { Ok(()) } else { sending.offer(&mut self.protocol) });
         match offered {
@@ -92,7 +92,7 @@ impl<'a> Http2<'a> {
         for streamed in &mut self.streamed {
             streamed.poll(cx, &mut self.protocol, &mut self.heads);
         }
-        self.ahead.set_contents(self.sending.iter().map(Sending::ahead).sum());
+        self.ahead.set_contents(self.sending.iter().map(|sending| sending.ahead()).sum());
         self.ahead.set_heads(self.heads.len());
         if self.protocol.has_content_waiting() {
             let limits = &self.context.shared.generations.current().limits;
@@ -112,16 +112,16 @@ impl<'a> Http2<'a> {
                 }
             }
             match polled {
-                Poll::Ready(answered) => {
-                    let Waiting { stream: id, wait, .. } = self.answering.swap_remove(index);
+                Poll::Ready(sending) => {
+                    let wait = self.answering.swap_remove(index).wait;
                     if wait.forwards
                         && wait.cancel.is_none()
-                        && answered.response.status == Status::CLIENT_CLOSED_REQUEST
+                        && sending.answered.response.status == Status::CLIENT_CLOSED_REQUEST
                     {
                         // It was cancelled here: its status is for the log.
-                        self.protocol.reset(id, ErrorCode::CANCEL);
+                        self.protocol.reset(sending.stream, ErrorCode::CANCEL);
                     }
-                    self.respond(id, answered, stream);
+                    self.respond(sending, stream);
                 }
                 Poll::Pending => index += 1,
             }

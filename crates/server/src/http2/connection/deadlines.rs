@@ -60,7 +60,7 @@ impl Http2<'_> {
         if !within_frame {
             self.deadlines.frame = None;
         }
-        let awaits_window = |sending: &Sending<'_>| sending.awaits_window(&self.protocol, &self.ahead).is_some();
+        let awaits_window = |sending: &Box<Sending<'_>>| sending.awaits_window(&self.protocol, &self.ahead).is_some();
         let stalled = self.protocol.stalled().next().is_some() || self.sending.iter().any(awaits_window);
         let unacknowledged = !self.protocol.settings_acknowledged() && !self.finished;
         let is_closed = self.protocol.is_receive_window_closed();
@@ -76,7 +76,7 @@ impl Http2<'_> {
         if !within_frame && !stalled && !unacknowledged && !owes_content && self.receiving.is_empty() {
             self.deadlines.timer = None;
             // The time of a stall that comes later begins then.
-            self.sending.iter_mut().for_each(Sending::end_stall);
+            self.sending.iter_mut().for_each(|sending| sending.end_stall());
             return Poll::Pending;
         }
         let now = Instant::now();
@@ -110,7 +110,8 @@ impl Http2<'_> {
     fn note_stalls(&mut self, deadline: Instant) {
         // In the order of their numbers.
         let stalled: Vec<_> = self.protocol.stalled().collect();
-        let window_of = |sending: &Sending<'_>| match stalled.binary_search_by_key(&sending.stream, |(id, _)| *id) {
+        let window_of = |sending: &Box<Sending<'_>>| match stalled.binary_search_by_key(&sending.stream, |(id, _)| *id)
+        {
             Ok(index) => Some(stalled[index].1),
             Err(_) => sending.awaits_window(&self.protocol, &self.ahead),
         };
@@ -155,7 +156,7 @@ impl Http2<'_> {
                 streamed.time_out();
             }
         }
-        let late = |sending: &Sending<'_>| sending.deadline().is_some_and(|deadline| deadline <= first);
+        let late = |sending: &Box<Sending<'_>>| sending.deadline().is_some_and(|deadline| deadline <= first);
         while let Some(index) = self.sending.iter().position(late) {
             let sending = self.sending.swap_remove(index);
             self.protocol.reset(sending.stream, ErrorCode::CANCEL);

@@ -84,12 +84,12 @@ struct Serving<'s, 'a> {
 impl Drop for Serving<'_, '_> {
     fn drop(&mut self) {
         let cut = Cut::of(self.connection.context.shared);
-        for Waiting { stream: id, mut answer, wait, .. } in std::mem::take(&mut self.connection.answering) {
+        for Waiting { mut answer, wait, .. } in std::mem::take(&mut self.connection.answering) {
             // What is forwarded is answered at once when its client is gone.
             if wait.cancel.map(drop).is_some()
-                && let Poll::Ready(answered) = answer.as_mut().poll(&mut TaskContext::from_waker(Waker::noop()))
+                && let Poll::Ready(sending) = answer.as_mut().poll(&mut TaskContext::from_waker(Waker::noop()))
             {
-                self.connection.finish(Sending::new(id, answered, 0), self.stream, Some(&cut));
+                self.connection.finish(sending, self.stream, Some(&cut));
             }
         }
         for sending in std::mem::take(&mut self.connection.sending) {
@@ -143,7 +143,7 @@ struct Http2<'a> {
     streamed: Vec<Streamed>,
     widened: WidenedWindow<'a>,
     answering: Vec<Waiting<'a>>,
-    sending: Vec<Sending<'a>>,
+    sending: Vec<Box<Sending<'a>>>,
     /// Frames that go out before any of [`Self::protocol`]'s next ones: heads of responses.
     heads: Vec<u8>,
     /// Bytes of sources that wait to be sent.
@@ -286,12 +286,11 @@ impl<'a> Http2<'a> {
     }
 
     /// Releases the stream and writes the line in the access log. `aborted`: why the response is incomplete.
-    fn finish(&mut self, mut sending: Sending<'_>, stream: &TlsStream, aborted: Option<&dyn Display>) {
+    fn finish(&mut self, mut sending: Box<Sending<'_>>, stream: &TlsStream, aborted: Option<&dyn Display>) {
         self.streamed.retain(|streamed| streamed.stream != sending.stream);
         self.protocol.release(sending.stream);
-        // Goes before `answered`, which has the place for its descriptors.
-        sending.drop_content();
-        let Sending { stream: id, answered, body, wire, .. } = sending;
+        sending.take_back();
+        let Sending { stream: id, ref mut answered, body, wire, .. } = *sending;
         let delivery = Delivery { stream: id, body, wire, path: stream.path(), choice: &mut self.path, aborted };
         answered.finish(stream.info(), delivery);
     }
@@ -317,10 +316,10 @@ impl<'a> Http2<'a> {
         };
         self.streamed.clear();
         self.streams.close();
-        for Waiting { stream: id, answer, wait, .. } in std::mem::take(&mut self.answering) {
+        for Waiting { answer, wait, .. } in std::mem::take(&mut self.answering) {
             drop(wait.cancel);
-            let answered = answer.await;
-            self.finish(Sending::new(id, answered, 0), stream, Some(&why));
+            let sending = answer.await;
+            self.finish(sending, stream, Some(&why));
         }
         for sending in std::mem::take(&mut self.sending) {
             self.finish(sending, stream, Some(&why));

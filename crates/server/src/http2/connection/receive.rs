@@ -9,7 +9,7 @@ use sealion_http::Status;
 use sealion_tls::TlsStream;
 
 use super::Http2;
-use crate::exchange::{Current, End, Error};
+use crate::exchange::{Current, End, Error, Generation};
 use crate::http2::content::Streamed;
 use crate::http2::request::{Delivery, free_head, keep_head, may_forward};
 use crate::http2::response::reset_by_client;
@@ -101,7 +101,7 @@ impl Http2<'_> {
         match event {
             Event::Request { stream: id, end } => self.request(id, end, stream, head),
             Event::TooLarge { stream: id, .. } => {
-                self.count_request();
+                self.count_request(&self.context.shared.generations.current());
                 let head =
                     if self.may_keep(head) { std::mem::replace(head, free_head()) } else { HeadBuffer::default() };
                 self.refuse(id, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, head);
@@ -130,8 +130,8 @@ impl Http2<'_> {
 
     /// The head of a request has come. It is answered now, or when its content has come. Content that may be forwarded is passed on.
     fn request(&mut self, id: StreamId, end: bool, stream: &TlsStream, head: &mut HeadBuffer) {
-        self.count_request();
         let current = self.context.shared.generations.current();
+        self.count_request(&current);
         if !self.may_keep(head) {
             self.refuse(id, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, HeadBuffer::default());
         } else if head.protocol().is_some() {
@@ -209,7 +209,7 @@ impl Http2<'_> {
         }
     }
 
-    fn count_request(&mut self) {
+    fn count_request(&mut self, current: &Generation) {
         opened(StreamResult::Accepted);
         self.requests += 1;
         self.permit.is_shared = self.protocol.open_streams() > 1;
@@ -221,7 +221,6 @@ impl Http2<'_> {
             self.closing = Some(End::Usual);
             self.protocol.drain_now();
         }
-        let current = self.context.shared.generations.current();
         let Some(most) = current.limits.max_requests else { return };
         if self.requests >= most.get() {
             self.protocol.drain();

@@ -53,7 +53,7 @@ impl<'a> Answering<'a> {
 
     /// Whether networks permit the path that the route was chosen by.
     pub(super) fn is_allowed_here(&self, path: &SitePath<'_>) -> bool {
-        self.allow(self.guarding_here(path), path, true)
+        !self.site.has_guards() || self.allow(self.guarding_here(path), path, true)
     }
 
     /// Whether networks permit a path, and its route does not withhold it.
