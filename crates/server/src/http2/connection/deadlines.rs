@@ -60,8 +60,9 @@ impl Http2<'_> {
         if !within_frame {
             self.deadlines.frame = None;
         }
-        let awaits_window = |sending: &Box<Sending<'_>>| sending.awaits_window(&self.protocol, &self.ahead).is_some();
-        let stalled = self.protocol.stalled().next().is_some() || self.sending.iter().any(awaits_window);
+        let awaits_window = |sending: &Sending<'_>| sending.awaits_window(&self.protocol, &self.ahead).is_some();
+        let stalled =
+            self.protocol.stalled().next().is_some() || self.sending.iter().any(|sending| awaits_window(sending));
         let unacknowledged = !self.protocol.settings_acknowledged() && !self.finished;
         let is_closed = self.protocol.is_receive_window_closed();
         let was_closed = std::mem::replace(&mut self.deadlines.is_closed, is_closed);
@@ -110,12 +111,11 @@ impl Http2<'_> {
     fn note_stalls(&mut self, deadline: Instant) {
         // In the order of their numbers.
         let stalled: Vec<_> = self.protocol.stalled().collect();
-        let window_of = |sending: &Box<Sending<'_>>| match stalled.binary_search_by_key(&sending.stream, |(id, _)| *id)
-        {
+        let window_of = |sending: &Sending<'_>| match stalled.binary_search_by_key(&sending.stream, |(id, _)| *id) {
             Ok(index) => Some(stalled[index].1),
             Err(_) => sending.awaits_window(&self.protocol, &self.ahead),
         };
-        let windows: Vec<_> = self.sending.iter().map(window_of).collect();
+        let windows: Vec<_> = self.sending.iter().map(|sending| window_of(sending)).collect();
         let sharing = windows.iter().filter(|window| **window == Some(Window::Connection)).count() as u64;
         for (sending, window) in self.sending.iter_mut().zip(windows) {
             let held = window.map(|window| (window, self.protocol.progress(sending.stream)));
@@ -156,8 +156,8 @@ impl Http2<'_> {
                 streamed.time_out();
             }
         }
-        let late = |sending: &Box<Sending<'_>>| sending.deadline().is_some_and(|deadline| deadline <= first);
-        while let Some(index) = self.sending.iter().position(late) {
+        let late = |sending: &Sending<'_>| sending.deadline().is_some_and(|deadline| deadline <= first);
+        while let Some(index) = self.sending.iter().position(|sending| late(sending)) {
             let sending = self.sending.swap_remove(index);
             self.protocol.reset(sending.stream, ErrorCode::CANCEL);
             let why = format!("the client opened no window for {} s", stall_timeout.as_secs_f32());
