@@ -18,8 +18,8 @@ use crate::files::resolve::SiteFile;
 pub(crate) struct Cursor {
     /// The first segment that is ready: most responses have no other.
     front: Option<Segment>,
-    /// The others.
-    behind: Option<Box<VecDeque<Segment>>>,
+    /// The others. `None`, as in most responses, costs nothing to drop.
+    behind: Option<VecDeque<Segment>>,
     source: Option<BodyStream>,
     /// Bytes that `source` gave.
     given: u64,
@@ -153,7 +153,7 @@ impl Cursor {
 
     /// The content that is ready.
     pub(crate) fn segments(&self) -> impl Iterator<Item = &Segment> {
-        self.front.iter().chain(self.behind.iter().flat_map(|behind| &**behind))
+        self.front.iter().chain(self.behind.iter().flatten())
     }
 
     /// Segments that are ready.
@@ -163,7 +163,7 @@ impl Cursor {
 
     /// Bytes that are ready.
     pub(crate) fn len(&self) -> u64 {
-        let behind = self.behind.iter().flat_map(|behind| &**behind);
+        let behind = self.behind.iter().flatten();
         self.front.as_ref().map_or(0, Segment::len) + behind.map(Segment::len).sum::<u64>()
     }
 

@@ -143,6 +143,10 @@ struct Http2<'a> {
     streamed: Vec<Streamed>,
     widened: WidenedWindow<'a>,
     answering: Vec<Waiting<'a>>,
+    #[expect(
+        clippy::vec_box,
+        reason = "a response is not moved when it begins and ends, and the list of an idle connection is short"
+    )]
     sending: Vec<Box<Sending<'a>>>,
     /// Frames that go out before any of [`Self::protocol`]'s next ones: heads of responses.
     heads: Vec<u8>,
