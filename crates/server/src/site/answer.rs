@@ -1,9 +1,9 @@
 //! Answering a request: the order of the steps.
 //!
 //! ```text
-//! limits ─► maintenance ─► HTTPS ─► network ─► preflight ─► redirect ─► method ─► password ─► forward_auth ─► rewrite ─► proxy ─► mount ─► file ─► other indexes ─► listing ─► fallback
-//!                                                                                                                                                                  │
-//!                                                                                                          fields, CORS ◄─ error page ◄───────────────────────────┘
+//! route ─► limits ─► maintenance ─► HTTPS ─► network ─► preflight ─► method ─► password ─► forward_auth ─► action ─► file ─► other indexes ─► listing ─► fallback
+//!                                                                                                                                                  │
+//!                                                                                          fields, CORS ◄─ error page ◄───────────────────────────┘
 //! ```
 //!
 //! The route comes first (`route/`): each step is that of the route which has the path. An action that leads elsewhere (`turns.rs`: rewrite, try) goes on
@@ -30,6 +30,7 @@ use sealion_http::path::SitePath;
 use sealion_http::request::FieldLines;
 use sealion_http::{Fields, HttpTime, Method, Request, Status, Target};
 
+use super::early_hints::is_navigation;
 use super::forward_auth::Asking;
 use super::maintenance::Maintenance;
 use super::route::{Action, Route};
@@ -86,7 +87,8 @@ pub(crate) fn answer_from_cache(site: &Site, request: &Request<'_>, client: Clie
 /// Whether the response needs no file and no server: a refusal or a redirect. An error page may.
 pub(crate) fn is_refused_or_redirected(site: &Site, request: &Request<'_>, client: Client, now: HttpTime) -> bool {
     let (answering, path) = Answering::new(site, request, client, now);
-    path.map_or(true, |path| answering.refuse_or_redirect(&path).is_some())
+    let has_own_answer = answering.route.has_own_answer() && !answering.route.features.authenticates();
+    path.map_or(true, |path| has_own_answer || answering.refuse_or_redirect(&path).is_some())
 }
 
 /// The links that the client gets while it waits for [`answer`], in a response 103. `None`: none, or the request will be refused or redirected.
@@ -101,9 +103,11 @@ pub(crate) fn early_hints<'a>(
     }
     let (answering, path) = Answering::new(site, request, client, now);
     let path = path.ok()?;
-    let features = &site.route(answering.route.number).features;
-    let links = features.early_hints.as_ref()?.find(request, &path)?;
-    (!features.guard(&path) && answering.refuse_or_redirect(&path).is_none()).then_some(links)
+    let links = site.route(answering.route.number).features.early_hints.as_ref().filter(|_| is_navigation(request))?;
+    let is_answered_at_once = || {
+        answering.needs_more(&path, None) || answering.route.has_own_answer() || answering.refuse_or_redirect(&path).is_some()
+    };
+    (!is_answered_at_once()).then_some(links)
 }
 
 /// The response to a request for `site` that could not be parsed, or whose content could not be read.
@@ -115,7 +119,7 @@ pub(crate) async fn refuse(site: &Site, status: Status) -> Response {
     }
     response.fields.anonymous = route.features.anonymous;
     if let Some(headers) = &route.features.headers {
-        headers.add(b"", None, &mut response.fields);
+        headers.add(None, &mut response.fields);
     }
     response
 }
@@ -181,8 +185,8 @@ impl<'a> Answering<'a> {
     fn answer_from_cache(&self, path: &SitePath<'_>) -> Option<Response> {
         let features = &self.route.features;
         if self.site.has_proxies() {
-            if self.route.rule(path).is_some() {
-                return self.answer_from_store(self.rule(path)?.ok()?, path);
+            if let Some(rule) = self.rule(path) {
+                return self.answer_from_store(rule.ok()?, path);
             }
             // Content may be on its way to a rule that covers the path in another reading.
             self.client.arrival?;
@@ -190,9 +194,8 @@ impl<'a> Answering<'a> {
         if !matches!(&*self.route.action, Action::Files) {
             return None;
         }
-        let name_decides = path.names_directory()
-            && (features.depend_on_names() || self.removes_slash_of(path) || self.is_index_elsewhere(path));
-        if features.need_steps_before_files()
+        let name_decides = path.names_directory() && (self.removes_slash_of(path) || self.is_index_elsewhere(path));
+        if features.authenticates()
             || name_decides
             || self.wants_digest()
             || self.refuse_or_redirect(path).is_some()
@@ -201,7 +204,7 @@ impl<'a> Answering<'a> {
             return None;
         }
         let (files, mounted_at) = self.files_of(path)?;
-        // The root of a mount is always a directory.
+        // The directory of an alias is always a directory.
         if mounted_at == path.as_bytes().len() && mounted_at > 0 && !path.names_directory() {
             return None;
         }
@@ -220,7 +223,7 @@ impl<'a> Answering<'a> {
 
     /// The response of an upstream that is stored. `None`: [`Self::answer`] makes the response.
     fn answer_from_store(&self, rule: &proxy::Rule, path: &SitePath<'_>) -> Option<Response> {
-        if self.route.features.need_steps_before_proxies() || self.refuse_or_redirect(path).is_some() {
+        if self.route.features.authenticates() || self.refuse_or_redirect(path).is_some() {
             return None;
         }
         if !rule.answers_from_cache() || !self.permits_readings(rule, path) {
@@ -279,19 +282,19 @@ impl<'a> Answering<'a> {
         self.route.add_error_page(response, page, &self.request.conditions.accept_encoding, may_send).await;
     }
 
-    /// Adds the site's header fields. `name`: the file that is sent, or the path that was requested.
+    /// Adds the route's header fields. `name`: the file that is sent, or the path that was requested.
     fn add_fields(&self, fields: &mut Fields, status: Status, name: &[u8]) {
         let features = &self.route.features;
         fields.anonymous = features.anonymous;
         if let Some(headers) = &features.headers {
             match SitePath::of_octets(name).ok().filter(|_| headers.have_placeholders()) {
-                None => headers.add(name, None, fields),
-                Some(path) => headers.add(name, Some(&self.asked(&path)), fields),
+                None => headers.add(None, fields),
+                Some(path) => headers.add(Some(&self.asked(&path)), fields),
             }
         }
         // A preflight response has its CORS fields already.
         if let Some(cors) = features.cors.as_ref().filter(|_| status != Status::NO_CONTENT) {
-            cors.add(self.request, name, fields);
+            cors.add(self.request, fields);
         }
     }
 
@@ -329,7 +332,7 @@ impl<'a> Answering<'a> {
         })
     }
 
-    /// The response to a request that needs no file.
+    /// The response to a request that needs no file, but for that of the route's action.
     fn refuse_or_redirect(&self, path: &SitePath<'_>) -> Option<Response> {
         let features = &self.route.features;
         if let Some(refusal) = self.refuse_client() {
@@ -344,10 +347,9 @@ impl<'a> Answering<'a> {
         if !self.is_allowed_here(path) {
             return Some(Response::plain(Status::FORBIDDEN));
         }
-        if let Some(response) = features.cors.as_ref().and_then(|cors| cors.preflight(self.request, path.as_bytes())) {
+        if let Some(response) = features.cors.as_ref().and_then(|cors| cors.preflight(self.request)) {
             return Some(response);
         }
-        let redirects = features.redirects.as_ref();
         match &*self.route.action {
             Action::Deny => return Some(Response::plain(Status::FORBIDDEN)),
             Action::Respond(_) | Action::Redirect(_) => return None,
@@ -356,14 +358,13 @@ impl<'a> Answering<'a> {
             Action::Files | Action::Forward(_) | Action::Rewrite(_) | Action::Try(_) => {}
         }
         let refusal = match self.request.method {
-            Method::Get | Method::Head => return redirects?.answer(path, self.query(), self.origin()),
+            Method::Get | Method::Head => return None,
             // What a server makes of a method is its own affair; TRACE would show the client fields that are made here.
-            method if method.as_str() != "TRACE" && self.is_forwarded(path) => None,
-            Method::Other(_) => Some(Status::METHOD_NOT_ALLOWED),
-            Method::Unknown(_) => Some(Status::NOT_IMPLEMENTED),
+            method if method.as_str() != "TRACE" && self.route.rule().is_some() => return None,
+            Method::Other(_) => Status::METHOD_NOT_ALLOWED,
+            Method::Unknown(_) => Status::NOT_IMPLEMENTED,
         };
-        let redirect = redirects.and_then(|redirects| redirects.answer_any_method(path, self.query(), self.origin()));
-        redirect.or_else(|| refusal.map(Response::plain))
+        Some(Response::plain(refusal))
     }
 
     /// The response to a request by `http` for a site that answers HTTPS alone. A request of HTTP/1.0 without Host has no other address.
@@ -375,21 +376,6 @@ impl<'a> Answering<'a> {
         let mut response = Response::plain(Status::PERMANENT_REDIRECT);
         response.fields.location = Some(plain_http::over_https(authority, port, path, query));
         Some(response)
-    }
-
-    /// The beginning of the URL that was asked for: with its scheme and host.
-    fn origin(&self) -> Option<(&'static str, &'a str)> {
-        Some((if self.client.is_plain { "http://" } else { "https://" }, self.request.authority?))
-    }
-
-    /// Whether a rule forwards the path, after rewrites.
-    fn is_forwarded(&self, path: &SitePath<'_>) -> bool {
-        let rewrites = self.route.features.rewrites.as_ref();
-        match rewrites.and_then(|rewrites| rewrites.apply(path)) {
-            None => self.route.rule(path).is_some(),
-            Some(rewritten) => SitePath::parse(&rewritten, self.route.options.show_dotfiles)
-                .is_ok_and(|path| self.route_of(&path).is_ok_and(|route| route.rule(&path).is_some())),
-        }
     }
 
     fn query(&self) -> Option<&'a str> {

@@ -289,7 +289,7 @@ fn the_cause_survives_later_blocking_steps() {
     let hash = bcrypt::hash_with_result("a", 4).unwrap().format_for_version(bcrypt::Version::TwoY);
     fs::write(place.path().join("users"), format!("ada:{hash}\n")).unwrap();
     let text = format!(
-        "root = {root:?}\nerror_pages = {{ 404 = '/404.html' }}\nbasic_auth = [{{ users = {:?} }}]\n[compress]",
+        "root = {root:?}\nerror_pages = {{ 404 = '/404.html' }}\nbasic_auth = {{ users = {:?} }}\n[compress]",
         place.path().join("users")
     );
     let config: SiteConfig = toml::from_str(&text).unwrap();

@@ -55,7 +55,7 @@ impl<'a> Answering<'a> {
     pub(super) fn rule(&self, path: &SitePath<'_>) -> Option<Result<&'a proxy::Rule, Status>> {
         match &*self.route.action {
             Action::Forward(forward) => Some(forward.choose(&self.asked(path))),
-            _ => self.route.rule(path).map(Ok),
+            _ => None,
         }
     }
 
@@ -70,14 +70,7 @@ impl<'a> Answering<'a> {
     ) -> Answer {
         let answer = match &*self.route.action {
             Action::Files | Action::Forward(_) => {
-                let rewrites = self.route.features.rewrites.as_ref().filter(|_| rewritten.is_none());
-                match rewrites.and_then(|rewrites| rewrites.apply(path)) {
-                    None => self.serve_or_forward(path, asked, rewritten, user, inbound).await,
-                    Some(raw) => {
-                        let place = Place { raw, query: None };
-                        Box::pin(self.go_on(place, false, asked, user, inbound)).await
-                    }
-                }
+                self.serve_or_forward(path, asked, rewritten, user, inbound).await
             }
             Action::Deny => plain(Status::FORBIDDEN),
             Action::Respond(respond) => match respond.response(&self.asked(path)) {
@@ -149,8 +142,7 @@ impl<'a> Answering<'a> {
                 return true;
             }
         }
-        let lists = self.route.features.listing.as_ref().is_some_and(|listing| listing.covers(path.as_bytes()));
-        if !lists {
+        if self.route.features.listing.is_none() {
             return false;
         }
         let (root, name) = (files.root(), beneath.as_bytes().to_vec());
@@ -211,11 +203,11 @@ impl<'a> Answering<'a> {
         }
         let next = Answering { route, turns: self.turns + 1, ..*self };
         if route.is_named()
-            && let Some(refusal) = next.guard_named(path, user).await
+            && let Some(refusal) = next.guard_named(user).await
         {
             return Answer { route: Some(route.number), ..refusal.into() };
         }
-        if route.is_of_files(path)
+        if route.is_of_files()
             && let Some(status) = next.file_refusal(path)
         {
             return Answer { route: Some(route.number), ..plain(status) };

@@ -1,6 +1,6 @@
 //! Builds the routes of a site from its configuration.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ use crate::files::resolve::Root;
 use crate::placeholders::{Groups, Tables};
 use crate::site::features::inherited;
 use crate::site::listing_pages::Pages;
-use crate::site::pattern::{Octets, build_regex};
+use crate::site::locate::path_of;
+use crate::site::pattern::build_regex;
 use crate::site::proxy::Rule;
 use crate::site::{FileOptions, SiteConfig};
 use crate::store::Store;
@@ -70,7 +71,13 @@ impl SiteConfig {
     ) -> Option<(Route, Option<Box<Routes>>)> {
         let scripts = scripts_of(self);
         let files = self.open_files(&scripts, context, problems)?;
-        let root = self.build_route(files, None, "site", context, problems);
+        let mut root = self.build_route(files, None, "site", context, problems);
+        let everything = RoutePath::Prefix { text: b"/".as_slice().into(), is_final: false };
+        let own = self.root_route();
+        if let Some(action) = own.action(&everything, &root, self, ("site", context), problems) {
+            root.action = Arc::new(action);
+        }
+        self.check_root(&own, problems);
         if self.route.is_empty() {
             return Some((root, None));
         }
@@ -80,13 +87,14 @@ impl SiteConfig {
             all: Vec::new(),
             candidates: Vec::new(),
             named: HashMap::new(),
+            taken: HashSet::new(),
             guards: Vec::new(),
         };
         let root = Route { guards: tree.number_of_guards(&root), ..root };
         for own in &self.route {
             tree.add(
                 own,
-                &RoutePath::Prefix { text: b"/".as_slice().into(), is_final: false },
+                &everything,
                 Around { settings: self, route: &root },
                 context,
                 problems,
@@ -105,13 +113,13 @@ impl SiteConfig {
     ) -> Option<Arc<Files>> {
         let root = match &self.root {
             Some(path) => open(path, "site.root", problems)?,
-            // Redirects and routes may answer every request; without a proxy rule or a file, others get 404.
-            None if !self.proxy.is_empty() || !self.redirects.is_empty() || !self.route.is_empty() => {
+            // An action or routes may answer every request; others get 404.
+            None if self.root_route().has_action() || !self.route.is_empty() => {
                 Root::empty().map_err(|error| problems.add(&(0..0), "site.root", error)).ok()?
             }
             None => {
                 let what = format_args!(
-                    "is missing for site {}: name the directory to serve, or answer its requests with [[site.route]], [[site.proxy]] or [[site.redirects]]",
+                    "is missing for site {}: name the directory to serve, or answer its requests with an action, for instance proxy, or [[site.route]]",
                     self.label()
                 );
                 problems.add(&(0..0), "site.root", what);
@@ -131,10 +139,20 @@ impl SiteConfig {
     ) -> Files {
         let media_types = MediaTypes::build(&self.media_types, &format!("{key}.media_types"), problems).map(Arc::new);
         let index = self.index.first().map(|index| index.value.clone()).unwrap_or_default();
-        let coder = Encoding::build(&self.precompressed, self.compress.as_ref(), key, problems)
+        let coder = Encoding::build(&self.precompressed, self.compress.clone().into_table().as_ref(), key, problems)
             .map(|encoding| Arc::new(Coder::new(&encoding)));
         let root = root.hiding(Arc::clone(scripts)).with_media_types(media_types).with_entity_tags(self.etag);
         Files::new(root, index, context.cache).with_codings(coder)
+    }
+
+    /// Refuses what no request reaches in a site without further routes.
+    fn check_root(&self, own: &RouteConfig, problems: &mut Problems) {
+        let Some(fallback) = self.fallback.as_ref().filter(|_| self.route.is_empty()) else { return };
+        let has_files = own.proxy.as_ref().is_none_or(|proxy| proxy.files_first || proxy.fastcgi.is_some());
+        if own.has_action() && !(has_files && own.proxy.is_some()) {
+            let what = "is never reached: the action of the site answers every request: remove it, give the action a route of its own, or set files_first = true";
+            problems.add(&fallback.span, "site.fallback", what);
+        }
     }
 
     /// Whether both settings have the same files.
@@ -193,6 +211,8 @@ struct Tree<'a> {
     all: Vec<Option<Route>>,
     candidates: Vec<Candidate>,
     named: HashMap<Box<str>, usize>,
+    /// Paths of routes without conditions, by the route that they lie within.
+    taken: HashSet<(Option<usize>, RoutePath)>,
     guards: Vec<GuardKey>,
 }
 
@@ -264,13 +284,17 @@ impl Tree<'_> {
                 );
             }
             let within = around.route.number;
+            let is_taken = match own.conditions {
+                None => !self.taken.insert((within, path.clone())),
+                Some(_) => self.taken.contains(&(within, path.clone())),
+            };
+            if let Some(text) = own.path.as_ref().filter(|_| is_taken) {
+                let what = "is never reached: a route before it has the same path and no match: remove one of them, or write this one first";
+                problems.add(&text.span, &format!("{KEY}.path"), what);
+            }
             self.candidates.push(Candidate { route: number, path: path.clone(), within });
         }
         let mut settings = own.settings_over(around.settings);
-        settings.route = Vec::new();
-        if own.has_action() {
-            settings.forget_lists();
-        }
         let Some(files) = self.files(own, &path, &mut settings, around, (context, problems)) else { return };
         let mut route = settings.build_route(files, Some(around), KEY, context, problems);
         route.number = Some(number);
@@ -289,14 +313,14 @@ impl Tree<'_> {
         let mut groups = Groups::clone(&route.groups);
         if let (RoutePath::Expression { text, ignores_case }, true) = (&path, own.path.is_some()) {
             let flags = if *ignores_case { "(?i)" } else { "" };
-            groups.path = build_regex(&format!("{flags}{text}"), Octets::Bytes, &(0..0), KEY, problems);
+            groups.path = build_regex(&format!("{flags}{text}"), &(0..0), KEY, problems);
         }
         if let Some(conditions) = &own.conditions {
             let key = format!("{KEY}.match");
             route.conditions = Some(conditions.build(&mut groups, &context.tables, &key, problems));
         }
         route.groups = Arc::new(groups);
-        if let Some(action) = own.action(&path, &route, &settings, context, problems) {
+        if let Some(action) = own.action(&path, &route, &settings, (KEY, context), problems) {
             route.action = Arc::new(action);
         }
         route.guards = self.number_of_guards(&route);
@@ -377,8 +401,6 @@ impl Tree<'_> {
                 );
             }
         }
-        let has_forward =
-            |route: &Route| matches!(&*route.action, Action::Forward(_)) || route.features.proxies.is_some();
         let with_root = || all.iter().chain([root]);
         let copied = with_root().filter_map(|route| route.features.forward_auth.as_ref());
         let mut routes = Routes {
@@ -389,23 +411,38 @@ impl Tree<'_> {
             guards_differ: all.iter().any(|route| route.guards != root.guards),
             has_conditions: all.iter().any(|route| route.conditions.is_some()),
             has_limits: all.iter().any(|route| address(route.limits.as_ref()) != address(root.limits.as_ref())),
-            may_forward: with_root().any(has_forward),
+            may_forward: with_root().any(|route| route.rule().is_some()),
             interim: with_root().flat_map(Route::rules).map(Rule::interim).max(),
             names_endpoints: with_root().any(Route::names_endpoints),
             asks: with_root().any(|route| route.features.forward_auth.is_some()),
             copied: copied.flat_map(|auth| auth.copied().iter().cloned()).collect(),
         };
         routes.all = all;
+        refuse_loops(self.site, &routes, problems);
         Some(routes)
     }
 }
 
-impl SiteConfig {
-    /// Takes away the lists that answer requests by paths of their own: the route has an action.
-    fn forget_lists(&mut self) {
-        self.redirects.clear();
-        self.rewrites.clear();
-        self.mounts.clear();
-        self.proxy.clear();
+/// Refuses redirects to fixed paths that lead back to them.
+fn refuse_loops(site: &SiteConfig, routes: &Routes, problems: &mut Problems) {
+    let own = |route: &Route| match &*route.action {
+        Action::Redirect(redirect) => redirect.path().map(str::to_owned),
+        _ => None,
+    };
+    for (config, route) in site.all_routes().zip(&routes.all) {
+        let (Some(redirect), Some(mut to)) = (&config.redirect, own(route)) else { continue };
+        for _ in 0..=routes.all.len() {
+            let Ok((path, _)) = path_of(&to) else { break };
+            let Some(next) = routes.by_path(&path).filter(|next| next.conditions.is_none()) else { break };
+            if next.number == route.number {
+                let what = "is a redirect loop: this route or another one redirects the target again";
+                problems.add(&redirect.span, &format!("{KEY}.redirect"), what);
+                break;
+            }
+            match own(next) {
+                Some(next) => to = next,
+                None => break,
+            }
+        }
     }
 }

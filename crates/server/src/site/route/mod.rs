@@ -22,14 +22,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::HeaderName;
-use sealion_http::path::{SitePath, Unnameable, is_hidden};
+use sealion_http::path::{SitePath, is_hidden};
 use sealion_http::{Request, Status};
 
+use super::basic_auth::BasicAuth;
 use super::features::Features;
+use super::forward_auth::ForwardAuth;
 use super::listing_pages::Pages;
 use super::pattern::original_of;
 use super::proxy::InterimRequests;
-use super::{FileOptions, proxy, readings};
+use super::{FileOptions, proxy};
 use crate::files::cache::Files;
 use crate::limits::SiteLimits;
 use crate::placeholders::{Asked, Groups};
@@ -37,10 +39,12 @@ use crate::placeholders::{Asked, Groups};
 pub(super) use action::{Action, Last, Try};
 pub(super) use build::Around;
 pub(crate) use build::SiteContext;
-pub(crate) use config::RouteConfig;
+pub(crate) use action::{RedirectTable, RewriteTable};
+pub(crate) use config::{RouteConfig, SiteConfig};
 
 use choice::{Choice, RouteNumber};
 use condition::{Condition, Holds};
+use forward::Forward;
 
 /// A part of a site: it answers the requests for some paths.
 #[derive(Debug)]
@@ -100,46 +104,31 @@ pub(super) struct Routes {
 }
 
 impl Route {
-    /// The proxy rule for a path, whichever server a request chooses.
-    pub(super) fn rule(&self, path: &SitePath<'_>) -> Option<&proxy::Rule> {
+    /// The rule that forwards, whichever server a request chooses.
+    pub(super) fn rule(&self) -> Option<&proxy::Rule> {
+        self.forward().map(Forward::any)
+    }
+
+    fn forward(&self) -> Option<&Forward> {
         match &*self.action {
-            Action::Forward(forward) => Some(forward.any()),
-            Action::Files => self.features.proxies.as_deref()?.find(path),
-            Action::Respond(_) | Action::Redirect(_) | Action::Rewrite(_) | Action::Try(_) | Action::Deny => None,
+            Action::Forward(forward) => Some(forward),
+            Action::Files
+            | Action::Respond(_)
+            | Action::Redirect(_)
+            | Action::Rewrite(_)
+            | Action::Try(_)
+            | Action::Deny => None,
         }
     }
 
-    /// Whether a request for a path may be forwarded, here or where the route leads.
-    pub(super) fn may_forward(&self, path: &SitePath<'_>) -> bool {
-        match &*self.action {
-            Action::Rewrite(_) | Action::Try(_) => true,
-            Action::Files => self.features.rewrites.is_some() || self.rule(path).is_some(),
-            Action::Forward(_) | Action::Respond(_) | Action::Redirect(_) | Action::Deny => self.rule(path).is_some(),
-        }
+    /// Whether a request may be forwarded, here or where the route leads.
+    pub(super) fn may_forward(&self) -> bool {
+        matches!(&*self.action, Action::Forward(_) | Action::Rewrite(_) | Action::Try(_))
     }
 
     /// Whether it sends files alone.
-    pub(super) fn is_of_files(&self, path: &SitePath<'_>) -> bool {
-        matches!(&*self.action, Action::Files) && self.rule(path).is_none()
-    }
-
-    /// The path of a request for a site without further routes, or the status for one that cannot be served.
-    pub(super) fn path<'a>(&self, raw: &'a str) -> Result<SitePath<'a>, Status> {
-        let is_read_by_others = || self.features.has_guards() || self.path_to_forward(raw).is_some();
-        if memchr::memchr(b';', raw.as_bytes()).is_some() && readings::hides_slash(raw) && is_read_by_others() {
-            return Err(Status::BAD_REQUEST);
-        }
-        match SitePath::parse(raw, self.options.show_dotfiles) {
-            Ok(path) => Ok(path),
-            Err(Unnameable::Malformed(_)) => Err(Status::BAD_REQUEST),
-            Err(Unnameable::NotFound) => self.path_to_forward(raw).ok_or(Status::NOT_FOUND),
-        }
-    }
-
-    /// A path, where it is forwarded.
-    fn path_to_forward(&self, path: &str) -> Option<SitePath<'static>> {
-        let proxies = self.features.proxies.as_ref()?;
-        SitePath::parse_forwarded(path).ok().filter(|path| proxies.find(path).is_some())
+    pub(super) fn is_of_files(&self) -> bool {
+        matches!(&*self.action, Action::Files)
     }
 
     /// Whether files of a path are shown, whose names may begin with a dot.
@@ -149,22 +138,13 @@ impl Route {
 
     /// Whether a server learns the ends of a client's connection.
     pub(super) fn names_endpoints(&self) -> bool {
-        let of_rules = match &*self.action {
-            Action::Files => {
-                self.features.proxies.as_ref().is_some_and(|all| all.rules().any(proxy::Rule::names_endpoints))
-            }
-            _ => self.rules().into_iter().any(proxy::Rule::names_endpoints),
-        };
-        of_rules || self.features.forward_auth.as_ref().is_some_and(|auth| auth.names_endpoints())
+        self.rules().any(proxy::Rule::names_endpoints)
+            || self.features.forward_auth.as_ref().is_some_and(|auth| auth.names_endpoints())
     }
 
     /// All rules that it forwards by.
-    pub(super) fn rules(&self) -> Vec<&proxy::Rule> {
-        match &*self.action {
-            Action::Forward(forward) => forward.all(),
-            Action::Files => self.features.proxies.iter().flat_map(|proxies| proxies.rules()).collect(),
-            Action::Respond(_) | Action::Redirect(_) | Action::Rewrite(_) | Action::Try(_) | Action::Deny => Vec::new(),
-        }
+    pub(super) fn rules(&self) -> impl Iterator<Item = &proxy::Rule> {
+        self.forward().into_iter().flat_map(Forward::all)
     }
 
     /// The status of every request that comes here from outside.
@@ -190,6 +170,26 @@ impl Route {
         // Without `access`, every client would pass without a password.
         let has_both = features.access.is_some() && (features.basic_auth.is_some() || features.forward_auth.is_some());
         features.satisfies_any && has_both
+    }
+
+    /// Whether a request that passed the guards of this route needs no password and no consent for the other.
+    pub(super) fn authenticates_for(&self, other: &Route) -> bool {
+        if self.guards == other.guards {
+            return true;
+        }
+        // The network of the client may have stood for the password.
+        if self.may_authenticate_instead() {
+            return false;
+        }
+        let (own, other) = (&self.features, &other.features);
+        let has_password = |auth: &Arc<BasicAuth>| own.basic_auth.as_ref().is_some_and(|own| own.has_users_of(auth));
+        let has_consent = |auth: &Arc<ForwardAuth>| own.forward_auth.as_ref().is_some_and(|own| Arc::ptr_eq(own, auth));
+        other.basic_auth.as_ref().is_none_or(has_password) && other.forward_auth.as_ref().is_none_or(has_consent)
+    }
+
+    /// Whether it answers by itself: a response, a redirect or a refusal.
+    pub(super) fn has_own_answer(&self) -> bool {
+        matches!(&*self.action, Action::Respond(_) | Action::Redirect(_) | Action::Deny)
     }
 
     pub(super) fn is_named(&self) -> bool {
@@ -222,10 +222,6 @@ impl Routes {
 
     pub(super) fn guards_differ(&self) -> bool {
         self.guards_differ
-    }
-
-    pub(super) fn has_expressions(&self) -> bool {
-        self.choice.has_expressions()
     }
 
     pub(super) fn has_conditions(&self) -> bool {

@@ -103,7 +103,7 @@ fn a_route_inherits_what_it_does_not_set() {
     }
     let keys = r#"
         error_pages = { 404 = "/404.html" }
-        headers = [{ set = { X-Site = "site" } }]
+        headers = { set = { X-Site = "site" } }
 
         [[site.route]]
         path = "/a/"
