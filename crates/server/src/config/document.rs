@@ -237,14 +237,4 @@ mod tests {
             }
         }
     }
-
-    #[test]
-    fn groups_of_a_rule_are_no_variables() {
-        let text = "[[site]]\nroot = '${A}'\nroute = [{ path = '~ ^/(?<A>x)', redirect = '/{A}' }]\n";
-        let mut problems = Problems::of_file(Path::new("f"), text);
-        let (mut document, _) = DeTable::parse_recoverable(text);
-        fill_in(document.get_mut(), &mut Vec::new(), &|_| Some("b".to_owned()), &mut problems);
-        let shown = format!("{document:?}");
-        assert!(problems.is_empty() && shown.contains("/${A}") && !shown.contains("\"${A}\""), "{shown}");
-    }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::action::Action;
+use super::checks::refuse_loops;
 use super::choice::{Candidate, Choice};
 use super::config::RouteConfig;
 use super::path::RoutePath;
@@ -17,7 +18,6 @@ use crate::files::resolve::Root;
 use crate::placeholders::{Groups, Tables};
 use crate::site::features::inherited;
 use crate::site::listing_pages::Pages;
-use crate::site::locate::path_of;
 use crate::site::pattern::build_regex;
 use crate::site::proxy::Rule;
 use crate::site::{FileOptions, SiteConfig};
@@ -145,16 +145,6 @@ impl SiteConfig {
         Files::new(root, index, context.cache).with_codings(coder)
     }
 
-    /// Refuses what no request reaches in a site without further routes.
-    fn check_root(&self, own: &RouteConfig, problems: &mut Problems) {
-        let Some(fallback) = self.fallback.as_ref().filter(|_| self.route.is_empty()) else { return };
-        let has_files = own.proxy.as_ref().is_none_or(|proxy| proxy.files_first || proxy.fastcgi.is_some());
-        if own.has_action() && !(has_files && own.proxy.is_some()) {
-            let what = "is never reached: the action of the site answers every request: remove it, give the action a route of its own, or set files_first = true";
-            problems.add(&fallback.span, "site.fallback", what);
-        }
-    }
-
     /// Whether both settings have the same files.
     fn has_files_of(&self, other: &SiteConfig) -> bool {
         let own = (&self.root, self.index.first(), self.etag, &self.media_types, &self.precompressed, &self.compress);
@@ -264,36 +254,7 @@ impl Tree<'_> {
             }),
         };
         let Some(path) = path else { return };
-        if let Some(name) = &own.name {
-            self.add_name(name, number, problems);
-            if own.path.is_none() && !own.route.is_empty() {
-                problems.add(
-                    &name.span,
-                    &format!("{KEY}.route"),
-                    "lies in a route without path: write its routes beside it",
-                );
-            }
-        }
-        let is_named = own.name.is_some() && own.path.is_none();
-        if !is_named {
-            if own.path.is_none() && own.conditions.is_none() {
-                problems.add(
-                    &(0..0),
-                    KEY,
-                    "has neither path, match nor name, so that no request finds it: add one of them",
-                );
-            }
-            let within = around.route.number;
-            let is_taken = match own.conditions {
-                None => !self.taken.insert((within, path.clone())),
-                Some(_) => self.taken.contains(&(within, path.clone())),
-            };
-            if let Some(text) = own.path.as_ref().filter(|_| is_taken) {
-                let what = "is never reached: a route before it has the same path and no match: remove one of them, or write this one first";
-                problems.add(&text.span, &format!("{KEY}.path"), what);
-            }
-            self.candidates.push(Candidate { route: number, path: path.clone(), within });
-        }
+        let is_named = self.add_candidate(own, &path, number, around.route.number, problems);
         let mut settings = own.settings_over(around.settings);
         let Some(files) = self.files(own, &path, &mut settings, around, (context, problems)) else { return };
         let mut route = settings.build_route(files, Some(around), KEY, context, problems);
@@ -328,6 +289,42 @@ impl Tree<'_> {
             self.add(within, &path, Around { settings: &settings, route: &route }, context, problems);
         }
         self.all[number] = Some(route);
+    }
+
+    /// Lets requests find a route by its path or its name. Returns whether by its name alone.
+    fn add_candidate(
+        &mut self,
+        own: &RouteConfig,
+        path: &RoutePath,
+        number: usize,
+        within: Option<usize>,
+        problems: &mut Problems,
+    ) -> bool {
+        if let Some(name) = &own.name {
+            self.add_name(name, number, problems);
+            if own.path.is_none() && !own.route.is_empty() {
+                let what = "lies in a route without path: write its routes beside it";
+                problems.add(&name.span, &format!("{KEY}.route"), what);
+            }
+        }
+        if own.name.is_some() && own.path.is_none() {
+            return true;
+        }
+        if own.path.is_none() && own.conditions.is_none() {
+            let what = "has neither path, match nor name, so that no request finds it: add one of them";
+            problems.add(&(0..0), KEY, what);
+        }
+        let place = (within, path.clone());
+        let is_taken = match own.conditions {
+            None => !self.taken.insert(place),
+            Some(_) => self.taken.contains(&place),
+        };
+        if let Some(text) = own.path.as_ref().filter(|_| is_taken) {
+            let what = "is never reached: a route before it has the same path and no match: remove one of them, or write this one first";
+            problems.add(&text.span, &format!("{KEY}.path"), what);
+        }
+        self.candidates.push(Candidate { route: number, path: path.clone(), within });
+        false
     }
 
     fn add_name(&mut self, name: &At<String>, number: usize, problems: &mut Problems) {
@@ -420,29 +417,5 @@ impl Tree<'_> {
         routes.all = all;
         refuse_loops(self.site, &routes, problems);
         Some(routes)
-    }
-}
-
-/// Refuses redirects to fixed paths that lead back to them.
-fn refuse_loops(site: &SiteConfig, routes: &Routes, problems: &mut Problems) {
-    let own = |route: &Route| match &*route.action {
-        Action::Redirect(redirect) => redirect.path().map(str::to_owned),
-        _ => None,
-    };
-    for (config, route) in site.all_routes().zip(&routes.all) {
-        let (Some(redirect), Some(mut to)) = (&config.redirect, own(route)) else { continue };
-        for _ in 0..=routes.all.len() {
-            let Ok((path, _)) = path_of(&to) else { break };
-            let Some(next) = routes.by_path(&path).filter(|next| next.conditions.is_none()) else { break };
-            if next.number == route.number {
-                let what = "is a redirect loop: this route or another one redirects the target again";
-                problems.add(&redirect.span, &format!("{KEY}.redirect"), what);
-                break;
-            }
-            match own(next) {
-                Some(next) => to = next,
-                None => break,
-            }
-        }
     }
 }

@@ -175,9 +175,9 @@ configs! {
         fallback: At<String>,
     }
     settings {
-        /// Whether responses of this site are written to the access log.
+        /// Whether responses are written to the access log.
         access_log: bool = true,
-        /// Limits on the use of this site by clients.
+        /// Limits on the use by clients.
         limits: SiteLimitsConfig = SiteLimitsConfig::default(),
         /// Codings of precompressed files beside their originals (`style.css.br`, `.zst`, `.gz`), of `br`, `zstd` and `gzip`. They are
         /// sent to clients that accept the coding, unless they are older than their originals. `sealion compress` creates them.

@@ -12,6 +12,7 @@
 mod action;
 mod build;
 mod build_action;
+mod checks;
 mod choice;
 mod condition;
 mod config;

@@ -3,6 +3,7 @@
 mod actions;
 mod conditions;
 mod guards;
+mod redirects;
 
 use sealion_testkit::http::{self, Response};
 use sealion_testkit::server::Server;
