@@ -105,7 +105,9 @@ pub(crate) fn early_hints<'a>(
     let path = path.ok()?;
     let links = site.route(answering.route.number).features.early_hints.as_ref().filter(|_| is_navigation(request))?;
     let is_answered_at_once = || {
-        answering.needs_more(&path, None) || answering.route.has_own_answer() || answering.refuse_or_redirect(&path).is_some()
+        answering.needs_more(&path, None)
+            || answering.route.has_own_answer()
+            || answering.refuse_or_redirect(&path).is_some()
     };
     (!is_answered_at_once()).then_some(links)
 }
@@ -194,7 +196,9 @@ impl<'a> Answering<'a> {
         if !matches!(&*self.route.action, Action::Files) {
             return None;
         }
-        let name_decides = path.names_directory() && (self.removes_slash_of(path) || self.is_index_elsewhere(path));
+        let shows_name = || features.headers.as_ref().is_some_and(|headers| headers.have_placeholders());
+        let name_decides =
+            path.names_directory() && (self.removes_slash_of(path) || self.is_index_elsewhere(path) || shows_name());
         if features.authenticates()
             || name_decides
             || self.wants_digest()

@@ -86,8 +86,7 @@ fn a_file_read_again_keeps_what_is_known_unless_it_changed() {
     let directory = tempfile::tempdir().unwrap();
     let config = config(users(&directory, "users", &[("ada", "right")]));
     let built = || build(&config);
-    let knows =
-        |auth: &BasicAuth| matches!(auth.check(Some(&basic("ada:right"))), Verdict::Decided(Ok(Some(_))));
+    let knows = |auth: &BasicAuth| matches!(auth.check(Some(&basic("ada:right"))), Verdict::Decided(Ok(Some(_))));
     let before = built();
     assert_eq!(ask(&before, Some(&basic("ada:right"))), Ok(Some("ada".to_owned())));
     let after = built();

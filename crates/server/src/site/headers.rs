@@ -55,7 +55,11 @@ impl Fields<'_> {
         }
         let own = self.config.build(self.known, &dotted(key, "headers"), problems)?;
         let is_own = |name: &str| {
-            self.config.unset.iter().map(|name| name.as_str()).chain(own.iter().map(|(name, _)| name.as_str()))
+            self.config
+                .unset
+                .iter()
+                .map(|name| name.as_str())
+                .chain(own.iter().map(|(name, _)| name.as_str()))
                 .any(|other| other.eq_ignore_ascii_case(name))
         };
         set.retain(|(name, _)| !is_own(name));
@@ -100,11 +104,7 @@ impl HeadersConfig {
             } else if !is_name(name) {
                 problems.add(&name.span, &key, "is not a field name: use letters, digits and hyphens");
             } else if is_ours(name) && !name.eq_ignore_ascii_case(HSTS) {
-                problems.add(
-                    &name.span,
-                    &key,
-                    "removes fields of the preset, and this is no such field",
-                );
+                problems.add(&name.span, &key, "removes fields of the preset, and this is no such field");
             }
         }
         (problems.len() == before).then_some(())?;

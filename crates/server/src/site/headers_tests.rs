@@ -94,10 +94,7 @@ fn configuration_errors_name_the_key() {
         ("headers = { set = { 'a b' = 'a' } }", "f:1: site.headers.set.a b: is not a field name"),
         ("headers = { set = { A = \"a\\r\\nB: c\" } }", "f:1: site.headers.set.A: write visible ASCII"),
         ("headers = { unset = ['Server'] }", "f:1: site.headers.unset: set server_header = false"),
-        (
-            "headers = { unset = ['etag'] }",
-            "f:1: site.headers.unset: removes fields of the preset",
-        ),
+        ("headers = { unset = ['etag'] }", "f:1: site.headers.unset: removes fields of the preset"),
         ("cache_control = ' a'", "f:1: site.cache_control: write directives"),
     ] {
         let (_, problems) = build(text);

@@ -30,11 +30,7 @@ pub(crate) struct ListingConfig {
 impl Default for ListingConfig {
     /// 1000 entries make a page of about a quarter of a megabyte.
     fn default() -> Self {
-        ListingConfig {
-            page: 1000.into(),
-            max_entries: 100_000.into(),
-            archive: None,
-        }
+        ListingConfig { page: 1000.into(), max_entries: 100_000.into(), archive: None }
     }
 }
 

@@ -100,9 +100,8 @@ impl Site {
         }
         let Ok(path) = SitePath::parse_forwarded(path) else { return false };
         // Conditions ask for more of the request than is known here.
-        let may_forward = |routes: &Routes| {
-            routes.has_conditions() || routes.by_path(&path).unwrap_or(&self.root).may_forward()
-        };
+        let may_forward =
+            |routes: &Routes| routes.has_conditions() || routes.by_path(&path).unwrap_or(&self.root).may_forward();
         self.routes.as_deref().is_none_or(may_forward)
     }
 

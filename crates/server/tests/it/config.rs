@@ -32,7 +32,7 @@ fn check_says_what_is_wrong_with_file_line_key_and_remedy() {
         ("[metrics]\nlisten = '127.0.0.1:0'\ntoken_file = 'gone'\n", &["metrics.token_file: ", "/gone cannot be read"]),
         ("[privileges]\nuser = 'no-such-user'\n", &["there is no user no-such-user", "useradd"]),
         ("[server]\naccess_log = 'a.log'\n", &["server.access_log: ", "it is a table of its own: write [access_log]"]),
-        ("[access_log]\npath = 'a.log'\n", &["access_log.path: unknown field `path`, expected one of", "`to`"]),
+        ("[access_log]\nplace = 'a.log'\n", &["access_log.place: unknown field `place`, expected one of", "`to`"]),
         ("[tls]\nmin_version = 1.2\n", &["tls.min_version: ", "is a text: write it in quotes"]),
         ("[cache]\ndirectories = ['c']\nsize = '0B'\n", &["cache.size: is 0", "remove [cache]"]),
         ("[privileges]\ngroup = 'root'\n", &["privileges.group: ", "name privileges.user too"]),
@@ -129,7 +129,10 @@ fn rules_of_which_one_can_never_apply_are_refused() {
             "route = [{ path = '= /a', redirect = '/b' }, { path = '= /a', redirect = '/c' }]",
             "site.route.path: is never reached: a route before it has the same path",
         ),
-        ("route = [{ path = '~ ^/a', deny = true }, { path = '~ ^/a', match = { method = 'GET' } }]", "is never reached"),
+        (
+            "route = [{ path = '~ ^/a', deny = true }, { path = '~ ^/a', match = { method = 'GET' } }]",
+            "is never reached",
+        ),
         (
             "route = [{ path = '/a/', basic_auth = { users = 'users' } }, { path = '/a/', basic_auth = { users = 'users' } }]",
             "is never reached",

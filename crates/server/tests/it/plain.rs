@@ -246,8 +246,10 @@ fn the_scheme_is_the_one_that_a_trusted_proxy_names() {
     let site = Site::new();
     let upstream = Upstream::answering(|_| ok(b"answer"));
     let table = format!("[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]", upstream.url());
-    let keys = "route = [{ path = '/app/', proxy = { to = 'app' } },\
-           { path = '= /old', redirect = 'https://localhost/old' }]\n[site.hsts]\nmax_age = '1h'";
+    let keys = "route = [\n\
+          { path = '/app/', proxy = { to = 'app' } },\n\
+          { path = '= /old', match = { scheme = 'http' }, redirect = 'https://localhost/old' },\n\
+        ]\n[site.hsts]\nmax_age = '1h'";
     let trusting = "client_address = 'x-forwarded-for'\ntrusted_proxies = ['127.0.0.1']";
     let says = ["-H", "X-Forwarded-Proto: https", "-H", "Host: localhost"];
     let silent = ["-H", "Host: localhost"];

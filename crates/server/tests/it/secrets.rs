@@ -33,7 +33,7 @@ fn a_reload_names_the_secrets_that_changed_and_shows_none() {
     server.signal(Signal::HUP);
     wait_for_message(&server, "configuration 1 is in use");
     for key in [
-        "site[0].headers[0].set.X-Token",
+        "site[0].headers.set.X-Token",
         "site[0].forward_auth[0].to",
         "site[0].route[1].proxy.request_headers[0].value",
         "site[0].route[1].proxy.response_headers[0].value",
@@ -42,7 +42,7 @@ fn a_reload_names_the_secrets_that_changed_and_shows_none() {
         let changed = wait_for_message(&server, &format!("{key}: "));
         assert!(changed.contains(" becomes "), "{changed}");
     }
-    let to = wait_for_message(&server, "site[0].forward_auth[0].to: ");
+    let to = wait_for_message(&server, "site[0].route[0].forward_auth.to: ");
     assert!(to.contains("http://127.0.0.1:9/verify?…"), "the rest of a URL is shown: {to}");
     assert_hides(&written(&server));
 }

@@ -78,14 +78,16 @@ impl Answering<'_> {
         }
         let mut name = None;
         let mut route = None;
-        if let Some(addition) = addition.filter(|_| self.site.routes.is_some()) {
+        if let Some(addition) = addition {
             let own = addition.to(path);
-            let refusal = self.guard(&own, user).await;
-            // As in nginx, the settings of its own route apply to the file.
-            route = self.route_of(&own).ok().map(|route| route.number);
             name = Some(own.as_bytes().to_vec());
-            if let Some(refusal) = refusal {
-                return Answer { name, route, ..refusal.into() };
+            if self.site.routes.is_some() {
+                let refusal = self.guard(&own, user).await;
+                // As in nginx, the settings of its own route apply to the file.
+                route = self.route_of(&own).ok().map(|route| route.number);
+                if let Some(refusal) = refusal {
+                    return Answer { name, route, ..refusal.into() };
+                }
             }
         }
         let file = match (self.may_withhold(&file), addition) {

@@ -111,11 +111,7 @@ impl<'a> Answering<'a> {
         self.authenticate(routes, user).await
     }
 
-    async fn authenticate(
-        &self,
-        routes: [Option<&'a Route>; 2],
-        user: &mut Option<Box<str>>,
-    ) -> Option<Response> {
+    async fn authenticate(&self, routes: [Option<&'a Route>; 2], user: &mut Option<Box<str>>) -> Option<Response> {
         for route in routes.into_iter().flatten() {
             if self.needs_no_password(route) {
                 continue;

@@ -69,9 +69,7 @@ impl<'a> Answering<'a> {
         inbound: &mut Inbound,
     ) -> Answer {
         let answer = match &*self.route.action {
-            Action::Files | Action::Forward(_) => {
-                self.serve_or_forward(path, asked, rewritten, user, inbound).await
-            }
+            Action::Files | Action::Forward(_) => self.serve_or_forward(path, asked, rewritten, user, inbound).await,
             Action::Deny => plain(Status::FORBIDDEN),
             Action::Respond(respond) => match respond.response(&self.asked(path)) {
                 Ok(response) => Answer { is_final: respond.has_content(), ..response.into() },

@@ -92,13 +92,7 @@ impl SiteConfig {
         };
         let root = Route { guards: tree.number_of_guards(&root), ..root };
         for own in &self.route {
-            tree.add(
-                own,
-                &everything,
-                Around { settings: self, route: &root },
-                context,
-                problems,
-            );
+            tree.add(own, &everything, Around { settings: self, route: &root }, context, problems);
         }
         let routes = tree.finish(&root, problems)?;
         Some((root, Some(Box::new(routes))))

@@ -133,8 +133,7 @@ fn servers_get_the_span_as_their_parent_and_only_trusted_proxies_name_the_trace(
 fn requests_of_http2_and_questions_of_forward_auth_carry_the_span() {
     let site = site();
     let (collector, upstream, guard) = (collector(), Upstream::echo(), Upstream::echo());
-    let keys =
-        format!("forward_auth = {{ to = '{}/may' }}\nproxy = {{ to = '{}' }}", guard.url(), upstream.url());
+    let keys = format!("forward_auth = {{ to = '{}/may' }}\nproxy = {{ to = '{}' }}", guard.url(), upstream.url());
     let otlp = format!("[otlp]\nendpoint = '{}'\nsample = 1", collector.url());
     let server = site.config(&keys).table(&otlp).serve_from_user_space();
     let mut client = Http2::connect(site.connector(Suite::TLS13), server.address(), &[]);

@@ -18,8 +18,7 @@ pub(super) fn serve(site: &Site, url: &str, rules: &str, keys: &str) -> Server {
     site.config(rules).table(&upstream).serve_from_user_space()
 }
 
-pub(super) const FILES_FIRST: &str =
-    "proxy = { to = 'php', files_first = true, fastcgi = { front = '/index.php' } }";
+pub(super) const FILES_FIRST: &str = "proxy = { to = 'php', files_first = true, fastcgi = { front = '/index.php' } }";
 
 pub(super) fn url(upstream: &Upstream) -> String {
     upstream.url().replace("http://", "fastcgi://")
@@ -53,7 +52,8 @@ fn a_script_learns_the_request_as_cgi_has_it() {
         let answer = format!("Content-Type: text/plain\r\n\r\n{}", request.content.len());
         accepted.write(&[stdout(answer), end()].concat());
     });
-    let rules = "route = [{ path = '~ \\.php(/|$)', proxy = { to = 'php', fastcgi = { params = { APP_ENV = 'test' } } } }]";
+    let rules =
+        "route = [{ path = '~ \\.php(/|$)', proxy = { to = 'php', fastcgi = { params = { APP_ENV = 'test' } } } }]";
     let server = serve(&site, &url(&upstream), rules, "");
     let mut client = site.connect(&server);
     let fields = [
@@ -105,7 +105,8 @@ fn a_script_learns_the_protocol_of_its_client() {
     let site = Site::new();
     site.add("index.php", "");
     let (upstream, asked) = answering(|accepted, _| accepted.write(&[stdout("X-A: 1\r\n\r\nran"), end()].concat()));
-    let server = serve(&site, &url(&upstream), "route = [{ path = '~ \\.php$', proxy = { to = 'php', fastcgi = {} } }]", "");
+    let server =
+        serve(&site, &url(&upstream), "route = [{ path = '~ \\.php$', proxy = { to = 'php', fastcgi = {} } }]", "");
     let learned = || asked.lock().expect("no panic").pop().expect("a request").param("SERVER_PROTOCOL").to_owned();
     let mut client = site.connect(&server);
     for version in ["HTTP/1.1", "HTTP/1.0"] {
@@ -310,8 +311,7 @@ fn the_front_script_alone_runs_where_others_are_refused() {
         let ran = [request.param("SCRIPT_NAME"), request.param("PATH_INFO")].concat();
         accepted.write(&[stdout(format!("X-A: 1\r\n\r\n{ran}")), end()].concat());
     });
-    let rules =
-        "proxy = { to = 'php', files_first = true, fastcgi = { front = '/index.php', only_front = true } }";
+    let rules = "proxy = { to = 'php', files_first = true, fastcgi = { front = '/index.php', only_front = true } }";
     let server = serve(&site, &url(&upstream), rules, "");
     let mut client = site.connect(&server);
     for (target, expected) in [
@@ -354,8 +354,7 @@ fn a_script_gets_the_query_and_the_host_as_the_key_has_them() {
         accepted.write(&[stdout("Cache-Control: max-age=1000\r\n\r\nran"), end()].concat());
     });
     let scratch = tempfile::tempdir().expect("a directory");
-    let rule =
-        "proxy = { to = 'php', fastcgi = { front = '/index.php' }, cache = { drop_parameters = ['utm_*'] } }";
+    let rule = "proxy = { to = 'php', fastcgi = { front = '/index.php' }, cache = { drop_parameters = ['utm_*'] } }";
     let cache = format!("[cache]\ndirectories = ['{}']\nfree = '0B'\n", scratch.path().join("cache").display());
     let server = serve(&site, &url(&upstream), rule, &cache);
     let mut client = site.connect(&server);

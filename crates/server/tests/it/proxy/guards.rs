@@ -403,7 +403,9 @@ fn a_guard_ignores_case_where_it_is_told_to() {
     }
     let (upstream, auth) = (Upstream::answering(|request| ok(request.line().as_bytes())), refusing());
     let forwarding = format!("proxy = {{ to = '{}' }}\n", upstream.url());
-    for (kind, keys, refusal) in each_guard("~* ^/Admin/", &auth).into_iter().chain(each_guard("~* ^/[^/]+/x\\.secret$", &auth)) {
+    for (kind, keys, refusal) in
+        each_guard("~* ^/Admin/", &auth).into_iter().chain(each_guard("~* ^/[^/]+/x\\.secret$", &auth))
+    {
         let is_for_names = keys.contains("secret");
         for keys in [keys.clone(), format!("{forwarding}{keys}")] {
             let server = site.config(&keys).serve_from_user_space();

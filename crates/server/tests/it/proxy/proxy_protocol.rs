@@ -37,9 +37,11 @@ fn reading(octets: usize) -> (Upstream, Arc<Mutex<Vec<Vec<u8>>>>) {
 
 fn serve(site: &Site, upstream: &Upstream, keys: &str) -> sealion_testkit::server::Server {
     let table = format!("[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]\n{keys}\n", upstream.url());
-    site.config("proxy = { to = 'app' }\nroute = [{ path = '/in/', forward_auth = { upstream = 'app', to = '/verify' } }]")
-        .table(&table)
-        .serve_from_user_space()
+    site.config(
+        "proxy = { to = 'app' }\nroute = [{ path = '/in/', forward_auth = { upstream = 'app', to = '/verify' } }]",
+    )
+    .table(&table)
+    .serve_from_user_space()
 }
 
 #[test]
