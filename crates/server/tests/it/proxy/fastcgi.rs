@@ -549,7 +549,7 @@ fn what_cannot_be_run_is_refused_at_start() {
     for (rule, upstream, words) in [
         ("", php, "add fastcgi = {}"),
         (", fastcgi = {}", app, "does not speak FastCGI"),
-        (", fastcgi = {}, path = '/a', strip_prefix = true", php, "found by the whole path"),
+        (", fastcgi = {}, strip_prefix = true", php, "found by the whole path"),
         (", fastcgi = {}, upgrade = ['websocket']", php, "upgrade: has no effect"),
         (", fastcgi = {}, interim = 'all'", php, "interim: has no effect"),
         (", fastcgi = { index = 'index.html' }", php, "is no script"),
