@@ -64,8 +64,8 @@ route_config! {
     /// Some paths of a site, with settings and an action of their own. It inherits whatever it does not set from the site, or from the route that it lies
     /// within. docs/sites.md shows examples.
     own {
-        /// Paths: `/api/` (and everything beneath it, `/api` too), `= /healthz` (this path alone), `~ \.php$` (an expression; `~*` ignores case), or
-        /// `^~ /images/` (a prefix before which no expression goes). The exact path is chosen, else the first expression of the file that matches, else the
+        /// Paths: `/api/` (and everything beneath it, `/api` too), `/api` (everything that begins so, `/apix` too), `= /healthz` (this path alone),
+        /// `~ \.php$` (an expression; `~*` ignores case), or `^~ /images/` (a prefix before which no expression goes). The exact path is chosen, else the first expression of the file that matches, else the
         /// longest prefix [default: the paths of the route around it]
         path: Option<At<String>>,
         /// Name with an at sign, for instance `@app`: other routes lead here by it.
