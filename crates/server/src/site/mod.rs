@@ -78,6 +78,7 @@ use image_formats::ImageFormat;
 use listing::ListingConfig;
 use maintenance::MaintenanceConfig;
 use mounts::MountConfig;
+use pages::ErrorPageConfig;
 use route::{Route, Routes};
 use security_headers::SecurityHeaders;
 
@@ -156,8 +157,8 @@ pub(crate) struct SiteConfig {
     pub hsts: HstsConfig,
     /// Cross-origin access: other origins whose scripts may read this site.
     pub cors: CorsConfig,
-    /// Error pages by status: a path beneath the root, for instance `404 = "/404.html"`. The status of the response stays.
-    pub error_pages: BTreeMap<String, At<String>>,
+    /// Error pages by status: a path (`404 = "/404.html"`), a named route (`404 = "@app"`), a URL, or a table. With a path, the status of the response stays.
+    pub error_pages: BTreeMap<String, At<ErrorPageConfig>>,
     /// Page of a single-page application: a path beneath the root, sent with status 200 for paths without a file.
     pub fallback: Option<At<String>>,
     /// Directory listings.

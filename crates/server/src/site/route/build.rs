@@ -8,7 +8,7 @@ use super::action::Action;
 use super::choice::{Candidate, Choice};
 use super::config::RouteConfig;
 use super::path::RoutePath;
-use super::{Route, Routes};
+use super::{Route, Routes, no_such_name};
 use crate::files::cache::{FileCache, Files};
 use crate::files::coding::Coder;
 use crate::files::coding::config::Encoding;
@@ -17,6 +17,7 @@ use crate::files::resolve::Root;
 use crate::placeholders::{Groups, Tables};
 use crate::site::features::inherited;
 use crate::site::listing_pages::Pages;
+use crate::site::pages::Whereto;
 use crate::site::pattern::{Octets, build_regex};
 use crate::site::proxy::Rule;
 use crate::site::{FileOptions, SiteConfig};
@@ -72,6 +73,12 @@ impl SiteConfig {
         let files = self.open_files(&scripts, context, problems)?;
         let root = self.build_route(files, None, "site", context, problems);
         if self.route.is_empty() {
+            let targets = root.features.error_pages.iter().flat_map(|pages| pages.targets());
+            for (code, target) in targets.filter(|(_, target)| !matches!(target.to, Whereto::Url(_))) {
+                let what =
+                    target.no_file.clone().unwrap_or_else(|| "leads to a route, and the site has none".to_owned());
+                problems.add(&target.text.span, &format!("site.error_pages.{code}"), what);
+            }
             return Some((root, None));
         }
         let mut tree = Tree {
@@ -208,7 +215,7 @@ pub(super) const KEY: &str = "site.route";
 impl Tree<'_> {
     /// Equal for routes whose guards are the same.
     fn number_of_guards(&mut self, route: &Route) -> usize {
-        let withholds = route.action.withholds().is_some() || matches!(&*route.action, Action::Redirect(_));
+        let withholds = route.action_withholds().is_some() || matches!(&*route.action, Action::Redirect(_));
         let key = [
             address(route.features.access.as_ref()),
             address(route.features.basic_auth.as_ref()),
@@ -370,11 +377,7 @@ impl Tree<'_> {
             if let Some(last) =
                 own.r#try.last().filter(|last| last.starts_with('@') && !self.named.contains_key(last.as_str()))
             {
-                problems.add(
-                    &last.span,
-                    &format!("{KEY}.try"),
-                    format_args!("{} is the name of no route: add name = \"{}\" to one", last.value, last.value),
-                );
+                problems.add(&last.span, &format!("{KEY}.try"), no_such_name(last));
             }
         }
         let has_forward =
@@ -396,6 +399,7 @@ impl Tree<'_> {
             copied: copied.flat_map(|auth| auth.copied().iter().cloned()).collect(),
         };
         routes.all = all;
+        routes.check_error_pages(root, "site", problems);
         Some(routes)
     }
 }

@@ -25,6 +25,7 @@ use crate::site::hsts::HstsConfig;
 use crate::site::image_formats::ImageFormat;
 use crate::site::listing::ListingConfig;
 use crate::site::maintenance::MaintenanceConfig;
+use crate::site::pages::ErrorPageConfig;
 use crate::site::proxy::ProxyConfig;
 use crate::site::security_headers::SecurityHeaders;
 use crate::values::{At, SecretUrl, Short};
@@ -135,8 +136,8 @@ route_config! {
         hsts: HstsConfig,
         /// Cross-origin access.
         cors: CorsConfig,
-        /// Error pages by status, beneath the root.
-        error_pages: BTreeMap<String, At<String>>,
+        /// Error pages by status: a path (`404 = "/404.html"`), a named route (`404 = "@app"`), a URL, or a table.
+        error_pages: BTreeMap<String, At<ErrorPageConfig>>,
         /// Page of a single-page application.
         fallback: At<String>,
         /// Directory listings.

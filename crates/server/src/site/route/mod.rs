@@ -27,14 +27,16 @@ use sealion_http::{Request, Status};
 
 use super::features::Features;
 use super::listing_pages::Pages;
+use super::pages::{ErrorPage, Whereto};
 use super::pattern::original_of;
 use super::proxy::InterimRequests;
 use super::{FileOptions, proxy, readings};
 use crate::files::cache::Files;
 use crate::limits::SiteLimits;
 use crate::placeholders::{Asked, Groups};
+use crate::values::Problems;
 
-pub(super) use action::{Action, Last, Try};
+pub(super) use action::{Action, Last, Try, path_template, url_template};
 pub(super) use build::Around;
 pub(crate) use build::SiteContext;
 pub(crate) use config::RouteConfig;
@@ -113,7 +115,11 @@ impl Route {
     pub(super) fn may_forward(&self, path: &SitePath<'_>) -> bool {
         match &*self.action {
             Action::Rewrite(_) | Action::Try(_) => true,
-            Action::Files => self.features.rewrites.is_some() || self.rule(path).is_some(),
+            Action::Files => {
+                let leads_elsewhere =
+                    self.features.error_pages.as_ref().is_some_and(|pages| pages.targets().next().is_some());
+                leads_elsewhere || self.features.rewrites.is_some() || self.rule(path).is_some()
+            }
             Action::Forward(_) | Action::Respond(_) | Action::Redirect(_) | Action::Deny => self.rule(path).is_some(),
         }
     }
@@ -169,7 +175,17 @@ impl Route {
 
     /// The status of every request that comes here from outside.
     pub(super) fn withholds(&self) -> Option<Status> {
-        if self.is_internal { Some(Status::NOT_FOUND) } else { self.action.withholds() }
+        if self.is_internal { Some(Status::NOT_FOUND) } else { self.action_withholds() }
+    }
+
+    /// The status of every request for which its action has nothing. An error that leads elsewhere is a turn on the way, unless its status is that of a closed
+    /// path.
+    fn action_withholds(&self) -> Option<Status> {
+        const CLOSED: [u16; 5] = [401, 403, 404, 410, 451];
+        let status = self.action.withholds()?;
+        let pages = self.features.error_pages.as_ref();
+        let leads_elsewhere = pages.is_some_and(|pages| matches!(pages.get(status), Some(ErrorPage::Elsewhere(_))));
+        (!leads_elsewhere || CLOSED.contains(&status.code())).then_some(status)
     }
 
     /// Whether a feature may refuse a file by its name.
@@ -274,6 +290,31 @@ impl Routes {
         Ok(found.map(|number| &self.all[number]))
     }
 
+    /// Adds the error pages that lead nowhere to `problems`. `root`: the route around all others.
+    fn check_error_pages(&self, root: &Route, key: &str, problems: &mut Problems) {
+        let mut checked = Vec::new();
+        for pages in self.all.iter().chain([root]).filter_map(|route| route.features.error_pages.as_ref()) {
+            if checked.contains(&Arc::as_ptr(pages)) {
+                continue;
+            }
+            checked.push(Arc::as_ptr(pages));
+            for (code, target) in pages.targets() {
+                let has_route =
+                    |path: &str| SitePath::parse(path, true).is_ok_and(|path| self.by_path(&path).is_some());
+                let path = target.text.split('?').next().unwrap_or_default();
+                let what = match &target.to {
+                    Whereto::Named(name) if !self.named.contains_key(name.as_str()) => no_such_name(name),
+                    Whereto::Path(_) if !has_route(path) => match &target.no_file {
+                        Some(what) => what.clone(),
+                        None => continue,
+                    },
+                    Whereto::Named(_) | Whereto::Path(_) | Whereto::Url(_) => continue,
+                };
+                problems.add(&target.text.span, &format!("{key}.error_pages.{code}"), what);
+            }
+        }
+    }
+
     /// The routes that are passed over or taken by their conditions, and what of each.
     pub(super) fn conditions(&self, asked: &Asked<'_>) -> Vec<(&str, &'static str)> {
         let mut found = Vec::new();
@@ -300,6 +341,11 @@ impl Routes {
         let found = with_full(path, |full| self.choice.find::<()>(full, &mut |_| Ok(true)));
         found.ok().flatten().map(|number| &self.all[number])
     }
+}
+
+/// What to write where a name is the name of no route.
+fn no_such_name(name: &str) -> String {
+    format!("{name} is the name of no route: add name = \"{name}\" to one")
 }
 
 /// Calls `with` with the path and its slashes; short ones take no memory.

@@ -2,6 +2,7 @@
 
 mod actions;
 mod conditions;
+mod error_pages;
 mod guards;
 
 use sealion_testkit::http::{self, Response};
