@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::action::Action;
 use super::choice::{Candidate, Choice};
+use super::condition::{ConditionContext, Place};
 use super::config::RouteConfig;
 use super::path::RoutePath;
 use super::{Route, Routes, no_such_name};
@@ -300,7 +301,13 @@ impl Tree<'_> {
         }
         if let Some(conditions) = &own.conditions {
             let key = format!("{KEY}.match");
-            route.conditions = Some(conditions.build(&mut groups, &context.tables, &key, problems));
+            let place = Place {
+                files: Arc::clone(&route.files),
+                alias: route.alias.clone(),
+                show_dotfiles: route.options.show_dotfiles,
+            };
+            let parts = ConditionContext { place: &place, tables: &context.tables };
+            route.conditions = Some(conditions.build(&mut groups, &parts, &key, problems));
         }
         route.groups = Arc::new(groups);
         if let Some(action) = own.action(&path, &route, &settings, context, problems) {

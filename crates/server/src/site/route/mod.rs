@@ -212,6 +212,11 @@ impl Route {
         self.is_named
     }
 
+    /// Whether the request meets the conditions of the route, whose groups they may name. `None`: it has none.
+    fn holds(&self, asked: &Asked<'_>) -> Option<Holds> {
+        Some(self.conditions.as_ref()?.holds(&Asked { groups: Some(&self.groups), ..*asked }))
+    }
+
     /// Whether both have the same guards. `but_for_slash`: the paths differ in their last slash alone, which a redirect usually adds.
     pub(super) fn is_guarded_as(&self, other: &Route, but_for_slash: bool) -> bool {
         let redirects = |route: &Route| matches!(&*route.action, Action::Redirect(_));
@@ -277,9 +282,9 @@ impl Routes {
     /// # Errors
     /// 400: the request has several values for a condition that decides about guards.
     pub(super) fn choose(&self, asked: &Asked<'_>) -> Result<Option<&Route>, Status> {
-        let mut admits = |number: RouteNumber| match &self.all[number].conditions {
+        let mut admits = |number: RouteNumber| match self.all[number].holds(asked) {
             None => Ok(true),
-            Some(conditions) => match conditions.holds(asked) {
+            Some(holds) => match holds {
                 Holds::Yes => Ok(true),
                 Holds::No => Ok(false),
                 Holds::Unclear if self.guards_differ => Err(Status::BAD_REQUEST),
@@ -320,8 +325,7 @@ impl Routes {
         let mut found = Vec::new();
         let mut admits = |number: RouteNumber| {
             let route = &self.all[number];
-            let Some(conditions) = &route.conditions else { return Ok::<_, ()>(true) };
-            let holds = conditions.holds(asked);
+            let Some(holds) = route.holds(asked) else { return Ok::<_, ()>(true) };
             found.push((
                 &*route.label,
                 match holds {
