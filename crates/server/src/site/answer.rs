@@ -18,6 +18,7 @@
 
 mod archive;
 mod digest;
+mod error_page;
 mod file;
 mod guards;
 mod permit;
@@ -38,7 +39,7 @@ use super::{Site, error_text, plain_http, proxy};
 use crate::files::cache::Files;
 use crate::files::resolve::{Found, SiteFile, Unresolved};
 use crate::limits::Refusal;
-use crate::response::{Body, Response, of_file};
+use crate::response::{Response, of_file};
 use crate::upstream::Inbound;
 
 /// What a site's rules ask of the client that sent a request.
@@ -116,7 +117,7 @@ pub(crate) fn early_hints<'a>(
 pub(crate) async fn refuse(site: &Site, status: Status) -> Response {
     let mut response = Response::plain(status);
     let route = &site.root;
-    if let Some(page) = route.error_page(status) {
+    if let Some(page) = route.error_file(status) {
         route.add_error_page(&mut response, &page, &FieldLines::default(), |_| false).await;
     }
     response.fields.anonymous = route.features.anonymous;
@@ -136,6 +137,14 @@ fn refused(refusal: Refusal) -> Response {
             response
         }
         Refusal::NoPlace => Response::plain(Status::SERVICE_UNAVAILABLE),
+    }
+}
+
+/// What a response that needs no file says of guards.
+fn refused_by(response: &Response) -> Guards {
+    match response.status {
+        Status::METHOD_NOT_ALLOWED | Status::NOT_IMPLEMENTED => Guards::Unasked,
+        _ => Guards::Refused,
     }
 }
 
@@ -162,11 +171,26 @@ struct Answer {
     route: Option<Option<usize>>,
     /// Whether no error page replaces the content.
     is_final: bool,
+    /// Times that another path or route was gone on with.
+    turns: usize,
+    /// What the guards of the requested path said.
+    guards: Guards,
+}
+
+/// What the guards of the requested path said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Guards {
+    /// The request may have what the path has.
+    Passed,
+    /// Networks permit the request; passwords and other servers were not asked.
+    Unasked,
+    /// The request may not have what the path has.
+    Refused,
 }
 
 impl From<Response> for Answer {
     fn from(response: Response) -> Self {
-        Answer { response, name: None, route: None, is_final: false }
+        Answer { response, name: None, route: None, is_final: false, turns: 0, guards: Guards::Passed }
     }
 }
 
@@ -257,33 +281,32 @@ impl<'a> Answering<'a> {
                 return Box::pin(self.finish(response.into(), b"")).await;
             }
         };
-        let answer = match self.refuse_or_redirect(&path) {
-            Some(response) => response.into(),
+        let mut answer = match self.refuse_or_redirect(&path) {
+            Some(response) => Answer { guards: refused_by(&response), ..response.into() },
             None => self.respond(&path, inbound).await,
         };
+        if answer.response.status.code() >= 400 && !answer.response.fields.forwarded && !answer.is_final {
+            answer = Box::pin(self.lead_elsewhere(answer, &path, inbound)).await;
+        }
         self.finish(answer, path.as_bytes()).await
+    }
+
+    /// As the route that answered.
+    fn at(&self, answer: &Answer) -> Self {
+        Answering { route: answer.route.map_or(self.route, |number| self.site.route(number)), ..*self }
     }
 
     /// Adds the error page and the header fields of the route that answered. `asked`: the path that was requested.
     async fn finish(&self, answer: Answer, asked: &[u8]) -> Response {
-        let Answer { mut response, name, route, is_final } = answer;
-        let own = Answering { route: route.map_or(self.route, |number| self.site.route(number)), ..*self };
-        if !response.fields.forwarded
-            && !is_final
-            && let Some(page) = own.error_page(response.status)
-        {
-            own.add_error_page(&mut response, &page).await;
+        let own = self.at(&answer);
+        let Answer { mut response, name, is_final, .. } = answer;
+        if !response.fields.forwarded && !is_final {
+            own.add_page_file(&mut response).await;
         }
         error_text::show_as_page(&mut response, || self.request.fields.singleton("accept").value());
         own.add_fields(&mut response.fields, response.status, name.as_deref().unwrap_or(asked));
         response.is_unlogged = self.route.features.is_unlogged || own.route.features.is_unlogged;
         response
-    }
-
-    /// Replaces the content with `page`, for which no password is checked.
-    async fn add_error_page(&self, response: &mut Response, page: &SitePath<'_>) {
-        let may_send = |sibling: &SitePath<'_>| self.may_have_sibling(sibling, None);
-        self.route.add_error_page(response, page, &self.request.conditions.accept_encoding, may_send).await;
     }
 
     /// Adds the route's header fields. `name`: the file that is sent, or the path that was requested.
@@ -306,7 +329,7 @@ impl<'a> Answering<'a> {
     async fn respond(&self, path: &SitePath<'_>, inbound: &mut Inbound) -> Answer {
         let mut user = None;
         if let Some(refusal) = self.guard_here(path, &mut user).await {
-            return Response { user, ..refusal }.into();
+            return Answer { guards: Guards::Refused, ..Response { user, ..refusal }.into() };
         }
         let mut answer = self.act(path, path, None, &mut user, inbound).await;
         answer.response.user = user;
@@ -316,12 +339,6 @@ impl<'a> Answering<'a> {
     /// The site's maintenance, if this client does not see the site meanwhile.
     fn maintenance(&self) -> Option<&'a Maintenance> {
         self.route.features.maintenance.as_deref().filter(|maintenance| !maintenance.admits(self.client.address))
-    }
-
-    /// The path of the page for this status.
-    fn error_page(&self, status: Status) -> Option<SitePath<'a>> {
-        let of_maintenance = || self.maintenance()?.page()?.path();
-        (status == Status::SERVICE_UNAVAILABLE).then(of_maintenance).flatten().or_else(|| self.route.error_page(status))
     }
 
     /// The response to a client that gets none, whatever it asks for.
@@ -451,7 +468,8 @@ impl<'a> Answering<'a> {
                 return (*refusal).into();
             }
         }
-        let inbound = std::mem::take(inbound);
+        let rest = inbound.without_content();
+        let inbound = std::mem::replace(inbound, rest);
         let mut response = Box::pin(rule.forward(self.request, path, rewritten, inbound)).await;
         if rule.intercept_errors && self.route.error_page(response.status).is_some() {
             response = Response { upstream: response.upstream, ..Response::plain(response.status) };
@@ -516,37 +534,6 @@ impl<'a> Answering<'a> {
             }
         }
         false
-    }
-}
-
-impl Route {
-    /// The path of the route's page for this status.
-    fn error_page(&self, status: Status) -> Option<SitePath<'_>> {
-        self.features.error_pages.as_ref()?.get(status)?.path()
-    }
-
-    /// Replaces the content with `page`. If it cannot be opened, the plain content stays. `may_send`: whether a precompressed sibling may be
-    /// sent, by its path.
-    async fn add_error_page(
-        &self,
-        response: &mut Response,
-        page: &SitePath<'_>,
-        accept: &FieldLines<'_>,
-        may_send: impl Fn(&SitePath<'_>) -> bool,
-    ) {
-        let files = &self.error_files;
-        let Ok(Found::File(mut file)) = files.find(page, accept).await else { return };
-        let sibling = file.coding.filter(|_| file.is_sibling).map(|coding| page.sibling(coding));
-        if sibling.is_some_and(|sibling| !may_send(&sibling)) {
-            match files.find(page, &FieldLines::default()).await {
-                Ok(Found::File(original)) => file = original,
-                _ => return,
-            }
-        }
-        response.fields.content_type = Some(file.content_type.clone());
-        response.fields.content_encoding = file.coding;
-        response.fields.varies = file.varies;
-        response.body = Body::File { range: 0..file.len, file };
     }
 }
 

@@ -9,6 +9,7 @@ use sealion_http::http1::write::{Connection, write_head};
 
 use super::*;
 use crate::files::cache::{CacheLimits, FileCache};
+use crate::response::Body;
 use tokio::task::spawn_blocking;
 
 use crate::files::resolve::Wait;

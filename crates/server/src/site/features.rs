@@ -134,7 +134,7 @@ impl SiteConfig {
             repr_digest: self.repr_digest,
             fallback: inherit!(fallback, |page| Page::build(page.as_ref()?, root, &name("fallback"), problems)),
             error_pages: inherited(&self.error_pages, error_pages, |pages| {
-                ErrorPages::build(pages, root, &name("error_pages"), problems)
+                ErrorPages::build(pages, root, known, &name("error_pages"), problems)
             }),
             headers: inherited(header_settings(self), headers, |(config, cache_control, security, hsts)| {
                 Fields { config, cache_control, security, hsts, plain, known }.build(key, problems)

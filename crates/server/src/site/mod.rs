@@ -139,7 +139,7 @@ impl Site {
     /// Whether there are routes that forward.
     pub(crate) fn has_proxies(&self) -> bool {
         match &self.routes {
-            None => self.root.may_forward(),
+            None => self.root.rule().is_some(),
             Some(routes) => routes.may_forward(),
         }
     }

@@ -18,14 +18,14 @@ use crate::upstream::Inbound;
 const MAX_TURNS: usize = 10;
 
 /// Another path, which may have a query of its own.
-struct Place {
+pub(super) struct Place {
     raw: String,
     query: Option<String>,
 }
 
 impl Place {
     /// The path that a template makes for the request.
-    fn of(template: &Template, asked: &Asked<'_>) -> Result<Self, Unfit> {
+    pub(super) fn of(template: &Template, asked: &Asked<'_>) -> Result<Self, Unfit> {
         let url = template.render_url(asked)?;
         if !url.starts_with('/') {
             return Err(Unfit);
@@ -85,7 +85,7 @@ impl<'a> Answering<'a> {
             },
             Action::Try(tries) => Box::pin(self.try_paths(tries, path, asked, rewritten, (user, inbound))).await,
         };
-        Answer { route: answer.route.or(Some(self.route.number)), ..answer }
+        Answer { route: answer.route.or(Some(self.route.number)), turns: answer.turns.max(self.turns), ..answer }
     }
 
     /// Sends the file of the first path that has one, or goes on with the last resort.
@@ -148,7 +148,7 @@ impl<'a> Answering<'a> {
     }
 
     /// Goes on with another path: in its route, or in this one.
-    async fn go_on(
+    pub(super) async fn go_on(
         &self,
         place: Place,
         stays: bool,
@@ -187,7 +187,7 @@ impl<'a> Answering<'a> {
     }
 
     /// Goes on in another route. `rewritten`: `path`, encoded, if it is not the path of the request.
-    async fn turn_to(
+    pub(super) async fn turn_to(
         &self,
         route: &Route,
         path: &SitePath<'_>,

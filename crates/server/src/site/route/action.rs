@@ -245,13 +245,13 @@ impl Redirect {
             let what = "write 301 or 308 (permanent), 302 or 307 (temporary), or 303 (fetched with GET)";
             problems.add(span, &format!("{key}.status"), what);
         }
-        let to = target(&table.to, span, known, key, problems)?;
+        let to = url_template(&table.to, span, known, key, problems)?;
         Some(Redirect { to, status: status?, query: table.query })
     }
 }
 
 /// Parses the target of a redirect: a path, or a URL.
-fn target(
+pub(in crate::site) fn url_template(
     text: &str,
     span: &std::ops::Range<usize>,
     known: Known<'_>,
@@ -316,7 +316,7 @@ impl Rewrite {
 }
 
 /// Parses a path with placeholders.
-fn path_template(
+pub(in crate::site) fn path_template(
     text: &str,
     span: &std::ops::Range<usize>,
     known: Known<'_>,

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use super::action::Action;
 use super::checks::refuse_loops;
 use super::choice::{Candidate, Choice};
+use super::condition::{ConditionContext, Place};
 use super::config::RouteConfig;
 use super::path::RoutePath;
-use super::{Route, Routes};
+use super::{Route, Routes, no_such_name};
 use crate::files::cache::{FileCache, Files};
 use crate::files::coding::Coder;
 use crate::files::coding::config::Encoding;
@@ -18,6 +19,7 @@ use crate::files::resolve::Root;
 use crate::placeholders::{Groups, Tables};
 use crate::site::features::inherited;
 use crate::site::listing_pages::Pages;
+use crate::site::pages::Whereto;
 use crate::site::pattern::build_regex;
 use crate::site::proxy::Rule;
 use crate::site::{FileOptions, SiteConfig};
@@ -79,6 +81,12 @@ impl SiteConfig {
         }
         self.check_root(&own, problems);
         if self.route.is_empty() {
+            let targets = root.features.error_pages.iter().flat_map(|pages| pages.targets());
+            for (code, target) in targets.filter(|(_, target)| !matches!(target.to, Whereto::Url(_))) {
+                let what =
+                    target.no_file.clone().unwrap_or_else(|| "leads to a route, and the site has none".to_owned());
+                problems.add(&target.text.span, &format!("site.error_pages.{code}"), what);
+            }
             return Some((root, None));
         }
         let mut tree = Tree {
@@ -212,7 +220,7 @@ pub(super) const KEY: &str = "site.route";
 impl Tree<'_> {
     /// Equal for routes whose guards are the same.
     fn number_of_guards(&mut self, route: &Route) -> usize {
-        let withholds = route.action.withholds().is_some() || matches!(&*route.action, Action::Redirect(_));
+        let withholds = route.action_withholds().is_some() || matches!(&*route.action, Action::Redirect(_));
         let key = [
             address(route.features.access.as_ref()),
             address(route.features.basic_auth.as_ref()),
@@ -272,7 +280,13 @@ impl Tree<'_> {
         }
         if let Some(conditions) = &own.conditions {
             let key = format!("{KEY}.match");
-            route.conditions = Some(conditions.build(&mut groups, &context.tables, &key, problems));
+            let place = Place {
+                files: Arc::clone(&route.files),
+                alias: route.alias.clone(),
+                show_dotfiles: route.options.show_dotfiles,
+            };
+            let parts = ConditionContext { place: &place, tables: &context.tables };
+            route.conditions = Some(conditions.build(&mut groups, &parts, &key, problems));
         }
         route.groups = Arc::new(groups);
         if let Some(action) = own.action(&path, &route, &settings, (KEY, context), problems) {
@@ -385,11 +399,7 @@ impl Tree<'_> {
             if let Some(last) =
                 own.r#try.last().filter(|last| last.starts_with('@') && !self.named.contains_key(last.as_str()))
             {
-                problems.add(
-                    &last.span,
-                    &format!("{KEY}.try"),
-                    format_args!("{} is the name of no route: add name = \"{}\" to one", last.value, last.value),
-                );
+                problems.add(&last.span, &format!("{KEY}.try"), no_such_name(last));
             }
         }
         let with_root = || all.iter().chain([root]);
@@ -410,6 +420,7 @@ impl Tree<'_> {
         };
         routes.all = all;
         refuse_loops(self.site, &routes, problems);
+        routes.check_error_pages(root, "site", problems);
         Some(routes)
     }
 }

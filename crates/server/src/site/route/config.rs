@@ -25,6 +25,7 @@ use crate::site::hsts::HstsConfig;
 use crate::site::image_formats::ImageFormat;
 use crate::site::listing::ListingConfig;
 use crate::site::maintenance::MaintenanceConfig;
+use crate::site::pages::ErrorPageConfig;
 use crate::site::proxy::ProxyConfig;
 use crate::site::security_headers::SecurityHeaders;
 use crate::values::{At, SecretUrl, Short};
@@ -136,8 +137,8 @@ configs! {
     /// Some paths of a site, with settings and an action of their own. It inherits whatever it does not set from the site, or from the route that it lies
     /// within. docs/sites.md shows examples.
     route {
-        /// Paths: `/api/` (and everything beneath it, `/api` too), `= /healthz` (this path alone), `~ \.php$` (an expression; `~*` ignores case), or
-        /// `^~ /images/` (a prefix before which no expression goes). The exact path is chosen, else the first expression of the file that matches, else the
+        /// Paths: `/api/` (and everything beneath it, `/api` too), `/api` (everything that begins so, `/apix` too), `= /healthz` (this path alone),
+        /// `~ \.php$` (an expression; `~*` ignores case), or `^~ /images/` (a prefix before which no expression goes). The exact path is chosen, else the first expression of the file that matches, else the
         /// longest prefix [default: the paths of the route around it]
         path: Option<At<String>>,
         /// Name with an at sign, for instance `@app`: other routes lead here by it.
@@ -217,8 +218,8 @@ configs! {
         hsts: HstsConfig = HstsConfig::default(),
         /// Cross-origin access: other origins whose scripts may read this site.
         cors: CorsConfig = CorsConfig::default(),
-        /// Error pages by status: a path beneath the root, for instance `404 = "/404.html"`. The status of the response stays.
-        error_pages: BTreeMap<String, At<String>> = BTreeMap::new(),
+        /// Error pages by status: a path (`404 = "/404.html"`), a named route (`404 = "@app"`), a URL, or a table. With a path, the status of the response stays.
+        error_pages: BTreeMap<String, At<ErrorPageConfig>> = BTreeMap::new(),
         /// Listings of directories without an index file: `true`, or a table.
         listing: Switch<ListingConfig> = Short::Short(false),
         /// Whether requests with Want-Repr-Digest get the checksum of a file (Repr-Digest, RFC 9530) from `FILE.sha256`, `FILE.sha512`, `SHA256SUMS` or

@@ -30,14 +30,16 @@ use super::basic_auth::BasicAuth;
 use super::features::Features;
 use super::forward_auth::ForwardAuth;
 use super::listing_pages::Pages;
+use super::pages::{ErrorPage, Whereto};
 use super::pattern::original_of;
 use super::proxy::InterimRequests;
 use super::{FileOptions, proxy};
 use crate::files::cache::Files;
 use crate::limits::SiteLimits;
 use crate::placeholders::{Asked, Groups};
+use crate::values::Problems;
 
-pub(super) use action::{Action, Last, Try};
+pub(super) use action::{Action, Last, Try, path_template, url_template};
 pub(super) use build::Around;
 pub(crate) use build::SiteContext;
 pub(crate) use action::{RedirectTable, RewriteTable};
@@ -124,7 +126,12 @@ impl Route {
 
     /// Whether a request may be forwarded, here or where the route leads.
     pub(super) fn may_forward(&self) -> bool {
-        matches!(&*self.action, Action::Forward(_) | Action::Rewrite(_) | Action::Try(_))
+        let leads_elsewhere = || self.features.error_pages.as_ref().is_some_and(|pages| pages.targets().next().is_some());
+        match &*self.action {
+            Action::Forward(_) | Action::Rewrite(_) | Action::Try(_) => true,
+            Action::Files => leads_elsewhere(),
+            Action::Respond(_) | Action::Redirect(_) | Action::Deny => false,
+        }
     }
 
     /// Whether it sends files alone.
@@ -150,7 +157,17 @@ impl Route {
 
     /// The status of every request that comes here from outside.
     pub(super) fn withholds(&self) -> Option<Status> {
-        if self.is_internal { Some(Status::NOT_FOUND) } else { self.action.withholds() }
+        if self.is_internal { Some(Status::NOT_FOUND) } else { self.action_withholds() }
+    }
+
+    /// The status of every request for which its action has nothing. An error that leads elsewhere is a turn on the way, unless its status is that of a closed
+    /// path.
+    fn action_withholds(&self) -> Option<Status> {
+        const CLOSED: [u16; 5] = [401, 403, 404, 410, 451];
+        let status = self.action.withholds()?;
+        let pages = self.features.error_pages.as_ref();
+        let leads_elsewhere = pages.is_some_and(|pages| matches!(pages.get(status), Some(ErrorPage::Elsewhere(_))));
+        (!leads_elsewhere || CLOSED.contains(&status.code())).then_some(status)
     }
 
     /// Whether a feature may refuse a file by its name.
@@ -195,6 +212,11 @@ impl Route {
 
     pub(super) fn is_named(&self) -> bool {
         self.is_named
+    }
+
+    /// Whether the request meets the conditions of the route, whose groups they may name. `None`: it has none.
+    fn holds(&self, asked: &Asked<'_>) -> Option<Holds> {
+        Some(self.conditions.as_ref()?.holds(&Asked { groups: Some(&self.groups), ..*asked }))
     }
 
     /// Whether both have the same guards. `but_for_slash`: the paths differ in their last slash alone, which a redirect usually adds.
@@ -258,9 +280,9 @@ impl Routes {
     /// # Errors
     /// 400: the request has several values for a condition that decides about guards.
     pub(super) fn choose(&self, asked: &Asked<'_>) -> Result<Option<&Route>, Status> {
-        let mut admits = |number: RouteNumber| match &self.all[number].conditions {
+        let mut admits = |number: RouteNumber| match self.all[number].holds(asked) {
             None => Ok(true),
-            Some(conditions) => match conditions.holds(asked) {
+            Some(holds) => match holds {
                 Holds::Yes => Ok(true),
                 Holds::No => Ok(false),
                 Holds::Unclear if self.guards_differ => Err(Status::BAD_REQUEST),
@@ -271,13 +293,37 @@ impl Routes {
         Ok(found.map(|number| &self.all[number]))
     }
 
+    /// Adds the error pages that lead nowhere to `problems`. `root`: the route around all others.
+    fn check_error_pages(&self, root: &Route, key: &str, problems: &mut Problems) {
+        let mut checked = Vec::new();
+        for pages in self.all.iter().chain([root]).filter_map(|route| route.features.error_pages.as_ref()) {
+            if checked.contains(&Arc::as_ptr(pages)) {
+                continue;
+            }
+            checked.push(Arc::as_ptr(pages));
+            for (code, target) in pages.targets() {
+                let has_route =
+                    |path: &str| SitePath::parse(path, true).is_ok_and(|path| self.by_path(&path).is_some());
+                let path = target.text.split('?').next().unwrap_or_default();
+                let what = match &target.to {
+                    Whereto::Named(name) if !self.named.contains_key(name.as_str()) => no_such_name(name),
+                    Whereto::Path(_) if !has_route(path) => match &target.no_file {
+                        Some(what) => what.clone(),
+                        None => continue,
+                    },
+                    Whereto::Named(_) | Whereto::Path(_) | Whereto::Url(_) => continue,
+                };
+                problems.add(&target.text.span, &format!("{key}.error_pages.{code}"), what);
+            }
+        }
+    }
+
     /// The routes that are passed over or taken by their conditions, and what of each.
     pub(super) fn conditions(&self, asked: &Asked<'_>) -> Vec<(&str, &'static str)> {
         let mut found = Vec::new();
         let mut admits = |number: RouteNumber| {
             let route = &self.all[number];
-            let Some(conditions) = &route.conditions else { return Ok::<_, ()>(true) };
-            let holds = conditions.holds(asked);
+            let Some(holds) = route.holds(asked) else { return Ok::<_, ()>(true) };
             found.push((
                 &*route.label,
                 match holds {
@@ -297,6 +343,11 @@ impl Routes {
         let found = with_full(path, |full| self.choice.find::<()>(full, &mut |_| Ok(true)));
         found.ok().flatten().map(|number| &self.all[number])
     }
+}
+
+/// What to write where a name is the name of no route.
+fn no_such_name(name: &str) -> String {
+    format!("{name} is the name of no route: add name = \"{name}\" to one")
 }
 
 /// Calls `with` with the path and its slashes; short ones take no memory.

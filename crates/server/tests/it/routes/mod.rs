@@ -2,6 +2,7 @@
 
 mod actions;
 mod conditions;
+mod error_pages;
 mod guards;
 mod redirects;
 
