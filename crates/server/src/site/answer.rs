@@ -88,8 +88,8 @@ pub(crate) fn answer_from_cache(site: &Site, request: &Request<'_>, client: Clie
 /// Whether the response needs no file and no server: a refusal or a redirect. An error page may.
 pub(crate) fn is_refused_or_redirected(site: &Site, request: &Request<'_>, client: Client, now: HttpTime) -> bool {
     let (answering, path) = Answering::new(site, request, client, now);
-    let has_own_answer = answering.route.has_own_answer() && !answering.route.features.authenticates();
-    path.map_or(true, |path| has_own_answer || answering.refuse_or_redirect(&path).is_some())
+    let redirects = answering.route.redirects() && !answering.route.features.authenticates();
+    path.map_or(true, |path| redirects || answering.refuse_or_redirect(&path).is_some())
 }
 
 /// The links that the client gets while it waits for [`answer`], in a response 103. `None`: none, or the request will be refused or redirected.

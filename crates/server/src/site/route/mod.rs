@@ -40,9 +40,9 @@ use crate::placeholders::{Asked, Groups};
 use crate::values::Problems;
 
 pub(super) use action::{Action, Last, Try, path_template, url_template};
+pub(crate) use action::{RedirectTable, RewriteTable};
 pub(super) use build::Around;
 pub(crate) use build::SiteContext;
-pub(crate) use action::{RedirectTable, RewriteTable};
 pub(crate) use config::{RouteConfig, SiteConfig};
 
 use choice::{Choice, RouteNumber};
@@ -126,7 +126,8 @@ impl Route {
 
     /// Whether a request may be forwarded, here or where the route leads.
     pub(super) fn may_forward(&self) -> bool {
-        let leads_elsewhere = || self.features.error_pages.as_ref().is_some_and(|pages| pages.targets().next().is_some());
+        let leads_elsewhere =
+            || self.features.error_pages.as_ref().is_some_and(|pages| pages.targets().next().is_some());
         match &*self.action {
             Action::Forward(_) | Action::Rewrite(_) | Action::Try(_) => true,
             Action::Files => leads_elsewhere(),
@@ -203,6 +204,11 @@ impl Route {
         let has_password = |auth: &Arc<BasicAuth>| own.basic_auth.as_ref().is_some_and(|own| own.has_users_of(auth));
         let has_consent = |auth: &Arc<ForwardAuth>| own.forward_auth.as_ref().is_some_and(|own| Arc::ptr_eq(own, auth));
         other.basic_auth.as_ref().is_none_or(has_password) && other.forward_auth.as_ref().is_none_or(has_consent)
+    }
+
+    /// Whether it redirects every request.
+    pub(super) fn redirects(&self) -> bool {
+        matches!(&*self.action, Action::Redirect(_))
     }
 
     /// Whether it answers by itself: a response, a redirect or a refusal.
