@@ -1,4 +1,4 @@
-//! Sites whose files are closed in many ways, for tests of paths: by rules of a list, and by routes.
+//! A site whose files are closed in many ways, for tests of paths.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -16,24 +16,13 @@ use crate::upstream::{Inbound, Upstreams};
 /// Content that no response may have.
 const SECRET: &str = "top secret";
 
-/// The keys of both sites.
+/// The keys of the site.
 const KEYS: &str = "[[site]]\nroot = 'ROOT'\nprecompressed = ['br', 'gzip']\nindex = ['index.html', 'key.txt', 'closed.htm']\n\
-    fallback = '/private.html'\nerror_pages = { 404 = '/public.txt' }\n";
+    fallback = '/private.html'\nerror_pages = { 404 = '/public.txt' }\nlisting = true\ncompress = true\n";
 
-/// Rules by path close the directory `secret` and the file `private.html` to everyone, rules by expression every directory `hidden`, keys, and the page
+/// Routes by path close the directory `secret` and the file `private.html` to everyone, routes by expression every directory `hidden`, keys, and the page
 /// `closed.htm`.
-const BY_LISTS: &str = "access = [{ path = '/secret', deny = ['0.0.0.0/0', '::/0'] }, { path = '/private.html', deny = ['0.0.0.0/0', '::/0'] },\n\
-      { regex = '^/(app|around)/hidden/', deny = ['0.0.0.0/0', '::/0'] }, { regex = '(?i)\\.key$', deny = ['0.0.0.0/0', '::/0'] },\n\
-      { regex = '/closed\\.', deny = ['0.0.0.0/0', '::/0'] }, { regex = '/shown[.]txt[.](gz|br)$', deny = ['0.0.0.0/0', '::/0'] }]\n\
-    rewrites = [{ regex = '^/r/(.*)$', to = '/$1' }]\n\
-    mounts = [{ path = '/m/', root = 'ROOT/open' }, { path = '/around/', root = 'ROOT/app' }]\n\
-    [site.listing]\nenabled = true\n[site.compress]\n";
-
-/// Routes that close the same.
-const BY_ROUTES: &str = r#"
-[site.listing]
-enabled = true
-[site.compress]
+const ROUTES: &str = r#"
 [[site.route]]
 path = "/secret/"
 access = { deny = ["0.0.0.0/0", "::/0"] }
@@ -74,21 +63,18 @@ struct Guarded {
 }
 
 impl Guarded {
-    /// The site of lists, and the site of routes.
-    fn all() -> &'static [Self; 2] {
-        static SITES: OnceLock<[Guarded; 2]> = OnceLock::new();
-        SITES.get_or_init(|| {
-            [BY_LISTS, BY_ROUTES].map(|rules| {
-                let guarded = Self::new(rules);
-                assert_eq!(guarded.answer(Method::Get, "/public.txt").0, Status::OK);
-                assert_eq!(guarded.answer(Method::Get, "/open/").0, Status::OK);
-                assert_eq!(guarded.answer(Method::Get, "/app/shown.txt").0, Status::OK);
-                assert_eq!(guarded.answer(Method::Get, "/m/").0, Status::OK);
-                for path in REFUSED {
-                    assert_eq!(guarded.answer(Method::Get, path).0, Status::FORBIDDEN, "{path}");
-                }
-                guarded
-            })
+    /// The site, made once.
+    fn shared() -> &'static Self {
+        static SITE: OnceLock<Guarded> = OnceLock::new();
+        SITE.get_or_init(|| {
+            let guarded = Self::new(ROUTES);
+            for path in ["/public.txt", "/open/", "/app/shown.txt", "/m/"] {
+                assert_eq!(guarded.answer(Method::Get, path).0, Status::OK, "{path}");
+            }
+            for path in REFUSED {
+                assert_eq!(guarded.answer(Method::Get, path).0, Status::FORBIDDEN, "{path}");
+            }
+            guarded
         })
     }
 
@@ -174,8 +160,8 @@ const REFUSED: [&str; 14] = [
 
 /// The target of a request: it gets nothing of a closed file.
 pub(crate) fn target(path: &str) {
-    for (guarded, method) in Guarded::all().iter().flat_map(|site| [(site, Method::Get), (site, Method::Head)]) {
-        let (status, body) = guarded.answer(method, path);
+    for method in [Method::Get, Method::Head] {
+        let (status, body) = Guarded::shared().answer(method, path);
         let shown = String::from_utf8_lossy(&body);
         assert!(!shown.contains(SECRET), "{path}: answered {status} with {shown}");
     }
@@ -209,11 +195,9 @@ pub(crate) fn spelling(which: u8, how: &[u8]) {
     if !spelled.starts_with('/') {
         return;
     }
-    for guarded in Guarded::all() {
-        let (status, _) = guarded.answer(Method::Get, &spelled);
-        let refuses = [Status::FORBIDDEN, Status::NOT_FOUND, Status::BAD_REQUEST];
-        assert!(refuses.contains(&status), "{refused} as {spelled}: {status}");
-    }
+    let (status, _) = Guarded::shared().answer(Method::Get, &spelled);
+    let refuses = [Status::FORBIDDEN, Status::NOT_FOUND, Status::BAD_REQUEST];
+    assert!(refuses.contains(&status), "{refused} as {spelled}: {status}");
 }
 
 #[cfg(test)]

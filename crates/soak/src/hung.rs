@@ -35,8 +35,8 @@ pub(super) fn round(world: &World, until: Instant) -> Outcome {
     let _counting = world.figures.counting(&generations);
     let origin = generations.origin();
     let config = Config {
-        site: "proxy = [{ path = '/c/', upstream = 'app', cache = { purge_from = ['127.0.0.1'] } }]\n\
-               basic_auth = [{ path = '/in/', realm = 'in', users = 'users' }]\n",
+        site: "route = [{ path = '/c/', proxy = { to = 'app', cache = { purge_from = ['127.0.0.1'] } } }, \
+               { path = '/in/', basic_auth = { realm = 'in', users = 'users' } }]\n",
         ..Config::cached(&origin.url(), &place.path("disk/cache"), "size = '24MB'\nfree = '0B'")
     };
     // Behind the disk: a server that hangs ends when the disk is thawed.

@@ -52,7 +52,7 @@ pub(super) fn round(world: &World, until: Instant) -> Outcome {
     let config = Config {
         // Each client has an address of its own.
         listen: "proxy_protocol = true\ntrusted_proxies = ['127.0.0.0/8']",
-        site: "proxy = [{ path = '/up/', upstream = 'app' }]",
+        site: "route = [{ path = '/up/', proxy = { to = 'app' } }]",
         tables: upstream(&app.url()),
         descriptors: Some(DESCRIPTORS),
     };

@@ -52,7 +52,7 @@ pub(super) struct Config {
 impl Config {
     /// Forwards `/c/` to this URL with a cache in this directory, and serves files elsewhere. `keys`: keys of `[cache]`.
     pub(super) fn cached(origin: &str, directory: &Path, keys: &str) -> Self {
-        let site = "proxy = [{ path = '/c/', upstream = 'app', cache = { purge_from = ['127.0.0.1'] } }]\n";
+        let site = "route = [{ path = '/c/', proxy = { to = 'app', cache = { purge_from = ['127.0.0.1'] } } }]\n";
         let tables = format!("{}[cache]\ndirectories = [{directory:?}]\n{keys}\n", upstream(origin));
         Self { site, tables, ..Self::default() }
     }

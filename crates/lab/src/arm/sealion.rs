@@ -160,19 +160,17 @@ names = ["{name}"]
 certificates = [{{ cert = "{certificate}", key = "{key}" }}]
 security_headers = "basic"
 hsts = {{ max_age = "365d" }}
-headers = [{{ path = "/embed/**", unset = ["X-Frame-Options"] }}]
-cache_control = [
-  {{ path = "*.html", value = "no-cache" }},
-  {{ path = "/assets/**", value = "public, max-age=31536000, immutable" }},
-]
-redirects = [
-  {{ path = "/old.html", to = "/new.html" }},
-  {{ prefix = "/manual/", to = "/docs/" }},
-]
-access = [{{ path = "/internal/", allow = ["10.0.0.0/8"] }}]
 precompressed = ["br", "gzip"]
-listing = {{ enabled = true, paths = ["/pub/"] }}
-cors = {{ origins = ["https://app.example.org"], paths = ["*.woff2"] }}
+route = [
+  {{ path = '~ \.html$', cache_control = "no-cache" }},
+  {{ path = '~ \.woff2$', cors = {{ origins = ["https://app.example.org"] }} }},
+  {{ path = "/assets/", cache_control = "public, max-age=31536000, immutable" }},
+  {{ path = "/embed/", headers = {{ unset = ["X-Frame-Options"] }} }},
+  {{ path = "/internal/", access = {{ allow = ["10.0.0.0/8"] }} }},
+  {{ path = "/pub/", listing = true }},
+  {{ path = "= /old.html", redirect = "/new.html" }},
+  {{ path = "~ ^/manual/(.*)$", redirect = "/docs/{{1}}" }},
+]
 compress = {{ min = "1KiB" }}
 "#,
                 default = if *name == Certificate::NAME { "default = true\n" } else { "" },

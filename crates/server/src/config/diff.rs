@@ -133,7 +133,7 @@ mod tests {
                  [tls.acme]\ndirectory = 'https://h/?{secret}'\n\
                  external_account = {{ key_id = '{secret}', hmac_key = 'f' }}\n\
                  [[upstream]]\nname = 'a'\nservers = []\nhealth = {{ path = '/h?{secret}' }}\n\
-                 [[site]]\nproxy = [{{ upstream = 'a', request_headers = [{{ name = 'A', value = '{secret}' }}] }}]\n\
+                 [[site]]\nproxy = {{ to = 'a', request_headers = [{{ name = 'A', value = '{secret}' }}] }}\n\
                  acme_on_demand = {{ ask = 'http://h/?{secret}' }}\n"
             ))
         };

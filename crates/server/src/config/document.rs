@@ -151,18 +151,12 @@ fn fill_in_value(
         DeValue::Array(values) => {
             values.iter_mut().for_each(|value| fill_in_value(value, path, variable, problems));
         }
-        DeValue::String(text) if text.contains("${") && !has_groups(path) => match filled(text, variable) {
+        DeValue::String(text) if text.contains("${") => match filled(text, variable) {
             Ok(filled) => *text = filled.into(),
             Err(error) => problems.add(&span, &path.join("."), error),
         },
         _ => {}
     }
-}
-
-/// Whether `${name}` is a group of a regular expression here, that is, in rules that map paths.
-fn has_groups(path: &[String]) -> bool {
-    let is_rule = path.iter().any(|key| matches!(key.as_str(), "redirects" | "rewrites"));
-    is_rule && path.last().is_some_and(|key| matches!(key.as_str(), "to" | "regex"))
 }
 
 fn filled(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
@@ -242,15 +236,5 @@ mod tests {
                 Err(words) => assert!(found.as_ref().is_err_and(|error| error.contains(words)), "{text}: {found:?}"),
             }
         }
-    }
-
-    #[test]
-    fn groups_of_a_rule_are_no_variables() {
-        let text = "[[site]]\nroot = '${A}'\nredirects = [{ regex = '^/(?<A>x)', to = '/${A}' }]\n";
-        let mut problems = Problems::of_file(Path::new("f"), text);
-        let (mut document, _) = DeTable::parse_recoverable(text);
-        fill_in(document.get_mut(), &mut Vec::new(), &|_| Some("b".to_owned()), &mut problems);
-        let shown = format!("{document:?}");
-        assert!(problems.is_empty() && shown.contains("/${A}") && !shown.contains("\"${A}\""), "{shown}");
     }
 }

@@ -36,7 +36,6 @@ impl Config {
         if !problems.is_empty() {
             return Err(problems);
         }
-        spell_out(document.get_mut());
         // Each error ends the deserialization. The entry at fault is removed, so that the next error shows.
         let mut removed = Vec::new();
         loop {
@@ -56,30 +55,6 @@ impl Config {
                         None => return Err(problems),
                     }
                 }
-            }
-        }
-    }
-}
-
-/// Expands short forms: `listing = true`, `compress = true` and `maintenance = true`.
-fn spell_out(document: &mut DeTable<'_>) {
-    let Some(DeValue::Array(sites)) = document.get_mut("site").map(Spanned::get_mut) else { return };
-    for site in sites.iter_mut() {
-        let DeValue::Table(site) = site.get_mut() else { continue };
-        if let Some(listing) = site.get_mut("listing")
-            && listing.get_ref().is_bool()
-        {
-            let span = listing.span();
-            let enabled = std::mem::replace(listing.get_mut(), DeValue::Table(DeTable::new()));
-            if let DeValue::Table(table) = listing.get_mut() {
-                table.insert(Spanned::new(span.clone(), "enabled".into()), Spanned::new(span, enabled));
-            }
-        }
-        for key in ["compress", "maintenance"] {
-            match site.get(key).and_then(|value| value.get_ref().as_bool()) {
-                Some(true) => *site.get_mut(key).expect("it is there").get_mut() = DeValue::Table(DeTable::new()),
-                Some(false) => drop(site.remove(key)),
-                None => {}
             }
         }
     }
@@ -237,6 +212,7 @@ fn covers(outer: &Range<usize>, inner: &Range<usize>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::values::Short;
 
     #[test]
     fn all_errors_of_form_are_found_at_once() {
@@ -259,13 +235,13 @@ mod tests {
     }
 
     #[test]
-    fn short_forms_are_spelled_out() {
+    fn short_forms_stand_for_tables() {
         let parse =
             |text: &str| Config::parse(Path::new("x.toml"), text).map(|(config, _)| config).map_err(|e| e.to_string());
         let config =
             parse("[[site]]\nlisting = true\ncompress = true\n[[site]]\nlisting = false\ncompress = false\n").unwrap();
-        assert!(*config.site[0].listing.enabled && config.site[0].compress.is_some());
-        assert!(!*config.site[1].listing.enabled && config.site[1].compress.is_none());
+        assert_eq!((&config.site[0].listing, &config.site[0].compress), (&Short::Short(true), &Short::Short(true)));
+        assert_eq!((&config.site[1].listing, &config.site[1].compress), (&Short::Short(false), &Short::Short(false)));
     }
 
     #[test]

@@ -61,9 +61,9 @@ pub(crate) struct Config {
     pub metrics: MetricsConfig,
     /// Metrics and traces for an OpenTelemetry collector.
     pub otlp: OtlpConfig,
-    /// Cache of responses, for rules of `[[site.proxy]]` with `cache`.
+    /// Cache of responses, for `proxy` with `cache`.
     pub cache: CacheConfig,
-    /// Servers to forward requests to, for `[[site.proxy]]`.
+    /// Servers to forward requests to, for `proxy` of sites and routes.
     pub upstream: Vec<UpstreamConfig>,
     /// Tables from values of requests to others, for placeholders.
     pub map: Vec<MapConfig>,

@@ -59,7 +59,7 @@ pub fn markdown() -> String {
          Generated from the code by `sealion reference`; a test keeps this page up to date.\n\n\
          Times have a unit (`500ms`, `10s`, `2h`), and so do sizes (`512B`, `64KiB`, `10MB`). Relative paths start at the \
          directory of the file. `\"${NAME}\"` in a text is a variable of the environment, `\"${NAME:-text}\"` has a default, and `$${` \
-         stands for `${`; in `to` and `regex` of redirects and rewrites, `${name}` is a group. The keys of `[server]`, `[limits]`, `[http2]`, `[access_log]`, `[metrics]` and `[privileges]`, `address` \
+         stands for `${`. The keys of `[server]`, `[limits]`, `[http2]`, `[access_log]`, `[metrics]` and `[privileges]`, `address` \
          of `[[listen]]` and `min_version` of `[tls]` are also options of `sealion serve` and environment variables, which \
          override the file: see `sealion serve --help`.\n",
     );

@@ -13,10 +13,10 @@ use crate::limits::LimitsConfig;
 use crate::listen::{Listen, ListenConfig};
 use crate::observe::access_log::AccessLogConfig;
 use crate::observe::metrics::MetricsConfig;
-use crate::site::{ProxyConfig, RedirectConfig, RewriteConfig, SiteConfig};
+use crate::site::{ProxyConfig, RedirectTable, RewriteTable, RouteConfig, SiteConfig};
 use crate::store::{CacheConfig, CacheRuleConfig};
 use crate::upstream::{ServerConfig, ServerUrl, UpstreamConfig};
-use crate::values::{At, Given, Problems, SecretUrl, Size};
+use crate::values::{At, Given, Problems, SecretUrl, Short, Size};
 
 /// Arguments of `sealion serve`. Options and environment variables override the file.
 #[derive(Debug, Clone, Args)]
@@ -181,7 +181,7 @@ impl ServeArgs {
             fallback: self.spa.then(|| "/index.html".to_owned().into()),
             ..SiteConfig::default()
         };
-        site.listing.enabled = self.listing.into();
+        site.listing = Short::Short(self.listing);
         // A proxy serves files only if a directory is given.
         let with_files = self.to.is_empty() || self.given.has("root");
         if with_files && self.root.is_file() {
@@ -195,7 +195,7 @@ impl ServeArgs {
             self.check_secrets(&mut problems);
         }
         if self.spa && !self.to.is_empty() {
-            let what = "--spa and --to both handle paths without a file: name the paths of the application in a configuration file, by [[site.proxy]]";
+            let what = "--spa and --to both handle paths without a file: name the paths of the application in a configuration file, by [[site.route]]";
             problems.add(&(0..0), "", what);
         }
         let mut upstream = Vec::new();
@@ -208,7 +208,7 @@ impl ServeArgs {
             let cache = (!self.cache.directories.is_empty()).then(|| CacheRuleConfig::default().into());
             let upstream = SecretUrl::from(NAME.to_owned()).into();
             let rule = ProxyConfig { upstream, files_first: with_files, cache, ..ProxyConfig::default() };
-            site.proxy.push(rule);
+            site.proxy = Some(rule.into());
         }
         let listen = vec![ListenConfig::from(Listen::development())];
         let cache = self.cache.clone();
@@ -249,22 +249,17 @@ fn serve_file(file: &Path, site: &mut SiteConfig) -> Result<(), String> {
     let name =
         name.ok_or_else(|| format!("{} has no name in UTF-8: rename it, or serve its directory", file.display()))?;
     let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Otherwise `$` would begin a group of the regular expression.
-    let to = format!("/{}", percent_encode(name.as_bytes(), OUTSIDE_PCHAR)).replace('$', "%24");
+    // Otherwise a brace would begin a placeholder.
+    let to = format!("/{}", percent_encode(name.as_bytes(), OUTSIDE_PCHAR)).replace('{', "{{").replace('}', "}}");
     site.root = Some(directory.to_owned().into());
     site.show_dotfiles = name.starts_with('.');
-    let redirect = RedirectConfig {
-        path: Some("/".to_owned().into()),
-        to: to.clone().into(),
-        status: Some(307.into()),
-        ..RedirectConfig::default()
-    };
-    site.redirects.push(redirect);
-    site.rewrites.push(RewriteConfig {
-        regex: Some("^/".to_owned().into()),
-        to: to.into(),
-        ..RewriteConfig::default()
+    let redirect = RedirectTable { to: to.clone(), status: Some(307), ..RedirectTable::default() };
+    site.route.push(RouteConfig {
+        path: Some("= /".to_owned().into()),
+        redirect: Some(Short::Table(redirect).into()),
+        ..RouteConfig::default()
     });
+    site.rewrite = Some(Short::Table(RewriteTable { to, stay: true }).into());
     Ok(())
 }
 

@@ -235,7 +235,7 @@ fn a_stub_of_a_protocol_answers_requests_by_the_two_seams() {
 
 #[test]
 fn early_hints_go_before_a_response_that_has_to_be_waited_for() {
-    let hints = "early_hints = [{ path = \"*.txt\", link = [\"</a.css>; rel=preload\"] }]";
+    let hints = "early_hints = [\"</a.css>; rel=preload\"]";
     with_context(hints, async |context| {
         let request = "GET /none.txt HTTP/1.1\r\nHost: a\r\nSec-Fetch-Mode: navigate\r\n\r\n";
         assert_eq!(serve(context, request).await, "103 Link: </a.css>; rel=preload\r\n404 404 Not Found\n");

@@ -261,12 +261,6 @@ impl Files {
         Files { root: Arc::new(root), coder: None, index, cache: Arc::clone(cache), number }
     }
 
-    /// The files below another root, with the settings of these.
-    pub(crate) fn beneath(&self, root: Root) -> Self {
-        let root = root.with_settings_of(&self.root);
-        Files::new(root, self.index.clone(), &self.cache).with_codings(self.coder.clone())
-    }
-
     /// Sets the content codings.
     pub(crate) fn with_codings(self, coder: Option<Arc<Coder>>) -> Self {
         Files { coder, ..self }

@@ -192,11 +192,6 @@ impl Root {
         Root { media_types, ..self }
     }
 
-    /// Sets what is set of another root.
-    pub(crate) fn with_settings_of(self, other: &Root) -> Self {
-        Root { media_types: other.media_types.clone(), tags: other.tags, hidden: Arc::clone(&other.hidden), ..self }
-    }
-
     /// The content type for a file name.
     fn content_type(&self, name: &[u8]) -> ContentType {
         let own = self.media_types.as_ref().and_then(|types| types.of_name(name));

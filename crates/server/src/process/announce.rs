@@ -15,6 +15,7 @@ use crate::observe::messages::print;
 use crate::path::costs::{Costs, display_bytes};
 use crate::path::offer::explain;
 use crate::path::policy::KtlsMode;
+use crate::values::Short;
 
 /// Prints all of them.
 pub(super) fn announce(args: &ServeArgs, prepared: &Prepared, listeners: &Listeners, given_up: &GivenUp) {
@@ -78,9 +79,9 @@ fn announce_certificates(certificates: &Certificates) {
 
 /// What a directory without an index needs to show anything at its start page.
 fn hint_at_listing(args: &ServeArgs, config: &Config) -> Option<String> {
-    let site = config.site.first().filter(|site| args.config.is_none() && !*site.listing.enabled)?;
+    let site = config.site.first().filter(|site| args.config.is_none() && site.listing == Short::Short(false))?;
     let root = site.root.as_ref()?;
-    let shows_something = site.index.iter().any(|index| root.join(&index.value).exists()) || !site.redirects.is_empty();
+    let shows_something = site.index.iter().any(|index| root.join(&index.value).exists()) || !site.route.is_empty();
     (!shows_something).then(|| format!("{} has no index.html, so / answers 404: -l lists directories", root.display()))
 }
 

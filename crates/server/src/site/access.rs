@@ -4,23 +4,14 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use schemars::JsonSchema;
-use sealion_http::path::SitePath;
 use serde::{Deserialize, Serialize};
 
-use super::pattern::{Case, Guarded, PathRegex, Prefix};
 use crate::values::{At, Problems, parse_network};
 
-/// Access by client network. Other clients get 403. Every rule that covers a path must allow the request.
+/// Access by client network. Other clients get 403.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AccessConfig {
-    /// Path to protect, with everything beneath it [default: `/`, unless `regex` is given]
-    pub path: Option<At<String>>,
-    /// Regular expression for the decoded paths to protect, instead of `path`. It matches octets, anywhere in the path; anchor it with
-    /// `^` and `$`. The file that is sent must pass too: an index, a rewritten path, the fallback, a compressed sibling.
-    pub regex: Option<At<String>>,
-    /// Whether case is ignored, for applications and file systems that do: `/admin/` then covers `/ADMIN/` too.
-    pub ignore_case: bool,
     /// Networks to allow, for instance `10.0.0.0/8`, `2001:db8::/32` or `192.0.2.7`. Empty: all that `deny` does not list.
     pub allow: Vec<At<String>>,
     /// Networks to deny, even if `allow` lists them.
@@ -38,68 +29,30 @@ pub(crate) enum Satisfy {
     Any,
 }
 
-/// The access rules of a site. Every rule whose path covers a request must allow it.
+/// The networks whose clients a route admits.
 #[derive(Debug)]
 pub(crate) struct Access {
-    by_prefix: Vec<(Prefix, Networks)>,
-    by_regex: Vec<(PathRegex, Networks)>,
-}
-
-#[derive(Debug)]
-struct Networks {
     allow: Vec<IpNet>,
     deny: Vec<IpNet>,
 }
 
-impl Access {
-    /// Validates paths and networks. `None`: there are no rules.
-    pub(crate) fn build(configs: &[AccessConfig], key: &str, problems: &mut Problems) -> Option<Self> {
-        let mut access = Access { by_prefix: Vec::new(), by_regex: Vec::new() };
-        for config in configs {
-            let case = Case::from_key(config.ignore_case);
-            let paths = Guarded::build(config.path.as_ref(), config.regex.as_ref(), case, key, problems);
-            let mut networks = |named: &[At<String>], which| {
-                let key = format!("{key}.{which}");
-                named.iter().filter_map(|text| network(text, &key, problems)).collect::<Vec<_>>()
-            };
-            let networks = Networks { allow: networks(&config.allow, "allow"), deny: networks(&config.deny, "deny") };
-            if config.allow.is_empty() && config.deny.is_empty() {
-                let span = config.path.as_ref().or(config.regex.as_ref()).map_or(0..0, |text| text.span.clone());
-                problems.add(&span, key, "has no effect: add allow = [\"10.0.0.0/8\"] or deny");
-            }
-            match paths {
-                Some(Guarded::Beneath(prefix)) => access.by_prefix.push((prefix, networks)),
-                Some(Guarded::Matching(regex)) => access.by_regex.push((regex, networks)),
-                None => {}
-            }
-        }
-        (!configs.is_empty()).then_some(access)
-    }
-
-    /// Whether a rule names its paths by an expression.
-    pub(super) fn has_expressions(&self) -> bool {
-        !self.by_regex.is_empty()
-    }
-
-    /// Whether a client may access a path. `None`: a client on a Unix socket, without an address; it matches only `0.0.0.0/0` and
-    /// `::/0`.
-    pub(crate) fn allows(&self, client: Option<IpAddr>, path: &SitePath<'_>) -> bool {
-        // On a dual-stack socket, IPv4 clients have IPv4-mapped addresses.
-        let client = client.map(|address| address.to_canonical());
-        let name = path.as_bytes();
-        if !self.by_prefix.iter().all(|(prefix, networks)| !prefix.guards(name) || networks.allow(client)) {
-            return false;
-        }
-        if self.by_regex.is_empty() {
-            return true;
-        }
-        let full = path.full();
-        self.by_regex.iter().all(|(regex, networks)| networks.allow(client) || !regex.guards(&full))
+impl AccessConfig {
+    /// Validates the networks. `None`: all clients are admitted.
+    pub(crate) fn build(&self, key: &str, problems: &mut Problems) -> Option<Access> {
+        let mut networks = |named: &[At<String>], which| {
+            let key = format!("{key}.{which}");
+            named.iter().filter_map(|text| network(text, &key, problems)).collect::<Vec<_>>()
+        };
+        let access = Access { allow: networks(&self.allow, "allow"), deny: networks(&self.deny, "deny") };
+        (!self.allow.is_empty() || !self.deny.is_empty()).then_some(access)
     }
 }
 
-impl Networks {
-    fn allow(&self, client: Option<IpAddr>) -> bool {
+impl Access {
+    /// Whether a client is admitted. `None`: a client on a Unix socket, without an address; it matches only `0.0.0.0/0` and `::/0`.
+    pub(crate) fn allows(&self, client: Option<IpAddr>) -> bool {
+        // On a dual-stack socket, IPv4 clients have IPv4-mapped addresses.
+        let client = client.map(|address| address.to_canonical());
         !names(&self.deny, client) && (self.allow.is_empty() || names(&self.allow, client))
     }
 }
@@ -139,87 +92,48 @@ pub(super) fn network(text: &At<String>, key: &str, problems: &mut Problems) -> 
 mod tests {
     use super::*;
 
-    #[derive(Deserialize)]
-    struct File {
-        access: Vec<AccessConfig>,
-    }
-
     fn build(text: &str) -> (Option<Access>, Problems) {
         let mut problems = Problems::of_file("f".as_ref(), text);
-        let file: File = toml::from_str(text).unwrap();
-        (Access::build(&file.access, "site.access", &mut problems), problems)
-    }
-
-    fn site_path(name: &str) -> SitePath<'static> {
-        SitePath::parse("/", false).unwrap().child(name)
+        (toml::from_str::<AccessConfig>(text).unwrap().build("site.access", &mut problems), problems)
     }
 
     #[test]
-    fn a_rule_by_regex_is_added_to_those_by_path() {
-        let (access, problems) = build(
-            "access = [{ path = '/in/', allow = ['10.0.0.0/8'] },\n\
-             { regex = '\\.pdf$', allow = ['10.1.0.0/16', '192.0.2.1'] }]",
-        );
+    fn networks_are_denied_before_others_are_allowed() {
+        let (access, problems) =
+            build("allow = ['10.0.0.0/8', '2001:db8::/32', '192.0.2.1']\ndeny = ['10.1.0.0/16', '192.0.2.0/24']");
         assert!(problems.is_empty(), "{problems}");
         let access = access.unwrap();
-        for (client, path, allowed) in [
-            ("10.1.0.1", "in/a.pdf", true),
-            ("10.2.0.1", "in/a.pdf", false),
-            ("192.0.2.1", "in/a.pdf", false),
-            ("192.0.2.1", "a.pdf", true),
-            ("192.0.2.1", "a.pdf.gz", true),
-            ("10.2.0.1", "a.pdf.gz", false),
-            ("10.2.0.1", "in/a.txt", true),
+        for (client, allowed) in [
+            ("198.51.100.1", false),
+            ("10.2.3.4", true),
+            ("10.1.3.4", false),
+            ("::ffff:10.2.3.4", true),
+            ("2001:db8::1", true),
+            ("2001:db9::1", false),
+            ("192.0.2.1", false),
+            ("::ffff:192.0.2.9", false),
         ] {
-            assert_eq!(access.allows(client.parse().ok(), &site_path(path)), allowed, "{client} {path}");
+            assert_eq!(access.allows(client.parse().ok()), allowed, "{client}");
         }
-    }
-
-    #[test]
-    fn every_covering_rule_must_allow() {
-        let (access, problems) = build(
-            "access = [{ deny = ['192.0.2.0/24'] },\n\
-             { path = '/admin/', allow = ['10.0.0.0/8', '2001:db8::/32', '192.0.2.1'], deny = ['10.1.0.0/16'] }]",
-        );
-        assert!(problems.is_empty(), "{problems}");
-        let access = access.unwrap();
-        for (client, path, allowed) in [
-            ("198.51.100.1", "", true),
-            ("198.51.100.1", "admin", false),
-            ("198.51.100.1", "admin/x", false),
-            ("198.51.100.1", "administrator", true),
-            ("10.2.3.4", "admin/x", true),
-            ("10.1.3.4", "admin/x", false),
-            ("::ffff:10.2.3.4", "admin/x", true),
-            ("2001:db8::1", "admin/x", true),
-            ("2001:db9::1", "admin/x", false),
-            ("192.0.2.1", "admin/x", false),
-            ("::ffff:192.0.2.9", "a", false),
-        ] {
-            assert_eq!(access.allows(client.parse().ok(), &site_path(path)), allowed, "{client} {path}");
-        }
-        assert!(access.allows(None, &site_path("a")) && !access.allows(None, &site_path("admin")));
-        let (closed, _) = build("access = [{ deny = ['0.0.0.0/0', '::/0'] }]");
-        assert!(
-            !closed.unwrap().allows(None, &site_path("a")),
-            "a rule that denies all networks covers Unix sockets too"
-        );
+        assert!(!access.allows(None));
+        let others = build("deny = ['192.0.2.0/24']").0.unwrap();
+        assert!(others.allows("198.51.100.1".parse().ok()) && others.allows(None));
+        let closed = build("deny = ['0.0.0.0/0', '::/0']").0.unwrap();
+        assert!(!closed.allows(None), "a rule that denies all networks covers Unix sockets too");
     }
 
     #[test]
     fn configuration_errors() {
         for (text, expected) in [
-            ("access = [{}]", "f: site.access: has no effect"),
             (
-                "access = [{ allow = ['10.0.0.1/8'] }]",
+                "allow = ['10.0.0.1/8']",
                 "f:1: site.access.allow: 10.0.0.1/8 has bits beyond its prefix length: write 10.0.0.0/8 or 10.0.0.1",
             ),
-            ("access = [{ deny = ['example.org'] }]", "f:1: site.access.deny: \"example.org\" is not a network"),
-            ("access = [{ path = 'x', deny = ['::/0'] }]", "f:1: site.access.path: begin it"),
+            ("deny = ['example.org']", "f:1: site.access.deny: \"example.org\" is not a network"),
         ] {
             let (_, problems) = build(text);
             assert!(problems.to_string().starts_with(expected), "{text}: {problems}");
         }
-        assert!(Access::build(&[], "", &mut Problems::of_arguments()).is_none());
+        assert!(build("").0.is_none());
     }
 }

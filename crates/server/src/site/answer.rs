@@ -1,9 +1,9 @@
 //! Answering a request: the order of the steps.
 //!
 //! ```text
-//! limits ─► maintenance ─► HTTPS ─► network ─► preflight ─► redirect ─► method ─► password ─► forward_auth ─► rewrite ─► proxy ─► mount ─► file ─► other indexes ─► listing ─► fallback
-//!                                                                                                                                                                  │
-//!                                                                                                          fields, CORS ◄─ error page ◄───────────────────────────┘
+//! route ─► limits ─► maintenance ─► HTTPS ─► network ─► preflight ─► method ─► password ─► forward_auth ─► action ─► file ─► other indexes ─► listing ─► fallback
+//!                                                                                                                                                  │
+//!                                                                                          fields, CORS ◄─ error page ◄───────────────────────────┘
 //! ```
 //!
 //! The route comes first (`route/`): each step is that of the route which has the path. An action that leads elsewhere (`turns.rs`: rewrite, try) goes on
@@ -18,6 +18,7 @@
 
 mod archive;
 mod digest;
+mod error_page;
 mod file;
 mod guards;
 mod permit;
@@ -30,6 +31,7 @@ use sealion_http::path::SitePath;
 use sealion_http::request::FieldLines;
 use sealion_http::{Fields, HttpTime, Method, Request, Status, Target};
 
+use super::early_hints::is_navigation;
 use super::forward_auth::Asking;
 use super::maintenance::Maintenance;
 use super::route::{Action, Route};
@@ -37,7 +39,7 @@ use super::{Site, error_text, plain_http, proxy};
 use crate::files::cache::Files;
 use crate::files::resolve::{Found, SiteFile, Unresolved};
 use crate::limits::Refusal;
-use crate::response::{Body, Response, of_file};
+use crate::response::{Response, of_file};
 use crate::upstream::Inbound;
 
 /// What a site's rules ask of the client that sent a request.
@@ -86,7 +88,8 @@ pub(crate) fn answer_from_cache(site: &Site, request: &Request<'_>, client: Clie
 /// Whether the response needs no file and no server: a refusal or a redirect. An error page may.
 pub(crate) fn is_refused_or_redirected(site: &Site, request: &Request<'_>, client: Client, now: HttpTime) -> bool {
     let (answering, path) = Answering::new(site, request, client, now);
-    path.map_or(true, |path| answering.refuse_or_redirect(&path).is_some())
+    let redirects = answering.route.redirects() && !answering.route.features.authenticates();
+    path.map_or(true, |path| redirects || answering.refuse_or_redirect(&path).is_some())
 }
 
 /// The links that the client gets while it waits for [`answer`], in a response 103. `None`: none, or the request will be refused or redirected.
@@ -101,21 +104,25 @@ pub(crate) fn early_hints<'a>(
     }
     let (answering, path) = Answering::new(site, request, client, now);
     let path = path.ok()?;
-    let features = &site.route(answering.route.number).features;
-    let links = features.early_hints.as_ref()?.find(request, &path)?;
-    (!features.guard(&path) && answering.refuse_or_redirect(&path).is_none()).then_some(links)
+    let links = site.route(answering.route.number).features.early_hints.as_ref().filter(|_| is_navigation(request))?;
+    let is_answered_at_once = || {
+        answering.needs_more(&path, None)
+            || answering.route.has_own_answer()
+            || answering.refuse_or_redirect(&path).is_some()
+    };
+    (!is_answered_at_once()).then_some(links)
 }
 
 /// The response to a request for `site` that could not be parsed, or whose content could not be read.
 pub(crate) async fn refuse(site: &Site, status: Status) -> Response {
     let mut response = Response::plain(status);
     let route = &site.root;
-    if let Some(page) = route.error_page(status) {
+    if let Some(page) = route.error_file(status) {
         route.add_error_page(&mut response, &page, &FieldLines::default(), |_| false).await;
     }
     response.fields.anonymous = route.features.anonymous;
     if let Some(headers) = &route.features.headers {
-        headers.add(b"", None, &mut response.fields);
+        headers.add(None, &mut response.fields);
     }
     response
 }
@@ -130,6 +137,14 @@ fn refused(refusal: Refusal) -> Response {
             response
         }
         Refusal::NoPlace => Response::plain(Status::SERVICE_UNAVAILABLE),
+    }
+}
+
+/// What a response that needs no file says of guards.
+fn refused_by(response: &Response) -> Guards {
+    match response.status {
+        Status::METHOD_NOT_ALLOWED | Status::NOT_IMPLEMENTED => Guards::Unasked,
+        _ => Guards::Refused,
     }
 }
 
@@ -156,11 +171,26 @@ struct Answer {
     route: Option<Option<usize>>,
     /// Whether no error page replaces the content.
     is_final: bool,
+    /// Times that another path or route was gone on with.
+    turns: usize,
+    /// What the guards of the requested path said.
+    guards: Guards,
+}
+
+/// What the guards of the requested path said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Guards {
+    /// The request may have what the path has.
+    Passed,
+    /// Networks permit the request; passwords and other servers were not asked.
+    Unasked,
+    /// The request may not have what the path has.
+    Refused,
 }
 
 impl From<Response> for Answer {
     fn from(response: Response) -> Self {
-        Answer { response, name: None, route: None, is_final: false }
+        Answer { response, name: None, route: None, is_final: false, turns: 0, guards: Guards::Passed }
     }
 }
 
@@ -181,8 +211,8 @@ impl<'a> Answering<'a> {
     fn answer_from_cache(&self, path: &SitePath<'_>) -> Option<Response> {
         let features = &self.route.features;
         if self.site.has_proxies() {
-            if self.route.rule(path).is_some() {
-                return self.answer_from_store(self.rule(path)?.ok()?, path);
+            if let Some(rule) = self.rule(path) {
+                return self.answer_from_store(rule.ok()?, path);
             }
             // Content may be on its way to a rule that covers the path in another reading.
             self.client.arrival?;
@@ -190,9 +220,10 @@ impl<'a> Answering<'a> {
         if !matches!(&*self.route.action, Action::Files) {
             return None;
         }
-        let name_decides = path.names_directory()
-            && (features.depend_on_names() || self.removes_slash_of(path) || self.is_index_elsewhere(path));
-        if features.need_steps_before_files()
+        let shows_name = || features.headers.as_ref().is_some_and(|headers| headers.have_placeholders());
+        let name_decides =
+            path.names_directory() && (self.removes_slash_of(path) || self.is_index_elsewhere(path) || shows_name());
+        if features.authenticates()
             || name_decides
             || self.wants_digest()
             || self.refuse_or_redirect(path).is_some()
@@ -201,7 +232,7 @@ impl<'a> Answering<'a> {
             return None;
         }
         let (files, mounted_at) = self.files_of(path)?;
-        // The root of a mount is always a directory.
+        // The directory of an alias is always a directory.
         if mounted_at == path.as_bytes().len() && mounted_at > 0 && !path.names_directory() {
             return None;
         }
@@ -223,7 +254,7 @@ impl<'a> Answering<'a> {
 
     /// The response of an upstream that is stored. `None`: [`Self::answer`] makes the response.
     fn answer_from_store(&self, rule: &proxy::Rule, path: &SitePath<'_>) -> Option<Response> {
-        if self.route.features.need_steps_before_proxies() || self.refuse_or_redirect(path).is_some() {
+        if self.route.features.authenticates() || self.refuse_or_redirect(path).is_some() {
             return None;
         }
         if !rule.answers_from_cache() || !self.permits_readings(rule, path) {
@@ -253,22 +284,27 @@ impl<'a> Answering<'a> {
                 return Box::pin(self.finish(response.into(), b"")).await;
             }
         };
-        let answer = match self.refuse_or_redirect(&path) {
-            Some(response) => response.into(),
+        let mut answer = match self.refuse_or_redirect(&path) {
+            Some(response) => Answer { guards: refused_by(&response), ..response.into() },
             None => self.respond(&path, inbound).await,
         };
+        if answer.response.status.code() >= 400 && !answer.response.fields.forwarded && !answer.is_final {
+            answer = Box::pin(self.lead_elsewhere(answer, &path, inbound)).await;
+        }
         self.finish(answer, path.as_bytes()).await
+    }
+
+    /// As the route that answered.
+    fn at(&self, answer: &Answer) -> Self {
+        Answering { route: answer.route.map_or(self.route, |number| self.site.route(number)), ..*self }
     }
 
     /// Adds the error page and the header fields of the route that answered. `asked`: the path that was requested.
     async fn finish(&self, answer: Answer, asked: &[u8]) -> Response {
-        let Answer { mut response, name, route, is_final } = answer;
-        let own = Answering { route: route.map_or(self.route, |number| self.site.route(number)), ..*self };
-        if !response.fields.forwarded
-            && !is_final
-            && let Some(page) = own.error_page(response.status)
-        {
-            own.add_error_page(&mut response, &page).await;
+        let own = self.at(&answer);
+        let Answer { mut response, name, is_final, .. } = answer;
+        if !response.fields.forwarded && !is_final {
+            own.add_page_file(&mut response).await;
         }
         error_text::show_as_page(&mut response, || self.request.fields.singleton("accept").value());
         own.add_fields(&mut response.fields, response.status, name.as_deref().unwrap_or(asked));
@@ -276,25 +312,19 @@ impl<'a> Answering<'a> {
         response
     }
 
-    /// Replaces the content with `page`, for which no password is checked.
-    async fn add_error_page(&self, response: &mut Response, page: &SitePath<'_>) {
-        let may_send = |sibling: &SitePath<'_>| self.may_have_sibling(sibling, None);
-        self.route.add_error_page(response, page, &self.request.conditions.accept_encoding, may_send).await;
-    }
-
-    /// Adds the site's header fields. `name`: the file that is sent, or the path that was requested.
+    /// Adds the route's header fields. `name`: the file that is sent, or the path that was requested.
     fn add_fields(&self, fields: &mut Fields, status: Status, name: &[u8]) {
         let features = &self.route.features;
         fields.anonymous = features.anonymous;
         if let Some(headers) = &features.headers {
             match SitePath::of_octets(name).ok().filter(|_| headers.have_placeholders()) {
-                None => headers.add(name, None, fields),
-                Some(path) => headers.add(name, Some(&self.asked(&path)), fields),
+                None => headers.add(None, fields),
+                Some(path) => headers.add(Some(&self.asked(&path)), fields),
             }
         }
         // A preflight response has its CORS fields already.
         if let Some(cors) = features.cors.as_ref().filter(|_| status != Status::NO_CONTENT) {
-            cors.add(self.request, name, fields);
+            cors.add(self.request, fields);
         }
     }
 
@@ -302,7 +332,7 @@ impl<'a> Answering<'a> {
     async fn respond(&self, path: &SitePath<'_>, inbound: &mut Inbound) -> Answer {
         let mut user = None;
         if let Some(refusal) = self.guard_here(path, &mut user).await {
-            return Response { user, ..refusal }.into();
+            return Answer { guards: Guards::Refused, ..Response { user, ..refusal }.into() };
         }
         let mut answer = self.act(path, path, None, &mut user, inbound).await;
         answer.response.user = user;
@@ -312,12 +342,6 @@ impl<'a> Answering<'a> {
     /// The site's maintenance, if this client does not see the site meanwhile.
     fn maintenance(&self) -> Option<&'a Maintenance> {
         self.route.features.maintenance.as_deref().filter(|maintenance| !maintenance.admits(self.client.address))
-    }
-
-    /// The path of the page for this status.
-    fn error_page(&self, status: Status) -> Option<SitePath<'a>> {
-        let of_maintenance = || self.maintenance()?.page()?.path();
-        (status == Status::SERVICE_UNAVAILABLE).then(of_maintenance).flatten().or_else(|| self.route.error_page(status))
     }
 
     /// The response to a client that gets none, whatever it asks for.
@@ -332,7 +356,7 @@ impl<'a> Answering<'a> {
         })
     }
 
-    /// The response to a request that needs no file.
+    /// The response to a request that needs no file, but for that of the route's action.
     fn refuse_or_redirect(&self, path: &SitePath<'_>) -> Option<Response> {
         let features = &self.route.features;
         if let Some(refusal) = self.refuse_client() {
@@ -347,10 +371,9 @@ impl<'a> Answering<'a> {
         if !self.is_allowed_here(path) {
             return Some(Response::plain(Status::FORBIDDEN));
         }
-        if let Some(response) = features.cors.as_ref().and_then(|cors| cors.preflight(self.request, path.as_bytes())) {
+        if let Some(response) = features.cors.as_ref().and_then(|cors| cors.preflight(self.request)) {
             return Some(response);
         }
-        let redirects = features.redirects.as_ref();
         match &*self.route.action {
             Action::Deny => return Some(Response::plain(Status::FORBIDDEN)),
             Action::Respond(_) | Action::Redirect(_) => return None,
@@ -359,14 +382,13 @@ impl<'a> Answering<'a> {
             Action::Files | Action::Forward(_) | Action::Rewrite(_) | Action::Try(_) => {}
         }
         let refusal = match self.request.method {
-            Method::Get | Method::Head => return redirects?.answer(path, self.query(), self.origin()),
+            Method::Get | Method::Head => return None,
             // What a server makes of a method is its own affair; TRACE would show the client fields that are made here.
-            method if method.as_str() != "TRACE" && self.is_forwarded(path) => None,
-            Method::Other(_) => Some(Status::METHOD_NOT_ALLOWED),
-            Method::Unknown(_) => Some(Status::NOT_IMPLEMENTED),
+            method if method.as_str() != "TRACE" && self.route.rule().is_some() => return None,
+            Method::Other(_) => Status::METHOD_NOT_ALLOWED,
+            Method::Unknown(_) => Status::NOT_IMPLEMENTED,
         };
-        let redirect = redirects.and_then(|redirects| redirects.answer_any_method(path, self.query(), self.origin()));
-        redirect.or_else(|| refusal.map(Response::plain))
+        Some(Response::plain(refusal))
     }
 
     /// The response to a request by `http` for a site that answers HTTPS alone. A request of HTTP/1.0 without Host has no other address.
@@ -378,21 +400,6 @@ impl<'a> Answering<'a> {
         let mut response = Response::plain(Status::PERMANENT_REDIRECT);
         response.fields.location = Some(plain_http::over_https(authority, port, path, query));
         Some(response)
-    }
-
-    /// The beginning of the URL that was asked for: with its scheme and host.
-    fn origin(&self) -> Option<(&'static str, &'a str)> {
-        Some((if self.client.is_plain { "http://" } else { "https://" }, self.request.authority?))
-    }
-
-    /// Whether a rule forwards the path, after rewrites.
-    fn is_forwarded(&self, path: &SitePath<'_>) -> bool {
-        let rewrites = self.route.features.rewrites.as_ref();
-        match rewrites.and_then(|rewrites| rewrites.apply(path)) {
-            None => self.route.rule(path).is_some(),
-            Some(rewritten) => SitePath::parse(&rewritten, self.route.options.show_dotfiles)
-                .is_ok_and(|path| self.route_of(&path).is_ok_and(|route| route.rule(&path).is_some())),
-        }
     }
 
     fn query(&self) -> Option<&'a str> {
@@ -464,7 +471,8 @@ impl<'a> Answering<'a> {
                 return (*refusal).into();
             }
         }
-        let inbound = std::mem::take(inbound);
+        let rest = inbound.without_content();
+        let inbound = std::mem::replace(inbound, rest);
         let mut response = Box::pin(rule.forward(self.request, path, rewritten, inbound)).await;
         if rule.intercept_errors && self.route.error_page(response.status).is_some() {
             response = Response { upstream: response.upstream, ..Response::plain(response.status) };
@@ -529,37 +537,6 @@ impl<'a> Answering<'a> {
             }
         }
         false
-    }
-}
-
-impl Route {
-    /// The path of the route's page for this status.
-    fn error_page(&self, status: Status) -> Option<SitePath<'_>> {
-        self.features.error_pages.as_ref()?.get(status)?.path()
-    }
-
-    /// Replaces the content with `page`. If it cannot be opened, the plain content stays. `may_send`: whether a precompressed sibling may be
-    /// sent, by its path.
-    async fn add_error_page(
-        &self,
-        response: &mut Response,
-        page: &SitePath<'_>,
-        accept: &FieldLines<'_>,
-        may_send: impl Fn(&SitePath<'_>) -> bool,
-    ) {
-        let files = &self.error_files;
-        let Ok(Found::File(mut file)) = files.find(page, accept).await else { return };
-        let sibling = file.coding.filter(|_| file.is_sibling).map(|coding| page.sibling(coding));
-        if sibling.is_some_and(|sibling| !may_send(&sibling)) {
-            match files.find(page, &FieldLines::default()).await {
-                Ok(Found::File(original)) => file = original,
-                _ => return,
-            }
-        }
-        response.fields.content_type = Some(file.content_type.clone());
-        response.fields.content_encoding = file.coding;
-        response.fields.varies = file.varies;
-        response.body = Body::File { range: 0..file.len, file };
     }
 }
 

@@ -9,6 +9,7 @@ use sealion_http::http1::write::{Connection, write_head};
 
 use super::*;
 use crate::files::cache::{CacheLimits, FileCache};
+use crate::response::Body;
 use tokio::task::spawn_blocking;
 
 use crate::files::resolve::Wait;
@@ -289,7 +290,7 @@ fn the_cause_survives_later_blocking_steps() {
     let hash = bcrypt::hash_with_result("a", 4).unwrap().format_for_version(bcrypt::Version::TwoY);
     fs::write(place.path().join("users"), format!("ada:{hash}\n")).unwrap();
     let text = format!(
-        "root = {root:?}\nerror_pages = {{ 404 = '/404.html' }}\nbasic_auth = [{{ users = {:?} }}]\n[compress]",
+        "root = {root:?}\nerror_pages = {{ 404 = '/404.html' }}\nbasic_auth = {{ users = {:?} }}\n[compress]",
         place.path().join("users")
     );
     let config: SiteConfig = toml::from_str(&text).unwrap();

@@ -1,4 +1,4 @@
-//! HTTP Basic authentication (RFC 7617) for parts of a site.
+//! HTTP Basic authentication (RFC 7617) .
 //!
 //! ```text
 //! Authorization ─► verified recently? ─yes─► the user
@@ -19,27 +19,17 @@ use lru::LruCache;
 use schemars::JsonSchema;
 use sealion_http::Status;
 use sealion_http::extra_fields::is_value;
-use sealion_http::path::SitePath;
 use serde::{Deserialize, Serialize};
 
 use super::htpasswd::Htpasswd;
-use super::pattern::{Case, Guarded, PathRegex, Prefix};
 use super::verifications::VERIFICATIONS;
 use crate::response::Response;
 use crate::values::{At, Problems};
 
-/// Password protection (HTTP Basic) of a part of the site. Of the rules with a path the innermost applies; rules with a regex apply in
-/// addition, and the password must then be right for each.
+/// Password protection (HTTP Basic).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct BasicAuthConfig {
-    /// Path to protect, with everything beneath it [default: `/`, unless `regex` is given]
-    pub path: Option<At<String>>,
-    /// Regular expression for the decoded paths to protect, instead of `path`. It matches octets, anywhere in the path; anchor it with
-    /// `^` and `$`. The file that is sent must pass too: an index, a rewritten path, the fallback, a compressed sibling.
-    pub regex: Option<At<String>>,
-    /// Whether case is ignored, for applications and file systems that do: `/admin/` then covers `/ADMIN/` too.
-    pub ignore_case: bool,
     /// Realm, shown by browsers in the password prompt.
     pub realm: At<String>,
     /// File of users and password hashes (bcrypt or argon2id), one per line, as `sealion passwd` and `htpasswd -B` write them. Read at
@@ -49,31 +39,21 @@ pub(crate) struct BasicAuthConfig {
 
 impl Default for BasicAuthConfig {
     fn default() -> Self {
-        BasicAuthConfig {
-            path: None,
-            regex: None,
-            ignore_case: false,
-            realm: "this site".to_owned().into(),
-            users: PathBuf::new().into(),
-        }
+        BasicAuthConfig { realm: "this site".to_owned().into(), users: PathBuf::new().into() }
     }
 }
 
-/// The password-protected parts of a site.
+/// The password that a route asks for.
 #[derive(Debug)]
-pub(crate) struct BasicAuth {
-    /// The innermost first.
-    by_prefix: Vec<(Prefix, Arc<Part>)>,
-    by_regex: Vec<(PathRegex, Arc<Part>)>,
-}
+pub(crate) struct BasicAuth(Arc<Protection>);
 
 #[derive(Debug)]
-struct Part {
+struct Protection {
     challenge: String,
     users: Arc<Users>,
 }
 
-/// The users of a part, and recently verified credentials.
+/// The users of a file, and recently verified credentials.
 #[derive(Debug)]
 pub(super) struct Users {
     htpasswd: Htpasswd,
@@ -98,7 +78,7 @@ pub(crate) enum Verdict {
 /// A password to verify on the blocking pool.
 #[derive(Debug)]
 pub(crate) struct Verification {
-    parts: Vec<Arc<Part>>,
+    protection: Arc<Protection>,
     credentials: Credentials,
 }
 
@@ -119,101 +99,44 @@ struct Credentials {
     password: Vec<u8>,
 }
 
-impl BasicAuth {
-    /// Reads the user files. `None`: no part is protected.
-    pub(crate) fn build(configs: &[BasicAuthConfig], key: &str, problems: &mut Problems) -> Option<Self> {
-        let mut auth = BasicAuth { by_prefix: Vec::new(), by_regex: Vec::new() };
-        for config in configs {
-            let case = Case::from_key(config.ignore_case);
-            let paths = Guarded::build(config.path.as_ref(), config.regex.as_ref(), case, key, problems);
-            if !is_value(&config.realm) || config.realm.is_empty() || config.realm.contains(['"', '\\']) {
-                let remedy = "write visible ASCII without quotes and backslashes";
-                problems.add(&config.realm.span, &format!("{key}.realm"), remedy);
-            }
-            if config.users.as_os_str().is_empty() {
-                let span = config.path.as_ref().or(config.regex.as_ref()).map_or(0..0, |text| text.span.clone());
-                let remedy = "is missing: name the file of users and password hashes";
-                problems.add(&span, &format!("{key}.users"), remedy);
-                continue;
-            }
-            let users = match Users::of_file(&problems.resolve(&config.users)) {
-                Ok(users) => users,
-                Err(what) => {
-                    problems.add(&config.users.span, &format!("{key}.users"), what);
-                    continue;
-                }
-            };
-            let challenge = format!("Basic realm=\"{}\", charset=\"UTF-8\"", config.realm.value);
-            let part = Arc::new(Part { challenge, users });
-            match paths {
-                Some(Guarded::Beneath(prefix)) => {
-                    if auth.by_prefix.iter().any(|(other, _)| other.as_bytes() == prefix.as_bytes()) {
-                        let span = config.path.as_ref().map_or(&config.users.span, |path| &path.span);
-                        let remedy = "has two rules, of which the first alone would count: put all users into one file";
-                        problems.add(span, &format!("{key}.path"), remedy);
-                    }
-                    auth.by_prefix.push((prefix, part));
-                }
-                Some(Guarded::Matching(regex)) => auth.by_regex.push((regex, part)),
-                None => {}
-            }
+impl BasicAuthConfig {
+    /// Reads the file of users. `None`: there are problems.
+    pub(crate) fn build(&self, key: &str, problems: &mut Problems) -> Option<BasicAuth> {
+        if !is_value(&self.realm) || self.realm.is_empty() || self.realm.contains(['"', '\\']) {
+            let remedy = "write visible ASCII without quotes and backslashes";
+            problems.add(&self.realm.span, &format!("{key}.realm"), remedy);
         }
-        auth.by_prefix.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.as_bytes().len()));
-        (!configs.is_empty()).then_some(auth)
-    }
-
-    /// Whether a part is named by an expression.
-    pub(super) fn has_expressions(&self) -> bool {
-        !self.by_regex.is_empty()
-    }
-
-    /// Decides about a request for a path. `authorization`: the value of Authorization.
-    pub(crate) fn check(&self, path: &SitePath<'_>, authorization: Option<&[u8]>) -> Verdict {
-        let parts = self.parts(path);
-        let Some(first) = parts.first() else { return Verdict::Decided(Ok(None)) };
-        let Some(credentials) = authorization.and_then(Credentials::parse) else {
-            return Verdict::Decided(Err(first.challenge()));
-        };
-        match parts.iter().all(|part| part.users.knows(&credentials)) {
-            true => Verdict::Decided(Ok(Some(credentials.user.into()))),
-            false => Verdict::Verify(Verification { parts, credentials }),
+        let users_key = format!("{key}.users");
+        if self.users.as_os_str().is_empty() {
+            problems.add(&self.users.span, &users_key, "is missing: name the file of users and password hashes");
+            return None;
         }
-    }
-
-    /// Whether a path needs a password that is not among those of `passed`.
-    pub(crate) fn needs_more(&self, path: &SitePath<'_>, passed: Option<&SitePath<'_>>) -> bool {
-        let parts = self.parts(path);
-        if parts.is_empty() {
-            return false;
-        }
-        let passed = passed.map_or_else(Vec::new, |passed| self.parts(passed));
-        !parts.iter().all(|part| passed.iter().any(|passed| Arc::ptr_eq(&part.users, &passed.users)))
-    }
-
-    /// The parts whose passwords a path needs, each file of users once: the innermost part that covers the path, the file of which it
-    /// would be a compressed sibling, and the parts whose expression matches either. A request carries one password, which must be right
-    /// for all of them.
-    fn parts(&self, path: &SitePath<'_>) -> Vec<Arc<Part>> {
-        let name = path.as_bytes();
-        let covering = self.by_prefix.iter().find(|(prefix, _)| prefix.covers(name));
-        let original = self.by_prefix.iter().find(|(prefix, _)| prefix.has_sibling(name));
-        let mut parts: Vec<Arc<Part>> = Vec::new();
-        let mut add = |part: &Arc<Part>| {
-            if !parts.iter().any(|other| Arc::ptr_eq(&other.users, &part.users)) {
-                parts.push(Arc::clone(part));
-            }
-        };
-        covering.into_iter().chain(original).for_each(|(_, part)| add(part));
-        if !self.by_regex.is_empty() {
-            let full = path.full();
-            let matching = self.by_regex.iter().filter(|(regex, _)| regex.guards(&full));
-            matching.for_each(|(_, part)| add(part));
-        }
-        parts
+        let users = Users::of_file(&problems.resolve(&self.users));
+        let users = users.map_err(|what| problems.add(&self.users.span, &users_key, what)).ok()?;
+        let challenge = format!("Basic realm=\"{}\", charset=\"UTF-8\"", self.realm.value);
+        Some(BasicAuth(Arc::new(Protection { challenge, users })))
     }
 }
 
-impl Part {
+impl BasicAuth {
+    /// Decides about a request. `authorization`: the value of Authorization.
+    pub(crate) fn check(&self, authorization: Option<&[u8]>) -> Verdict {
+        let Some(credentials) = authorization.and_then(Credentials::parse) else {
+            return Verdict::Decided(Err(self.0.challenge()));
+        };
+        match self.0.users.knows(&credentials) {
+            true => Verdict::Decided(Ok(Some(credentials.user.into()))),
+            false => Verdict::Verify(Verification { protection: Arc::clone(&self.0), credentials }),
+        }
+    }
+
+    /// Whether both have the same file of users.
+    pub(super) fn has_users_of(&self, other: &BasicAuth) -> bool {
+        Arc::ptr_eq(&self.0.users, &other.0.users)
+    }
+}
+
+impl Protection {
     fn challenge(&self) -> Box<Response> {
         let mut response = Response::plain(Status::UNAUTHORIZED);
         response.fields.extra.add("WWW-Authenticate", &self.challenge);
@@ -222,22 +145,19 @@ impl Part {
 }
 
 impl Verification {
-    /// Waits for a turn, then verifies, for each part. May take long. `client`: `None` over a Unix socket.
+    /// Waits for a turn, then verifies. May take long. `client`: `None` over a Unix socket.
     pub(crate) fn run(self, client: Option<IpAddr>) -> Decision {
-        let Verification { parts, credentials } = self;
-        for part in parts {
-            match part.users.verify(&credentials, client) {
-                Verified::Right => {}
-                Verified::Wrong => return Err(part.challenge()),
-                Verified::Busy => return Err(Box::new(Response::plain(Status::SERVICE_UNAVAILABLE))),
-            }
+        let Verification { protection, credentials } = self;
+        match protection.users.verify(&credentials, client) {
+            Verified::Right => Ok(Some(credentials.user.into())),
+            Verified::Wrong => Err(protection.challenge()),
+            Verified::Busy => Err(Box::new(Response::plain(Status::SERVICE_UNAVAILABLE))),
         }
-        Ok(Some(credentials.user.into()))
     }
 }
 
 impl Users {
-    /// Reads a file. If one with the same bytes is in use, before a reload or for another part, its users are shared: credentials that are known
+    /// Reads a file. If one with the same bytes is in use, before a reload or for another route, its users are shared: credentials that are known
     /// stay known.
     fn of_file(path: &Path) -> Result<Arc<Self>, String> {
         static IN_USE: Mutex<Vec<Weak<Users>>> = Mutex::new(Vec::new());

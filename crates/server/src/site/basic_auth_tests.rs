@@ -9,21 +9,21 @@ fn users(directory: &tempfile::TempDir, name: &str, lines: &[(&str, &str)]) -> P
     path
 }
 
-fn config(path: &str, users: PathBuf) -> BasicAuthConfig {
-    BasicAuthConfig { path: Some(path.to_owned().into()), users: users.into(), ..BasicAuthConfig::default() }
+fn config(users: PathBuf) -> BasicAuthConfig {
+    BasicAuthConfig { users: users.into(), ..BasicAuthConfig::default() }
+}
+
+fn build(config: &BasicAuthConfig) -> BasicAuth {
+    config.build("site.basic_auth", &mut Problems::of_arguments()).unwrap()
 }
 
 fn basic(text: &str) -> Vec<u8> {
     format!("Basic {}", STANDARD.encode(text)).into_bytes()
 }
 
-fn site_path(name: &str) -> SitePath<'static> {
-    SitePath::parse("/", false).unwrap().child(name)
-}
-
 /// The authenticated user, or the status of the refusal.
-fn ask(auth: &BasicAuth, name: &str, authorization: Option<&[u8]>) -> Result<Option<String>, u16> {
-    let decision = match auth.check(&site_path(name), authorization) {
+fn ask(auth: &BasicAuth, authorization: Option<&[u8]>) -> Result<Option<String>, u16> {
+    let decision = match auth.check(authorization) {
         Verdict::Verify(verification) => verification.run(None),
         Verdict::Decided(decision) => decision,
     };
@@ -43,43 +43,36 @@ fn ask(auth: &BasicAuth, name: &str, authorization: Option<&[u8]>) -> Result<Opt
 }
 
 #[test]
-fn the_innermost_part_applies() {
+fn a_user_of_the_file_passes_with_the_password() {
     let directory = tempfile::tempdir().unwrap();
-    let outer = config("/in/", users(&directory, "outer", &[("ada", "a:1"), ("Björn", "ü")]));
-    let inner = config("/in/deep", users(&directory, "inner", &[("eve", "e")]));
-    let auth = BasicAuth::build(&[outer, inner], "site.basic_auth", &mut Problems::of_arguments()).unwrap();
-    for (name, credentials, expected) in [
-        ("", None, Ok(None)),
-        ("inside", None, Ok(None)),
-        ("in", None, Err(401)),
-        ("in/x", Some("ada:a:1"), Ok(Some("ada"))),
-        ("in/x", Some("Björn:ü"), Ok(Some("Björn"))),
-        ("in/x", Some("ada:a"), Err(401)),
-        ("in/x", Some("ada:"), Err(401)),
-        ("in/x", Some("nobody:a:1"), Err(401)),
-        ("in/x", Some("ada"), Err(401)),
-        ("in/deep/x", Some("ada:a:1"), Err(401)),
-        ("in/deep/x", Some("eve:e"), Ok(Some("eve"))),
+    let auth = build(&config(users(&directory, "users", &[("ada", "a:1"), ("Björn", "ü")])));
+    for (credentials, expected) in [
+        (None, Err(401)),
+        (Some("ada:a:1"), Ok(Some("ada"))),
+        (Some("Björn:ü"), Ok(Some("Björn"))),
+        (Some("ada:a"), Err(401)),
+        (Some("ada:"), Err(401)),
+        (Some("nobody:a:1"), Err(401)),
+        (Some("ada"), Err(401)),
     ] {
         let authorization = credentials.map(basic);
         // The second time the credentials are known.
         for _ in 0..2 {
             let expected = expected.map(|user| user.map(str::to_owned));
-            assert_eq!(ask(&auth, name, authorization.as_deref()), expected, "{name} {credentials:?}");
+            assert_eq!(ask(&auth, authorization.as_deref()), expected, "{credentials:?}");
         }
     }
     for authorization in [&b"Bearer x"[..], b"Basic", b"Basic ", b"Basic !!!", b"basic", b""] {
-        assert_eq!(ask(&auth, "in", Some(authorization)), Err(401), "{}", authorization.escape_ascii());
+        assert_eq!(ask(&auth, Some(authorization)), Err(401), "{}", authorization.escape_ascii());
     }
-    assert_eq!(ask(&auth, "in", Some(&basic("ada:a:1").to_ascii_lowercase())), Err(401));
+    assert_eq!(ask(&auth, Some(&basic("ada:a:1").to_ascii_lowercase())), Err(401));
 }
 
 #[test]
 fn only_right_credentials_are_remembered() {
     let directory = tempfile::tempdir().unwrap();
-    let config = config("/", users(&directory, "users", &[("ada", "right")]));
-    let auth = BasicAuth::build(&[config], "site.basic_auth", &mut Problems::of_arguments()).unwrap();
-    let check = |text: &str| auth.check(&site_path(""), Some(&basic(text)));
+    let auth = build(&config(users(&directory, "users", &[("ada", "right")])));
+    let check = |text: &str| auth.check(Some(&basic(text)));
     let Verdict::Verify(verification) = check("ada:right") else { panic!("known before") };
     assert_eq!(verification.run(None).unwrap().as_deref(), Some("ada"));
     assert!(matches!(check("ada:right"), Verdict::Decided(Ok(Some(_)))));
@@ -91,23 +84,18 @@ fn only_right_credentials_are_remembered() {
 #[test]
 fn a_file_read_again_keeps_what_is_known_unless_it_changed() {
     let directory = tempfile::tempdir().unwrap();
-    let config = config("/", users(&directory, "users", &[("ada", "right")]));
-    let built = || {
-        let configs = std::slice::from_ref(&config);
-        BasicAuth::build(configs, "site.basic_auth", &mut Problems::of_arguments()).unwrap()
-    };
-    let knows = |auth: &BasicAuth| {
-        matches!(auth.check(&site_path(""), Some(&basic("ada:right"))), Verdict::Decided(Ok(Some(_))))
-    };
+    let config = config(users(&directory, "users", &[("ada", "right")]));
+    let built = || build(&config);
+    let knows = |auth: &BasicAuth| matches!(auth.check(Some(&basic("ada:right"))), Verdict::Decided(Ok(Some(_))));
     let before = built();
-    assert_eq!(ask(&before, "", Some(&basic("ada:right"))), Ok(Some("ada".to_owned())));
+    assert_eq!(ask(&before, Some(&basic("ada:right"))), Ok(Some("ada".to_owned())));
     let after = built();
     assert!(knows(&after), "the file is the same");
     users(&directory, "users", &[("ada", "right")]);
     assert!(!knows(&built()), "another hash, even of the same password");
     users(&directory, "users", &[("ada", "wrong")]);
     let changed = built();
-    assert_eq!(ask(&changed, "", Some(&basic("ada:right"))), Err(401));
+    assert_eq!(ask(&changed, Some(&basic("ada:right"))), Err(401));
     assert!(knows(&after), "a request under the configuration before goes on");
 }
 
@@ -117,15 +105,15 @@ fn configuration_errors() {
     let md5 = directory.path().join("md5");
     std::fs::write(&md5, "ada:$apr1$x$y\n").unwrap();
     let good = users(&directory, "users", &[("ada", "a")]);
-    let realm = BasicAuthConfig { realm: "a\"b".to_owned().into(), ..config("/", good) };
+    let realm = BasicAuthConfig { realm: "a\"b".to_owned().into(), ..config(good) };
     for (config, words) in [
         (BasicAuthConfig::default(), "is missing: name the file of users"),
-        (config("/", directory.path().join("none")), "cannot read"),
-        (config("/", md5), ":1: ada: the password hash is MD5"),
+        (config(directory.path().join("none")), "cannot read"),
+        (config(md5), ":1: ada: the password hash is MD5"),
         (realm, "write visible ASCII without quotes"),
     ] {
         let mut problems = Problems::of_arguments();
-        BasicAuth::build(&[config], "site.basic_auth", &mut problems);
+        config.build("site.basic_auth", &mut problems);
         assert!(problems.to_string().contains(words), "{problems}");
     }
 }

@@ -5,7 +5,6 @@ use sealion_http::extra_fields::{ExtraFields, is_name};
 use sealion_http::{Fields, Method, Request, Status};
 use serde::{Deserialize, Serialize};
 
-use super::pattern::PathPattern;
 use crate::response::{Body, Response};
 use crate::values::{At, Problems, Time};
 
@@ -15,8 +14,6 @@ use crate::values::{At, Problems, Time};
 pub(crate) struct CorsConfig {
     /// Allowed origins: `https://app.example.org`, or `*` for all. Empty: none.
     pub origins: Vec<At<String>>,
-    /// Files that may be read, as patterns like those of `headers`. Empty: all.
-    pub paths: Vec<At<String>>,
     /// Allowed methods. The server itself answers GET and HEAD.
     pub methods: Vec<At<String>>,
     /// Allowed request fields, besides those that browsers always allow, for instance `If-None-Match`.
@@ -33,7 +30,6 @@ impl Default for CorsConfig {
     fn default() -> Self {
         CorsConfig {
             origins: Vec::new(),
-            paths: Vec::new(),
             methods: ["GET", "HEAD"].map(|method| method.to_owned().into()).into(),
             headers: Vec::new(),
             expose: Vec::new(),
@@ -48,7 +44,6 @@ impl Default for CorsConfig {
 pub(crate) struct Cors {
     /// `None`: any origin.
     origins: Option<Vec<String>>,
-    paths: Vec<PathPattern>,
     /// Fields of a response to an allowed origin.
     response: ExtraFields,
     /// Further fields of a preflight response.
@@ -93,9 +88,6 @@ impl CorsConfig {
         if self.methods.is_empty() {
             problems.add(&first.span, &format!("{key}.methods"), "is empty: write for instance [\"GET\", \"HEAD\"]");
         }
-        let path_key = format!("{key}.paths");
-        let paths = self.paths.iter().filter_map(|path| PathPattern::build(path, &path.span, &path_key, problems));
-        let paths = paths.collect();
         if !problems.is_empty() {
             return None;
         }
@@ -116,7 +108,7 @@ impl CorsConfig {
             preflight.add("Access-Control-Max-Age", &max_age.0.as_secs().to_string());
         }
         let origins = every.is_none().then(|| self.origins.iter().map(|origin| origin.value.clone()).collect());
-        Some(Cors { origins, paths, response, preflight })
+        Some(Cors { origins, response, preflight })
     }
 }
 
@@ -175,9 +167,9 @@ impl Cors {
     /// The response, if this is a preflight request. An origin that is not allowed gets a response without permission.
     ///
     /// Browsers send preflight requests without credentials, so they are answered before authentication.
-    pub(crate) fn preflight(&self, request: &Request<'_>, name: &[u8]) -> Option<Response> {
+    pub(crate) fn preflight(&self, request: &Request<'_>) -> Option<Response> {
         let asks_for_method = || request.fields.first("access-control-request-method").is_some();
-        if request.method != Method::Other("OPTIONS") || !asks_for_method() || !self.covers(name) {
+        if request.method != Method::Other("OPTIONS") || !asks_for_method() {
             return None;
         }
         let origin = request.fields.singleton("origin").value()?;
@@ -191,11 +183,8 @@ impl Cors {
         Some(Response::new(Status::NO_CONTENT, Fields { extra, ..Fields::default() }, Body::Empty))
     }
 
-    /// Adds the CORS fields for the origin of the request. `name`: the path of the file that is sent.
-    pub(crate) fn add(&self, request: &Request<'_>, name: &[u8], fields: &mut Fields) {
-        if !self.covers(name) {
-            return;
-        }
+    /// Adds the CORS fields for the origin of the request.
+    pub(crate) fn add(&self, request: &Request<'_>, fields: &mut Fields) {
         // Also without Origin, because a cache may reuse the response for another origin: it needs Vary, or the permission that
         // is the same for all (Fetch standard, "CORS protocol and HTTP caches").
         let origin = request.fields.singleton("origin").value().or(self.origins.is_none().then_some(b""));
@@ -205,10 +194,6 @@ impl Cors {
         if self.origins.is_some() {
             fields.extra.add("Vary", "Origin");
         }
-    }
-
-    fn covers(&self, name: &[u8]) -> bool {
-        self.paths.is_empty() || self.paths.iter().any(|path| path.matches(name))
     }
 
     fn allow(&self, origin: &[u8], extra: &mut ExtraFields) -> bool {
@@ -278,23 +263,21 @@ mod tests {
             "origins = ['https://a.example', 'http://b.example:81']\nexpose = ['ETag']\ncredentials = true";
         const A: &str =
             "AC-Allow-Origin: https://a.example|AC-Allow-Credentials: true|AC-Expose-Headers: ETag|Vary: Origin|";
-        for (text, origin, name, expected) in [
-            (NAMED, None, "x", "Vary: Origin|"),
-            (NAMED, Some("https://a.example"), "x", A),
-            (NAMED, Some("https://a.example.evil"), "x", "Vary: Origin|"),
-            (NAMED, Some("http://a.example"), "x", "Vary: Origin|"),
-            (NAMED, Some("null"), "x", "Vary: Origin|"),
-            ("origins = ['*']", None, "x", "AC-Allow-Origin: *|"),
-            ("origins = ['*']", Some("https://any"), "x", "AC-Allow-Origin: *|"),
-            ("origins = ['*']\npaths = ['*.woff2']", Some("https://any"), "f/x.woff2", "AC-Allow-Origin: *|"),
-            ("origins = ['*']\npaths = ['*.woff2']", Some("https://any"), "x", ""),
+        for (text, origin, expected) in [
+            (NAMED, None, "Vary: Origin|"),
+            (NAMED, Some("https://a.example"), A),
+            (NAMED, Some("https://a.example.evil"), "Vary: Origin|"),
+            (NAMED, Some("http://a.example"), "Vary: Origin|"),
+            (NAMED, Some("null"), "Vary: Origin|"),
+            ("origins = ['*']", None, "AC-Allow-Origin: *|"),
+            ("origins = ['*']", Some("https://any"), "AC-Allow-Origin: *|"),
         ] {
             let (cors, problems) = build(text);
             assert!(problems.is_empty(), "{problems}");
             let mut fields = Fields::default();
             let lines_of_request = field_lines(origin, None);
-            cors.unwrap().add(&request(Method::Get, &lines_of_request), name.as_bytes(), &mut fields);
-            assert_eq!(lines(&fields), expected, "{text} {origin:?} {name}");
+            cors.unwrap().add(&request(Method::Get, &lines_of_request), &mut fields);
+            assert_eq!(lines(&fields), expected, "{text} {origin:?}");
         }
     }
 
@@ -304,7 +287,7 @@ mod tests {
         let (cors, _) =
             build("origins = ['https://a.example']\nheaders = ['X-A', 'X-B']\nmax_age = '10m'\nexpose = ['ETag']");
         let cors = cors.unwrap();
-        let answer = |method, origin, wants| cors.preflight(&request(method, &field_lines(origin, wants)), b"x");
+        let answer = |method, origin, wants| cors.preflight(&request(method, &field_lines(origin, wants)));
         let allowed = answer(options, Some("https://a.example"), Some("PUT")).unwrap();
         let framing = ResponseFraming::of(Version::Http11, options, allowed.status, allowed.body.len());
         assert_eq!((allowed.status, framing), (Status::NO_CONTENT, ResponseFraming::Nothing));
@@ -332,7 +315,6 @@ mod tests {
             ("credentials = true", "f:1: cors.origins: is missing"),
             ("origins = ['*']\nmethods = []", "f:1: cors.methods: is empty"),
             ("origins = ['*']\nheaders = ['a b']", "f:2: cors.headers: \"a b\" is not a token"),
-            ("origins = ['*']\npaths = ['a/b']", "f:2: cors.paths: begin it"),
             (
                 "origins = ['*']\nheaders = ['Range', 'Host']",
                 "f:2: cors.headers: \"Host\" is a field that browsers let no script",

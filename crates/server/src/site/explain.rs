@@ -86,12 +86,7 @@ impl Site {
             Some(Step { route, raw: raw.to_owned(), query })
         };
         match &*route.action {
-            Action::Files => match route.rule(&parsed) {
-                Some(rule) => {
-                    let _ = writeln!(lines, "    forwards to {}", rule.upstream_name());
-                }
-                None => lines.push_str("    sends a file\n"),
-            },
+            Action::Files => lines.push_str("    sends a file\n"),
             Action::Forward(forward) => match forward.choose(&asked) {
                 Ok(rule) => {
                     let _ = writeln!(lines, "    forwards to {}", rule.upstream_name());

@@ -16,13 +16,11 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Uri, header};
 use schemars::JsonSchema;
 use sealion_http::extra_fields::is_name;
-use sealion_http::path::SitePath;
 use sealion_http::{Request, Status, Target};
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use super::Site;
-use super::pattern::{Case, Guarded, Prefix};
 use super::proxy::{self, FieldChange, apply, failed, of_reply};
 use super::route::Route;
 use crate::response::{Response, Source};
@@ -32,19 +30,10 @@ use crate::upstream::{
 };
 use crate::values::{At, Problems, SecretUrl};
 
-/// Authentication by another server. Every rule that covers a path must let the request pass.
+/// Authentication by another server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ForwardAuthConfig {
-    /// Path to protect, with everything beneath it [default: `/`, unless `regex` is given]
-    pub path: Option<At<String>>,
-    /// Regular expression for the decoded paths to protect, instead of `path`. It matches octets, anywhere in the path; anchor it with
-    /// `^` and `$`.
-    pub regex: Option<At<String>>,
-    /// Whether case is ignored, for applications and file systems that do: `/admin/` then covers `/ADMIN/` too. `except` never ignores case.
-    pub ignore_case: bool,
-    /// Paths that are not protected, with everything beneath them: those of a login, for instance.
-    pub except: Vec<At<String>>,
     /// URL that is asked for each request, for instance `http://127.0.0.1:9091/verify`, or `unix:/run/auth.sock:/verify`; with `upstream`, a path.
     pub to: At<SecretUrl>,
     /// Name of an `[[upstream]]`, whose servers are asked.
@@ -54,65 +43,18 @@ pub(crate) struct ForwardAuthConfig {
     pub copy: At<Vec<String>>,
 }
 
-/// The parts of a site for which another server is asked.
+/// The server that is asked about the requests for a route.
 #[derive(Debug)]
 pub(crate) struct ForwardAuth {
-    rules: Vec<Rule>,
-    /// The names in `copy` of all rules.
-    copied: Vec<HeaderName>,
-}
-
-#[derive(Debug)]
-struct Rule {
-    paths: Guarded,
-    except: Vec<Prefix>,
     upstream: Arc<Upstream>,
     target: Uri,
     copy: Vec<HeaderName>,
 }
 
-impl ForwardAuth {
-    /// `None`: no part is protected.
-    pub(crate) fn build(
-        configs: &[ForwardAuthConfig],
-        upstreams: &mut Upstreams,
-        key: &str,
-        problems: &mut Problems,
-    ) -> Option<Self> {
-        let rules: Vec<_> = configs.iter().filter_map(|config| config.build(upstreams, key, problems)).collect();
-        let copied = rules.iter().flat_map(|rule| &rule.copy).cloned().collect();
-        (!configs.is_empty()).then_some(ForwardAuth { rules, copied })
-    }
-
-    /// The names in `copy` of all rules.
-    pub(super) fn copied(&self) -> &[HeaderName] {
-        &self.copied
-    }
-
-    /// Whether a server learns the ends of a client's connection.
-    pub(super) fn names_endpoints(&self) -> bool {
-        self.rules.iter().any(|rule| rule.upstream.names_endpoints())
-    }
-
-    /// Whether a rule names its paths by an expression.
-    pub(super) fn has_expressions(&self) -> bool {
-        self.rules.iter().any(|rule| matches!(rule.paths, Guarded::Matching(_)))
-    }
-
-    /// Whether a path is guarded by a rule that does not guard `passed`.
-    pub(super) fn needs_more(&self, path: &SitePath<'_>, passed: Option<&SitePath<'_>>) -> bool {
-        self.rules.iter().any(|rule| rule.guards(path) && !passed.is_some_and(|passed| rule.guards(passed)))
-    }
-}
-
 impl ForwardAuthConfig {
-    fn build(&self, upstreams: &mut Upstreams, key: &str, problems: &mut Problems) -> Option<Rule> {
+    /// `None`: there are problems.
+    pub(super) fn build(&self, upstreams: &mut Upstreams, key: &str, problems: &mut Problems) -> Option<ForwardAuth> {
         let before = problems.len();
-        let case = Case::from_key(self.ignore_case);
-        let paths = Guarded::build(self.path.as_ref(), self.regex.as_ref(), case, key, problems);
-        let except_key = format!("{key}.except");
-        let except =
-            self.except.iter().filter_map(|path| Prefix::build(path, &path.span, &except_key, problems)).collect();
         let to_key = format!("{key}.to");
         let (server, target) = match &self.upstream {
             Some(name) => (upstreams.find(name, &format!("{key}.upstream"), problems), self.to.reveal()),
@@ -149,7 +91,7 @@ impl ForwardAuthConfig {
         if problems.len() > before {
             return None;
         }
-        Some(Rule { paths: paths?, except, upstream: server?, target: target?, copy })
+        Some(ForwardAuth { upstream: server?, target: target?, copy })
     }
 }
 
@@ -163,14 +105,15 @@ fn split(url: &str) -> (&str, &str) {
     url[authority..].find('/').map_or((url, "/"), |at| url.split_at(authority + at))
 }
 
-impl Rule {
-    fn guards(&self, path: &SitePath<'_>) -> bool {
-        let name = path.as_bytes();
-        let is_covered = match &self.paths {
-            Guarded::Beneath(prefix) => prefix.guards(name),
-            Guarded::Matching(regex) => regex.guards(&path.full()),
-        };
-        is_covered && !self.except.iter().any(|prefix| prefix.covers(name))
+impl ForwardAuth {
+    /// The fields that it copies.
+    pub(super) fn copied(&self) -> &[HeaderName] {
+        &self.copy
+    }
+
+    /// Whether a server learns the ends of a client's connection.
+    pub(super) fn names_endpoints(&self) -> bool {
+        self.upstream.names_endpoints()
     }
 
     /// Asks whether a request may pass: the fields that it gets then, or the answer for the client.
@@ -289,7 +232,7 @@ async fn drain(reply: Reply) {
     let _ = timeout(DRAIN, read).await;
 }
 
-/// A request of which routes of its site want to know whether it may pass. Each rule is asked once, under whatever paths it is met.
+/// A request of which routes of its site want to know whether it may pass. Each server is asked once, under whatever paths it is met.
 #[derive(Debug)]
 pub(super) struct Asking<'a> {
     site: &'a Site,
@@ -297,7 +240,7 @@ pub(super) struct Asking<'a> {
     route: &'a Route,
     request: &'a Request<'a>,
     hop: Hop<'a>,
-    /// The rules that let it pass, by their addresses, and what they copy.
+    /// Those that let it pass, by their addresses, and what they copy.
     passed: Mutex<BTreeMap<usize, Vec<FieldChange>>>,
 }
 
@@ -310,19 +253,19 @@ impl<'a> Asking<'a> {
         self.passed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The refusal if the request may not access `path`, which `auth` guards.
-    pub(super) async fn refusal(&self, auth: &ForwardAuth, path: &SitePath<'_>) -> Option<Response> {
-        for rule in &auth.rules {
-            let address = std::ptr::from_ref(rule).addr();
-            if !rule.guards(path) || self.passed().contains_key(&address) {
-                continue;
-            }
-            match rule.ask(self.site, self.route, self.request, &self.hop).await {
-                Ok(fields) => drop(self.passed().insert(address, fields)),
-                Err(refusal) => return Some(*refusal),
-            }
+    /// The refusal if the server of `auth` does not let the request pass.
+    pub(super) async fn refusal(&self, auth: &ForwardAuth) -> Option<Response> {
+        let address = std::ptr::from_ref(auth).addr();
+        if self.passed().contains_key(&address) {
+            return None;
         }
-        None
+        match auth.ask(self.site, self.route, self.request, &self.hop).await {
+            Ok(fields) => {
+                self.passed().insert(address, fields);
+                None
+            }
+            Err(refusal) => Some(*refusal),
+        }
     }
 
     /// The fields that a forwarded request gets instead of the client's.

@@ -1,52 +1,32 @@
-//! Header fields that the configuration adds to responses: rules by path, a preset, HSTS and Cache-Control.
+//! Header fields that the configuration adds to responses: the fields of a route, a preset, HSTS and Cache-Control.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use sealion_http::Fields;
 use sealion_http::extra_fields::{ExtraFields, is_name, is_value};
 use serde::{Deserialize, Serialize};
 
 use super::hsts::HstsConfig;
-use super::pattern::PathPattern;
 use super::security_headers::SecurityHeaders;
 use crate::placeholders::{Asked, Form, Known, Template};
 use crate::values::{At, Problems, Secret};
 
-/// Header fields for responses, by path.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// Header fields for responses.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct HeadersRule {
-    /// Files to apply the rule to: `*.css` by name, `/assets/**` from the root. Responses without a file match by request path.
-    pub path: At<String>,
-    /// Fields to send. They replace fields of earlier rules and of the preset.
+pub(crate) struct HeadersConfig {
+    /// Fields to send. They replace fields of the preset.
     pub set: BTreeMap<String, At<Secret>>,
-    /// Fields of earlier rules and of the preset to remove.
+    /// Fields of the preset to remove.
     pub unset: Vec<At<String>>,
 }
 
-impl Default for HeadersRule {
-    fn default() -> Self {
-        HeadersRule { path: "**".to_owned().into(), set: BTreeMap::new(), unset: Vec::new() }
-    }
-}
-
-/// Cache-Control for responses with a file, by path.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct CacheControlRule {
-    /// Files to apply the rule to: `*.css` by name, `/assets/**` from the root.
-    pub path: At<String>,
-    /// Directives, for instance `public, max-age=31536000, immutable` or `no-cache`.
-    pub value: At<String>,
-}
-
-/// The keys of a site that concern header fields.
+/// The settings of a route that concern header fields.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct HeadersConfig<'a> {
+pub(super) struct Fields<'a> {
     /// The key `headers`.
-    pub rules: &'a [HeadersRule],
-    pub cache_control: &'a [CacheControlRule],
+    pub config: &'a HeadersConfig,
+    pub cache_control: &'a At<String>,
     /// The key `security_headers`.
     pub security: SecurityHeaders,
     pub hsts: &'a HstsConfig,
@@ -56,72 +36,56 @@ pub(super) struct HeadersConfig<'a> {
     pub known: Known<'a>,
 }
 
-/// The header fields that a site adds to its responses.
+/// The header fields that a route adds to its responses.
 #[derive(Debug)]
 pub(crate) struct Headers {
-    /// The fields of every response, if no rule depends on the path.
+    /// The fields of every response, if none has placeholders.
     all: Option<ExtraFields>,
-    /// The preset and HSTS, then the rules.
-    steps: Vec<Step>,
-    cache_control: Vec<(PathPattern, String)>,
-}
-
-#[derive(Debug)]
-struct Step {
-    path: PathPattern,
     set: Vec<(String, Template)>,
-    unset: Vec<String>,
+    cache_control: Option<String>,
 }
 
-impl HeadersConfig<'_> {
-    /// Validates names, values and patterns. `None`: no field is configured.
+impl Fields<'_> {
+    /// Validates names and values. `None`: no field is configured.
     pub(super) fn build(&self, key: &str, problems: &mut Problems) -> Option<Headers> {
-        let mut steps = Vec::new();
-        let mut preset: Vec<_> =
+        let mut set: Vec<_> =
             self.security.fields().iter().map(|(name, value)| ((*name).to_owned(), Template::literal(value))).collect();
         if let Some(value) = self.hsts.build(&dotted(key, "hsts"), self.plain, problems) {
-            preset.push((HSTS.to_owned(), Template::literal(&value)));
+            set.push((HSTS.to_owned(), Template::literal(&value)));
         }
-        if !preset.is_empty() {
-            steps.push(Step { path: PathPattern::every(), set: preset, unset: Vec::new() });
+        let own = self.config.build(self.known, &dotted(key, "headers"), problems)?;
+        let is_own = |name: &str| {
+            self.config
+                .unset
+                .iter()
+                .map(|name| name.as_str())
+                .chain(own.iter().map(|(name, _)| name.as_str()))
+                .any(|other| other.eq_ignore_ascii_case(name))
+        };
+        set.retain(|(name, _)| !is_own(name));
+        set.extend(own);
+        let cache_control = Some(self.cache_control.value.clone()).filter(|value| !value.is_empty());
+        if cache_control.as_ref().is_some_and(|value| !is_value(value)) {
+            let remedy = "write directives in visible ASCII, for instance public, max-age=3600";
+            problems.add(&self.cache_control.span, &dotted(key, "cache_control"), remedy);
         }
-        let headers = dotted(key, "headers");
-        steps.extend(self.rules.iter().filter_map(|rule| rule.build(self.known, &headers, problems)));
-        let cache_key = dotted(key, "cache_control");
-        let mut cache_control = Vec::new();
-        for rule in self.cache_control {
-            let path = PathPattern::build(&rule.path, &rule.path.span, &format!("{cache_key}.path"), problems);
-            if rule.value.is_empty() || !is_value(&rule.value) {
-                let remedy = "write directives in visible ASCII, for instance public, max-age=3600";
-                problems.add(&rule.value.span, &format!("{cache_key}.value"), remedy);
-            } else if let Some(path) = path {
-                cache_control.push((path, rule.value.value.clone()));
-            }
-        }
-        if steps.is_empty() && cache_control.is_empty() {
+        if set.is_empty() && cache_control.is_none() {
             return None;
         }
-        let is_constant = |step: &Step| step.set.iter().all(|(_, value)| value.as_text().is_some());
-        let all = steps.iter().all(|step| step.path.is_every() && is_constant(step)).then(|| {
+        let is_constant = set.iter().all(|(_, value)| value.as_text().is_some());
+        let all = is_constant.then(|| {
             let mut fields = ExtraFields::default();
-            apply(&steps, b"", None, &mut fields);
+            apply(&set, None, &mut fields);
             fields
         });
-        Some(Headers { all, steps, cache_control })
+        Some(Headers { all, set, cache_control })
     }
 }
 
-impl HeadersRule {
-    fn build(&self, known: Known<'_>, key: &str, problems: &mut Problems) -> Option<Step> {
+impl HeadersConfig {
+    /// The fields to set. `None`: there are problems.
+    fn build(&self, known: Known<'_>, key: &str, problems: &mut Problems) -> Option<Vec<(String, Template)>> {
         let before = problems.len();
-        let path = PathPattern::build(&self.path, &self.path.span, &format!("{key}.path"), problems);
-        if self.set.is_empty() && self.unset.is_empty() {
-            problems.add(
-                &self.path.span,
-                key,
-                "has no effect: add set = { \"Name\" = \"value\" } or unset = [\"Name\"]",
-            );
-        }
         for (name, value) in &self.set {
             let key = format!("{key}.set.{name}");
             if !is_name(name) {
@@ -140,11 +104,7 @@ impl HeadersRule {
             } else if !is_name(name) {
                 problems.add(&name.span, &key, "is not a field name: use letters, digits and hyphens");
             } else if is_ours(name) && !name.eq_ignore_ascii_case(HSTS) {
-                problems.add(
-                    &name.span,
-                    &key,
-                    "removes fields of earlier rules and of the preset, of which this is none",
-                );
+                problems.add(&name.span, &key, "removes fields of the preset, and this is no such field");
             }
         }
         (problems.len() == before).then_some(())?;
@@ -152,20 +112,19 @@ impl HeadersRule {
             let key = format!("{key}.set.{name}");
             Some((name.clone(), Template::parse_text(value.reveal(), &value.span, known, &key, problems)?))
         };
-        let set = self.set.iter().map(template).collect::<Option<_>>()?;
-        Some(Step { path: path?, set, unset: self.unset.iter().map(|name| name.value.clone()).collect() })
+        self.set.iter().map(template).collect()
     }
 }
 
 impl Headers {
     /// Whether values have placeholders.
     pub(crate) fn have_placeholders(&self) -> bool {
-        self.all.is_none() && self.steps.iter().flat_map(|step| &step.set).any(|(_, value)| value.as_text().is_none())
+        self.all.is_none()
     }
 
-    /// Adds the site's fields to a response. Existing fields win. `name`: the path of the file that is sent, or else of the request;
-    /// decoded, without leading slash. `asked`: for placeholders; without it, and with values that no field may have, their fields are left out.
-    pub(crate) fn add(&self, name: &[u8], asked: Option<&Asked<'_>>, fields: &mut Fields) {
+    /// Adds the route's fields to a response. Existing fields win. `asked`: for placeholders; without it, and with values that no field may have, their fields
+    /// are left out.
+    pub(crate) fn add(&self, asked: Option<&Asked<'_>>, fields: &mut sealion_http::Fields) {
         match &self.all {
             Some(all) if fields.extra.is_empty() => fields.extra = all.clone(),
             Some(all) => {
@@ -173,11 +132,11 @@ impl Headers {
                     add_to(&mut fields.extra, field, value);
                 }
             }
-            None => apply(&self.steps, name, asked, &mut fields.extra),
+            None => apply(&self.set, asked, &mut fields.extra),
         }
         // Only responses with a file, and 304, have an entity tag. Errors and listings must not be cached for a year.
         if fields.etag.is_some()
-            && let Some((_, value)) = self.cache_control.iter().rev().find(|(path, _)| path.matches(name))
+            && let Some(value) = &self.cache_control
             && !fields.extra.has("cache-control")
         {
             fields.extra.add("Cache-Control", value);
@@ -185,17 +144,9 @@ impl Headers {
     }
 }
 
-/// Applies the rules; the last one that sets or unsets a field wins.
-fn apply(steps: &[Step], name: &[u8], asked: Option<&Asked<'_>>, fields: &mut ExtraFields) {
-    let mut chosen: Vec<(&str, &Template)> = Vec::new();
-    for step in steps.iter().filter(|step| step.path.matches(name)) {
-        let concerns = |field: &str| {
-            step.unset.iter().chain(step.set.iter().map(|(field, _)| field)).any(|own| own.eq_ignore_ascii_case(field))
-        };
-        chosen.retain(|(field, _)| !concerns(field));
-        chosen.extend(step.set.iter().map(|(field, value)| (&**field, value)));
-    }
-    for (field, value) in chosen {
+/// Adds fields with the values for a request.
+fn apply(set: &[(String, Template)], asked: Option<&Asked<'_>>, fields: &mut ExtraFields) {
+    for (field, value) in set {
         match (value.as_text(), asked) {
             (Some(text), _) => add_to(fields, field, text.as_bytes()),
             (None, Some(asked)) => {
@@ -221,12 +172,12 @@ fn dotted(key: &str, name: &str) -> String {
     if key.is_empty() { name.to_owned() } else { format!("{key}.{name}") }
 }
 
-/// Whether rules cannot set the field, because the server or another key sets it.
+/// Whether `headers` cannot set the field, because the server or another key sets it.
 pub(crate) fn is_ours(name: &str) -> bool {
     OURS.iter().any(|(ours, _)| ours.eq_ignore_ascii_case(name))
 }
 
-/// Of these the only one that rules can remove: it is a step before theirs.
+/// The only one of these that `headers` can remove.
 const HSTS: &str = "Strict-Transport-Security";
 
 /// Fields that the server or another key sets, with the reason or remedy.
@@ -249,7 +200,7 @@ const OURS: &[(&str, &str)] = &[
     ("ETag", "it follows from the file that is sent"),
     ("Keep-Alive", "it belongs to the connection"),
     ("Last-Modified", "it follows from the file that is sent"),
-    ("Location", "use redirects"),
+    ("Location", "use redirect"),
     ("Retry-After", "the server sends it"),
     ("Server", "the server sends it; server_header = false removes it"),
     (HSTS, "use hsts"),

@@ -1,12 +1,13 @@
+use sealion_http::Fields;
 use sealion_http::etag::EntityTag;
 
-use super::*;
+use super::{At, Deserialize, Headers, HeadersConfig, HstsConfig, Known, Problems, SecurityHeaders};
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct File {
-    headers: Vec<HeadersRule>,
-    cache_control: Vec<CacheControlRule>,
+    headers: HeadersConfig,
+    cache_control: At<String>,
     security_headers: SecurityHeaders,
     hsts: HstsConfig,
 }
@@ -15,8 +16,8 @@ fn build(text: &str) -> (Option<Headers>, Problems) {
     let file: File = toml::from_str(text).unwrap();
     let mut problems = Problems::of_file("f".as_ref(), text);
     let tables = crate::placeholders::Tables::default();
-    let config = HeadersConfig {
-        rules: &file.headers,
+    let config = super::Fields {
+        config: &file.headers,
         cache_control: &file.cache_control,
         security: file.security_headers,
         hsts: &file.hsts,
@@ -27,68 +28,54 @@ fn build(text: &str) -> (Option<Headers>, Problems) {
 }
 
 /// `tagged`: whether the response has a file.
-fn fields(headers: &Headers, name: &str, tagged: bool) -> String {
+fn fields(headers: &Headers, tagged: bool) -> String {
     let etag = tagged.then(|| EntityTag::from_fingerprint([0; 8]));
     let mut fields = Fields { etag, ..Fields::default() };
-    headers.add(name.as_bytes(), None, &mut fields);
+    headers.add(None, &mut fields);
     String::from_utf8(fields.extra.lines().to_vec()).unwrap().replace("\r\n", "|")
 }
 
 #[test]
-fn later_rules_override_earlier_ones_and_the_preset() {
+fn own_fields_replace_those_of_the_preset() {
     let (headers, problems) = build(
         "security_headers = 'basic'\n\
-         headers = [{ set = { X-One = '1', 'x-frame-options' = 'DENY' } }, { path = '*.js', set = { X-One = '2' } },\n\
-         { path = '/raw/**', unset = ['X-One', 'Referrer-Policy'] }]\n\
+         headers = { set = { X-One = '1', 'x-frame-options' = 'DENY' }, unset = ['referrer-policy'] }\n\
          [hsts]\nmax_age = '1h'",
     );
     assert!(problems.is_empty(), "{problems}");
-    let headers = headers.unwrap();
-    let common = "X-Content-Type-Options: nosniff|Referrer-Policy: strict-origin-when-cross-origin|\
-                  Strict-Transport-Security: max-age=3600|";
-    assert_eq!(fields(&headers, "a", false), format!("{common}X-One: 1|x-frame-options: DENY|"));
-    assert_eq!(fields(&headers, "x/a.js", true), format!("{common}x-frame-options: DENY|X-One: 2|"));
     assert_eq!(
-        fields(&headers, "raw/a", true),
-        "X-Content-Type-Options: nosniff|Strict-Transport-Security: max-age=3600|x-frame-options: DENY|"
+        fields(&headers.unwrap(), false),
+        "X-Content-Type-Options: nosniff|Strict-Transport-Security: max-age=3600|X-One: 1|x-frame-options: DENY|"
     );
+    let (headers, problems) = build("headers = { unset = ['Strict-Transport-Security'] }\n[hsts]\nmax_age = '1h'");
+    assert!(problems.is_empty() && headers.is_none(), "{problems}");
 }
 
 #[test]
-fn without_patterns_the_fields_are_made_once() {
-    let (headers, _) = build("headers = [{ set = { X-One = '1', X-Two = '2' } }]");
+fn without_placeholders_the_fields_are_made_once() {
+    let (headers, _) = build("headers = { set = { X-One = '1', X-Two = '2' } }");
     let headers = headers.unwrap();
     assert!(headers.all.is_some());
-    assert_eq!(fields(&headers, "a", true), "X-One: 1|X-Two: 2|");
+    assert_eq!(fields(&headers, true), "X-One: 1|X-Two: 2|");
     let mut already = Fields::default();
     already.extra.add("x-one", "own");
-    headers.add(b"a", None, &mut already);
+    headers.add(None, &mut already);
     assert_eq!(already.extra.lines(), b"x-one: own\r\nX-Two: 2\r\n");
 }
 
 #[test]
 fn cache_control_is_for_responses_with_an_entity_tag() {
-    let (headers, _) = build(
-        "cache_control = [{ path = '**', value = 'no-cache' }, { path = '/assets/**', value = 'max-age=9, immutable' }]",
-    );
-    let headers = headers.unwrap();
-    for (name, tagged, expected) in [
-        ("a", true, "Cache-Control: no-cache|"),
-        ("assets/a", true, "Cache-Control: max-age=9, immutable|"),
-        ("assets/a", false, ""),
-    ] {
-        assert_eq!(fields(&headers, name, tagged), expected, "{name} {tagged}");
-    }
+    let headers = build("cache_control = 'max-age=9, immutable'").0.unwrap();
+    assert_eq!(fields(&headers, true), "Cache-Control: max-age=9, immutable|");
+    assert_eq!(fields(&headers, false), "");
 }
 
 #[test]
 fn vary_values_are_merged() {
-    for text in ["headers = [{ set = { Vary = 'X-Own' } }]", "headers = [{ path = '*', set = { Vary = 'X-Own' } }]"] {
-        let mut already = Fields::default();
-        already.extra.add("Vary", "Accept");
-        build(text).0.unwrap().add(b"a", None, &mut already);
-        assert_eq!(already.extra.lines(), b"Vary: Accept\r\nVary: X-Own\r\n", "{text}");
-    }
+    let mut already = Fields::default();
+    already.extra.add("Vary", "Accept");
+    build("headers = { set = { Vary = 'X-Own' } }").0.unwrap().add(None, &mut already);
+    assert_eq!(already.extra.lines(), b"Vary: Accept\r\nVary: X-Own\r\n");
 }
 
 #[test]
@@ -100,25 +87,19 @@ fn nothing_is_built_without_rules() {
 fn configuration_errors_name_the_key() {
     for (text, expected) in [
         (
-            "headers = [{ set = { 'Content-Type' = 'a' } }]",
+            "headers = { set = { 'Content-Type' = 'a' } }",
             "f:1: site.headers.set.Content-Type: cannot be set here: use media_types",
         ),
-        ("headers = [{ set = { etag = 'a' } }]", "f:1: site.headers.set.etag: cannot be set here: it follows"),
-        ("headers = [{ set = { 'a b' = 'a' } }]", "f:1: site.headers.set.a b: is not a field name"),
-        ("headers = [{ set = { A = \"a\\r\\nB: c\" } }]", "f:1: site.headers.set.A: write visible ASCII"),
-        ("headers = [{ unset = ['Server'] }]", "f:1: site.headers.unset: set server_header = false"),
-        (
-            "headers = [{ unset = ['etag'] }]",
-            "f:1: site.headers.unset: removes fields of earlier rules and of the preset",
-        ),
-        ("headers = [{ path = 'a/b', unset = ['A'] }]", "f:1: site.headers.path: begin it with a slash"),
-        ("headers = [\n{ path = '*' }]", "f:2: site.headers: has no effect"),
-        ("cache_control = [{ path = '*', value = '' }]", "f:1: site.cache_control.value: write directives"),
-        ("cache_control = [{ path = '/[', value = 'a' }]", "f:1: site.cache_control.path: is not a pattern"),
+        ("headers = { set = { etag = 'a' } }", "f:1: site.headers.set.etag: cannot be set here: it follows"),
+        ("headers = { set = { 'a b' = 'a' } }", "f:1: site.headers.set.a b: is not a field name"),
+        ("headers = { set = { A = \"a\\r\\nB: c\" } }", "f:1: site.headers.set.A: write visible ASCII"),
+        ("headers = { unset = ['Server'] }", "f:1: site.headers.unset: set server_header = false"),
+        ("headers = { unset = ['etag'] }", "f:1: site.headers.unset: removes fields of the preset"),
+        ("cache_control = ' a'", "f:1: site.cache_control: write directives"),
     ] {
         let (_, problems) = build(text);
         assert!(problems.to_string().starts_with(expected), "{text}: {problems}");
         assert_eq!(problems.len(), 1, "{problems}");
     }
-    assert!(toml::from_str::<HeadersRule>("pth = '*'").is_err());
+    assert!(toml::from_str::<HeadersConfig>("pth = '*'").is_err());
 }

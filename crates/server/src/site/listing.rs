@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use super::archive::{ArchiveConfig, Archives};
 use super::checksums::{Beside, Checksum};
 use super::listing_view::{Column, Order, Search, View};
-use super::pattern::Prefix;
 use crate::files::resolve::{NotOpened, Root, Unresolved, beneath};
 use crate::values::{At, Problems};
 
@@ -20,10 +19,6 @@ use crate::values::{At, Problems};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ListingConfig {
-    /// Whether listings are enabled.
-    pub enabled: At<bool>,
-    /// Paths to list, with everything beneath them.
-    pub paths: Vec<At<String>>,
     /// Entries per page; `?page=2` shows the next ones.
     pub page: At<usize>,
     /// Most entries of a directory. Further ones are on no page, and the listing says so. Each takes about 200 bytes while a page is made.
@@ -35,20 +30,13 @@ pub(crate) struct ListingConfig {
 impl Default for ListingConfig {
     /// 1000 entries make a page of about a quarter of a megabyte.
     fn default() -> Self {
-        ListingConfig {
-            enabled: false.into(),
-            paths: vec!["/".to_owned().into()],
-            page: 1000.into(),
-            max_entries: 100_000.into(),
-            archive: None,
-        }
+        ListingConfig { page: 1000.into(), max_entries: 100_000.into(), archive: None }
     }
 }
 
-/// The directories to list.
+/// The listings of a route.
 #[derive(Debug)]
 pub(crate) struct Listing {
-    paths: Vec<Prefix>,
     pub(super) bounds: Bounds,
     pub(super) archives: Option<Archives>,
 }
@@ -122,10 +110,8 @@ struct Metadata {
 }
 
 impl ListingConfig {
-    /// Validates paths and bounds. `None`: listings are off.
-    pub(crate) fn build(&self, key: &str, problems: &mut Problems) -> Option<Listing> {
-        let path_key = format!("{key}.paths");
-        let paths = self.paths.iter().filter_map(|path| Prefix::build(path, &path.span, &path_key, problems)).collect();
+    /// Validates the bounds.
+    pub(crate) fn build(&self, key: &str, problems: &mut Problems) -> Listing {
         if !(1..=MOST_ENTRIES).contains(&*self.max_entries) {
             let remedy = format!("is not from 1 to {MOST_ENTRIES}: the names of a directory must fit into memory");
             problems.add(&self.max_entries.span, &format!("{key}.max_entries"), remedy);
@@ -136,14 +122,7 @@ impl ListingConfig {
         }
         let archives = self.archive.as_ref().map(|archive| archive.build(&format!("{key}.archive"), problems));
         let bounds = Bounds { page: *self.page, entries: *self.max_entries };
-        self.enabled.then_some(Listing { paths, bounds, archives })
-    }
-}
-
-impl Listing {
-    /// Whether the directory at a decoded path without leading and trailing slashes is listed.
-    pub(crate) fn covers(&self, name: &[u8]) -> bool {
-        self.paths.iter().any(|path| path.covers(name))
+        Listing { bounds, archives }
     }
 }
 
@@ -474,15 +453,13 @@ mod tests {
     #[test]
     fn configuration_errors() {
         for (text, expected) in [
-            ("enabled = true\nmax_entries = 0", "f:2: site.listing.max_entries: is not from 1 to"),
-            ("enabled = true\npage = 0", "f:2: site.listing.page: is not from 1 to"),
-            ("enabled = true\npage = 10001", "f:2: site.listing.page: is not from 1 to"),
-            ("enabled = true\npaths = ['x']", "f:2: site.listing.paths: begin it"),
+            ("max_entries = 0", "f:1: site.listing.max_entries: is not from 1 to"),
+            ("page = 0", "f:1: site.listing.page: is not from 1 to"),
+            ("page = 10001", "f:1: site.listing.page: is not from 1 to"),
         ] {
             let mut problems = Problems::of_file("f".as_ref(), text);
             toml::from_str::<ListingConfig>(text).unwrap().build("site.listing", &mut problems);
             assert!(problems.to_string().starts_with(expected), "{problems}");
         }
-        assert!(ListingConfig::default().build("", &mut Problems::of_arguments()).is_none());
     }
 }

@@ -27,6 +27,14 @@ pub(super) fn path_of(raw: &str) -> Result<(SitePath<'_>, bool), Status> {
     }
 }
 
+/// The path of a file.
+fn path_of_file<'r>(raw: &'r str, route: &Route) -> Result<SitePath<'r>, Status> {
+    SitePath::parse(raw, route.options.show_dotfiles).map_err(|unnameable| match unnameable {
+        Unnameable::Malformed(_) => Status::BAD_REQUEST,
+        Unnameable::NotFound => Status::NOT_FOUND,
+    })
+}
+
 impl Site {
     /// The limits for a request of this client.
     #[inline]
@@ -59,7 +67,7 @@ impl Site {
     /// Whether a route may refuse a request by a path.
     pub(super) fn has_guards(&self) -> bool {
         match &self.routes {
-            None => self.root.features.has_guards(),
+            None => self.root.has_guards(),
             Some(routes) => routes.has_guards(),
         }
     }
@@ -81,8 +89,8 @@ impl Site {
         let Target::Path { path: raw, query } = request.target else {
             return (root, Err(Status::METHOD_NOT_ALLOWED));
         };
-        if self.routes.is_none() {
-            return (root, root.path(raw));
+        if self.routes.is_none() && root.is_of_files() && !root.has_guards() {
+            return (root, path_of_file(raw, root));
         }
         let (path, is_file) = match path_of(raw) {
             Ok(parsed) => parsed,
@@ -93,7 +101,7 @@ impl Site {
             Ok(route) => route,
             Err(status) => return (root, Err(status)),
         };
-        let is_of_files = route.is_of_files(&path);
+        let is_of_files = route.is_of_files();
         let is_read_by_others = !is_of_files || self.has_guards();
         if memchr::memchr(b';', raw.as_bytes()).is_some() && readings::hides_slash(raw) && is_read_by_others {
             return (route, Err(Status::BAD_REQUEST));

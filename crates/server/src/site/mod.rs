@@ -24,217 +24,36 @@ mod listing_pages;
 mod listing_view;
 mod locate;
 mod maintenance;
-mod mounts;
 mod names;
 mod pages;
-mod path_rule;
 mod pattern;
 pub(crate) mod plain_http;
 mod proxy;
 mod proxy_redirects;
 mod readings;
-mod redirect;
-mod rewrite;
 mod route;
 mod security_headers;
 mod verifications;
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use schemars::JsonSchema;
 use sealion_http::path::SitePath;
-use sealion_http::{Coding, Request, Target};
+use sealion_http::{Request, Target};
 use sealion_tls::ClientAuth;
-use serde::{Deserialize, Serialize};
 
-use crate::certificates::{self, AcmeOnDemandConfig, AcmeUse, CertificateConfig, CertifiedSite, ClientAuthConfig};
-use crate::files::coding::config::CompressConfig;
-use crate::files::resolve::EntityTags;
-use crate::limits::SiteLimitsConfig;
-use crate::observe::access_log::{SiteLog, SiteLogConfig, SiteLogs};
+use crate::certificates::{self, CertifiedSite};
+use crate::observe::access_log::{SiteLog, SiteLogs};
 use crate::observe::metrics::SiteNumber;
 use crate::placeholders::Tables;
-use crate::values::{At, Problems};
+use crate::values::Problems;
 
 pub(crate) use answer::{Arrival, Client, answer, answer_from_cache, early_hints, is_refused_or_redirected, refuse};
 pub(crate) use headers::is_ours;
 pub(crate) use names::Sites;
 pub(crate) use proxy::ProxyConfig;
-pub(crate) use redirect::RedirectConfig;
-pub(crate) use rewrite::RewriteConfig;
-pub(crate) use route::{RouteConfig, SiteContext};
+pub(crate) use route::{RedirectTable, RewriteTable, RouteConfig, SiteConfig, SiteContext};
 
-use access::{AccessConfig, Satisfy};
-use basic_auth::BasicAuthConfig;
-use clean_urls::TrailingSlash;
-use cors::CorsConfig;
-use early_hints::EarlyHintsRule;
-use forward_auth::ForwardAuthConfig;
-use headers::{CacheControlRule, HeadersRule};
-use hsts::HstsConfig;
-use image_formats::ImageFormat;
-use listing::ListingConfig;
-use maintenance::MaintenanceConfig;
-use mounts::MountConfig;
 use route::{Route, Routes};
-use security_headers::SecurityHeaders;
-
-/// A site: a directory served under one or more host names.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct SiteConfig {
-    /// Host names: exact (`example.org`), or with a wildcard for one or more labels (`*.example.org`).
-    pub names: Vec<At<String>>,
-    /// Whether this site answers requests with an unknown host name, or with none. A single site is always the default.
-    pub default: bool,
-    /// Listeners that this site answers on, by their `address` in `[[listen]]`. On other listeners, requests for its names are answered
-    /// 421, and those without TLS do not redirect them [default: all]
-    pub listen: Option<Vec<At<String>>>,
-    /// Whether clients are offered HTTP/2 for this site. `false`: they use HTTP/1.1, and requests that come over a connection of HTTP/2 for another site are
-    /// answered 421, upon which browsers open another connection.
-    pub http2: bool,
-    /// Whether requests by `http`, at listeners with `plain = "serve"`, are redirected to the same address over HTTPS, with status 308 and the port of the
-    /// first listener with TLS.
-    pub https_only: At<bool>,
-    /// Directory to serve. Nothing outside it is reachable.
-    pub root: Option<At<PathBuf>>,
-    /// Whether responses of this site are written to the access log.
-    pub access_log: bool,
-    /// An access log of this site's own: its responses are not in the common one. What is not set here is as in `[access_log]`, but for `rotate`.
-    pub log: Option<SiteLogConfig>,
-    /// Limits on the use of this site by clients.
-    pub limits: SiteLimitsConfig,
-    /// Codings of precompressed files beside their originals (`style.css.br`, `.zst`, `.gz`), of `br`, `zstd` and `gzip`. They are
-    /// sent to clients that accept the coding, unless they are older than their originals. `sealion compress` creates them.
-    pub precompressed: At<Vec<Coding>>,
-    /// Formats of images beside their originals (`photo.jpg.avif`, `photo.jpg.webp`), of `avif` and `webp`, the preferred one first. They are
-    /// sent to clients that name the format in Accept, unless they are older than their originals.
-    pub image_formats: Vec<ImageFormat>,
-    /// Compression of small text files without a precompressed sibling.
-    pub compress: Option<CompressConfig>,
-    /// Certificates with their keys, for instance one ECDSA and one RSA; each client gets one that it supports. A site without
-    /// certificates uses those of the default site.
-    pub certificates: Vec<CertificateConfig>,
-    /// Whether a certificate is obtained and renewed automatically: by the account of `[tls.acme]` (`true`), or by that with this name in
-    /// `[[tls.acme_accounts]]`.
-    pub acme: AcmeUse,
-    /// Has certificates ordered when a client first asks for a name, each for itself: for any name under a wildcard of `names`, and in the
-    /// default site for all names that no other site has. Names that `certificates` cover are shown those.
-    pub acme_on_demand: Option<AcmeOnDemandConfig>,
-    /// Authentication of clients by certificate. Requests on a connection opened for another site are refused (421).
-    pub client_auth: Option<ClientAuthConfig>,
-    /// Index files of a directory; the first that exists is sent.
-    pub index: Vec<At<String>>,
-    /// File name extensions that URLs may omit: with `["html"]`, `/about` is answered with `about.html`, and `/about/` redirects to
-    /// `/about`. Such a file goes before a directory of the same name.
-    pub extensions: Vec<At<String>>,
-    /// Whether URLs of directories end in a slash: with `add`, `/about` redirects to `/about/`; with `remove`, `/about/` redirects to
-    /// `/about`, which gets the index of the directory. A listing always has the slash.
-    pub trailing_slash: TrailingSlash,
-    /// How entity tags of files are made: `modified`, from size and modification time, which replicas share if they keep the times of
-    /// files; or `inode`, from these, device, inode and change time, for files that are replaced without a change of time and size.
-    pub etag: EntityTags,
-    /// Whether files and directories whose names begin with a dot are served. Otherwise only `.well-known` is.
-    pub show_dotfiles: bool,
-    /// Further directories, each served beneath a path of its own.
-    pub mounts: Vec<MountConfig>,
-    /// Content types by file name extension, for instance `md = "text/plain; charset=utf-8"`.
-    pub media_types: BTreeMap<String, At<String>>,
-    /// Whether responses carry `Server: sealion`.
-    pub server_header: bool,
-    /// Header fields to add to responses.
-    pub headers: Vec<HeadersRule>,
-    /// Cache-Control by path, for responses with a file; the last matching rule wins.
-    pub cache_control: Vec<CacheControlRule>,
-    /// Links that browsers are sent in a response 103 (Early Hints), while the page that needs them is being made or fetched; the first matching rule wins.
-    pub early_hints: Vec<EarlyHintsRule>,
-    /// Preset of security header fields.
-    pub security_headers: SecurityHeaders,
-    /// Strict-Transport-Security.
-    pub hsts: HstsConfig,
-    /// Cross-origin access: other origins whose scripts may read this site.
-    pub cors: CorsConfig,
-    /// Error pages by status: a path beneath the root, for instance `404 = "/404.html"`. The status of the response stays.
-    pub error_pages: BTreeMap<String, At<String>>,
-    /// Page of a single-page application: a path beneath the root, sent with status 200 for paths without a file.
-    pub fallback: Option<At<String>>,
-    /// Directory listings.
-    pub listing: ListingConfig,
-    /// Whether requests with Want-Repr-Digest get the checksum of a file (Repr-Digest, RFC 9530) from `FILE.sha256`, `FILE.sha512`, `SHA256SUMS` or
-    /// `SHA512SUMS` beside it, unless that is older than the file.
-    pub repr_digest: bool,
-    /// Redirects; the first matching rule wins.
-    pub redirects: Vec<RedirectConfig>,
-    /// Internal rewrites of paths; the first matching rule wins.
-    pub rewrites: Vec<RewriteConfig>,
-    /// Password protection (HTTP Basic); the innermost matching path applies.
-    pub basic_auth: Vec<BasicAuthConfig>,
-    /// Authentication by another server, that is asked whether a request may pass (`auth_request`); every rule that covers a path must allow
-    /// the request.
-    pub forward_auth: Vec<ForwardAuthConfig>,
-    /// Maintenance: `true`, or a table. Every request is answered 503; a reload begins and ends it.
-    pub maintenance: Option<MaintenanceConfig>,
-    /// Access by client network; every rule that covers a path must allow the request.
-    pub access: Vec<AccessConfig>,
-    /// Whether a request must pass `access` and the other guards, or one of both.
-    pub satisfy: Satisfy,
-    /// Paths that are forwarded to an upstream; the first rule that covers a path wins. A site with rules needs no root, and neither does one with redirects.
-    pub proxy: Vec<ProxyConfig>,
-    /// Routes: paths with settings and an action of their own.
-    pub route: Vec<RouteConfig>,
-}
-
-impl Default for SiteConfig {
-    fn default() -> Self {
-        SiteConfig {
-            names: Vec::new(),
-            default: false,
-            listen: None,
-            http2: true,
-            https_only: false.into(),
-            root: None,
-            access_log: true,
-            log: None,
-            limits: SiteLimitsConfig::default(),
-            precompressed: At::default(),
-            image_formats: Vec::new(),
-            compress: None,
-            certificates: Vec::new(),
-            acme: AcmeUse::No,
-            acme_on_demand: None,
-            client_auth: None,
-            index: vec!["index.html".to_owned().into()],
-            extensions: Vec::new(),
-            trailing_slash: TrailingSlash::default(),
-            etag: EntityTags::default(),
-            show_dotfiles: false,
-            mounts: Vec::new(),
-            media_types: BTreeMap::new(),
-            server_header: true,
-            headers: Vec::new(),
-            cache_control: Vec::new(),
-            early_hints: Vec::new(),
-            security_headers: SecurityHeaders::Off,
-            hsts: HstsConfig::default(),
-            cors: CorsConfig::default(),
-            error_pages: BTreeMap::new(),
-            fallback: None,
-            listing: ListingConfig::default(),
-            repr_digest: false,
-            redirects: Vec::new(),
-            rewrites: Vec::new(),
-            basic_auth: Vec::new(),
-            forward_auth: Vec::new(),
-            maintenance: None,
-            access: Vec::new(),
-            satisfy: Satisfy::All,
-            proxy: Vec::new(),
-            route: Vec::new(),
-        }
-    }
-}
 
 /// A site, ready to answer requests.
 #[derive(Debug)]
@@ -276,15 +95,14 @@ impl Site {
     /// Whether a request may be forwarded to an upstream: its content is then read only as fast as that takes it.
     pub(crate) fn may_forward(&self, request: &Request<'_>) -> bool {
         let Target::Path { path, .. } = request.target else { return false };
-        let Some(routes) = &self.routes else {
-            let Some(proxies) = &self.root.features.proxies else { return false };
-            // A rewritten path is not known yet.
-            return self.root.features.rewrites.is_some() || proxies.may_forward(path);
-        };
+        if !self.has_proxies() {
+            return false;
+        }
         let Ok(path) = SitePath::parse_forwarded(path) else { return false };
         // Conditions ask for more of the request than is known here.
-        let by_path = || routes.by_path(&path).unwrap_or(&self.root).may_forward(&path);
-        routes.may_forward() && (routes.has_conditions() || by_path())
+        let may_forward =
+            |routes: &Routes| routes.has_conditions() || routes.by_path(&path).unwrap_or(&self.root).may_forward();
+        self.routes.as_deref().is_none_or(may_forward)
     }
 
     /// Whether a rule permits WebSocket.
@@ -295,12 +113,7 @@ impl Site {
     /// Whether interim responses of servers to this request are passed on.
     pub(crate) fn passes_interim(&self, request: &Request<'_>) -> bool {
         match &self.routes {
-            None => self
-                .root
-                .features
-                .proxies
-                .as_ref()
-                .is_some_and(|all| all.rules().any(|rule| rule.interim().include(request))),
+            None => self.root.rule().is_some_and(|rule| rule.interim().include(request)),
             Some(routes) => routes.passes_interim(request),
         }
     }
@@ -318,21 +131,15 @@ impl Site {
         self.all_routes().flat_map(Route::rules)
     }
 
-    /// The URL as a cache of the site's rules stores it.
-    pub(super) fn spellings<'a>(&'a self, url: &'a str) -> Vec<String> {
-        match (&self.routes, &self.root.features.proxies) {
-            // Any route may have stored it.
-            (Some(_), _) => self.all_rules().filter_map(|rule| rule.spelling(url)).collect(),
-            (None, None) => Vec::new(),
-            // A rewrite may lead to the rule of another path.
-            (None, Some(proxies)) => proxies.spellings(url, self.root.features.rewrites.is_none()).collect(),
-        }
+    /// The URL as the caches of the site's rules store it.
+    pub(super) fn spellings<'a>(&'a self, url: &'a str) -> impl Iterator<Item = String> + 'a {
+        self.all_rules().filter_map(|rule| rule.spelling(url))
     }
 
-    /// Whether there are rules that forward.
+    /// Whether there are routes that forward.
     pub(crate) fn has_proxies(&self) -> bool {
         match &self.routes {
-            None => self.root.features.proxies.is_some(),
+            None => self.root.rule().is_some(),
             Some(routes) => routes.may_forward(),
         }
     }

@@ -1,4 +1,4 @@
-//! Rules that forward requests to an upstream.
+//! Forwarding requests to an upstream.
 //!
 //! Guards are checked against the path in every reading of an application (`readings.rs`). The path is then sent as the client wrote it.
 
@@ -19,7 +19,6 @@ use sealion_http::path::{OUTSIDE_PCHAR, SitePath};
 use sealion_http::{Protocol, Request, Status};
 
 use super::fastcgi::{Found, Scripts};
-use super::pattern::{Guarded, Prefix};
 use super::proxy_redirects::Rewriter;
 use crate::observe::Warnings;
 use crate::observe::access_log::UpstreamTrace;
@@ -31,22 +30,17 @@ use crate::upstream::{
     Upstream, Upstreams, WEBSOCKET, WebSocketKey, add_trace_context, collect, forward, is_loop, is_same_by_cgi,
     pass_span_on, request_fields, takes_trailers,
 };
-use crate::values::{At, Problems};
+use crate::values::At;
 
 mod cached;
 mod config;
 
 pub(crate) use config::{InterimRequests, ProxyConfig};
 
-/// The proxy rules of a site.
-#[derive(Debug)]
-pub(crate) struct Proxies {
-    rules: Vec<Rule>,
-}
-
 #[derive(Debug)]
 pub(crate) struct Rule {
-    paths: Guarded,
+    /// The directory of its route, without slashes at its ends.
+    directory: Option<Box<[u8]>>,
     upstream: Arc<Upstream>,
     strip_prefix: bool,
     /// Without a slash at its end.
@@ -90,6 +84,8 @@ pub(super) struct RuleContext<'a> {
     pub(super) store: Option<&'a Arc<Store>>,
     pub(super) groups: &'a Arc<Groups>,
     pub(super) tables: &'a Arc<Tables>,
+    /// The directory that the route is, without slashes at its ends.
+    pub(super) directory: Option<&'a [u8]>,
 }
 
 #[derive(Debug)]
@@ -98,74 +94,13 @@ enum Host {
     Fixed(HeaderValue),
 }
 
-impl Proxies {
-    /// `None`: there are no rules, or they have problems.
-    pub(crate) fn build(
-        configs: &[ProxyConfig],
-        key: &str,
-        context: &mut RuleContext<'_>,
-        problems: &mut Problems,
-    ) -> Option<Self> {
-        let built = configs.iter().filter_map(|config| Some((config, config.build(key, context, problems)?)));
-        let built: Vec<(&ProxyConfig, Rule)> = built.collect();
-        for (n, (config, rule)) in built.iter().enumerate() {
-            let covers = |(_, before): &&(&ProxyConfig, Rule)| before.paths.covers_all_of(&rule.paths);
-            if let (Some((before, _)), Some(path)) =
-                (built[..n].iter().find(covers), config.path.as_ref().or(config.regex.as_ref()))
-            {
-                let before = before.path.as_ref().map_or("/", |path| path.value.as_str());
-                let what = format_args!(
-                    "is never reached: the rule for {before} stands before it and covers it: move this one before that"
-                );
-                problems.add(&path.span, &format!("{key}.path"), what);
-            }
-        }
-        let rules: Vec<_> = built.into_iter().map(|(_, rule)| rule).collect();
-        (!rules.is_empty()).then_some(Proxies { rules })
-    }
-
-    /// Whether no request for this path, or one beneath it, comes to a file.
-    pub(super) fn hide(&self, name: &[u8]) -> bool {
-        let has_files = self.rules.iter().any(|rule| rule.files_first || rule.scripts.is_some());
-        let covers = |rule: &Rule| matches!(&rule.paths, Guarded::Beneath(prefix) if prefix.covers(name));
-        !has_files && self.rules.iter().any(covers)
-    }
-
-    /// The rule for a path.
-    pub(super) fn find(&self, path: &SitePath<'_>) -> Option<&Rule> {
-        self.rules.iter().find(|rule| match &rule.paths {
-            Guarded::Beneath(prefix) => prefix.covers(path.as_bytes()),
-            Guarded::Matching(regex) => regex.is_match(&path.full()),
-        })
-    }
-
-    /// Whether a request for this path may be forwarded, however an application reads it.
-    pub(super) fn may_forward(&self, path: &str) -> bool {
-        SitePath::parse_forwarded(path).is_ok_and(|path| self.find(&path).is_some())
-    }
-
-    pub(super) fn rules(&self) -> impl Iterator<Item = &Rule> {
-        self.rules.iter()
-    }
-
-    /// The URL as the cache of its rule stores it, or as those of all rules do. `is_by_path`: whether its own path tells the rule.
-    pub(super) fn spellings<'a>(&'a self, url: &'a str, is_by_path: bool) -> impl Iterator<Item = String> + 'a {
-        let behind_scheme = url.find("://").map_or(0, |at| at + 3);
-        let target = url[behind_scheme..].find('/').map_or("/", |at| &url[behind_scheme + at..]);
-        let path = target.split(['?', '#']).next().unwrap_or_default();
-        let rule = SitePath::parse_forwarded(path).ok().filter(|_| is_by_path).and_then(|path| self.find(&path));
-        let rules = rule.map_or(&self.rules[..], std::slice::from_ref);
-        rules.iter().filter_map(|rule| rule.spelling(url))
-    }
-}
-
 /// The path with one slash at its beginning: readers of URLs take `//x/y` for the path `/y` of the host `x`, and rules count slashes in a row as one.
 pub(super) fn with_one_slash(path: &str) -> Cow<'_, str> {
     let rest = path.trim_start_matches(['/', '\\']);
     if path.len() - rest.len() <= 1 { path.into() } else { format!("/{rest}").into() }
 }
 
-/// Whether a rule's `upgrade` names a protocol.
+/// Whether a route's `upgrade` names a protocol.
 fn permits(own: &[String], protocol: &[u8]) -> bool {
     own.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(protocol))
 }
@@ -219,26 +154,24 @@ impl Rule {
 
     /// The path of a request as its client names what is forwarded, for a server that is asked about it: with the slashes that the rule's server gets.
     pub(super) fn as_asked<'a>(&self, raw: &'a str, path: &SitePath<'_>) -> Cow<'a, str> {
-        let is_stripped = |prefix: &&Prefix| self.strip_prefix && !prefix.as_bytes().is_empty();
-        match &self.paths {
-            Guarded::Beneath(prefix) if is_stripped(&prefix) => match strip(raw, prefix, path) {
-                Some(rest) if rest.len() - rest.trim_start_matches(['/', '\\']).len() > 1 => {
-                    format!("/{}{}", percent_encode(prefix.as_bytes(), OUTSIDE_PCHAR), with_one_slash(&rest)).into()
-                }
-                _ => with_one_slash(raw),
-            },
+        let Some(prefix) = self.stripped_prefix() else { return with_one_slash(raw) };
+        match strip(raw, prefix, path) {
+            Some(rest) if rest.len() - rest.trim_start_matches(['/', '\\']).len() > 1 => {
+                format!("/{}{}", percent_encode(prefix, OUTSIDE_PCHAR), with_one_slash(&rest)).into()
+            }
             _ => with_one_slash(raw),
         }
     }
 
+    /// The directory that `strip_prefix` removes from a path.
+    fn stripped_prefix(&self) -> Option<&[u8]> {
+        self.directory.as_deref().filter(|directory| self.strip_prefix && !directory.is_empty())
+    }
+
     /// The prefix that `strip_prefix` removes from a path, and the rest. `raw`: the path as it arrived or was rewritten. `path`: the same, decoded.
     pub(super) fn stripped<'a>(&self, raw: &'a str, path: &SitePath<'_>) -> Option<(&[u8], Cow<'a, str>)> {
-        match &self.paths {
-            Guarded::Beneath(prefix) if self.strip_prefix && !prefix.as_bytes().is_empty() => {
-                Some((prefix.as_bytes(), strip(raw, prefix, path)?))
-            }
-            _ => None,
-        }
+        let prefix = self.stripped_prefix()?;
+        Some((prefix, strip(raw, prefix, path)?))
     }
 
     /// The values for the rule's placeholders.
@@ -403,9 +336,9 @@ impl Rule {
         let sealion_http::Target::Path { path: raw, .. } = request.target else { return None };
         // As in the key of a stored response, whatever is put before it.
         let raw = one_slash_first(rewritten.unwrap_or(raw));
-        let raw = match (&self.paths, self.strip_prefix) {
-            (Guarded::Beneath(prefix), true) => strip(raw, prefix, path)?,
-            _ => raw.into(),
+        let raw = match self.stripped_prefix() {
+            Some(prefix) => strip(raw, prefix, path)?,
+            None => raw.into(),
         };
         let target = if self.to_prefix.is_empty() { raw.into_owned() } else { format!("{}{raw}", self.to_prefix) };
         let mut target = with_one_slash(&target).into_owned();
@@ -597,17 +530,15 @@ fn is_read(request: &Request<'_>) -> bool {
 }
 
 /// `raw` without its first segments, those of `prefix`. `None`: an encoded slash hides where they end.
-fn strip<'a>(raw: &'a str, prefix: &Prefix, path: &SitePath<'_>) -> Option<Cow<'a, str>> {
-    let count = match prefix.as_bytes() {
-        [] => return Some(raw.into()),
-        name => name.split(|octet| *octet == b'/').count(),
-    };
+fn strip<'a>(raw: &'a str, prefix: &[u8], path: &SitePath<'_>) -> Option<Cow<'a, str>> {
     let mut rest = raw;
-    for _ in 0..count {
+    for _ in prefix.split(|octet| *octet == b'/') {
         rest = rest.trim_start_matches('/');
         rest = rest.find('/').map_or("", |slash| &rest[slash..]);
     }
     let rest = if rest.is_empty() { "/" } else { rest };
     let stripped = SitePath::parse_forwarded(rest).ok()?;
-    (stripped.as_bytes() == prefix.rest(path.as_bytes())?).then(|| rest.into())
+    let behind = path.as_bytes().strip_prefix(prefix)?;
+    let is_beneath = behind.is_empty() || behind.starts_with(b"/");
+    (is_beneath && stripped.as_bytes() == behind.strip_prefix(b"/").unwrap_or_default()).then(|| rest.into())
 }

@@ -15,7 +15,7 @@ use crate::values::{At, Bounded, SecretUrl, Time, Timeout, shown_url};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct UpstreamConfig {
-    /// Name, for `[[site.proxy]]`.
+    /// Name, for `proxy` of sites and routes.
     pub name: At<String>,
 
     /// Servers of the upstream.

@@ -93,6 +93,8 @@ pub(crate) use pool::bound_idle_connections;
 pub(crate) struct Inbound {
     /// Its content, if it has any, or, with `upgrade`, what the client sends by another protocol.
     pub(crate) content: Option<RequestContent>,
+    /// Whether the request had content that a server has got.
+    pub(crate) content_is_gone: bool,
     /// Whether the client asks for another protocol.
     pub(crate) upgrade: bool,
     /// Whether it does so by CONNECT of HTTP/2, with WebSocket (RFC 8441).
@@ -132,6 +134,32 @@ pub(crate) struct Inbound {
 }
 
 impl Inbound {
+    /// The same for another server, which gets what the first one leaves: neither content nor interim responses.
+    pub(crate) fn without_content(&self) -> Self {
+        Inbound {
+            content: None,
+            content_is_gone: self.content_is_gone || self.content.is_some(),
+            upgrade: false,
+            is_connect: self.is_connect,
+            remote: self.remote,
+            is_trusted: self.is_trusted,
+            is_direct: self.is_direct,
+            takes_x_forwarded: self.takes_x_forwarded,
+            chain: self.chain.clone(),
+            client: self.client,
+            endpoints: self.endpoints.clone(),
+            scheme: self.scheme,
+            protocol: self.protocol,
+            fields: Vec::new(),
+            interim: None,
+            script: None,
+            gone: None,
+            span: self.span.clone(),
+            reading: self.reading,
+            heads: self.heads.clone(),
+        }
+    }
+
     /// The client whose contents are bounded together. `None`: it is not known, or the address is that of a proxy, which has many clients.
     pub(crate) fn bounded_client(&self) -> Option<IpAddr> {
         self.client.filter(|client| !(self.is_trusted && self.remote == Some(*client)))

@@ -63,6 +63,22 @@ impl<S, T: JsonSchema> JsonSchema for Short<S, T> {
     }
 }
 
+impl<S, T> Short<S, T> {
+    /// The table, if it is written as one.
+    pub(crate) fn table(&self) -> Option<&T> {
+        match self {
+            Short::Short(_) => None,
+            Short::Table(table) => Some(table),
+        }
+    }
+}
+
+impl<T> From<Option<T>> for Short<bool, T> {
+    fn from(table: Option<T>) -> Self {
+        table.map_or(Short::Short(false), Short::Table)
+    }
+}
+
 impl<T: Default> Short<bool, T> {
     /// The table; that of `true` has all defaults. `None`: `false`.
     pub(crate) fn into_table(self) -> Option<T> {

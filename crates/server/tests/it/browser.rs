@@ -73,8 +73,8 @@ fn what_a_browser_makes_of_it() {
     site.add("index.html", "<!doctype html><script>document.title = location.pathname + location.search</script>");
     let shown = Configured::serve(
         site,
-        "security_headers = 'basic'\nerror_pages = { 403 = '/403.html' }\nlisting = { enabled = true, paths = ['/pub/'] }\n\
-         fallback = '/index.html'\naccess = [{ path = '/closed/', deny = ['127.0.0.0/8'] }]\n",
+        "security_headers = 'basic'\nerror_pages = { 403 = '/403.html' }\nfallback = '/index.html'\n\
+         route = [{ path = '/pub/', listing = true }, { path = '/closed/', access = { deny = ['127.0.0.0/8'] } }]\n",
     );
     let other = Site::new();
     other.add("open/data.json", "\"open\"");
@@ -82,7 +82,7 @@ fn what_a_browser_makes_of_it() {
     let origin = format!("https://{}", shown.server.address());
     let other = Configured::serve(
         other,
-        &format!("[site.cors]\norigins = ['{origin}']\npaths = ['/open/**']\nheaders = ['X-Own']\n"),
+        &format!("route = [{{ path = '/open/', cors = {{ origins = ['{origin}'], headers = ['X-Own'] }} }}]\n"),
     );
 
     let found = in_browser(&format!("{origin}/driver.html?other=https://{}", other.server.address()));

@@ -176,7 +176,7 @@ fn a_site_lets_in_clients_with_certificates_of_its_roots() {
             "closed",
             &[],
             &format!(
-                "names = ['closed.test']\nheaders = [{{ set = {{ X-Closed = 'yes' }} }}]\n{}",
+                "names = ['closed.test']\nheaders = {{ set = {{ X-Closed = 'yes' }} }}\n{}",
                 auth(&ours, "require")
             ),
         )

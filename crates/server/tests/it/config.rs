@@ -32,7 +32,7 @@ fn check_says_what_is_wrong_with_file_line_key_and_remedy() {
         ("[metrics]\nlisten = '127.0.0.1:0'\ntoken_file = 'gone'\n", &["metrics.token_file: ", "/gone cannot be read"]),
         ("[privileges]\nuser = 'no-such-user'\n", &["there is no user no-such-user", "useradd"]),
         ("[server]\naccess_log = 'a.log'\n", &["server.access_log: ", "it is a table of its own: write [access_log]"]),
-        ("[access_log]\npath = 'a.log'\n", &["access_log.path: unknown field `path`, expected one of", "`to`"]),
+        ("[access_log]\nplace = 'a.log'\n", &["access_log.place: unknown field `place`, expected one of", "`to`"]),
         ("[tls]\nmin_version = 1.2\n", &["tls.min_version: ", "is a text: write it in quotes"]),
         ("[cache]\ndirectories = ['c']\nsize = '0B'\n", &["cache.size: is 0", "remove [cache]"]),
         ("[privileges]\ngroup = 'root'\n", &["privileges.group: ", "name privileges.user too"]),
@@ -66,7 +66,7 @@ fn a_secret_beneath_a_root_is_refused_unless_no_request_can_reach_it() {
             Some(name) => drop(site.add(name, "")),
             None => fs::write(site.root().with_file_name(file), "").expect("it is written"),
         }
-        let output = site.config(&format!("basic_auth = [{{ path = '/', realm = 'a', users = '{file}' }}]")).check();
+        let output = site.config(&format!("basic_auth = {{ realm = 'a', users = '{file}' }}")).check();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(text.contains("so that anybody could fetch it: move it"), is_refused, "{file}: {text}");
     }
@@ -126,32 +126,36 @@ fn rules_of_which_one_can_never_apply_are_refused() {
     fs::write(site.outside().join("users"), format!("ada:{hash}\n")).expect("a file");
     for (keys, words) in [
         (
-            "redirects = [{ prefix = '/a', to = '/b' }, { path = '/a/c', to = '/d' }]",
-            "site.redirects: is never reached",
-        ),
-        ("redirects = [{ path = '/a', to = '/b' }, { path = '/a', to = '/c' }]", "a rule before it covers its paths"),
-        ("redirects = [{ path = '/a', to = '/a' }]", "site.redirects.to: is the path itself"),
-        ("redirects = [{ prefix = '/a/', to = '/a' }]", "site.redirects.to: is the path itself"),
-        ("rewrites = [{ prefix = '/', to = '/b' }, { prefix = '/a', to = '/c' }]", "site.rewrites: is never reached"),
-        (
-            "basic_auth = [{ path = '/a', users = 'users' }, { path = '/a/', users = 'users' }]",
-            "site.basic_auth.path: has two rules, of which the first alone would count",
+            "route = [{ path = '= /a', redirect = '/b' }, { path = '= /a', redirect = '/c' }]",
+            "site.route.path: is never reached: a route before it has the same path",
         ),
         (
-            "proxy = [{ upstream = 'http://a' }]\nmounts = [{ path = '/m/', root = 'root' }]",
-            "site.mounts.path: is never reached: a proxy rule covers it",
+            "route = [{ path = '~ ^/a', deny = true }, { path = '~ ^/a', match = { method = 'GET' } }]",
+            "is never reached",
         ),
-        ("proxy = [{ upstream = 'http://a' }]\nfallback = '/f'", "site.fallback: is never reached"),
+        (
+            "route = [{ path = '/a/', basic_auth = { users = 'users' } }, { path = '/a/', basic_auth = { users = 'users' } }]",
+            "is never reached",
+        ),
+        ("route = [{ path = '= /a', redirect = '/a' }]", "site.route.redirect: is a redirect loop"),
+        ("route = [{ path = '= /a', redirect = '/a?b' }]", "is a redirect loop"),
+        (
+            "route = [{ path = '= /a', redirect = '/b/x' }, { path = '/b/', redirect = '/c' }, { path = '= /c', redirect = '/a' }]",
+            "is a redirect loop",
+        ),
+        ("proxy = { to = 'http://a' }\nfallback = '/f'", "site.fallback: is never reached"),
     ] {
         let problems = site.config(keys).problems();
         assert!(problems.contains(words), "{words:?} is not in: {problems}");
     }
     site.add("f", "");
     for keys in [
-        "redirects = [{ path = '/a/c', to = '/d' }, { prefix = '/a', to = '/b' }, { path = '/e', to = '/e?f' }]",
-        "redirects = [{ path = '/a', to = '/a/' }, { regex = '^/a', to = '/b' }]",
-        "proxy = [{ path = '/api/', upstream = 'http://a' }]\nfallback = '/f'\nmounts = [{ path = '/m/', root = 'root' }]",
-        "proxy = [{ upstream = 'http://a', files_first = true }]\nmounts = [{ path = '/m/', root = 'root' }]",
+        "route = [{ path = '= /a/c', redirect = '/d' }, { path = '~ ^/a(?:/(.*))?$', redirect = '/b/{1}' }]",
+        "route = [{ path = '= /a', redirect = '/a/' }, { path = '~ ^/a', redirect = '/b' }]",
+        "route = [{ path = '= /a', match = { method = 'GET' }, redirect = '/b' }, { path = '= /a', redirect = '/c' }]",
+        "route = [{ path = '= /e', match = { query = { f = false } }, redirect = '/e?f=1' }]",
+        "route = [{ path = '/api/', proxy = { to = 'http://a' } }]\nfallback = '/f'",
+        "proxy = { to = 'http://a', files_first = true }\nfallback = '/f'",
     ] {
         let output = site.config(keys).check();
         assert!(output.status.success(), "{keys}: {}", String::from_utf8_lossy(&output.stderr));

@@ -127,7 +127,7 @@ fn serve_tunnels(site: &Site) -> (Server, Upstream) {
     File::create(site.root().join("file")).and_then(|file| file.set_len(LENGTH)).expect("a file");
     let upstream = tunnels(|accepted| drop(accepted.read(1)));
     let table = format!("[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]\n", upstream.url());
-    let config = site.config("proxy = [{ upstream = 'app', path = '/chat' }]").table(&table).write();
+    let config = site.config("route = [{ path = '/chat/', proxy = { to = 'app' } }]").table(&table).write();
     let config = config.to_str().expect("a path in UTF-8");
     let server = limited(["serve", "--config", config, "--ktls", "never", "--workers", "1", "--stall-timeout", "10m"]);
     (server, upstream)

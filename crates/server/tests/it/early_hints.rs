@@ -10,18 +10,22 @@ use crate::support::{Site, access_lines, curl};
 
 const NAVIGATE: &str = "Sec-Fetch-Mode: navigate";
 
-const RULES: &str = "early_hints = [\
-    { path = '/app/page', link = ['</one.css>; rel=preload; as=style', '<https://cdn.example>; rel=preconnect'] },\
-    { path = '/**', link = ['</other.css>; rel=preload; as=style'] }]\n";
+const LINK: &str = "early_hints = ['</other.css>; rel=preload; as=style']\n";
 
 /// A site that is forwarded beneath `/app/`, where no answer is in a cache.
-fn serve(upstream: &Upstream, keys: &str) -> Configured {
+fn serve(upstream: &Upstream, routes: &str) -> Configured {
     let site = Site::new();
     site.add("f", "content");
     let hash = bcrypt::hash_with_result("right", 4).expect("a hash").format_for_version(bcrypt::Version::TwoY);
     fs::write(site.outside().join("users"), format!("ada:{hash}\n")).expect("written");
-    let proxy = format!("proxy = [{{ path = '/app/', upstream = '{}' }}]\n", upstream.url());
-    Configured::serve(site, &[RULES, &proxy, keys].concat())
+    let app = format!(
+        "route = [{{ path = '/app/', proxy = {{ to = '{}' }}, route = [\n\
+           {{ path = '= /app/page', early_hints = ['</one.css>; rel=preload; as=style', '<https://cdn.example>; rel=preconnect'] }},\n\
+           {routes}\n\
+         ] }}]\n",
+        upstream.url()
+    );
+    Configured::serve(site, &[LINK, &app].concat())
 }
 
 /// The links of a response 103, and the status of the response behind it.
@@ -36,7 +40,7 @@ fn hinted(served: &Configured, target: &str, options: &[&str]) -> (Vec<String>, 
 }
 
 #[test]
-fn a_navigation_gets_the_links_of_the_first_rule_while_it_waits() {
+fn a_navigation_gets_the_links_of_its_route_while_it_waits() {
     let upstream = Upstream::answering(|_| ok(b"page"));
     let served = serve(&upstream, "");
     for version in ["--http1.1", "--http2"] {
@@ -55,9 +59,9 @@ fn other_requests_get_no_hints() {
     let upstream = Upstream::answering(|_| ok(b"page"));
     let served = serve(
         &upstream,
-        "redirects = [{ path = '/app/old', to = '/app/new' }]\n\
-         basic_auth = [{ path = '/app/in/', users = 'users' }]\n\
-         access = [{ path = '/app/closed/', deny = ['127.0.0.0/8'] }]\n",
+        "{ path = '= /app/old', redirect = '/app/new' },\n\
+         { path = '/app/in/', basic_auth = { users = 'users' } },\n\
+         { path = '/app/closed/', access = { deny = ['127.0.0.0/8'] } },\n",
     );
     for version in ["--http1.1", "--http2"] {
         for (target, options, status) in [
@@ -84,7 +88,7 @@ fn other_requests_get_no_hints() {
 fn a_file_from_the_cache_comes_without_hints() {
     let site = Site::new();
     site.add("f", "content");
-    let served = Configured::serve(site, RULES);
+    let served = Configured::serve(site, LINK);
     let mut client = served.site.connect(&served.server);
     let fields = [("Sec-Fetch-Mode", "navigate")];
     // Until a worker's cache has it.
@@ -99,13 +103,8 @@ fn a_file_from_the_cache_comes_without_hints() {
 
 #[test]
 fn links_that_are_none_are_refused() {
-    let site = Site::new();
-    for (rule, words) in [
-        ("{ path = '/', link = [] }", "is empty: write for instance"),
-        ("{ path = '/', link = ['/app.css'] }", "\"/app.css\" is no link: write for instance"),
-        ("{ path = 'a/b', link = ['</a>; rel=preload'] }", "begin it with a slash"),
-    ] {
-        let problems = site.config(&format!("early_hints = [{rule}]")).problems();
-        assert!(problems.contains("site.early_hints") && problems.contains(words), "{problems}");
+    for keys in ["early_hints = ['/app.css']", "route = [{ path = '/a/', early_hints = ['/app.css'] }]"] {
+        let problems = Site::new().config(keys).problems();
+        assert!(problems.contains("early_hints: \"/app.css\" is no link: write for instance"), "{problems}");
     }
 }

@@ -1,4 +1,4 @@
-//! Access rules and passwords: no file is sent whose own name a rule refuses, whatever way a request takes to it.
+//! Networks and passwords: no file is sent that the route of its own name refuses, whatever way a request takes to it.
 
 use std::fs;
 
@@ -41,15 +41,17 @@ fn an_expression_guards_the_file_that_is_sent() {
     let served = Configured::serve(
         site,
         "index = ['index.html', 'home.htm']\nprecompressed = ['br']\nfallback = '/app.html'\n\
-         rewrites = [{ path = '/around/', to = '/private/' }, { path = '/to-a', to = '/private/a.html' }, { prefix = '/v1', to = '/v2/' }]\n\
-         access = [\n\
-           { regex = '^/private/.*\\.html$', deny = ['127.0.0.0/8'] },\n\
-           { regex = '/home\\.', allow = ['192.0.2.1'] },\n\
-           { regex = '^/app|/secret', deny = ['0.0.0.0/0', '::/0'] },\n\
-           { regex = '^/listed/$', deny = ['127.0.0.1'] },\n\
-           { regex = '^/.+\\.key$', deny = ['127.0.0.1'] },\n\
-         ]\n\
-         [site.listing]\nenabled = true\n",
+         listing = true\n\
+         route = [\n\
+           { path = '= /around/', rewrite = '/private/' },\n\
+           { path = '= /to-a', rewrite = '/private/a.html' },\n\
+           { path = '~ ^/v1/(.*)$', rewrite = '/v2/{1}' },\n\
+           { path = '~ ^/private/.*\\.html$', access = { deny = ['127.0.0.0/8'] } },\n\
+           { path = '~ /home\\.', access = { allow = ['192.0.2.1'] } },\n\
+           { path = '~ ^/app|/secret', access = { deny = ['0.0.0.0/0', '::/0'] } },\n\
+           { path = '~ ^/listed/$', access = { deny = ['127.0.0.1'] } },\n\
+           { path = '~ ^/.+\\.key$', access = { deny = ['127.0.0.1'] } },\n\
+         ]\n",
     );
     served.site.add("listed/x", "open");
     for (target, status) in [
@@ -80,18 +82,20 @@ fn an_expression_guards_the_file_that_is_sent() {
 }
 
 #[test]
-fn an_expression_adds_a_password_and_takes_none_away() {
+fn the_route_of_a_file_says_whose_password_is_right() {
     let site = Site::new();
     for name in ["index.html", "a.pdf", "in/a.pdf", "in/a.txt"] {
         site.add(name, "secret");
     }
     add_users(&site, "readers", &["ada", "eve"]);
     add_users(&site, "insiders", &["bob", "eve"]);
+    add_users(&site, "both", &["eve"]);
     let served = Configured::serve(
         site,
-        "basic_auth = [\n\
-           { path = '/in/', realm = 'inside', users = 'insiders' },\n\
-           { regex = '\\.pdf$|^/index', realm = 'papers', users = 'readers' },\n\
+        "route = [\n\
+           { path = '/in/', basic_auth = { realm = 'inside', users = 'insiders' },\n\
+             route = [{ path = '~ \\.pdf$', basic_auth = { users = 'both' } }] },\n\
+           { path = '~ \\.pdf$|^/index', basic_auth = { realm = 'papers', users = 'readers' } },\n\
          ]\n",
     );
     for (target, user, status) in [
@@ -102,7 +106,7 @@ fn an_expression_adds_a_password_and_takes_none_away() {
         ("/a.pdf", Some("bob"), 401),
         ("/in/a.txt", Some("bob"), 200),
         ("/in/a.txt", Some("ada"), 401),
-        // Both rules match: the password must be right for both.
+        // A route within another goes before those beside that.
         ("/in/a.pdf", None, 401),
         ("/in/a.pdf", Some("ada"), 401),
         ("/in/a.pdf", Some("bob"), 401),
@@ -119,20 +123,6 @@ fn an_expression_adds_a_password_and_takes_none_away() {
     }
 }
 
-#[test]
-fn a_rule_names_its_paths_in_one_way() {
-    let site = Site::new();
-    for (rule, words) in [
-        ("access = [{ path = '/a', regex = '^/a', deny = ['::/0'] }]", "site.access.regex: write path or regex"),
-        ("access = [{ regex = '(', deny = ['::/0'] }]", "site.access.regex: is not a regular expression"),
-        ("access = [{ regex = 'private/', deny = ['::/0'] }]", ""),
-        ("basic_auth = [{ path = '/a', regex = 'a', users = 'u' }]", "site.basic_auth.regex: write path or regex"),
-    ] {
-        let said = site.config(rule).problems();
-        assert!(said.contains(words) && said.contains("site.") != words.is_empty(), "{rule}: {said}");
-    }
-}
-
 /// `/docs.gz` is an archive beside the directory `/docs/`, and no compressed form of it.
 #[test]
 fn a_directory_has_no_compressed_sibling() {
@@ -144,8 +134,11 @@ fn a_directory_has_no_compressed_sibling() {
     add_users(&site, "docs", &["bob", "eve"]);
     let served = Configured::serve(
         site,
-        "basic_auth = [{ path = '/', users = 'all' }, { path = '/docs/', users = 'docs' }, { path = '/page', users = 'docs' }]\n\
-         access = [{ path = '/docs/', deny = ['192.0.2.1'] }]\n",
+        "basic_auth = { users = 'all' }\n\
+         route = [\n\
+           { path = '/docs/', basic_auth = { users = 'docs' }, access = { deny = ['192.0.2.1'] } },\n\
+           { path = '= /page', basic_auth = { users = 'docs' } },\n\
+         ]\n",
     );
     for (target, user, status) in [
         ("/docs.gz", "ada", 200),
@@ -156,7 +149,7 @@ fn a_directory_has_no_compressed_sibling() {
         ("/docs/a.html.gz", "bob", 200),
         ("/docs/a.html.gz", "ada", 401),
         ("/page", "bob", 200),
-        // The sibling has a rule of its own: only users whom both rules accept get it.
+        // The sibling has a route of its own: only users whom both routes accept get it.
         ("/page.gz", "ada", 401),
         ("/page.gz", "bob", 401),
         ("/page.gz", "eve", 200),
@@ -179,13 +172,14 @@ fn a_compressed_sibling_is_sent_to_those_who_may_have_it() {
     let served = Configured::serve(
         site,
         "index = ['index.html', 'home.htm']\nprecompressed = ['gzip', 'br', 'zstd']\nerror_pages = { 404 = '/404.html' }\n\
-         fallback = '/app.html'\nrewrites = [{ path = '/x', to = '/s.txt' }]\n\
-         access = [\n\
-           { path = '/s.txt.gz', deny = ['127.0.0.1'] }, { path = '/s.txt.br', deny = ['127.0.0.1'] }, { path = '/s.txt.zst', deny = ['127.0.0.1'] },\n\
-           { regex = '^/(sub|app|404).*\\.(gz|br|zst)$', deny = ['127.0.0.1'] },\n\
-           { path = '/r.txt.gz', deny = ['127.0.0.1'] },\n\
-         ]\n\
-         basic_auth = [{ path = '/p.txt.gz', users = 'users' }]\n",
+         fallback = '/app.html'\n\
+         route = [\n\
+           { path = '= /x', rewrite = '/s.txt' },\n\
+           { path = '~ ^/s\\.txt\\.(gz|br|zst)$', access = { deny = ['127.0.0.1'] } },\n\
+           { path = '~ ^/(sub|app|404).*\\.(gz|br|zst)$', access = { deny = ['127.0.0.1'] } },\n\
+           { path = '= /r.txt.gz', access = { deny = ['127.0.0.1'] } },\n\
+           { path = '= /p.txt.gz', basic_auth = { users = 'users' } },\n\
+         ]\n",
     );
     for (coding, suffix) in [("gzip", "gz"), ("br", "br"), ("zstd", "zst")] {
         let accept = format!("Accept-Encoding: {coding}");
@@ -236,9 +230,11 @@ fn a_user_gets_the_compressed_sibling_of_a_file_with_the_same_password() {
     let served = Configured::serve(
         site,
         "precompressed = ['gzip']\nerror_pages = { 404 = '/404.html' }\n\
-         basic_auth = [\n\
-           { path = '/in/', users = 'insiders' }, { path = '/404.html', users = 'insiders' },\n\
-           { path = '/x/', users = 'insiders' }, { regex = '^/x/.*\\.gz$', users = 'archivists' },\n\
+         route = [\n\
+           { path = '/in/', basic_auth = { users = 'insiders' } },\n\
+           { path = '= /404.html', basic_auth = { users = 'insiders' } },\n\
+           { path = '/x/', basic_auth = { users = 'insiders' },\n\
+             route = [{ path = '~ \\.gz$', basic_auth = { users = 'archivists' } }] },\n\
          ]\n",
     );
     let get = |target: &str, user: &str| {

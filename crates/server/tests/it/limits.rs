@@ -85,7 +85,7 @@ fn whatever_refuses_head_sends_no_body_and_what_the_site_says_goes_along() {
     let server = site
         .config(
             "names = ['localhost']\nserver_header = false\nerror_pages = { 429 = '/busy.html' }\n\
-             headers = [{ set = { X-Own = '1' } }]\n[site.limits]\nrequests_per_second = 1\nburst = 1",
+             headers = { set = { X-Own = '1' } }\n[site.limits]\nrequests_per_second = 1\nburst = 1",
         )
         .site("root", &[&site.pki], "names = ['plain.test']\n[site.limits]\nconnections = 1")
         .serve();

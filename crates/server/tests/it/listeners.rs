@@ -211,7 +211,7 @@ fn trusted_proxies_name_the_client_in_a_field() {
     site.add("f", "content");
     site.add("office/f", "content");
     let (trusting, others) = (free_port(), free_port());
-    let keys = "access = [{ path = '/office/', allow = ['192.0.2.7', '2001:db8::/32'] }]\n\
+    let keys = "route = [{ path = '/office/', access = { allow = ['192.0.2.7', '2001:db8::/32'] } }]\n\
                 [site.limits]\nrequests_per_second = 1\nburst = 2\n";
     let server = site
         .config(keys)

@@ -157,7 +157,7 @@ fn over_fastcgi(site: &Site, lines: &str) -> (Config, Upstream) {
     let url = upstream.url().replace("http://", "fastcgi://");
     let table = format!("[[upstream]]\nname = 'php'\nprotocol = 'fastcgi'\nservers = [{{ url = '{url}' }}]\n");
     std::fs::write(site.root().join("index.php"), "").expect("a script");
-    let rule = "proxy = [{ upstream = 'php', fastcgi = { front = '/index.php', only_front = true } }]";
+    let rule = "proxy = { to = 'php', fastcgi = { front = '/index.php', only_front = true } }";
     (site.config(rule).table(&table), upstream)
 }
 

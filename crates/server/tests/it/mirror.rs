@@ -32,7 +32,7 @@ fn a_long_listing_has_pages_and_is_searched() {
         site.add(&format!("pool/package-{n}.deb"), "");
     }
     site.add("pool/ReadMe", "");
-    let served = Configured::serve(site, "listing = { enabled = true, page = 1000 }\n");
+    let served = Configured::serve(site, "listing = { page = 1000 }\n");
     let mut all = Vec::new();
     for number in 1..=3 {
         let page = json(&served, &format!("/pool/?page={number}"));
@@ -128,7 +128,7 @@ fn extract(archive: &[u8], coding: &[&str], into: &std::path::Path) -> Vec<Strin
     listed.lines().map(str::to_owned).collect()
 }
 
-const ARCHIVES: &str = "listing = { enabled = true, archive = {} }\n";
+const ARCHIVES: &str = "listing = { archive = {} }\n";
 
 #[test]
 fn a_directory_is_downloaded_as_an_archive() {
@@ -202,14 +202,18 @@ fn an_archive_has_only_what_the_request_could_read() {
     fs::write(site.outside().join("users"), format!("ada:{hash}\n")).expect("users");
     let served = Configured::serve(
         site,
-        "listing = { enabled = true, archive = {} }\n\
-         access = [{ path = '/pub/denied/', deny = ['127.0.0.0/8'] }]\n\
-         basic_auth = [{ path = '/pub/secret/', realm = 'r', users = 'users' }]\n\
-         forward_auth = [{ path = '/pub/asked/', to = 'http://127.0.0.1:1/verify' }]\n\
-         redirects = [{ prefix = '/pub/old/', to = '/new/' }]\n\
-         rewrites = [{ path = '/pub/moved', to = '/pub/open' }, { prefix = '/alias/', to = '/pub/' }]\n\
-         proxy = [{ path = '/pub/app/', upstream = 'http://127.0.0.1:1' }, { path = '/pub/first/', upstream = 'http://127.0.0.1:1', files_first = true }]\n\
-         mounts = [{ path = '/pub/mounted/', root = 'other' }]\n",
+        "listing = { archive = {} }\n\
+         route = [\n\
+           { path = '/pub/denied/', access = { deny = ['127.0.0.0/8'] } },\n\
+           { path = '/pub/secret/', basic_auth = { realm = 'r', users = 'users' } },\n\
+           { path = '/pub/asked/', forward_auth = { to = 'http://127.0.0.1:1/verify' } },\n\
+           { path = '~ ^/pub/old/(.*)$', redirect = '/new/{1}' },\n\
+           { path = '= /pub/moved', rewrite = '/pub/open' },\n\
+           { path = '~ ^/alias/(.*)$', rewrite = '/pub/{1}' },\n\
+           { path = '/pub/app/', proxy = { to = 'http://127.0.0.1:1' } },\n\
+           { path = '/pub/first/', proxy = { to = 'http://127.0.0.1:1', files_first = true } },\n\
+           { path = '/pub/mounted/', alias = 'other' },\n\
+         ]\n",
     );
     let members = |target: &str, into: &str| {
         let response = served.get(target, &[]);
@@ -235,7 +239,7 @@ fn archives_beyond_their_bounds_are_refused() {
     site.add("none/x", "");
     let archive = "archive = { max = '1kB', files = 10 }";
     let served =
-        Configured::serve(site, &format!("listing = {{ enabled = true, paths = ['/big/', '/many/'], {archive} }}\n"));
+        Configured::serve(site, &format!("route = [{{ path = '~ ^/(big|many)/', listing = {{ {archive} }} }}]\n"));
     let refused = |target: &str| {
         let response = served.get(target, &[]);
         (response.status, String::from_utf8(response.body).expect("a reason"))
@@ -258,7 +262,7 @@ fn archives_beyond_their_bounds_are_refused() {
 fn as_many_archives_are_made_as_the_site_permits() {
     let site = Site::new();
     site.add("pub/x", vec![0; 24 << 20]);
-    let server = site.config("listing = { enabled = true, archive = { concurrent = 1 } }").serve_from_user_space();
+    let server = site.config("listing = { archive = { concurrent = 1 } }").serve_from_user_space();
     let mut slow = site.connect_slow_reader(&server);
     crate::support::begin(&mut slow, "/pub/?archive=tar");
     let mut second = site.connect(&server);

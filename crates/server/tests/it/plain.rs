@@ -67,7 +67,7 @@ fn responses_are_those_of_a_listener_with_tls() {
     for len in SIZES {
         site.add_pattern(&len.to_string(), len);
     }
-    let keys = "headers = [{ path = '*', set = { 'X-Own' = 'value' } }]";
+    let keys = "headers = { set = { 'X-Own' = 'value' } }";
     let config = site.config(keys).listen("address = '127.0.0.1:0'");
     let plain = SocketAddr::from(([127, 0, 0, 1], free_port()));
     let listener = PLAIN.replace("127.0.0.1:0", &plain.to_string());
@@ -233,7 +233,7 @@ fn an_upstream_that_breaks_off_ends_the_connection_by_a_reset() {
         }
     });
     let table = format!("[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]", upstream.url());
-    let server = config(&site, "", "proxy = [{ upstream = 'app' }]").table(&table).serve();
+    let server = config(&site, "", "proxy = { to = 'app' }").table(&table).serve();
     for request in ["GET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\n\r\n"] {
         let (_, error) = exchange(server.address(), request.as_bytes()).expect_err("a reset");
         assert_eq!(error, ErrorKind::ConnectionReset, "{request}");
@@ -246,8 +246,10 @@ fn the_scheme_is_the_one_that_a_trusted_proxy_names() {
     let site = Site::new();
     let upstream = Upstream::answering(|_| ok(b"answer"));
     let table = format!("[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]", upstream.url());
-    let keys = "proxy = [{ upstream = 'app', path = '/app/' }]\n\
-        redirects = [{ path = '/old', to = 'https://localhost/old' }]\n[site.hsts]\nmax_age = '1h'";
+    let keys = "route = [\n\
+          { path = '/app/', proxy = { to = 'app' } },\n\
+          { path = '= /old', match = { scheme = 'http' }, redirect = 'https://localhost/old' },\n\
+        ]\n[site.hsts]\nmax_age = '1h'";
     let trusting = "client_address = 'x-forwarded-for'\ntrusted_proxies = ['127.0.0.1']";
     let says = ["-H", "X-Forwarded-Proto: https", "-H", "Host: localhost"];
     let silent = ["-H", "Host: localhost"];
@@ -300,7 +302,7 @@ fn a_site_of_https_redirects_to_a_listener_of_its_own() {
 fn a_site_of_https_redirects_beside_one_that_is_served() {
     let site = Site::new();
     site.add("page", "page");
-    let (tls, keys) = (free_port(), "access = [{ path = '/closed', deny = ['127.0.0.0/8'] }]");
+    let (tls, keys) = (free_port(), "route = [{ path = '/closed/', access = { deny = ['127.0.0.0/8'] } }]");
     let trusting = "client_address = 'x-forwarded-for'\ntrusted_proxies = ['127.0.0.1']";
     let plain = free_port();
     let listener = PLAIN.replace(":0", &format!(":{plain}"));
@@ -388,7 +390,7 @@ fn the_cache_keeps_the_schemes_apart() {
         "[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]\n[cache]\ndirectories = [{directory:?}]",
         origin.url()
     );
-    let keys = "proxy = [{ upstream = 'app', cache = {} }]";
+    let keys = "proxy = { to = 'app', cache = {} }";
     let trusting = "client_address = 'x-forwarded-for'\ntrusted_proxies = ['127.0.0.1']";
     let server = config(&site, trusting, keys).table(&tables).serve();
     wait_for_cache(&server, &directory);
@@ -427,7 +429,7 @@ fn passwords_that_cross_a_network_without_tls_are_warned_of() {
     std::fs::write(site.outside().join("users"), "a:$2y$04$abcdefghijklmnopqrstuuBIOb4bZfLoQTbWKhwMRPdVBPxqRrBGe\n")
         .expect("written");
     let warned = |listener: &str| {
-        let keys = "basic_auth = [{ path = '/', realm = 'a', users = 'users' }]";
+        let keys = "basic_auth = { realm = 'a', users = 'users' }";
         let check = Config::within(site.outside()).listen(listener).site(site.root(), &[], keys).check();
         assert!(check.status.success(), "{check:?}");
         String::from_utf8_lossy(&check.stdout).contains("passwords of basic_auth cross the network readable")
@@ -474,7 +476,7 @@ fn over_a_unix_socket_no_response_to_http_1_0_lacks_a_length() {
     let path = site.outside().join("plain.sock");
     let unix = PLAIN.replace("127.0.0.1:0", &format!("unix:{}", path.display()));
     let table = format!("[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]", upstream.url());
-    let rule = "proxy = [{ path = '/app/', upstream = 'app' }]\nheaders = [{ set = { X-Site = 'a' } }]";
+    let rule = "route = [{ path = '/app/', proxy = { to = 'app' } }]\nheaders = { set = { X-Site = 'a' } }";
     let server = config(&site, "", rule).listen(&unix).table(&table).serve();
     for (target, version, status, end) in
         [("/app/", "1.0", "505", "\n"), ("/app/", "1.1", "200", "0\r\n\r\n"), ("/f", "1.0", "200", "content")]

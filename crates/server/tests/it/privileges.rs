@@ -94,7 +94,7 @@ fn a_confined_proxy_without_files_stores_responses_reloads_and_hands_over() {
     let pair = format!("{{ cert = {:?}, key = {:?} }}", site.pki.certificate_file(), site.pki.key_file());
     let text = format!(
         "[privileges]\nlandlock = true\nseccomp = 'kill'\n[cache]\ndirectories = [{cache:?}]\n\
-         [[site]]\ncertificates = [{pair}]\nproxy = [{{ upstream = '{}', cache = {{}} }}]\n",
+         [[site]]\ncertificates = [{pair}]\nproxy = {{ to = '{}', cache = {{}} }}\n",
         upstream.url()
     );
     let server = Config::within(site.outside()).table(&text).serve_from_user_space();
@@ -158,7 +158,7 @@ fn a_cache_that_holds_files_of_others_is_refused_and_stays_with_its_owner() {
          [cache]\ndirectories = [{cache:?}]\n"
     );
     let config =
-        site.config("default = true\nproxy = [{ path = '/app/', upstream = 'app', cache = {} }]").table(&tables);
+        site.config("default = true\nroute = [{ path = '/app/', proxy = { to = 'app', cache = {} } }]").table(&tables);
     let file = config.write();
     let owner = |path: &std::path::Path| fs::metadata(path).expect("it is there").uid();
 

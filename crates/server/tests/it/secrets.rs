@@ -8,16 +8,20 @@ use crate::support::{PROGRAM, Site, wait_for_message};
 
 /// Values in each of which the secret is `hunter1`.
 const KEYS: &str = "
-headers = [{ set = { X-Token = 'hunter1' } }]
-forward_auth = [{ path = '/c', to = 'http://127.0.0.1:9/verify?token=hunter1' }]
-[[site.proxy]]
-path = '/a'
-upstream = 'http://127.0.0.1:9'
+headers = { set = { X-Token = 'hunter1' } }
+[[site.route]]
+path = '/c/'
+forward_auth = { to = 'http://127.0.0.1:9/verify?token=hunter1' }
+[[site.route]]
+path = '/a/'
+[site.route.proxy]
+to = 'http://127.0.0.1:9'
 request_headers = [{ name = 'Authorization', value = 'Bearer hunter1' }]
 response_headers = [{ name = 'X-Key', value = 'hunter1' }]
-[[site.proxy]]
-path = '/b'
-upstream = 'fastcgi://127.0.0.1:9'
+[[site.route]]
+path = '/b/'
+[site.route.proxy]
+to = 'fastcgi://127.0.0.1:9'
 fastcgi = { params = { APP_KEY = 'hunter1' } }
 ";
 
@@ -29,16 +33,16 @@ fn a_reload_names_the_secrets_that_changed_and_shows_none() {
     server.signal(Signal::HUP);
     wait_for_message(&server, "configuration 1 is in use");
     for key in [
-        "site[0].headers[0].set.X-Token",
+        "site[0].headers.set.X-Token",
         "site[0].forward_auth[0].to",
-        "site[0].proxy[0].request_headers[0].value",
-        "site[0].proxy[0].response_headers[0].value",
-        "site[0].proxy[1].fastcgi.params.APP_KEY",
+        "site[0].route[1].proxy.request_headers[0].value",
+        "site[0].route[1].proxy.response_headers[0].value",
+        "site[0].route[2].proxy.fastcgi.params.APP_KEY",
     ] {
         let changed = wait_for_message(&server, &format!("{key}: "));
         assert!(changed.contains(" becomes "), "{changed}");
     }
-    let to = wait_for_message(&server, "site[0].forward_auth[0].to: ");
+    let to = wait_for_message(&server, "site[0].route[0].forward_auth.to: ");
     assert!(to.contains("http://127.0.0.1:9/verify?…"), "the rest of a URL is shown: {to}");
     assert_hides(&written(&server));
 }
@@ -68,20 +72,20 @@ fn a_reload_that_is_refused_shows_no_secret() {
 fn what_is_wrong_with_a_secret_does_not_show_it() {
     let site = Site::new();
     for (keys, table, words) in [
-        ("proxy = [{ upstream = 'http://name:hunter1@host' }]", "", "has a user"),
-        ("proxy = [{ upstream = 'name:hunter1@host' }]", "", "is not the URL of a server"),
-        ("forward_auth = [{ to = 'ftp://name:hunter1@host/' }]", "", "is not the URL of a server"),
+        ("proxy = { to = 'http://name:hunter1@host' }", "", "has a user"),
+        ("proxy = { to = 'name:hunter1@host' }", "", "is not the URL of a server"),
+        ("forward_auth = { to = 'ftp://name:hunter1@host/' }", "", "is not the URL of a server"),
         (
-            "proxy = [{ upstream = 'http://a', request_headers = [{ name = 'A', value = \"hunter1\\n\" }] }]",
+            "proxy = { to = 'http://a', request_headers = [{ name = 'A', value = \"hunter1\\n\" }] }",
             "",
             "A: its value has characters that no field may have",
         ),
         (
-            "proxy = [{ upstream = 'http://a', request_headers = [{ name = 'A', value = 1907 }] }]",
+            "proxy = { to = 'http://a', request_headers = [{ name = 'A', value = 1907 }] }",
             "",
             "request_headers.value: ",
         ),
-        ("headers = [{ set = { A = 1907 } }]", "", "headers.set.A: "),
+        ("headers = { set = { A = 1907 } }", "", "headers.set.A: "),
         ("", "[[upstream]]\nname = 'a'\nservers = [{ url = 'http://name:hunter1@host' }]", "has a user"),
         ("", "[otlp]\nendpoint = 'name:hunter1@host'", "otlp.endpoint: "),
         ("", "[cache]\ndirectories = ['c']\npurge_stream = 'name:hunter1@host'", "is no stream"),

@@ -31,8 +31,12 @@ fn fields_of_responses() {
     let served = Configured::serve(
         site,
         "server_header = false\nsecurity_headers = 'strict'\n\
-         headers = [{ set = { X-All = '1', X-Frame-Options = 'SAMEORIGIN' } }, { path = '/assets/**', set = { X-All = '2' }, unset = ['Referrer-Policy'] }]\n\
-         cache_control = [{ path = '*.html', value = 'no-cache' }, { path = '/assets/**', value = 'max-age=31536000, immutable' }]\n\
+         headers = { set = { X-All = '1', X-Frame-Options = 'SAMEORIGIN' } }\n\
+         route = [\n\
+           { path = '~ \\.html$', cache_control = 'no-cache' },\n\
+           { path = '/assets/', headers = { set = { X-All = '2' }, unset = ['Referrer-Policy'] },\n\
+             cache_control = 'max-age=31536000, immutable' },\n\
+         ]\n\
          media_types = { own = 'text/x-own; charset=utf-8' }\n\
          [site.hsts]\nmax_age = '365d'\ninclude_subdomains = true\n",
     );
@@ -100,7 +104,7 @@ fn error_pages_keep_their_status() {
     site.add("secret/x", "x");
     let served = Configured::serve(
         site,
-        "error_pages = { 404 = '/404.html', 403 = '/403.html', 405 = '/404.html' }\naccess = [{ path = '/secret/', deny = ['127.0.0.0/8'] }]\n",
+        "error_pages = { 404 = '/404.html', 403 = '/403.html', 405 = '/404.html' }\nroute = [{ path = '/secret/', access = { deny = ['127.0.0.0/8'] } }]\n",
     );
     for (target, status, page) in [
         ("/none", 404, "<h1>not here</h1>"),
@@ -128,7 +132,7 @@ fn an_applications_own_paths() {
     site.add("assets/app.js", "js");
     let served = Configured::serve(
         site,
-        "fallback = '/index.html'\ncache_control = [{ path = '*.html', value = 'no-cache' }]\n",
+        "fallback = '/index.html'\nroute = [{ path = '~ \\.html$', cache_control = 'no-cache' }]\n",
     );
     for (target, options, status) in [
         ("/users/42", &[][..], 200),
@@ -166,8 +170,8 @@ fn listings() {
     symlink("/etc/passwd", site.root().join("pub/out")).expect("a link");
     let served = Configured::serve(
         site,
-        "security_headers = 'strict'\ncache_control = [{ path = '**', value = 'max-age=9' }]\n\
-         [site.listing]\nenabled = true\npaths = ['/pub/']\nmax_entries = 3\n",
+        "security_headers = 'strict'\ncache_control = 'max-age=9'\n\
+         route = [{ path = '/pub/', listing = { max_entries = 3 } }]\n",
     );
     let page = served.get("/pub/", BROWSER);
     // There may be more in it in a moment.
@@ -202,8 +206,12 @@ fn redirects_and_rewrites() {
     site.add("v2/dir/index.html", "dir");
     let served = Configured::serve(
         site,
-        "redirects = [{ path = '/old', to = '/new.html', status = 301 }, { regex = '^/go/(.*)$', to = '/$1' }, { prefix = '/shop', to = 'https://shop.example/' }]\n\
-         rewrites = [{ prefix = '/v1', to = '/v2/' }]\n",
+        "route = [\n\
+           { path = '= /old', redirect = { to = '/new.html', status = 301 } },\n\
+           { path = '~ ^/go/(.*)$', redirect = '/{1}' },\n\
+           { path = '~ ^/shop/(.*)$', redirect = 'https://shop.example/{1}' },\n\
+           { path = '~ ^/v1/(.*)$', rewrite = '/v2/{1}' },\n\
+         ]\n",
     );
     for (target, status, location) in [
         ("/old?a=b", 301, Some("/new.html?a=b")),
@@ -225,7 +233,7 @@ fn redirects_and_rewrites() {
 fn a_wrong_password_is_logged_whatever_its_client_does_meanwhile() {
     let site = Site::new();
     fs::write(site.outside().join("users"), users(&[("ada", "right")])).expect("written");
-    let served = Configured::serve(site, "basic_auth = [{ users = 'users' }]\n");
+    let served = Configured::serve(site, "basic_auth = { users = 'users' }\n");
     // ada:wrong
     let request = "GET /guess HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic YWRhOndyb25n\r\n\r\n";
     let mut half_closed = served.site.connect(&served.server);
@@ -244,7 +252,11 @@ fn passwords() {
     fs::write(site.outside().join("users"), users(&[("ada", "right"), ("bob", "b")])).expect("written");
     let served = Configured::serve(
         site,
-        "basic_auth = [{ path = '/in/', realm = 'inside', users = 'users' }]\nrewrites = [{ path = '/around', to = '/in/x' }]\n[access_log]\nformat = 'combined'\n",
+        "route = [\n\
+           { path = '/in/', basic_auth = { realm = 'inside', users = 'users' } },\n\
+           { path = '= /around', rewrite = '/in/x' },\n\
+         ]\n\
+         [access_log]\nformat = 'combined'\n",
     );
     for (target, options, status) in [
         ("/open", &[][..], 200),
@@ -270,7 +282,7 @@ fn passwords() {
         .server
         .wait_for("a line with the user", |line| line.text.contains(" - bob [") && line.text.contains("/around"));
     fs::write(served.site.outside().join("users"), "ada:$apr1$a$b\n").expect("written");
-    let said = served.site.config("basic_auth = [{ users = 'users' }]").problems();
+    let said = served.site.config("basic_auth = { users = 'users' }").problems();
     assert!(
         said.contains("site.basic_auth.users: ") && said.contains("users:1: ada: ") && said.contains("htpasswd -B"),
         "{said}"
@@ -289,9 +301,13 @@ fn what_is_sent_instead_of_what_was_asked_for_is_guarded_too() {
     let served = Configured::serve(
         site,
         "index = ['index.html', 'home.htm']\nprecompressed = ['br']\nfallback = '/app.html'\n\
-         rewrites = [{ path = '/around/', to = '/in/' }]\n\
-         basic_auth = [{ path = '/in/index.html', users = 'users' }, { path = '/second/home.htm', users = 'users' }]\n\
-         access = [{ path = '/in/a.html', deny = ['127.0.0.0/8'] }, { path = '/app.html', deny = ['127.0.0.0/8'] }]\n",
+         route = [\n\
+           { path = '= /around/', rewrite = '/in/' },\n\
+           { path = '= /in/index.html', basic_auth = { users = 'users' } },\n\
+           { path = '= /second/home.htm', basic_auth = { users = 'users' } },\n\
+           { path = '= /in/a.html', access = { deny = ['127.0.0.0/8'] } },\n\
+           { path = '= /app.html', access = { deny = ['127.0.0.0/8'] } },\n\
+         ]\n",
     );
     for (target, status) in [
         ("/in/", 401),
@@ -315,9 +331,9 @@ fn what_is_sent_instead_of_what_was_asked_for_is_guarded_too() {
 }
 
 #[test]
-fn mounts_indexes_and_hidden_files() {
+fn directories_elsewhere_indexes_and_hidden_files() {
     let site = Site::new();
-    site.add("docs/hidden-by-the-mount", "");
+    site.add("docs/hidden-by-the-route", "");
     site.add("a/home.htm", "home");
     site.add("a/.env", "shown");
     let docs = site.outside().join("docs/guide");
@@ -325,14 +341,15 @@ fn mounts_indexes_and_hidden_files() {
     fs::write(docs.join("index.html"), "guide").expect("written");
     let served = Configured::serve(
         site,
-        "index = ['index.html', 'home.htm']\ncache_control = [{ path = '*.htm', value = 'no-cache' }]\nshow_dotfiles = true\nmounts = [{ path = '/docs/', root = 'docs' }]\n",
+        "index = ['index.html', 'home.htm']\nshow_dotfiles = true\n\
+         route = [{ path = '~ \\.htm$', cache_control = 'no-cache' }, { path = '/docs/', alias = 'docs' }]\n",
     );
     for (target, status, expected) in [
         ("/a/", 200, "home"),
         ("/a/.env", 200, "shown"),
         ("/docs/guide/", 200, "guide"),
         ("/docs/guide/index.html", 200, "guide"),
-        ("/docs/hidden-by-the-mount", 404, "404 Not Found\n"),
+        ("/docs/hidden-by-the-route", 404, "404 Not Found\n"),
         ("/documents", 404, "404 Not Found\n"),
         ("/docs/../a/.env", 400, "400 Bad Request\n"),
     ] {
@@ -342,7 +359,7 @@ fn mounts_indexes_and_hidden_files() {
     assert_eq!(
         served.get("/a/", &[]).field("cache-control"),
         Some("no-cache"),
-        "the rules look at the file that is sent"
+        "the route is that of the file that is sent"
     );
     assert_eq!(served.way("/docs", &[]), (301, Some("/docs/".to_owned())));
     assert_eq!(served.way("/docs/guide?q", &[]), (301, Some("/docs/guide/?q".to_owned())));
@@ -379,11 +396,14 @@ fn a_listener_without_tls_shows_the_way() {
 }
 
 #[test]
-fn redirects_that_keep_the_method_answer_every_method() {
+fn a_redirect_answers_every_method() {
     let served = Configured::serve(
         Site::new(),
-        "redirects = [{ path = '/kept', to = '/new' }, { path = '/also', to = '/new', status = 307 }, \
-         { path = '/got', to = '/new', status = 301 }]\n",
+        "route = [\n\
+           { path = '= /kept', redirect = '/new' },\n\
+           { path = '= /also', redirect = { to = '/new', status = 307 } },\n\
+           { path = '= /got', redirect = { to = '/new', status = 301 } },\n\
+         ]\n",
     );
     for (path, options, status) in [
         ("/kept", &["-X", "POST", "-d", "content"][..], 308),
@@ -391,8 +411,8 @@ fn redirects_that_keep_the_method_answer_every_method() {
         ("/kept", &["-X", "BREW"], 308),
         ("/kept", &[], 308),
         ("/also", &["-X", "PUT", "-d", "content"], 307),
-        ("/got", &["-X", "POST", "-d", "content"], 405),
-        ("/got", &["-X", "BREW"], 501),
+        ("/got", &["-X", "POST", "-d", "content"], 301),
+        ("/got", &["-X", "BREW"], 301),
         ("/got", &[], 301),
         ("/none", &["-X", "POST", "-d", "content"], 405),
     ] {
@@ -406,7 +426,7 @@ fn redirects_that_keep_the_method_answer_every_method() {
 fn urls_may_omit_extensions_and_slashes() {
     const NAMES: [&str; 7] =
         ["index.html", "about.html", "both.html", "both/page.html", "docs/index.html", "empty/file.txt", "denied.html"];
-    let options = "access = [{ path = '/denied.html', deny = ['127.0.0.0/8'] }]\nlisting = { enabled = true }\n";
+    let options = "route = [{ path = '= /denied.html', access = { deny = ['127.0.0.0/8'] } }]\nlisting = true\n";
     for (slash, rows) in [
         ("add", &[("/docs/", 200, "docs/index.html"), ("/docs?a=b", 301, "/docs/?a=b"), ("/both/", 200, "")][..]),
         ("remove", &[("/docs", 200, "docs/index.html"), ("/docs/?a=b", 301, "/docs?a=b"), ("/both/", 200, "")]),
@@ -450,8 +470,8 @@ fn a_site_under_maintenance_answers_every_request_alike() {
     site.add("503.html", "back soon");
     site.add("secret/x", "secret");
     fs::write(site.outside().join("users"), users(&[("ada", "secret")])).expect("written");
-    let rules = "basic_auth = [{ path = '/secret/', users = 'USERS' }]\naccess = [{ path = '/inner/', deny = ['0.0.0.0/0', '::/0'] }]\n\
-                 redirects = [{ path = '/old', to = '/' }]\n"
+    let rules = "route = [{ path = '/secret/', basic_auth = { users = 'USERS' } }, { path = '/inner/', access = { deny = ['0.0.0.0/0', '::/0'] } },\
+           { path = '= /old', redirect = '/' }]\n"
         .replace("USERS", &site.outside().join("users").display().to_string());
     let served =
         Configured::serve(site, &format!("{rules}maintenance = {{ page = '/503.html', retry_after = '2m' }}\n"));
@@ -508,7 +528,7 @@ fn images_are_sent_in_the_format_that_the_client_prefers() {
     let served = Configured::serve(
         site,
         "image_formats = ['avif', 'webp']\n\
-         access = [{ regex = '^/secret/.*\\.jpg$', deny = ['127.0.0.0/8'] }, { path = '/mixed/y.jpg.avif', deny = ['127.0.0.0/8'] }]\n",
+         route = [{ path = '~ ^/secret/.*\\.jpg$', access = { deny = ['127.0.0.0/8'] } }, { path = '= /mixed/y.jpg.avif', access = { deny = ['127.0.0.0/8'] } }]\n",
     );
     const BROWSER: &str = "Accept: image/avif,image/webp,image/apng,image/*,*/*;q=0.8";
     for (target, accept, content, kind) in [
@@ -552,7 +572,7 @@ fn images_are_sent_in_the_format_that_the_client_prefers() {
 fn browsers_get_a_page_for_an_error_and_programs_a_line() {
     let site = Site::new();
     site.add("secret/x", "x");
-    let served = Configured::serve(site, "access = [{ path = '/secret/', deny = ['127.0.0.0/8'] }]\n");
+    let served = Configured::serve(site, "route = [{ path = '/secret/', access = { deny = ['127.0.0.0/8'] } }]\n");
     for (target, options, status, line) in [
         ("/none", &[][..], 404, "404 Not Found"),
         ("/secret/x", &[], 403, "403 Forbidden"),
@@ -575,7 +595,7 @@ fn maintenance_goes_before_rules_that_forward() {
     // Nothing listens there: what is forwarded gets 502.
     let served = Configured::serve(
         Site::new(),
-        "proxy = [{ upstream = 'http://127.0.0.1:9', cache = { purge_from = ['127.0.0.0/8'] } }]\nmaintenance = true\n\
+        "proxy = { to = 'http://127.0.0.1:9', cache = { purge_from = ['127.0.0.0/8'] } }\nmaintenance = true\n\
          [cache]\ndirectories = ['store']\n",
     );
     for method in ["GET", "POST", "PUT", "PURGE", "TRACE"] {

@@ -26,7 +26,7 @@ fn serve(site: &Site, origin: &Upstream) -> Server {
         origin.url(),
         directory.display()
     );
-    let server = site.config("proxy = [{ upstream = 'app', cache = {} }]").table(&tables).serve();
+    let server = site.config("proxy = { to = 'app', cache = {} }").table(&tables).serve();
     wait_for_cache(&server, &directory);
     server
 }
@@ -93,7 +93,7 @@ fn clients_that_come_with_the_start_are_answered() {
         origin.url(),
         directory.display()
     );
-    let server = site.config("proxy = [{ upstream = 'app', cache = {} }]").table(&tables).serve_from_user_space();
+    let server = site.config("proxy = { to = 'app', cache = {} }").table(&tables).serve_from_user_space();
     let threads: Vec<_> = (0..4)
         .map(|_| {
             let mut client = site.connect(&server);

@@ -24,7 +24,7 @@ fn serve(site: &Site, origin: &Upstream, directory: &Path) -> Server {
         origin.url(),
         directory.display()
     );
-    let rule = "proxy = [{ upstream = 'app', cache = { purge_from = ['127.0.0.1'] } }]";
+    let rule = "proxy = { to = 'app', cache = { purge_from = ['127.0.0.1'] } }";
     site.config(rule).table(&tables).serve()
 }
 

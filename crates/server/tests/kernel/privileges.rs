@@ -56,7 +56,7 @@ fn files_that_are_not_named_are_refused_by_the_kernel() {
     config(elsewhere.path(), true, "").write();
     confined.signal(Signal::HUP);
     wait_for_message(&confined, "site.root: Landlock keeps this process from");
-    config(&site.root(), true, &format!("mounts = [{{ path = '/m/', root = {:?} }}]", elsewhere.path())).write();
+    config(&site.root(), true, &format!("route = [{{ path = '/m/', alias = {:?} }}]", elsewhere.path())).write();
     confined.signal(Signal::HUP);
     let twice = |line: &Line| line.text.contains("Landlock keeps this process from");
     confined.wait_for_lines(2, "word of a mount that is out of reach", twice);

@@ -36,7 +36,7 @@ impl Place {
         let config = SiteConfig {
             root: Some(directory.path().to_owned().into()),
             precompressed: precompressed.to_vec().into(),
-            compress,
+            compress: compress.into(),
             ..SiteConfig::default()
         };
         let site =

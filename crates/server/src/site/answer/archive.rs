@@ -16,7 +16,7 @@ impl Answering<'_> {
     /// Whether there may be an archive of the directory at `path`, asked for at `asked`. What was rewritten has files under other paths than
     /// those that guards know, and a server that is asked may decide on each URL.
     pub(super) fn offers_archives(&self, path: &SitePath<'_>, asked: &SitePath<'_>) -> bool {
-        path.as_bytes() == asked.as_bytes() && !self.needs_consent(path)
+        path.as_bytes() == asked.as_bytes() && self.route.features.forward_auth.is_none()
     }
 
     /// The archive of the directory at `path`, which is `beneath` the root of `files`. `archives`: the bounds, if it has one. `None`: the directory
@@ -83,32 +83,16 @@ impl Answering<'_> {
     /// Whether a request that got the directory at `listed` could read the file or directory of `files` at the path `own`, which has no leading slash, and a
     /// trailing one for a directory.
     fn could_read(&self, own: &[u8], listed: &SitePath<'_>, files: &Files) -> bool {
-        let features = &self.route.features;
         let Ok(own) = SitePath::of_octets(own) else { return false };
         // Files of another route may be others, or none.
         let is_here = self.route_of(&own).is_ok_and(|route| route.number == self.route.number);
         let Some((own_files, _)) = self.files_of(&own) else { return false };
-        let is_redirected =
-            || features.redirects.as_ref().is_some_and(|all| all.answer(&own, None, self.origin()).is_some());
-        let is_rewritten = || features.rewrites.as_ref().is_some_and(|rewrites| rewrites.apply(&own).is_some());
         is_here
             && self.is_allowed(&own)
-            && !self.needs_password(&own, listed)
-            // Directories of such a rule have no listing, whose names an archive would show.
-            && self.route.rule(&own).is_none()
+            && !self.needs_more(&own, Some(listed))
+            // Its directories have no listing, whose names an archive would show.
+            && self.route.is_of_files()
             && std::ptr::eq(own_files, files)
-            && !is_redirected()
-            && !is_rewritten()
-    }
-
-    /// Whether a path needs a password that `listed` does not need, or the consent of any server.
-    fn needs_password(&self, path: &SitePath<'_>, listed: &SitePath<'_>) -> bool {
-        let features = &self.route.features;
-        features.basic_auth.as_ref().is_some_and(|auth| auth.needs_more(path, Some(listed))) || self.needs_consent(path)
-    }
-
-    fn needs_consent(&self, path: &SitePath<'_>) -> bool {
-        self.route.features.forward_auth.as_ref().is_some_and(|auth| auth.needs_more(path, None))
     }
 }
 

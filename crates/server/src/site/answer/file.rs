@@ -1,4 +1,4 @@
-//! The file or directory of a path: a mount, other names (indexes, extensions, images in other formats), the listing, the fallback.
+//! The file or directory of a path: other names (indexes, extensions, images in other formats), the listing, the fallback.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl Answering<'_> {
             return Response::plain(Status::NOT_FOUND).into();
         };
         let beneath = path.beneath(mounted_at);
-        // The root of a mount is always a directory.
+        // The directory of an alias is always one.
         let found = if mounted_at == path.as_bytes().len() && mounted_at > 0 && !path.names_directory() {
             Ok(Found::Directory)
         } else {
@@ -35,12 +35,8 @@ impl Answering<'_> {
         self.respond_with(found, files, &beneath, path, asked, user).await
     }
 
-    /// The files that a path is among, and the bytes of the path of their mount or alias. `None`: the path is not beneath the alias.
+    /// The files that a path is among, and the bytes of the path of their alias. `None`: the path is not beneath the alias.
     pub(super) fn files_of(&self, path: &SitePath<'_>) -> Option<(&Files, usize)> {
-        let mount = self.route.features.mounts.as_ref().and_then(|mounts| mounts.find(path.as_bytes()));
-        if mount.is_some() {
-            return mount;
-        }
         let alias = &*self.route.alias;
         let rest = path.as_bytes().strip_prefix(alias)?;
         let is_beneath = alias.is_empty() || rest.is_empty() || rest.starts_with(b"/");
@@ -82,15 +78,16 @@ impl Answering<'_> {
         }
         let mut name = None;
         let mut route = None;
-        let depends = self.site.routes.is_some() || self.route.features.depend_on_names();
-        if let Some(addition) = addition.filter(|_| depends) {
+        if let Some(addition) = addition {
             let own = addition.to(path);
-            let refusal = self.guard(&own, user).await;
-            // As in nginx, the rules of its own route apply to the file.
-            route = self.site.routes.as_ref().and_then(|_| self.route_of(&own).ok()).map(|route| route.number);
             name = Some(own.as_bytes().to_vec());
-            if let Some(refusal) = refusal {
-                return Answer { name, route, ..refusal.into() };
+            if self.site.routes.is_some() {
+                let refusal = self.guard(&own, user).await;
+                // As in nginx, the settings of its own route apply to the file.
+                route = self.route_of(&own).ok().map(|route| route.number);
+                if let Some(refusal) = refusal {
+                    return Answer { name, route, ..refusal.into() };
+                }
             }
         }
         let file = match (self.may_withhold(&file), addition) {
@@ -165,13 +162,12 @@ impl Answering<'_> {
         user: &mut Option<Box<str>>,
     ) -> Answer {
         // An application answers what is no file.
-        let goes_on = self.route.rule(path);
+        let goes_on = self.route.rule();
         if missing.status == Status::NOT_FOUND && goes_on.is_some_and(|rule| rule.files_first) {
             return Response::plain(Status::NOT_FOUND).into();
         }
         if missing.status == Status::NOT_FOUND && path.names_directory() {
-            let covers = |listing: &&Listing| listing.covers(path.as_bytes());
-            if let Some(listing) = self.route.features.listing.as_deref().filter(covers)
+            if let Some(listing) = self.route.features.listing.as_deref()
                 && let Some(response) = self.list(listing, files, path, beneath, asked).await
             {
                 return response.into();
@@ -226,7 +222,7 @@ impl Answering<'_> {
     async fn or_fallback(&self, mut response: Response, asked: &SitePath<'_>, user: &mut Option<Box<str>>) -> Answer {
         let fallback = self.route.features.fallback.as_deref().and_then(Page::path);
         let (Status::NOT_FOUND, Some(page)) = (response.status, fallback) else { return response.into() };
-        let mut name = None;
+        let (mut name, mut route) = (None, None);
         if fallback::applies(asked.as_bytes(), self.request.fields.singleton("accept").value()) {
             if let Some(refusal) = self.guard(&page, user).await {
                 return refusal.into();
@@ -236,11 +232,12 @@ impl Answering<'_> {
             {
                 response = of_file(self.request, file, self.route.options.max_ranges, self.now);
                 name = Some(page.as_bytes().to_vec());
+                route = self.site.routes.as_ref().and_then(|_| self.route_of(&page).ok()).map(|route| route.number);
             }
         }
         // The response for this path depends on Accept.
         response.fields.extra.add("Vary", "Accept");
-        Answer { name, ..response.into() }
+        Answer { name, route, ..response.into() }
     }
 
     pub(super) fn find<'f>(

@@ -27,10 +27,7 @@ impl Answering<'_> {
         if path.as_bytes().is_empty() {
             return false;
         }
-        match &self.site.routes {
-            None => path.names_directory() && self.site.root.features.have_expressions(),
-            Some(routes) => routes.guards_differ() || path.names_directory() && self.site.have_expressions(),
-        }
+        self.site.routes.as_ref().is_some_and(|routes| routes.guards_differ())
     }
 
     /// Whether networks and methods permit every reading of the requested path. `rule`: the rule for the path.
@@ -145,7 +142,7 @@ impl Answering<'_> {
     }
 
     fn method_refusal(&self, path: &SitePath<'_>) -> Option<Response> {
-        self.route_of(path).ok()?.rule(path)?.refusal(self.request)
+        self.route_of(path).ok()?.rule()?.refusal(self.request)
     }
 
     fn without_last_slash(&self, path: &SitePath<'_>) -> Option<SitePath<'static>> {
@@ -173,23 +170,13 @@ fn readings_for(rule: &proxy::Rule, raw: &str, path: &SitePath<'_>) -> Result<Ve
 }
 
 impl Site {
-    /// Whether a guard names its paths by an expression, or a route does.
-    fn have_expressions(&self) -> bool {
-        self.all_routes().any(|route| route.features.have_expressions())
-            || self.routes.as_ref().is_some_and(|routes| routes.has_expressions())
-    }
-
     /// The path of a request, encoded, as a server is asked about it: with the slashes of the path that is forwarded, or of the file that is sent.
     pub(in crate::site) fn path_asked(&self, raw: &str, route: &Route) -> Option<String> {
         let path = SitePath::parse(raw, true).or_else(|_| SitePath::parse_forwarded(raw)).ok()?;
-        let rewrites = route.features.rewrites.as_ref();
-        let is_rewritten = rewrites.is_some_and(|rewrites| rewrites.apply(&path).is_some());
-        Some(match route.rule(&path).filter(|_| !is_rewritten) {
+        Some(match route.rule() {
             Some(rule) => rule.as_asked(raw, &path).into_owned(),
             // Where the route leads, a server may get the path as it is.
-            None if route.may_forward(&path) && !is_rewritten && !route.is_of_files(&path) => {
-                proxy::with_one_slash(raw).into_owned()
-            }
+            None if route.may_forward() => proxy::with_one_slash(raw).into_owned(),
             None if path.names_directory() => path.with_slash(None),
             None => path.without_slash(None),
         })

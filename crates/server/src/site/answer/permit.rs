@@ -53,37 +53,37 @@ impl<'a> Answering<'a> {
 
     /// Whether networks permit the path that the route was chosen by.
     pub(super) fn is_allowed_here(&self, path: &SitePath<'_>) -> bool {
-        !self.site.has_guards() || self.allow(self.guarding_here(path), path, true)
+        !self.site.has_guards() || self.allow(self.guarding_here(path), true)
     }
 
     /// Whether networks permit a path, and its route does not withhold it.
     pub(super) fn is_allowed(&self, path: &SitePath<'_>) -> bool {
-        !self.site.has_guards() || self.allow(self.guarding(path), path, false)
+        !self.site.has_guards() || self.allow(self.guarding(path), false)
     }
 
-    fn allow(&self, routes: Result<[Option<&'a Route>; 2], Status>, path: &SitePath<'_>, is_here: bool) -> bool {
+    fn allow(&self, routes: Result<[Option<&'a Route>; 2], Status>, is_here: bool) -> bool {
         let Ok(routes) = routes else { return false };
         routes.into_iter().flatten().enumerate().all(|(place, route)| {
             let is_withheld = !(is_here && place == 0) && route.withholds().is_some_and(|_| !route.is_internal);
             // A password may stand for the network.
-            !is_withheld && (route.may_authenticate_instead() || self.is_in_networks(route, path))
+            !is_withheld && (route.may_authenticate_instead() || self.is_in_networks(route))
         })
     }
 
-    fn is_in_networks(&self, route: &Route, path: &SitePath<'_>) -> bool {
-        route.features.access.as_ref().is_none_or(|access| access.allows(self.client.address, path))
+    fn is_in_networks(&self, route: &Route) -> bool {
+        route.features.access.as_ref().is_none_or(|access| access.allows(self.client.address))
     }
 
     /// Whether the network of the client stands for a password.
-    fn needs_no_password(&self, route: &Route, path: &SitePath<'_>) -> bool {
-        route.may_authenticate_instead() && self.is_in_networks(route, path)
+    fn needs_no_password(&self, route: &Route) -> bool {
+        route.may_authenticate_instead() && self.is_in_networks(route)
     }
 
     /// The refusal if the request may not access `path`, which the route was chosen by, for want of a password or another server's consent. Networks were
     /// asked before.
     pub(super) async fn guard_here(&self, path: &SitePath<'_>, user: &mut Option<Box<str>>) -> Option<Response> {
         match self.guarding_here(path) {
-            Ok(routes) => self.authenticate(routes, path, user).await,
+            Ok(routes) => self.authenticate(routes, user).await,
             Err(status) => Some(Response::plain(status)),
         }
     }
@@ -97,37 +97,32 @@ impl<'a> Answering<'a> {
             return Some(Response::plain(Status::FORBIDDEN));
         }
         match self.guarding(path) {
-            Ok(routes) => self.authenticate(routes, path, user).await,
+            Ok(routes) => self.authenticate(routes, user).await,
             Err(status) => Some(Response::plain(status)),
         }
     }
 
     /// The refusal if the request may not go on in a route that a name led to.
-    pub(super) async fn guard_named(&self, path: &SitePath<'_>, user: &mut Option<Box<str>>) -> Option<Response> {
+    pub(super) async fn guard_named(&self, user: &mut Option<Box<str>>) -> Option<Response> {
         let routes = [Some(self.route), None];
-        if !self.allow(Ok(routes), path, true) {
+        if !self.allow(Ok(routes), true) {
             return Some(Response::plain(Status::FORBIDDEN));
         }
-        self.authenticate(routes, path, user).await
+        self.authenticate(routes, user).await
     }
 
-    async fn authenticate(
-        &self,
-        routes: [Option<&'a Route>; 2],
-        path: &SitePath<'_>,
-        user: &mut Option<Box<str>>,
-    ) -> Option<Response> {
+    async fn authenticate(&self, routes: [Option<&'a Route>; 2], user: &mut Option<Box<str>>) -> Option<Response> {
         for route in routes.into_iter().flatten() {
-            if self.needs_no_password(route, path) {
+            if self.needs_no_password(route) {
                 continue;
             }
             if route.features.basic_auth.is_some()
-                && let Some(refusal) = Box::pin(self.check_password(route, path, user)).await
+                && let Some(refusal) = Box::pin(self.check_password(route, user)).await
             {
                 return Some(refusal);
             }
             if let (Some(asking), Some(auth)) = (self.auth, &route.features.forward_auth)
-                && let Some(refusal) = Box::pin(asking.refusal(auth, path)).await
+                && let Some(refusal) = Box::pin(asking.refusal(auth)).await
             {
                 return Some(refusal);
             }
@@ -135,17 +130,12 @@ impl<'a> Answering<'a> {
         None
     }
 
-    /// The refusal if the request lacks the password of `route` for `path`.
-    async fn check_password(
-        &self,
-        route: &Route,
-        path: &SitePath<'_>,
-        user: &mut Option<Box<str>>,
-    ) -> Option<Response> {
+    /// The refusal if the request lacks the password of `route`.
+    async fn check_password(&self, route: &Route, user: &mut Option<Box<str>>) -> Option<Response> {
         let basic_auth = route.features.basic_auth.as_ref()?;
         let authorization = self.request.fields.singleton("authorization");
         let address = self.client.address;
-        let decision: Decision = match basic_auth.check(path, authorization.value()) {
+        let decision: Decision = match basic_auth.check(authorization.value()) {
             Verdict::Decided(decision) => decision,
             Verdict::Verify(verification) => match Box::pin(spawn_blocking(move || verification.run(address))).await {
                 Ok(decision) => decision,
@@ -185,14 +175,9 @@ impl<'a> Answering<'a> {
             Some(Ok(route)) => Some(route),
             None => None,
         };
-        let mut asking = routes.into_iter().flatten().filter(|route| !self.needs_no_password(route, path));
-        asking.any(|route| {
-            // The guards of another route were not passed.
-            let passed = passed.filter(|_| of_passed.is_some_and(|other| other.is_guarded_as(route, false)));
-            let password = route.features.basic_auth.as_ref();
-            let consent = route.features.forward_auth.as_ref();
-            password.is_some_and(|auth| auth.needs_more(path, passed))
-                || consent.is_some_and(|auth| auth.needs_more(path, passed))
+        routes.into_iter().flatten().any(|route| {
+            let is_asked = route.features.authenticates() && !self.needs_no_password(route);
+            is_asked && !of_passed.is_some_and(|passed| passed.authenticates_for(route))
         })
     }
 }

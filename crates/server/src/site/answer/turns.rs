@@ -18,14 +18,14 @@ use crate::upstream::Inbound;
 const MAX_TURNS: usize = 10;
 
 /// Another path, which may have a query of its own.
-struct Place {
+pub(super) struct Place {
     raw: String,
     query: Option<String>,
 }
 
 impl Place {
     /// The path that a template makes for the request.
-    fn of(template: &Template, asked: &Asked<'_>) -> Result<Self, Unfit> {
+    pub(super) fn of(template: &Template, asked: &Asked<'_>) -> Result<Self, Unfit> {
         let url = template.render_url(asked)?;
         if !url.starts_with('/') {
             return Err(Unfit);
@@ -55,7 +55,7 @@ impl<'a> Answering<'a> {
     pub(super) fn rule(&self, path: &SitePath<'_>) -> Option<Result<&'a proxy::Rule, Status>> {
         match &*self.route.action {
             Action::Forward(forward) => Some(forward.choose(&self.asked(path))),
-            _ => self.route.rule(path).map(Ok),
+            _ => None,
         }
     }
 
@@ -69,16 +69,7 @@ impl<'a> Answering<'a> {
         inbound: &mut Inbound,
     ) -> Answer {
         let answer = match &*self.route.action {
-            Action::Files | Action::Forward(_) => {
-                let rewrites = self.route.features.rewrites.as_ref().filter(|_| rewritten.is_none());
-                match rewrites.and_then(|rewrites| rewrites.apply(path)) {
-                    None => self.serve_or_forward(path, asked, rewritten, user, inbound).await,
-                    Some(raw) => {
-                        let place = Place { raw, query: None };
-                        Box::pin(self.go_on(place, false, asked, user, inbound)).await
-                    }
-                }
-            }
+            Action::Files | Action::Forward(_) => self.serve_or_forward(path, asked, rewritten, user, inbound).await,
             Action::Deny => plain(Status::FORBIDDEN),
             Action::Respond(respond) => match respond.response(&self.asked(path)) {
                 Ok(response) => Answer { is_final: respond.has_content(), ..response.into() },
@@ -94,7 +85,7 @@ impl<'a> Answering<'a> {
             },
             Action::Try(tries) => Box::pin(self.try_paths(tries, path, asked, rewritten, (user, inbound))).await,
         };
-        Answer { route: answer.route.or(Some(self.route.number)), ..answer }
+        Answer { route: answer.route.or(Some(self.route.number)), turns: answer.turns.max(self.turns), ..answer }
     }
 
     /// Sends the file of the first path that has one, or goes on with the last resort.
@@ -149,8 +140,7 @@ impl<'a> Answering<'a> {
                 return true;
             }
         }
-        let lists = self.route.features.listing.as_ref().is_some_and(|listing| listing.covers(path.as_bytes()));
-        if !lists {
+        if self.route.features.listing.is_none() {
             return false;
         }
         let (root, name) = (files.root(), beneath.as_bytes().to_vec());
@@ -158,7 +148,7 @@ impl<'a> Answering<'a> {
     }
 
     /// Goes on with another path: in its route, or in this one.
-    async fn go_on(
+    pub(super) async fn go_on(
         &self,
         place: Place,
         stays: bool,
@@ -197,7 +187,7 @@ impl<'a> Answering<'a> {
     }
 
     /// Goes on in another route. `rewritten`: `path`, encoded, if it is not the path of the request.
-    async fn turn_to(
+    pub(super) async fn turn_to(
         &self,
         route: &Route,
         path: &SitePath<'_>,
@@ -211,11 +201,11 @@ impl<'a> Answering<'a> {
         }
         let next = Answering { route, turns: self.turns + 1, ..*self };
         if route.is_named()
-            && let Some(refusal) = next.guard_named(path, user).await
+            && let Some(refusal) = next.guard_named(user).await
         {
             return Answer { route: Some(route.number), ..refusal.into() };
         }
-        if route.is_of_files(path)
+        if route.is_of_files()
             && let Some(status) = next.file_refusal(path)
         {
             return Answer { route: Some(route.number), ..plain(status) };

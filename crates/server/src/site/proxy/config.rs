@@ -1,4 +1,4 @@
-//! `[[site.proxy]]`: what a rule says, and the rule that is made of it.
+//! `proxy`: the keys, and the rule that is made of them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,24 +16,19 @@ use crate::observe::Warnings;
 use crate::placeholders::{Known, Template};
 use crate::site::early_hints::is_navigation;
 use crate::site::fastcgi::{FastcgiConfig, Scripts};
-use crate::site::pattern::{Case, Guarded};
 use crate::site::proxy_redirects::{Redirects, Rewriter};
 use crate::store::CacheRuleConfig;
 use crate::upstream::{BufferConfig, Spooling, Upstream, WEBSOCKET, is_hop_by_hop, passed_on};
 use crate::values::{At, Problems, Secret, SecretUrl, Size};
 
-/// A rule that forwards requests. The first rule that covers a path is taken.
+/// Forwards requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ProxyConfig {
-    /// Path to forward, with everything beneath it [default: `/`, unless `regex` is given]
-    pub path: Option<At<String>>,
-    /// Regular expression for the decoded paths to forward, instead of `path`. It matches anywhere; anchor it with `^` and `$`.
-    pub regex: Option<At<String>>,
     /// Name of an `[[upstream]]`, or the URL of a server: `http://127.0.0.1:3000`, `https://app.internal`, `unix:/run/app.sock`.
-    #[serde(alias = "to")]
+    #[serde(rename = "to")]
     pub upstream: At<SecretUrl>,
-    /// Whether the rule's `path` is left out of the forwarded path: with `path = "/api/"`, `/api/users` is forwarded as `/users`.
+    /// Whether the directory of the route is left out of the forwarded path: with `path = "/api/"`, `/api/users` is forwarded as `/users`.
     pub strip_prefix: At<bool>,
     /// Path that goes before the forwarded one: with `path = "/api/"`, `strip_prefix = true` and `to_prefix = "/v1"`, `/api/users` is forwarded as
     /// `/v1/users`.
@@ -77,8 +72,6 @@ pub(crate) struct ProxyConfig {
 impl Default for ProxyConfig {
     fn default() -> Self {
         ProxyConfig {
-            path: None,
-            regex: None,
             upstream: At::default(),
             strip_prefix: false.into(),
             to_prefix: None,
@@ -152,12 +145,11 @@ impl ProxyConfig {
         context: &mut RuleContext<'_>,
         problems: &mut Problems,
     ) -> Option<Rule> {
-        let RuleContext { root, upstreams, store, groups, tables } = context;
+        let RuleContext { root, upstreams, store, groups, tables, directory } = context;
         let (root, store) = (*root, *store);
         let before = problems.len();
-        let paths = Guarded::build(self.path.as_ref(), self.regex.as_ref(), Case::Exact, key, problems);
-        if *self.strip_prefix && self.regex.is_some() {
-            let what = "needs path: an expression has no prefix; rewrite the path with [[site.rewrites]]";
+        if *self.strip_prefix && directory.is_none() {
+            let what = "needs a route whose path ends in a slash, for instance /api/";
             problems.add(&self.strip_prefix.span, &format!("{key}.strip_prefix"), what);
         }
         let to_prefix = self.to_prefix.as_ref().map_or("", |to| to.trim_end_matches('/'));
@@ -167,7 +159,7 @@ impl ProxyConfig {
             let what = "is no path: write for instance /v1, with what a URL cannot have encoded by percent signs";
             problems.add(&at.span, &format!("{key}.to_prefix"), what);
         }
-        let upstream_key = format!("{key}.upstream");
+        let upstream_key = format!("{key}.to");
         let upstream = match self.upstream.reveal().is_empty() {
             true => {
                 let what = "is missing: name an [[upstream]], or write the URL of a server, for instance http://127.0.0.1:3000";
@@ -229,14 +221,16 @@ impl ProxyConfig {
         if problems.len() > before {
             return None;
         }
-        let (paths, upstream) = (paths?, upstream?);
+        let upstream = upstream?;
+        let directory: Option<Box<[u8]>> = directory.map(Box::from);
         let upstream_speaks_http1 = upstream.speaks_http1();
         let rewriter = (self.redirects == Redirects::Rewrite).then(|| {
-            let prefix = match (&paths, *self.strip_prefix) {
-                (Guarded::Beneath(prefix), true) => percent_encode(prefix.as_bytes(), PATH).to_string(),
+            let prefix = match directory.as_deref() {
+                Some(directory) if *self.strip_prefix && !directory.is_empty() => {
+                    format!("/{}", percent_encode(directory, PATH))
+                }
                 _ => String::new(),
             };
-            let prefix = if prefix.is_empty() { prefix } else { format!("/{prefix}") };
             let fixed = self.host.iter().map(|host| host.to_ascii_lowercase());
             let authorities = upstream.authorities().chain(fixed).collect();
             Arc::new(Rewriter { authorities, prefix, to_prefix: to_prefix.to_owned() })
@@ -257,7 +251,7 @@ impl ProxyConfig {
         let rewritten = rewriter.iter().flat_map(|_| const { &[header::LOCATION, header::SET_COOKIE] });
         Some(Rule {
             cache: cache.flatten(),
-            paths,
+            directory,
             upstream,
             methods: self.methods.value.clone(),
             hidden: response
@@ -337,7 +331,7 @@ impl ProxyConfig {
             }
             None if runs_scripts => {
                 let what = "goes to an upstream that runs scripts: add fastcgi = {} to the rule for those beneath the site's root";
-                problems.add(&self.upstream.span, &format!("{key}.upstream"), what);
+                problems.add(&self.upstream.span, &format!("{key}.to"), what);
                 None
             }
             None => None,

@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use super::forward::Forward;
 use crate::placeholders::{Asked, Form, Known, Template, Unfit};
 use crate::response::{Body, Response};
-use crate::site::redirect::RedirectQuery;
 use crate::values::{At, Problems, Short};
 
 /// A response that the route has itself.
@@ -38,6 +37,19 @@ pub(crate) type RedirectConfig = Short<String, RedirectTable>;
 
 /// `rewrite`: the new path alone, or a table.
 pub(crate) type RewriteConfig = Short<String, RewriteTable>;
+
+/// Which query a redirect leads to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum RedirectQuery {
+    /// That of the request, unless `to` has one.
+    #[default]
+    Keep,
+    /// That of `to`, and that of the request behind it.
+    Append,
+    /// That of `to` alone.
+    Drop,
+}
 
 /// A redirect, by any method.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -233,13 +245,13 @@ impl Redirect {
             let what = "write 301 or 308 (permanent), 302 or 307 (temporary), or 303 (fetched with GET)";
             problems.add(span, &format!("{key}.status"), what);
         }
-        let to = target(&table.to, span, known, key, problems)?;
+        let to = url_template(&table.to, span, known, key, problems)?;
         Some(Redirect { to, status: status?, query: table.query })
     }
 }
 
 /// Parses the target of a redirect: a path, or a URL.
-fn target(
+pub(in crate::site) fn url_template(
     text: &str,
     span: &std::ops::Range<usize>,
     known: Known<'_>,
@@ -262,6 +274,12 @@ fn target(
 }
 
 impl Redirect {
+    /// The path of this site that it leads to, without query, if every request is led there.
+    pub(super) fn path(&self) -> Option<&str> {
+        let path = self.to.as_text()?.split(['?', '#']).next()?;
+        path.starts_with('/').then_some(path)
+    }
+
     pub(in crate::site) fn response(&self, asked: &Asked<'_>) -> Result<Response, Unfit> {
         let mut location = self.to.render_url(asked)?;
         let query = asked.query.filter(|query| !query.is_empty());
@@ -298,7 +316,7 @@ impl Rewrite {
 }
 
 /// Parses a path with placeholders.
-fn path_template(
+pub(in crate::site) fn path_template(
     text: &str,
     span: &std::ops::Range<usize>,
     known: Known<'_>,

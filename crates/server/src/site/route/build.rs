@@ -1,14 +1,16 @@
 //! Builds the routes of a site from its configuration.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::action::Action;
+use super::checks::refuse_loops;
 use super::choice::{Candidate, Choice};
+use super::condition::{ConditionContext, Place};
 use super::config::RouteConfig;
 use super::path::RoutePath;
-use super::{Route, Routes};
+use super::{Route, Routes, no_such_name};
 use crate::files::cache::{FileCache, Files};
 use crate::files::coding::Coder;
 use crate::files::coding::config::Encoding;
@@ -17,7 +19,8 @@ use crate::files::resolve::Root;
 use crate::placeholders::{Groups, Tables};
 use crate::site::features::inherited;
 use crate::site::listing_pages::Pages;
-use crate::site::pattern::{Octets, build_regex};
+use crate::site::pages::Whereto;
+use crate::site::pattern::build_regex;
 use crate::site::proxy::Rule;
 use crate::site::{FileOptions, SiteConfig};
 use crate::store::Store;
@@ -70,8 +73,20 @@ impl SiteConfig {
     ) -> Option<(Route, Option<Box<Routes>>)> {
         let scripts = scripts_of(self);
         let files = self.open_files(&scripts, context, problems)?;
-        let root = self.build_route(files, None, "site", context, problems);
+        let mut root = self.build_route(files, None, "site", context, problems);
+        let everything = RoutePath::Prefix { text: b"/".as_slice().into(), is_final: false };
+        let own = self.root_route();
+        if let Some(action) = own.action(&everything, &root, self, ("site", context), problems) {
+            root.action = Arc::new(action);
+        }
+        self.check_root(&own, problems);
         if self.route.is_empty() {
+            let targets = root.features.error_pages.iter().flat_map(|pages| pages.targets());
+            for (code, target) in targets.filter(|(_, target)| !matches!(target.to, Whereto::Url(_))) {
+                let what =
+                    target.no_file.clone().unwrap_or_else(|| "leads to a route, and the site has none".to_owned());
+                problems.add(&target.text.span, &format!("site.error_pages.{code}"), what);
+            }
             return Some((root, None));
         }
         let mut tree = Tree {
@@ -80,17 +95,12 @@ impl SiteConfig {
             all: Vec::new(),
             candidates: Vec::new(),
             named: HashMap::new(),
+            taken: HashSet::new(),
             guards: Vec::new(),
         };
         let root = Route { guards: tree.number_of_guards(&root), ..root };
         for own in &self.route {
-            tree.add(
-                own,
-                &RoutePath::Prefix { text: b"/".as_slice().into(), is_final: false },
-                Around { settings: self, route: &root },
-                context,
-                problems,
-            );
+            tree.add(own, &everything, Around { settings: self, route: &root }, context, problems);
         }
         let routes = tree.finish(&root, problems)?;
         Some((root, Some(Box::new(routes))))
@@ -105,13 +115,13 @@ impl SiteConfig {
     ) -> Option<Arc<Files>> {
         let root = match &self.root {
             Some(path) => open(path, "site.root", problems)?,
-            // Redirects and routes may answer every request; without a proxy rule or a file, others get 404.
-            None if !self.proxy.is_empty() || !self.redirects.is_empty() || !self.route.is_empty() => {
+            // An action or routes may answer every request; others get 404.
+            None if self.root_route().has_action() || !self.route.is_empty() => {
                 Root::empty().map_err(|error| problems.add(&(0..0), "site.root", error)).ok()?
             }
             None => {
                 let what = format_args!(
-                    "is missing for site {}: name the directory to serve, or answer its requests with [[site.route]], [[site.proxy]] or [[site.redirects]]",
+                    "is missing for site {}: name the directory to serve, or answer its requests with an action, for instance proxy, or [[site.route]]",
                     self.label()
                 );
                 problems.add(&(0..0), "site.root", what);
@@ -131,7 +141,7 @@ impl SiteConfig {
     ) -> Files {
         let media_types = MediaTypes::build(&self.media_types, &format!("{key}.media_types"), problems).map(Arc::new);
         let index = self.index.first().map(|index| index.value.clone()).unwrap_or_default();
-        let coder = Encoding::build(&self.precompressed, self.compress.as_ref(), key, problems)
+        let coder = Encoding::build(&self.precompressed, self.compress.clone().into_table().as_ref(), key, problems)
             .map(|encoding| Arc::new(Coder::new(&encoding)));
         let root = root.hiding(Arc::clone(scripts)).with_media_types(media_types).with_entity_tags(self.etag);
         Files::new(root, index, context.cache).with_codings(coder)
@@ -193,6 +203,8 @@ struct Tree<'a> {
     all: Vec<Option<Route>>,
     candidates: Vec<Candidate>,
     named: HashMap<Box<str>, usize>,
+    /// Paths of routes without conditions, by the route that they lie within.
+    taken: HashSet<(Option<usize>, RoutePath)>,
     guards: Vec<GuardKey>,
 }
 
@@ -208,7 +220,7 @@ pub(super) const KEY: &str = "site.route";
 impl Tree<'_> {
     /// Equal for routes whose guards are the same.
     fn number_of_guards(&mut self, route: &Route) -> usize {
-        let withholds = route.action.withholds().is_some() || matches!(&*route.action, Action::Redirect(_));
+        let withholds = route.action_withholds().is_some() || matches!(&*route.action, Action::Redirect(_));
         let key = [
             address(route.features.access.as_ref()),
             address(route.features.basic_auth.as_ref()),
@@ -244,33 +256,8 @@ impl Tree<'_> {
             }),
         };
         let Some(path) = path else { return };
-        if let Some(name) = &own.name {
-            self.add_name(name, number, problems);
-            if own.path.is_none() && !own.route.is_empty() {
-                problems.add(
-                    &name.span,
-                    &format!("{KEY}.route"),
-                    "lies in a route without path: write its routes beside it",
-                );
-            }
-        }
-        let is_named = own.name.is_some() && own.path.is_none();
-        if !is_named {
-            if own.path.is_none() && own.conditions.is_none() {
-                problems.add(
-                    &(0..0),
-                    KEY,
-                    "has neither path, match nor name, so that no request finds it: add one of them",
-                );
-            }
-            let within = around.route.number;
-            self.candidates.push(Candidate { route: number, path: path.clone(), within });
-        }
+        let is_named = self.add_candidate(own, &path, number, around.route.number, problems);
         let mut settings = own.settings_over(around.settings);
-        settings.route = Vec::new();
-        if own.has_action() {
-            settings.forget_lists();
-        }
         let Some(files) = self.files(own, &path, &mut settings, around, (context, problems)) else { return };
         let mut route = settings.build_route(files, Some(around), KEY, context, problems);
         route.number = Some(number);
@@ -289,14 +276,20 @@ impl Tree<'_> {
         let mut groups = Groups::clone(&route.groups);
         if let (RoutePath::Expression { text, ignores_case }, true) = (&path, own.path.is_some()) {
             let flags = if *ignores_case { "(?i)" } else { "" };
-            groups.path = build_regex(&format!("{flags}{text}"), Octets::Bytes, &(0..0), KEY, problems);
+            groups.path = build_regex(&format!("{flags}{text}"), &(0..0), KEY, problems);
         }
         if let Some(conditions) = &own.conditions {
             let key = format!("{KEY}.match");
-            route.conditions = Some(conditions.build(&mut groups, &context.tables, &key, problems));
+            let place = Place {
+                files: Arc::clone(&route.files),
+                alias: route.alias.clone(),
+                show_dotfiles: route.options.show_dotfiles,
+            };
+            let parts = ConditionContext { place: &place, tables: &context.tables };
+            route.conditions = Some(conditions.build(&mut groups, &parts, &key, problems));
         }
         route.groups = Arc::new(groups);
-        if let Some(action) = own.action(&path, &route, &settings, context, problems) {
+        if let Some(action) = own.action(&path, &route, &settings, (KEY, context), problems) {
             route.action = Arc::new(action);
         }
         route.guards = self.number_of_guards(&route);
@@ -304,6 +297,42 @@ impl Tree<'_> {
             self.add(within, &path, Around { settings: &settings, route: &route }, context, problems);
         }
         self.all[number] = Some(route);
+    }
+
+    /// Lets requests find a route by its path or its name. Returns whether by its name alone.
+    fn add_candidate(
+        &mut self,
+        own: &RouteConfig,
+        path: &RoutePath,
+        number: usize,
+        within: Option<usize>,
+        problems: &mut Problems,
+    ) -> bool {
+        if let Some(name) = &own.name {
+            self.add_name(name, number, problems);
+            if own.path.is_none() && !own.route.is_empty() {
+                let what = "lies in a route without path: write its routes beside it";
+                problems.add(&name.span, &format!("{KEY}.route"), what);
+            }
+        }
+        if own.name.is_some() && own.path.is_none() {
+            return true;
+        }
+        if own.path.is_none() && own.conditions.is_none() {
+            let what = "has neither path, match nor name, so that no request finds it: add one of them";
+            problems.add(&(0..0), KEY, what);
+        }
+        let place = (within, path.clone());
+        let is_taken = match own.conditions {
+            None => !self.taken.insert(place),
+            Some(_) => self.taken.contains(&place),
+        };
+        if let Some(text) = own.path.as_ref().filter(|_| is_taken) {
+            let what = "is never reached: a route before it has the same path and no match: remove one of them, or write this one first";
+            problems.add(&text.span, &format!("{KEY}.path"), what);
+        }
+        self.candidates.push(Candidate { route: number, path: path.clone(), within });
+        false
     }
 
     fn add_name(&mut self, name: &At<String>, number: usize, problems: &mut Problems) {
@@ -370,15 +399,9 @@ impl Tree<'_> {
             if let Some(last) =
                 own.r#try.last().filter(|last| last.starts_with('@') && !self.named.contains_key(last.as_str()))
             {
-                problems.add(
-                    &last.span,
-                    &format!("{KEY}.try"),
-                    format_args!("{} is the name of no route: add name = \"{}\" to one", last.value, last.value),
-                );
+                problems.add(&last.span, &format!("{KEY}.try"), no_such_name(last));
             }
         }
-        let has_forward =
-            |route: &Route| matches!(&*route.action, Action::Forward(_)) || route.features.proxies.is_some();
         let with_root = || all.iter().chain([root]);
         let copied = with_root().filter_map(|route| route.features.forward_auth.as_ref());
         let mut routes = Routes {
@@ -389,23 +412,15 @@ impl Tree<'_> {
             guards_differ: all.iter().any(|route| route.guards != root.guards),
             has_conditions: all.iter().any(|route| route.conditions.is_some()),
             has_limits: all.iter().any(|route| address(route.limits.as_ref()) != address(root.limits.as_ref())),
-            may_forward: with_root().any(has_forward),
+            may_forward: with_root().any(|route| route.rule().is_some()),
             interim: with_root().flat_map(Route::rules).map(Rule::interim).max(),
             names_endpoints: with_root().any(Route::names_endpoints),
             asks: with_root().any(|route| route.features.forward_auth.is_some()),
             copied: copied.flat_map(|auth| auth.copied().iter().cloned()).collect(),
         };
         routes.all = all;
+        refuse_loops(self.site, &routes, problems);
+        routes.check_error_pages(root, "site", problems);
         Some(routes)
-    }
-}
-
-impl SiteConfig {
-    /// Takes away the lists that answer requests by paths of their own: the route has an action.
-    fn forget_lists(&mut self) {
-        self.redirects.clear();
-        self.rewrites.clear();
-        self.mounts.clear();
-        self.proxy.clear();
     }
 }

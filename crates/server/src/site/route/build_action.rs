@@ -2,14 +2,14 @@
 
 use super::Route;
 use super::action::{Action, Last, Redirect, Respond, Rewrite, Try};
-use super::build::{KEY, SiteContext};
+use super::build::SiteContext;
 use super::config::RouteConfig;
 use super::forward::Forward;
 use super::path::RoutePath;
 use crate::placeholders::Known;
 use crate::site::SiteConfig;
 use crate::site::proxy::{ProxyConfig, RuleContext};
-use crate::values::{At, Problems};
+use crate::values::Problems;
 
 impl RouteConfig {
     /// The keys that say what the route does.
@@ -37,7 +37,7 @@ impl RouteConfig {
         path: &RoutePath,
         route: &Route,
         settings: &SiteConfig,
-        context: &mut SiteContext<'_>,
+        (key, context): (&str, &mut SiteContext<'_>),
         problems: &mut Problems,
     ) -> Option<Action> {
         let names: Vec<_> = self.actions().collect();
@@ -45,13 +45,13 @@ impl RouteConfig {
             let span = self.path.as_ref().or(self.name.as_ref()).map_or(0..0, |text| text.span.clone());
             problems.add(
                 &span,
-                KEY,
+                key,
                 format_args!("has {one} and {other}: keep one of them, and give the other a route of its own"),
             );
             return None;
         }
         let known = Known { groups: Some(&route.groups), tables: &context.tables, in_response: false };
-        let key = |name: &str| format!("{KEY}.{name}");
+        let key = |name: &str| format!("{key}.{name}");
         if self.deny {
             return Some(Action::Deny);
         }
@@ -80,23 +80,13 @@ impl RouteConfig {
             (None, Some(fastcgi)) => (ProxyConfig::of_scripts(fastcgi), "fastcgi"),
             (None, None) => return None,
         };
-        if let Some(own) = config.path.as_ref().or(config.regex.as_ref()) {
-            problems.add(&own.span, &key("proxy.path"), "is a key of the route: remove it here");
-            return None;
-        }
-        let directory = path.directory().map(|path| format!("/{}", String::from_utf8_lossy(path)));
-        if *config.strip_prefix && directory.is_none() {
-            let what = "needs a route whose path ends in a slash, for instance /api/";
-            problems.add(&config.strip_prefix.span, &key("proxy.strip_prefix"), what);
-        }
-        let path = directory.map(|directory| At { value: directory, span: config.upstream.span.clone() });
-        let config = ProxyConfig { path, ..config };
         let mut rules = RuleContext {
             root: settings.root.as_ref(),
             upstreams: context.upstreams,
             store: context.store,
             groups: &route.groups,
             tables: &context.tables,
+            directory: path.directory(),
         };
         Forward::build(&config, known, &key(name), &mut rules, problems).map(Action::Forward)
     }

@@ -101,11 +101,6 @@ impl Choice {
         Ok(choice)
     }
 
-    /// Whether there are expressions.
-    pub(super) fn has_expressions(&self) -> bool {
-        !self.expressions.is_empty()
-    }
-
     /// The route for a path with its slashes. `None`: none of them has it. `admits`: whether a route admits the request.
     pub(super) fn find<E>(
         &self,

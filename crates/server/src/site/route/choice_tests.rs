@@ -74,6 +74,24 @@ fn the_longest_prefix_is_found_among_many() {
     );
 }
 
+/// As in nginx; a slash at the end bounds the name.
+#[test]
+fn a_prefix_without_slash_has_every_path_that_begins_so() {
+    check(
+        "/api\n/app/\n^~ /img",
+        &[
+            ("/api", "/api"),
+            ("/api/", "/api"),
+            ("/apix", "/api"),
+            ("/api.txt", "/api"),
+            ("/ap", ""),
+            ("/app", "/app/"),
+            ("/appx", ""),
+            ("/imgs/x", "^~ /img"),
+        ],
+    );
+}
+
 #[test]
 fn a_directory_has_its_path_without_the_slash() {
     check("/api/\n/\n/docs\n/docs/", &[("/api", "/api/"), ("/api/", "/api/"), ("/apis", "/"), ("/docs", "/docs")]);

@@ -1,17 +1,21 @@
 //! Conditions of a route: the key `match`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use regex::bytes::Regex;
 use schemars::JsonSchema;
 use sealion_http::Method;
 use sealion_http::extra_fields::is_name;
+use sealion_http::path::SitePath;
 use serde::{Deserialize, Serialize};
 
+use super::action::path_template;
+use crate::files::cache::Files;
 use crate::placeholders::{Asked, Form, Groups, Known, Tables, Template, cookies, expression, parameters};
 use crate::site::access::{names, network};
-use crate::values::{At, Problems};
+use crate::values::{At, Problems, Short};
 
 /// Conditions of a route: all keys must hold. Of the values of a key one must. A route whose conditions fail is passed over as if it were not there.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -35,12 +39,26 @@ pub(crate) struct MatchConfig {
     pub referer: At<Texts>,
     /// Texts with placeholders and what they must be, as `header`: `{ "{map.plan}" = "pro" }`.
     pub value: BTreeMap<String, At<Wanted>>,
+    /// A file or a directory beneath the root of the route: `exists = "{path}"`, or a table.
+    pub exists: Option<At<Short<String, ExistsTable>>>,
     /// Conditions that must not hold together.
     pub not: Option<Box<MatchConfig>>,
     /// Conditions of which one must hold.
     pub any: Vec<MatchConfig>,
     /// Conditions that must all hold.
     pub all: Vec<MatchConfig>,
+}
+
+/// Paths beneath the root of the route, with placeholders. All must exist.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ExistsTable {
+    /// Path of a file.
+    pub file: Option<String>,
+    /// Path of a directory.
+    pub directory: Option<String>,
+    /// Path of either.
+    pub any: Option<String>,
 }
 
 /// A text, or a list of texts.
@@ -130,9 +148,40 @@ pub(super) enum Condition {
         blocked: bool,
     },
     Value(Template, Test),
+    Exists(Exists),
     All(Vec<Condition>),
     Any(Vec<Condition>),
     Not(Box<Condition>),
+}
+
+/// Whether a path exists.
+#[derive(Debug)]
+pub(super) struct Exists {
+    path: Template,
+    kind: EntryKind,
+    place: Place,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EntryKind {
+    File,
+    Directory,
+    Any,
+}
+
+/// The files of a route.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub(super) files: Arc<Files>,
+    /// The directory that is no part of their names, without slashes at its ends.
+    pub(super) alias: Box<[u8]>,
+    pub(super) show_dotfiles: bool,
+}
+
+/// Parts of a route that its conditions need.
+pub(super) struct ConditionContext<'a> {
+    pub(super) place: &'a Place,
+    pub(super) tables: &'a Tables,
 }
 
 #[derive(Debug)]
@@ -157,7 +206,14 @@ pub(super) enum ValuePattern {
 
 impl MatchConfig {
     /// Validates the conditions. `groups`: gets the expressions of hosts.
-    pub(super) fn build(&self, groups: &mut Groups, tables: &Tables, key: &str, problems: &mut Problems) -> Condition {
+    pub(super) fn build(
+        &self,
+        groups: &mut Groups,
+        context: &ConditionContext<'_>,
+        key: &str,
+        problems: &mut Problems,
+    ) -> Condition {
+        let tables = context.tables;
         let mut all = Vec::new();
         let methods = self.method.all();
         if !methods.is_empty() {
@@ -217,14 +273,18 @@ impl MatchConfig {
             let test = wanted.build(&wanted.span, &key, problems);
             all.extend(template.map(|template| Condition::Value(template, test)));
         }
+        if let Some(exists) = &self.exists {
+            let known = Known { groups: Some(groups), tables, in_response: false };
+            all.extend(Exists::build(exists, context.place, known, &format!("{key}.exists"), problems));
+        }
         let inner = |all: &[MatchConfig], name: &str, groups: &mut Groups, problems: &mut Problems| {
             let key = format!("{key}.{name}");
-            all.iter().map(|one| one.build(groups, tables, &key, problems)).collect::<Vec<_>>()
+            all.iter().map(|one| one.build(groups, context, &key, problems)).collect::<Vec<_>>()
         };
         if let Some(not) = &self.not {
             all.push(Condition::Not(Box::new(not.build(
-                &mut Groups::default(),
-                tables,
+                &mut Groups { path: groups.path.clone(), hosts: Vec::new() },
+                context,
                 &format!("{key}.not"),
                 problems,
             ))));
@@ -336,6 +396,53 @@ impl ValuePattern {
     }
 }
 
+impl Exists {
+    fn build(
+        config: &At<Short<String, ExistsTable>>,
+        place: &Place,
+        known: Known<'_>,
+        key: &str,
+        problems: &mut Problems,
+    ) -> Vec<Condition> {
+        let table = match &config.value {
+            Short::Short(path) => &ExistsTable { any: Some(path.clone()), ..ExistsTable::default() },
+            Short::Table(table) => table,
+        };
+        let paths =
+            [(EntryKind::File, &table.file), (EntryKind::Directory, &table.directory), (EntryKind::Any, &table.any)];
+        if paths.iter().all(|(_, path)| path.is_none()) {
+            problems.add(&config.span, key, "is empty: write for instance \"{path}\" or { file = \"{path}\" }");
+        }
+        let paths = paths.into_iter().filter_map(|(kind, path)| Some((kind, path.as_ref()?)));
+        let built = paths.filter_map(|(kind, text)| {
+            let path = path_template(text, &config.span, known, key, problems)?;
+            Some(Condition::Exists(Exists { path, kind, place: place.clone() }))
+        });
+        built.collect()
+    }
+
+    /// Whether the path exists. It is looked up at once: a route is chosen before anything waits.
+    fn holds(&self, asked: &Asked<'_>) -> Holds {
+        let Ok(url) = self.path.render_url(asked) else { return Holds::No };
+        let raw = url.split('?').next().unwrap_or_default();
+        let Ok(path) = SitePath::parse(raw, self.place.show_dotfiles) else { return Holds::No };
+        let alias = &*self.place.alias;
+        let is_beneath = |rest: &[u8]| alias.is_empty() || rest.is_empty() || rest.starts_with(b"/");
+        if !path.as_bytes().strip_prefix(alias).is_some_and(is_beneath) {
+            return Holds::No;
+        }
+        let beneath = path.beneath(alias.len());
+        let Ok(metadata) = self.place.files.root().metadata(beneath.as_bytes()) else { return Holds::No };
+        // As of nginx' -f: a slash at the end names a directory.
+        let is_file = metadata.is_file() && !path.names_directory();
+        Holds::from_bool(match self.kind {
+            EntryKind::File => is_file,
+            EntryKind::Directory => metadata.is_dir(),
+            EntryKind::Any => is_file || metadata.is_dir(),
+        })
+    }
+}
+
 impl Condition {
     /// Whether the request meets it.
     pub(super) fn holds(&self, asked: &Asked<'_>) -> Holds {
@@ -376,6 +483,7 @@ impl Condition {
                 Ok(value) => test.holds(Some(value).filter(|value| !value.is_empty() || test.is_text()).into_iter()),
                 Err(_) => Holds::Unclear,
             },
+            Condition::Exists(exists) => exists.holds(asked),
             Condition::All(all) => Holds::all(all.iter().map(|one| one.holds(asked))),
             Condition::Any(all) => Holds::any(all.iter().map(|one| one.holds(asked))),
             Condition::Not(inner) => inner.holds(asked).not(),

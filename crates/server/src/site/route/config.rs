@@ -1,4 +1,4 @@
-//! The keys of `[[site.route]]`, and how a route inherits the others.
+//! The keys of `[[site]]` and `[[site.route]]`: a setting and an action stand here once, for both.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,22 +9,23 @@ use serde::{Deserialize, Serialize};
 
 use super::action::{RedirectConfig, RespondConfig, RewriteConfig};
 use super::condition::MatchConfig;
+use crate::certificates::{AcmeOnDemandConfig, AcmeUse, CertificateConfig, ClientAuthConfig};
 use crate::files::coding::config::CompressConfig;
 use crate::files::resolve::EntityTags;
 use crate::limits::SiteLimitsConfig;
-use crate::site::SiteConfig;
+use crate::observe::access_log::SiteLogConfig;
 use crate::site::access::{AccessConfig, Satisfy};
 use crate::site::basic_auth::BasicAuthConfig;
 use crate::site::clean_urls::TrailingSlash;
 use crate::site::cors::CorsConfig;
-use crate::site::early_hints::EarlyHintsRule;
 use crate::site::fastcgi::FastcgiConfig;
 use crate::site::forward_auth::ForwardAuthConfig;
-use crate::site::headers::{CacheControlRule, HeadersRule};
+use crate::site::headers::HeadersConfig;
 use crate::site::hsts::HstsConfig;
 use crate::site::image_formats::ImageFormat;
 use crate::site::listing::ListingConfig;
 use crate::site::maintenance::MaintenanceConfig;
+use crate::site::pages::ErrorPageConfig;
 use crate::site::proxy::ProxyConfig;
 use crate::site::security_headers::SecurityHeaders;
 use crate::values::{At, SecretUrl, Short};
@@ -32,40 +33,112 @@ use crate::values::{At, SecretUrl, Short};
 /// A table that `true` stands for with its defaults, and that `false` takes away.
 pub(crate) type Switch<T> = Short<bool, T>;
 
-/// Makes [`RouteConfig`]: the keys of its own, and the settings of a site, each of which lies over the same of the route around it.
-macro_rules! route_config {
+/// Makes [`SiteConfig`] and [`RouteConfig`]: keys of each alone, the actions and the settings. A route inherits the settings that it does not have.
+macro_rules! configs {
     (
-        $(#[$of_table:meta])*
-        own { $($(#[$of_own:meta])* $own:ident: $own_kind:ty,)* }
-        settings { $($(#[$of_setting:meta])* $setting:ident: $kind:ty,)* }
+        $(#[$of_site:meta])*
+        site { $($(#[$of_site_key:meta])* $site_key:ident: $site_kind:ty = $site_default:expr,)* }
+        $(#[$of_route:meta])*
+        route { $($(#[$of_route_key:meta])* $route_key:ident: $route_kind:ty,)* }
+        actions { $($(#[$of_action:meta])* $action:ident: $action_kind:ty,)* }
+        optional { $($(#[$of_optional:meta])* $optional:ident: $optional_kind:ty,)* }
+        settings { $($(#[$of_setting:meta])* $setting:ident: $kind:ty = $default:expr,)* }
     ) => {
-        $(#[$of_table])*
+        $(#[$of_site])*
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields, default)]
+        pub(crate) struct SiteConfig {
+            $($(#[$of_site_key])* pub $site_key: $site_kind,)*
+            $($(#[$of_action])* pub $action: $action_kind,)*
+            $($(#[$of_optional])* pub $optional: Option<$optional_kind>,)*
+            $($(#[$of_setting])* pub $setting: $kind,)*
+            /// Routes: paths with settings and an action of their own.
+            pub route: Vec<RouteConfig>,
+        }
+
+        impl Default for SiteConfig {
+            fn default() -> Self {
+                SiteConfig {
+                    $($site_key: $site_default,)*
+                    $($action: <$action_kind>::default(),)*
+                    $($optional: None,)*
+                    $($setting: $default,)*
+                    route: Vec::new(),
+                }
+            }
+        }
+
+        $(#[$of_route])*
         #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields, default)]
         pub(crate) struct RouteConfig {
-            $($(#[$of_own])* pub $own: $own_kind,)*
+            $($(#[$of_route_key])* pub $route_key: $route_kind,)*
+            $($(#[$of_action])* pub $action: $action_kind,)*
+            $($(#[$of_optional])* pub $optional: Option<$optional_kind>,)*
             $($(#[$of_setting])* pub $setting: Option<$kind>,)*
+            /// Routes within this one.
+            pub route: Vec<RouteConfig>,
         }
 
         impl RouteConfig {
             /// The settings of `around`, with those that this route has over them.
             pub(super) fn settings_over(&self, around: &SiteConfig) -> SiteConfig {
-                let mut settings = around.clone();
+                let mut settings = SiteConfig { route: Vec::new(), ..around.clone() };
+                $(if let Some(own) = &self.$optional {
+                    settings.$optional = Some(own.clone());
+                })*
                 $(if let Some(own) = &self.$setting {
-                    settings.$setting = own.clone().into();
+                    settings.$setting = own.clone();
                 })*
                 settings
+            }
+        }
+
+        impl SiteConfig {
+            /// The root route, with the actions of the site alone.
+            pub(super) fn root_route(&self) -> RouteConfig {
+                RouteConfig { $($action: self.$action.clone(),)* ..RouteConfig::default() }
             }
         }
     };
 }
 
-route_config! {
+configs! {
+    /// A site: what is answered under one or more host names. Its settings and its action are those of its root route, which has all paths that no other
+    /// route has.
+    site {
+        /// Host names: exact (`example.org`), or with a wildcard for one or more labels (`*.example.org`).
+        names: Vec<At<String>> = Vec::new(),
+        /// Whether this site answers requests with an unknown host name, or with none. A single site is always the default.
+        default: bool = false,
+        /// Listeners that this site answers on, by their `address` in `[[listen]]`. On other listeners, requests for its names are answered
+        /// 421, and those without TLS do not redirect them [default: all]
+        listen: Option<Vec<At<String>>> = None,
+        /// Whether clients are offered HTTP/2 for this site. `false`: they use HTTP/1.1, and requests that come over a connection of HTTP/2 for another site are
+        /// answered 421, upon which browsers open another connection.
+        http2: bool = true,
+        /// Whether requests by `http`, at listeners with `plain = "serve"`, are redirected to the same address over HTTPS, with status 308 and the port of the
+        /// first listener with TLS.
+        https_only: At<bool> = false.into(),
+        /// An access log of this site's own: its responses are not in the common one. What is not set here is as in `[access_log]`, but for `rotate`.
+        log: Option<SiteLogConfig> = None,
+        /// Certificates with their keys, for instance one ECDSA and one RSA; each client gets one that it supports. A site without
+        /// certificates uses those of the default site.
+        certificates: Vec<CertificateConfig> = Vec::new(),
+        /// Whether a certificate is obtained and renewed automatically: by the account of `[tls.acme]` (`true`), or by that with this name in
+        /// `[[tls.acme_accounts]]`.
+        acme: AcmeUse = AcmeUse::No,
+        /// Has certificates ordered when a client first asks for a name, each for itself: for any name under a wildcard of `names`, and in the
+        /// default site for all names that no other site has. Names that `certificates` cover are shown those.
+        acme_on_demand: Option<AcmeOnDemandConfig> = None,
+        /// Authentication of clients by certificate. Requests on a connection opened for another site are refused (421).
+        client_auth: Option<ClientAuthConfig> = None,
+    }
     /// Some paths of a site, with settings and an action of their own. It inherits whatever it does not set from the site, or from the route that it lies
     /// within. docs/sites.md shows examples.
-    own {
-        /// Paths: `/api/` (and everything beneath it, `/api` too), `= /healthz` (this path alone), `~ \.php$` (an expression; `~*` ignores case), or
-        /// `^~ /images/` (a prefix before which no expression goes). The exact path is chosen, else the first expression of the file that matches, else the
+    route {
+        /// Paths: `/api/` (and everything beneath it, `/api` too), `/api` (everything that begins so, `/apix` too), `= /healthz` (this path alone),
+        /// `~ \.php$` (an expression; `~*` ignores case), or `^~ /images/` (a prefix before which no expression goes). The exact path is chosen, else the first expression of the file that matches, else the
         /// longest prefix [default: the paths of the route around it]
         path: Option<At<String>>,
         /// Name with an at sign, for instance `@app`: other routes lead here by it.
@@ -77,6 +150,10 @@ route_config! {
         internal: bool,
         /// Whether requests are answered with files, though the route around it does something else.
         files: bool,
+        /// Directory whose files appear beneath the path, which is no part of their names.
+        alias: Option<At<PathBuf>>,
+    }
+    actions {
         /// Forwards requests.
         proxy: Option<At<ProxyConfig>>,
         /// Runs scripts, by a server that speaks FastCGI.
@@ -91,68 +168,73 @@ route_config! {
         deny: bool,
         /// Paths whose file is sent, the first that there is, and, last, a path, a named route or a status: `["{path}", "{path}/", "@app"]`, `["{path}", "=404"]`.
         r#try: Vec<At<String>>,
-        /// Directory whose files appear beneath the path, which is no part of their names.
-        alias: Option<At<PathBuf>>,
-        /// Routes within this one.
-        route: Vec<RouteConfig>,
+    }
+    optional {
+        /// Directory to serve. Nothing outside it is reachable.
+        root: At<PathBuf>,
+        /// Page of a single-page application: a path beneath the root, sent with status 200 for paths without a file.
+        fallback: At<String>,
     }
     settings {
-        /// Directory to serve.
-        root: At<PathBuf>,
-        /// Whether responses of this route are written to the access log.
-        access_log: bool,
+        /// Whether responses are written to the access log.
+        access_log: bool = true,
         /// Limits on the use by clients.
-        limits: SiteLimitsConfig,
-        /// Codings of precompressed files beside their originals.
-        precompressed: At<Vec<Coding>>,
-        /// Formats of images beside their originals.
-        image_formats: Vec<ImageFormat>,
-        /// Compression of small text files.
-        compress: Switch<CompressConfig>,
-        /// Index files of a directory.
-        index: Vec<At<String>>,
-        /// File name extensions that URLs may omit.
-        extensions: Vec<At<String>>,
-        /// Whether URLs of directories end in a slash.
-        trailing_slash: TrailingSlash,
-        /// How entity tags of files are made.
-        etag: EntityTags,
-        /// Whether files and directories whose names begin with a dot are served.
-        show_dotfiles: bool,
-        /// Content types by file name extension.
-        media_types: BTreeMap<String, At<String>>,
+        limits: SiteLimitsConfig = SiteLimitsConfig::default(),
+        /// Codings of precompressed files beside their originals (`style.css.br`, `.zst`, `.gz`), of `br`, `zstd` and `gzip`. They are
+        /// sent to clients that accept the coding, unless they are older than their originals. `sealion compress` creates them.
+        precompressed: At<Vec<Coding>> = At::default(),
+        /// Formats of images beside their originals (`photo.jpg.avif`, `photo.jpg.webp`), of `avif` and `webp`, the preferred one first. They are
+        /// sent to clients that name the format in Accept, unless they are older than their originals.
+        image_formats: Vec<ImageFormat> = Vec::new(),
+        /// Compression of small text files without a precompressed sibling.
+        compress: Switch<CompressConfig> = Short::Short(false),
+        /// Index files of a directory; the first that exists is sent.
+        index: Vec<At<String>> = vec!["index.html".to_owned().into()],
+        /// File name extensions that URLs may omit: with `["html"]`, `/about` is answered with `about.html`, and `/about/` redirects to
+        /// `/about`. Such a file goes before a directory of the same name.
+        extensions: Vec<At<String>> = Vec::new(),
+        /// Whether URLs of directories end in a slash: with `add`, `/about` redirects to `/about/`; with `remove`, `/about/` redirects to
+        /// `/about`, which gets the index of the directory. A listing always has the slash.
+        trailing_slash: TrailingSlash = TrailingSlash::default(),
+        /// How entity tags of files are made: `modified`, from size and modification time, which replicas share if they keep the times of
+        /// files; or `inode`, from these, device, inode and change time, for files that are replaced without a change of time and size.
+        etag: EntityTags = EntityTags::default(),
+        /// Whether files and directories whose names begin with a dot are served. Otherwise only `.well-known` is.
+        show_dotfiles: bool = false,
+        /// Content types by file name extension, for instance `md = "text/plain; charset=utf-8"`.
+        media_types: BTreeMap<String, At<String>> = BTreeMap::new(),
         /// Whether responses carry `Server: sealion`.
-        server_header: bool,
-        /// Header fields to add to responses. They replace the fields of the route around it.
-        headers: HeadersRule,
-        /// Cache-Control of responses with a file: `"public, max-age=3600"`.
-        cache_control: At<String>,
-        /// Links that browsers are sent in a response 103.
-        early_hints: Vec<EarlyHintsRule>,
+        server_header: bool = true,
+        /// Header fields to add to responses. Those of a route replace those of the route around it.
+        headers: HeadersConfig = HeadersConfig::default(),
+        /// Cache-Control of responses with a file, for instance `public, max-age=3600`. Empty: none.
+        cache_control: At<String> = At::default(),
+        /// Links that browsers are sent in a response 103 (Early Hints), while the page that needs them is being made or fetched: values of Link, for instance
+        /// `</app.css>; rel=preload; as=style`. Browsers follow `preload` and `preconnect`.
+        early_hints: Vec<At<String>> = Vec::new(),
         /// Preset of security header fields.
-        security_headers: SecurityHeaders,
+        security_headers: SecurityHeaders = SecurityHeaders::Off,
         /// Strict-Transport-Security.
-        hsts: HstsConfig,
-        /// Cross-origin access.
-        cors: CorsConfig,
-        /// Error pages by status, beneath the root.
-        error_pages: BTreeMap<String, At<String>>,
-        /// Page of a single-page application.
-        fallback: At<String>,
-        /// Directory listings.
-        listing: Switch<ListingConfig>,
-        /// Whether requests with Want-Repr-Digest get the checksum of a file.
-        repr_digest: bool,
-        /// Access by client network, instead of the rules of the route around it.
-        access: AccessConfig,
+        hsts: HstsConfig = HstsConfig::default(),
+        /// Cross-origin access: other origins whose scripts may read this site.
+        cors: CorsConfig = CorsConfig::default(),
+        /// Error pages by status: a path (`404 = "/404.html"`), a named route (`404 = "@app"`), a URL, or a table. With a path, the status of the response stays.
+        error_pages: BTreeMap<String, At<ErrorPageConfig>> = BTreeMap::new(),
+        /// Listings of directories without an index file: `true`, or a table.
+        listing: Switch<ListingConfig> = Short::Short(false),
+        /// Whether requests with Want-Repr-Digest get the checksum of a file (Repr-Digest, RFC 9530) from `FILE.sha256`, `FILE.sha512`, `SHA256SUMS` or
+        /// `SHA512SUMS` beside it, unless that is older than the file.
+        repr_digest: bool = false,
+        /// Access by client network. That of a route replaces that of the route around it.
+        access: AccessConfig = AccessConfig::default(),
         /// Whether a request must pass `access` and the other guards, or one of both.
-        satisfy: Satisfy,
-        /// Password protection; `false`: none, whatever the route around it has.
-        basic_auth: Switch<BasicAuthConfig>,
-        /// Authentication by another server; `false`: none, whatever the route around it has.
-        forward_auth: Switch<ForwardAuthConfig>,
-        /// Maintenance.
-        maintenance: Switch<MaintenanceConfig>,
+        satisfy: Satisfy = Satisfy::All,
+        /// Password protection (HTTP Basic); `false`: none, whatever the route around has.
+        basic_auth: Switch<BasicAuthConfig> = Short::Short(false),
+        /// Authentication by another server, that is asked whether a request may pass (`auth_request`); `false`: none, whatever the route around has.
+        forward_auth: Switch<ForwardAuthConfig> = Short::Short(false),
+        /// Maintenance: `true`, or a table. Every request is answered 503; a reload begins and ends it.
+        maintenance: Switch<MaintenanceConfig> = Short::Short(false),
     }
 }
 
@@ -166,102 +248,50 @@ impl RouteConfig {
 
 impl SiteConfig {
     /// All routes beneath its root.
-    fn all_routes(&self) -> impl Iterator<Item = &RouteConfig> {
+    pub(super) fn all_routes(&self) -> impl Iterator<Item = &RouteConfig> {
         self.route.iter().flat_map(RouteConfig::all)
     }
 
     /// The directories whose files the site sends.
     pub(crate) fn roots(&self) -> impl Iterator<Item = &At<PathBuf>> {
-        let of_routes = self.all_routes().flat_map(|route| route.root.iter().chain(&route.alias));
-        self.root.iter().chain(self.mounts.iter().map(|mount| &mount.root)).chain(of_routes)
+        self.root.iter().chain(self.all_routes().flat_map(|route| route.root.iter().chain(&route.alias)))
     }
 
-    /// The rules that forward.
+    /// The keys `proxy` of the site and its routes.
     pub(crate) fn proxies(&self) -> impl Iterator<Item = &ProxyConfig> {
-        self.proxy.iter().chain(self.all_routes().filter_map(|route| route.proxy.as_ref().map(|proxy| &proxy.value)))
+        let of_routes = self.all_routes().filter_map(|route| route.proxy.as_ref());
+        self.proxy.iter().chain(of_routes).map(|proxy| &proxy.value)
     }
 
     /// The paths that are forwarded, and whereto.
     pub(crate) fn forwarded_paths(&self) -> impl Iterator<Item = (&str, &SecretUrl)> {
-        let of_rules = self.proxy.iter().map(|rule| {
-            let paths = rule.path.as_ref().or(rule.regex.as_ref());
-            (paths.map_or("/", |paths| paths.as_str()), &rule.upstream.value)
-        });
-        let of_routes = self.all_routes().filter_map(|route| {
-            let fastcgi = || route.fastcgi.as_ref()?.to.as_ref();
-            let upstream = route.proxy.as_ref().map(|proxy| &proxy.upstream).or_else(fastcgi)?;
+        let root = [(self.proxy.as_ref(), self.fastcgi.as_ref(), "/")].into_iter();
+        let of_routes = self.all_routes().map(|route| {
             let paths = route.path.as_ref().or(route.name.as_ref());
-            Some((paths.map_or("/", |paths| paths.as_str()), &upstream.value))
+            (route.proxy.as_ref(), route.fastcgi.as_ref(), paths.map_or("/", |paths| paths.as_str()))
         });
-        of_rules.chain(of_routes)
+        root.chain(of_routes).filter_map(|(proxy, fastcgi, paths)| {
+            let upstream = proxy.map(|proxy| &proxy.upstream).or(fastcgi.and_then(|fastcgi| fastcgi.to.as_ref()))?;
+            Some((paths, &upstream.value))
+        })
     }
 
     /// The scripts that are run.
     pub(crate) fn scripts(&self) -> impl Iterator<Item = &FastcgiConfig> {
-        let of_rules = self.proxies().filter_map(|rule| rule.fastcgi.as_ref());
-        of_rules.chain(self.all_routes().filter_map(|route| route.fastcgi.as_ref())).map(|fastcgi| &fastcgi.value)
+        let of_proxies = self.proxies().filter_map(|proxy| proxy.fastcgi.as_ref());
+        let own = self.fastcgi.iter().chain(self.all_routes().filter_map(|route| route.fastcgi.as_ref()));
+        of_proxies.chain(own).map(|fastcgi| &fastcgi.value)
     }
 
     /// The files of users and their passwords.
     pub(crate) fn users(&self) -> impl Iterator<Item = &At<PathBuf>> {
-        let of_routes = self.all_routes().filter_map(|route| match &route.basic_auth {
-            Some(Short::Table(auth)) => Some(auth),
-            _ => None,
-        });
-        self.basic_auth.iter().chain(of_routes).map(|auth| &auth.users)
+        let of_routes = self.all_routes().filter_map(|route| route.basic_auth.as_ref());
+        std::iter::once(&self.basic_auth).chain(of_routes).filter_map(Short::table).map(|auth| &auth.users)
     }
 
     /// Files of contents that are read at start.
     pub(crate) fn contents(&self) -> impl Iterator<Item = &At<PathBuf>> {
-        self.all_routes().filter_map(|route| match &route.respond.as_ref()?.value {
-            Short::Table(respond) => respond.file.as_ref(),
-            Short::Short(_) => None,
-        })
-    }
-}
-
-/// Makes the setting of a site of the setting of a route.
-macro_rules! switched {
-    ($($kind:ty),*) => {
-        $(impl From<Switch<$kind>> for Option<$kind> {
-            fn from(switch: Switch<$kind>) -> Self {
-                switch.into_table()
-            }
-        }
-
-        impl From<Switch<$kind>> for Vec<$kind> {
-            fn from(switch: Switch<$kind>) -> Self {
-                switch.into_table().into_iter().collect()
-            }
-        })*
-    };
-}
-
-switched!(CompressConfig, MaintenanceConfig, BasicAuthConfig, ForwardAuthConfig);
-
-impl From<Switch<ListingConfig>> for ListingConfig {
-    fn from(switch: Switch<ListingConfig>) -> Self {
-        match switch {
-            Short::Short(enabled) => ListingConfig { enabled: enabled.into(), ..ListingConfig::default() },
-            Short::Table(table) => table,
-        }
-    }
-}
-
-impl From<AccessConfig> for Vec<AccessConfig> {
-    fn from(rule: AccessConfig) -> Self {
-        vec![rule]
-    }
-}
-
-impl From<HeadersRule> for Vec<HeadersRule> {
-    fn from(rule: HeadersRule) -> Self {
-        vec![rule]
-    }
-}
-
-impl From<At<String>> for Vec<CacheControlRule> {
-    fn from(value: At<String>) -> Self {
-        vec![CacheControlRule { path: "**".to_owned().into(), value }]
+        let all = self.respond.iter().chain(self.all_routes().filter_map(|route| route.respond.as_ref()));
+        all.filter_map(|respond| respond.table()?.file.as_ref())
     }
 }

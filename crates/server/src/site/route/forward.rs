@@ -72,11 +72,12 @@ impl Forward {
     }
 
     /// All of them.
-    pub(in crate::site) fn all(&self) -> Vec<&Rule> {
-        match self {
-            Forward::Fixed(rule) => vec![rule],
-            Forward::Chosen { by_target, .. } => by_target.values().collect(),
-        }
+    pub(in crate::site) fn all(&self) -> impl Iterator<Item = &Rule> {
+        let (fixed, chosen) = match self {
+            Forward::Fixed(rule) => (Some(&**rule), None),
+            Forward::Chosen { by_target, .. } => (None, Some(by_target.values())),
+        };
+        fixed.into_iter().chain(chosen.into_iter().flatten())
     }
 
     /// The rule for a request.

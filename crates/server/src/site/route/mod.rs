@@ -12,6 +12,7 @@
 mod action;
 mod build;
 mod build_action;
+mod checks;
 mod choice;
 mod condition;
 mod config;
@@ -22,25 +23,31 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::HeaderName;
-use sealion_http::path::{SitePath, Unnameable, is_hidden};
+use sealion_http::path::{SitePath, is_hidden};
 use sealion_http::{Request, Status};
 
+use super::basic_auth::BasicAuth;
 use super::features::Features;
+use super::forward_auth::ForwardAuth;
 use super::listing_pages::Pages;
+use super::pages::{ErrorPage, Whereto};
 use super::pattern::original_of;
 use super::proxy::InterimRequests;
-use super::{FileOptions, proxy, readings};
+use super::{FileOptions, proxy};
 use crate::files::cache::Files;
 use crate::limits::SiteLimits;
 use crate::placeholders::{Asked, Groups};
+use crate::values::Problems;
 
-pub(super) use action::{Action, Last, Try};
+pub(super) use action::{Action, Last, Try, path_template, url_template};
+pub(crate) use action::{RedirectTable, RewriteTable};
 pub(super) use build::Around;
 pub(crate) use build::SiteContext;
-pub(crate) use config::RouteConfig;
+pub(crate) use config::{RouteConfig, SiteConfig};
 
 use choice::{Choice, RouteNumber};
 use condition::{Condition, Holds};
+use forward::Forward;
 
 /// A part of a site: it answers the requests for some paths.
 #[derive(Debug)]
@@ -100,46 +107,37 @@ pub(super) struct Routes {
 }
 
 impl Route {
-    /// The proxy rule for a path, whichever server a request chooses.
-    pub(super) fn rule(&self, path: &SitePath<'_>) -> Option<&proxy::Rule> {
+    /// The rule that forwards, whichever server a request chooses.
+    pub(super) fn rule(&self) -> Option<&proxy::Rule> {
+        self.forward().map(Forward::any)
+    }
+
+    fn forward(&self) -> Option<&Forward> {
         match &*self.action {
-            Action::Forward(forward) => Some(forward.any()),
-            Action::Files => self.features.proxies.as_deref()?.find(path),
-            Action::Respond(_) | Action::Redirect(_) | Action::Rewrite(_) | Action::Try(_) | Action::Deny => None,
+            Action::Forward(forward) => Some(forward),
+            Action::Files
+            | Action::Respond(_)
+            | Action::Redirect(_)
+            | Action::Rewrite(_)
+            | Action::Try(_)
+            | Action::Deny => None,
         }
     }
 
-    /// Whether a request for a path may be forwarded, here or where the route leads.
-    pub(super) fn may_forward(&self, path: &SitePath<'_>) -> bool {
+    /// Whether a request may be forwarded, here or where the route leads.
+    pub(super) fn may_forward(&self) -> bool {
+        let leads_elsewhere =
+            || self.features.error_pages.as_ref().is_some_and(|pages| pages.targets().next().is_some());
         match &*self.action {
-            Action::Rewrite(_) | Action::Try(_) => true,
-            Action::Files => self.features.rewrites.is_some() || self.rule(path).is_some(),
-            Action::Forward(_) | Action::Respond(_) | Action::Redirect(_) | Action::Deny => self.rule(path).is_some(),
+            Action::Forward(_) | Action::Rewrite(_) | Action::Try(_) => true,
+            Action::Files => leads_elsewhere(),
+            Action::Respond(_) | Action::Redirect(_) | Action::Deny => false,
         }
     }
 
     /// Whether it sends files alone.
-    pub(super) fn is_of_files(&self, path: &SitePath<'_>) -> bool {
-        matches!(&*self.action, Action::Files) && self.rule(path).is_none()
-    }
-
-    /// The path of a request for a site without further routes, or the status for one that cannot be served.
-    pub(super) fn path<'a>(&self, raw: &'a str) -> Result<SitePath<'a>, Status> {
-        let is_read_by_others = || self.features.has_guards() || self.path_to_forward(raw).is_some();
-        if memchr::memchr(b';', raw.as_bytes()).is_some() && readings::hides_slash(raw) && is_read_by_others() {
-            return Err(Status::BAD_REQUEST);
-        }
-        match SitePath::parse(raw, self.options.show_dotfiles) {
-            Ok(path) => Ok(path),
-            Err(Unnameable::Malformed(_)) => Err(Status::BAD_REQUEST),
-            Err(Unnameable::NotFound) => self.path_to_forward(raw).ok_or(Status::NOT_FOUND),
-        }
-    }
-
-    /// A path, where it is forwarded.
-    fn path_to_forward(&self, path: &str) -> Option<SitePath<'static>> {
-        let proxies = self.features.proxies.as_ref()?;
-        SitePath::parse_forwarded(path).ok().filter(|path| proxies.find(path).is_some())
+    pub(super) fn is_of_files(&self) -> bool {
+        matches!(&*self.action, Action::Files)
     }
 
     /// Whether files of a path are shown, whose names may begin with a dot.
@@ -149,27 +147,28 @@ impl Route {
 
     /// Whether a server learns the ends of a client's connection.
     pub(super) fn names_endpoints(&self) -> bool {
-        let of_rules = match &*self.action {
-            Action::Files => {
-                self.features.proxies.as_ref().is_some_and(|all| all.rules().any(proxy::Rule::names_endpoints))
-            }
-            _ => self.rules().into_iter().any(proxy::Rule::names_endpoints),
-        };
-        of_rules || self.features.forward_auth.as_ref().is_some_and(|auth| auth.names_endpoints())
+        self.rules().any(proxy::Rule::names_endpoints)
+            || self.features.forward_auth.as_ref().is_some_and(|auth| auth.names_endpoints())
     }
 
     /// All rules that it forwards by.
-    pub(super) fn rules(&self) -> Vec<&proxy::Rule> {
-        match &*self.action {
-            Action::Forward(forward) => forward.all(),
-            Action::Files => self.features.proxies.iter().flat_map(|proxies| proxies.rules()).collect(),
-            Action::Respond(_) | Action::Redirect(_) | Action::Rewrite(_) | Action::Try(_) | Action::Deny => Vec::new(),
-        }
+    pub(super) fn rules(&self) -> impl Iterator<Item = &proxy::Rule> {
+        self.forward().into_iter().flat_map(Forward::all)
     }
 
     /// The status of every request that comes here from outside.
     pub(super) fn withholds(&self) -> Option<Status> {
-        if self.is_internal { Some(Status::NOT_FOUND) } else { self.action.withholds() }
+        if self.is_internal { Some(Status::NOT_FOUND) } else { self.action_withholds() }
+    }
+
+    /// The status of every request for which its action has nothing. An error that leads elsewhere is a turn on the way, unless its status is that of a closed
+    /// path.
+    fn action_withholds(&self) -> Option<Status> {
+        const CLOSED: [u16; 5] = [401, 403, 404, 410, 451];
+        let status = self.action.withholds()?;
+        let pages = self.features.error_pages.as_ref();
+        let leads_elsewhere = pages.is_some_and(|pages| matches!(pages.get(status), Some(ErrorPage::Elsewhere(_))));
+        (!leads_elsewhere || CLOSED.contains(&status.code())).then_some(status)
     }
 
     /// Whether a feature may refuse a file by its name.
@@ -192,8 +191,38 @@ impl Route {
         features.satisfies_any && has_both
     }
 
+    /// Whether a request that passed the guards of this route needs no password and no consent for the other.
+    pub(super) fn authenticates_for(&self, other: &Route) -> bool {
+        if self.guards == other.guards {
+            return true;
+        }
+        // The network of the client may have stood for the password.
+        if self.may_authenticate_instead() {
+            return false;
+        }
+        let (own, other) = (&self.features, &other.features);
+        let has_password = |auth: &Arc<BasicAuth>| own.basic_auth.as_ref().is_some_and(|own| own.has_users_of(auth));
+        let has_consent = |auth: &Arc<ForwardAuth>| own.forward_auth.as_ref().is_some_and(|own| Arc::ptr_eq(own, auth));
+        other.basic_auth.as_ref().is_none_or(has_password) && other.forward_auth.as_ref().is_none_or(has_consent)
+    }
+
+    /// Whether it redirects every request.
+    pub(super) fn redirects(&self) -> bool {
+        matches!(&*self.action, Action::Redirect(_))
+    }
+
+    /// Whether it answers by itself: a response, a redirect or a refusal.
+    pub(super) fn has_own_answer(&self) -> bool {
+        matches!(&*self.action, Action::Respond(_) | Action::Redirect(_) | Action::Deny)
+    }
+
     pub(super) fn is_named(&self) -> bool {
         self.is_named
+    }
+
+    /// Whether the request meets the conditions of the route, whose groups they may name. `None`: it has none.
+    fn holds(&self, asked: &Asked<'_>) -> Option<Holds> {
+        Some(self.conditions.as_ref()?.holds(&Asked { groups: Some(&self.groups), ..*asked }))
     }
 
     /// Whether both have the same guards. `but_for_slash`: the paths differ in their last slash alone, which a redirect usually adds.
@@ -222,10 +251,6 @@ impl Routes {
 
     pub(super) fn guards_differ(&self) -> bool {
         self.guards_differ
-    }
-
-    pub(super) fn has_expressions(&self) -> bool {
-        self.choice.has_expressions()
     }
 
     pub(super) fn has_conditions(&self) -> bool {
@@ -261,9 +286,9 @@ impl Routes {
     /// # Errors
     /// 400: the request has several values for a condition that decides about guards.
     pub(super) fn choose(&self, asked: &Asked<'_>) -> Result<Option<&Route>, Status> {
-        let mut admits = |number: RouteNumber| match &self.all[number].conditions {
+        let mut admits = |number: RouteNumber| match self.all[number].holds(asked) {
             None => Ok(true),
-            Some(conditions) => match conditions.holds(asked) {
+            Some(holds) => match holds {
                 Holds::Yes => Ok(true),
                 Holds::No => Ok(false),
                 Holds::Unclear if self.guards_differ => Err(Status::BAD_REQUEST),
@@ -274,13 +299,37 @@ impl Routes {
         Ok(found.map(|number| &self.all[number]))
     }
 
+    /// Adds the error pages that lead nowhere to `problems`. `root`: the route around all others.
+    fn check_error_pages(&self, root: &Route, key: &str, problems: &mut Problems) {
+        let mut checked = Vec::new();
+        for pages in self.all.iter().chain([root]).filter_map(|route| route.features.error_pages.as_ref()) {
+            if checked.contains(&Arc::as_ptr(pages)) {
+                continue;
+            }
+            checked.push(Arc::as_ptr(pages));
+            for (code, target) in pages.targets() {
+                let has_route =
+                    |path: &str| SitePath::parse(path, true).is_ok_and(|path| self.by_path(&path).is_some());
+                let path = target.text.split('?').next().unwrap_or_default();
+                let what = match &target.to {
+                    Whereto::Named(name) if !self.named.contains_key(name.as_str()) => no_such_name(name),
+                    Whereto::Path(_) if !has_route(path) => match &target.no_file {
+                        Some(what) => what.clone(),
+                        None => continue,
+                    },
+                    Whereto::Named(_) | Whereto::Path(_) | Whereto::Url(_) => continue,
+                };
+                problems.add(&target.text.span, &format!("{key}.error_pages.{code}"), what);
+            }
+        }
+    }
+
     /// The routes that are passed over or taken by their conditions, and what of each.
     pub(super) fn conditions(&self, asked: &Asked<'_>) -> Vec<(&str, &'static str)> {
         let mut found = Vec::new();
         let mut admits = |number: RouteNumber| {
             let route = &self.all[number];
-            let Some(conditions) = &route.conditions else { return Ok::<_, ()>(true) };
-            let holds = conditions.holds(asked);
+            let Some(holds) = route.holds(asked) else { return Ok::<_, ()>(true) };
             found.push((
                 &*route.label,
                 match holds {
@@ -300,6 +349,11 @@ impl Routes {
         let found = with_full(path, |full| self.choice.find::<()>(full, &mut |_| Ok(true)));
         found.ok().flatten().map(|number| &self.all[number])
     }
+}
+
+/// What to write where a name is the name of no route.
+fn no_such_name(name: &str) -> String {
+    format!("{name} is the name of no route: add name = \"{name}\" to one")
 }
 
 /// Calls `with` with the path and its slashes; short ones take no memory.

@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use crate::placeholders::expression;
-use crate::site::pattern::{Octets, build_regex};
+use crate::site::pattern::build_regex;
 use crate::values::{At, Problems};
 
 /// Which paths a route has.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum RoutePath {
     /// `= /a`: this path alone.
     Exact(Box<[u8]>),
@@ -30,7 +30,7 @@ impl RoutePath {
     pub(super) fn parse(text: &At<String>, key: &str, problems: &mut Problems) -> Option<Self> {
         if let Some(expression) = expression(text) {
             let ignores_case = text.starts_with("~*");
-            build_regex(&expression, Octets::Bytes, &text.span, key, problems)?;
+            build_regex(&expression, &text.span, key, problems)?;
             let text = text.trim_start_matches(['~', '*']).trim_start_matches(' ').to_owned();
             return Some(RoutePath::Expression { text, ignores_case });
         }

@@ -46,7 +46,7 @@ impl Node {
         );
         let config = Config::within(scratch.path())
             .listen(&format!("address = '{address}'"))
-            .site(&root, &[pki], "proxy = [{ upstream = 'up', cache = {} }]")
+            .site(&root, &[pki], "proxy = { to = 'up', cache = {} }")
             .table(&tables);
         let mut node = Node { scratch, address, config, pki: Arc::clone(pki), server: None };
         node.start_again();

@@ -89,9 +89,12 @@ impl Cached {
 
     fn config(&self) -> Config {
         let (table, rule) = self.keys;
-        let own = format!("{{ path = '{}', upstream = 'app', cache = {{ {rule} }} }}", self.path);
-        let others = if self.path == "/" { "" } else { ", { upstream = 'app' }" };
-        let config = self.site.config(&format!("default = true\nproxy = [{own}{others}]"));
+        let cached = format!("proxy = {{ to = 'app', cache = {{ {rule} }} }}");
+        let keys = match self.path {
+            "/" => cached,
+            path => format!("proxy = {{ to = 'app' }}\nroute = [{{ path = '{path}', {cached} }}]"),
+        };
+        let config = self.site.config(&format!("default = true\n{keys}"));
         let path = self.directory.display();
         let tables = format!(
             "[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]\n[cache]\ndirectories = ['{path}']\n{table}\n",

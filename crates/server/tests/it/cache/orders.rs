@@ -76,8 +76,7 @@ fn a_purge_reaches_a_url_however_the_rule_stores_its_query() {
 
 #[test]
 fn a_purge_follows_the_rule_of_its_own_url_alone() {
-    let other =
-        "[[site]]\nnames = ['other.test']\nproxy = [{ upstream = 'http://127.0.0.1:9', cache = { query = 'none' } }]\n";
+    let other = "[[site]]\nnames = ['other.test']\nproxy = { to = 'http://127.0.0.1:9', cache = { query = 'none' } }\n";
     let cached = Cached::with(counting(TAGGED), other, "");
     assert_eq!(cached.get("/a", &[]).body, b"body 0");
     purge(&cached, &["https://localhost/a?x"]);

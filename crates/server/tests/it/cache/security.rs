@@ -94,8 +94,8 @@ fn a_field_that_makes_another_request_of_it_poisons_nothing() {
 #[test]
 fn fields_that_the_rule_sets_or_the_key_has_reach_the_origin() {
     let cached = Cached::stopped(Upstream::answering(echo), "", "");
-    let rule = "default = true\nproxy = [{ path = '/', upstream = 'app', cache = { key_headers = ['X-Scheme'] }, \
-                request_headers = [{ name = 'X-Forwarded-Ssl', value = 'on' }, { name = 'X-Forwarded-Port', value = '443' }] }]";
+    let rule = "default = true\nproxy = { to = 'app', cache = { key_headers = ['X-Scheme'] }, \
+                request_headers = [{ name = 'X-Forwarded-Ssl', value = 'on' }, { name = 'X-Forwarded-Port', value = '443' }] }";
     let tables = format!(
         "[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]\n[cache]\ndirectories = ['{}']\n",
         cached.origin.url(),

@@ -31,7 +31,7 @@ fn slashes_at_the_beginning_are_one_in_the_key_as_for_the_server() {
 #[test]
 fn slashes_at_the_beginning_are_one_before_a_prefix_is_added() {
     let cached = Cached::stopped(by_line(), "", "");
-    let rule = "default = true\nproxy = [{ path = '/', upstream = 'app', to_prefix = '/v1', cache = {} }]";
+    let rule = "default = true\nproxy = { to = 'app', to_prefix = '/v1', cache = {} }";
     let tables = format!(
         "[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]\n[cache]\ndirectories = ['{}']\n",
         cached.origin.url(),

@@ -186,8 +186,8 @@ fn fields_that_a_reload_removes_are_not_sent_again_by_a_fetch_that_began_before(
     wait_until("it is being fetched", || cached.fetches() == 1);
     let file = cached.config().write();
     let text = fs::read_to_string(&file).expect("it was written");
-    let without = "upstream = 'app', response_headers = [{ name = 'X-Internal', value = '' }], cache";
-    fs::write(&file, text.replace("upstream = 'app', cache", without)).expect("it is written");
+    let without = "to = 'app', response_headers = [{ name = 'X-Internal', value = '' }], cache";
+    fs::write(&file, text.replace("to = 'app', cache", without)).expect("it is written");
     cached.server().signal(Signal::HUP);
     wait_for_message(cached.server(), "configuration 1 is in use");
     let mut after = ask();

@@ -126,7 +126,7 @@ fn a_window_that_was_opened_is_not_waited_for_any_more() {
     });
     let site = Site::new();
     site.add_pattern("large", LARGE);
-    let rule = format!("proxy = [{{ path = '/app/', upstream = '{}' }}]", upstream.url());
+    let rule = format!("route = [{{ path = '/app/', proxy = {{ to = '{}' }} }}]", upstream.url());
     let server = site.config(&rule).table("[limits]\nstall_timeout = '500ms'").serve_from_user_space();
     let mut http = connect(&site, &server, &[(INITIAL_WINDOW_SIZE, 100)]);
     http.credit = 0;
@@ -146,7 +146,7 @@ fn a_connections_window_that_others_use_up_ends_no_stream() {
     let upstream = tunnels(|accepted| echo_pieces(accepted, 1));
     let site = Site::new();
     site.add_pattern("large", 64 << 20);
-    let rule = format!("proxy = [{{ path = '/app/', upstream = '{}' }}]", upstream.url());
+    let rule = format!("route = [{{ path = '/app/', proxy = {{ to = '{}' }} }}]", upstream.url());
     let server = site.config(&rule).table("[limits]\nstall_timeout = '500ms'").serve_from_user_space();
     let mut http = connect(&site, &server, &[(INITIAL_WINDOW_SIZE, 0)]);
     http.credit = 0;
@@ -184,7 +184,7 @@ fn the_time_of_a_window_begins_when_it_closes() {
     let upstream = tunnels(|accepted| echo_pieces(accepted, 200));
     let site = Site::new();
     site.add_pattern("large", LARGE);
-    let rule = format!("proxy = [{{ path = '/app/', upstream = '{}' }}]", upstream.url());
+    let rule = format!("route = [{{ path = '/app/', proxy = {{ to = '{}' }} }}]", upstream.url());
     let server = site.config(&rule).table("[limits]\nstall_timeout = '500ms'").serve_from_user_space();
     let mut http = connect(&site, &server, &[(INITIAL_WINDOW_SIZE, 100)]);
     http.credit = 0;
@@ -223,7 +223,7 @@ fn a_forwarded_response_waits_no_longer_for_its_window_than_a_file() {
         }
     });
     let site = Site::new();
-    let rule = format!("proxy = [{{ upstream = '{}' }}]", upstream.url());
+    let rule = format!("proxy = {{ to = '{}' }}", upstream.url());
     let server = site.config(&rule).table("[limits]\nstall_timeout = '300ms'").serve_from_user_space();
     let mut http = connect(&site, &server, &[(INITIAL_WINDOW_SIZE, 0)]);
     for path in ["/long", "/chunked"] {
@@ -238,7 +238,7 @@ fn a_forwarded_response_waits_no_longer_for_its_window_than_a_file() {
 fn a_forwarded_response_that_fills_its_window_ends() {
     let upstream = Upstream::answering(|_| ok(&[b'x'; 1000]));
     let site = Site::new();
-    let server = site.config(&format!("proxy = [{{ upstream = '{}' }}]", upstream.url())).serve_from_user_space();
+    let server = site.config(&format!("proxy = {{ to = '{}' }}", upstream.url())).serve_from_user_space();
     let mut http = connect(&site, &server, &[(INITIAL_WINDOW_SIZE, 1000)]);
     http.credit = 0;
     assert_eq!(http.fetch("/"), (200, vec![b'x'; 1000]));

@@ -45,7 +45,7 @@ fn a_client_that_sends_no_more_is_waited_for_no_longer() {
     let site = Site::new();
     site.add_pattern("large", LARGE);
     let server = site
-        .config(&format!("proxy = [{{ path = '/app/', upstream = '{}' }}]", upstream.url()))
+        .config(&format!("route = [{{ path = '/app/', proxy = {{ to = '{}' }} }}]", upstream.url()))
         .serve_from_user_space();
     let mut http = connect(&site, &server, &[(INITIAL_WINDOW_SIZE, 0)]);
     let (stalled, waiting) = (http.get("/large"), http.get("/app/x"));
@@ -66,7 +66,7 @@ fn a_client_that_sends_no_more_is_waited_for_no_longer() {
 fn a_server_may_answer_499() {
     let upstream = Upstream::answering(|_| b"HTTP/1.1 499 Token Required\r\nContent-Length: 5\r\n\r\ntoken".to_vec());
     let site = Site::new();
-    let server = site.config(&format!("proxy = [{{ upstream = '{}' }}]", upstream.url())).serve_from_user_space();
+    let server = site.config(&format!("proxy = {{ to = '{}' }}", upstream.url())).serve_from_user_space();
     assert_eq!(connect(&site, &server, &[]).fetch("/"), (499, b"token".to_vec()));
 }
 
@@ -226,7 +226,7 @@ fn a_request_is_answered_by_the_settings_that_it_began_under() {
     http.send(&frame(DATA, 0, stream, b"first half"));
     http.ping();
     let table = format!("[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]\n", upstream.url());
-    site.config("proxy = [{ upstream = 'app' }]").table(&table).write();
+    site.config("proxy = { to = 'app' }").table(&table).write();
     server.signal(Signal::HUP);
     wait_until("the new rule holds", || http.fetch("/f").1 == b"forwarded");
     let before = upstream.requests().len();
@@ -242,7 +242,7 @@ fn a_reload_takes_effect_between_two_requests_of_a_connection() {
     let server = site.config("").serve_from_user_space();
     let mut http = connect(&site, &server, &[]);
     assert_eq!(http.fetch("/f").0, 200);
-    site.config("access = [{ path = '/f', deny = ['127.0.0.0/8'] }]").write();
+    site.config("route = [{ path = '= /f', access = { deny = ['127.0.0.0/8'] } }]").write();
     server.signal(Signal::HUP);
     wait_until("the new rule holds", || http.fetch("/f").0 == 403);
     assert!(http.go_aways.is_empty());

@@ -131,7 +131,7 @@ fn uploads_that_wait_hold_up_no_other() {
     let site = Site::new();
     site.add("f", "content");
     let rules = format!(
-        "proxy = [{{ path = '/silent/', upstream = 'silent' }}, {{ path = '/echo/', upstream = '{}' }}]",
+        "route = [{{ path = '/silent/', proxy = {{ to = 'silent' }} }}, {{ path = '/echo/', proxy = {{ to = '{}' }} }}]",
         upstream.url()
     );
     let servers = format!("servers = [{{ url = 'https://{}' }}]", silent.1);

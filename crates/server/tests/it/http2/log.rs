@@ -44,7 +44,7 @@ fn wrong_passwords_of_a_client_that_does_not_wait_are_logged() {
     site.add("in/x", "secret");
     let hash = bcrypt::hash_with_result("right", 8).expect("a hash").format_for_version(bcrypt::Version::TwoY);
     fs::write(site.outside().join("users"), format!("ada:{hash}\n")).expect("written");
-    let server = site.config("basic_auth = [{ path = '/in/', users = 'users' }]\n").serve_from_user_space();
+    let server = site.config("route = [{ path = '/in/', basic_auth = { users = 'users' } }]\n").serve_from_user_space();
     // ada:wrong
     let fields = [("authorization", "Basic YWRhOndyb25n")];
     let mut http = connect(&site, &server, &[]);

@@ -95,10 +95,12 @@ fn everything_a_site_does_is_the_same_as_over_http_1() {
     let served = Configured::serve(
         site,
         "precompressed = ['gzip']\nerror_pages = { 404 = '/missing.html' }\n\
-         redirects = [{ path = '/old', to = '/style.css' }]\n\
-         basic_auth = [{ path = '/in/', realm = 'inside', users = 'users' }]\n\
-         access = [{ path = '/closed/', deny = ['127.0.0.0/8'] }]\n\
-         [site.listing]\nenabled = true\n[site.compress]\n",
+         route = [\n\
+           { path = '= /old', redirect = '/style.css' },\n\
+           { path = '/in/', basic_auth = { realm = 'inside', users = 'users' } },\n\
+           { path = '/closed/', access = { deny = ['127.0.0.0/8'] } },\n\
+         ]\n\
+         listing = true\ncompress = true\n",
     );
     for (target, options, status) in [
         ("/", &[][..], 200),

@@ -255,7 +255,7 @@ fn a_collector_with_tls_is_verified() {
     let (site, other) = (site(), site());
     let collector = collector();
     // It has TLS by another server in front of it.
-    let front = other.config(&format!("proxy = [{{ upstream = '{}' }}]", collector.url())).serve_from_user_space();
+    let front = other.config(&format!("proxy = {{ to = '{}' }}", collector.url())).serve_from_user_space();
     let endpoint = format!("https://localhost:{}", front.address().port());
     let served = |verifying: &Site| {
         let roots = verifying.pki.certificate_file();

@@ -104,7 +104,7 @@ fn servers_get_the_span_as_their_parent_and_only_trusted_proxies_name_the_trace(
         let before = spans(&collector).len();
         let proxies =
             if is_trusted { "trusted_proxies = ['127.0.0.0/8']\nclient_address = 'X-Forwarded-For'" } else { "" };
-        let config = site.config(&format!("proxy = [{{ upstream = '{}' }}]", upstream.url()));
+        let config = site.config(&format!("proxy = {{ to = '{}' }}", upstream.url()));
         let config = config.listen(&format!("address = '127.0.0.1:0'\n{proxies}"));
         let otlp = format!("[otlp]\nendpoint = '{}'\nsample = {sample}", collector.url());
         let server = config.table(&otlp).serve_from_user_space();
@@ -133,8 +133,7 @@ fn servers_get_the_span_as_their_parent_and_only_trusted_proxies_name_the_trace(
 fn requests_of_http2_and_questions_of_forward_auth_carry_the_span() {
     let site = site();
     let (collector, upstream, guard) = (collector(), Upstream::echo(), Upstream::echo());
-    let keys =
-        format!("forward_auth = [{{ to = '{}/may' }}]\nproxy = [{{ upstream = '{}' }}]", guard.url(), upstream.url());
+    let keys = format!("forward_auth = {{ to = '{}/may' }}\nproxy = {{ to = '{}' }}", guard.url(), upstream.url());
     let otlp = format!("[otlp]\nendpoint = '{}'\nsample = 1", collector.url());
     let server = site.config(&keys).table(&otlp).serve_from_user_space();
     let mut client = Http2::connect(site.connector(Suite::TLS13), server.address(), &[]);
@@ -151,7 +150,7 @@ fn requests_of_http2_and_questions_of_forward_auth_carry_the_span() {
 fn without_a_share_there_are_no_spans_and_traces_of_clients_pass() {
     let site = site();
     let (collector, upstream) = (collector(), Upstream::echo());
-    let config = site.config(&format!("proxy = [{{ upstream = '{}' }}]", upstream.url()));
+    let config = site.config(&format!("proxy = {{ to = '{}' }}", upstream.url()));
     let otlp = format!("[otlp]\nendpoint = '{}'", collector.url());
     let mut server = config.table(&otlp).serve_from_user_space();
     http::request(&mut site.connect(&server), "GET", "/x", &[("Traceparent", GIVEN)]).expect("an answer");
@@ -166,7 +165,7 @@ fn without_a_share_there_are_no_spans_and_traces_of_clients_pass() {
 fn a_server_that_is_away_is_an_error_of_the_span() {
     let site = site();
     let collector = collector();
-    let config = site.config(&format!("proxy = [{{ upstream = 'http://127.0.0.1:{}' }}]", free_port()));
+    let config = site.config(&format!("proxy = {{ to = 'http://127.0.0.1:{}' }}", free_port()));
     let otlp = format!("[otlp]\nendpoint = '{}'\nsample = 1.0", collector.url());
     let server = config.table(&otlp).serve_from_user_space();
     assert_eq!(http::get(&mut site.connect(&server), "/x").expect("an answer").status, 502);
@@ -186,7 +185,7 @@ fn a_client_that_leaves_before_the_answer_is_an_aborted_request() {
         accepted.request();
         let _ = wait.lock().expect("no panic").recv();
     });
-    let config = site.config(&format!("proxy = [{{ upstream = '{}' }}]", upstream.url()));
+    let config = site.config(&format!("proxy = {{ to = '{}' }}", upstream.url()));
     let otlp = format!("[otlp]\nendpoint = '{}'\nsample = 1.0", collector.url());
     let server = config.table(&otlp).serve_from_user_space();
     let mut client = site.connect(&server);

@@ -17,7 +17,7 @@ fn content(length: usize) -> Vec<u8> {
 }
 
 fn rule(site: &Site, upstream: &Upstream, keys: &str) -> sealion_testkit::server::Server {
-    let rule = format!("proxy = [{{ upstream = '{}', {keys} }}]", upstream.url());
+    let rule = format!("proxy = {{ to = '{}', {keys} }}", upstream.url());
     site.config(&rule).serve_from_user_space()
 }
 
@@ -92,7 +92,7 @@ fn a_full_disk_is_said_once_and_the_answer_arrives_whole() {
 fn what_exceeds_the_memory_of_all_contents_holds_servers_up_and_arrives_whole() {
     let site = Site::new();
     let upstream = Upstream::answering(|_| ok(&content(LONG)));
-    let rule = format!("proxy = [{{ upstream = '{}', buffer = {{ memory = '1GiB' }} }}]", upstream.url());
+    let rule = format!("proxy = {{ to = '{}', buffer = {{ memory = '1GiB' }} }}", upstream.url());
     let server = site.config(&rule).table("[limits]\nmax_buffered = '256KiB'\n").serve_from_user_space();
     let mut clients: Vec<_> = (0..4).map(|_| site.connect_slow_reader(&server)).collect();
     for client in &mut clients {
@@ -165,7 +165,7 @@ fn a_request_that_does_not_fit_is_passed_on_as_it_comes() {
 fn a_content_that_drips_is_answered_408_while_it_is_collected() {
     let site = Site::new();
     let upstream = Upstream::echo();
-    let rule = format!("proxy = [{{ upstream = '{}', buffer_request = {{}} }}]", upstream.url());
+    let rule = format!("proxy = {{ to = '{}', buffer_request = {{}} }}", upstream.url());
     let limits = "[limits]\nrequest_timeout = '1s'\nmin_receive_rate = 1000\nmin_send_rate_window = '1s'\n";
     let server = site.config(&rule).table(limits).serve_from_user_space();
     let mut client = site.connect(&server);
@@ -196,7 +196,7 @@ fn buffers_that_cannot_be_are_refused_at_start() {
         ("buffer_request = { directory = '/tmp' }", "that nothing uses"),
         ("buffer = { disk = '1MiB', directory = '/does/not/exist' }", "no file can be made"),
     ] {
-        let rule = format!("proxy = [{{ upstream = 'http://127.0.0.1:1', {keys} }}]");
+        let rule = format!("proxy = {{ to = 'http://127.0.0.1:1', {keys} }}");
         let problems = site.config(&rule).problems();
         assert!(problems.contains(words), "{keys}: {problems}");
     }

@@ -150,9 +150,8 @@ fn what_is_no_tunnel_is_refused_on_its_stream_alone() {
     });
     let url = upstream.url();
     let keys = format!(
-        "error_pages = {{ 501 = '/501.html' }}\naccess = [{{ path = '/app/denied', deny = ['127.0.0.1'] }}]\nredirects = [{{ path = '/old', to = '/new' }}]\n\
-         proxy = [{{ path = '/app/none', upstream = '{url}', upgrade = [] }}, {{ path = '/app/post', upstream = '{url}', methods = ['POST'] }},\n\
-         {{ path = '/app/', upstream = '{url}', files_first = true }}]"
+        "error_pages = {{ 501 = '/501.html' }}\nroute = [{{ path = '/app/denied/', access = {{ deny = ['127.0.0.1'] }} }}, {{ path = '= /old', redirect = '/new' }},\
+           {{ path = '/app/none/', proxy = {{ to = '{url}', upgrade = [] }} }}, {{ path = '/app/post/', proxy = {{ to = '{url}', methods = ['POST'] }} }}, {{ path = '/app/', proxy = {{ to = '{url}', files_first = true }} }}]"
     );
     let server = site.config(&keys).serve_from_user_space();
     let mut http = connect(&site, &server);
@@ -190,7 +189,7 @@ fn a_password_is_asked_for_a_tunnel_too() {
     std::fs::write(site.outside().join("users"), "user:$2y$04$abcdefghijklmnopqrstuuZ0Zf5QnWcOQYpGQ0X8lE0gY3mDkQ5jm\n")
         .expect("a file");
     let keys = format!(
-        "proxy = [{{ upstream = '{}' }}]\nbasic_auth = [{{ path = '/', users = '{}', realm = 'r' }}]",
+        "proxy = {{ to = '{}' }}\nbasic_auth = {{ users = '{}', realm = 'r' }}",
         upstream.url(),
         site.outside().join("users").display()
     );
@@ -205,7 +204,7 @@ fn a_password_is_asked_for_a_tunnel_too() {
 fn without_a_rule_that_permits_websocket_it_is_not_announced() {
     let site = Site::new();
     let upstream = echo();
-    let keys = format!("proxy = [{{ upstream = '{}', upgrade = ['echo'] }}]", upstream.url());
+    let keys = format!("proxy = {{ to = '{}', upgrade = ['echo'] }}", upstream.url());
     let server = site.config(&keys).serve_from_user_space();
     let mut http = connect(&site, &server);
     let stream = open(&mut http, "/", "websocket", &[]);
@@ -230,7 +229,7 @@ fn a_tunnel_outlives_the_time_for_requests() {
     let site = Site::new();
     let upstream = echo();
     let url = upstream.url();
-    let config = site.config(&format!("proxy = [{{ upstream = '{url}' }}]"));
+    let config = site.config(&format!("proxy = {{ to = '{url}' }}"));
     let server = config.table("[limits]\nrequest_timeout = '200ms'").serve_from_user_space();
     let mut http = connect(&site, &server);
     let stream = open(&mut http, "/", "websocket", &[]);

@@ -327,7 +327,7 @@ fn a_request_that_awaits_its_answer_at_the_end_of_the_grace_time_has_a_line() {
         accepted.head();
         accepted.read_to_end();
     });
-    let config = site.config(&format!("proxy = [{{ upstream = '{}' }}]", upstream.url()));
+    let config = site.config(&format!("proxy = {{ to = '{}' }}", upstream.url()));
     let mut server = config.table("[limits]\ngrace = '200ms'").serve_from_user_space();
     let mut client = site.connect(&server);
     client.send(get("/waits").as_bytes()).expect("it leaves");

@@ -18,8 +18,7 @@ pub(super) fn serve(site: &Site, url: &str, rules: &str, keys: &str) -> Server {
     site.config(rules).table(&upstream).serve_from_user_space()
 }
 
-pub(super) const FILES_FIRST: &str =
-    "proxy = [{ upstream = 'php', files_first = true, fastcgi = { front = '/index.php' } }]";
+pub(super) const FILES_FIRST: &str = "proxy = { to = 'php', files_first = true, fastcgi = { front = '/index.php' } }";
 
 pub(super) fn url(upstream: &Upstream) -> String {
     upstream.url().replace("http://", "fastcgi://")
@@ -53,7 +52,8 @@ fn a_script_learns_the_request_as_cgi_has_it() {
         let answer = format!("Content-Type: text/plain\r\n\r\n{}", request.content.len());
         accepted.write(&[stdout(answer), end()].concat());
     });
-    let rules = "proxy = [{ regex = '\\.php(/|$)', upstream = 'php', fastcgi = { params = { APP_ENV = 'test' } } }]";
+    let rules =
+        "route = [{ path = '~ \\.php(/|$)', proxy = { to = 'php', fastcgi = { params = { APP_ENV = 'test' } } } }]";
     let server = serve(&site, &url(&upstream), rules, "");
     let mut client = site.connect(&server);
     let fields = [
@@ -105,7 +105,8 @@ fn a_script_learns_the_protocol_of_its_client() {
     let site = Site::new();
     site.add("index.php", "");
     let (upstream, asked) = answering(|accepted, _| accepted.write(&[stdout("X-A: 1\r\n\r\nran"), end()].concat()));
-    let server = serve(&site, &url(&upstream), "proxy = [{ regex = '\\.php$', upstream = 'php', fastcgi = {} }]", "");
+    let server =
+        serve(&site, &url(&upstream), "route = [{ path = '~ \\.php$', proxy = { to = 'php', fastcgi = {} } }]", "");
     let learned = || asked.lock().expect("no panic").pop().expect("a request").param("SERVER_PROTOCOL").to_owned();
     let mut client = site.connect(&server);
     for version in ["HTTP/1.1", "HTTP/1.0"] {
@@ -162,9 +163,9 @@ fn only_a_script_that_is_a_file_beneath_the_root_is_run() {
         accepted.write(&[stdout(format!("X-A: 1\r\n\r\n{}", request.param("SCRIPT_NAME"))), end()].concat());
     });
     for rules in [
-        "proxy = [{ upstream = 'php', fastcgi = {} }]",
-        "proxy = [{ upstream = 'php', files_first = true, fastcgi = {} }]",
-        "proxy = [{ regex = '\\.php(/|$)', upstream = 'php', fastcgi = {} }, { regex = '/$', upstream = 'php', fastcgi = {} }]",
+        "proxy = { to = 'php', fastcgi = {} }",
+        "proxy = { to = 'php', files_first = true, fastcgi = {} }",
+        "route = [{ path = '~ \\.php(/|$)', proxy = { to = 'php', fastcgi = {} } }, { path = '~ /$', proxy = { to = 'php', fastcgi = {} } }]",
     ] {
         let server = serve(&site, &url(&upstream), rules, "");
         let mut client = site.connect(&server);
@@ -246,11 +247,12 @@ fn a_file_goes_before_and_all_else_to_the_front_script_whose_source_nobody_sees(
     let (status, text) = body(&mut client, "/missing.php");
     assert!(status == 404 && !text.contains("secret"), "{status} {text}");
     // Where no rule has the path, a script is no file either.
-    let mount = format!(
-        "proxy = [{{ path = '/app', upstream = 'php', fastcgi = {{}} }}]\nfallback = '/index.php'\nmounts = [{{ path = '/mounted', root = '{}' }}]",
+    let beside = format!(
+        "fallback = '/index.php'\n\
+         route = [{{ path = '/app/', proxy = {{ to = 'php', fastcgi = {{}} }} }}, {{ path = '/mounted/', alias = '{}' }}]",
         site.root().join("m").display()
     );
-    let server = serve(&site, &url(&upstream), &mount, "");
+    let server = serve(&site, &url(&upstream), &beside, "");
     let mut client = site.connect(&server);
     for target in [
         "/x.php",
@@ -309,8 +311,7 @@ fn the_front_script_alone_runs_where_others_are_refused() {
         let ran = [request.param("SCRIPT_NAME"), request.param("PATH_INFO")].concat();
         accepted.write(&[stdout(format!("X-A: 1\r\n\r\n{ran}")), end()].concat());
     });
-    let rules =
-        "proxy = [{ upstream = 'php', files_first = true, fastcgi = { front = '/index.php', only_front = true } }]";
+    let rules = "proxy = { to = 'php', files_first = true, fastcgi = { front = '/index.php', only_front = true } }";
     let server = serve(&site, &url(&upstream), rules, "");
     let mut client = site.connect(&server);
     for (target, expected) in [
@@ -353,8 +354,7 @@ fn a_script_gets_the_query_and_the_host_as_the_key_has_them() {
         accepted.write(&[stdout("Cache-Control: max-age=1000\r\n\r\nran"), end()].concat());
     });
     let scratch = tempfile::tempdir().expect("a directory");
-    let rule =
-        "proxy = [{ upstream = 'php', fastcgi = { front = '/index.php' }, cache = { drop_parameters = ['utm_*'] } }]";
+    let rule = "proxy = { to = 'php', fastcgi = { front = '/index.php' }, cache = { drop_parameters = ['utm_*'] } }";
     let cache = format!("[cache]\ndirectories = ['{}']\nfree = '0B'\n", scratch.path().join("cache").display());
     let server = serve(&site, &url(&upstream), rule, &cache);
     let mut client = site.connect(&server);
@@ -549,7 +549,7 @@ fn what_cannot_be_run_is_refused_at_start() {
     for (rule, upstream, words) in [
         ("", php, "add fastcgi = {}"),
         (", fastcgi = {}", app, "does not speak FastCGI"),
-        (", fastcgi = {}, path = '/a', strip_prefix = true", php, "found by the whole path"),
+        (", fastcgi = {}, strip_prefix = true", php, "found by the whole path"),
         (", fastcgi = {}, upgrade = ['websocket']", php, "upgrade: has no effect"),
         (", fastcgi = {}, interim = 'all'", php, "interim: has no effect"),
         (", fastcgi = { index = 'index.html' }", php, "is no script"),
@@ -578,7 +578,7 @@ fn what_cannot_be_run_is_refused_at_start() {
         (", fastcgi = {}", &format!("{php}tls = {{ server_name = 'a' }}\n"), "tls: has no effect"),
         (", fastcgi = {}", &format!("{php}health = {{ path = '/' }}\n"), "over HTTP"),
     ] {
-        let config = site.config(&format!("proxy = [{{ upstream = 'php'{rule} }}]")).table(upstream);
+        let config = site.config(&format!("proxy = {{ to = 'php'{rule} }}")).table(upstream);
         let problems = config.problems();
         assert!(problems.contains(words), "{rule}: {words:?} is not in {problems}");
     }

@@ -42,7 +42,7 @@ fn a_content_for_which_all_memory_is_taken_is_refused_and_later_has_its_place() 
     let (_upstream, php) = counting();
     let server = site
         .config(&format!(
-            "proxy = [{{ path = '/large/', upstream = 'php', fastcgi = {{}}, buffer_request = {{ disk = '1MiB', directory = '{}' }} }}, {{ upstream = 'php', fastcgi = {{}} }}]",
+            "proxy = {{ to = 'php', fastcgi = {{}} }}\nroute = [{{ path = '/large/', proxy = {{ to = 'php', fastcgi = {{}}, buffer_request = {{ disk = '1MiB', directory = '{}' }} }} }}]",
             site.outside().display()
         ))
         .table(&php)
@@ -74,7 +74,7 @@ fn one_client_leaves_memory_for_the_contents_of_others() {
     site.add("x.php", "");
     let (_upstream, php) = counting();
     let server = site
-        .config("proxy = [{ upstream = 'php', fastcgi = {} }]")
+        .config("proxy = { to = 'php', fastcgi = {} }")
         .listen("address = '127.0.0.1:0'\ntrusted_proxies = ['127.0.0.0/8']\nclient_address = 'x-forwarded-for'")
         .table(&php)
         .table("[limits]\nmax_buffered = '512KiB'\nmax_buffered_per_address = '256KiB'\n")

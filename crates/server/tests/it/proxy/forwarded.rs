@@ -12,7 +12,7 @@ use crate::support::upstream::Upstream;
 fn no_word_of_a_client_passes_for_one_of_a_trusted_proxy() {
     let site = Site::new();
     let upstream = Upstream::echo();
-    let keys = format!("proxy = [{{ upstream = '{}' }}]", upstream.url());
+    let keys = format!("proxy = {{ to = '{}' }}", upstream.url());
     let names = ["forwarded", "x-forwarded-for", "x-client"];
     let ports = names.map(|_| free_port());
     let config = names.iter().zip(ports).fold(site.config(&keys), |config, (name, port)| {

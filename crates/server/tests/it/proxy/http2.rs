@@ -316,7 +316,7 @@ fn what_servers_of_http2_cannot_do_is_refused_at_start_and_a_client_that_asks_fo
         ("", "tunnel_timeout = '1s'", "tunnel_timeout: has no effect"),
         ("", "tls = { server_name = 'a' }", "tls: has no effect"),
     ] {
-        let config = site.config(&format!("proxy = [{{ upstream = 'app'{rule} }}]")).table(&format!("{app}{keys}"));
+        let config = site.config(&format!("proxy = {{ to = 'app'{rule} }}")).table(&format!("{app}{keys}"));
         let problems = config.problems();
         assert!(problems.contains(words), "{rule} {keys}: {problems}");
     }
@@ -327,7 +327,7 @@ fn what_servers_of_http2_cannot_do_is_refused_at_start_and_a_client_that_asks_fo
         })
     });
     for (upgrade, expected) in [(", upgrade = []", 0), ("", 1)] {
-        let rule = format!("proxy = [{{ upstream = 'app'{upgrade} }}]");
+        let rule = format!("proxy = {{ to = 'app'{upgrade} }}");
         let table = format!("[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]\n{HTTP2}\n", upstream.url());
         let server = site.config(&rule).table(&table).serve_from_user_space();
         let fields = [("Connection", "Upgrade"), ("Upgrade", "websocket")];

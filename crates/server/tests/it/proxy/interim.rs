@@ -33,7 +33,7 @@ fn holding(interim: &'static str) -> (Upstream, Sender<()>) {
 
 fn serve(site: &Site, url: &str, keys: &str) -> sealion_testkit::server::Server {
     let fields = "response_headers = [{ name = 'X-Secret', value = '' }, { name = 'X-Set', value = 'ours' }]";
-    site.config(&format!("proxy = [{{ upstream = '{url}', {fields}, {keys} }}]")).serve_from_user_space()
+    site.config(&format!("proxy = {{ to = '{url}', {fields}, {keys} }}")).serve_from_user_space()
 }
 
 /// The statuses that a GET is answered with, up to the final one.
@@ -143,7 +143,7 @@ fn interim_responses_of_a_server_of_http2_are_dropped() {
     let site = Site::new();
     let table =
         format!("[[upstream]]\nname = 'app'\nprotocol = 'http2'\nservers = [{{ url = '{}' }}]\n", upstream.url());
-    let rule = "proxy = [{ upstream = 'app' }]";
+    let rule = "proxy = { to = 'app' }";
     let server = site.config(rule).table(&table).serve_from_user_space();
     assert_eq!(statuses(&mut site.connect(&server), &[NAVIGATE]), [200]);
 }

@@ -48,7 +48,7 @@ fn serve_to(site: &Site, urls: &[&str], keys: &str) -> Server {
 pub(crate) fn serve_config(site: &Site, urls: &[&str], keys: &str) -> Config {
     let servers: Vec<_> = urls.iter().map(|url| format!("{{ url = '{url}' }}")).collect();
     let upstream = format!("[[upstream]]\nname = 'app'\nservers = [{}]\n{keys}\n", servers.join(", "));
-    site.config("proxy = [{ upstream = 'app' }]").table(&upstream)
+    site.config("proxy = { to = 'app' }").table(&upstream)
 }
 
 /// Sends a request with a body in one record and reads the response.

@@ -37,9 +37,11 @@ fn reading(octets: usize) -> (Upstream, Arc<Mutex<Vec<Vec<u8>>>>) {
 
 fn serve(site: &Site, upstream: &Upstream, keys: &str) -> sealion_testkit::server::Server {
     let table = format!("[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]\n{keys}\n", upstream.url());
-    site.config("proxy = [{ upstream = 'app' }]\nforward_auth = [{ path = '/in/', upstream = 'app', to = '/verify' }]")
-        .table(&table)
-        .serve_from_user_space()
+    site.config(
+        "proxy = { to = 'app' }\nroute = [{ path = '/in/', forward_auth = { upstream = 'app', to = '/verify' } }]",
+    )
+    .table(&table)
+    .serve_from_user_space()
 }
 
 #[test]
@@ -95,6 +97,6 @@ fn a_client_is_named_in_binary() {
 fn one_connection_for_many_clients_cannot_name_one() {
     let site = Site::new();
     let table = "[[upstream]]\nname = 'app'\nservers = [{ url = 'http://127.0.0.1:1' }]\nprotocol = 'http2'\nproxy_protocol = 'v2'\n";
-    let problems = site.config("proxy = [{ upstream = 'app' }]").table(table).problems();
+    let problems = site.config("proxy = { to = 'app' }").table(table).problems();
     assert!(problems.contains("upstream.proxy_protocol: names one client for a connection"), "{problems}");
 }

@@ -10,15 +10,15 @@ use crate::support::upstream::{Upstream, ok};
 use crate::support::{Site, curl, wait_for_message};
 
 #[test]
-fn the_first_rule_that_covers_a_path_forwards_it_and_files_serve_the_rest() {
+fn the_route_of_a_path_forwards_it_and_files_serve_the_rest() {
     let site = Site::new();
     site.add("index.html", "the page");
     site.add("api/file", "hidden by the rule");
     let api = Upstream::answering(|request| ok(format!("api {}", request.line()).as_bytes()));
     let php = Upstream::answering(|request| ok(format!("php {}", request.line()).as_bytes()));
     let keys = format!(
-        "proxy = [{{ path = '/api/', upstream = 'api', strip_prefix = true }}, {{ regex = '\\.php$', upstream = '{}' }}]\n\
-         rewrites = [{{ path = '/users', to = '/api/v1/users' }}]",
+        "route = [{{ path = '/api/', proxy = {{ to = 'api', strip_prefix = true }} }}, {{ path = '~ \\.php$', proxy = {{ to = '{}' }} }},\
+           {{ path = '= /users', rewrite = '/api/v1/users' }}]",
         php.url()
     );
     let config =
@@ -55,8 +55,7 @@ fn another_path_goes_before_the_forwarded_one() {
     });
     let url = upstream.url();
     let keys = format!(
-        "proxy = [{{ path = '/api/', upstream = '{url}', strip_prefix = true, to_prefix = '/app%20x/v1/', redirects = 'rewrite' }}, \
-         {{ upstream = '{url}', to_prefix = '/all' }}]"
+        "proxy = {{ to = '{url}', to_prefix = '/all' }}\nroute = [{{ path = '/api/', proxy = {{ to = '{url}', strip_prefix = true, to_prefix = '/app%20x/v1/', redirects = 'rewrite' }} }}]"
     );
     let server = site.config(&keys).serve_from_user_space();
     let mut client = site.connect(&server);
@@ -89,8 +88,8 @@ fn fields_and_host_are_changed_as_the_rule_says() {
         b"HTTP/1.1 200 OK\r\nX-Powered-By: app\r\nServer: app\r\nContent-Length: 2\r\n\r\nok".to_vec()
     });
     let keys = format!(
-        "headers = [{{ set = {{ X-Site = '1', X-Powered-By = 'not this' }} }}]\n\
-         [[site.proxy]]\nupstream = '{}'\nhost = 'upstream'\n\
+        "headers = {{ set = {{ X-Site = '1', X-Powered-By = 'not this' }} }}\n\
+         [site.proxy]\nto = '{}'\nhost = 'upstream'\n\
          request_headers = [{{ name = 'X-Key', value = 'secret' }}, {{ name = 'Cookie', value = '' }}]\n\
          response_headers = [{{ name = 'Server', value = '' }}, {{ name = 'X-Via', value = 'proxy' }}]",
         upstream.url()
@@ -124,7 +123,7 @@ fn error_pages_replace_those_of_the_server_only_where_told() {
             }
         });
         let keys = format!(
-            "error_pages = {{ 404 = '/404.html', 502 = '/502.html' }}\nproxy = [{{ upstream = '{}', intercept_errors = {intercept} }}]",
+            "error_pages = {{ 404 = '/404.html', 502 = '/502.html' }}\nproxy = {{ to = '{}', intercept_errors = {intercept} }}",
             upstream.url()
         );
         let server = site.config(&keys).serve_from_user_space();
@@ -141,7 +140,7 @@ fn error_pages_replace_those_of_the_server_only_where_told() {
 fn content_that_is_too_long_is_refused() {
     let site = Site::new();
     let upstream = Upstream::echo();
-    let keys = format!("proxy = [{{ upstream = '{}', max_body = 10 }}]", upstream.url());
+    let keys = format!("proxy = {{ to = '{}', max_body = 10 }}", upstream.url());
     let server = site.config(&keys).serve_from_user_space();
     assert_eq!(post(&mut site.connect(&server), "/", &[("Content-Length", "10")], b"0123456789").status, 200);
     let response = post(&mut site.connect(&server), "/", &[("Content-Length", "11")], b"0123456789a");
@@ -157,7 +156,7 @@ fn content_that_is_too_long_is_refused() {
 fn content_that_is_too_long_is_refused_over_http2() {
     let site = Site::new();
     let upstream = Upstream::echo();
-    let keys = format!("proxy = [{{ upstream = '{}', max_body = 10 }}]", upstream.url());
+    let keys = format!("proxy = {{ to = '{}', max_body = 10 }}", upstream.url());
     let server = site.config(&keys).serve_from_user_space();
     let file = site.add_pattern("upload", 16_000);
     let upload = format!("@{}", file.display());
@@ -189,7 +188,7 @@ fn a_site_of_rules_alone_needs_no_root() {
     let site = Site::new();
     let upstream = Upstream::echo();
     let mut config = format!(
-        "[[listen]]\naddress = '127.0.0.1:0'\n[[site]]\nproxy = [{{ path = '/app', upstream = '{}' }}]\n",
+        "[[listen]]\naddress = '127.0.0.1:0'\n[[site]]\nroute = [{{ path = '/app/', proxy = {{ to = '{}' }} }}]\n",
         upstream.url()
     );
     let certificate = (site.pki.certificate_file(), site.pki.key_file());
@@ -244,7 +243,7 @@ fn methods_that_a_rule_does_not_name_are_refused_under_every_spelling_of_its_pat
     let site = Site::new();
     let upstream = Upstream::answering(|request| ok(request.line().as_bytes()));
     let keys = format!(
-        "proxy = [{{ path = '/read/', upstream = '{url}', methods = ['GET', 'REPORT'] }}, {{ upstream = '{url}' }}]",
+        "proxy = {{ to = '{url}' }}\nroute = [{{ path = '/read/', proxy = {{ to = '{url}', methods = ['GET', 'REPORT'] }} }}]",
         url = upstream.url()
     );
     let server = site.config(&keys).serve_from_user_space();
@@ -282,8 +281,7 @@ fn redirects_and_cookies_of_an_application_suit_the_client() {
         format!("HTTP/1.1 302 Found\r\n{fields}Content-Length: 0\r\n\r\n").into_bytes()
     });
     let keys = format!(
-        "proxy = [{{ path = '/my app/', upstream = '{url}', strip_prefix = true, redirects = 'rewrite' }}, \
-         {{ path = '/own/', upstream = '{url}', host = 'upstream', redirects = 'rewrite' }}, {{ upstream = '{url}' }}]",
+        "proxy = {{ to = '{url}' }}\nroute = [{{ path = '/my app/', proxy = {{ to = '{url}', strip_prefix = true, redirects = 'rewrite' }} }}, {{ path = '/own/', proxy = {{ to = '{url}', host = 'upstream', redirects = 'rewrite' }} }}]",
         url = upstream.url()
     );
     let server = site.config(&keys).serve_from_user_space();
@@ -312,7 +310,7 @@ fn a_location_of_the_application_names_no_other_host() {
             ["Location", "Content-Location"].map(|name| format!("{name}: http://{}{path}", request.field("host")));
         format!("HTTP/1.1 302 Found\r\n{}\r\nContent-Length: 0\r\n\r\n", fields.join("\r\n")).into_bytes()
     });
-    let keys = format!("proxy = [{{ upstream = '{}', host = 'upstream', redirects = 'rewrite' }}]", upstream.url());
+    let keys = format!("proxy = {{ to = '{}', host = 'upstream', redirects = 'rewrite' }}", upstream.url());
     let server = site.config(&keys).serve_from_user_space();
     for protocol in ["--http1.1", "--http2"] {
         for (target, location) in
@@ -330,7 +328,7 @@ fn a_rule_makes_a_trace_where_the_client_has_none() {
     let site = Site::new();
     let upstream = Upstream::echo();
     let keys = format!(
-        "proxy = [{{ path = '/traced/', upstream = '{url}', trace_context = true }}, {{ upstream = '{url}' }}]",
+        "proxy = {{ to = '{url}' }}\nroute = [{{ path = '/traced/', proxy = {{ to = '{url}', trace_context = true }} }}]",
         url = upstream.url()
     );
     let server = site.config(&keys).serve_from_user_space();
@@ -346,56 +344,37 @@ fn a_rule_makes_a_trace_where_the_client_has_none() {
 }
 
 #[test]
-fn what_is_wrong_with_a_rule_is_said() {
+fn what_is_wrong_with_the_keys_is_said() {
     for (site_keys, table, words) in [
-        ("proxy = [{ }]", "", "site.proxy.upstream: is missing: name an [[upstream]]"),
-        ("proxy = [{ upstream = 'app' }]", "", "there is no [[upstream]] with the name \"app\": add it"),
-        ("proxy = [{ upstream = 'ftp://a' }]", "", "is not the URL of a server: write http://host:port"),
-        ("proxy = [{ upstream = 'http://a', path = 'x' }]", "", "begin it with a slash"),
-        ("proxy = [{ upstream = 'http://a', regex = '^x' }]", "", "never matches"),
-        ("proxy = [{ upstream = 'http://a', regex = '/x', strip_prefix = true }]", "", "needs path"),
+        ("proxy = {}", "", "site.proxy.to: is missing: name an [[upstream]]"),
+        ("proxy = { to = 'app' }", "", "there is no [[upstream]] with the name \"app\": add it"),
+        ("proxy = { to = 'ftp://a' }", "", "is not the URL of a server: write http://host:port"),
+        ("route = [{ path = 'x/', proxy = { to = 'http://a' } }]", "", "begins with a slash"),
+        ("route = [{ path = '~ ^x', proxy = { to = 'http://a' } }]", "", "never matches"),
         (
-            "proxy = [{ upstream = 'http://a', to_prefix = 'v1' }]",
+            "route = [{ path = '~ /x', proxy = { to = 'http://a', strip_prefix = true } }]",
+            "",
+            "needs a route whose path ends in a slash",
+        ),
+        (
+            "proxy = { to = 'http://a', to_prefix = 'v1' }",
             "",
             "site.proxy.to_prefix: is no path: write for instance /v1",
         ),
-        ("proxy = [{ upstream = 'http://a', to_prefix = '/a?b' }]", "", "is no path"),
-        ("proxy = [{ upstream = 'http://a', to_prefix = '/a b' }]", "", "is no path"),
-        ("proxy = [{ upstream = 'http://a', to_prefix = '/a/../b' }]", "", "is no path"),
-        ("proxy = [{ upstream = 'http://a', host = 'a b' }]", "", "write client, upstream, or a host"),
+        ("proxy = { to = 'http://a', to_prefix = '/a?b' }", "", "is no path"),
+        ("proxy = { to = 'http://a', to_prefix = '/a b' }", "", "is no path"),
+        ("proxy = { to = 'http://a', to_prefix = '/a/../b' }", "", "is no path"),
+        ("proxy = { to = 'http://a', host = 'a b' }", "", "write client, upstream, or a host"),
+        ("proxy = { to = 'http://a', methods = ['TRACE'] }", "", "site.proxy.methods: \"TRACE\" cannot be forwarded"),
+        ("proxy = { to = 'http://a', methods = ['get'] }", "", "write methods as [\"GET\", \"POST\"]"),
+        ("proxy = { to = 'http://a', request_headers = [{ name = 'Host', value = 'x' }] }", "", "set the rule's host"),
         (
-            "proxy = [{ upstream = 'http://a', methods = ['TRACE'] }]",
-            "",
-            "site.proxy.methods: \"TRACE\" cannot be forwarded",
-        ),
-        ("proxy = [{ upstream = 'http://a', methods = ['get'] }]", "", "write methods as [\"GET\", \"POST\"]"),
-        (
-            "proxy = [{ upstream = 'http://a' }, { path = '/b/', upstream = 'http://b', methods = ['GET'] }]",
-            "",
-            "site.proxy.path: is never reached: the rule for / stands before it",
-        ),
-        (
-            "proxy = [{ path = '/a/', upstream = 'http://a' }, { path = '/a/b', upstream = 'http://b' }]",
-            "",
-            "the rule for /a/ stands before it",
-        ),
-        ("proxy = [{ upstream = 'http://a' }, { regex = '\\.php$', upstream = 'http://b' }]", "", "is never reached"),
-        (
-            "proxy = [{ upstream = 'http://a', request_headers = [{ name = 'Host', value = 'x' }] }]",
-            "",
-            "set the rule's host",
-        ),
-        (
-            "proxy = [{ upstream = 'http://a', response_headers = [{ name = 'Upgrade', value = 'x' }] }]",
+            "proxy = { to = 'http://a', response_headers = [{ name = 'Upgrade', value = 'x' }] }",
             "",
             "belongs to the connection",
         ),
-        ("proxy = [{ upstream = 'http://a', upgrade = ['h2c'] }]", "", "\"h2c\" cannot be a tunnel"),
-        (
-            "proxy = [{ upstream = 'http://a', cache = { ttl = '5m' } }]",
-            "",
-            "for instance { 200 = \"5m\", 404 = \"10s\" }",
-        ),
+        ("proxy = { to = 'http://a', upgrade = ['h2c'] }", "", "\"h2c\" cannot be a tunnel"),
+        ("proxy = { to = 'http://a', cache = { ttl = '5m' } }", "", "for instance { 200 = \"5m\", 404 = \"10s\" }"),
         ("", "[[upstream]]\nname = 'a'\nservers = []", "upstream.servers: is empty for upstream a"),
         ("", "[[upstream]]\nname = 'a'\nservers = [{ url = 'http://a/b' }]", "has a path"),
         ("", "[[upstream]]\nname = 'a'\nservers = [{ url = 'http://a', backup = true }]", "has backups alone"),

@@ -48,7 +48,8 @@ fn a_request_waits_for_the_room_of_large_heads_no_longer_than_for_its_response()
         large.url(),
         other.url()
     );
-    let rules = "proxy = [{ path = '/large', upstream = 'large' }, { path = '/other', upstream = 'other' }]";
+    let rules =
+        "route = [{ path = '/large/', proxy = { to = 'large' } }, { path = '/other/', proxy = { to = 'other' } }]";
     let server = site.config(rules).table(&tables).serve_from_user_space();
     let mut http = Http2::connect(site.connector(Suite::TLS13), server.address(), &[]);
     assert_eq!(http.fetch("/large/first").0, 200);
@@ -96,7 +97,7 @@ fn a_client_is_not_late_while_the_window_of_its_connection_is_closed() {
         busy.url(),
         app.url()
     );
-    let rules = "proxy = [{ path = '/busy', upstream = 'busy' }, { path = '/app', upstream = 'app' }]";
+    let rules = "route = [{ path = '/busy/', proxy = { to = 'busy' } }, { path = '/app/', proxy = { to = 'app' } }]";
     let server = site.config(rules).table(&tables).serve_from_user_space();
     let mut http = Http2::connect(site.connector(Suite::TLS13), server.address(), &[]);
     let first = http.get("/busy");

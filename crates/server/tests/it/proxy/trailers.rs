@@ -85,7 +85,7 @@ fn trailers_of_a_request_reach_the_server_but_for_those_that_have_a_meaning_for_
         let site = Site::new();
         let table = format!("[[upstream]]\nname = 'app'\nservers = [{{ url = '{url}' }}]\n{keys}\n");
         let fields = "request_headers = [{ name = 'X-User', value = '' }]";
-        let server = site.config(&format!("proxy = [{{ upstream = 'app', {fields} }}]")).table(&table);
+        let server = site.config(&format!("proxy = {{ to = 'app', {fields} }}")).table(&table);
         (server.serve_from_user_space(), site)
     };
     for (server, site) in [rule("", &http1.url()), rule("protocol = 'http2'", &http2.url())] {

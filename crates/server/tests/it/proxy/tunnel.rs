@@ -95,7 +95,7 @@ fn a_tunnel_for_websocket_needs_the_reply_to_the_clients_key() {
         accepted.write(head.as_bytes());
         assert_eq!(accepted.read_to_end(), b"", "nothing passes");
     });
-    let rule = format!("proxy = [{{ upstream = '{}', upgrade = ['websocket', 'echo'] }}]", upstream.url());
+    let rule = format!("proxy = {{ to = '{}', upgrade = ['websocket', 'echo'] }}", upstream.url());
     let server = site.config(&rule).serve_from_user_space();
     let right = format!("Sec-WebSocket-Accept: {ACCEPT}");
     let websocket = "Upgrade: websocket";

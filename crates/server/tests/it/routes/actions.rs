@@ -103,7 +103,7 @@ fn a_route_inherits_what_it_does_not_set() {
     }
     let keys = r#"
         error_pages = { 404 = "/404.html" }
-        headers = [{ set = { X-Site = "site" } }]
+        headers = { set = { X-Site = "site" } }
 
         [[site.route]]
         path = "/a/"
@@ -267,7 +267,7 @@ fn mistakes_are_named_with_line_and_remedy() {
         ("path = '/a'\nredirect = '{hots}'", "{hots} is no placeholder: the nearest is {host}"),
         ("path = '/a'\nredirect = '//x'", "begins with two slashes"),
         ("path = '/a'\ntry = ['{path}', '@none']", "@none is the name of no route"),
-        ("path = '/a'\nproxy = { to = 'none' }", "site.route.proxy.upstream: "),
+        ("path = '/a'\nproxy = { to = 'none' }", "site.route.proxy.to: "),
         ("path = '/a'\nproxy = { to = 'http://127.0.0.1:1', strip_prefix = true }", "ends in a slash"),
         ("path = '/a'\nalias = '.'", "site.route.alias: needs a path that ends in a slash"),
         ("path = '/a/'\n[[site.route.route]]\npath = '/b'\ndeny = true", "lies outside the route around it"),

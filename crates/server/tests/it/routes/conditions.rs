@@ -146,3 +146,60 @@ fn the_way_of_a_request_is_explained() {
     let shown = explain("GET https://example.org/new/x", &[]);
     assert!(shown.contains("conditions of /new/: fail\n") && shown.contains("sends a file\n"), "{shown}");
 }
+
+#[test]
+fn a_route_asks_whether_a_file_or_a_directory_exists() {
+    let site = Site::new();
+    for (name, content) in
+        [("x.txt", "x"), ("dir/y", "y"), ("app.php", "script"), (".hidden", "h"), ("maintenance.on", "")]
+    {
+        site.add(name, content);
+    }
+    std::fs::write(site.outside().join("z"), "outside").expect("a file");
+    std::os::unix::fs::symlink("../z", site.root().join("link")).expect("a link");
+    let keys = r#"
+        [[site.route]]
+        path = "/"
+        match = { exists = { file = "{path}" } }
+        respond = { text = "file" }
+
+        [[site.route]]
+        path = "/"
+        match = { exists = { directory = "{path}" }, not = { exists = "{path}/none" } }
+        respond = { text = "directory" }
+
+        [[site.route]]
+        path = "~ ^/of/(.+)$"
+        match = { exists = "/{1}" }
+        respond = { text = "captured" }
+
+        [[site.route]]
+        path = "/"
+        match = { not = { exists = "/maintenance.on" } }
+        respond = 503
+
+        [[site.route]]
+        path = "/"
+        respond = { text = "neither" }
+    "#;
+    let server = site.config(keys).serve_from_user_space();
+    let mut client = site.connect(&server);
+    for (target, expected) in [
+        ("/x.txt", "file"),
+        ("/app.php", "file"),
+        ("/x.txt/", "neither"),
+        ("/dir", "directory"),
+        ("/dir/", "directory"),
+        ("/dir/y?q", "file"),
+        ("/dir/none", "neither"),
+        ("/.hidden", "neither"),
+        ("/link", "neither"),
+        ("/of/dir/y", "captured"),
+        ("/of/none", "neither"),
+        ("/a%2Fb", "neither"),
+    ] {
+        assert_eq!(text(&request(&mut client, "GET", target, &[])), expected, "{target}");
+    }
+    let said = site.config("[[site.route]]\npath = '/'\nmatch = { exists = 'x' }\ndeny = true\n").problems();
+    assert!(said.contains("site.route.match.exists: write an encoded path"), "{said}");
+}

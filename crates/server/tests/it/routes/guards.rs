@@ -165,7 +165,7 @@ fn a_guard_may_end_beneath_and_change() {
     site.add("open/x", "open");
     let keys = format!(
         r#"
-        basic_auth = [{{ users = "users" }}]
+        basic_auth = {{ users = "users" }}
 
         [[site.route]]
         path = "/open/"

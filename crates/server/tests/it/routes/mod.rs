@@ -2,7 +2,9 @@
 
 mod actions;
 mod conditions;
+mod error_pages;
 mod guards;
+mod redirects;
 
 use sealion_testkit::http::{self, Response};
 use sealion_testkit::server::Server;

@@ -1,0 +1,185 @@
+//! Error pages: a file in place of the text of an error, another path, a named route, or a redirect.
+
+use sealion_http::path::SitePath;
+use sealion_http::request::{Conditions, FieldLines};
+use sealion_http::{Fields, Method, Request, Status};
+
+use super::turns::Place;
+use super::{Answer, Answering, Guards};
+use crate::files::resolve::Found;
+use crate::response::{Body, Response};
+use crate::site::pages::{ErrorPage, ErrorTarget, Page, PageStatus, Whereto};
+use crate::site::route::{Action, Route};
+use crate::upstream::Inbound;
+
+impl<'a> Answering<'a> {
+    /// The file in place of the text of this status.
+    fn page_file(&self, status: Status) -> Option<(&'a Page, PageStatus)> {
+        if status == Status::SERVICE_UNAVAILABLE
+            && let Some(page) = self.maintenance().and_then(|maintenance| maintenance.page())
+        {
+            return Some((page, PageStatus::Error));
+        }
+        match self.route.error_page(status)? {
+            ErrorPage::File(page, shown) => Some((page, *shown)),
+            ErrorPage::Elsewhere(_) => None,
+        }
+    }
+
+    /// Replaces the content with the error page of the route that answered, if that is a file. No password is checked for it.
+    pub(super) async fn add_page_file(&self, response: &mut Response) {
+        let Some((page, shown)) = self.page_file(response.status) else { return };
+        let Some(path) = page.path() else { return };
+        let may_send = |sibling: &SitePath<'_>| self.may_have_sibling(sibling, None);
+        let accept = &self.request.conditions.accept_encoding;
+        if self.route.add_error_page(response, &path, accept, may_send).await
+            && let Some(status) = shown.of(response.status, Status::OK)
+        {
+            *response =
+                Response { status, ..without_error_fields(std::mem::replace(response, Response::plain(status))) };
+        }
+    }
+
+    /// Goes on where the error page of the route that answered leads, if it leads elsewhere. `path`: the path that was requested.
+    pub(super) async fn lead_elsewhere(&self, answer: Answer, path: &SitePath<'_>, inbound: &mut Inbound) -> Answer {
+        let own = self.at(&answer);
+        let status = answer.response.status;
+        let is_maintained =
+            status == Status::SERVICE_UNAVAILABLE && own.maintenance().is_some_and(|own| own.page().is_some());
+        let Some(ErrorPage::Elsewhere(target)) = own.route.error_page(status).filter(|_| !is_maintained) else {
+            return answer;
+        };
+        let here = Answering { turns: answer.turns, ..own };
+        let Some(found) = Box::pin(here.follow(target, &answer, path, inbound)).await else { return answer };
+        let Answer { mut response, name, route, turns, .. } = found;
+        let first = answer.response;
+        if response.status.code() / 100 == 2
+            && response.status != Status::PARTIAL_CONTENT
+            && let Some(shown) = target.status.of(status, response.status)
+        {
+            response = Response { status: shown, ..without_validators(response) };
+            if shown.has_no_content() {
+                response.body = Body::Empty;
+                response.fields = Fields { extra: std::mem::take(&mut response.fields.extra), ..Fields::default() };
+            }
+        }
+        response.user = response.user.or(first.user);
+        response.cause = response.cause.or(first.cause);
+        response.upstream = response.upstream.or(first.upstream);
+        Answer { response, name, route, turns, is_final: true, guards: Guards::Passed }
+    }
+
+    /// The response of a target. `None`: the target is not for this request, which gets the error.
+    async fn follow(
+        &self,
+        target: &ErrorTarget,
+        answer: &Answer,
+        path: &SitePath<'_>,
+        inbound: &mut Inbound,
+    ) -> Option<Answer> {
+        let mut user = answer.response.user.clone();
+        let mut found: Answer = match &target.to {
+            Whereto::Url(to) => {
+                let PageStatus::Given(status) = target.status else { return None };
+                let mut response = Response::plain(status);
+                response.fields.location = Some(to.render_url(&self.asked(path)).ok()?);
+                response.into()
+            }
+            Whereto::Path(to) => {
+                let place = Place::of(to, &self.asked(path)).ok()?;
+                let method = if self.request.method == Method::Head { Method::Head } else { Method::Get };
+                let request = Request { method, ..self.unconditional() };
+                // The content was for the path that had the error.
+                inbound.content = None;
+                inbound.upgrade = false;
+                Answering { request: &request, ..*self }.go_on(place, false, path, &mut user, inbound).await
+            }
+            Whereto::Named(name) => {
+                let route = self.site.routes.as_ref()?.named(name)?;
+                if !self.may_follow(route, answer.guards, inbound) {
+                    return None;
+                }
+                if answer.guards == Guards::Unasked
+                    && let Some(refusal) = self.guard_here(path, &mut user).await
+                {
+                    return Some(Response { user, ..refusal }.into());
+                }
+                let request = self.unconditional();
+                let here = Answering { request: &request, ..*self };
+                here.turn_to(route, path, path, None, (&mut user, inbound)).await
+            }
+        };
+        found.response.user = user;
+        Some(found)
+    }
+
+    /// Whether a named route may answer in place of an error. A request that a guard refused gets nothing but what the route says itself.
+    fn may_follow(&self, route: &Route, guards: Guards, inbound: &Inbound) -> bool {
+        if matches!(&*route.action, Action::Respond(_) | Action::Redirect(_) | Action::Deny) {
+            return true;
+        }
+        let is_traced = self.request.method.as_str() == "TRACE";
+        guards != Guards::Refused && !is_traced && !inbound.content_is_gone
+    }
+
+    /// The request without conditions and ranges, which are for another content.
+    fn unconditional(&self) -> Request<'a> {
+        let accept_encoding = self.request.conditions.accept_encoding.clone();
+        Request { conditions: Conditions { accept_encoding, ..Conditions::default() }, ..self.request.clone() }
+    }
+}
+
+/// The response without the fields that tell of its error.
+fn without_error_fields(mut response: Response) -> Response {
+    response.fields.allow = None;
+    response.fields.retry_after = None;
+    response
+}
+
+/// The response without validators: it is sent for another path than its own.
+fn without_validators(mut response: Response) -> Response {
+    response.fields.etag = None;
+    response.fields.last_modified = None;
+    response.fields.accept_ranges = false;
+    response
+}
+
+impl Route {
+    /// The route's page for this status.
+    pub(super) fn error_page(&self, status: Status) -> Option<&ErrorPage> {
+        self.features.error_pages.as_ref()?.get(status)
+    }
+
+    /// The same, if it is a file.
+    pub(super) fn error_file(&self, status: Status) -> Option<SitePath<'_>> {
+        match self.error_page(status)? {
+            ErrorPage::File(page, _) => page.path(),
+            ErrorPage::Elsewhere(_) => None,
+        }
+    }
+
+    /// Replaces the content with `page`, and returns whether it did: if it cannot be opened, the plain content stays. `may_send`: whether a
+    /// precompressed sibling may be sent, by its path.
+    pub(super) async fn add_error_page(
+        &self,
+        response: &mut Response,
+        page: &SitePath<'_>,
+        accept: &FieldLines<'_>,
+        may_send: impl Fn(&SitePath<'_>) -> bool,
+    ) -> bool {
+        let files = &self.error_files;
+        let Ok(Found::File(mut file)) = files.find(page, accept).await else { return false };
+        let sibling = file.coding.filter(|_| file.is_sibling).map(|coding| page.sibling(coding));
+        if sibling.is_some_and(|sibling| !may_send(&sibling)) {
+            match files.find(page, &FieldLines::default()).await {
+                Ok(Found::File(original)) => file = original,
+                _ => return false,
+            }
+        }
+        response.fields.content_type = Some(file.content_type.clone());
+        response.fields.content_encoding = file.coding;
+        response.fields.varies = file.varies;
+        response.body = Body::File { range: 0..file.len, file };
+        true
+    }
+}
