@@ -98,13 +98,13 @@ fn guards_hold_for_what_stands_behind_the_directory_of_a_front_script() {
         site.add(name, "");
     }
     let (upstream, asked) = answering(|accepted, _| accepted.write(&[stdout("X-A: 1\r\n\r\nran"), end()].concat()));
-    let guard = "route = [{ path = '^~ /app/admin/', access = { deny = ['127.0.0.0/8'] } }]";
-    let front = "proxy = { to = 'php', fastcgi = { front = '/app/index.php' } }".to_owned();
+    let guard = "{ path = '^~ /app/admin/', access = { deny = ['127.0.0.0/8'] } }";
+    let front = "proxy = { to = 'php', fastcgi = { front = '/app/index.php' } }\nroute = [".to_owned();
     // The script that runs is known by the rewrite alone.
     let rewritten = "proxy = { to = 'php', fastcgi = {} }\n\
-        route = [{ path = '^~ /app/index.php' }, { path = '~ ^', rewrite = '/app/index.php' }]";
+        route = [{ path = '^~ /app/index.php' }, { path = '~ ^', rewrite = '/app/index.php' }, ";
     for rules in [front, rewritten.to_owned()] {
-        let server = serve(&site, &url(&upstream), &format!("{rules}\n{guard}"), "");
+        let server = serve(&site, &url(&upstream), &format!("{rules}{guard}]"), "");
         let mut client = site.connect(&server);
         for target in [
             "/app/admin/x",
@@ -119,7 +119,7 @@ fn guards_hold_for_what_stands_behind_the_directory_of_a_front_script() {
         }
         assert!(asked.lock().expect("no panic").is_empty());
     }
-    let server = serve(&site, &url(&upstream), &format!("{rewritten}\n{guard}"), "");
+    let server = serve(&site, &url(&upstream), &format!("{rewritten}{guard}]"), "");
     assert_eq!(body(&mut site.connect(&server), "/application"), (200, "ran".to_owned()));
 }
 
