@@ -116,7 +116,7 @@ pub(crate) async fn refuse(site: &Site, status: Status) -> Response {
     }
     response.fields.anonymous = route.features.anonymous;
     if let Some(headers) = &route.features.headers {
-        headers.add(b"", None, &mut response.fields);
+        headers.add(b"", status, None, &mut response.fields);
     }
     response
 }
@@ -308,8 +308,8 @@ impl<'a> Answering<'a> {
         fields.anonymous = features.anonymous;
         if let Some(headers) = &features.headers {
             match SitePath::of_octets(name).ok().filter(|_| headers.have_placeholders()) {
-                None => headers.add(name, None, fields),
-                Some(path) => headers.add(name, Some(&self.asked(&path)), fields),
+                None => headers.add(name, status, None, fields),
+                Some(path) => headers.add(name, status, Some(&self.asked(&path)), fields),
             }
         }
         // A preflight response has its CORS fields already.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use sealion_http::Fields;
 use sealion_http::extra_fields::{ExtraFields, is_name, is_value};
+use sealion_http::{Fields, Status};
 use serde::{Deserialize, Serialize};
 
 use super::hsts::HstsConfig;
@@ -23,11 +23,13 @@ pub(crate) struct HeadersRule {
     pub set: BTreeMap<String, At<Secret>>,
     /// Fields of earlier rules and of the preset to remove.
     pub unset: Vec<At<String>>,
+    /// Whether responses of every status get the fields. `false`: those with 200, 201, 204, 206, 301, 302, 303, 304, 307 and 308, as without `always` in nginx.
+    pub always: bool,
 }
 
 impl Default for HeadersRule {
     fn default() -> Self {
-        HeadersRule { path: "**".to_owned().into(), set: BTreeMap::new(), unset: Vec::new() }
+        HeadersRule { path: "**".to_owned().into(), set: BTreeMap::new(), unset: Vec::new(), always: true }
     }
 }
 
@@ -69,8 +71,23 @@ pub(crate) struct Headers {
 #[derive(Debug)]
 struct Step {
     path: PathPattern,
+    statuses: Statuses,
     set: Vec<(String, Template)>,
     unset: Vec<String>,
+}
+
+/// The responses that a rule is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Statuses {
+    All,
+    /// As nginx' `add_header` without `always`.
+    WithoutErrors,
+}
+
+impl Statuses {
+    fn include(self, status: Status) -> bool {
+        self == Statuses::All || matches!(status.code(), 200 | 201 | 204 | 206 | 301..=304 | 307 | 308)
+    }
 }
 
 impl HeadersConfig<'_> {
@@ -83,7 +100,8 @@ impl HeadersConfig<'_> {
             preset.push((HSTS.to_owned(), Template::literal(&value)));
         }
         if !preset.is_empty() {
-            steps.push(Step { path: PathPattern::every(), set: preset, unset: Vec::new() });
+            let statuses = Statuses::All;
+            steps.push(Step { path: PathPattern::every(), statuses, set: preset, unset: Vec::new() });
         }
         let headers = dotted(key, "headers");
         steps.extend(self.rules.iter().filter_map(|rule| rule.build(self.known, &headers, problems)));
@@ -102,9 +120,10 @@ impl HeadersConfig<'_> {
             return None;
         }
         let is_constant = |step: &Step| step.set.iter().all(|(_, value)| value.as_text().is_some());
-        let all = steps.iter().all(|step| step.path.is_every() && is_constant(step)).then(|| {
+        let is_for_all = |step: &Step| step.path.is_every() && step.statuses == Statuses::All && is_constant(step);
+        let all = steps.iter().all(is_for_all).then(|| {
             let mut fields = ExtraFields::default();
-            apply(&steps, b"", None, &mut fields);
+            apply(&steps, b"", Status::OK, None, &mut fields);
             fields
         });
         Some(Headers { all, steps, cache_control })
@@ -153,7 +172,8 @@ impl HeadersRule {
             Some((name.clone(), Template::parse_text(value.reveal(), &value.span, known, &key, problems)?))
         };
         let set = self.set.iter().map(template).collect::<Option<_>>()?;
-        Some(Step { path: path?, set, unset: self.unset.iter().map(|name| name.value.clone()).collect() })
+        let statuses = if self.always { Statuses::All } else { Statuses::WithoutErrors };
+        Some(Step { path: path?, statuses, set, unset: self.unset.iter().map(|name| name.value.clone()).collect() })
     }
 }
 
@@ -165,7 +185,7 @@ impl Headers {
 
     /// Adds the site's fields to a response. Existing fields win. `name`: the path of the file that is sent, or else of the request;
     /// decoded, without leading slash. `asked`: for placeholders; without it, and with values that no field may have, their fields are left out.
-    pub(crate) fn add(&self, name: &[u8], asked: Option<&Asked<'_>>, fields: &mut Fields) {
+    pub(crate) fn add(&self, name: &[u8], status: Status, asked: Option<&Asked<'_>>, fields: &mut Fields) {
         match &self.all {
             Some(all) if fields.extra.is_empty() => fields.extra = all.clone(),
             Some(all) => {
@@ -173,7 +193,7 @@ impl Headers {
                     add_to(&mut fields.extra, field, value);
                 }
             }
-            None => apply(&self.steps, name, asked, &mut fields.extra),
+            None => apply(&self.steps, name, status, asked, &mut fields.extra),
         }
         // Only responses with a file, and 304, have an entity tag. Errors and listings must not be cached for a year.
         if fields.etag.is_some()
@@ -186,9 +206,9 @@ impl Headers {
 }
 
 /// Applies the rules; the last one that sets or unsets a field wins.
-fn apply(steps: &[Step], name: &[u8], asked: Option<&Asked<'_>>, fields: &mut ExtraFields) {
+fn apply(steps: &[Step], name: &[u8], status: Status, asked: Option<&Asked<'_>>, fields: &mut ExtraFields) {
     let mut chosen: Vec<(&str, &Template)> = Vec::new();
-    for step in steps.iter().filter(|step| step.path.matches(name)) {
+    for step in steps.iter().filter(|step| step.statuses.include(status) && step.path.matches(name)) {
         let concerns = |field: &str| {
             step.unset.iter().chain(step.set.iter().map(|(field, _)| field)).any(|own| own.eq_ignore_ascii_case(field))
         };

@@ -30,7 +30,7 @@ fn build(text: &str) -> (Option<Headers>, Problems) {
 fn fields(headers: &Headers, name: &str, tagged: bool) -> String {
     let etag = tagged.then(|| EntityTag::from_fingerprint([0; 8]));
     let mut fields = Fields { etag, ..Fields::default() };
-    headers.add(name.as_bytes(), None, &mut fields);
+    headers.add(name.as_bytes(), Status::OK, None, &mut fields);
     String::from_utf8(fields.extra.lines().to_vec()).unwrap().replace("\r\n", "|")
 }
 
@@ -62,7 +62,7 @@ fn without_patterns_the_fields_are_made_once() {
     assert_eq!(fields(&headers, "a", true), "X-One: 1|X-Two: 2|");
     let mut already = Fields::default();
     already.extra.add("x-one", "own");
-    headers.add(b"a", None, &mut already);
+    headers.add(b"a", Status::OK, None, &mut already);
     assert_eq!(already.extra.lines(), b"x-one: own\r\nX-Two: 2\r\n");
 }
 
@@ -86,7 +86,7 @@ fn vary_values_are_merged() {
     for text in ["headers = [{ set = { Vary = 'X-Own' } }]", "headers = [{ path = '*', set = { Vary = 'X-Own' } }]"] {
         let mut already = Fields::default();
         already.extra.add("Vary", "Accept");
-        build(text).0.unwrap().add(b"a", None, &mut already);
+        build(text).0.unwrap().add(b"a", Status::OK, None, &mut already);
         assert_eq!(already.extra.lines(), b"Vary: Accept\r\nVary: X-Own\r\n", "{text}");
     }
 }
@@ -121,4 +121,25 @@ fn configuration_errors_name_the_key() {
         assert_eq!(problems.len(), 1, "{problems}");
     }
     assert!(toml::from_str::<HeadersRule>("pth = '*'").is_err());
+}
+
+#[test]
+fn a_rule_may_leave_errors_out() {
+    let (headers, problems) =
+        build("headers = [{ set = { X-All = '1' } }, { set = { X-Some = '2' }, always = false }]");
+    assert!(problems.is_empty(), "{problems}");
+    let headers = headers.unwrap();
+    for (code, expected) in [
+        (200, "X-All: 1\r\nX-Some: 2\r\n"),
+        (206, "X-All: 1\r\nX-Some: 2\r\n"),
+        (304, "X-All: 1\r\nX-Some: 2\r\n"),
+        (308, "X-All: 1\r\nX-Some: 2\r\n"),
+        (203, "X-All: 1\r\n"),
+        (404, "X-All: 1\r\n"),
+        (502, "X-All: 1\r\n"),
+    ] {
+        let mut fields = Fields::default();
+        headers.add(b"a", Status::new(code).unwrap(), None, &mut fields);
+        assert_eq!(String::from_utf8_lossy(fields.extra.lines()), expected, "{code}");
+    }
 }
