@@ -134,13 +134,13 @@ pub(crate) struct Inbound {
 }
 
 impl Inbound {
-    /// The same for another server, which gets what the first one leaves: neither content nor interim responses.
+    /// The same for another server, which gets neither content, nor another protocol, nor interim responses.
     pub(crate) fn without_content(&self) -> Self {
         Inbound {
             content: None,
             content_is_gone: self.content_is_gone || self.content.is_some(),
             upgrade: false,
-            is_connect: self.is_connect,
+            is_connect: false,
             remote: self.remote,
             is_trusted: self.is_trusted,
             is_direct: self.is_direct,

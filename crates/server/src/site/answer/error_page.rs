@@ -33,10 +33,12 @@ impl<'a> Answering<'a> {
         let may_send = |sibling: &SitePath<'_>| self.may_have_sibling(sibling, None);
         let accept = &self.request.conditions.accept_encoding;
         if self.route.add_error_page(response, &path, accept, may_send).await
-            && let Some(status) = shown.of(response.status, Status::OK)
+            && let Some(status) = shown.of(response.status, Status::OK).filter(|status| *status != response.status)
         {
-            *response =
-                Response { status, ..without_error_fields(std::mem::replace(response, Response::plain(status))) };
+            response.status = status;
+            // They tell of the error.
+            response.fields.allow = None;
+            response.fields.retry_after = None;
         }
     }
 
@@ -90,8 +92,8 @@ impl<'a> Answering<'a> {
                 let method = if self.request.method == Method::Head { Method::Head } else { Method::Get };
                 let request = Request { method, ..self.unconditional() };
                 // The content was for the path that had the error.
-                inbound.content = None;
-                inbound.upgrade = false;
+                let (gone, interim) = (inbound.gone.take(), inbound.interim.take());
+                *inbound = Inbound { gone, interim, ..inbound.without_content() };
                 Answering { request: &request, ..*self }.go_on(place, false, path, &mut user, inbound).await
             }
             Whereto::Named(name) => {
@@ -127,13 +129,6 @@ impl<'a> Answering<'a> {
         let accept_encoding = self.request.conditions.accept_encoding.clone();
         Request { conditions: Conditions { accept_encoding, ..Conditions::default() }, ..self.request.clone() }
     }
-}
-
-/// The response without the fields that tell of its error.
-fn without_error_fields(mut response: Response) -> Response {
-    response.fields.allow = None;
-    response.fields.retry_after = None;
-    response
 }
 
 /// The response without validators: it is sent for another path than its own.

@@ -183,11 +183,13 @@ fn a_refused_request_gets_nothing_of_the_path() {
         ("GET", "/gone/x", 403),
         ("GET", "/around", 403),
         ("GET", "/none", 200),
-        ("GET", "/x/..;/secret/x", 400),
     ] {
         let response = request(&mut client, method, target, &[("Content-Length", "0")]);
         assert_eq!(response.status, status, "{method} {target}");
     }
+    // An application could read it as the path of a guarded route.
+    let response = request(&mut client, "GET", "/x/..;/secret/x", &[]);
+    assert!(matches!(response.status, 400 | 403 | 404), "{}", response.status);
 }
 
 #[test]
