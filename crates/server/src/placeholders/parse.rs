@@ -19,7 +19,7 @@ pub(crate) struct Known<'a> {
 }
 
 /// Names without a parameter.
-const PLAIN: [(&str, Source); 8] = [
+const PLAIN: [(&str, Source); 12] = [
     ("host", Source::Host),
     ("path", Source::Path),
     ("query", Source::Query),
@@ -28,6 +28,10 @@ const PLAIN: [(&str, Source); 8] = [
     ("method", Source::Method),
     ("client", Source::Client),
     ("port", Source::Port),
+    ("authority", Source::Authority),
+    ("is_args", Source::QueryMark),
+    ("time", Source::Time),
+    ("time.unix", Source::UnixTime),
 ];
 
 /// Names with a parameter.
@@ -100,6 +104,10 @@ impl Known<'_> {
     fn piece(&self, name: &str) -> Result<Piece, String> {
         if let Some((_, source)) = PLAIN.iter().find(|(own, _)| *own == name) {
             return Ok(Piece::Value(source.clone()));
+        }
+        if name == "hostname" {
+            let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+            return Ok(Piece::Text(name.into()));
         }
         if let Ok(number) = name.parse::<usize>() {
             let groups = self.groups.and_then(|groups| groups.path.as_ref()).map_or(0, |regex| regex.captures_len());

@@ -1,5 +1,7 @@
 //! The values that placeholders name.
 
+use std::time::SystemTime;
+
 use http::HeaderName;
 use percent_encoding::{percent_decode, percent_encode};
 use sealion_http::path::OUTSIDE_PCHAR;
@@ -10,15 +12,23 @@ use super::{Asked, Form, Unfit};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Source {
     Host,
+    /// The host as the client wrote it, with its port.
+    Authority,
     /// The decoded path, encoded again.
     Path,
     Query,
+    /// `?` where there is a query.
+    QueryMark,
     /// Path and query as the client wrote them.
     Uri,
     Scheme,
     Method,
     Client,
     Port,
+    /// The time of the request: UTC, RFC 3339 with milliseconds.
+    Time,
+    /// The same in seconds since 1970, with milliseconds.
+    UnixTime,
     /// A parameter of the query, decoded; the first of its name.
     Parameter(Box<str>),
     /// A field of the request; its lines are one list.
@@ -39,7 +49,10 @@ impl Source {
     /// Whether its values are parts of URLs as they stand.
     pub(super) fn is_url(&self) -> bool {
         match self {
-            Self::Host | Self::Path | Self::Query | Self::Uri | Self::Scheme | Self::Client | Self::Port => true,
+            Self::Host | Self::Authority | Self::Path | Self::Query | Self::QueryMark | Self::Uri | Self::Scheme => {
+                true
+            }
+            Self::Client | Self::Port | Self::Time | Self::UnixTime => true,
             // The operator wrote them.
             Self::Map(_) | Self::Split(_) => true,
             Self::Method
@@ -59,7 +72,7 @@ impl Source {
 
     /// Whether its values may have a query.
     pub(super) fn may_have_query(&self) -> bool {
-        matches!(self, Self::Uri | Self::Query | Self::Map(_))
+        matches!(self, Self::Uri | Self::Query | Self::QueryMark | Self::Map(_))
     }
 
     /// Appends the value. One that the request lacks is empty.
@@ -67,6 +80,16 @@ impl Source {
         match self {
             Self::Host => out.extend_from_slice(asked.host().as_bytes()),
             Self::Path => out.extend(percent_encode(&asked.path.full(), OUTSIDE_PCHAR).flat_map(str::bytes)),
+            Self::Authority => out.extend_from_slice(asked.request.authority.unwrap_or_default().as_bytes()),
+            Self::QueryMark if asked.query.is_none_or(str::is_empty) => {}
+            Self::QueryMark => out.push(b'?'),
+            Self::Time => {
+                out.extend_from_slice(humantime::format_rfc3339_millis(SystemTime::now()).to_string().as_bytes())
+            }
+            Self::UnixTime => {
+                let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+                out.extend_from_slice(format!("{}.{:03}", since.as_secs(), since.subsec_millis()).as_bytes());
+            }
             Self::Query => out.extend_from_slice(asked.query.unwrap_or_default().as_bytes()),
             Self::Uri => {
                 let (path, query) = asked.target();

@@ -26,6 +26,9 @@ pub(crate) struct MapConfig {
     /// longest beginning, that before the first expression of the file. Values may have placeholders.
     #[serde(default)]
     pub entries: BTreeMap<String, At<String>>,
+    /// Whether texts and beginnings ignore the case of ASCII letters. Expressions do with `~*`.
+    #[serde(default)]
+    pub ignore_case: bool,
 }
 
 /// Shares of a value, for `{split.NAME}`: a canary, or a test of two variants.
@@ -56,6 +59,8 @@ struct Map {
     /// The longest first.
     beginnings: Vec<(Box<[u8]>, Template)>,
     expressions: Vec<(Regex, Template)>,
+    /// Whether `exact` and `beginnings` are in lower case, for values in any case.
+    ignores_case: bool,
 }
 
 #[derive(Debug)]
@@ -170,13 +175,15 @@ impl Map {
             exact: HashMap::new(),
             beginnings: Vec::new(),
             expressions: Vec::new(),
+            ignores_case: config.ignore_case,
         };
+        let folded = |text: &str| if config.ignore_case { text.to_ascii_lowercase() } else { text.to_owned() };
         let mut entries: Vec<_> = config.entries.iter().collect();
         entries.sort_by_key(|(_, value)| value.span.start);
         for (text, value) in entries {
             let Some(template) = Template::parse(value, known, "map.entries", problems) else { continue };
             if let Some(beginning) = text.strip_prefix("^~ ") {
-                map.beginnings.push((beginning.as_bytes().into(), template));
+                map.beginnings.push((folded(beginning).into_bytes().into(), template));
             } else if let Some(expression) = expression(text) {
                 match Regex::new(&expression) {
                     Ok(regex) => map.expressions.push((regex, template)),
@@ -191,7 +198,10 @@ impl Map {
                     }
                 }
             } else {
-                map.exact.insert(text.as_bytes().into(), template);
+                if map.exact.insert(folded(text).into_bytes().into(), template).is_some() {
+                    let what = format_args!("{text:?} is there twice in another case: remove one");
+                    problems.add(&value.span, "map.entries", what);
+                }
             }
         }
         map.beginnings.sort_by_key(|(beginning, _)| std::cmp::Reverse(beginning.len()));
@@ -199,9 +209,11 @@ impl Map {
     }
 
     fn find(&self, from: &[u8]) -> &Template {
-        let beginning = || Some(&self.beginnings.iter().find(|(beginning, _)| from.starts_with(beginning))?.1);
+        let lower = self.ignores_case.then(|| from.to_ascii_lowercase());
+        let text = lower.as_deref().unwrap_or(from);
+        let beginning = || Some(&self.beginnings.iter().find(|(beginning, _)| text.starts_with(beginning))?.1);
         let expression = || Some(&self.expressions.iter().find(|(regex, _)| regex.is_match(from))?.1);
-        self.exact.get(from).or_else(beginning).or_else(expression).unwrap_or(&self.default)
+        self.exact.get(text).or_else(beginning).or_else(expression).unwrap_or(&self.default)
     }
 }
 

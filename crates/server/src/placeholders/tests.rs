@@ -33,6 +33,12 @@ from = "{map.tenant}"
 entries = { "pool-a" = "first" }
 
 [[map]]
+name = "folded"
+from = "{header.x-case}"
+ignore_case = true
+entries = { "Text" = "text", "^~ BEGIN" = "beginning", "~ ^Exp" = "expression" }
+
+[[map]]
 name = "id"
 from = "x"
 default = "{header.x-id}"
@@ -176,4 +182,28 @@ fn shares_are_about_as_large_as_configured() {
     let count = |result: &str| (0..20_000_u32).filter(|n| tables.share_for_tests(&n.to_string()) == result).count();
     assert!((1800..2200).contains(&count("b")), "{}", count("b"));
     assert!((400..600).contains(&count("c")), "{}", count("c"));
+}
+
+#[test]
+fn a_map_may_ignore_case() {
+    for (value, expected) in
+        [("tEXT", "text"), ("begin-x", "beginning"), ("Exp", "expression"), ("exp", ""), ("Texts", "")]
+    {
+        let lines = format!("x-case: {value}\r\n");
+        assert_eq!(rendered("{map.folded}", lines.as_bytes(), false).as_deref(), Ok(expected), "{value}");
+    }
+    let (_, problems) =
+        tables("[[map]]\nname = 'a'\nfrom = '{host}'\nignore_case = true\nentries = { A = '1', a = '2' }");
+    assert!(problems.to_string().contains("is there twice in another case"), "{problems}");
+}
+
+#[test]
+fn the_mark_of_a_query_stands_where_there_is_one() {
+    assert_eq!(rendered("/new{is_args}{query}", b"", true).as_deref(), Ok("/new?x=1%262&y&x=3"));
+    assert_eq!(rendered("{time}", b"", false).map(|time| (time.len(), time.ends_with('Z'))), Ok((24, true)));
+    let seconds = rendered("{time.unix}", b"", false).unwrap();
+    assert!(
+        seconds.split_once('.').is_some_and(|(whole, part)| whole.parse::<u64>().is_ok() && part.len() == 3),
+        "{seconds}"
+    );
 }

@@ -122,7 +122,7 @@ pub(crate) async fn refuse(site: &Site, status: Status) -> Response {
     }
     response.fields.anonymous = route.features.anonymous;
     if let Some(headers) = &route.features.headers {
-        headers.add(None, &mut response.fields);
+        headers.add(status, None, &mut response.fields);
     }
     response
 }
@@ -318,8 +318,8 @@ impl<'a> Answering<'a> {
         fields.anonymous = features.anonymous;
         if let Some(headers) = &features.headers {
             match SitePath::of_octets(name).ok().filter(|_| headers.have_placeholders()) {
-                None => headers.add(None, fields),
-                Some(path) => headers.add(Some(&self.asked(&path)), fields),
+                None => headers.add(status, None, fields),
+                Some(path) => headers.add(status, Some(&self.asked(&path)), fields),
             }
         }
         // A preflight response has its CORS fields already.

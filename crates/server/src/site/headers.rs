@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
+use sealion_http::Status;
 use sealion_http::extra_fields::{ExtraFields, is_name, is_value};
 use serde::{Deserialize, Serialize};
 
@@ -15,8 +16,11 @@ use crate::values::{At, Problems, Secret};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct HeadersConfig {
-    /// Fields to send. They replace fields of the preset.
+    /// Fields to send with every response. They replace fields of the preset.
     pub set: BTreeMap<String, At<Secret>>,
+    /// Fields to send with responses that have status 200, 201, 204, 206, 301, 302, 303, 304, 307 or 308, as nginx' `add_header` without `always`. They replace
+    /// fields of the preset on every response.
+    pub set_without_errors: BTreeMap<String, At<Secret>>,
     /// Fields of the preset to remove.
     pub unset: Vec<At<String>>,
 }
@@ -39,19 +43,45 @@ pub(super) struct Fields<'a> {
 /// The header fields that a route adds to its responses.
 #[derive(Debug)]
 pub(crate) struct Headers {
-    /// The fields of every response, if none has placeholders.
+    /// The fields of every response, if none has placeholders and errors have all.
     all: Option<ExtraFields>,
-    set: Vec<(String, Template)>,
+    set: Vec<Set>,
     cache_control: Option<String>,
+}
+
+/// A field with its value.
+#[derive(Debug)]
+struct Set {
+    name: String,
+    value: Template,
+    statuses: Statuses,
+}
+
+/// The responses that have a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Statuses {
+    All,
+    /// As nginx' `add_header` without `always`.
+    WithoutErrors,
+}
+
+impl Statuses {
+    fn include(self, status: Status) -> bool {
+        self == Statuses::All || matches!(status.code(), 200 | 201 | 204 | 206 | 301..=304 | 307 | 308)
+    }
 }
 
 impl Fields<'_> {
     /// Validates names and values. `None`: no field is configured.
     pub(super) fn build(&self, key: &str, problems: &mut Problems) -> Option<Headers> {
-        let mut set: Vec<_> =
-            self.security.fields().iter().map(|(name, value)| ((*name).to_owned(), Template::literal(value))).collect();
+        let of_preset = |name: &str, value: &str| Set {
+            name: name.to_owned(),
+            value: Template::literal(value),
+            statuses: Statuses::All,
+        };
+        let mut set: Vec<_> = self.security.fields().iter().map(|(name, value)| of_preset(name, value)).collect();
         if let Some(value) = self.hsts.build(&dotted(key, "hsts"), self.plain, problems) {
-            set.push((HSTS.to_owned(), Template::literal(&value)));
+            set.push(of_preset(HSTS, &value));
         }
         let own = self.config.build(self.known, &dotted(key, "headers"), problems)?;
         let is_own = |name: &str| {
@@ -59,10 +89,10 @@ impl Fields<'_> {
                 .unset
                 .iter()
                 .map(|name| name.as_str())
-                .chain(own.iter().map(|(name, _)| name.as_str()))
+                .chain(own.iter().map(|field| field.name.as_str()))
                 .any(|other| other.eq_ignore_ascii_case(name))
         };
-        set.retain(|(name, _)| !is_own(name));
+        set.retain(|field| !is_own(&field.name));
         set.extend(own);
         let cache_control = Some(self.cache_control.value.clone()).filter(|value| !value.is_empty());
         if cache_control.as_ref().is_some_and(|value| !is_value(value)) {
@@ -72,10 +102,10 @@ impl Fields<'_> {
         if set.is_empty() && cache_control.is_none() {
             return None;
         }
-        let is_constant = set.iter().all(|(_, value)| value.as_text().is_some());
-        let all = is_constant.then(|| {
+        let is_constant = |field: &Set| field.statuses == Statuses::All && field.value.as_text().is_some();
+        let all = set.iter().all(is_constant).then(|| {
             let mut fields = ExtraFields::default();
-            apply(&set, None, &mut fields);
+            apply(&set, Status::OK, None, &mut fields);
             fields
         });
         Some(Headers { all, set, cache_control })
@@ -84,10 +114,13 @@ impl Fields<'_> {
 
 impl HeadersConfig {
     /// The fields to set. `None`: there are problems.
-    fn build(&self, known: Known<'_>, key: &str, problems: &mut Problems) -> Option<Vec<(String, Template)>> {
+    fn build(&self, known: Known<'_>, key: &str, problems: &mut Problems) -> Option<Vec<Set>> {
         let before = problems.len();
-        for (name, value) in &self.set {
-            let key = format!("{key}.set.{name}");
+        let of_all = self.set.iter().map(|field| (field, "set", Statuses::All));
+        let without_errors = self.set_without_errors.iter();
+        let without_errors = without_errors.map(|field| (field, "set_without_errors", Statuses::WithoutErrors));
+        for ((name, value), table, _) in of_all.clone().chain(without_errors.clone()) {
+            let key = format!("{key}.{table}.{name}");
             if !is_name(name) {
                 problems.add(&value.span, &key, "is not a field name: use letters, digits and hyphens");
             } else if let Some((_, remedy)) = OURS.iter().find(|(ours, _)| ours.eq_ignore_ascii_case(name)) {
@@ -108,11 +141,12 @@ impl HeadersConfig {
             }
         }
         (problems.len() == before).then_some(())?;
-        let template = |(name, value): (&String, &At<Secret>)| {
-            let key = format!("{key}.set.{name}");
-            Some((name.clone(), Template::parse_text(value.reveal(), &value.span, known, &key, problems)?))
+        let template = |((name, value), table, statuses): ((&String, &At<Secret>), &str, Statuses)| {
+            let key = format!("{key}.{table}.{name}");
+            let value = Template::parse_text(value.reveal(), &value.span, known, &key, problems)?;
+            Some(Set { name: name.clone(), value, statuses })
         };
-        self.set.iter().map(template).collect()
+        of_all.chain(without_errors).map(template).collect()
     }
 }
 
@@ -124,7 +158,7 @@ impl Headers {
 
     /// Adds the route's fields to a response. Existing fields win. `asked`: for placeholders; without it, and with values that no field may have, their fields
     /// are left out.
-    pub(crate) fn add(&self, asked: Option<&Asked<'_>>, fields: &mut sealion_http::Fields) {
+    pub(crate) fn add(&self, status: Status, asked: Option<&Asked<'_>>, fields: &mut sealion_http::Fields) {
         match &self.all {
             Some(all) if fields.extra.is_empty() => fields.extra = all.clone(),
             Some(all) => {
@@ -132,7 +166,7 @@ impl Headers {
                     add_to(&mut fields.extra, field, value);
                 }
             }
-            None => apply(&self.set, asked, &mut fields.extra),
+            None => apply(&self.set, status, asked, &mut fields.extra),
         }
         // Only responses with a file, and 304, have an entity tag. Errors and listings must not be cached for a year.
         if fields.etag.is_some()
@@ -145,8 +179,8 @@ impl Headers {
 }
 
 /// Adds fields with the values for a request.
-fn apply(set: &[(String, Template)], asked: Option<&Asked<'_>>, fields: &mut ExtraFields) {
-    for (field, value) in set {
+fn apply(set: &[Set], status: Status, asked: Option<&Asked<'_>>, fields: &mut ExtraFields) {
+    for Set { name: field, value, .. } in set.iter().filter(|field| field.statuses.include(status)) {
         match (value.as_text(), asked) {
             (Some(text), _) => add_to(fields, field, text.as_bytes()),
             (None, Some(asked)) => {

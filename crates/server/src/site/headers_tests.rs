@@ -1,5 +1,5 @@
-use sealion_http::Fields;
 use sealion_http::etag::EntityTag;
+use sealion_http::{Fields, Status};
 
 use super::{At, Deserialize, Headers, HeadersConfig, HstsConfig, Known, Problems, SecurityHeaders};
 
@@ -31,7 +31,7 @@ fn build(text: &str) -> (Option<Headers>, Problems) {
 fn fields(headers: &Headers, tagged: bool) -> String {
     let etag = tagged.then(|| EntityTag::from_fingerprint([0; 8]));
     let mut fields = Fields { etag, ..Fields::default() };
-    headers.add(None, &mut fields);
+    headers.add(Status::OK, None, &mut fields);
     String::from_utf8(fields.extra.lines().to_vec()).unwrap().replace("\r\n", "|")
 }
 
@@ -59,7 +59,7 @@ fn without_placeholders_the_fields_are_made_once() {
     assert_eq!(fields(&headers, true), "X-One: 1|X-Two: 2|");
     let mut already = Fields::default();
     already.extra.add("x-one", "own");
-    headers.add(None, &mut already);
+    headers.add(Status::OK, None, &mut already);
     assert_eq!(already.extra.lines(), b"x-one: own\r\nX-Two: 2\r\n");
 }
 
@@ -74,7 +74,7 @@ fn cache_control_is_for_responses_with_an_entity_tag() {
 fn vary_values_are_merged() {
     let mut already = Fields::default();
     already.extra.add("Vary", "Accept");
-    build("headers = { set = { Vary = 'X-Own' } }").0.unwrap().add(None, &mut already);
+    build("headers = { set = { Vary = 'X-Own' } }").0.unwrap().add(Status::OK, None, &mut already);
     assert_eq!(already.extra.lines(), b"Vary: Accept\r\nVary: X-Own\r\n");
 }
 
@@ -102,4 +102,24 @@ fn configuration_errors_name_the_key() {
         assert_eq!(problems.len(), 1, "{problems}");
     }
     assert!(toml::from_str::<HeadersConfig>("pth = '*'").is_err());
+}
+
+#[test]
+fn fields_may_leave_errors_out() {
+    let (headers, problems) = build("headers = { set = { X-All = '1' }, set_without_errors = { X-Some = '2' } }");
+    assert!(problems.is_empty(), "{problems}");
+    let headers = headers.unwrap();
+    for (code, expected) in [
+        (200, "X-All: 1\r\nX-Some: 2\r\n"),
+        (206, "X-All: 1\r\nX-Some: 2\r\n"),
+        (304, "X-All: 1\r\nX-Some: 2\r\n"),
+        (308, "X-All: 1\r\nX-Some: 2\r\n"),
+        (203, "X-All: 1\r\n"),
+        (404, "X-All: 1\r\n"),
+        (502, "X-All: 1\r\n"),
+    ] {
+        let mut fields = Fields::default();
+        headers.add(Status::new(code).unwrap(), None, &mut fields);
+        assert_eq!(String::from_utf8_lossy(fields.extra.lines()), expected, "{code}");
+    }
 }
