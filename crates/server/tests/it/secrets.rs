@@ -34,7 +34,7 @@ fn a_reload_names_the_secrets_that_changed_and_shows_none() {
     wait_for_message(&server, "configuration 1 is in use");
     for key in [
         "site[0].headers.set.X-Token",
-        "site[0].forward_auth[0].to",
+        "site[0].route[0].forward_auth.to",
         "site[0].route[1].proxy.request_headers[0].value",
         "site[0].route[1].proxy.response_headers[0].value",
         "site[0].route[2].proxy.fastcgi.params.APP_KEY",

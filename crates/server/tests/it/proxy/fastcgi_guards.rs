@@ -102,7 +102,7 @@ fn guards_hold_for_what_stands_behind_the_directory_of_a_front_script() {
     let front = "proxy = { to = 'php', fastcgi = { front = '/app/index.php' } }\nroute = [".to_owned();
     // The script that runs is known by the rewrite alone.
     let rewritten = "proxy = { to = 'php', fastcgi = {} }\n\
-        route = [{ path = '^~ /app/index.php' }, { path = '~ ^', rewrite = '/app/index.php' }, ";
+        route = [{ path = '= /app/index.php' }, { path = '^~ /app/index.php/' }, { path = '~ ^', rewrite = '/app/index.php' }, ";
     for rules in [front, rewritten.to_owned()] {
         let server = serve(&site, &url(&upstream), &format!("{rules}{guard}]"), "");
         let mut client = site.connect(&server);
