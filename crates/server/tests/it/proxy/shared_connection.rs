@@ -62,6 +62,50 @@ fn a_request_waits_for_the_room_of_large_heads_no_longer_than_for_its_response()
 }
 
 #[test]
+fn requests_that_wait_for_a_place_at_their_server_take_no_room_for_heads() {
+    let site = Site::new();
+    let large = Http2Upstream::start(|request, mut respond| {
+        Box::pin(async move {
+            if request.uri().path() != "/large/first" {
+                return pending().await;
+            }
+            let fields = (0..50).map(|n| (format!("x-{n}"), "v".repeat(1100)));
+            let head = fields.fold(Response::builder(), |head, (name, value)| head.header(name, value));
+            respond.send_response(head.body(()).expect("a head"), true).map(drop)
+        })
+    });
+    let other =
+        Http2Upstream::start(|_, mut respond| Box::pin(async move { answer(&mut respond, &[], "other").await }));
+    let tables = format!(
+        "[[upstream]]
+        name = 'large'
+        protocol = 'http2'
+        max_connections = 1
+        connect_timeout = '10m'
+        servers = [{{ url = '{}' }}]
+        [[upstream]]
+        name = 'other'
+        protocol = 'http2'
+        answer_timeout = '300ms'
+        servers = [{{ url = '{}' }}]
+        ",
+        large.url(),
+        other.url()
+    );
+    let rules = "proxy = [{ path = '/large', upstream = 'large' }, { path = '/other', upstream = 'other' }]";
+    let server = site.config(rules).table(&tables).serve_from_user_space();
+    let mut http = Http2::connect(site.connector(Suite::TLS13), server.address(), &[]);
+    assert_eq!(http.fetch("/large/first").0, 200);
+    let first = http.get("/large/held");
+    wait_until("the only place is taken", || large.requests() == 2);
+    let waiting: Vec<u32> = (0..AHEAD + LARGE_HEADS).map(|_| http.get("/large/held")).collect();
+    http.ping();
+    assert_eq!(http.fetch("/other").0, 200);
+    assert_eq!(large.requests(), 2);
+    assert!(!waiting.iter().chain([&first]).any(|stream| http.has_ended(*stream)));
+}
+
+#[test]
 fn a_client_is_not_late_while_the_window_of_its_connection_is_closed() {
     let site = Site::new();
     let (release, held) = channel::<()>();
