@@ -259,7 +259,9 @@ fn a_page_that_the_response_to_a_further_slice_withdraws_is_not_sent_again() {
         }
         wait_until("the page is gone", || objects(&cached.directory).is_empty());
         let before = cached.fetches();
-        assert_eq!(cached.get("/a", &[("Range", "bytes=0-99")]).status, code, "{code}");
+        // What is for one client reaches it whole.
+        let expected = if code == 206 { 200 } else { code };
+        assert_eq!(cached.get("/a", &[("Range", "bytes=0-99")]).status, expected, "{code}");
         assert!(cached.fetches() > before, "{code}: the origin is asked");
     }
 }
