@@ -93,4 +93,4 @@ pub use resets::Resets;
 pub use sealion_http::multiplexed::{By, HeadBuffer, Priority, RequestHead};
 pub use settings::Limits;
 pub use stream::StreamId;
-pub use windows::{Progress, Window};
+pub use windows::{Progress, WantedWindow, Window};

@@ -97,11 +97,22 @@ pub(crate) struct ReceiveWindow {
     open: u32,
     /// Bytes that were received but not consumed.
     held: u32,
+    /// Whether any bytes were consumed.
+    is_consumed: bool,
+}
+
+/// The windows of a connection for content of requests, in bytes that are open or held, for a driver that has memory for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WantedWindow {
+    /// As much as the network carries in two round trips, beside what is held.
+    pub measured: u32,
+    /// As much as at first, beside what is held.
+    pub least: u32,
 }
 
 impl ReceiveWindow {
     pub(crate) fn new(initial: u32) -> Self {
-        ReceiveWindow { open: initial, held: 0 }
+        ReceiveWindow { open: initial, held: 0, is_consumed: false }
     }
 
     /// DATA of `bytes`, including padding, arrived. `false`: it exceeds the window.
@@ -121,6 +132,7 @@ impl ReceiveWindow {
     pub(crate) fn consume(&mut self, bytes: u32) -> u32 {
         let consumed = bytes.min(self.held);
         self.held -= consumed;
+        self.is_consumed |= consumed > 0;
         consumed
     }
 
@@ -133,11 +145,26 @@ impl ReceiveWindow {
         self.held
     }
 
+    /// Whether any content was consumed.
+    pub(crate) fn is_consumed(&self) -> bool {
+        self.is_consumed
+    }
+
     /// The increment to announce, so that window and held bytes together reach `target`. `None` until it is worth a
     /// frame: half of the target.
     pub(crate) fn renew(&mut self, target: u32) -> Option<u32> {
         let increment = target.saturating_sub(self.open.saturating_add(self.held));
         if increment < target.div_ceil(2) {
+            return None;
+        }
+        self.open += increment;
+        Some(increment)
+    }
+
+    /// The increment to announce, so that the peer may send `goal` bytes, whatever is held. `None` until it is `worthwhile` and half of the goal.
+    pub(crate) fn open_to(&mut self, goal: u32, worthwhile: u32) -> Option<u32> {
+        let increment = goal.saturating_sub(self.open);
+        if increment == 0 || increment < goal.div_ceil(2).max(worthwhile) {
             return None;
         }
         self.open += increment;

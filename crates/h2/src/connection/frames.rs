@@ -337,9 +337,8 @@ impl Connection {
         } else if opaque == PING_BANDWIDTH {
             let measured = self.bandwidth_delay.measured(self.window_target, self.limits.largest_window);
             if let Some(target) = measured {
+                // Windows grow when the driver permits it.
                 self.window_target = target;
-                self.connection_target = self.connection_target.max(target.saturating_mul(2).min(MAX_WINDOW));
-                self.announce_larger_windows();
             }
         } else if opaque == PING_DRAIN && self.drain == Drain::Announced {
             self.drain_now();
@@ -347,15 +346,17 @@ impl Connection {
         Ok(None)
     }
 
-    /// The targets have grown: announce larger windows for uploads at once.
-    fn announce_larger_windows(&mut self) {
+    /// Announces larger windows for uploads at once.
+    pub(super) fn announce_larger_windows(&mut self) {
         self.discard(0);
-        // One whose content waits carries nothing, and would only take more of the connection's window.
+        let target = self.stream_target();
+        // An upload that waits for a server, or for its turn, would only hold more of the connection's window.
         let carries = |stream: &&mut Stream| {
-            stream.is_receiving() && stream.receive_window.held() <= stream.receive_window.open()
+            let window = &stream.receive_window;
+            stream.is_receiving() && window.is_consumed() && window.held() <= window.open()
         };
         for stream in self.streams.iter_mut().filter(carries) {
-            if let Some(increment) = stream.receive_window.renew(self.window_target) {
+            if let Some(increment) = stream.receive_window.renew(target) {
                 write_window_update(&mut self.control, stream.id, increment);
             }
         }

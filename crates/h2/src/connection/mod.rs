@@ -17,7 +17,7 @@ use crate::resets::{Resets, place};
 use crate::schedule::{Bounds, Turns};
 use crate::settings::{DEFAULT_WINDOW, Limits, PeerSettings};
 use crate::stream::{Closed, Receiving, RecentlyClosed, Sending, State, Stream, StreamId};
-use crate::windows::{BandwidthDelay, Progress, ReceiveWindow, SendWindow, Window};
+use crate::windows::{BandwidthDelay, Progress, ReceiveWindow, SendWindow, WantedWindow, Window};
 
 use receive::Reader;
 
@@ -45,9 +45,10 @@ pub struct Connection {
     /// Octets of content in the frames that were made.
     sent: u64,
     receive_window: ReceiveWindow,
-    /// The target of the streams' windows; the connection's target is twice as large.
+    /// The target of the streams' windows. The connection's is twice as large, beside what is held.
     window_target: u32,
-    connection_target: u32,
+    /// Bytes that all streams together may hold, or have room for.
+    permitted_window: u32,
     bandwidth_delay: BandwidthDelay,
     turns: Turns,
     abuse: Abuse,
@@ -100,7 +101,7 @@ impl Connection {
             sent: 0,
             receive_window: ReceiveWindow::new(connection_window),
             window_target: limits.stream_window.min(MAX_WINDOW),
-            connection_target: connection_window,
+            permitted_window: connection_window,
             bandwidth_delay: BandwidthDelay::default(),
             turns: Turns::default(),
             abuse: Abuse::new(&limits),
@@ -282,10 +283,11 @@ impl Connection {
     /// Reports that `bytes` of a stream's content were consumed, so that the client may send more.
     pub fn consume(&mut self, stream: StreamId, bytes: usize) {
         let Some(index) = self.index(stream.0) else { return };
+        let target = self.stream_target();
         let stream = &mut self.streams[index];
         let consumed = stream.receive_window.consume(u32::try_from(bytes).unwrap_or(u32::MAX));
         if stream.is_receiving()
-            && let Some(increment) = stream.receive_window.renew(self.window_target)
+            && let Some(increment) = stream.receive_window.renew(target)
         {
             write_window_update(&mut self.control, stream.id, increment);
         }
@@ -338,26 +340,60 @@ impl Connection {
         self.receive_window.open() < SMALL_UPDATE
     }
 
-    /// Whether content that was not consumed takes half of the connection's window, or more.
-    pub fn has_content_waiting(&self) -> bool {
-        self.receive_window.held() >= self.connection_target / 2
+    /// The window that the connection should have, if more than half of it is used up and [permitted](Self::permit_window) bytes do not suffice. What is
+    /// held for streams that wait leaves room to the others then.
+    pub fn wanted_window(&self) -> Option<WantedWindow> {
+        let (goal, held) = (self.window_goal(), self.receive_window.held());
+        let with_held = |goal: u32| goal.saturating_add(held).min(MAX_WINDOW);
+        let is_short = self.receive_window.open() <= goal / 2 && with_held(goal) > self.permitted_window;
+        let least = self.least_window();
+        is_short.then(|| WantedWindow { measured: with_held(goal), least: with_held(least) })
     }
 
-    /// Octets that all streams together may have received and not consumed.
-    pub fn connection_window(&self) -> u32 {
-        self.connection_target
+    /// Bytes that all streams together may hold, or have room for. At first they are [`Limits::connection_window`].
+    pub fn permitted_window(&self) -> u32 {
+        self.permitted_window
     }
 
-    /// Opens the connection's window to `octets`, unless it is as large already. Streams whose content waits leave room to others then.
-    pub fn widen(&mut self, octets: u32) {
-        self.connection_target = self.connection_target.max(octets.min(MAX_WINDOW));
-        self.discard(0);
+    /// Permits so many bytes, unless more are permitted already, and announces windows that they allow.
+    pub fn permit_window(&mut self, bytes: u32) {
+        self.permitted_window = self.permitted_window.max(bytes.min(MAX_WINDOW));
+        self.announce_larger_windows();
+    }
+
+    /// Permits no more bytes than are in use, or will be soon. Returns by how many fewer: `worthwhile`, or all that were permitted beyond the first window.
+    pub fn reduce_window(&mut self, worthwhile: u32) -> u32 {
+        let (open, held) = (self.receive_window.open(), self.receive_window.held());
+        let goal = if self.streams.iter().any(Stream::is_receiving) { self.window_goal() } else { 0 };
+        let needed = open.max(goal).saturating_add(held).max(self.least_window());
+        let surplus = self.permitted_window.saturating_sub(needed);
+        if surplus < worthwhile && needed > self.least_window() {
+            return 0;
+        }
+        self.permitted_window -= surplus;
+        surplus
+    }
+
+    /// Bytes of content that the client may send on the connection at best.
+    fn window_goal(&self) -> u32 {
+        self.window_target.saturating_mul(2).clamp(self.least_window(), MAX_WINDOW)
+    }
+
+    /// The connection's first window.
+    fn least_window(&self) -> u32 {
+        self.limits.connection_window.clamp(DEFAULT_WINDOW, MAX_WINDOW)
+    }
+
+    /// The target of a stream's window, within what the connection is permitted.
+    fn stream_target(&self) -> u32 {
+        self.window_target.min((self.permitted_window / 2).max(self.limits.stream_window))
     }
 
     /// `bytes` of the streams' content no longer occupy memory.
     fn discard(&mut self, bytes: u32) {
         self.receive_window.consume(bytes);
-        if let Some(increment) = self.receive_window.renew(self.connection_target) {
+        let goal = self.window_goal().min(self.permitted_window.saturating_sub(self.receive_window.held()));
+        if let Some(increment) = self.receive_window.open_to(goal, self.least_window().div_ceil(2)) {
             write_window_update(&mut self.control, 0, increment);
         }
     }

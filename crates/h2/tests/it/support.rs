@@ -212,6 +212,13 @@ impl Server {
         content
     }
 
+    /// Permits the window that the connection wants.
+    pub(crate) fn permit(&mut self) {
+        if let Some(wanted) = self.connection.wanted_window() {
+            self.connection.permit_window(wanted.measured);
+        }
+    }
+
     /// Responds to and releases a stream without content.
     pub(crate) fn complete(&mut self, stream: u32) {
         let (id, mut out) = (self.id(stream), Vec::new());

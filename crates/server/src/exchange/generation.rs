@@ -17,7 +17,7 @@ use thread_local::ThreadLocal;
 
 use crate::certificates::{Certificates, Handshakes};
 use crate::files::cache::FileCache;
-use crate::limits::LimitsConfig;
+use crate::limits::{BufferBudget, LimitsConfig};
 use crate::path::policy::KtlsMode;
 use crate::site::Sites;
 use crate::store::Store;
@@ -39,6 +39,8 @@ pub(crate) struct Generation {
     pub certificates: Arc<Certificates>,
     /// Resource limits per client and connection.
     pub limits: LimitsConfig,
+    /// Memory for contents that wait for a slow side. A reload keeps it.
+    pub buffered: Arc<BufferBudget>,
     /// Bounds of a request head.
     pub head_limits: HeadLimits,
     /// What one client may do on a connection of HTTP/2.

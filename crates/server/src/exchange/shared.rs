@@ -8,7 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{Generations, PathPolicy};
 use crate::certificates::TlsProcess;
-use crate::limits::{Addresses, IdleConnections, StreamPlaces, WidenedWindows};
+use crate::limits::{Addresses, IdleConnections, StreamPlaces};
 use crate::observe::access_log::AccessLogs;
 use crate::observe::metrics::Metrics;
 use crate::observe::traces::Tracer;
@@ -38,8 +38,6 @@ pub(crate) struct Shared {
     pub streams: Arc<StreamPlaces>,
     /// Bytes of streamed responses over HTTP/2 that wait in memory.
     pub ahead: Arc<AtomicU64>,
-    /// Bytes by which connections of HTTP/2 widened their windows for contents of requests.
-    pub widened: WidenedWindows,
     /// Open connections per client address.
     pub addresses: Arc<Addresses>,
     /// The connections with the times since when they are idle.

@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 use super::*;
 use crate::certificates::TlsProcess;
 use crate::config::Config;
-use crate::limits::{IdleConnections, PacingRate, StreamPlaces, WidenedWindows};
+use crate::limits::{IdleConnections, PacingRate, StreamPlaces};
 use crate::observe::Warnings;
 use crate::observe::access_log::{AccessLogPlans, AccessLogs, SiteLogs, Writers};
 use crate::observe::metrics::Metrics;
@@ -174,7 +174,6 @@ fn shared(directory: &Path, site: &str) -> (Shared, Writers, watch::Sender<Phase
         slots: Arc::new(Semaphore::new(1)),
         streams: StreamPlaces::new(0),
         ahead: Arc::default(),
-        widened: WidenedWindows::default(),
         addresses: Arc::default(),
         idle: IdleConnections::default(),
         most_connections: 1,

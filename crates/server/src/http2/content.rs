@@ -5,10 +5,11 @@ use std::task::Context;
 use std::time::Instant;
 
 use bytes::Bytes;
-use sealion_h2::{Connection, HeaderBlock, StreamId};
+use sealion_h2::{Connection, HeaderBlock, StreamId, WantedWindow};
 use sealion_http::{FieldSection, Status};
 
-use crate::limits::{LimitsConfig, WidenedWindows};
+use crate::exchange::Generations;
+use crate::limits::{Part, Reservation};
 use crate::upstream::{ContentWriter, RequestContent, pipe};
 
 /// The content of a request, whose response may have begun.
@@ -127,37 +128,42 @@ impl Streamed {
     }
 }
 
-/// Room that a connection has beyond its first window for contents that wait: uploads that servers do not take leave room to others.
-pub(super) struct WidenedWindow<'a> {
-    own: u64,
-    all: &'a WidenedWindows,
-    /// The client whose connections share a part of it. `None`: it has many, or none is known.
+/// The bytes of a connection's window for contents beyond its first size: contents that wait for servers leave room to others.
+pub(super) struct ContentWindow {
+    /// The client whose connections share a part of the budget. `None`: it has many, or none is known.
     client: Option<IpAddr>,
+    /// `None`: the window had its first size so far.
+    reserved: Option<Reservation>,
 }
 
-/// The window of a connection with contents that wait: 16 windows of streams.
-const WIDE: u32 = 16 * 65_535;
+/// Bytes that are worth the work of giving them back.
+const SURPLUS: u32 = 64 << 10;
 
-impl<'a> WidenedWindow<'a> {
-    /// `all`: of all connections.
-    pub(super) fn new(all: &'a WidenedWindows, client: Option<IpAddr>) -> Self {
-        WidenedWindow { own: 0, all, client }
+impl ContentWindow {
+    pub(super) fn new(client: Option<IpAddr>) -> Self {
+        ContentWindow { client, reserved: None }
     }
 
-    /// Widens the connection's window, if there is room.
-    pub(super) fn widen(&mut self, protocol: &mut Connection, limits: &LimitsConfig) {
-        let more = u64::from(WIDE.saturating_sub(protocol.connection_window()));
-        if more > 0 && self.all.take(more, self.client, limits) {
-            self.own += more;
-            protocol.widen(WIDE);
+    /// Opens the window as the connection wants it, if there is room, and gives back the bytes that it no longer needs.
+    pub(super) fn fit(&mut self, protocol: &mut Connection, generations: &Generations) {
+        let Some(WantedWindow { measured, least }) = protocol.wanted_window() else { return self.reduce(protocol) };
+        let current = generations.current();
+        let reserved = self.reserved.get_or_insert_with(|| Reservation::new(&current.buffered, self.client));
+        for (window, part) in [(measured, Part::Half), (least, Part::Whole)] {
+            let more = window.saturating_sub(protocol.permitted_window()) as usize;
+            if more > 0 && reserved.room(more, part, &current.limits).is_ok() {
+                reserved.add(more);
+                return protocol.permit_window(window);
+            }
         }
     }
-}
 
-impl Drop for WidenedWindow<'_> {
-    fn drop(&mut self) {
-        if self.own > 0 {
-            self.all.give_back(self.own, self.client);
+    /// Gives back the bytes that the connection no longer needs.
+    pub(super) fn reduce(&mut self, protocol: &mut Connection) {
+        let Some(reserved) = &mut self.reserved else { return };
+        reserved.remove(protocol.reduce_window(SURPLUS) as usize);
+        if reserved.bytes() == 0 {
+            self.reserved = None;
         }
     }
 }

@@ -6,25 +6,25 @@
 //!              too many: closed, counted                                        empty: 429 with Retry-After                      none: 503
 //! ```
 //!
-//! HTTP/2 streams share places for the descriptors that they hold (`streams.rs`). Buckets of the site and of the client
+//! Contents that wait for a slow side share memory (`buffered.rs`). HTTP/2 streams share places for the descriptors that they hold (`streams.rs`). Buckets of the site and of the client
 //! pace the content of responses (`bandwidth.rs`); TCP paces each connection.
 
 mod address;
 mod addresses;
 mod bandwidth;
+mod buffered;
 mod config;
 mod idle;
 mod requests;
 mod site;
 mod streams;
-mod windows;
 
 pub(crate) use address::ClientNetwork;
 pub(crate) use addresses::{Addresses, Admitted};
 pub(crate) use bandwidth::Pace;
+pub(crate) use buffered::{BufferBudget, NoRoom, Part, Reservation};
 pub(crate) use config::LimitsConfig;
 pub(crate) use idle::{Closing, Idle, IdleConnections, Moment};
 pub(crate) use requests::Requests;
 pub(crate) use site::{PacingRate, Permit, Refusal, SiteLimits, SiteLimitsConfig};
 pub(crate) use streams::{ConnectionStreams, StreamPlace, StreamPlaces};
-pub(crate) use windows::WidenedWindows;

@@ -59,12 +59,13 @@ pub(crate) fn build(
     }
     let plain_only = !config.listen.is_empty() && !config.listen.iter().any(ListenConfig::may_be_https);
     let notes = check_plain(config, &mut problems);
+    let buffered = before.map(|before| Arc::clone(&before.buffered)).unwrap_or_default();
     let mut upstreams = Upstreams::build(
         &config.upstream,
         before.map(|before| before.upstreams.clone()).unwrap_or_default(),
         &mut problems,
     )
-    .with_limits(&config.limits);
+    .with_limits(&config.limits, &buffered);
     let store = Store::build(
         &CacheConfig { memory: Size(memory.responses), ..config.cache.clone() },
         store_files(config),
@@ -122,6 +123,7 @@ pub(crate) fn build(
                 tls,
                 certificates: Arc::new(certificates),
                 limits: config.limits.clone(),
+                buffered,
                 head_limits: config.limits.head(),
                 http2: config.http2.limits(&config.limits.head(), has_proxies, permits_websocket),
                 ktls: config.server.ktls,

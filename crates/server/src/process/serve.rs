@@ -27,7 +27,7 @@ use super::upgrade::{Predecessor, Program, Service, Starting, Successor};
 use crate::certificates;
 use crate::config::{Config, ServeArgs};
 use crate::exchange::{Generations, Shared};
-use crate::limits::{IdleConnections, StreamPlaces, WidenedWindows};
+use crate::limits::{IdleConnections, StreamPlaces};
 use crate::listen::{Inherited, Listeners, close_idle, worker};
 use crate::monitor::{Connections, Exporter};
 use crate::observe::access_log::{AccessLogs, Writers};
@@ -170,7 +170,6 @@ impl<'a> Server<'a> {
             slots: Arc::new(Semaphore::new(max_connections)),
             streams: StreamPlaces::new(streams),
             ahead: Arc::default(),
-            widened: WidenedWindows::default(),
             addresses: Arc::default(),
             idle: IdleConnections::default(),
             most_connections: max_connections,

@@ -24,7 +24,7 @@ use super::slices::{FetchRange, Judgement, SlicePosition, Sliced};
 use super::storing::{Storing, Whole};
 use super::tail::MAX_UNWRITTEN;
 use super::under_way::Fetching;
-use super::{KEPT_IN_MEMORY, now_ms, now_s};
+use super::{KEPT_IN_MEMORY, Store, now_ms, now_s};
 use crate::files::resolve::{Content, SiteFile};
 use crate::observe::access_log::UpstreamTrace;
 use crate::response::{Piece, Source};
@@ -151,19 +151,43 @@ pub(super) fn variant(names: &[HeaderName], fields: FieldSection<'_>) -> Vec<u8>
 
 /// Ends the fill of a fetch that was dropped, with its worker for instance.
 pub(super) struct Guard {
-    rules: Arc<Rules>,
+    store: Arc<Store>,
     fill: Arc<Fill>,
     id: u128,
     /// The hash of the key without variant.
     of_url: u128,
 }
 
+impl Guard {
+    /// A fetch is under way. `of_url`: the hash of the key without variant.
+    fn new(store: &Arc<Store>, fill: &Arc<Fill>, id: u128, of_url: u128) -> Self {
+        store.under_way.begin(of_url);
+        Guard { store: Arc::clone(store), fill: Arc::clone(fill), id, of_url }
+    }
+
+    /// Runs a fetch that is under way from now on, whether its future is polled or not.
+    pub(super) fn run<F: Future<Output = Option<Whole>>>(
+        (store, fill): (&Arc<Store>, &Arc<Fill>),
+        (id, of_url): (u128, u128),
+        fetch: F,
+    ) -> impl Future<Output = ()> + use<F> {
+        let guard = Guard::new(store, fill, id, of_url);
+        async move {
+            // Requests for it find the fill meanwhile.
+            if let Some(whole) = fetch.await {
+                let (disk, octets) = (Arc::clone(&whole.disk), whole.octets());
+                disk.write_later(octets, move || whole.store(guard));
+            }
+        }
+    }
+}
+
 impl Drop for Guard {
     fn drop(&mut self) {
         let failure = Failure::Broken("the fetch was ended".to_owned());
         self.fill.end(End::Failed(Arc::new(Failed { failure, trace: None })));
-        self.rules.store.forget(self.id, &self.fill);
-        self.rules.store.under_way.end(self.of_url, &self.fill);
+        self.store.forget(self.id, &self.fill);
+        self.store.under_way.end(self.of_url, &self.fill);
     }
 }
 
@@ -191,15 +215,13 @@ impl FetchPlace {
 
 impl Fetch {
     /// Runs to the end of the response to `forwarded`.
-    pub(super) async fn run(self, forwarded: Forwarded, _place: FetchPlace) {
-        let of_url = self.of_url;
-        self.rules.store.under_way.begin(of_url);
-        let guard = Guard { rules: Arc::clone(&self.rules), fill: Arc::clone(&self.fill), id: self.id, of_url };
-        // Who looks for it meanwhile finds the fill.
-        if let Some(whole) = self.fetch(forwarded).await {
-            let (disk, octets) = (Arc::clone(&whole.disk), whole.octets());
-            disk.write_later(octets, move || whole.store(guard));
-        }
+    pub(super) fn run(self, forwarded: Forwarded, place: FetchPlace) -> impl Future<Output = ()> + Send + 'static {
+        let (store, fill) = (Arc::clone(&self.rules.store), Arc::clone(&self.fill));
+        let hashes = (self.id, self.of_url);
+        Guard::run((&store, &fill), hashes, async move {
+            let _place = place;
+            self.fetch(forwarded).await
+        })
     }
 
     /// `None`: nothing is to be stored.
@@ -258,7 +280,11 @@ impl Fetch {
             let status = reply.status.code();
             // Others say something of the request, or of the origin: a client must not remove what all have.
             let tells = matches!(status, 200 | 206 | 404 | 410 | 416);
-            let what = if tells {
+            let is_withdrawn = self.refuses_slice(reply, requested, now_s());
+            if is_withdrawn {
+                self.withdraw(requested.at);
+            }
+            let what = if tells || is_withdrawn {
                 self.rules.store.slices_changed(&self.key, sliced).await;
                 if sliced.has_validator_of(reply) {
                     self.rules.store.has_no_slices(&self.key);
@@ -369,6 +395,9 @@ impl Fetch {
             Err(why) => {
                 if self.supersedes(&reply, requested, received) {
                     self.withdraw(requested.at);
+                    if let FetchRange::Slice(sliced, _) = &self.range {
+                        rules.store.slices_changed(&self.key, sliced).await;
+                    }
                 }
                 self.forget_if_bypassed(requested.at);
                 let names_user = self.request.names_user();

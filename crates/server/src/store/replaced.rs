@@ -11,7 +11,7 @@ use sealion_http::{Method, Request, Status};
 
 use super::fetch::{Fetch, FetchRequest, Requested, code};
 use super::fill::Fill;
-use super::key::{url_of, without_variant};
+use super::key::{url_of, without_slice, without_variant};
 use super::object::Object;
 use super::purge::{Purge, Target};
 use super::purge_file::Durable;
@@ -39,13 +39,11 @@ impl Store {
     /// Writes down that a response was superseded, and tells it to the process that took over.
     fn write_superseded(self: &Arc<Self>, purge: &Purge, old: Option<&Arc<Object>>) {
         let written = self.opened().purge_files.begin_order(purge, Durable::No);
-        let (store, old, purge) = (Arc::clone(self), old.cloned(), purge.clone());
+        if let Some(old) = old {
+            self.remove_slices_of(old);
+        }
+        let (store, purge) = (Arc::clone(self), purge.clone());
         drop(tokio::spawn(async move {
-            if let Some(old) = old.filter(|old| old.head.sliced.is_some()) {
-                // There may be a hundred thousand.
-                let store = Arc::clone(&store);
-                let _ = tokio::task::spawn_blocking(move || store.remove_slices_of(&old)).await;
-            }
             let written = written.wait().await;
             if let Err(error) = written.and(store.forward(purge).await) {
                 // The log says it once for each directory, and for the process that took over.
@@ -93,11 +91,11 @@ impl Store {
         purge
     }
 
-    /// Removes the files of its slices, which are purged with it.
-    fn remove_slices_of(&self, old: &Object) {
-        if let Some(sliced) = &old.head.sliced {
-            self.remove_sliced(&old.key, sliced);
-        }
+    /// Removes the files of its slices, which are purged with it. There may be a hundred thousand: a thread of the disk does it.
+    fn remove_slices_of(self: &Arc<Self>, old: &Arc<Object>) {
+        let Some(sliced) = old.head.sliced.clone() else { return };
+        let (store, old) = (Arc::clone(self), Arc::clone(old));
+        self.disk(old.hash).directory.threads.run_later(move || store.remove_sliced(&old.key, &sliced));
     }
 }
 
@@ -160,10 +158,12 @@ impl Fetch {
 
     /// The same, of what this fetch does not know: a stored response that could not be read, and those of other fetches.
     pub(super) fn withdraw_unknown(&self, at: u64) {
-        if matches!(self.range, FetchRange::Slice(..)) {
-            return;
-        }
         let Fetch { id, of_url, ref request, .. } = *self;
+        if matches!(self.range, FetchRange::Slice(..)) {
+            // What tells of the slices is not known here, and may be on its way: they are withdrawn with it, by their common name.
+            self.rules.store.hide_older(id, at, Some(&self.fill));
+            return self.rules.store.supersede_unknown(Target::of_key(without_slice(&self.key)), at);
+        }
         let withdrawal = Withdrawal { key: &self.found_by, id, of_url, request, at, fill: Some(&self.fill) };
         if self.stale.is_none() {
             self.rules.store.withdraw_unread(&withdrawal);
@@ -175,6 +175,13 @@ impl Fetch {
     /// request or of a failure: a client must not remove what all have.
     pub(super) fn supersedes(&self, reply: &Reply, requested: Requested, received: u64) -> bool {
         self.rules.supersedes(&self.range, &self.request, reply, requested.second, received).is_some()
+    }
+
+    /// The same, where the response to a request for a slice would take the place of the whole if it was stored.
+    pub(super) fn refuses_slice(&self, reply: &Reply, requested: Requested, received: u64) -> bool {
+        let replaces = is_about_page(&self.request, reply.status.code());
+        let may_store = || self.may_store(&self.request, reply, requested.second, received).is_ok();
+        (replaces && may_store()) || self.supersedes(reply, requested, received)
     }
 }
 
@@ -188,13 +195,22 @@ impl Rules {
         requested: u64,
         received: u64,
     ) -> Option<Unstored> {
-        let code = reply.status.code();
-        // They are about the credentials of this request.
-        let is_of_credentials = request.has_authorization() && matches!(code, 401 | 403 | 407);
-        if is_of_credentials || !sealion_cache::replaces_stored(code) {
+        // A slice stands for the whole.
+        let code = code(reply.status, range);
+        if !is_about_page(request, code) {
             return None;
         }
         self.may_store(range, &request.of_anybody(), reply, requested, received).err()
+    }
+
+    /// Whether a part of the response, or a 304, says that nothing of it may be stored, whoever asks.
+    fn prohibits(&self, request: &FetchRequest, reply: &Reply, requested: u64, received: u64) -> Option<Unstored> {
+        if !matches!(reply.status, Status::PARTIAL_CONTENT | Status::NOT_MODIFIED) {
+            return None;
+        }
+        let (policy, request, ok) = (&self.policy, request.of_anybody().to_store(), Status::OK.code());
+        let why = sealion_cache::may_store(policy, &request, ok, &reply.fields, requested, received).err()?;
+        matches!(why, NotStored::NoStore | NotStored::Private).then_some(Unstored::ByRule(why))
     }
 
     /// Whether the response to `request` may be stored. Returns its lifetime, and the fields that select among the variants of its URL.
@@ -232,6 +248,12 @@ impl Rules {
         }
         Ok((lifetime, names))
     }
+}
+
+/// Whether a status tells of the page, and neither of this request nor of a failure.
+fn is_about_page(request: &FetchRequest, code: u16) -> bool {
+    let is_of_credentials = request.has_authorization() && matches!(code, 401 | 403 | 407);
+    !is_of_credentials && sealion_cache::replaces_stored(code)
 }
 
 /// A request that is forwarded as if there were no cache. Its response may withdraw a stored one, and those that are being fetched.
@@ -273,7 +295,11 @@ impl Passing {
     pub(crate) fn replied(&self, reply: &Reply) {
         let Passing { rules, old, key, of_url, request, is_head, requested } = self;
         let (whole, store) = (&FetchRange::Whole, &rules.store);
-        let Some(why) = rules.supersedes(whole, request, reply, requested.second, now_s()) else { return };
+        let received = now_s();
+        let supersedes = || rules.supersedes(whole, request, reply, requested.second, received);
+        let Some(why) = supersedes().or_else(|| rules.prohibits(request, reply, requested.second, received)) else {
+            return;
+        };
         // Another status may be about the method (RFC 9111 §4.3.5), and HEAD needs no Content-Length.
         if *is_head && (reply.status != Status::OK || !matches!(why, Unstored::ByRule(_))) {
             return;

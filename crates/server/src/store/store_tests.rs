@@ -217,6 +217,18 @@ fn a_fill_that_ends_gives_back_the_place_that_it_took_and_no_other() {
     assert!(!fills.contains_key(&variant));
 }
 
+/// A worker that ends drops tasks that it never ran.
+#[test]
+fn a_fetch_that_is_dropped_before_it_runs_gives_back_its_place() {
+    let scratch = tempfile::tempdir().unwrap();
+    let store = opened(&[scratch.path().to_owned()]);
+    let id = store.hash(KEY);
+    let Joined::New(fill, _) = store.join(id, KEY, RULES, false, None) else { panic!("none is under way") };
+    drop(fetch::Guard::run((&store, &fill), (id, id), async { panic!("it is not polled") }));
+    assert!(fill.has_ended() && store.fills().is_empty());
+    assert!(matches!(store.join(id, KEY, RULES, false, None), Joined::New(..)));
+}
+
 /// A response that was asked for before a fetch began says nothing of what that gets.
 #[test]
 fn only_what_was_asked_for_before_is_withdrawn() {

@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -221,10 +222,16 @@ async fn feed(
             if poll_fn(|cx| writer.poll_room(cx)).await == Room::Closed {
                 return;
             }
-            match poll_fn(|cx| Pin::new(&mut rest).poll_frame(cx)).await {
-                None => break,
-                Some(Err(incomplete)) => return writer.fail(incomplete.status),
-                Some(Ok(frame)) => match frame.into_data() {
+            // The server may leave while the client sends nothing.
+            let next = poll_fn(|cx| match writer.poll_closed(cx) {
+                Poll::Ready(()) => Poll::Ready(None),
+                Poll::Pending => Pin::new(&mut rest).poll_frame(cx).map(Some),
+            });
+            match next.await {
+                None => return,
+                Some(None) => break,
+                Some(Some(Err(incomplete))) => return writer.fail(incomplete.status),
+                Some(Some(Ok(frame))) => match frame.into_data() {
                     Ok(data) => writer.write(data),
                     Err(frame) => trailers = frame.into_trailers().ok(),
                 },
@@ -246,6 +253,26 @@ mod tests {
     use super::super::spool::{BufferConfig, Written};
     use super::*;
     use crate::values::{Problems, Size};
+
+    #[test]
+    fn a_server_that_leaves_ends_the_wait_for_the_client() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (mut client, rest) = pipe(None);
+        let (writer, mut content) = pipe(None);
+        let spooling = Spooling::in_memory(1 << 20, &Arc::default());
+        let queue = Queue::new(&spooling, None);
+        runtime.block_on(async {
+            let fed = tokio::spawn(feed(writer, spooling, queue, Some(rest), None));
+            client.write(Bytes::from_static(b"sent"));
+            let frame = poll_fn(|cx| Pin::new(&mut content).poll_frame(cx)).await;
+            assert_eq!(frame.unwrap().unwrap().into_data().unwrap(), "sent");
+            // The feed waits for the client.
+            tokio::task::yield_now().await;
+            drop(content);
+            fed.await.unwrap();
+            assert_eq!(poll_fn(|cx| client.poll_room(cx)).await, Room::Closed);
+        });
+    }
 
     #[test]
     fn a_file_that_cannot_be_read_is_not_the_fault_of_the_client() {

@@ -132,6 +132,16 @@ impl ContentWriter {
         Taken { octets, is_wanted: pipe.wanted && pipe.state == State::Open, is_owed: pipe.is_owed() }
     }
 
+    /// Ready when no content will be taken any more.
+    pub(crate) fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut pipe = lock(&self.pipe);
+        if pipe.state == State::Closed {
+            return Poll::Ready(());
+        }
+        pipe.writer = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
     /// Appends content. There may be more than was asked for, by what one record holds.
     pub(crate) fn write(&mut self, content: Bytes) {
         let mut pipe = lock(&self.pipe);

@@ -192,22 +192,30 @@ async fn ask(mut in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
     let upstream = Arc::clone(&in_progress.upstream);
     let server = &upstream.servers[in_progress.server];
     let heads = request.heads.clone();
-    // Before anything of the server is taken: the client's other requests have the room.
-    let _expected = match server.protocol {
-        Protocol::Http2 => Some(room_for_head(heads.as_deref(), server, upstream.answer_timeout).await?),
-        Protocol::Http1 | Protocol::Fastcgi => None,
-    };
     let mut patience = upstream.connect_timeout;
-    if let Some(gate) = &server.gate {
-        let begun = Instant::now();
-        let place = Box::pin(gate.enter(patience)).await.map_err(|full| FailedTry {
-            failure: Failure::Busy(full.to_string()),
-            may_repeat: true,
-            is_servers_fault: false,
-        })?;
-        in_progress.place = Some(place);
-        patience = patience.saturating_sub(begun.elapsed());
-    }
+    // Nothing of the server is held while the client's other requests have the room, and no room while others have the server.
+    let _expected = loop {
+        if server.protocol == Protocol::Http2 {
+            room_for_head(heads.as_deref(), upstream.answer_timeout).await?;
+        }
+        if let Some(gate) = &server.gate {
+            let begun = Instant::now();
+            let place = Box::pin(gate.enter(patience)).await.map_err(|full| FailedTry {
+                failure: Failure::Busy(full.to_string()),
+                may_repeat: true,
+                is_servers_fault: false,
+            })?;
+            in_progress.place = Some(place);
+            patience = patience.saturating_sub(begun.elapsed());
+        }
+        if server.protocol != Protocol::Http2 {
+            break None;
+        }
+        if let Some(head) = HeadBytes::expected(heads.as_deref(), server.head_size.bytes()) {
+            break Some(head);
+        }
+        in_progress.place = None;
+    };
     if server.protocol == Protocol::Fastcgi {
         return Box::pin(fastcgi::ask(in_progress, request, patience)).await;
     }
@@ -261,14 +269,9 @@ async fn ask(mut in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
 }
 
 /// Waits until the client's connection has room for a head that comes over HTTP/2.
-async fn room_for_head<'a>(
-    heads: Option<&'a HeadRoom>,
-    server: &Server,
-    patience: Duration,
-) -> Result<HeadBytes<'a>, FailedTry> {
-    let expected = HeadBytes::expected(heads, server.head_size.bytes());
+async fn room_for_head(heads: Option<&HeadRoom>, patience: Duration) -> Result<(), FailedTry> {
     let no_room = |_| FailedTry { failure: no_room(patience), may_repeat: false, is_servers_fault: false };
-    wait(pin!(expected), None, patience, heads).await.map_err(no_room)
+    wait(pin!(HeadBytes::room(heads)), None, patience, heads).await.map_err(no_room)
 }
 
 /// The client's connection had no room for the head of a response.

@@ -58,12 +58,19 @@ impl<'a> HeadBytes<'a> {
         HeadBytes { room, bytes: 0 }
     }
 
-    /// One that a library reads by itself, when there is room. `bytes`: that it is likely to have.
-    pub(super) async fn expected(room: Option<&'a HeadRoom>, bytes: usize) -> Self {
+    /// One that a library reads by itself, if there is room. `bytes`: that it is likely to have.
+    pub(super) fn expected(room: Option<&'a HeadRoom>, bytes: usize) -> Option<Self> {
         let mut head = Self::new(room);
+        head.may_read().then(|| {
+            head.set(bytes);
+            head
+        })
+    }
+
+    /// Waits until there is room for a head. It takes none.
+    pub(super) async fn room(room: Option<&'a HeadRoom>) {
+        let head = Self::new(room);
         poll_fn(|cx| head.poll(cx, |_| Poll::Ready(()))).await;
-        head.set(bytes);
-        head
     }
 
     /// Whether more of it may be read.

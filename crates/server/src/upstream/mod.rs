@@ -44,7 +44,7 @@ use std::time::{Duration, Instant};
 use http::{HeaderName, HeaderValue};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use crate::limits::LimitsConfig;
+use crate::limits::{BufferBudget, LimitsConfig};
 use crate::observe::Warnings;
 use crate::observe::traces::Span;
 use crate::values::{At, Problems, SecretUrl};
@@ -344,8 +344,8 @@ pub(crate) struct Upstreams {
 
 impl Upstreams {
     /// Bounds all contents that wait for a slow side.
-    pub(crate) fn with_limits(self, limits: &LimitsConfig) -> Self {
-        Upstreams { waiting: Arc::new(Waiting::new(limits)), ..self }
+    pub(crate) fn with_limits(self, limits: &LimitsConfig, budget: &Arc<BufferBudget>) -> Self {
+        Upstreams { waiting: Arc::new(Waiting::new(limits, budget)), ..self }
     }
 
     /// Builds all upstreams. Errors are in `problems`. `before`: the upstreams in use.

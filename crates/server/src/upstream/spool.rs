@@ -26,8 +26,9 @@ use tokio::task::spawn_blocking;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::pieces::Pieces;
-use super::waiting::{Memory, NoRoom, Waiting};
+use super::waiting::Waiting;
 use crate::files::resolve::{Content, SiteFile};
+use crate::limits::{NoRoom, Reservation};
 use crate::response::{Piece, Source};
 use crate::values::{At, Problems, Size};
 
@@ -200,7 +201,7 @@ struct Spool {
 pub(super) struct Queue {
     spooling: Arc<Spooling>,
     parts: VecDeque<Part>,
-    memory: Memory,
+    memory: Reservation,
     /// Parts in the file.
     in_file: usize,
     spool: Option<Spool>,
@@ -248,7 +249,7 @@ impl Queue {
         Queue {
             spooling: Arc::clone(spooling),
             parts: VecDeque::new(),
-            memory: Memory::of(&spooling.waiting, client),
+            memory: spooling.waiting.reservation(client),
             in_file: 0,
             spool: None,
             is_writing: false,
@@ -258,12 +259,12 @@ impl Queue {
 
     /// Whether so many octets more fit into memory.
     fn has_memory(&self, octets: usize) -> bool {
-        self.memory.octets() + octets <= self.spooling.memory && self.memory.room(octets).is_ok()
+        self.memory.bytes() + octets <= self.spooling.memory && self.spooling.waiting.room(&self.memory, octets).is_ok()
     }
 
     /// Whether it is the client's other contents that leave no memory for so many octets more.
     pub(super) fn is_clients_share_taken(&self, octets: usize) -> bool {
-        self.memory.room(octets) == Err(NoRoom::Client)
+        self.spooling.waiting.room(&self.memory, octets) == Err(NoRoom::Client)
     }
 
     /// The place for so many octets. An empty queue takes any number, so that each content goes on, unless it is refused.
@@ -380,7 +381,7 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
 }
 
 impl Buffered {
-    /// `client`: see [`Memory::of`].
+    /// `client`: see [`Waiting::reservation`].
     pub(crate) fn new(source: Pin<Box<dyn Source>>, spooling: &Arc<Spooling>, client: Option<IpAddr>) -> Self {
         let queue = Queue::new(spooling, client);
         let shared = Shared { queue, end: None, trailers: None, reader: None, writer: None };

@@ -94,10 +94,7 @@ impl<'a> Http2<'a> {
         }
         self.ahead.set_contents(self.sending.iter().map(|sending| sending.ahead()).sum());
         self.ahead.set_heads(self.heads.len());
-        if self.protocol.has_content_waiting() {
-            let limits = &self.context.shared.generations.current().limits;
-            self.widened.widen(&mut self.protocol, limits);
-        }
+        self.window.fit(&mut self.protocol, &self.context.shared.generations);
         let mut index = 0;
         while index < self.answering.len() {
             let Waiting { stream: id, answer, wait, .. } = &mut self.answering[index];

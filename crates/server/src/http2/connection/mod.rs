@@ -28,7 +28,7 @@ use sealion_tls::TlsStream;
 use tokio::task::yield_now;
 
 use super::batch::{Batch, free_bytes, keep_bytes, shrink};
-use super::content::{Streamed, WidenedWindow};
+use super::content::{ContentWindow, Streamed};
 use super::request::Delivery;
 use super::response::{Ahead, Sending};
 use crate::exchange::{Context, Cut, End, Error, Listener, PathChoice, Shared, poll_idle_end};
@@ -141,7 +141,7 @@ struct Http2<'a> {
     receiving: Vec<Receiving>,
     /// Contents that are passed on.
     streamed: Vec<Streamed>,
-    widened: WidenedWindow<'a>,
+    window: ContentWindow,
     answering: Vec<Waiting<'a>>,
     #[expect(
         clippy::vec_box,
@@ -188,7 +188,7 @@ impl<'a> Http2<'a> {
             path: PathChoice::default(),
             receiving: Vec::new(),
             streamed: Vec::new(),
-            widened: WidenedWindow::new(&context.shared.widened, context.listener.one_client(context.remote)),
+            window: ContentWindow::new(context.listener.one_client(context.remote)),
             answering: Vec::new(),
             sending: Vec::new(),
             heads: Vec::new(),
@@ -258,6 +258,7 @@ impl<'a> Http2<'a> {
         batch.keep();
         keep_bytes(std::mem::take(&mut self.heads));
         self.deadlines.rest();
+        self.window.reduce(&mut self.protocol);
         self.receiving.shrink_to(KEPT_STREAMS);
         self.answering.shrink_to(KEPT_STREAMS);
         self.sending.shrink_to(KEPT_STREAMS);

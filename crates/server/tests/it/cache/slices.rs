@@ -1,6 +1,6 @@
 //! Large responses in slices (`slice` of a rule): what is asked of the origin, and what becomes of a response whose slices do not belong together.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::{fs, thread};
@@ -214,7 +214,7 @@ fn the_digest_of_a_slice_is_not_sent_for_other_octets() {
 #[test]
 fn a_client_that_is_refused_a_slice_removes_none() {
     let origin = Upstream::answering(|request| match request.all("user-agent")[..] {
-        ["blocked"] => answer(403, FRESH, b"no"),
+        ["blocked"] => answer(429, FRESH, b"no"),
         _ => of_version(request, 0, FRESH),
     });
     let cached = Cached::with(origin, "", RULE);
@@ -228,6 +228,42 @@ fn a_client_that_is_refused_a_slice_removes_none() {
     assert_eq!(cached.fetches(), 2);
     has_all(&cached, "/a", 0);
     assert_eq!(ranges(&cached), ["0-65535", "65536-131071", "65536-131071", "131072-196607", "196608-199999"]);
+}
+
+/// As for a page that is stored whole.
+#[test]
+fn a_page_that_the_response_to_a_further_slice_withdraws_is_not_sent_again() {
+    let no_store = "Cache-Control: no-store\r\n";
+    for (code, fields) in
+        [(401, ""), (403, FRESH), (404, ""), (410, no_store), (302, "Location: /b\r\n"), (206, no_store)]
+    {
+        let is_withdrawn = Arc::new(AtomicBool::new(false));
+        let withdrawn = Arc::clone(&is_withdrawn);
+        let origin = Upstream::answering(move |request| {
+            if !withdrawn.load(Ordering::Relaxed) {
+                return of_version(request, 0, FRESH);
+            }
+            if code == 206 { of_version(request, 0, fields) } else { answer(code, fields, b"no") }
+        });
+        let cached = Cached::with(origin, "", RULE);
+        assert_eq!(cached.get("/a", &[("Range", "bytes=0-99")]).status, 206);
+        wait_for_objects(&cached, 1);
+        is_withdrawn.store(true, Ordering::Relaxed);
+        let further = [("Range", "bytes=65536-65540")];
+        if code == 206 {
+            assert_eq!(cached.get("/a", &further).body, body(0)[65536..65541]);
+        } else {
+            let mut client = cached.site.connect(cached.server());
+            client.send(http::head("GET", "/a", &further).as_bytes()).expect("it leaves");
+            let _ = read_until_cut(&mut client);
+        }
+        wait_until("the page is gone", || objects(&cached.directory).is_empty());
+        let before = cached.fetches();
+        // What is for one client reaches it whole.
+        let expected = if code == 206 { 200 } else { code };
+        assert_eq!(cached.get("/a", &[("Range", "bytes=0-99")]).status, expected, "{code}");
+        assert!(cached.fetches() > before, "{code}: the origin is asked");
+    }
 }
 
 /// The rule of the reload shares the fetch of the one before it, and gets a slice of that one's size.

@@ -173,6 +173,35 @@ fn a_page_that_was_withdrawn_from_a_request_that_stores_nothing_is_not_sent_agai
     }
 }
 
+/// A part or a 304 says it of the page as a whole response does.
+#[test]
+fn a_part_that_must_not_be_stored_withdraws_the_page() {
+    for (condition, status_of_part) in [(("Range", "bytes=0-2"), 206), (("If-None-Match", "\"x\""), 304)] {
+        let is_withdrawn = Arc::new(AtomicBool::new(false));
+        let withdrawn = Arc::clone(&is_withdrawn);
+        let upstream = Upstream::answering(move |request| {
+            let fields = "Cache-Control: no-store\r\nETag: \"x\"\r\n";
+            if !withdrawn.load(Ordering::Relaxed) {
+                return answer(200, &format!("{FRESH}ETag: \"x\"\r\n"), OLD);
+            }
+            if !request.all("range").is_empty() {
+                let range = format!("Content-Range: bytes 0-2/{}\r\n", NEW.len());
+                return answer(206, &format!("{fields}{range}"), &NEW[..3]);
+            }
+            if !request.all("if-none-match").is_empty() {
+                return format!("HTTP/1.1 304 Not Modified\r\n{fields}\r\n").into_bytes();
+            }
+            answer(200, fields, NEW)
+        });
+        let cached = Cached::new(upstream);
+        wait_until("it is stored", || status(&cached.get("/a", &[])) == "hit");
+        is_withdrawn.store(true, Ordering::Relaxed);
+        let passes = [("Cache-Control", "no-cache, no-store"), condition];
+        assert_eq!(cached.get("/a", &passes).status, status_of_part);
+        assert_eq!(cached.get("/a", &[]).body, NEW, "after {status_of_part}");
+    }
+}
+
 #[test]
 fn fields_that_a_reload_removes_are_not_sent_again_by_a_fetch_that_began_before() {
     let (upstream, origin) = Origin::new();

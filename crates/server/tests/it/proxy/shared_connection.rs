@@ -63,6 +63,50 @@ fn a_request_waits_for_the_room_of_large_heads_no_longer_than_for_its_response()
 }
 
 #[test]
+fn requests_that_wait_for_a_place_at_their_server_take_no_room_for_heads() {
+    let site = Site::new();
+    let large = Http2Upstream::start(|request, mut respond| {
+        Box::pin(async move {
+            if request.uri().path() != "/large/first" {
+                return pending().await;
+            }
+            let fields = (0..50).map(|n| (format!("x-{n}"), "v".repeat(1100)));
+            let head = fields.fold(Response::builder(), |head, (name, value)| head.header(name, value));
+            respond.send_response(head.body(()).expect("a head"), true).map(drop)
+        })
+    });
+    let other =
+        Http2Upstream::start(|_, mut respond| Box::pin(async move { answer(&mut respond, &[], "other").await }));
+    let tables = format!(
+        "[[upstream]]
+        name = 'large'
+        protocol = 'http2'
+        max_connections = 1
+        connect_timeout = '10m'
+        servers = [{{ url = '{}' }}]
+        [[upstream]]
+        name = 'other'
+        protocol = 'http2'
+        answer_timeout = '300ms'
+        servers = [{{ url = '{}' }}]
+        ",
+        large.url(),
+        other.url()
+    );
+    let rules = "proxy = [{ path = '/large', upstream = 'large' }, { path = '/other', upstream = 'other' }]";
+    let server = site.config(rules).table(&tables).serve_from_user_space();
+    let mut http = Http2::connect(site.connector(Suite::TLS13), server.address(), &[]);
+    assert_eq!(http.fetch("/large/first").0, 200);
+    let first = http.get("/large/held");
+    wait_until("the only place is taken", || large.requests() == 2);
+    let waiting: Vec<u32> = (0..AHEAD + LARGE_HEADS).map(|_| http.get("/large/held")).collect();
+    http.ping();
+    assert_eq!(http.fetch("/other").0, 200);
+    assert_eq!(large.requests(), 2);
+    assert!(!waiting.iter().chain([&first]).any(|stream| http.has_ended(*stream)));
+}
+
+#[test]
 fn a_client_is_not_late_while_the_window_of_its_connection_is_closed() {
     let site = Site::new();
     let (release, held) = channel::<()>();
@@ -92,7 +136,7 @@ fn a_client_is_not_late_while_the_window_of_its_connection_is_closed() {
         answer_timeout = '300ms'
         servers = [{{ url = '{}' }}]
         [limits]
-        max_buffered = '256KiB'
+        max_buffered = '32KiB'
         ",
         busy.url(),
         app.url()
@@ -102,9 +146,7 @@ fn a_client_is_not_late_while_the_window_of_its_connection_is_closed() {
     let mut http = Http2::connect(site.connector(Suite::TLS13), server.address(), &[]);
     let first = http.get("/busy");
     wait_until("the only place is taken", || busy.requests().len() == 1);
-    // No reply to the PING by which the server measures the bandwidth: it would open the window further.
-    http.polite = false;
-    // Their contents wait with them, and take the window of the connection: it has twice the window of a stream.
+    // Their contents wait with them, and take the window of the connection: no memory is left for a larger one.
     let waiting = [(); 2].map(|()| http.request("POST", "/busy", &[("content-length", "65535")], false));
     for stream in waiting {
         for length in [16_384, 16_384, 16_384, 16_383] {
@@ -127,4 +169,80 @@ fn a_client_is_not_late_while_the_window_of_its_connection_is_closed() {
     http.read_until("the window is open", |http| of_connection(http) >= Some(2 * 65_535));
     http.send(&frame(DATA, END_STREAM, upload, b"sent"));
     assert_eq!(http.response(upload).whole(), (200, &b"sent"[..]));
+}
+
+/// Uploads over one connection.
+const UPLOADS: usize = 8;
+
+/// Octets of each: more than the connection's window holds of all.
+const UPLOAD: usize = 1_000_000;
+
+#[test]
+fn uploads_that_wait_for_a_server_leave_the_window_to_those_that_it_takes() {
+    let site = Site::new();
+    let (release, held) = channel::<()>();
+    let held = Mutex::new(held);
+    let upstream = Upstream::start(move |accepted| {
+        while accepted.head().is_some() {
+            // All uploads have filled their windows before the server takes the first one.
+            let _ = held.lock().expect("no panic").recv();
+            let Some(content) = accepted.read(UPLOAD) else { return };
+            accepted.write(&ok(&content));
+        }
+    });
+    let table = format!(
+        "[[upstream]]
+        name = 'app'
+        max_connections = 1
+        connect_timeout = '10m'
+        servers = [{{ url = '{}' }}]
+        ",
+        upstream.url()
+    );
+    let server = site.config("proxy = [{ path = '/', upstream = 'app' }]").table(&table).serve_from_user_space();
+    let mut http = Http2::connect(site.connector(Suite::TLS13), server.address(), &[]);
+    let length = UPLOAD.to_string();
+    let contents: Vec<(u32, Vec<u8>)> = (0..UPLOADS)
+        .map(|seed| {
+            let stream = http.request("POST", "/", &[("content-length", &length)], false);
+            (stream, (0..UPLOAD).map(|at| (at * 7 + at / 251 + seed) as u8).collect())
+        })
+        .collect();
+    let mut sent = [0; UPLOADS];
+    // Sends as much as the windows allow, the last stream first: those that wait are served first. Returns whether anything was sent.
+    let mut send = |http: &mut Http2| {
+        let mut has_sent = false;
+        for (index, (stream, content)) in contents.iter().enumerate().rev() {
+            let window = |id| 65_535 + http.granted.get(&id).map_or(0, |bytes| *bytes as usize);
+            let of_connection = window(0) - sent.iter().sum::<usize>();
+            let length = (window(*stream) - sent[index]).min(of_connection).min(UPLOAD - sent[index]);
+            for piece in content[sent[index]..sent[index] + length].chunks(16_384) {
+                sent[index] += piece.len();
+                let end = if sent[index] == UPLOAD { END_STREAM } else { 0 };
+                http.send(&frame(DATA, end, *stream, piece));
+                has_sent = true;
+            }
+        }
+        has_sent
+    };
+    wait_until("the server has the first", || upstream.connections() == 1);
+    // Grants that come behind a PING were made before the reply to it.
+    loop {
+        let has_sent = send(&mut http);
+        http.ping();
+        if !has_sent && !send(&mut http) {
+            break;
+        }
+    }
+    drop(release);
+    while !contents.iter().all(|(stream, _)| http.has_ended(*stream)) {
+        if !send(&mut http) {
+            http.read().expect("the connection goes on");
+        }
+    }
+    for (stream, content) in &contents {
+        let got = http.response(*stream);
+        assert_eq!((got.status, got.body.len()), (200, UPLOAD));
+        assert!(got.body == *content, "stream {stream} has another content");
+    }
 }
