@@ -63,6 +63,27 @@ impl Table {
         self.tables.len() < before
     }
 
+    /// Takes over everything of another table.
+    pub(super) fn append(&mut self, other: Table) {
+        self.comments.extend(other.comments);
+        other.values.into_iter().for_each(|(key, value)| self.set(&key, value));
+        self.tables.extend(other.tables);
+    }
+
+    /// All its `[[name]]`.
+    pub(super) fn into_list(self, name: &str) -> Vec<Table> {
+        self.tables
+            .into_iter()
+            .filter(|(own, many, _)| own == name && *many == Many::List)
+            .map(|(.., table)| table)
+            .collect()
+    }
+
+    /// Its keys and values, in order.
+    pub(super) fn into_values(self) -> Vec<(String, Value)> {
+        self.values
+    }
+
     /// Appends a `[[name]]`.
     pub(super) fn push(&mut self, name: &str, table: Table) {
         self.tables.push((name.to_owned(), Many::List, table));
