@@ -79,9 +79,23 @@ impl Table {
             .collect()
     }
 
-    /// Its keys and values, in order.
-    pub(super) fn into_values(self) -> Vec<(String, Value)> {
-        self.values
+    /// Leaves out the `[[name]]` that are not wanted.
+    pub(super) fn retain(&mut self, name: &str, is_wanted: impl Fn(&Table) -> bool) {
+        self.tables.retain(|(own, many, table)| own != name || *many != Many::List || is_wanted(table));
+    }
+
+    /// All `[[name]]`, to change them.
+    pub(super) fn list_mut<'a>(&'a mut self, name: &'a str) -> impl Iterator<Item = &'a mut Table> {
+        self.tables
+            .iter_mut()
+            .filter(move |(existing, many, _)| existing == name && *many == Many::List)
+            .map(|(.., table)| table)
+    }
+
+    /// Takes over the tables of another one, and returns its keys and values, in order.
+    pub(super) fn append_tables(&mut self, other: Table) -> Vec<(String, Value)> {
+        self.tables.extend(other.tables);
+        other.values
     }
 
     /// Appends a `[[name]]`.

@@ -34,7 +34,7 @@ pub(super) fn write(context: &mut Context, table: &mut Table, place: Place<'_, '
     }
     if let Some(alias) = find("alias") {
         self::alias(context, table, place, alias)?;
-        if table.get("rewrite").is_some() {
+        if table.get("rewrite").is_some() || table.get("respond").is_some() {
             return Ok(true);
         }
     } else if let Some(root) = find("root") {
@@ -113,6 +113,8 @@ pub(super) fn redirect(
     redirect.insert("status".to_owned(), i64::from(status).into());
     if !keeps {
         redirect.insert("query".to_owned(), "drop".into());
+    } else if is_kept.is_some() && without.contains('?') {
+        redirect.insert("query".to_owned(), "append".into());
     }
     table.set("redirect", redirect);
     Ok(())
@@ -176,9 +178,25 @@ fn try_files(
             None => return Ok(table.set("rewrite", end)),
         }
     }
+    let tries_files = tried.iter().any(|tried| tried == "$uri");
+    if tries_files && !tries_directory {
+        directories(table, &end);
+    }
     paths.push(end.into());
     table.set("try", paths);
     Ok(())
+}
+
+/// Adds a route for paths that end with a slash, of which `$uri` alone is no file: they go to the last resort.
+fn directories(table: &mut Table, end: &str) {
+    let mut inner = Table::default();
+    inner.set("path", "~ /$");
+    match end.strip_prefix('=') {
+        Some(status) => inner.set("respond", status.parse::<i64>().unwrap_or(404)),
+        None if end.starts_with('@') => inner.set("try", vec![Value::from(end)]),
+        None => inner.set("rewrite", end),
+    }
+    table.push("route", inner);
 }
 
 /// The route that runs the front script at the end of a `try_files`, or the index of a directory that is a script.
@@ -208,6 +226,33 @@ fn run(context: &mut Context, place: Place<'_, '_>, script: &str, front: Front) 
         }
     };
     scripts::named(context, Place { level: &level, ..place }, runner, front)
+}
+
+/// Whether an expression ends with the extension of a name, such as `\.php$` or `\.(css|js)$`: it has no directories.
+pub(super) fn ends_with_name(expression: &str) -> bool {
+    let Some((_, end)) = expression.strip_suffix('$').and_then(|own| own.rsplit_once(r"\.")) else { return false };
+    end.chars().all(|c| c.is_ascii_alphanumeric() || "()?:|".contains(c)) && !end.is_empty() && !end.ends_with('?')
+}
+
+/// Adds a route for directories whose index lies in a location with a directory of its own.
+pub(super) fn index_elsewhere(table: &mut Table, place: Place<'_, '_>) {
+    let has_own = |location: &&&Directive| {
+        location.children().iter().any(|inner| is_action(inner) || matches!(inner.name.as_str(), "alias" | "root"))
+            && matches!(Path::of(location), Ok(Path::Expression { text, .. }) if !ends_with_name(&text) || text.contains("htm"))
+    };
+    if !matches!(place.path, Path::Prefix { .. })
+        || place.level.is_on("autoindex")
+        || !place.locations.iter().any(|one| has_own(&one))
+    {
+        return;
+    }
+    let names = place.level.all("index");
+    let mut names = names.iter().flat_map(|index| &index.arguments).filter(|name| !name.contains(['/', '$']));
+    let name = names.next().map_or("index.html", String::as_str);
+    let mut inner = Table::default();
+    inner.set("path", "~ /$");
+    inner.set("rewrite", format!("{{path}}{name}"));
+    table.push("route", inner);
 }
 
 /// Adds a route for directories whose index is a script: nginx runs it in the location of the script.
@@ -270,11 +315,21 @@ fn alias(
                         .to_owned()
                         .into());
                 }
-                _ => {
+                _ if text.ends_with('/') => table.set("alias", to),
+                // nginx appends what follows: `/docs.gz` is no file of another root.
+                _ if place.level.sets(&["location"]) => {
                     let sign = if *is_final { "^~ " } else { "" };
-                    let slash = if text.ends_with('/') { "" } else { "/" };
-                    table.set("path", format!("{sign}{text}{slash}"));
+                    table.set("path", format!("{sign}{text}/"));
                     table.set("alias", to);
+                }
+                _ => {
+                    let mut inner = Table::default();
+                    inner.set("path", format!("{text}/"));
+                    inner.set("files", true);
+                    inner.set("alias", to);
+                    table.push("route", inner);
+                    table.set("respond", 404);
+                    return Ok(());
                 }
             }
         }

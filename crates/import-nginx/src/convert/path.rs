@@ -36,6 +36,10 @@ impl Path {
             let text = expression(text).ok_or_else(|| {
                 format!("the expression {text} is not supported: write it without possessive quantifiers, set operations and flags but i, m and s")
             })?;
+            // Bytes outside ASCII have no case in nginx.
+            if ignores_case && (!text.is_ascii() || text.contains("\\x")) {
+                return Ok(Path::Expression { text: format!("(?i){text}"), ignores_case: false });
+            }
             return Ok(Path::Expression { text, ignores_case });
         }
         let is_plain = text.starts_with('/') && !text.contains(['%', '?', '#']) && !text.contains("//");

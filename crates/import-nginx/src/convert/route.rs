@@ -70,9 +70,14 @@ pub(super) fn of_location<'d>(
     let path = match Path::of(location) {
         Ok(path) => path,
         Err(why) => {
-            context.report_closed(location, format!("{why}. All paths that it may have answer 501 until then"));
-            table.set("path", covering(location));
-            table.set("respond", 501);
+            match covering(location) {
+                Some(wider) => {
+                    context.report_closed(location, format!("{why}. All paths that it may have answer 501 until then"));
+                    table.set("path", wider);
+                    table.set("respond", 501);
+                }
+                None => context.report_unguarded(location, format!("{why}: what is around it answers its paths")),
+            }
             return table;
         }
     };
@@ -97,15 +102,70 @@ pub(super) fn of_location<'d>(
     table
 }
 
-/// An expression for the paths of a location whose own has no counterpart, and for more.
-fn covering(location: &Directive) -> String {
+/// Has the parts of a prefix location leave the paths of expressions to these: an expression within a prefix would go before them.
+fn leave_to_expressions(table: &mut Table, block: &Block<'_, '_>) {
+    let Path::Prefix { is_final: false, .. } = block.path else { return };
+    let all: Vec<String> = block
+        .server
+        .locations
+        .iter()
+        .filter_map(|location| match Path::of(location) {
+            Ok(path @ Path::Expression { .. }) => path.key(),
+            _ => None,
+        })
+        .collect();
+    // The placeholder of the path is encoded.
+    if all.iter().any(|other| !other.is_ascii() || other.contains("\\x")) {
+        table.retain("route", |route| route.get("path").and_then(Value::as_str) != Some("~ /$"));
+    }
+    for route in table.list_mut("route") {
+        let path = route.get("path").and_then(Value::as_str).map(str::to_owned);
+        let Some(path) = path.filter(|path| path.starts_with('~')) else { continue };
+        let others: Vec<Value> = all
+            .iter()
+            .filter(|other| path != "~ /$" || !action::ends_with_name(other))
+            .map(|other| other.as_str().into())
+            .collect();
+        if others.is_empty() {
+            continue;
+        }
+        let except = Condition::wanted("{path}", others).not();
+        let condition = match route.get("match").and_then(Value::as_table) {
+            Some(own) => Condition::Is(own.clone()).and(except),
+            None => except,
+        };
+        route.set("match", condition.into_table());
+    }
+}
+
+/// nginx redirects the path of a forwarded directory to itself with a slash, where no location has it.
+fn redirect_to_slash(table: &mut Table, block: &Block<'_, '_>) {
+    let Path::Prefix { text, .. } = &block.path else { return };
+    let Some(without) = text.strip_suffix('/').filter(|without| !without.is_empty() && has_pass(block)) else { return };
+    let is_it = |location: &&Directive| matches!(Path::of(location), Ok(Path::Exact(own) | Path::Prefix { text: own, .. }) if own == without);
+    let is_plain = without.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte));
+    if !is_plain || block.server.locations.iter().any(|location| is_it(&location)) {
+        return;
+    }
+    let mut inner = Table::default();
+    // The directory that the route is, without its slash.
+    inner.set("path", format!("~ ^{}$", values::literally(without)));
+    let redirect = [("to".to_owned(), Value::from(text.as_str())), ("status".to_owned(), 301.into())];
+    inner.set("redirect", redirect.into_iter().collect::<toml::Table>());
+    table.push("route", inner);
+}
+
+/// An expression for the paths of a location whose own has no counterpart, and for more. `None`: there is none.
+fn covering(location: &Directive) -> Option<String> {
     let text = location.arguments.last().map_or("", String::as_str);
     let wider =
-        values::regex_of_pcre(&pcre::without_look_around(text), false).filter(|_| location.first().starts_with('~'));
-    match wider {
-        Some(wider) => format!("~{} {wider}", if location.first().starts_with("~*") { "*" } else { "" }),
-        None => "~ ^/".to_owned(),
-    }
+        values::regex_of_pcre(&pcre::without_look_around(text), false).filter(|_| location.first().starts_with('~'))?;
+    Some(format!("~{} {wider}", if location.first().starts_with("~*") { "*" } else { "" }))
+}
+
+/// Whether a request or another route can lead to a route.
+fn is_found(route: &Table) -> bool {
+    route.get("path").is_some() || route.get("name").is_some()
 }
 
 /// Whether a location restricts its paths: none of them may be missed.
@@ -132,12 +192,16 @@ fn fill<'d>(context: &mut Context, table: &mut Table, block: &Block<'_, 'd>, mut
             Some(tries) => table.set("try", tries),
             None => acts = act(context, table, block, &variables) || acts,
         }
+        redirect_to_slash(table, block);
     } else {
         acts = true;
     }
+    leave_to_expressions(table, block);
     for location in inner {
         let route = of_location(context, block.server, &block.level, &variables, (location, acts));
-        table.push("route", route);
+        if is_found(&route) {
+            table.push("route", route);
+        }
     }
     report_others(context, block);
 }
@@ -161,6 +225,9 @@ fn act(context: &mut Context, table: &mut Table, block: &Block<'_, '_>, variable
             }
             if !has_rewrite && !matches!(block.path, Path::Inherited) {
                 action::index(context, table, place);
+                if table.list("route").next().is_none() {
+                    action::index_elsewhere(table, place);
+                }
             }
             has_rewrite
         }
@@ -523,8 +590,8 @@ fn of_if(
     match path {
         Some(path) => route.set("path", path),
         None if block.path.is_expression() => {}
-        // Expressions go before prefixes within the location, but not before its own locations.
-        None if has_rewrites || !block.level.sets(&["location"]) => route.set("path", "~ ^/"),
+        // In the order of the rewrites, which are expressions.
+        None if has_rewrites => route.set("path", "~ ^/"),
         None => {}
     }
     if condition != Condition::Always {
@@ -541,7 +608,8 @@ fn of_if(
 fn report_others(context: &mut Context, block: &Block<'_, '_>) {
     for inner in block.level.own() {
         match inner.name.as_str() {
-            "location" | "if" | "set" | "rewrite" | "return" | "break" | "internal" | "try_files" | "alias" => {}
+            "location" | "if" | "set" | "rewrite" | "return" | "break" | "internal" | "try_files" | "alias"
+            | "access_log" => {}
             "limit_except" if has_pass(block) && proxy::denies_all(inner) => {}
             "limit_except" if inner.arguments.iter().any(|method| method == "GET") && !has_pass(block) => {}
             "limit_except" => {
@@ -612,6 +680,7 @@ pub(super) fn of_server<'d>(
         for location in &server.locations {
             routes.push(of_location(context, server, level, variables, (location, false)));
         }
+        routes.retain(is_found);
     }
     if before.is_empty() {
         return routes;

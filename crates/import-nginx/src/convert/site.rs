@@ -132,7 +132,7 @@ const LISTS: [&str; 5] = ["access", "basic_auth", "cache_control", "forward_auth
 
 /// Moves the settings of a server to its site.
 fn of_site(site: &mut Table, own: Table) {
-    for (key, value) in own.into_values() {
+    for (key, value) in site.append_tables(own) {
         match (key.as_str(), value) {
             // There is nothing around a site that this would take away.
             ("basic_auth" | "forward_auth" | "compress" | "listing", Value::Boolean(false)) => {}

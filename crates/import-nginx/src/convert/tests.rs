@@ -128,7 +128,7 @@ fn conditions_become_routes_within_the_location() {
     ] {
         let all =
             routes("", &format!("location / {{ if ({condition}) {{ return 410; }} proxy_pass http://10.0.0.1; }}"));
-        is(&all[0]["route"][0], &format!("path = '~ ^/'\nrespond = 410\n[match]\n{table}"));
+        is(&all[0]["route"][0], &format!("respond = 410\n[match]\n{table}"));
     }
 }
 
@@ -178,10 +178,10 @@ fn returns_answer() {
 fn files_are_tried() {
     for (tries, route) in [
         ("$uri $uri/ =404", "try = ['{path}', '{path}/', '=404']"),
-        ("$uri $uri.html /index.html", "try = ['{path}', '{path}.html', '/index.html']"),
-        ("$uri @app", "try = ['{path}', '@app']"),
+        ("$uri $uri.html $uri/ /index.html", "try = ['{path}', '{path}.html', '{path}/', '/index.html']"),
+        ("$uri @app", "try = ['{path}', '@app']\nroute = [{ path = '~ /$', try = ['@app'] }]"),
         ("/nonexistent @app", "try = ['@app']"),
-        ("$uri /index?q=$uri&$args", "try = ['{path}', '/index?q={path}&{query}']"),
+        ("$uri $uri/ /index?q=$uri&$args", "try = ['{path}', '{path}/', '/index?q={path}&{query}']"),
     ] {
         is(&routes("", &format!("location / {{ try_files {tries}; }}"))[0], &format!("path = '/'\n{route}"));
     }
@@ -205,6 +205,13 @@ fn rewrites_stand_in_their_order() {
     is(&all[0]["route"][0], "path = '~ ^/a/old$'\nredirect = { to = '/a/new', status = 301 }");
     is(&all[0]["route"][1], "path = '~ ^/a/x/(.*)$'\nrewrite = '/b/{1}'");
     is(&all[0]["route"][2], "path = '~ ^/a/y/(.*)'\nrewrite = '/sealion-import-1/{1}'");
+}
+
+#[test]
+fn parts_of_a_prefix_leave_paths_to_expressions() {
+    let server = "location / { rewrite ^/a/(.*)$ /b/$1 last; } location ~ \\.bak$ { deny all; }";
+    let all = routes("", server);
+    assert_eq!(all[0]["route"][0]["match"].to_string(), r#"{ not = { value = { "{path}" = ['~ \.bak$'] } } }"#);
 }
 
 #[test]
