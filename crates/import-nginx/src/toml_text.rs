@@ -56,11 +56,12 @@ impl Table {
         self.tables.iter().find(is_it).map(|(.., table)| table)
     }
 
-    /// Removes the subtable `[name]`. `false`: there was none.
+    /// Removes a key or the subtable `[name]`. `false`: there was none.
     pub(super) fn remove(&mut self, name: &str) -> bool {
-        let before = self.tables.len();
+        let before = self.tables.len() + self.values.len();
         self.tables.retain(|(existing, many, _)| existing != name || *many != Many::One);
-        self.tables.len() < before
+        self.values.retain(|(key, _)| key != name);
+        self.tables.len() + self.values.len() < before
     }
 
     /// Takes over everything of another table.

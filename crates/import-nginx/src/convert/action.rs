@@ -39,13 +39,25 @@ pub(super) fn write(context: &mut Context, table: &mut Table, place: Place<'_, '
         }
     } else if let Some(root) = find("root") {
         let directory = settings::directory(context, root, place.variables)?;
-        table.set("root", directory);
+        match beneath(&directory, place) {
+            Some(alias) => table.set("alias", alias),
+            None => table.set("root", directory),
+        }
     }
     if let Some(tries) = find("try_files") {
         self::try_files(context, table, place, tries)?;
         return Ok(true);
     }
     Ok(false)
+}
+
+/// The directory beneath a root that alone has the files of a location. `None`: the location needs the whole root.
+fn beneath(root: &str, place: Place<'_, '_>) -> Option<String> {
+    let Path::Prefix { text, .. } = place.path else { return None };
+    let is_alone =
+        text != "/" && text.ends_with('/') && !place.level.sets(&["location", "try_files", "error_page", "index"]);
+    let own = format!("{}{text}", root.trim_end_matches('/'));
+    (is_alone && std::path::Path::new(&own).is_dir()).then_some(own)
 }
 
 /// `return`
@@ -301,7 +313,9 @@ fn alias(
             let is_file = !to.ends_with('/')
                 && (std::path::Path::new(&to).is_file()
                     || to.rsplit('/').next().is_some_and(|name| name.contains('.')));
+            let is_whole = text.ends_with('/') && to.ends_with('/') && !place.level.sets(&["location"]);
             match to.trim_end_matches('/').strip_suffix(text.trim_end_matches('/')) {
+                _ if is_whole => table.set("alias", to),
                 // The same as a root.
                 Some(root) if to.ends_with('/') == text.ends_with('/') && root.starts_with('/') => {
                     table.set("root", root)

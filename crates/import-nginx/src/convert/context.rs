@@ -1,11 +1,12 @@
 //! The state of a conversion, and what it reports.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use toml::Value;
 
 use super::limits::Zones;
+use super::path::Path;
 use super::proxy::{CacheZones, Upstreams};
 use super::variables::Variables;
 use crate::directives::{Handling, handling};
@@ -40,6 +41,8 @@ pub(super) struct Context {
     pub(super) variables: Variables,
     /// The site that is being converted.
     pub(super) site: Option<String>,
+    /// The paths of the current server that a guard or a program has: their files are no error pages.
+    pub(super) closed: Vec<Path>,
     /// The routes of the current site that no location has: parts of locations that need a path of their own.
     pub(super) further: Vec<Table>,
     /// Number of such routes so far.
@@ -47,8 +50,9 @@ pub(super) struct Context {
 }
 
 impl Context {
-    pub(super) fn new(file: &Path, is_reserved: fn(&str) -> bool) -> Self {
-        let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    pub(super) fn new(file: &std::path::Path, is_reserved: fn(&str) -> bool) -> Self {
+        let directory =
+            file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(std::path::Path::new("."));
         Context {
             is_reserved,
             directory: directory.to_owned(),
@@ -65,6 +69,7 @@ impl Context {
             formats: Vec::new(),
             variables: Variables::default(),
             site: None,
+            closed: Vec::new(),
             further: Vec::new(),
             number: 0,
         }
@@ -79,6 +84,9 @@ impl Context {
     /// Reports a directive without counterpart, with the remedy for its kind.
     pub(super) fn report(&mut self, directive: &Directive) {
         let (remedy, loss) = match handling(&directive.name) {
+            Some(Handling::Minor(remedy)) if directive.name == "disable_symlinks" && directive.first() != "off" => {
+                (remedy, Loss::Unguarded)
+            }
             Some(Handling::Unsupported(remedy)) => (remedy, Loss::Part),
             Some(Handling::Minor(remedy)) => (remedy, Loss::Cosmetic),
             Some(Handling::NotNeeded(_)) => return,

@@ -65,6 +65,20 @@ impl Path {
         }
     }
 
+    /// Whether it has a path, as far as its text tells.
+    pub(super) fn has(&self, path: &str) -> bool {
+        match self {
+            Path::Exact(text) => text == path,
+            Path::Prefix { text, .. } => text != "/" && path.starts_with(text.as_str()),
+            Path::Expression { text, ignores_case } => {
+                let built =
+                    regex::bytes::RegexBuilder::new(text).unicode(false).case_insensitive(*ignores_case).build();
+                built.is_ok_and(|regex| regex.is_match(path.as_bytes()))
+            }
+            Path::Named(_) | Path::Inherited => false,
+        }
+    }
+
     pub(super) fn is_expression(&self) -> bool {
         matches!(self, Path::Expression { .. })
     }

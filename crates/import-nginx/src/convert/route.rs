@@ -240,7 +240,8 @@ fn act(context: &mut Context, table: &mut Table, block: &Block<'_, '_>, variable
             let directive = own
                 .iter()
                 .copied()
-                .find(|inner| action::is_action(inner) || matches!(inner.name.as_str(), "alias" | "root"));
+                .find(|inner| action::is_action(inner))
+                .or_else(|| own.iter().copied().find(|inner| matches!(inner.name.as_str(), "alias" | "root")));
             close(context, table, block.directive, directive.unwrap_or(block.directive), &why);
             true
         }

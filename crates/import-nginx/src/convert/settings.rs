@@ -259,6 +259,13 @@ fn error_pages(context: &mut Context, table: &mut Table, level: &Level<'_>) {
             );
             continue;
         }
+        if is_program(page) || context.closed.iter().any(|closed| closed.has(page)) {
+            context.report_with(
+                directive,
+                "its target is a program, or a file that a guard withholds: name a static file that no guard has",
+            );
+            continue;
+        }
         match change.first().map(|change| change.as_str()) {
             None => {}
             Some("=200") if codes == ["404"] => {
@@ -287,4 +294,13 @@ fn error_pages(context: &mut Context, table: &mut Table, level: &Level<'_>) {
     if !pages.is_empty() {
         table.set("error_pages", pages);
     }
+}
+
+/// Whether a path names a program, whose source no client may get.
+fn is_program(path: &str) -> bool {
+    const EXTENSIONS: [&str; 12] =
+        [".php", ".phtml", ".cgi", ".fcgi", ".pl", ".py", ".rb", ".asp", ".aspx", ".jsp", ".lua", ".sh"];
+    let lower = path.to_ascii_lowercase().replace("%2e", ".");
+    EXTENSIONS.iter().any(|extension| lower.split('/').any(|name| name.ends_with(extension)))
+        || lower.contains("/cgi-bin/")
 }

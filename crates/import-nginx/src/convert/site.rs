@@ -7,7 +7,7 @@ use super::level::Level;
 use super::listeners::Listeners;
 use super::route::{self, Server};
 use super::variables::Variables;
-use super::{guards, level, plain, settings, tables, tls};
+use super::{guards, level, path, plain, settings, tables, tls};
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 
@@ -90,6 +90,12 @@ fn write<'d>(
     let all = Server::new(server);
     let mut own = Table::default();
     let merged = level.merged();
+    let withholds = |location: &&&Directive| {
+        let is_open = location.children().iter().all(|inner| inner.name == "internal" || !guards::is_guard(inner));
+        !is_open || location.children().iter().any(|inner| guards::passes_to_program(inner) || inner.name == "return")
+    };
+    context.closed =
+        all.locations.iter().filter(withholds).filter_map(|location| path::Path::of(location).ok()).collect();
     if let Some(root) = merged.last("root") {
         variables.root = settings::directory(context, root, &variables).ok();
         if let Some(root) = &variables.root {

@@ -327,7 +327,8 @@ impl Corpus {
                     let is_fallback = path.ends_with('/')
                         && !is_refusal(theirs.status(&missing))
                         && theirs.ask(&missing).map(|(_, page)| page) == ours.ask(&request).map(|(_, page)| page);
-                    if !is_refusal(our) && !is_fallback {
+                    // A redirect of a directory to itself with a slash shows nothing.
+                    if !is_refusal(our) && !is_fallback && our != Some(301) {
                         wrong.push(format!("{name}: {address} {host} {path}: nginx {their:?}, here {our:?}"));
                     }
                 }
