@@ -216,13 +216,13 @@ fn nobody_gets_in_who_was_kept_out() {
     };
     for (path, answer) in [
         ("/index.html", "index.html\n200"),
-        ("/404.html", "403 Forbidden\n\n403"),
+        ("/404.html", "404.html\n404"),
         // The page is sent all the same.
         ("/none", "404.html\n404"),
-        ("/internal/x", "403 Forbidden\n\n403"),
+        ("/internal/x", "404.html\n404"),
         ("/closed/x", "403 Forbidden\n\n403"),
         ("/closedness", "403 Forbidden\n\n403"),
-        ("/gone/x", "403 Forbidden\n\n403"),
+        ("/gone/x", "404.html\n404"),
         ("/dump.SQL", "403 Forbidden\n\n403"),
         ("/a/private/x", "403 Forbidden\n\n403"),
         ("/config/x", "403 Forbidden\n\n403"),
@@ -233,13 +233,14 @@ fn nobody_gets_in_who_was_kept_out() {
         ("/staff/x", "401 Unauthorized\n\n401"),
         ("/admin/x", "401 Unauthorized\n\n401"),
         ("/administrator/x", "401 Unauthorized\n\n401"),
-        ("/app.php5", "403 Forbidden\n\n403"),
-        ("/api/x", "403 Forbidden\n\n403"),
+        ("/app.php5", "404.html\n404"),
+        // Its server is not there.
+        ("/api/x", "502 Bad Gateway\n\n502"),
     ] {
         assert_eq!(get("guarded.example", path), answer, "{path}");
     }
     assert_eq!(get("office.example", "/files/x"), "403 Forbidden\n\n403");
-    assert_eq!(get("other.example", "/"), "403 Forbidden\n\n403");
+    assert_eq!(get("other.example", "/"), "400 Bad Request\n\n400");
 }
 
 #[test]
