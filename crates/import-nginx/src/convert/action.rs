@@ -186,9 +186,10 @@ fn try_files(
     // The last resort stands alone only where it is a route.
     if paths.is_empty() && !end.starts_with('@') {
         match end.strip_prefix('=') {
-            Some(status) => return Ok(table.set("respond", status.parse::<i64>().unwrap_or(404))),
-            None => return Ok(table.set("rewrite", end)),
+            Some(status) => table.set("respond", status.parse::<i64>().unwrap_or(404)),
+            None => table.set("rewrite", end),
         }
+        return Ok(());
     }
     let tries_files = tried.iter().any(|tried| tried == "$uri");
     if tries_files && !tries_directory {
@@ -282,6 +283,8 @@ pub(super) fn index(context: &mut Context, table: &mut Table, place: Place<'_, '
     };
     let mut inner = Table::default();
     inner.set("path", "~ /$");
+    // What follows a script is its PATH_INFO where the expression of its location says so.
+    inner.set("match", super::condition::Condition::wanted("{path}", r"~ \.php/").not().into_table());
     inner.set("try", vec![Value::from("{path}"), run.into()]);
     table.push("route", inner);
 }

@@ -144,7 +144,7 @@ fn redirect_to_slash(table: &mut Table, block: &Block<'_, '_>) {
     let Some(without) = text.strip_suffix('/').filter(|without| !without.is_empty() && has_pass(block)) else { return };
     let is_it = |location: &&Directive| matches!(Path::of(location), Ok(Path::Exact(own) | Path::Prefix { text: own, .. }) if own == without);
     let is_plain = without.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte));
-    if !is_plain || block.server.locations.iter().any(|location| is_it(&location)) {
+    if !is_plain || block.server.locations.iter().any(is_it) {
         return;
     }
     let mut inner = Table::default();
