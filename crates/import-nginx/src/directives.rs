@@ -7,15 +7,22 @@ pub(super) enum Handling {
     Converted(&'static [&'static str]),
     /// No counterpart needed, and why.
     NotNeeded(&'static str),
+    /// No counterpart, and no response depends on it; and what to do instead.
+    Minor(&'static str),
     /// No counterpart, and what to do instead.
     Unsupported(&'static str),
 }
 
-use Handling::{Converted, NotNeeded, Unsupported};
+use Handling::{Converted, Minor, NotNeeded, Unsupported};
 
 /// How a directive is handled; `None`: it is unknown, for instance from a third-party module.
 pub(super) fn handling(name: &str) -> Option<Handling> {
     DIRECTIVES.iter().find(|(names, ..)| names.split(' ').any(|known| known == name)).map(|(_, handling, _)| *handling)
+}
+
+/// Whether a directive becomes keys, or needs none.
+pub(super) fn is_converted(name: &str) -> bool {
+    matches!(handling(name), Some(Converted(_) | NotNeeded(_)))
 }
 
 /// The table of docs/migrate-from-nginx.md.
@@ -26,6 +33,7 @@ pub fn markdown() -> String {
         let (ours, more) = match handling {
             Converted(keys) => (keys.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", "), *note),
             NotNeeded(why) => ("not needed".to_owned(), *why),
+            Minor(remedy) => ("none".to_owned(), *remedy),
             Unsupported(remedy) => ("**none**".to_owned(), *remedy),
         };
         table.push_str(&format!("| {} | {ours} | {} |\n", names.join(", "), more.replace('|', "\\|")));
@@ -41,7 +49,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     ("worker_connections", Converted(&["limits.max_connections"]), "nginx counts per worker, Sealion in total"),
     ("worker_rlimit_nofile", NotNeeded("LimitNOFILE= of the unit sets it"), ""),
     ("worker_shutdown_timeout", Converted(&["limits.grace"]), ""),
-    ("worker_cpu_affinity worker_priority", Unsupported("use CPUAffinity= and Nice= of the unit"), ""),
+    ("worker_cpu_affinity worker_priority", Minor("use CPUAffinity= and Nice= of the unit"), ""),
     ("pid lock_file daemon master_process", NotNeeded("systemd follows the process"), ""),
     ("events http server", NotNeeded("the contents are converted"), ""),
     (
@@ -50,7 +58,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
         "",
     ),
     ("pcre_jit thread_pool timer_resolution working_directory env", NotNeeded("there is nothing to set"), ""),
-    ("load_module", Unsupported("modules are not loaded: their directives are reported where they are used"), ""),
+    ("load_module", Minor("modules are not loaded: their directives are reported where they are used"), ""),
     (
         "error_log",
         Converted(&["server.log"]),
@@ -69,7 +77,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
         ),
         "",
     ),
-    ("http3 quic_retry", Unsupported("HTTP/3 is not built; clients fall back to HTTP/2 automatically"), ""),
+    ("http3 quic_retry", Minor("HTTP/3 is not built; clients fall back to HTTP/2 automatically"), ""),
     ("server_name", Converted(&["site.names"]), "`_` is dropped; regular expressions and `www.example.*` are reported"),
     (
         "server_name_in_redirect port_in_redirect absolute_redirect",
@@ -92,18 +100,10 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
         "where all servers of a listener agree; else reported, and marked where rules compare addresses",
     ),
     // Files.
-    ("root", Converted(&["site.root", "site.mounts"]), ""),
-    ("alias", Converted(&["site.mounts"]), "closed where the path ends with a slash and the directory does not"),
-    (
-        "index",
-        Converted(&["site.index"]),
-        "in nginx' order, with the script that a rule runs; except for other programs",
-    ),
-    (
-        "try_files",
-        Converted(&["site.extensions", "site.fallback", "site.proxy.files_first"]),
-        "`$uri $uri/ =404` is the default; `$uri.html` becomes an extension that URLs of the site may omit, `… /index.html` the fallback, `… @name` a rule with files first; programs, files that a location refuses and other forms are reported",
-    ),
+    ("root", Converted(&["site.root", "site.route.root"]), "constant directories"),
+    ("alias", Converted(&["site.route.alias", "site.route.root", "site.route.rewrite"]), ""),
+    ("index", Converted(&["site.index"]), "a script is run for a path that ends with a slash"),
+    ("try_files", Converted(&["site.route.try"]), "`… /index.php` runs the front script by a named route"),
     ("autoindex", Converted(&["site.listing"]), "locations that are newly listed are marked"),
     (
         "autoindex_exact_size autoindex_format autoindex_localtime",
@@ -112,25 +112,14 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     ),
     (
         "location",
-        Converted(&[
-            "site.redirects",
-            "site.rewrites",
-            "site.headers",
-            "site.cache_control",
-            "site.access",
-            "site.basic_auth",
-        ]),
-        "the contents become rules for its path; forms without an equivalent pattern are reported",
+        Converted(&["site.route.path", "site.route.name", "site.route.route"]),
+        "one location becomes one route, with those within it; an expression without counterpart is closed",
     ),
-    (
-        "internal",
-        Converted(&["site.access"]),
-        "direct requests are refused; error pages and the fallback are still sent",
-    ),
+    ("internal", Converted(&["site.route.internal"]), ""),
     (
         "error_page",
         Converted(&["site.error_pages", "site.fallback"]),
-        "programs and files that a location refuses are reported",
+        "files that are there; other targets are reported",
     ),
     ("types", Converted(&["site.media_types"]), "where they differ from Sealion's own"),
     ("default_type", NotNeeded("unknown extensions are application/octet-stream"), ""),
@@ -141,7 +130,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
         Converted(&["server.file_cache_age"]),
         "files are always cached; `open_file_cache_valid` is converted",
     ),
-    ("disable_symlinks", Unsupported("symbolic links out of the root are refused, others are followed"), ""),
+    ("disable_symlinks", Minor("symbolic links out of the root are refused, others are followed"), ""),
     (
         "sendfile sendfile_max_chunk tcp_nopush tcp_nodelay postpone_output output_buffers",
         NotNeeded("heads and files are sent together on both paths"),
@@ -163,34 +152,34 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     // Redirects and conditions.
     (
         "return",
-        Converted(&["site.redirects", "site.access"]),
-        "redirects and refusals; other answers are reported, and their paths closed",
+        Converted(&["site.route.respond", "site.route.redirect", "site.route.deny"]),
+        "any status with or without text; 444 is 400 here",
     ),
     (
         "rewrite",
-        Converted(&["site.redirects", "site.rewrites"]),
-        "regular expressions with look-around are marked; rewrites to programs are closed",
+        Converted(&["site.route.rewrite", "site.route.redirect"]),
+        "a route within the location's, by the expression",
     ),
     (
         "if",
-        Unsupported(
-            "conditions are not converted, except for the redirect to HTTPS: use redirects, access rules or a separate site instead",
-        ),
-        "",
+        Converted(&["site.route.match"]),
+        "on method, fields, cookies, arguments, host, scheme, path and client, and whether the file is there; others are reported",
     ),
-    ("set map geo split_clients", Unsupported("there are no variables: use rules of the site instead"), ""),
+    (
+        "set map geo split_clients",
+        Converted(&["map.name", "split.name", "site.route.match"]),
+        "constants are folded; a table is written where a text names it",
+    ),
+    ("valid_referers", Converted(&["site.route.match"]), "with `if ($invalid_referer)`"),
+    ("break", NotNeeded("the order of routes says it"), ""),
     // Response fields.
     (
         "add_header",
-        Converted(&["site.headers", "site.cache_control", "site.hsts", "site.proxy.response_headers"]),
-        "fields that Sealion sets itself are reported; Cache-Control of forwarded answers as `expires`",
+        Converted(&["site.headers", "site.cache_control", "site.hsts", "site.cors", "site.proxy.response_headers"]),
+        "fields that Sealion sets itself are counted",
     ),
-    ("add_trailer", Unsupported("responses have no trailers"), ""),
-    (
-        "expires",
-        Converted(&["site.cache_control", "site.proxy.response_headers"]),
-        "as Cache-Control, which overrides Expires; of forwarded answers where it forbids keeping them, and otherwise reported: nginx leaves out errors, a rule does not",
-    ),
+    ("add_trailer", Minor("responses have no trailers"), ""),
+    ("expires", Converted(&["site.cache_control"]), "as Cache-Control of files, which overrides Expires"),
     // Compression.
     (
         "gzip gzip_types gzip_min_length brotli brotli_types brotli_min_length zstd zstd_types zstd_min_length",
@@ -214,7 +203,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     ("ssl_protocols", Converted(&["tls.min_version"]), "TLS 1.2 and 1.3; older versions are reported"),
     (
         "ssl_ciphers",
-        Unsupported(
+        Minor(
             "only AEAD suites with forward secrecy are offered: TLS_AES_128_GCM_SHA256, TLS_AES_256_GCM_SHA384, TLS_CHACHA20_POLY1305_SHA256, and ECDHE with the same AEADs in TLS 1.2; [tls] suites restricts them",
         ),
         "",
@@ -237,16 +226,16 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     ),
     (
         "ssl_session_ticket_key",
-        Unsupported(
+        Minor(
             "the key format differs: make keys with sealion ticket-key, and set [tls.session_tickets] keys to their directory",
         ),
         "",
     ),
     ("ssl_buffer_size", NotNeeded("records have the maximum length"), ""),
-    ("ssl_early_data", Unsupported("early data is not accepted, as it can be replayed"), ""),
+    ("ssl_early_data", Minor("early data is not accepted, as it can be replayed"), ""),
     (
         "ssl_stapling ssl_stapling_verify ssl_stapling_file ssl_ocsp",
-        Unsupported(
+        Minor(
             "responses are stapled for every certificate that names a responder, verified; responders of clients are not asked",
         ),
         "",
@@ -256,7 +245,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
         Converted(&["site.client_auth"]),
         "`on` and `optional`",
     ),
-    ("ssl_verify_depth", Unsupported("chains of any length are accepted, if they end at a configured root"), ""),
+    ("ssl_verify_depth", Minor("chains of any length are accepted, if they end at a configured root"), ""),
     ("ssl_crl", Converted(&["site.client_auth.crls"]), ""),
     (
         "ssl_reject_handshake",
@@ -266,19 +255,15 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     // Access.
     (
         "allow deny",
-        Converted(&["site.access"]),
-        "`deny` takes precedence over `allow` here, so exceptions are subtracted from networks; rules of a server apply in its locations too, and those of an expression in addition to those of a path",
+        Converted(&["site.access", "site.route.deny"]),
+        "`deny` takes precedence over `allow` here, so exceptions are subtracted from networks",
     ),
-    (
-        "auth_basic auth_basic_user_file",
-        Converted(&["site.basic_auth"]),
-        "bcrypt and argon2 passwords only; `off` inside a protected part is reported",
-    ),
-    ("satisfy", Unsupported("all access and basic_auth rules must hold"), ""),
+    ("auth_basic auth_basic_user_file", Converted(&["site.basic_auth"]), "`off` is `false`"),
+    ("satisfy", Converted(&["site.satisfy"]), ""),
     (
         "auth_request auth_request_set",
         Converted(&["site.forward_auth"]),
-        "where the location that is asked is passed to a server with the fields that are sent here; fields of the answer are copied under their own names",
+        "the URL of the location that is asked; fields of the answer are copied under their own names",
     ),
     (
         "auth_jwt",
@@ -314,7 +299,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
         "by client address; without `nodelay`, nginx delays requests, Sealion answers 429",
     ),
     ("limit_rate", Converted(&["site.limits.bandwidth"]), "bytes per second on a connection"),
-    ("limit_rate_after", Unsupported("the limit applies from the first byte"), ""),
+    ("limit_rate_after", Minor("the limit applies from the first byte"), ""),
     (
         "limit_conn_status limit_conn_log_level limit_conn_dry_run limit_req_status limit_req_log_level limit_req_dry_run",
         NotNeeded("the status is 429"),
@@ -322,28 +307,21 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     ),
     (
         "limit_except",
-        Converted(&["site.proxy"]),
-        "`deny all` inside, as `methods` of a forwarded location; files are sent for GET and HEAD alone",
+        Converted(&["site.proxy.methods"]),
+        "`deny all` inside, of a forwarded location; files are sent for GET and HEAD alone",
     ),
     // Logs.
     (
         "access_log",
         Converted(&["access_log.to", "access_log.format", "site.access_log", "site.log"]),
-        "one for all sites, and one for each server that has its own, or `off`; formats, conditions and logs of locations are reported",
+        "one for all sites, one for each server that has its own, and `off` for each location",
     ),
-    ("log_format", Unsupported("set the form of lines with [access_log] format and fields"), ""),
+    ("log_format", Minor("set the form of lines with [access_log] format and fields"), ""),
     // Forwarded requests.
     (
         "proxy_pass",
-        Converted(&[
-            "site.proxy.path",
-            "site.proxy.regex",
-            "site.proxy.upstream",
-            "site.proxy.strip_prefix",
-            "site.proxy.to_prefix",
-            "site.proxy.files_first",
-        ]),
-        "rules stand in the order in which nginx chooses locations, and an expression leaves out those with files; a URL with a path that ends with `/` puts that in place of the location's prefix; `try_files $uri @name` sends files first; variables, other paths and nested locations are reported, and their paths closed",
+        Converted(&["site.route.proxy"]),
+        "constants are folded; a URL with a path of its own is asked by a further route, to which the location's rewrites",
     ),
     (
         "upstream",
@@ -369,7 +347,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     (
         "proxy_set_header",
         Converted(&["site.proxy.host", "site.proxy.request_headers"]),
-        "X-Forwarded-For, X-Forwarded-Proto, X-Forwarded-Host, X-Real-IP and X-Request-ID are always made, and upgrades (WebSocket) passed on; a field with another variable is removed and reported",
+        "X-Forwarded-For, X-Forwarded-Proto, X-Forwarded-Host, X-Real-IP and X-Request-ID are always made, and upgrades (WebSocket) passed on; a value without placeholder is removed",
     ),
     ("proxy_hide_header", Converted(&["site.proxy.response_headers"]), ""),
     ("proxy_pass_header", NotNeeded("all fields of the server are passed on"), ""),
@@ -387,7 +365,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
         Converted(&["upstream.tries"]),
         "another server is asked only where no answer came; cases by status are reported",
     ),
-    ("proxy_next_upstream_timeout", Unsupported("tries are bounded by number: set tries of the [[upstream]]"), ""),
+    ("proxy_next_upstream_timeout", Minor("tries are bounded by number: set tries of the [[upstream]]"), ""),
     (
         "proxy_ssl_trusted_certificate proxy_ssl_name proxy_ssl_certificate proxy_ssl_certificate_key",
         Converted(&["upstream.tls.roots", "upstream.tls.server_name", "upstream.tls.cert", "upstream.tls.key"]),
@@ -401,7 +379,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     ),
     (
         "proxy_ssl_password_file proxy_ssl_conf_command",
-        Unsupported("encrypted keys and OpenSSL's commands are not supported: decrypt with openssl pkey"),
+        Minor("encrypted keys and OpenSSL's commands are not supported: decrypt with openssl pkey"),
         "",
     ),
     ("proxy_ssl_crl", Unsupported("revocation lists are not supported"), ""),
@@ -417,7 +395,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     ),
     (
         "proxy_cookie_flags",
-        Unsupported("the flags of cookies are sent as the server wrote them: let the application set them"),
+        Minor("the flags of cookies are sent as the server wrote them: let the application set them"),
         "",
     ),
     (
@@ -425,12 +403,8 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
         Unsupported("method and content are sent as the client sent them: set fields with request_headers"),
         "",
     ),
-    ("proxy_bind", Unsupported("the system chooses the address of connections to servers: use a route"), ""),
-    (
-        "proxy_store proxy_store_access proxy_limit_rate proxy_limit_rate_after",
-        Unsupported("answers are passed on only"),
-        "",
-    ),
+    ("proxy_bind", Minor("the system chooses the address of connections to servers: use a route"), ""),
+    ("proxy_store proxy_store_access proxy_limit_rate proxy_limit_rate_after", Minor("answers are passed on only"), ""),
     (
         "proxy_cache proxy_cache_path",
         Converted(&["site.proxy.cache", "cache.directories", "cache.size", "cache.free"]),
@@ -480,7 +454,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     ),
     (
         "proxy_cache_purge",
-        Unsupported("use sealion purge, or purge_from of the rule's cache"),
+        Minor("use sealion purge, or purge_from of the rule's cache"),
         "a location that only purges is left out",
     ),
     (
@@ -495,16 +469,8 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
         "",
     ),
     ("resolver resolver_timeout", NotNeeded("the system resolves names, for each new connection"), ""),
-    (
-        "fastcgi_pass",
-        Converted(&["site.proxy.fastcgi", "upstream.protocol"]),
-        "with `fastcgi_param SCRIPT_FILENAME` of `$document_root$fastcgi_script_name`, or a directory before it; `try_files $uri /index.php` gives the front script",
-    ),
-    (
-        "fastcgi_param",
-        Converted(&["site.proxy.fastcgi"]),
-        "the variables of CGI are always made; others with a variable of nginx are reported",
-    ),
+    ("fastcgi_pass", Converted(&["site.proxy.fastcgi", "upstream.protocol"]), "with the directory of SCRIPT_FILENAME"),
+    ("fastcgi_param", Converted(&["site.proxy.fastcgi"]), "the variables of CGI are always made; others are constants"),
     ("fastcgi_index", Converted(&["site.proxy.fastcgi"]), ""),
     ("fastcgi_split_path_info", NotNeeded("the first name that ends in .php is the script, if it is a file"), ""),
     (
@@ -557,7 +523,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
         Unsupported("files are sent unmodified"),
         "",
     ),
-    ("stream mail", Unsupported("only HTTPS is served"), ""),
+    ("stream mail", Minor("only HTTPS is served"), ""),
 ];
 
 /// The keys of sealion.toml that directives convert to, for instance `site.root`.

@@ -2,13 +2,13 @@
 //! the server's configuration, not on its code.
 //!
 //! ```text
-//! tokens ─► syntax (blocks, includes) ─► convert ─► site ─► location ─► toml_text
-//!                                           │        │    guards, limits, path_rules, proxy, targets
-//!                                           └────────┴─────────┴──► Unconverted: directive, place, remedy
+//! tokens ─► syntax (blocks, includes) ─► convert: a server is a site, a location a route ─► toml_text
+//!                                           └─► report: what has no counterpart, and how each site is
 //! ```
 
 mod convert;
 mod directives;
+mod report;
 mod syntax;
 mod tokens;
 mod toml_text;
@@ -18,6 +18,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 pub use directives::{counterparts, markdown};
+pub use report::{Loss, Summary, Unconverted, Verdict};
 
 /// Converts the main configuration file of nginx and the files it includes. `is_reserved`: whether the server sets a
 /// response field itself, so that no rule may set it.
@@ -42,43 +43,59 @@ impl fmt::Display for Place {
     }
 }
 
-/// A directive that was not converted, or not exactly. Displays as one line with place and remedy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unconverted {
-    place: Place,
-    directive: String,
-    remedy: String,
-    /// Whether it refused requests that are now answered.
-    pub unguarded: bool,
-}
-
-impl fmt::Display for Unconverted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mark = if self.unguarded { "UNGUARDED: " } else { "" };
-        write!(f, "{}: {}: {mark}{}", self.place, self.directive, self.remedy)
-    }
-}
-
 /// A converted configuration.
 #[derive(Debug)]
 pub struct Conversion {
     root: toml_text::Table,
     /// Directives that were not converted, in source order.
     pub unconverted: Vec<Unconverted>,
+    /// How each site is, the worst first.
+    pub summaries: Vec<Summary>,
 }
 
 impl Conversion {
+    /// `names`: of the sites, in their order.
+    fn new(mut root: toml_text::Table, unconverted: Vec<Unconverted>, names: Vec<String>) -> Self {
+        let sites: Vec<(String, bool)> =
+            names.into_iter().zip(root.list("site")).map(|(name, site)| (name, answers(site))).collect();
+        let summaries = report::summaries(&unconverted, &sites);
+        let lines: Vec<String> =
+            summaries.iter().filter(|summary| summary.verdict != Verdict::Works).map(Summary::to_string).collect();
+        if !lines.is_empty() {
+            let import = root.table("import");
+            import.comment("`sealion check` repeats this until acknowledged = true.");
+            import.set("acknowledged", false);
+            import.set("summary", lines);
+        }
+        Conversion { root, unconverted, summaries }
+    }
+
     /// The text of sealion.toml, with unconverted directives as comments at the top. TOML allows no control character in a comment.
     pub fn text(&self) -> String {
         let mut text = String::from("# Made by sealion import-nginx. Check it with: sealion check --config FILE\n");
-        if !self.unconverted.is_empty() {
+        let mut named = self.unconverted.iter().filter(|one| one.loss > Loss::Cosmetic).peekable();
+        if named.peek().is_some() {
             text.push_str("#\n# Not converted:\n");
         }
-        for directive in &self.unconverted {
+        for directive in named {
             text.push_str(&format!("# - {}\n", directive.to_string().replace(char::is_control, " ")));
         }
         text + &self.root.to_string()
     }
+}
+
+/// Whether the root of a site answers anything but 501.
+fn answers(site: &toml_text::Table) -> bool {
+    fn is_everything(route: &toml_text::Table) -> bool {
+        let path = route.get("path").and_then(toml::Value::as_str);
+        matches!(path, Some("/" | "^~ /" | "~ ^/" | "~ .*" | "~ /")) && route.get("match").is_none()
+    }
+    fn is_closed(route: &toml_text::Table) -> bool {
+        let is_501 = route.get("respond").and_then(toml::Value::as_integer) == Some(501);
+        // The routes within it that are chosen by a condition may answer.
+        is_everything(route) && (is_501 || route.list("route").any(is_closed))
+    }
+    !site.list("route").any(is_closed)
 }
 
 /// A syntax error, which nginx would report too.

@@ -56,11 +56,47 @@ impl Table {
         self.tables.iter().find(is_it).map(|(.., table)| table)
     }
 
-    /// Removes the subtable `[name]`. `false`: there was none.
+    /// Removes a key or the subtable `[name]`. `false`: there was none.
     pub(super) fn remove(&mut self, name: &str) -> bool {
-        let before = self.tables.len();
+        let before = self.tables.len() + self.values.len();
         self.tables.retain(|(existing, many, _)| existing != name || *many != Many::One);
-        self.tables.len() < before
+        self.values.retain(|(key, _)| key != name);
+        self.tables.len() + self.values.len() < before
+    }
+
+    /// Takes over everything of another table.
+    pub(super) fn append(&mut self, other: Table) {
+        self.comments.extend(other.comments);
+        other.values.into_iter().for_each(|(key, value)| self.set(&key, value));
+        self.tables.extend(other.tables);
+    }
+
+    /// All its `[[name]]`.
+    pub(super) fn into_list(self, name: &str) -> Vec<Table> {
+        self.tables
+            .into_iter()
+            .filter(|(own, many, _)| own == name && *many == Many::List)
+            .map(|(.., table)| table)
+            .collect()
+    }
+
+    /// Leaves out the `[[name]]` that are not wanted.
+    pub(super) fn retain(&mut self, name: &str, is_wanted: impl Fn(&Table) -> bool) {
+        self.tables.retain(|(own, many, table)| own != name || *many != Many::List || is_wanted(table));
+    }
+
+    /// All `[[name]]`, to change them.
+    pub(super) fn list_mut<'a>(&'a mut self, name: &'a str) -> impl Iterator<Item = &'a mut Table> {
+        self.tables
+            .iter_mut()
+            .filter(move |(existing, many, _)| existing == name && *many == Many::List)
+            .map(|(.., table)| table)
+    }
+
+    /// Takes over the tables of another one, and returns its keys and values, in order.
+    pub(super) fn append_tables(&mut self, other: Table) -> Vec<(String, Value)> {
+        self.tables.extend(other.tables);
+        other.values
     }
 
     /// Appends a `[[name]]`.

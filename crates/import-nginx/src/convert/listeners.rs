@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 
 use toml::Value;
 
-use super::Context;
-use super::guards;
+use super::context::Context;
 use super::plain;
 use super::real_ip::{Field, Source};
+use super::{guards, values};
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 
@@ -127,7 +127,7 @@ impl Listeners {
         let trusted = trusted(proxies());
         let switches = || server.children().iter().rev().chain(shared.iter().copied());
         let http2_on = switches().find(|inner| inner.name == "http2").is_some_and(|inner| inner.first() == "on");
-        let names_a_proxy = proxies().any(|proxy| guards::network(proxy.first()).is_none());
+        let names_a_proxy = proxies().any(|proxy| values::network(proxy.first()).is_none());
         let mut directives: Vec<&Directive> = server.children().iter().filter(|inner| inner.name == "listen").collect();
         // nginx's default address.
         let implicit = Directive {
@@ -347,7 +347,7 @@ impl Listeners {
                 if !field.is_recursive {
                     table.set("max_proxies", 1);
                 }
-                let trusted = field.trusted.iter().map(|network| Value::from(guards::short(*network)));
+                let trusted = field.trusted.iter().map(|network| Value::from(values::short(*network)));
                 table.set("trusted_proxies", trusted.collect::<Vec<_>>());
             }
             root.push("listen", table);
@@ -371,8 +371,8 @@ fn is_proxy(directive: &Directive) -> bool {
 /// The distinct networks of `set_real_ip_from`, without host names, which are not resolved.
 fn trusted<'a>(directives: impl Iterator<Item = &'a Directive>) -> Vec<Value> {
     let mut networks: Vec<Value> = Vec::new();
-    for network in directives.filter_map(|directive| guards::network(directive.first())) {
-        let network = Value::from(guards::short(network));
+    for network in directives.filter_map(|directive| values::network(directive.first())) {
+        let network = Value::from(values::short(network));
         if !networks.contains(&network) {
             networks.push(network);
         }

@@ -2,14 +2,14 @@
 
 use toml::Value;
 
-use super::Context;
+use super::context::Context;
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 
 /// `access_log` of `http`.
 pub(super) fn of_all(context: &mut Context, directive: &Directive) {
     if context.root.table("access_log").get("to").is_some() {
-        return context.report_with(directive, "there is one access log for all sites: the first is used");
+        return context.note(directive, "there is one access log for all sites: the first is used");
     }
     if directive.first() == "off" {
         return context.root.table("access_log").set("to", "off");
@@ -21,13 +21,16 @@ pub(super) fn of_all(context: &mut Context, directive: &Directive) {
     }
 }
 
-/// `access_log` of a server.
-pub(super) fn of_server(context: &mut Context, site: &mut Table, directive: &Directive) {
+/// `access_log` of a server or a location.
+pub(super) fn of_block(context: &mut Context, site: &mut Table, directive: &Directive) {
     if directive.first() == "off" {
         return site.set("access_log", false);
     }
     if site.table_if("log").is_some() || site.get("access_log").is_some() {
-        return context.report_with(directive, "a site has one access log: the first is used");
+        return context.note(directive, "a site has one access log: the first is used");
+    }
+    if site.get("path").is_some() || site.get("name").is_some() || site.get("match").is_some() {
+        return context.note(directive, "a site has one access log: filter when reading the log");
     }
     let common = context.root.table("access_log").get("to").and_then(Value::as_str).map(str::to_owned);
     let Some(to) = destination(context, directive) else { return };
@@ -42,7 +45,7 @@ pub(super) fn of_server(context: &mut Context, site: &mut Table, directive: &Dir
 fn destination(context: &mut Context, directive: &Directive) -> Option<String> {
     let to = directive.first();
     if to.contains('$') || to.starts_with("syslog:") {
-        context.report_with(directive, "name a file, \"journald\" or \"syslog\" in `to` of [access_log] or site.log");
+        context.note(directive, "name a file, \"journald\" or \"syslog\" in `to` of [access_log] or site.log");
         return None;
     }
     for option in directive.arguments.iter().skip(1) {
@@ -52,13 +55,13 @@ fn destination(context: &mut Context, directive: &Directive) -> Option<String> {
                 let remedy = format!(
                     "lines are written as `combined`: choose the fields of `{option}` with fields of [access_log] or site.log"
                 );
-                context.report_with(directive, remedy);
+                context.note(directive, remedy);
             }
             Some(("if", _)) => {
-                context.report_with(directive, "every response is logged: filter when reading the log");
+                context.note(directive, "every response is logged: filter when reading the log");
             }
             Some(("gzip", _)) => {
-                context.report_with(directive, "lines are written as text: rotate compresses what it moves away");
+                context.note(directive, "lines are written as text: rotate compresses what it moves away");
             }
             // Lines are collected here too.
             Some(_) => {}

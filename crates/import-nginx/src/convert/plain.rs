@@ -1,7 +1,6 @@
 //! Servers without TLS: redirects to HTTPS, or content for a proxy in front.
 
-use super::Context;
-use super::guards;
+use super::context::Context;
 use super::listeners::Listeners;
 use crate::syntax::Directive;
 
@@ -45,7 +44,7 @@ pub(super) fn leads_to_https(server: &Directive) -> bool {
 pub(super) fn has_content(server: &Directive) -> bool {
     let contents = Contents::of(server);
     // nginx has a default root.
-    let answers = || !guards::returns(server);
+    let answers = || !server.children().iter().any(|inner| inner.name == "return");
     !contents.leads_to_https && (!contents.content.is_empty() || answers())
 }
 

@@ -2,8 +2,8 @@
 
 use ipnet::IpNet;
 
-use super::Context;
-use super::guards;
+use super::context::Context;
+use super::{guards, values};
 use crate::syntax::Directive;
 
 /// Whether a directive is handled here.
@@ -55,7 +55,7 @@ impl Source {
         }
         let trusts_unix = networks.iter().any(|network| network.first() == "unix:");
         let parsed = networks.iter().filter(|network| network.first() != "unix:");
-        let parsed: Option<Vec<IpNet>> = parsed.map(|network| guards::network(network.first())).collect();
+        let parsed: Option<Vec<IpNet>> = parsed.map(|network| values::network(network.first())).collect();
         let is_name = header.bytes().all(|octet| octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'_'));
         match parsed {
             // nginx reads Forwarded as a list of addresses.

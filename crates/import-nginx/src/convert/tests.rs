@@ -1,12 +1,241 @@
-/// The site of a server with this body, and what is named.
-pub(super) fn site(body: &str) -> (toml::Table, Vec<String>) {
+//! Idioms of configurations and the routes that they become.
+
+use toml::Value;
+
+/// The configuration of an `http` block, and all that has no counterpart.
+pub(super) fn import(http: &str) -> (toml::Table, Vec<String>) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("nginx.conf");
-    let server = "listen 443 ssl; server_name a.example; ssl_certificate c; ssl_certificate_key k; root /srv;";
-    std::fs::write(&file, format!("http {{ server {{ {server}\n{body}\n}} }}\n")).unwrap();
-    let conversion = crate::convert(&file, |name| name.eq_ignore_ascii_case("server")).unwrap();
+    std::fs::write(&file, format!("http {{\n{http}\n}}\n")).unwrap();
+    let conversion = super::convert(&file, |name| name.eq_ignore_ascii_case("server")).unwrap();
+    let shown = format!("{}/", directory.path().display());
     let text = conversion.text();
-    let config: toml::Table = text.parse().unwrap_or_else(|e| panic!("{text}: {e}"));
-    let named = conversion.unconverted.iter().map(ToString::to_string).collect();
-    (config["site"][0].as_table().unwrap().clone(), named)
+    let named = conversion.unconverted.iter().map(|one| one.to_string().replace(&shown, "")).collect();
+    (text.replace(&shown, "").parse().unwrap_or_else(|e| panic!("{text}: {e}")), named)
+}
+
+/// What the routes of a site forward by.
+pub(super) fn rules(site: &toml::Table) -> Vec<&toml::Table> {
+    let routes = site.get("route").and_then(Value::as_array).into_iter().flatten();
+    routes.filter_map(|route| route.get("proxy")?.as_table()).collect()
+}
+
+/// What nothing guards.
+pub(super) fn marked(named: &[String]) -> Vec<&str> {
+    named.iter().map(String::as_str).filter(|line| line.contains("UNGUARDED")).collect()
+}
+
+/// The first site of a server with this content, the whole configuration, and what has no counterpart.
+fn converted(http: &str, server: &str) -> (Value, toml::Table, Vec<String>) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("nginx.conf");
+    let text = format!("http {{ {http} server {{ listen 443 ssl; server_name a.example; {server} }} }}");
+    std::fs::write(&file, text).unwrap();
+    let conversion = super::convert(&file, |name| name.eq_ignore_ascii_case("server")).unwrap();
+    let named = conversion.unconverted.iter().filter(|one| one.loss > crate::Loss::Cosmetic);
+    let named = named.map(ToString::to_string).collect();
+    let root: toml::Table = conversion.text().parse().unwrap_or_else(|error| panic!("{error}: {}", conversion.text()));
+    (root["site"][0].clone(), root, named)
+}
+
+/// The routes of a server, which converts without loss.
+#[track_caller]
+fn routes(http: &str, server: &str) -> Vec<Value> {
+    let (site, _, named) = converted(http, server);
+    assert!(named.is_empty(), "{named:#?}");
+    site.get("route").and_then(Value::as_array).cloned().unwrap_or_default()
+}
+
+#[track_caller]
+fn is(route: &Value, expected: &str) {
+    let expected: toml::Table = expected.parse().unwrap();
+    assert_eq!(*route, Value::Table(expected));
+}
+
+#[test]
+fn each_kind_of_location_keeps_its_sign() {
+    let server = "location / { return 200; } location = /a { return 201; } location ^~ /b/ { return 202; } \
+                  location ~ ^/c { return 203; } location ~* \\.d$ { return 204; } location @e { return 205; }";
+    let signs: Vec<_> = routes("", server)
+        .iter()
+        .map(|route| route.get("path").or(route.get("name")).unwrap().as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(signs, ["/", "= /a", "^~ /b/", "~ ^/c", r"~* \.d$", "@e"]);
+}
+
+#[test]
+fn constants_are_folded_into_the_target() {
+    let all =
+        routes("", "location / { set $app 10.0.0.7; set $port 80; set $proto http; proxy_pass $proto://$app:$port; }");
+    is(&all[0], "path = '/'\nproxy = { to = 'http://10.0.0.7:80', host = 'upstream', max_body = '1MiB' }");
+}
+
+#[test]
+fn a_map_chooses_among_upstreams() {
+    let http = "map $http_x_beta $pool { default one; yes two; } upstream one { server 10.0.0.1; } upstream two { server 10.0.0.2; }";
+    let (site, root, named) = converted(http, "location / { proxy_pass http://$pool; }");
+    assert!(named.is_empty(), "{named:#?}");
+    assert_eq!(site["route"][0]["proxy"]["to"].as_str(), Some("{map.pool}"));
+    assert_eq!(root["map"][0]["entries"]["yes"].as_str(), Some("two"));
+    assert_eq!(root["upstream"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn files_stand_inside_of_what_is_forwarded() {
+    let all = routes("", "root /srv; location / { proxy_pass http://10.0.0.1; location /static/ { expires 1h; } }");
+    is(&all[0]["route"][0], "path = '/static/'\nfiles = true\ncache_control = 'max-age=3600'");
+}
+
+#[test]
+fn paths_of_urls_replace_the_path_of_the_location() {
+    let proxy = |body: &str| routes("", body);
+    let stripped = proxy("location /api/ { proxy_pass http://10.0.0.1/v1/; }");
+    assert_eq!(stripped[0]["proxy"]["strip_prefix"].as_bool(), Some(true));
+    assert_eq!(stripped[0]["proxy"]["to_prefix"].as_str(), Some("/v1"));
+    let exact = proxy("location = /x { proxy_pass http://10.0.0.1/y; }");
+    assert_eq!(exact[0]["rewrite"].as_str(), Some("/sealion-import-1/y"));
+    assert_eq!(exact[1]["path"].as_str(), Some("^~ /sealion-import-1/"));
+    assert_eq!(exact[1]["internal"].as_bool(), Some(true));
+    let text = proxy("location /api { proxy_pass http://10.0.0.1/v1; }");
+    assert_eq!(text[0]["route"][0]["path"].as_str(), Some("~ ^/api(.*)$"));
+    assert_eq!(text[0]["route"][0]["rewrite"].as_str(), Some("/sealion-import-1/v1{1}"));
+}
+
+#[test]
+fn a_route_that_lies_elsewhere_has_the_guards_of_its_location() {
+    let all = routes(
+        "",
+        "allow 10.0.0.0/8; deny all; location = /x { allow 192.0.2.1; deny all; proxy_pass http://10.0.0.1/y; }",
+    );
+    assert_eq!(all[0]["access"], all[1]["access"]);
+    assert_eq!(all[1]["access"]["allow"].to_string(), r#"["192.0.2.1"]"#);
+}
+
+#[test]
+fn conditions_become_routes_within_the_location() {
+    for (condition, table) in [
+        ("$request_method = POST", "value = { '{method}' = 'POST' }"),
+        ("$request_method !~ ^(GET|HEAD)$", "not.value = { '{method}' = '~ ^(GET|HEAD)$' }"),
+        ("$http_user_agent ~* (bot|spider)", "header.user-agent = '~* (bot|spider)'"),
+        ("$cookie_beta = yes", "cookie.beta = 'yes'"),
+        ("$arg_debug", "query.debug = true"),
+        ("$host != a.example", "not.host = 'a.example'"),
+        ("$scheme = http", "value = { '{scheme}' = 'http' }"),
+        (
+            "$http_x_forwarded_proto = \"\"",
+            "any = [{ header.x-forwarded-proto = false }, { header.x-forwarded-proto = '' }]",
+        ),
+    ] {
+        let all =
+            routes("", &format!("location / {{ if ({condition}) {{ return 410; }} proxy_pass http://10.0.0.1; }}"));
+        is(&all[0]["route"][0], &format!("respond = 410\n[match]\n{table}"));
+    }
+}
+
+#[test]
+fn variables_that_conditions_set_have_a_value_for_each_case() {
+    let server = "set $go 0; if ($http_user_agent ~ Mobile) { set $go 1; } if ($cookie_full) { set $go 0; } \
+                  location / { if ($go = 1) { return 302 /m; } return 200; }";
+    let all = routes("", server);
+    let condition = &all[0]["route"][0]["match"];
+    assert_eq!(
+        condition.to_string(),
+        r#"{ all = [{ header = { user-agent = "~ Mobile" } }, { not = { cookie = { full = true } } }] }"#
+    );
+}
+
+#[test]
+fn what_a_server_asks_goes_before_all_its_locations() {
+    let server =
+        "if ($host = www.a.example) { return 301 https://a.example$request_uri; } location = /x { return 204; }";
+    let all = routes("", server);
+    assert_eq!(all[0]["redirect"]["to"].as_str(), Some("https://a.example{uri}"));
+    assert_eq!(all[1]["path"].as_str(), Some("~ ^/"), "locations lie behind it");
+    assert_eq!(all[1]["route"][0]["path"].as_str(), Some("= /x"));
+}
+
+#[test]
+fn a_server_that_returns_has_no_other_route() {
+    let all = routes("", "return 301 https://b.example$request_uri; location /x { return 204; }");
+    assert_eq!(all.len(), 1);
+    is(&all[0], "path = '/'\nredirect = { to = 'https://b.example{uri}', status = 301 }");
+}
+
+#[test]
+fn returns_answer() {
+    for (returns, route) in [
+        ("404", "respond = 404"),
+        ("403", "deny = true"),
+        ("200 '{\"a\":1}'", "respond = { status = 200, text = '{{\"a\":1}}', type = 'application/octet-stream' }"),
+        ("302 /x", "redirect = { to = '/x', status = 302, query = 'drop' }"),
+        ("301 /x$is_args$args", "redirect = { to = '/x', status = 301 }"),
+    ] {
+        is(&routes("", &format!("location /a {{ return {returns}; }}"))[0], &format!("path = '/a'\n{route}"));
+    }
+}
+
+#[test]
+fn files_are_tried() {
+    for (tries, route) in [
+        ("$uri $uri/ =404", "try = ['{path}', '{path}/', '=404']"),
+        ("$uri $uri.html $uri/ /index.html", "try = ['{path}', '{path}.html', '{path}/', '/index.html']"),
+        ("$uri @app", "try = ['{path}', '@app']\nroute = [{ path = '~ /$', try = ['@app'] }]"),
+        ("/nonexistent @app", "try = ['@app']"),
+        ("$uri $uri/ /index?q=$uri&$args", "try = ['{path}', '{path}/', '/index?q={path}&{query}']"),
+    ] {
+        is(&routes("", &format!("location / {{ try_files {tries}; }}"))[0], &format!("path = '/'\n{route}"));
+    }
+}
+
+#[test]
+fn a_front_script_is_run_by_a_route_of_its_own() {
+    let server = "root /srv; index index.php; location / { try_files $uri $uri/ /index.php?$args; } \
+                  location ~ \\.php$ { try_files $uri =404; fastcgi_pass unix:/run/php.sock; }";
+    let all = routes("", server);
+    assert_eq!(all[0]["try"].to_string(), r#"["{path}", "{path}/", "@import-1"]"#);
+    assert_eq!(all[2]["name"].as_str(), Some("@import-1"));
+    assert_eq!(all[2]["proxy"]["fastcgi"].to_string(), r#"{ front = "/index.php" }"#);
+}
+
+#[test]
+fn rewrites_stand_in_their_order() {
+    let server = "location /a/ { rewrite ^/a/old$ /a/new permanent; rewrite ^/a/x/(.*)$ /b/$1 last; rewrite ^/a/y/(.*) /$1 break; \
+                  proxy_pass http://10.0.0.1; }";
+    let all = routes("", server);
+    is(&all[0]["route"][0], "path = '~ ^/a/old$'\nredirect = { to = '/a/new', status = 301 }");
+    is(&all[0]["route"][1], "path = '~ ^/a/x/(.*)$'\nrewrite = '/b/{1}'");
+    is(&all[0]["route"][2], "path = '~ ^/a/y/(.*)'\nrewrite = '/sealion-import-1/{1}'");
+}
+
+#[test]
+fn parts_of_a_prefix_leave_paths_to_expressions() {
+    let server = "location / { rewrite ^/a/(.*)$ /b/$1 last; } location ~ \\.bak$ { deny all; }";
+    let all = routes("", server);
+    assert_eq!(all[0]["route"][0]["match"].to_string(), r#"{ not = { value = { "{path}" = ['~ \.bak$'] } } }"#);
+}
+
+#[test]
+fn guards_belong_to_their_location() {
+    let server = "auth_basic x; auth_basic_user_file /h; location /open/ { auth_basic off; return 200; } \
+                  location /any/ { satisfy any; allow 10.0.0.0/8; deny all; return 200; } location /no/ { deny all; }";
+    let all = routes("", server);
+    assert_eq!(all[0]["basic_auth"].as_bool(), Some(false));
+    assert_eq!(all[1]["satisfy"].as_str(), Some("any"));
+    assert_eq!(all[1]["access"].to_string(), r#"{ allow = ["10.0.0.0/8"] }"#);
+    assert_eq!(all[2]["deny"].as_bool(), Some(true));
+}
+
+#[test]
+fn what_has_no_counterpart_is_closed() {
+    for (body, key, value) in [
+        ("proxy_pass http://$arg_host;", "respond", Value::from(501)),
+        ("uwsgi_pass unix:/run/x;", "respond", Value::from(501)),
+        ("auth_jwt x; return 200;", "deny", Value::from(true)),
+        ("root /srv/$host;", "respond", Value::from(501)),
+    ] {
+        let (site, root, named) = converted("", &format!("location / {{ {body} }}"));
+        assert_eq!(site["route"][0].get(key), Some(&value), "{body}");
+        assert!(named[0].contains("closed: "), "{named:?}");
+        assert!(!root["import"]["summary"].as_array().unwrap().is_empty(), "{body}");
+    }
 }

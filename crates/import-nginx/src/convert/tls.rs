@@ -2,7 +2,7 @@
 
 use toml::Value;
 
-use super::Context;
+use super::context::Context;
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 

@@ -1,7 +1,10 @@
 //! Converts times, sizes, patterns and replacements from nginx's notation to Sealion's.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
+
+use ipnet::IpNet;
 
 use super::pcre;
 
@@ -75,68 +78,6 @@ pub(super) fn size(text: &str) -> Option<Size> {
     lower[..digits].parse::<u64>().ok()?.checked_mul(unit).map(Size)
 }
 
-/// The file pattern equivalent to a location's regular expression, for common forms: `\.(css|js)$`, `\.png$`,
-/// `^/assets/`. `None`: another form.
-pub(super) fn pattern_of_regex(regex: &str) -> Option<String> {
-    if let Some(prefix) = regex.strip_prefix("^/").and_then(|rest| {
-        let rest = rest.trim_end_matches(".*").strip_suffix('/')?;
-        let literal = rest.replace(r"\.", "");
-        literal.chars().all(|c| plain(c) && c != '.' || c == '/').then(|| rest.replace(r"\.", "."))
-    }) {
-        return Some(format!("/{prefix}/**"));
-    }
-    let ends = regex.trim_start_matches("^.+").trim_start_matches(".*").strip_suffix('$')?.strip_prefix("\\.")?;
-    let ends = ends.strip_prefix('(').and_then(|inner| inner.strip_suffix(')')).unwrap_or(ends);
-    let ends = ends.strip_prefix("?:").unwrap_or(ends);
-    let mut extensions = Vec::new();
-    for extension in ends.split('|') {
-        extensions.extend(spellings(&extension.replace("\\.", "."))?);
-    }
-    match extensions.as_slice() {
-        [one] => Some(format!("*.{one}")),
-        many => Some(format!("*.{{{}}}", many.join(","))),
-    }
-}
-
-/// The words that an optional letter allows: `jpe?g` is jpeg and jpg.
-fn spellings(extension: &str) -> Option<Vec<String>> {
-    let mut words = vec![String::new()];
-    let mut chars = extension.chars().peekable();
-    while let Some(c) = chars.next() {
-        if !plain(c) {
-            return None;
-        }
-        if chars.next_if_eq(&'?').is_some() {
-            words = words.into_iter().flat_map(|word| [format!("{word}{c}"), word]).collect();
-        } else {
-            words.iter_mut().for_each(|word| word.push(c));
-        }
-    }
-    (!extension.is_empty()).then_some(words)
-}
-
-fn plain(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
-}
-
-/// A replacement with `$1` as `${1}`, so that a following letter cannot change it. `None`: it contains another variable
-/// than the path.
-pub(super) fn replacement(text: &str) -> Option<String> {
-    let mut out = String::new();
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once('$') {
-        out.push_str(before);
-        let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
-        if digits == 0 {
-            return None;
-        }
-        out.push_str(&format!("${{{}}}", &after[..digits]));
-        rest = &after[digits..];
-    }
-    out.push_str(rest);
-    Some(out)
-}
-
 /// A regular expression of PCRE in the syntax of Rust's, if it means the same there. nginx matches octets, ignores the case of ASCII
 /// only, and knows no Unicode classes; so do the access rules and passwords of Sealion.
 pub(super) fn regex_of_pcre(pcre: &str, ignore_case: bool) -> Option<String> {
@@ -168,22 +109,35 @@ pub(super) fn without_well_known(regex: &str) -> Option<String> {
     Some(format!("{start}{others}"))
 }
 
-/// Whether an expression matches the same octets and characters: it has no class, no escape of one, no `.` and no flag, which concern whole
-/// characters or letters outside ASCII.
-pub(super) fn is_same_for_octets(regex: &str) -> bool {
-    let is_literal = |text: &str| match text.as_bytes() {
-        [b'\\', escaped] => escaped.is_ascii_punctuation(),
-        [b'.'] => false,
-        [first, ..] => !matches!(first, b'[' | b'\\'),
-        [] => false,
-    };
-    let is_same = |item: &pcre::Item| match item.kind {
-        pcre::Kind::Atom => is_literal(&item.text),
-        pcre::Kind::Open => !item.text.starts_with("(?") || item.text == "(?:" || item.text.ends_with('>'),
-        pcre::Kind::Flags => false,
-        pcre::Kind::Wide | pcre::Kind::End | pcre::Kind::Quantifier | pcre::Kind::Or | pcre::Kind::Close => true,
-    };
-    pcre::items(regex).is_some_and(|items| items.iter().all(is_same))
+/// An expression with look-around, which a route has too. `None`: nothing in it can be read.
+pub(super) fn look_around(text: &str) -> Option<String> {
+    let has_look_around = ["(?!", "(?=", "(?<!", "(?<="].iter().any(|start| text.contains(start));
+    // The rest has to mean the same.
+    (has_look_around && regex_of_pcre(&pcre::without_look_around(text), false).is_some() && FANCY)
+        .then(|| text.to_owned())
+}
+
+/// Whether routes take expressions with look-around.
+const FANCY: bool = false;
+
+/// An expression whose groups all have names, with the placeholders for them by number, and the names.
+pub(super) fn with_named_groups(regex: &str) -> (String, (Vec<String>, Vec<String>)) {
+    let Some(items) = pcre::items(regex) else { return (regex.to_owned(), (Vec::new(), Vec::new())) };
+    let (mut text, mut names): (String, Vec<String>) = (String::new(), Vec::new());
+    for item in items {
+        match item.text.strip_prefix("(?").filter(|_| item.kind == pcre::Kind::Open) {
+            None if item.kind == pcre::Kind::Open => {
+                names.push(format!("group{}", names.len() + 1));
+                text.push_str(&format!("(?<{}>", names[names.len() - 1]));
+            }
+            Some(rest) if rest.ends_with('>') => {
+                names.push(rest.trim_start_matches(['P', '<']).trim_end_matches('>').to_owned());
+                text.push_str(&item.text);
+            }
+            _ => text.push_str(&item.text),
+        }
+    }
+    (text, (names.iter().map(|name| format!("{{{name}}}")).collect(), names))
 }
 
 /// Whether access rules and passwords accept an expression.
@@ -200,6 +154,27 @@ pub(super) fn with_end_of_pcre(regex: &str) -> Option<String> {
 /// A regular expression that matches exactly this text.
 pub(super) fn literally(text: &str) -> String {
     regex::escape(text)
+}
+
+/// An address or a network; host bits are ignored, as in nginx.
+pub(super) fn network(text: &str) -> Option<IpNet> {
+    text.parse::<IpNet>().map(|network| network.trunc()).ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
+}
+
+pub(super) fn short(network: IpNet) -> String {
+    if network.prefix_len() == network.max_prefix_len() { network.addr().to_string() } else { network.to_string() }
+}
+
+/// A network minus others.
+pub(super) fn without(network: IpNet, others: &[IpNet]) -> Vec<IpNet> {
+    if others.iter().any(|other| other.contains(&network)) {
+        return Vec::new();
+    }
+    if !others.iter().any(|other| network.contains(other)) {
+        return vec![network];
+    }
+    let halves = network.subnets(network.prefix_len() + 1).into_iter().flatten();
+    halves.flat_map(|half| without(half, others)).collect()
 }
 
 #[cfg(test)]
@@ -242,48 +217,6 @@ mod tests {
             [r"/\.(?!well-known)[a-z]", r"/\.(?!git)", r"\.(?!well-known)"].map(without_well_known),
             [const { None }; 3]
         );
-    }
-
-    #[test]
-    fn patterns_of_the_usual_locations() {
-        for (regex, pattern) in [
-            (r"\.(css|js)$", Some("*.{css,js}")),
-            (r"\.(?:css|js)$", Some("*.{css,js}")),
-            (r"\.png$", Some("*.png")),
-            (r"\.(jpe?g|woff2?)$", Some("*.{jpeg,jpg,woff2,woff}")),
-            (r"\.(css|js\.map)$", Some("*.{css,js.map}")),
-            (r".*\.(css|js)$", Some("*.{css,js}")),
-            (r"^/assets/", Some("/assets/**")),
-            (r"^/assets/.*", Some("/assets/**")),
-            (r"\.php$", Some("*.php")),
-            (r"\.(css|[a-z]+)$", None),
-            (r"^/v1.0/", None),
-            (r"^/v1\.0/", Some("/v1.0/**")),
-            (r"^/a/b/", Some("/a/b/**")),
-            (r"^/(a|b)/", None),
-            (r"/\.", None),
-            (r"\.(css|)$", None),
-        ] {
-            assert_eq!(pattern_of_regex(regex).as_deref(), pattern, "{regex}");
-        }
-    }
-
-    #[test]
-    fn expressions_are_the_same_for_octets_if_they_are_literal() {
-        for (regex, is_same) in [
-            (r"^/old\.html$", true),
-            ("^/(a|b)?/x{2}$", true),
-            ("^/(?<name>caf\u{e9})/(?:a)", true),
-            ("^/old/(.*)$", false),
-            ("^/[^/]+$", false),
-            (r"^/\d+$", false),
-            (r"^/\xe9$", false),
-            (r"^/\b", false),
-            ("(?i)^/k$", false),
-            ("^/(?i:k)$", false),
-        ] {
-            assert_eq!(is_same_for_octets(regex), is_same, "{regex}");
-        }
     }
 
     #[test]
@@ -474,9 +407,31 @@ mod tests {
     }
 
     #[test]
-    fn group_references_are_braced() {
-        assert_eq!(replacement("/new/$1x/$2").as_deref(), Some("/new/${1}x/${2}"));
-        assert_eq!(replacement("/plain").as_deref(), Some("/plain"));
-        assert_eq!(replacement("/$host/$1"), None);
+    fn networks_are_subtracted() {
+        let of = |text: &str| text.parse::<IpNet>().unwrap();
+        let left = |network: &str, others: &[&str]| {
+            let others: Vec<IpNet> = others.iter().map(|other| of(other)).collect();
+            without(of(network), &others).into_iter().map(short).collect::<Vec<_>>()
+        };
+        assert_eq!(left("10.0.0.0/8", &[]), ["10.0.0.0/8"]);
+        assert_eq!(left("10.0.0.0/8", &["192.0.2.0/24", "::/0"]), ["10.0.0.0/8"]);
+        assert!(left("10.0.0.0/8", &["0.0.0.0/0"]).is_empty());
+        assert_eq!(left("192.0.2.0/30", &["192.0.2.1/32"]), ["192.0.2.0", "192.0.2.2/31"]);
+        assert_eq!(left("0.0.0.0/0", &["0.0.0.0/1", "192.0.0.0/2"]), ["128.0.0.0/2"]);
+        // A pair of addresses at most for each bit.
+        assert_eq!(left("::/0", &["2001:db8::7/128"]).len(), 128);
+    }
+
+    #[test]
+    fn networks_parse_as_in_nginx() {
+        for (text, taken) in [
+            ("10.1.2.3/8", Some("10.0.0.0/8")),
+            ("10.1.2.3", Some("10.1.2.3")),
+            ("2001:db8::1/32", Some("2001:db8::/32")),
+            ("office.example", None),
+            ("$ip", None),
+        ] {
+            assert_eq!(network(text).map(short).as_deref(), taken, "{text}");
+        }
     }
 }

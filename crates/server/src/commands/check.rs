@@ -91,6 +91,9 @@ pub(super) fn run(args: CheckArgs, given: Given) -> Result<ExitCode, String> {
             development.display()
         ));
     }
+    if !config.import.acknowledged {
+        warnings.extend(config.import.summary.iter().map(|line| format!("import: {line}")));
+    }
     warnings.extend(generation.store.iter().flat_map(|store| store.notes()));
     warnings.extend(config.metrics.listen.and_then(|address| note(address, config.metrics.token_file.is_some())));
     for warning in &warnings {

@@ -18,6 +18,10 @@ pub(super) struct ImportArgs {
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
+    /// Name cosmetic directives too, on which no response depends
+    #[arg(long)]
+    all: bool,
+
     /// Print the table of directives of docs/migrate-from-nginx.md
     #[arg(long, hide = true)]
     table: bool,
@@ -34,18 +38,22 @@ pub(super) fn run(_: &ImportArgs) -> Result<ExitCode, String> {
 #[cfg(not(feature = "import-nginx"))]
 const _: fn(&str) -> bool = is_ours;
 
-/// The exit code when a directive was not converted.
+/// The exit code when a site works in part, or a guard is lost.
 #[cfg(feature = "import-nginx")]
-const SOME_UNCONVERTED: u8 = 3;
+const IN_PART: u8 = 3;
 
-/// Converts, prints the result, and lists unconverted directives on standard error. The exit code is 3 if there are
-/// any.
+/// The exit code when a site is dead.
+#[cfg(feature = "import-nginx")]
+const DEAD: u8 = 4;
+
+/// Converts, prints the result, and says on standard error which directives have no counterpart and how each site is. The exit code is 0 if all sites
+/// work, 3 if one works in part, and 4 if one is dead.
 ///
 /// # Errors
 /// The configuration cannot be read, or the result cannot be written.
 #[cfg(feature = "import-nginx")]
 pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, String> {
-    use sealion_import_nginx::{convert, markdown};
+    use sealion_import_nginx::{Loss, Verdict, convert, markdown};
 
     use super::print;
 
@@ -60,19 +68,29 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, String> {
         }
         None => print(&text)?,
     }
-    for directive in &conversion.unconverted {
+    let (cosmetic, named): (Vec<_>, Vec<_>) =
+        conversion.unconverted.iter().partition(|one| one.loss == Loss::Cosmetic && !args.all);
+    for directive in &named {
         eprintln!("{directive}");
     }
-    let unguarded = conversion.unconverted.iter().filter(|directive| directive.unguarded).count();
-    match (conversion.unconverted.len(), unguarded) {
-        (0, _) => return Ok(ExitCode::SUCCESS),
-        (n, 0) => eprintln!("sealion: {n} not converted. See docs/migrate-from-nginx.md"),
-        (n, unguarded) => eprintln!(
-            "sealion: {n} not converted, of which {unguarded} restricted access: resolve each UNGUARDED before you start the server. \
-             See docs/migrate-from-nginx.md"
-        ),
+    for summary in &conversion.summaries {
+        eprintln!("sealion: {summary}");
     }
-    Ok(ExitCode::from(SOME_UNCONVERTED))
+    if !cosmetic.is_empty() {
+        eprintln!("sealion: {} cosmetic directives have no counterpart: --all names them", cosmetic.len());
+    }
+    let unguarded = named.iter().filter(|directive| directive.loss == Loss::Unguarded).count();
+    if unguarded > 0 {
+        eprintln!("sealion: {unguarded} guards are lost: mend each UNGUARDED before you start the server");
+    }
+    let worst = conversion.summaries.iter().map(|summary| summary.verdict).min();
+    let is_part = named.iter().any(|one| one.loss > Loss::Cosmetic);
+    Ok(match worst {
+        Some(Verdict::Dead) => ExitCode::from(DEAD),
+        Some(Verdict::InPart) => ExitCode::from(IN_PART),
+        _ if is_part => ExitCode::from(IN_PART),
+        _ => ExitCode::SUCCESS,
+    })
 }
 
 #[cfg(all(test, feature = "import-nginx"))]

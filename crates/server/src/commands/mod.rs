@@ -86,7 +86,7 @@ enum Command {
     TicketKey(ticket_key::TicketKeyArgs),
     /// Print the configuration reference, docs/configuration.md
     Reference,
-    /// Convert an nginx configuration, and list directives without a counterpart; exit code 3 if there are any
+    /// Convert an nginx configuration, and say how each site is then; exit code 3 if one works in part, 4 if one is dead
     ImportNginx(import_nginx::ImportArgs),
     /// Check the health of a running server through its metrics listener; exit code 0 only if it is healthy
     Health(health_check::HealthArgs),

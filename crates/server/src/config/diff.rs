@@ -203,6 +203,7 @@ mod tests {
         let known = [
             "access_log",
             "http2",
+            "import",
             "include",
             "limits",
             "listen",

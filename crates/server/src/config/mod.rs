@@ -71,6 +71,18 @@ pub(crate) struct Config {
     pub split: Vec<SplitConfig>,
     /// Sites, by host name.
     pub site: Vec<SiteConfig>,
+    /// How the sites of another server's configuration are after their conversion.
+    pub import: ImportConfig,
+}
+
+/// The summary of `sealion import-nginx`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ImportConfig {
+    /// A line for each site that is dead or works in part.
+    pub summary: Vec<String>,
+    /// Whether `sealion check` no longer repeats the summary.
+    pub acknowledged: bool,
 }
 
 impl Config {

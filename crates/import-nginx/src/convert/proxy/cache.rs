@@ -5,7 +5,8 @@
 
 use toml::Value;
 
-use crate::convert::{Context, values};
+use crate::convert::context::Context;
+use crate::convert::values;
 use crate::syntax::Directive;
 
 /// The `proxy_cache_path` of `http`, and whether a rule uses it.
@@ -28,7 +29,7 @@ pub(super) fn of_rule<'a>(context: &mut Context, all: &impl Fn(&str) -> Vec<&'a 
         Ok(rule) => Some(Value::Table(rule)),
         Err((directive, why)) => {
             let remedy = format!("{why}: nothing is stored here; add cache = {{ … }} to the rule in its place");
-            context.report_with(directive, remedy);
+            context.note(directive, remedy);
             None
         }
     }
@@ -77,20 +78,20 @@ fn rule<'a>(
         match uses.first().parse::<i64>() {
             Ok(1) => {}
             Ok(number @ 2..=100) => set("min_uses", number.into()),
-            _ => context.report_with(uses, "set min_uses of the rule's cache from 1 to 100"),
+            _ => context.note(uses, "set min_uses of the rule's cache from 1 to 100"),
         }
     }
     if let Some(slice) = last("slice") {
         match values::size(slice.first()) {
             Some(values::Size(0)) => {}
             Some(size) => set("slice", values::Size(size.0.clamp(LEAST_SLICE, MOST_SLICE)).to_string().into()),
-            None => context.report_with(slice, "set slice of the rule's cache"),
+            None => context.note(slice, "set slice of the rule's cache"),
         }
     }
     if let Some(methods) = last("proxy_cache_methods")
         && methods.arguments.iter().any(|method| !matches!(method.as_str(), "GET" | "HEAD"))
     {
-        context.report_with(methods, "responses to GET alone are stored, which answer HEAD too");
+        context.note(methods, "responses to GET alone are stored, which answer HEAD too");
     }
     if let Some(stale) = last("proxy_cache_use_stale") {
         let has = |case: &str| stale.arguments.iter().any(|argument| argument == case);
@@ -102,7 +103,7 @@ fn rule<'a>(
         }
         if ["http_403", "http_404", "http_429"].into_iter().any(has) {
             let remedy = "a stale response is sent where the servers fail or answer 500, 502, 503 or 504: other answers replace it";
-            context.report_with(stale, remedy);
+            context.note(stale, remedy);
         }
     }
     Ok(rule)
@@ -137,7 +138,7 @@ impl Key {
         if !has_query {
             let remedy = "the query belongs to the key here: set query = \"none\" in the rule's cache if the server needs none, or \
                           name parameters in drop_parameters";
-            context.report_with(directive, remedy);
+            context.note(directive, remedy);
         }
         Ok(())
     }
@@ -176,7 +177,7 @@ impl Conditions {
                     _ if name.starts_with("arg_") => {
                         let remedy = "a request with the parameter has a key of its own, and its response is stored: let the \
                                       application answer with Cache-Control: no-store";
-                        context.report_with(directive, remedy);
+                        context.note(directive, remedy);
                     }
                     _ => {
                         let why = format!("${name} decides what is stored, and may protect responses for one user");
@@ -195,7 +196,7 @@ fn ttl(context: &mut Context, directives: &[&Directive]) -> toml::Table {
     for directive in directives {
         let Some((time, codes)) = directive.arguments.split_last() else { continue };
         let Some(time) = values::time(time) else {
-            context.report_with(directive, "its time is not supported: set ttl of the rule's cache");
+            context.note(directive, "its time is not supported: set ttl of the rule's cache");
             continue;
         };
         let time = values::Time(time.0.min(LONGEST)).to_string();
@@ -210,7 +211,7 @@ fn ttl(context: &mut Context, directives: &[&Directive]) -> toml::Table {
                 code if code.parse::<u16>().is_ok_and(|code| (200..600).contains(&code)) => {
                     ttl.entry(code).or_insert(time.as_str().into());
                 }
-                _ => context.report_with(directive, format!("{code} is no status from 200 to 599")),
+                _ => context.note(directive, format!("{code} is no status from 200 to 599")),
             }
         }
     }
@@ -229,7 +230,7 @@ fn ignored<'a>(context: &mut Context, all: &impl Fn(&str) -> Vec<&'a Directive>,
                 if !all("proxy_hide_header").iter().any(|hidden| hidden.first().eq_ignore_ascii_case("set-cookie")) {
                     let remedy =
                         "Set-Cookie is removed from what is stored, so that no client gets the cookie of another";
-                    context.report_with(directive, remedy);
+                    context.note(directive, remedy);
                 }
                 add(&mut ignored, lower);
             }
@@ -279,13 +280,13 @@ fn use_zone<'a>(context: &mut Context, switch: &'a Directive) -> Result<(), Refu
             "responses are stored in {directory}, where the service may write: for the disk of nginx, write {path}-sealion in [cache] \
              directories, and ReadWritePaths={path}-sealion in the service (systemctl edit sealion)"
         );
-        context.report_with(&zone, remedy);
+        context.note(&zone, remedy);
     }
     match size {
-        None => context.report_with(&zone, "it has no max_size: set size in [cache], which is 1 GB otherwise"),
+        None => context.note(&zone, "it has no max_size: set size in [cache], which is 1 GB otherwise"),
         size if !is_first && size != known => {
             let remedy = "size in [cache] is for each directory, and responses are spread over all of them: set one size for all";
-            context.report_with(&zone, remedy);
+            context.note(&zone, remedy);
         }
         _ => {}
     }
@@ -345,8 +346,8 @@ const ANY: [&str; 17] = [
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{import, marked, rules};
     use super::*;
+    use crate::convert::tests::{import, marked, rules};
 
     const ZONE: &str = "proxy_cache_path /var/cache/nginx/app levels=1:2 keys_zone=app:10m max_size=10g inactive=60m;";
 
@@ -476,7 +477,7 @@ mod tests {
         assert!(named[0].contains("no max_size"), "{named:#?}");
         let site = config["site"][0].as_table().unwrap();
         let cached: Vec<_> = rules(site).iter().map(|rule| rule.get("cache").is_some()).collect();
-        assert_eq!(cached, [true, false, true], "{site}");
+        assert_eq!(cached, [true, true, false], "{site}");
     }
 
     #[test]

@@ -4,7 +4,8 @@ use sealion_http::HOP_BY_HOP;
 use sealion_http::extra_fields::{is_name, is_value};
 use toml::Value;
 
-use crate::convert::{Context, path_rules};
+use crate::convert::context::Context;
+use crate::convert::variables::Variables;
 use crate::syntax::Directive;
 
 /// What the constants of a server are, as far as they are known.
@@ -12,8 +13,6 @@ use crate::syntax::Directive;
 pub(super) struct Constants<'a> {
     /// First name of the site.
     pub(super) name: Option<&'a str>,
-    /// Its only port.
-    pub(super) port: Option<u16>,
 }
 
 /// Fields that Sealion makes for each request, and the values that say the same.
@@ -51,7 +50,7 @@ pub(super) fn of_requests(
     context: &mut Context,
     directives: &[&Directive],
     proxy_host: &str,
-    constants: Constants<'_>,
+    variables: &Variables,
 ) -> (Fields, String) {
     let (mut fields, mut host) = (Fields::default(), proxy_host.to_owned());
     for directive in directives {
@@ -62,7 +61,7 @@ pub(super) fn of_requests(
         let lower = name.to_ascii_lowercase();
         let plain = value.replace("${", "$").replace('}', "");
         if lower == "host" {
-            host = of_host(context, directive, &plain, proxy_host, constants).unwrap_or("client".to_owned());
+            host = of_host(context, directive, &plain, proxy_host, variables).unwrap_or("client".to_owned());
             continue;
         }
         if is_made_here(&lower, &plain) {
@@ -74,12 +73,12 @@ pub(super) fn of_requests(
                 || plain.is_empty() && !matches!(lower.as_str(), "content-length" | "proxy-authorization");
             if !is_usual {
                 let remedy = format!("{name} belongs to the connection and is made by the server");
-                context.report_with(directive, remedy);
+                context.note(directive, remedy);
             }
             continue;
         }
         if !is_name(name) {
-            context.report_with(directive, format!("{name:?} is no name of a field"));
+            context.note(directive, format!("{name:?} is no name of a field"));
             continue;
         }
         // A rule with slices asks for them.
@@ -90,25 +89,31 @@ pub(super) fn of_requests(
         if plain == format!("$http_{}", lower.replace('-', "_")) {
             continue;
         }
-        match constant(&plain, constants) {
-            Some(value) if is_value(&value) => fields.set(name, &value),
+        match variables.template(context, &value_of(&plain)) {
+            Ok(value) if is_value(&value) => fields.set(name, &value),
             _ if MADE_HERE.iter().any(|(made, _)| *made == lower) => {
-                context.report_with(
-                    directive,
-                    format!("{name} is made by the server, from the connection or a trusted proxy"),
-                );
+                context
+                    .note(directive, format!("{name} is made by the server, from the connection or a trusted proxy"));
             }
             _ => {
                 // The application may trust the field, which a client must not set.
                 fields.set(name, "");
-                let remedy = format!(
-                    "variables are not supported in values: {name} is removed from requests, so that no client sets it"
-                );
-                context.report_with(directive, remedy);
+                let remedy =
+                    format!("its value has no placeholder: {name} is removed from requests, so that no client sets it");
+                context.note(directive, remedy);
             }
         }
     }
     (fields, host)
+}
+
+/// A value in which the query is there with its question mark, or without both.
+fn value_of(value: &str) -> String {
+    if value.ends_with("$uri$is_args$args") {
+        value.replace("$uri$is_args$args", "$request_uri")
+    } else {
+        value.to_owned()
+    }
 }
 
 /// The rule's `host`. `None`: reported.
@@ -117,98 +122,33 @@ fn of_host(
     directive: &Directive,
     value: &str,
     proxy_host: &str,
-    constants: Constants<'_>,
+    variables: &Variables,
 ) -> Option<String> {
     match value {
-        "$host" | "$http_host" | "$host:$server_port" | "$http_host:$server_port" => return Some("client".to_owned()),
+        "$host" | "$http_host" | "$host:$server_port" | "$http_host:$server_port" | "$host:$http_port" => {
+            return Some("client".to_owned());
+        }
         "$proxy_host" => return Some(proxy_host.to_owned()),
         _ => {}
     }
-    let fixed =
-        constant(value, constants).filter(|host| is_value(host) && !host.is_empty() && !host.contains([' ', '/']));
+    let fixed = variables.template(context, value).ok();
+    let fixed = fixed.filter(|host| is_value(host) && !host.is_empty() && !host.contains([' ', '/', '{']));
     if fixed.is_none() {
-        context.report_with(directive, "the server gets the Host of the client: set host of the rule to another");
+        context.note(directive, "the server gets the Host of the client: set host of the rule to another");
     }
     fixed
 }
 
-/// A value whose variables are constants of the site. `None`: it has others.
-fn constant(value: &str, constants: Constants<'_>) -> Option<String> {
-    let mut value = value.replace("$scheme", "https").replace("$https", "on");
-    if let Some(name) = constants.name {
-        value = value.replace("$server_name", name);
-    }
-    if let Some(port) = constants.port {
-        value = value.replace("$server_port", &port.to_string());
-    }
-    (!value.contains('$')).then_some(value)
-}
-
-/// The fields that answers get.
-pub(super) fn of_answers(context: &mut Context, hidden: &[&Directive], added: &[&Directive]) -> Fields {
+/// The fields of a server's responses that clients do not get.
+pub(super) fn of_responses(context: &mut Context, hidden: &[&Directive]) -> Fields {
     let mut fields = Fields::default();
     for directive in hidden {
         match is_name(directive.first()) && !is_of_connection(directive.first()) {
             true => fields.set(directive.first(), ""),
-            false => context.report(directive),
-        }
-    }
-    for directive in added {
-        match directive.arguments.as_slice() {
-            [_, value, ..] if value == "$upstream_cache_status" => {
-                context.report_with(directive, path_rules::CACHE_STATUS);
-            }
-            [name, value, ..]
-                if value.contains('$') || !is_name(name) || !is_value(value) || is_of_connection(name) =>
-            {
-                context.report_with(directive, "variables are not supported in values");
-            }
-            [name, value, ..] => fields.set(name, value),
-            _ => context.report(directive),
+            false => context.note(directive, "the field belongs to the connection, and is never passed on"),
         }
     }
     fields
-}
-
-/// The Cache-Control of a rule's answers, by `expires` and `add_header`. nginx sets it on answers without an error alone, and a rule on all: what
-/// would make clients keep errors is reported.
-pub(super) fn cache_control<'a>(context: &mut Context, all: &impl Fn(&str) -> Vec<&'a Directive>) -> Option<String> {
-    let expires = all("expires").pop();
-    let mut added = all("add_header");
-    added.retain(|directive| directive.first().eq_ignore_ascii_case("cache-control"));
-    let of_expires = expires.map_or(Some(None), path_rules::expires_value);
-    let of_added = added.iter().map(|directive| {
-        let value = directive.arguments.get(1).filter(|value| !value.contains('$') && is_value(value));
-        value.cloned()
-    });
-    // nginx adds the fields to those of the application; here they replace them, as `expires` does in nginx.
-    let is_safe = |value: &String| value.split(',').any(|directive| directive.trim().eq_ignore_ascii_case("no-store"));
-    let is_safe_alone = |value: &String| matches!(value.as_str(), "no-cache" | "max-age=0");
-    let values: Option<Vec<String>> = match of_expires {
-        Some(of_expires) => of_expires.into_iter().map(Some).chain(of_added).collect(),
-        None => None,
-    };
-    let remedy = match values {
-        Some(values) if values.is_empty() => return None,
-        Some(values) if values.iter().any(is_safe) || added.is_empty() && values.iter().all(is_safe_alone) => {
-            return Some(values.join(", "));
-        }
-        Some(values) => {
-            let value = values.join(", ");
-            format!(
-                "not set on forwarded answers: let the application send Cache-Control: {value}, or write response_headers = [{{ name = \
-                 \"Cache-Control\", value = {value:?} }}] in the rule, which clients get with errors too"
-            )
-        }
-        None => "variables are not supported in values: let the application send Cache-Control, or set it by response_headers of the \
-                 rule"
-            .to_owned(),
-    };
-    let first = expires.into_iter().chain(added).find(|directive| directive.first() != "off")?;
-    if !context.is_reported(first) {
-        context.report_with(first, remedy);
-    }
-    None
 }
 
 fn is_of_connection(name: &str) -> bool {

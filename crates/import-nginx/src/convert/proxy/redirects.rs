@@ -4,7 +4,7 @@
 use super::Url;
 use super::fields::Constants;
 use super::upstreams;
-use crate::convert::Context;
+use crate::convert::context::Context;
 use crate::syntax::Directive;
 
 /// What a rule does to paths, and whom it asks.
@@ -52,7 +52,7 @@ pub(super) fn of_rule<'a>(
     if by_default && !forwarding.keeps_paths() && !wanted.paths {
         let remedy = "a Location with the server's name is sent as it is: set redirects = \"rewrite\" in the rule, by which the paths of \
                       all its redirects and cookies get the location's prefix";
-        context.report_with(pass, remedy);
+        context.note(pass, remedy);
     }
     let mut cookies = Vec::new();
     for directive in all("proxy_cookie_path").into_iter().chain(all("proxy_cookie_domain")) {
@@ -75,13 +75,12 @@ pub(super) fn of_rule<'a>(
                         "the domains of cookies are sent as the server wrote them: redirects = \"rewrite\" in the rule leaves out the server's own name alone"
                     }
                 };
-                context.report_with(directive, remedy);
+                context.note(directive, remedy);
             }
         }
     }
     for flags in all("proxy_cookie_flags").into_iter().filter(|flags| flags.first() != "off") {
-        context
-            .report_with(flags, "the flags of cookies are sent as the server wrote them: let the application set them");
+        context.note(flags, "the flags of cookies are sent as the server wrote them: let the application set them");
     }
     // Location would change, too.
     let is_against = is_turned_off || (!forwarding.keeps_paths() && !wanted.paths);
@@ -89,7 +88,7 @@ pub(super) fn of_rule<'a>(
         let remedy = "cookies are changed together with Location here: set redirects = \"rewrite\" in the rule, if that may change too";
         for directive in all("proxy_cookie_path").into_iter().chain(cookies.iter().copied()) {
             if !context.is_reported(directive) {
-                context.report_with(directive, remedy);
+                context.note(directive, remedy);
             }
         }
         wanted.cookies = false;
@@ -97,12 +96,12 @@ pub(super) fn of_rule<'a>(
     }
     if wanted.paths && !wanted.cookies && !forwarding.keeps_paths() {
         let directive = redirects.last().copied().unwrap_or(pass);
-        context.report_with(directive, "the paths of cookies get the location's prefix, too, as those of redirects");
+        context.note(directive, "the paths of cookies get the location's prefix, too, as those of redirects");
     }
     for directive in others {
         let remedy =
             "Location is sent as the server wrote it: let the application make redirects from Host, or relative ones";
-        context.report_with(directive, remedy);
+        context.note(directive, remedy);
     }
     match forwarding.keeps_paths() {
         true => wanted.authorities && !is_turned_off,

@@ -3,7 +3,7 @@
 
 use toml::Value;
 
-use crate::convert::Context;
+use crate::convert::context::Context;
 use crate::convert::values;
 use crate::syntax::Directive;
 use crate::toml_text::Table;
@@ -24,7 +24,7 @@ struct Written {
 
 /// What a location sets of its upstream: keys and values of `[[upstream]]`, and of `[upstream.tls]`.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Options {
+pub(in crate::convert) struct Options {
     /// Of the servers' URLs: `http`, `https` or `fastcgi`.
     pub(super) scheme: &'static str,
     pub(super) keys: Vec<(&'static str, Value)>,
@@ -49,6 +49,11 @@ impl Upstreams {
     pub(in crate::convert) fn take(&mut self, block: &Directive) {
         self.blocks.push(block.clone());
     }
+}
+
+/// Whether an authority is the name of an `upstream`.
+pub(super) fn is_block(context: &Context, authority: &str) -> bool {
+    context.upstreams.blocks.iter().any(|block| block.first() == authority)
 }
 
 /// The upstream for the authority of a URL: the name of a block, an address, or `unix:` with a path.
@@ -148,7 +153,7 @@ fn of_block(context: &mut Context, table: &mut Table, block: &Directive, scheme:
             "server" => servers.extend(of_server(context, inner, scheme, &mut failures)?),
             "least_conn" => balance = Some("least-connections"),
             "least_time" => {
-                context.report_with(inner, "the server with the fewest requests is taken: times are not compared");
+                context.note(inner, "the server with the fewest requests is taken: times are not compared");
                 balance = Some("least-connections");
             }
             "ip_hash" => balance = Some("hash-address"),
@@ -157,27 +162,27 @@ fn of_block(context: &mut Context, table: &mut Table, block: &Directive, scheme:
                 "$request_uri" | "$uri" | "$uri$is_args$args" | "$scheme$proxy_host$request_uri" => {
                     balance = Some("hash-uri");
                 }
-                _ => context.report_with(
+                _ => context.note(
                     inner,
                     "servers are chosen by the client's address or by path and query: set balance of the [[upstream]]",
                 ),
             },
             "random" => balance = Some("two-choices"),
             "keepalive" | "keepalive_timeout" if scheme == "fastcgi" => {
-                context.report_with(inner, "each request to a script has a connection of its own");
+                context.note(inner, "each request to a script has a connection of its own");
             }
             "keepalive" => match first.parse::<i64>() {
                 Ok(number @ 0..=10_000) => table.set("max_idle", number),
-                _ => context.report_with(inner, "set max_idle of the [[upstream]] to 10000 at most"),
+                _ => context.note(inner, "set max_idle of the [[upstream]] to 10000 at most"),
             },
             "keepalive_timeout" => match values::time(first).filter(|time| !time.0.is_zero()) {
                 Some(time) => table.set("idle_timeout", time.to_string()),
-                None => context.report_with(inner, "set idle_timeout of the [[upstream]] to a time above 0"),
+                None => context.note(inner, "set idle_timeout of the [[upstream]] to a time above 0"),
             },
             // Names are resolved for each connection, and connections are kept by number and time.
             "zone" | "keepalive_requests" | "keepalive_time" | "resolver" | "resolver_timeout" => {}
-            "sticky" => context.report_with(inner, "cookies do not choose servers: set balance = \"hash-address\""),
-            _ => context.report_with(inner, "unknown in an [[upstream]]: check its documentation for its effect"),
+            "sticky" => context.note(inner, "cookies do not choose servers: set balance = \"hash-address\""),
+            _ => context.note(inner, "unknown in an [[upstream]]: check its documentation for its effect"),
         }
     }
     if servers.is_empty() {
@@ -203,14 +208,14 @@ impl Failures {
         for (server, ..) in self.each.iter().filter(|(_, other, until)| (other, until) != (&number, &time)) {
             let remedy =
                 "max_fails and fail_timeout apply to all servers of an [[upstream]]: those of the first are taken";
-            context.report_with(server, remedy);
+            context.note(server, remedy);
         }
         match number {
             None => {}
             Some(number @ 1..=1000) => table.set("max_fails", number as i64),
             Some(_) => {
                 let remedy = "a server that fails is always left out for a while: set max_fails from 1 to 1000";
-                context.report_with(&self.each[0].0, remedy);
+                context.note(&self.each[0].0, remedy);
             }
         }
         if let Some(time) = time {
@@ -234,7 +239,7 @@ fn of_server(
             "backup" => is_backup = true,
             "weight" => match value.parse::<i64>() {
                 Ok(given @ 1..=1000) => weight = Some(given),
-                _ => context.report_with(directive, "set its weight from 1 to 1000"),
+                _ => context.note(directive, "set its weight from 1 to 1000"),
             },
             "max_fails" => number = value.parse::<u64>().ok(),
             "fail_timeout" => {
@@ -242,9 +247,9 @@ fn of_server(
             }
             // A name is resolved for each connection.
             "resolve" => {}
-            "max_conns" => context.report_with(directive, "the connections to a server are not limited"),
-            "slow_start" => context.report_with(directive, "a server that answers again gets its whole share at once"),
-            _ => context.report_with(directive, format!("{name} has no counterpart in an [[upstream]]")),
+            "max_conns" => context.note(directive, "the connections to a server are not limited"),
+            "slow_start" => context.note(directive, "a server that answers again gets its whole share at once"),
+            _ => context.note(directive, format!("{name} has no counterpart in an [[upstream]]")),
         }
     }
     failures.each.push((directive.clone(), number, time));

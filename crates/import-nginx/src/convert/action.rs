@@ -1,0 +1,360 @@
+//! What a location does: `return`, `try_files`, `alias`, `proxy_pass` and its kin, or files.
+
+use toml::Value;
+
+use super::context::Context;
+use super::guards;
+use super::path::{self, Path};
+use super::proxy::scripts::{self, Front};
+use super::proxy::{self, NotPassed, Place, without_query};
+use super::settings;
+use super::variables::Variables;
+use crate::syntax::Directive;
+use crate::toml_text::Table;
+
+/// Whether a block does something else than to send files.
+pub(super) fn is_action(directive: &Directive) -> bool {
+    matches!(directive.name.as_str(), "return" | "try_files") || guards::passes_to_program(directive)
+}
+
+/// Writes what the innermost block of a place does. `false`: it says nothing, so that it sends files.
+pub(super) fn write(context: &mut Context, table: &mut Table, place: Place<'_, '_>) -> Result<bool, NotPassed> {
+    let own = place.level.own();
+    let find = |name: &str| own.iter().copied().find(|inner| inner.name == name);
+    if let Some(returns) = find("return") {
+        self::returns(context, table, place, returns)?;
+        return Ok(true);
+    }
+    if let Some(pass) = own.iter().copied().find(|inner| guards::passes_to_program(inner)) {
+        if !proxy::is_pass(pass) {
+            return Err(format!("{} has no counterpart: let the program listen for HTTP or FastCGI", pass.name).into());
+        }
+        proxy::write(context, table, place, pass)?;
+        return Ok(true);
+    }
+    if let Some(alias) = find("alias") {
+        self::alias(context, table, place, alias)?;
+        if table.get("rewrite").is_some() || table.get("respond").is_some() {
+            return Ok(true);
+        }
+    } else if let Some(root) = find("root") {
+        let directory = settings::directory(context, root, place.variables)?;
+        match beneath(&directory, place) {
+            Some(alias) => table.set("alias", alias),
+            None => table.set("root", directory),
+        }
+    }
+    if let Some(tries) = find("try_files") {
+        self::try_files(context, table, place, tries)?;
+        return Ok(true);
+    }
+    Ok(false)
+}
+
+/// The directory beneath a root that alone has the files of a location. `None`: the location needs the whole root.
+fn beneath(root: &str, place: Place<'_, '_>) -> Option<String> {
+    let Path::Prefix { text, .. } = place.path else { return None };
+    let is_alone =
+        text != "/" && text.ends_with('/') && !place.level.sets(&["location", "try_files", "error_page", "index"]);
+    let own = format!("{}{text}", root.trim_end_matches('/'));
+    (is_alone && std::path::Path::new(&own).is_dir()).then_some(own)
+}
+
+/// `return`
+pub(super) fn returns(
+    context: &mut Context,
+    table: &mut Table,
+    place: Place<'_, '_>,
+    directive: &Directive,
+) -> Result<(), NotPassed> {
+    let (status, text) = match directive.arguments.as_slice() {
+        [url] if url.starts_with("http") || url.starts_with('$') => (302, Some(url)),
+        [status] => (status.parse::<u16>().unwrap_or_default(), None),
+        [status, text] => (status.parse::<u16>().unwrap_or_default(), Some(text)),
+        _ => return Err("its arguments are unknown".to_owned().into()),
+    };
+    match (status, text) {
+        // nginx closes the connection without a response.
+        (444, _) => table.set("respond", 400),
+        (403, None) => table.set("deny", true),
+        (301 | 302 | 303 | 307 | 308, Some(to)) => redirect(context, table, place.variables, to, status)?,
+        (200..=599, None) => table.set("respond", i64::from(status)),
+        (200..=599, Some(text)) => {
+            let text = place.variables.template(context, text)?;
+            let mut respond = toml::Table::new();
+            respond.insert("status".to_owned(), i64::from(status).into());
+            respond.insert("text".to_owned(), text.into());
+            let media_type = place.level.last("default_type").map_or("application/octet-stream", Directive::first);
+            let own = place
+                .level
+                .all("add_header")
+                .into_iter()
+                .find(|field| field.first().eq_ignore_ascii_case("content-type"));
+            let media_type = own.and_then(|field| field.arguments.get(1)).map_or(media_type, String::as_str);
+            if media_type.contains('/') && !media_type.contains('$') {
+                respond.insert("type".to_owned(), media_type.into());
+            }
+            table.set("respond", respond);
+        }
+        _ => return Err(format!("{status} is no status of a response").into()),
+    }
+    Ok(())
+}
+
+/// Writes a redirect, whose query is what the target says.
+pub(super) fn redirect(
+    context: &mut Context,
+    table: &mut Table,
+    variables: &Variables,
+    to: &str,
+    status: u16,
+) -> Result<(), NotPassed> {
+    let is_kept = ["$is_args$args", "?$args", "?$query_string", "$is_args$query_string"]
+        .into_iter()
+        .find(|end| to.ends_with(end));
+    let without = is_kept.map_or(to, |end| to.strip_suffix(end).unwrap_or(to));
+    let target = variables.template(context, without)?.replace("{{", "%7B").replace("}}", "%7D");
+    let begins =
+        target.starts_with('/') && !target.starts_with("//") || target.starts_with("http") || target.starts_with('{');
+    if !begins || target.contains(['\\', '"', '<', '>', ' ']) || !target.is_ascii() {
+        return Err(format!("{to} is no target of a redirect: write a path or a URL").into());
+    }
+    let keeps = is_kept.is_some() || target.contains("{uri}");
+    let mut redirect = toml::Table::new();
+    redirect.insert("to".to_owned(), target.into());
+    redirect.insert("status".to_owned(), i64::from(status).into());
+    if !keeps {
+        redirect.insert("query".to_owned(), "drop".into());
+    } else if is_kept.is_some() && without.contains('?') {
+        redirect.insert("query".to_owned(), "append".into());
+    }
+    table.set("redirect", redirect);
+    Ok(())
+}
+
+/// The path of a rewrite or of `try_files`, as a template.
+pub(super) fn target(context: &mut Context, variables: &Variables, text: &str) -> Result<String, NotPassed> {
+    let ends = ["$is_args$args", "?$args", "?$query_string", "$is_args$query_string", "?"];
+    let text = ends.iter().find_map(|end| text.strip_suffix(end)).unwrap_or(text);
+    let template = without_query(&variables.template(context, text)?).replace("{{", "%7B").replace("}}", "%7D");
+    let begins = template.starts_with('/') && !template.starts_with("//")
+        || template.starts_with("{path}")
+        || template.starts_with("{uri}");
+    let template = if begins || !template.starts_with('{') { template } else { format!("/{template}") };
+    if !template.starts_with(['/', '{']) || template.contains(['#', ' ', '\\', '"', '<', '>']) || !template.is_ascii() {
+        return Err(format!("{text} is no path").into());
+    }
+    Ok(template)
+}
+
+/// `try_files`
+fn try_files(
+    context: &mut Context,
+    table: &mut Table,
+    place: Place<'_, '_>,
+    directive: &Directive,
+) -> Result<(), NotPassed> {
+    let Some((last, tried)) = directive.arguments.split_last() else {
+        return Err("it names no path".to_owned().into());
+    };
+    let mut paths: Vec<Value> = Vec::new();
+    for tried in tried {
+        // What is never there: an idiom for the last one alone.
+        let is_nothing = tried.is_empty()
+            || ["/nonexist", "/non-exist", "/dev/null", "/none", "/@"].iter().any(|start| tried.starts_with(start));
+        match target(context, place.variables, tried) {
+            _ if is_nothing => {}
+            Ok(path) => paths.push(path.into()),
+            Err(NotPassed::Other(_)) if !tried.contains('/') && !tried.contains('.') => {}
+            Err(why) => return Err(why),
+        }
+    }
+    let tries_directory = tried.iter().any(|tried| tried == "$uri/");
+    let end = match last.as_str() {
+        // nginx would look for it again and again.
+        "$uri" | "$uri/" | "$uri/index.html" => {
+            paths.push(target(context, place.variables, last)?.into());
+            "=404".to_owned()
+        }
+        last if last.starts_with('=') => last.to_owned(),
+        last if last.starts_with('@') => path::name(last),
+        last => match front(context, place, last, tries_directory) {
+            Some(name) => name,
+            None => target(context, place.variables, last)?,
+        },
+    };
+    // The last resort stands alone only where it is a route.
+    if paths.is_empty() && !end.starts_with('@') {
+        match end.strip_prefix('=') {
+            Some(status) => table.set("respond", status.parse::<i64>().unwrap_or(404)),
+            None => table.set("rewrite", end),
+        }
+        return Ok(());
+    }
+    let tries_files = tried.iter().any(|tried| tried == "$uri");
+    if tries_files && !tries_directory {
+        directories(table, &end);
+    }
+    paths.push(end.into());
+    table.set("try", paths);
+    Ok(())
+}
+
+/// Adds a route for paths that end with a slash, of which `$uri` alone is no file: they go to the last resort.
+fn directories(table: &mut Table, end: &str) {
+    let mut inner = Table::default();
+    inner.set("path", "~ /$");
+    match end.strip_prefix('=') {
+        Some(status) => inner.set("respond", status.parse::<i64>().unwrap_or(404)),
+        None if end.starts_with('@') => inner.set("try", vec![Value::from(end)]),
+        None => inner.set("rewrite", end),
+    }
+    table.push("route", inner);
+}
+
+/// The route that runs the front script at the end of a `try_files`, or the index of a directory that is a script.
+fn front(context: &mut Context, place: Place<'_, '_>, last: &str, tries_directory: bool) -> Option<String> {
+    let keeps_query = ["$is_args$args", "?$args", "?$query_string", "?", "$is_args$query_string"];
+    let script = keeps_query.iter().find_map(|end| last.strip_suffix(end)).unwrap_or(last);
+    if !script.starts_with('/') || !script.ends_with(".php") || script.contains(['$', '?']) {
+        return None;
+    }
+    let has_index =
+        || place.level.all("index").iter().flat_map(|index| &index.arguments).any(|name| name.ends_with(".php"));
+    let front = match tries_directory && has_index() {
+        true => Front::OrIndex(script.to_owned()),
+        false => Front::Only(script.to_owned()),
+    };
+    run(context, place, script, front)
+}
+
+/// A named route that runs scripts as the location of a script does.
+fn run(context: &mut Context, place: Place<'_, '_>, script: &str, front: Front) -> Option<String> {
+    let inner: Vec<&Directive> = place.level.own().iter().copied().filter(|inner| inner.name == "location").collect();
+    let (runner, level) = match scripts::runner(&inner, script) {
+        Some(runner) => (runner, place.level.within(runner)),
+        None => {
+            let runner = scripts::runner(place.locations, script)?;
+            (runner, place.level.of_server().within(runner))
+        }
+    };
+    scripts::named(context, Place { level: &level, ..place }, runner, front)
+}
+
+/// Whether an expression ends with the extension of a name, such as `\.php$` or `\.(css|js)$`: it has no directories.
+pub(super) fn ends_with_name(expression: &str) -> bool {
+    let Some((_, end)) = expression.strip_suffix('$').and_then(|own| own.rsplit_once(r"\.")) else { return false };
+    end.chars().all(|c| c.is_ascii_alphanumeric() || "()?:|".contains(c)) && !end.is_empty() && !end.ends_with('?')
+}
+
+/// Adds a route for directories whose index lies in a location with a directory of its own.
+pub(super) fn index_elsewhere(table: &mut Table, place: Place<'_, '_>) {
+    let has_own = |location: &&&Directive| {
+        location.children().iter().any(|inner| is_action(inner) || matches!(inner.name.as_str(), "alias" | "root"))
+            && matches!(Path::of(location), Ok(Path::Expression { text, .. }) if !ends_with_name(&text) || text.contains("htm"))
+    };
+    if !matches!(place.path, Path::Prefix { .. })
+        || place.level.is_on("autoindex")
+        || !place.locations.iter().any(|one| has_own(&one))
+    {
+        return;
+    }
+    let names = place.level.all("index");
+    let mut names = names.iter().flat_map(|index| &index.arguments).filter(|name| !name.contains(['/', '$']));
+    let name = names.next().map_or("index.html", String::as_str);
+    let mut inner = Table::default();
+    inner.set("path", "~ /$");
+    inner.set("rewrite", format!("{{path}}{name}"));
+    table.push("route", inner);
+}
+
+/// Adds a route for directories whose index is a script: nginx runs it in the location of the script.
+pub(super) fn index(context: &mut Context, table: &mut Table, place: Place<'_, '_>) {
+    let names = place.level.all("index");
+    let name = names
+        .iter()
+        .flat_map(|index| &index.arguments)
+        .find(|name| name.ends_with(".php") && !name.contains(['/', '$']));
+    let (Some(name), Path::Prefix { text, .. }) = (name, place.path) else { return };
+    let Some(run) =
+        run(context, place, &format!("{text}{}{name}", if text.ends_with('/') { "" } else { "/" }), Front::None)
+    else {
+        return;
+    };
+    let mut inner = Table::default();
+    inner.set("path", "~ /$");
+    // What follows a script is its PATH_INFO where the expression of its location says so.
+    inner.set("match", super::condition::Condition::wanted("{path}", r"~ \.php/").not().into_table());
+    inner.set("try", vec![Value::from("{path}"), run.into()]);
+    table.push("route", inner);
+}
+
+/// `alias`
+fn alias(
+    context: &mut Context,
+    table: &mut Table,
+    place: Place<'_, '_>,
+    directive: &Directive,
+) -> Result<(), NotPassed> {
+    let to = place.variables.template(context, directive.first())?;
+    if !to.starts_with('/') {
+        return Err("write the full path of its directory".to_owned().into());
+    }
+    // Everything up to the first placeholder, and the rest as a path beneath it.
+    let split = |to: &str| {
+        let start = to.find('{').unwrap_or(to.len());
+        let slash = to[..start].rfind('/').unwrap_or(0);
+        (if slash == 0 { "/".to_owned() } else { to[..slash].to_owned() }, to[slash..].to_owned())
+    };
+    let stay = |table: &mut Table, root: String, to: String| {
+        table.set("root", root);
+        let rewrite = [("to".to_owned(), Value::from(to)), ("stay".to_owned(), true.into())];
+        table.set("rewrite", rewrite.into_iter().collect::<toml::Table>());
+    };
+    match place.path {
+        Path::Prefix { text, is_final } if !to.contains('{') => {
+            let is_file = !to.ends_with('/')
+                && (std::path::Path::new(&to).is_file()
+                    || to.rsplit('/').next().is_some_and(|name| name.contains('.')));
+            let is_whole = text.ends_with('/') && to.ends_with('/') && !place.level.sets(&["location"]);
+            match to.trim_end_matches('/').strip_suffix(text.trim_end_matches('/')) {
+                _ if is_whole => table.set("alias", to),
+                // The same as a root.
+                Some(root) if to.ends_with('/') == text.ends_with('/') && root.starts_with('/') => {
+                    table.set("root", root)
+                }
+                _ if is_file && !text.ends_with('/') => {
+                    let (root, to) = split(&to);
+                    stay(table, root, to);
+                }
+                _ if text.ends_with('/') && !to.ends_with('/') => {
+                    return Err("nginx appends the rest of the path without a slash: end both with one"
+                        .to_owned()
+                        .into());
+                }
+                _ if text.ends_with('/') => table.set("alias", to),
+                // nginx appends what follows: `/docs.gz` is no file of another root.
+                _ if place.level.sets(&["location"]) => {
+                    let sign = if *is_final { "^~ " } else { "" };
+                    table.set("path", format!("{sign}{text}/"));
+                    table.set("alias", to);
+                }
+                _ => {
+                    let mut inner = Table::default();
+                    inner.set("path", format!("{text}/"));
+                    inner.set("files", true);
+                    inner.set("alias", to);
+                    table.push("route", inner);
+                    table.set("respond", 404);
+                    return Ok(());
+                }
+            }
+        }
+        Path::Exact(_) | Path::Expression { .. } => {
+            let (root, to) = split(&to);
+            stay(table, root, to);
+        }
+        _ => return Err("its directory depends on the request".to_owned().into()),
+    }
+    Ok(())
+}

@@ -1,0 +1,195 @@
+//! The condition of an `if`.
+
+use super::condition::Condition;
+use super::context::Context;
+use super::path;
+use super::values;
+use super::variables::Variables;
+use crate::syntax::Directive;
+
+/// What an `if` asks.
+#[derive(Debug)]
+pub(super) enum Asked {
+    /// A condition of the request. `groups`: the placeholders for its groups.
+    Holds { condition: Condition, groups: Option<(Vec<String>, Vec<String>)> },
+    /// Whether the path matches an expression, in the notation of a route.
+    Path { path: String, groups: (Vec<String>, Vec<String>) },
+    /// Whether the file of the request is there.
+    File { is_there: bool, or_directory: bool },
+}
+
+/// Reads the condition of an `if`. `locals`: the `valid_referers` that apply. An error says why it has no counterpart.
+pub(super) fn read(
+    context: &mut Context,
+    block: &Directive,
+    variables: &Variables,
+    referers: &[&Directive],
+) -> Result<Asked, String> {
+    let words = words(block);
+    let holds = |condition| Ok(Asked::Holds { condition, groups: None });
+    match words.as_slice() {
+        [variable] if variable.starts_with('$') => {
+            let name = variable.trim_start_matches(['$', '{']).trim_end_matches('}');
+            if name == "invalid_referer" {
+                return holds(referer(referers)?.not());
+            }
+            if let Some(cases) = variables.cases(name) {
+                let is_set = |value: &str| !value.is_empty() && value != "0";
+                return holds(of_cases(cases, is_set)?);
+            }
+            let template = template(context, variables, variable)?;
+            holds(match template.contains('{') {
+                true => Condition::is_set(&template),
+                false => constant(!template.is_empty() && template != "0"),
+            })
+        }
+        [variable, operator, text] if matches!(operator.as_str(), "=" | "!=" | "==") => {
+            let name = variable.trim_start_matches(['$', '{']).trim_end_matches('}');
+            let text = template(context, variables, text)?;
+            if text.contains('{') {
+                return Err("it compares two values of the request".to_owned());
+            }
+            let condition = match (variables.cases(name), template_of(context, variables, variable)) {
+                (Some(cases), _) => of_cases(cases, |value| value == text)?,
+                (None, Some(own)) if own.contains('{') => Condition::equals(&own, &text),
+                (None, Some(own)) => constant(own == text),
+                (None, None) => return Err(format!("{variable} has no placeholder")),
+            };
+            holds(if operator == "!=" { condition.not() } else { condition })
+        }
+        [variable, operator, expression] if operator.trim_start_matches('!').starts_with('~') => {
+            matches(context, variables, variable, operator, expression)
+        }
+        [operator, file] if operator.trim_start_matches('!').starts_with('-') => {
+            let is_request =
+                matches!(file.as_str(), "$request_filename" | "$document_root$uri" | "$document_root/$uri");
+            match operator.trim_start_matches('!') {
+                "-f" | "-e" | "-d" if is_request => Ok(Asked::File {
+                    is_there: !operator.starts_with('!'),
+                    or_directory: operator.ends_with('e') || operator.ends_with('d'),
+                }),
+                _ => Err(format!("whether {file} is there has no counterpart")),
+            }
+        }
+        _ => Err("its condition is unknown".to_owned()),
+    }
+}
+
+/// The words between the parentheses.
+fn words(block: &Directive) -> Vec<String> {
+    let mut words: Vec<String> = block.arguments.clone();
+    if let Some(first) = words.first_mut() {
+        *first = first.strip_prefix('(').unwrap_or(first).to_owned();
+    }
+    if let Some(last) = words.last_mut() {
+        *last = last.strip_suffix(')').unwrap_or(last).to_owned();
+    }
+    // `( $a = b )`, and `($a = "")`, whose empty word is one.
+    if words.first().is_some_and(String::is_empty) {
+        words.remove(0);
+    }
+    if words.last().is_some_and(String::is_empty) && block.arguments.last().is_some_and(|last| last == ")") {
+        words.pop();
+    }
+    words
+}
+
+fn template(context: &mut Context, variables: &Variables, text: &str) -> Result<String, String> {
+    variables.template(context, text).map_err(|lost| lost.to_string())
+}
+
+fn template_of(context: &mut Context, variables: &Variables, text: &str) -> Option<String> {
+    variables.template(context, text).ok()
+}
+
+fn constant(holds: bool) -> Condition {
+    if holds { Condition::Always } else { Condition::Always.not() }
+}
+
+/// Whether a variable has one of its values.
+fn of_cases(cases: &[(Condition, String)], is_it: impl Fn(&str) -> bool) -> Result<Condition, String> {
+    if cases.iter().any(|(_, value)| value.contains('{')) {
+        return Err("its variable has a value of the request in some case".to_owned());
+    }
+    let found = cases.iter().filter(|(_, value)| is_it(value)).map(|(case, _)| case.clone()).collect();
+    Ok(Condition::any(found).unwrap_or(Condition::Always.not()))
+}
+
+/// `$name ~ expression`
+fn matches(
+    context: &mut Context,
+    variables: &Variables,
+    variable: &str,
+    operator: &str,
+    expression: &str,
+) -> Result<Asked, String> {
+    let is_not = operator.starts_with('!');
+    let sign = operator.trim_start_matches('!');
+    let own = path::expression(expression).ok_or_else(|| format!("the expression {expression} is not supported"))?;
+    let name = variable.trim_start_matches(['$', '{']).trim_end_matches('}');
+    if let Some(cases) = variables.cases(name) {
+        let flags = if sign == "~*" { "(?i)" } else { "" };
+        let built = regex::Regex::new(&format!("{flags}{own}")).map_err(|error| error.to_string())?;
+        let condition = of_cases(cases, |value| built.is_match(value))?;
+        return Ok(Asked::Holds { condition: if is_not { condition.not() } else { condition }, groups: None });
+    }
+    let template = template(context, variables, variable)?;
+    if !template.contains('{') {
+        let built = regex::Regex::new(&own).map_err(|error| error.to_string())?;
+        return Ok(Asked::Holds { condition: constant(built.is_match(&template) != is_not), groups: None });
+    }
+    if template == "{path}" && !is_not {
+        return Ok(Asked::Path { path: format!("{sign} {own}"), groups: path::groups(&own) });
+    }
+    if template == "{host}" && !is_not {
+        let (own, groups) = values::with_named_groups(&own);
+        let condition = Condition::wanted("{host}", format!("{sign} {own}"));
+        return Ok(Asked::Holds { condition, groups: Some(groups) });
+    }
+    if template == "{method}"
+        && sign == "~"
+        && !is_not
+        && let Some(methods) = methods(&own)
+    {
+        return Ok(Asked::Holds { condition: Condition::wanted("{method}", methods), groups: None });
+    }
+    let condition = Condition::wanted(&template, format!("{sign} {own}"));
+    let groups = Some((Vec::new(), Vec::new()));
+    Ok(Asked::Holds { condition: if is_not { condition.not() } else { condition }, groups })
+}
+
+/// The methods of `^(GET|HEAD)$`.
+fn methods(expression: &str) -> Option<Vec<String>> {
+    let inner = expression.strip_prefix("^(")?.strip_suffix(")$")?;
+    let is_method = |method: &&str| !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_uppercase());
+    let all: Vec<&str> = inner.split('|').collect();
+    all.iter().all(is_method).then(|| all.into_iter().map(str::to_owned).collect())
+}
+
+/// Whether Referer is one of `valid_referers`.
+fn referer(directives: &[&Directive]) -> Result<Condition, String> {
+    let mut hosts = Vec::new();
+    for name in directives.iter().flat_map(|directive| &directive.arguments) {
+        match name.as_str() {
+            "none" | "blocked" => hosts.push(name.clone()),
+            "server_names" => {}
+            name if name.starts_with('~') => {
+                hosts.push(format!("~* {}", path::expression(&name[1..]).ok_or("its expression is not supported")?))
+            }
+            name => match (name.strip_suffix(".*"), name.split('/').next().unwrap_or(name)) {
+                (Some(start), _) => hosts.push(format!(r"~* ^{}\.", values::literally(start))),
+                (None, host) => match host.strip_prefix('.') {
+                    Some(domain) => hosts.extend([domain.to_owned(), format!("*.{domain}")]),
+                    None => hosts.push(host.to_owned()),
+                },
+            },
+        }
+    }
+    let own = directives.iter().any(|directive| directive.arguments.iter().any(|name| name == "server_names"));
+    let listed = (!hosts.is_empty()).then(|| Condition::key("referer", hosts));
+    match (listed, own) {
+        (Some(listed), false) => Ok(listed),
+        (_, true) => Err("server_names are not known here: write the hosts in match.referer".to_owned()),
+        (None, false) => Err("no valid_referers apply".to_owned()),
+    }
+}

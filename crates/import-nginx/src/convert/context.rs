@@ -1,0 +1,168 @@
+//! The state of a conversion, and what it reports.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use toml::Value;
+
+use super::limits::Zones;
+use super::path::Path;
+use super::proxy::{CacheZones, Upstreams};
+use super::variables::Variables;
+use crate::directives::{Handling, handling};
+use crate::report::{Loss, Unconverted};
+use crate::syntax::Directive;
+use crate::toml_text::Table;
+
+/// State of a conversion.
+pub(super) struct Context {
+    /// Whether the server sets a response field itself.
+    pub(super) is_reserved: fn(&str) -> bool,
+    /// Base of relative paths: the directory of the main file.
+    directory: PathBuf,
+    pub(super) root: Table,
+    pub(super) unconverted: Vec<Unconverted>,
+    pub(super) workers: Option<u64>,
+    names: HashSet<String>,
+    /// Servers without TLS, with their names.
+    pub(super) plain: Vec<(Directive, Vec<String>)>,
+    pub(super) zones: Zones,
+    /// The `upstream` blocks.
+    pub(super) upstreams: Upstreams,
+    /// The directories of nginx' caches.
+    pub(super) cache_zones: CacheZones,
+    /// The blocks `map`, `geo` and `split_clients`.
+    pub(super) tables: Vec<Directive>,
+    /// The placeholders of those that were written; `None`: they have no counterpart.
+    pub(super) tables_written: Vec<(String, Option<String>)>,
+    /// The formats of `log_format`.
+    pub(super) formats: Vec<Directive>,
+    /// The variables of `http`.
+    pub(super) variables: Variables,
+    /// The site that is being converted.
+    pub(super) site: Option<String>,
+    /// The paths of the current server that a guard or a program has: their files are no error pages.
+    pub(super) closed: Vec<Path>,
+    /// The routes of the current site that no location has: parts of locations that need a path of their own.
+    pub(super) further: Vec<Table>,
+    /// Number of such routes so far.
+    number: usize,
+}
+
+impl Context {
+    pub(super) fn new(file: &std::path::Path, is_reserved: fn(&str) -> bool) -> Self {
+        let directory =
+            file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(std::path::Path::new("."));
+        Context {
+            is_reserved,
+            directory: directory.to_owned(),
+            root: Table::default(),
+            unconverted: Vec::new(),
+            workers: None,
+            names: HashSet::new(),
+            plain: Vec::new(),
+            zones: Zones::default(),
+            upstreams: Upstreams::default(),
+            cache_zones: CacheZones::default(),
+            tables: Vec::new(),
+            tables_written: Vec::new(),
+            formats: Vec::new(),
+            variables: Variables::default(),
+            site: None,
+            closed: Vec::new(),
+            further: Vec::new(),
+            number: 0,
+        }
+    }
+
+    /// A number for a route that no location has.
+    pub(super) fn next_number(&mut self) -> usize {
+        self.number += 1;
+        self.number
+    }
+
+    /// Reports a directive without counterpart, with the remedy for its kind.
+    pub(super) fn report(&mut self, directive: &Directive) {
+        let (remedy, loss) = match handling(&directive.name) {
+            Some(Handling::Minor(remedy)) if directive.name == "disable_symlinks" && directive.first() != "off" => {
+                (remedy, Loss::Unguarded)
+            }
+            Some(Handling::Unsupported(remedy)) => (remedy, Loss::Part),
+            Some(Handling::Minor(remedy)) => (remedy, Loss::Cosmetic),
+            Some(Handling::NotNeeded(_)) => return,
+            Some(Handling::Converted(_)) => {
+                ("unsupported in this form or place: see docs/migrate-from-nginx.md", Loss::Part)
+            }
+            None => ("unknown directive: check its documentation for its effect", Loss::Part),
+        };
+        self.record(directive, remedy, loss);
+    }
+
+    /// Reports an unconverted directive whose loss changes responses.
+    pub(super) fn report_with(&mut self, directive: &Directive, remedy: impl Into<String>) {
+        self.record(directive, remedy, Loss::Part);
+    }
+
+    /// Reports a difference that no client depends on.
+    pub(super) fn note(&mut self, directive: &Directive, remedy: impl Into<String>) {
+        self.record(directive, remedy, Loss::Cosmetic);
+    }
+
+    /// Reports a directive whose part of the site answers 501 or 403 now.
+    pub(super) fn report_closed(&mut self, directive: &Directive, remedy: impl Into<String>) {
+        self.record(directive, remedy, Loss::Closed);
+    }
+
+    /// Reports an unconverted directive that restricted access.
+    pub(super) fn report_unguarded(&mut self, directive: &Directive, remedy: impl Into<String>) {
+        self.record(directive, remedy, Loss::Unguarded);
+    }
+
+    pub(super) fn record(&mut self, directive: &Directive, remedy: impl Into<String>, loss: Loss) {
+        let (place, shown) = (directive.place.clone(), directive.to_string());
+        self.unconverted.push(Unconverted {
+            place,
+            directive: shown,
+            remedy: remedy.into(),
+            loss,
+            site: self.site.clone(),
+        });
+    }
+
+    /// Whether a directive was reported.
+    pub(super) fn is_reported(&self, directive: &Directive) -> bool {
+        let shown = directive.to_string();
+        self.unconverted.iter().any(|one| one.place == directive.place && one.directive == shown)
+    }
+
+    /// Sets a process-wide key. The first value wins.
+    pub(super) fn process_wide(&mut self, directive: &Directive, table: &str, key: &str, value: impl Into<Value>) {
+        let value = value.into();
+        match self.root.table(table).get(key).cloned() {
+            Some(known) if known != value => {
+                self.note(
+                    directive,
+                    format!("[{table}] {key} applies to all servers: an earlier directive set it to {known}"),
+                );
+            }
+            _ => self.root.table(table).set(key, value),
+        }
+    }
+
+    /// Resolves the path of a certificate or password file as nginx does.
+    pub(super) fn resolve(&self, name: &str) -> String {
+        let path = self.directory.join(name);
+        std::path::absolute(&path).unwrap_or(path).display().to_string()
+    }
+
+    /// Claims a host name. `false`: an earlier server has it.
+    pub(super) fn take_name(&mut self, name: &str) -> bool {
+        self.names.insert(name.to_owned())
+    }
+
+    /// Whether a site has the name, or a wildcard that covers it.
+    pub(super) fn has_name(&self, name: &str) -> bool {
+        let wildcard = name.split_once('.').map(|(_, domain)| format!("*.{domain}"));
+        self.names.contains(name) || wildcard.is_some_and(|wildcard| self.names.contains(&wildcard))
+    }
+}

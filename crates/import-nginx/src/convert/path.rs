@@ -1,0 +1,136 @@
+//! The paths of a location, and the key `path` of its route.
+
+use super::{pcre, values};
+use crate::syntax::Directive;
+
+/// Which paths a location has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Path {
+    /// `= /a`
+    Exact(String),
+    /// `/a` or `^~ /a`
+    Prefix { text: String, is_final: bool },
+    /// `~ \.php$` or `~* \.php$`
+    Expression { text: String, ignores_case: bool },
+    /// `@app`
+    Named(String),
+    /// An `if` has the paths of its location.
+    Inherited,
+}
+
+impl Path {
+    /// The paths of a location. An error says why a route cannot have them.
+    pub(super) fn of(location: &Directive) -> Result<Self, String> {
+        let (modifier, text) = match location.arguments.as_slice() {
+            [text] if text.starts_with('@') => return Ok(Path::Named(name(text))),
+            // The modifier may stand before the path without a space.
+            [text] => {
+                let signs = ["~*", "^~", "~", "="];
+                signs.into_iter().find_map(|sign| Some((sign, text.strip_prefix(sign)?))).unwrap_or(("", text))
+            }
+            [modifier, text] => (modifier.as_str(), text.as_str()),
+            _ => return Err("its arguments are unknown".to_owned()),
+        };
+        if modifier.starts_with('~') {
+            let ignores_case = modifier == "~*";
+            let text = expression(text).ok_or_else(|| {
+                format!("the expression {text} is not supported: write it without possessive quantifiers, set operations and flags but i, m and s")
+            })?;
+            // Bytes outside ASCII have no case in nginx.
+            if ignores_case && (!text.is_ascii() || text.contains("\\x")) {
+                return Ok(Path::Expression { text: format!("(?i){text}"), ignores_case: false });
+            }
+            return Ok(Path::Expression { text, ignores_case });
+        }
+        let is_plain = text.starts_with('/') && !text.contains(['%', '?', '#']) && !text.contains("//");
+        if !is_plain || text.split('/').any(|segment| matches!(segment, "." | "..")) {
+            return Err(format!("no request has the path {text}"));
+        }
+        Ok(match modifier {
+            "=" => Path::Exact(text.to_owned()),
+            _ => Path::Prefix { text: text.to_owned(), is_final: modifier == "^~" },
+        })
+    }
+
+    /// The value of the key `path`.
+    pub(super) fn key(&self) -> Option<String> {
+        match self {
+            Path::Exact(text) => Some(format!("= {text}")),
+            Path::Prefix { text, is_final: true } => Some(format!("^~ {text}")),
+            Path::Prefix { text, is_final: false } => Some(text.clone()),
+            Path::Expression { text, ignores_case } => {
+                Some(format!("~{} {text}", if *ignores_case { "*" } else { "" }))
+            }
+            Path::Named(_) | Path::Inherited => None,
+        }
+    }
+
+    /// Whether it has a path, as far as its text tells.
+    pub(super) fn has(&self, path: &str) -> bool {
+        match self {
+            Path::Exact(text) => text == path,
+            Path::Prefix { text, .. } => text != "/" && path.starts_with(text.as_str()),
+            Path::Expression { text, ignores_case } => {
+                let built =
+                    regex::bytes::RegexBuilder::new(text).unicode(false).case_insensitive(*ignores_case).build();
+                built.is_ok_and(|regex| regex.is_match(path.as_bytes()))
+            }
+            Path::Named(_) | Path::Inherited => false,
+        }
+    }
+
+    pub(super) fn is_expression(&self) -> bool {
+        matches!(self, Path::Expression { .. })
+    }
+
+    /// The same paths with those that end in a newline, which `$` of nginx lets pass: a guard must not miss them.
+    pub(super) fn with_newline(self) -> Self {
+        match self {
+            Path::Expression { text, ignores_case } => {
+                Path::Expression { text: values::with_end_of_pcre(&text).unwrap_or(text), ignores_case }
+            }
+            other => other,
+        }
+    }
+
+    /// The placeholders for the groups of an expression, and the names of those that have one.
+    pub(super) fn groups(&self) -> (Vec<String>, Vec<String>) {
+        match self {
+            Path::Expression { text, .. } => groups(text),
+            _ => (Vec::new(), Vec::new()),
+        }
+    }
+}
+
+/// The name of a named location, in the letters that a route's may have.
+pub(super) fn name(text: &str) -> String {
+    let rest = text.trim_start_matches('@');
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    format!("@{}", rest.replace(|c| !is_plain(c), "-"))
+}
+
+/// An expression of nginx in the syntax of a route.
+pub(super) fn expression(text: &str) -> Option<String> {
+    let own =
+        values::regex_of_pcre(text, false).or_else(|| values::regex_of_pcre(&values::without_well_known(text)?, false));
+    own.or_else(|| values::look_around(text))
+}
+
+/// The placeholders for the groups of an expression, and the names of those that have one.
+pub(super) fn groups(expression: &str) -> (Vec<String>, Vec<String>) {
+    let Some(items) = pcre::items(expression) else { return (Vec::new(), Vec::new()) };
+    let opens = items.iter().filter(|item| item.kind == pcre::Kind::Open);
+    let mut numbered = Vec::new();
+    let mut named = Vec::new();
+    for open in opens {
+        match open.text.strip_prefix("(?") {
+            None => numbered.push(format!("{{{}}}", numbered.len() + 1)),
+            Some(rest) if rest.ends_with('>') => {
+                numbered.push(format!("{{{}}}", numbered.len() + 1));
+                named.push(rest.trim_start_matches(['P', '<']).trim_end_matches('>').to_owned());
+            }
+            Some(_) => {}
+        }
+    }
+    (numbered, named)
+}

@@ -1,0 +1,306 @@
+//! What a block sets beside guards and its action: files, fields of responses, compression, listings, error pages, the log.
+
+use toml::Value;
+
+use super::context::Context;
+use super::level::Level;
+use super::variables::Variables;
+use super::{log, values};
+use crate::syntax::Directive;
+use crate::toml_text::Table;
+
+/// Writes the settings that the innermost block of a level sets.
+pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>, variables: &Variables) {
+    index(context, table, level);
+    if level.sets(&["autoindex"]) {
+        table.set("listing", level.is_on("autoindex"));
+    }
+    compression(table, level);
+    media_types(table, level);
+    fields(context, table, level, variables);
+    error_pages(context, table, level);
+    for directive in level.own().iter().filter(|inner| inner.name == "access_log") {
+        log::of_block(context, table, directive);
+    }
+}
+
+/// The directory of a `root`. An error says why it has none.
+pub(super) fn directory(context: &mut Context, directive: &Directive, variables: &Variables) -> Result<String, String> {
+    let root = variables.template(context, directive.first()).map_err(|lost| lost.to_string())?;
+    match root.contains('{') {
+        true => Err("its directory depends on the request: write a route for each".to_owned()),
+        // Relative to the prefix of Debian's package.
+        false if !root.starts_with('/') => Ok(format!("/usr/share/nginx/{root}")),
+        false => Ok(root),
+    }
+}
+
+fn index(context: &mut Context, table: &mut Table, level: &Level<'_>) {
+    if !level.sets(&["index"]) {
+        return;
+    }
+    let mut names: Vec<Value> = Vec::new();
+    for directive in level.all("index") {
+        for name in &directive.arguments {
+            match name.as_str() {
+                name if name.contains('$') => {
+                    context.report_with(directive, "an index is a constant name: write its names")
+                }
+                // The route of the path goes before: see `action::index`.
+                name if name.contains('/') || name.starts_with('.') => {}
+                name if name.ends_with(".php") => {}
+                name if names.iter().any(|known| known.as_str() == Some(name)) => {}
+                name => names.push(name.into()),
+            }
+        }
+    }
+    if !names.is_empty() {
+        table.set("index", names);
+    }
+}
+
+fn compression(table: &mut Table, level: &Level<'_>) {
+    let modules = [("brotli", "br"), ("zstd", "zstd"), ("gzip", "gzip")];
+    let own = |end: &str| modules.iter().any(|(module, _)| level.sets(&[&format!("{module}{end}")]));
+    if own("_static") {
+        let on = modules.iter().filter(|(module, _)| level.is_on(&format!("{module}_static")));
+        table.set("precompressed", on.map(|(_, coding)| Value::from(*coding)).collect::<Vec<_>>());
+    }
+    if !own("") && !own("_types") && !own("_min_length") {
+        return;
+    }
+    let mut codings = Vec::new();
+    let mut types: Vec<String> = Vec::new();
+    let mut min = None;
+    for (module, coding) in modules {
+        if level.is_on(module) {
+            codings.push(Value::from(coding));
+            let own = level.last(&format!("{module}_types"));
+            types.extend(own.into_iter().flat_map(|directive| directive.arguments.iter().cloned()));
+            min = min.or(level.last(&format!("{module}_min_length")).and_then(|size| values::size(size.first())));
+        }
+    }
+    if codings.is_empty() {
+        return if own("") {
+            table.set("compress", false)
+        };
+    }
+    let mut compress = toml::Table::new();
+    compress.insert("codings".to_owned(), codings.into());
+    if let Some(min) = min {
+        compress.insert("min".to_owned(), min.to_string().into());
+    }
+    if types.iter().any(|media_type| media_type == "*") {
+        types = vec!["text/*".to_owned(), "application/*".to_owned(), "image/svg+xml".to_owned()];
+    }
+    let is_type = |text: &String| text.split_once('/').is_some_and(|(kind, name)| !kind.is_empty() && !name.is_empty());
+    types.retain(is_type);
+    if !types.is_empty() {
+        // nginx always compresses HTML.
+        types.insert(0, "text/html".to_owned());
+        let mut known = std::collections::HashSet::new();
+        types.retain(|media_type| known.insert(media_type.clone()));
+        compress.insert("types".to_owned(), types.into());
+    }
+    table.set("compress", compress);
+}
+
+/// `types` that differ from Sealion's own.
+fn media_types(table: &mut Table, level: &Level<'_>) {
+    if !level.sets(&["types"]) {
+        return;
+    }
+    let mut differing = toml::Table::new();
+    for entry in level.all("types").into_iter().flat_map(Directive::children) {
+        for extension in &entry.arguments {
+            let ours = media_type_of(extension);
+            let ours = ours.split(';').next().unwrap_or(&ours).to_owned();
+            // Unregistered types, and equivalent ones.
+            let same = |a: &str| {
+                a.trim_start_matches("application/").trim_start_matches("text/").trim_start_matches("x-").to_owned()
+            };
+            if ours != entry.name && same(&entry.name) != same(&ours) {
+                differing.insert(extension.clone(), entry.name.as_str().into());
+            }
+        }
+    }
+    if !differing.is_empty() {
+        table.set("media_types", differing);
+    }
+}
+
+fn media_type_of(extension: &str) -> String {
+    let mut text = Vec::new();
+    sealion_http::ContentType::of_name(format!("x.{extension}").as_bytes()).write(&mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// `add_header` and `expires`.
+fn fields(context: &mut Context, table: &mut Table, level: &Level<'_>, variables: &Variables) {
+    if !level.sets(&["add_header", "expires"]) {
+        return;
+    }
+    let mut set = toml::Table::new();
+    let mut cors = toml::Table::new();
+    for directive in level.all("add_header").into_iter().filter(|_| level.sets(&["add_header"])) {
+        let [name, value, ..] = directive.arguments.as_slice() else {
+            context.report(directive);
+            continue;
+        };
+        let lower = name.to_ascii_lowercase();
+        let is_value = sealion_http::extra_fields::is_value(value);
+        match (lower.as_str(), variables.template(context, value)) {
+            ("cache-control" | "expires" | "pragma", _) => {}
+            _ if value == "$upstream_cache_status" => context.note(directive, CACHE_STATUS),
+            ("strict-transport-security", Ok(value)) => hsts(context, table, directive, &value),
+            (name, value) if name.starts_with("access-control-") => of_cors(context, &mut cors, directive, value.ok()),
+            _ if (context.is_reserved)(name) => {
+                context.note(directive, "the server sets this field itself or by another key");
+            }
+            (_, Ok(_)) if value.is_empty() => {}
+            (_, Ok(value)) if is_value && sealion_http::extra_fields::is_name(name) => {
+                drop(set.insert(name.clone(), value.into()))
+            }
+            (_, Err(lost)) => context.report_with(directive, format!("{lost}: set the field by headers")),
+            _ => context.report(directive),
+        }
+    }
+    if level.sets(&["add_header"]) {
+        let mut rule = toml::Table::new();
+        if !set.is_empty() {
+            rule.insert("set".to_owned(), set.into());
+            table.set("headers", rule);
+        }
+    }
+    if cors.contains_key("origins") {
+        table.set("cors", cors);
+    }
+    if let Some(value) = cache_control(level) {
+        table.set("cache_control", value);
+    }
+}
+
+/// The Cache-Control of files, by `expires` and `add_header`. `None`: it is not set.
+pub(super) fn cache_control(level: &Level<'_>) -> Option<String> {
+    let expires = level.last("expires").and_then(expires_value);
+    let added =
+        level.all("add_header").into_iter().filter(|directive| directive.first().eq_ignore_ascii_case("cache-control"));
+    let added = added.filter_map(|directive| directive.arguments.get(1).filter(|value| !value.contains('$')).cloned());
+    let parts: Vec<String> = expires.into_iter().chain(added).filter(|part| !part.is_empty()).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// The Cache-Control value of `expires`. `None`: no field, or one that depends on the request.
+pub(super) fn expires_value(directive: &Directive) -> Option<String> {
+    let [value] = directive.arguments.as_slice() else { return None };
+    match value.as_str() {
+        "off" => None,
+        "epoch" => Some("no-cache".to_owned()),
+        // Ten years, as in nginx.
+        "max" => Some("max-age=315360000".to_owned()),
+        negative if negative.starts_with('-') => Some("no-cache".to_owned()),
+        time => Some(format!("max-age={}", values::time(time)?.0.as_secs())),
+    }
+}
+
+fn hsts(context: &mut Context, table: &mut Table, directive: &Directive, value: &str) {
+    let parts: Vec<String> = value.split(';').map(|part| part.trim().to_ascii_lowercase()).collect();
+    let age = parts.iter().find_map(|part| part.strip_prefix("max-age=")?.trim_matches('"').parse::<u64>().ok());
+    let Some(age) = age else { return context.report(directive) };
+    let has = |word: &str| parts.iter().any(|part| part == word);
+    let mut hsts = toml::Table::new();
+    let age_text = if age % 86_400 == 0 && age > 0 { format!("{}d", age / 86_400) } else { format!("{age}s") };
+    hsts.insert("max_age".to_owned(), age_text.into());
+    if has("includesubdomains") {
+        hsts.insert("include_subdomains".to_owned(), true.into());
+    }
+    // It requires a year and all subdomains.
+    if has("preload") && has("includesubdomains") && age >= 31_536_000 {
+        hsts.insert("preload".to_owned(), true.into());
+    }
+    table.set("hsts", hsts);
+}
+
+/// The remedy for a field with what the cache did.
+pub(super) const CACHE_STATUS: &str =
+    "Cache-Status of each response says what the cache did (RFC 9211): let what reads this field read that one";
+
+fn of_cors(context: &mut Context, cors: &mut toml::Table, directive: &Directive, value: Option<String>) {
+    let Some(value) = value.filter(|value| !value.contains('{')) else {
+        return context.report_with(directive, "origins are constants: write them in cors");
+    };
+    let list = || Value::Array(value.split(',').map(|name| name.trim().into()).collect());
+    match directive.first().to_ascii_lowercase().as_str() {
+        "access-control-allow-origin" => drop(cors.insert("origins".to_owned(), vec![Value::from(value)].into())),
+        "access-control-allow-methods" if value != "*" => drop(cors.insert("methods".to_owned(), list())),
+        "access-control-allow-headers" if value != "*" => drop(cors.insert("headers".to_owned(), list())),
+        "access-control-expose-headers" if value != "*" => drop(cors.insert("expose".to_owned(), list())),
+        "access-control-max-age" => drop(cors.insert("max_age".to_owned(), format!("{value}s").into())),
+        "access-control-allow-credentials" if cors.get("origins") != Some(&vec![Value::from("*")].into()) => {
+            drop(cors.insert("credentials".to_owned(), (value == "true").into()));
+        }
+        _ => context.note(directive, "browsers take no `*` there together with cookies: write the names in cors"),
+    }
+}
+
+/// `error_page`
+fn error_pages(context: &mut Context, table: &mut Table, level: &Level<'_>) {
+    if !level.sets(&["error_page"]) {
+        return;
+    }
+    let mut pages = toml::Table::new();
+    for directive in level.all("error_page") {
+        let Some((page, rest)) = directive.arguments.split_last() else { continue };
+        let (codes, change): (Vec<&String>, Vec<&String>) = rest.iter().partition(|word| !word.starts_with('='));
+        if !page.starts_with('/') || page.contains(['$', '?']) {
+            context.report_with(
+                directive,
+                "an error page is a file of the site: write error_pages, or try for missing files",
+            );
+            continue;
+        }
+        if is_program(page) || context.closed.iter().any(|closed| closed.has(page)) {
+            context.report_with(
+                directive,
+                "its target is a program, or a file that a guard withholds: name a static file that no guard has",
+            );
+            continue;
+        }
+        match change.first().map(|change| change.as_str()) {
+            None => {}
+            Some("=200") if codes == ["404"] => {
+                table.set("fallback", page.as_str());
+                continue;
+            }
+            Some(change) if codes.iter().all(|code| change == format!("={code}")) => {}
+            Some(_) => {
+                context.report_with(directive, "an error page keeps the status of the error");
+                continue;
+            }
+        }
+        // The page has to be there at the start.
+        let root = level.last("root").map(Directive::first).unwrap_or_default();
+        if !std::path::Path::new(root).join(page.trim_start_matches('/')).is_file() {
+            context.note(directive, format!("{root}{page} is no file here, so that clients get the server's own page: write error_pages once it is there"));
+            continue;
+        }
+        for code in codes {
+            // Other statuses have no page here.
+            if let Ok(400 | 401 | 403 | 404 | 405 | 412 | 413 | 429 | 500..=504) = code.parse::<u16>() {
+                pages.insert(code.clone(), page.as_str().into());
+            }
+        }
+    }
+    if !pages.is_empty() {
+        table.set("error_pages", pages);
+    }
+}
+
+/// Whether a path names a program, whose source no client may get.
+fn is_program(path: &str) -> bool {
+    const EXTENSIONS: [&str; 12] =
+        [".php", ".phtml", ".cgi", ".fcgi", ".pl", ".py", ".rb", ".asp", ".aspx", ".jsp", ".lua", ".sh"];
+    let lower = path.to_ascii_lowercase().replace("%2e", ".");
+    EXTENSIONS.iter().any(|extension| lower.split('/').any(|name| name.ends_with(extension)))
+        || lower.contains("/cgi-bin/")
+}

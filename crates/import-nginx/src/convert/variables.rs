@@ -1,0 +1,181 @@
+//! The variables of nginx: constants are folded, values of a request become placeholders, and a variable that an `if` sets has a value for each case.
+
+use std::collections::BTreeMap;
+
+use super::condition::Condition;
+use super::context::Context;
+use super::tables;
+
+/// Cases of one variable, beyond which it is not followed.
+const MAX_CASES: usize = 16;
+
+/// The variables at a place of the configuration.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Variables {
+    /// The cases of each variable that `set` or `geo` makes; exactly one case holds. Values are templates.
+    set: BTreeMap<String, Vec<(Condition, String)>>,
+    /// The placeholders for `$1`, `$2`, …
+    pub(super) groups: Vec<String>,
+    /// Groups with names, of the location or of the server's names.
+    pub(super) named: Vec<String>,
+    /// First name of the server.
+    pub(super) server_name: Option<String>,
+    /// Its only port.
+    pub(super) port: Option<u16>,
+    pub(super) root: Option<String>,
+}
+
+/// Why a text has no template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Lost {
+    /// The variable has no counterpart.
+    Unknown(String),
+    /// The variable has several cases.
+    Cases(String),
+}
+
+impl std::fmt::Display for Lost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Lost::Unknown(name) => write!(f, "${name} has no placeholder"),
+            Lost::Cases(name) => write!(f, "${name} has another value in each case of an if"),
+        }
+    }
+}
+
+impl Variables {
+    /// `set $name value`, where a condition holds. A value without counterpart leaves the variable without one.
+    pub(super) fn set(&mut self, context: &mut Context, name: &str, value: &str, condition: &Condition) {
+        let name = name.trim_start_matches('$').to_owned();
+        let before = self.set.get(&name).cloned().unwrap_or_else(|| vec![(Condition::Always, String::new())]);
+        let mut cases: Vec<(Condition, String)> = Vec::new();
+        for (case, old) in before {
+            let mut own = self.clone();
+            own.set.insert(name.clone(), vec![(Condition::Always, old.clone())]);
+            let Ok(new) = own.template(context, value) else {
+                self.set.insert(name, Vec::new());
+                return;
+            };
+            cases.push((case.clone().and(condition.clone()), new));
+            if *condition != Condition::Always {
+                cases.push((case.and(condition.clone().not()), old));
+            }
+        }
+        if cases.len() > MAX_CASES {
+            cases.clear();
+        }
+        self.set.insert(name, cases);
+    }
+
+    /// Gives a variable its cases.
+    pub(super) fn insert(&mut self, name: &str, cases: Vec<(Condition, String)>) {
+        self.set.insert(name.trim_start_matches('$').to_owned(), cases);
+    }
+
+    /// The cases of a variable, if it has more than one.
+    pub(super) fn cases(&self, name: &str) -> Option<&[(Condition, String)]> {
+        self.set.get(name).map(Vec::as_slice).filter(|cases| cases.len() > 1)
+    }
+
+    /// The same variables in one case of a variable.
+    pub(super) fn in_case(&self, name: &str, value: &str) -> Self {
+        let mut own = self.clone();
+        own.set.insert(name.to_owned(), vec![(Condition::Always, value.to_owned())]);
+        own
+    }
+
+    /// The text with placeholders for variables.
+    pub(super) fn template(&self, context: &mut Context, text: &str) -> Result<String, Lost> {
+        let mut out = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find(['$', '{', '}']) {
+            out.push_str(&rest[..at]);
+            let behind = &rest[at + 1..];
+            match &rest[at..=at] {
+                "$" => {
+                    let (name, end) = name(behind);
+                    rest = &behind[end..];
+                    match name {
+                        "" => out.push('$'),
+                        name => out.push_str(&self.value(context, name)?),
+                    }
+                }
+                brace => {
+                    out.push_str(brace);
+                    out.push_str(brace);
+                    rest = behind;
+                }
+            }
+        }
+        Ok(out + rest)
+    }
+
+    /// The template of a variable.
+    fn value(&self, context: &mut Context, name: &str) -> Result<String, Lost> {
+        if let Some(cases) = self.set.get(name) {
+            return match cases.as_slice() {
+                [] => Err(Lost::Unknown(name.to_owned())),
+                [(_, value)] => Ok(value.clone()),
+                _ => Err(Lost::Cases(name.to_owned())),
+            };
+        }
+        if let Ok(number) = name.parse::<usize>() {
+            let group = number.checked_sub(1).and_then(|at| self.groups.get(at));
+            return group.cloned().ok_or_else(|| Lost::Unknown(name.to_owned()));
+        }
+        if self.named.iter().any(|own| own == name) {
+            return Ok(format!("{{{name}}}"));
+        }
+        let constant = match name {
+            "server_name" => self.server_name.clone(),
+            "document_root" | "realpath_root" => self.root.clone(),
+            "server_port" => self.port.map(|port| port.to_string()),
+            _ => None,
+        };
+        if let Some(constant) = constant {
+            return Ok(constant);
+        }
+        if let Some(own) = of_request(name) {
+            return Ok(own);
+        }
+        tables::placeholder(context, name).ok_or_else(|| Lost::Unknown(name.to_owned()))
+    }
+}
+
+/// The placeholder of a variable that every request has.
+fn of_request(name: &str) -> Option<String> {
+    let plain = match name {
+        // Without its port, which sites do not tell apart.
+        "host" | "http_host" | "server_name" => "{host}",
+        "uri" | "document_uri" => "{path}",
+        "request_uri" => "{uri}",
+        "args" | "query_string" => "{query}",
+        "is_args" => "?",
+        "scheme" => "{scheme}",
+        "request_method" => "{method}",
+        "remote_addr" | "binary_remote_addr" | "realip_remote_addr" => "{client}",
+        "server_port" => "{port}",
+        _ => "",
+    };
+    if !plain.is_empty() {
+        return Some(plain.to_owned());
+    }
+    let families =
+        [("http_", "header"), ("arg_", "query"), ("cookie_", "cookie"), ("upstream_http_", "upstream.header")];
+    families.into_iter().find_map(|(start, family)| {
+        let own = name.strip_prefix(start).filter(|own| !own.is_empty())?;
+        let is_field = family.ends_with("header");
+        Some(format!("{{{family}.{}}}", if is_field { own.replace('_', "-") } else { own.to_owned() }))
+    })
+}
+
+/// The name of a variable at the start of a text, and where it ends.
+fn name(text: &str) -> (&str, usize) {
+    if let Some((name, _)) = text.strip_prefix('{').and_then(|inner| inner.split_once('}')) {
+        return (name, name.len() + 2);
+    }
+    let is_number = text.starts_with(|c: char| c.is_ascii_digit());
+    let is_name = |c: char| if is_number { c.is_ascii_digit() } else { c.is_ascii_alphanumeric() || c == '_' };
+    let end = text.find(|c| !is_name(c)).unwrap_or(text.len());
+    (&text[..end], if is_number { end.min(1) } else { end })
+}

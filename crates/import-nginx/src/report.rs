@@ -1,0 +1,114 @@
+//! What a conversion says: each directive without counterpart, and what that means for each site.
+
+use std::fmt;
+
+use super::Place;
+
+/// What the loss of a directive means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Loss {
+    /// No client depends on it.
+    Cosmetic,
+    /// Some responses differ.
+    Part,
+    /// Its part of the site answers 501 or 403 now.
+    Closed,
+    /// Requests are answered that were refused.
+    Unguarded,
+}
+
+/// A directive that was not converted, or not exactly. Displays as one line with place and remedy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unconverted {
+    pub(crate) place: Place,
+    pub(crate) directive: String,
+    pub(crate) remedy: String,
+    /// What its loss means.
+    pub loss: Loss,
+    /// The site that it belongs to.
+    pub(crate) site: Option<String>,
+}
+
+impl fmt::Display for Unconverted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mark = match self.loss {
+            Loss::Unguarded => "UNGUARDED: ",
+            Loss::Closed => "closed: ",
+            Loss::Part | Loss::Cosmetic => "",
+        };
+        write!(f, "{}: {}: {mark}{}", self.place, self.directive, self.remedy)
+    }
+}
+
+/// How a site is after the conversion, the worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// Its root answers 501 or 403, or no request reaches it.
+    Dead,
+    /// Some of it differs.
+    InPart,
+    /// Nothing but cosmetic directives differs.
+    Works,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Verdict::Dead => "dead",
+            Verdict::InPart => "in part",
+            Verdict::Works => "works",
+        })
+    }
+}
+
+/// A site and how it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// Its first name, or the place of its server.
+    pub site: String,
+    /// How it is.
+    pub verdict: Verdict,
+    /// Directives to write by hand.
+    pub losses: usize,
+    /// Their places.
+    places: Vec<String>,
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.verdict, self.site)?;
+        if !self.places.is_empty() {
+            write!(f, ": write by hand what stands at {}", self.places.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+/// The summary of sites, the worst first. `sites`: the names of those that were written, and whether the root of each answers.
+pub(crate) fn summaries(unconverted: &[Unconverted], sites: &[(String, bool)]) -> Vec<Summary> {
+    let mut names: Vec<(&str, bool)> = sites.iter().map(|(name, answers)| (name.as_str(), *answers)).collect();
+    for one in unconverted.iter().filter(|one| one.loss == Loss::Closed) {
+        // A server that became no site.
+        if let Some(site) = &one.site
+            && !names.iter().any(|(name, _)| name == site)
+        {
+            names.push((site, false));
+        }
+    }
+    let mut summaries: Vec<Summary> = names
+        .into_iter()
+        .map(|(site, answers)| {
+            let own = unconverted.iter().filter(|one| one.site.as_deref() == Some(site) && one.loss > Loss::Cosmetic);
+            let mut places: Vec<String> = own.clone().map(|one| one.place.to_string()).collect();
+            places.dedup();
+            let verdict = match (answers, places.is_empty()) {
+                (false, _) => Verdict::Dead,
+                (true, false) => Verdict::InPart,
+                (true, true) => Verdict::Works,
+            };
+            Summary { site: site.to_owned(), verdict, losses: own.count(), places }
+        })
+        .collect();
+    summaries.sort_by_key(|summary| summary.verdict);
+    summaries
+}
