@@ -5,10 +5,12 @@
 //! tokens ─► syntax (blocks, includes) ─► convert ─► site ─► location ─► toml_text
 //!                                           │        │    guards, limits, path_rules, proxy, targets
 //!                                           └────────┴─────────┴──► Unconverted: directive, place, remedy
+//!        syntax ─► on_loopback: what `--compare` starts nginx with
 //! ```
 
 mod convert;
 mod directives;
+mod on_loopback;
 mod syntax;
 mod tokens;
 mod toml_text;
@@ -18,6 +20,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 pub use directives::{counterparts, markdown};
+pub use on_loopback::{Moved, OnLoopback, on_loopback};
 
 /// Converts the main configuration file of nginx and the files it includes. `is_reserved`: whether the server sets a
 /// response field itself, so that no rule may set it.
