@@ -9,7 +9,7 @@ use flate2::read::GzDecoder;
 use super::client::Response;
 use super::requests::Request;
 
-/// A response, or why there is none.
+/// A response, or the reason for its absence.
 pub(super) type Outcome = Result<Response, String>;
 
 /// A line for each difference.
@@ -62,7 +62,7 @@ fn is_builtin_page(content: &[u8]) -> bool {
     head.contains("<hr><center>nginx") || head.contains("<head><title>Index of ")
 }
 
-/// The fields that count, by name, in a form in which equal meanings are equal.
+/// The compared fields by name. Values with the same meaning are written alike.
 fn compared(request: &Request, response: &Response, is_builtin: bool) -> BTreeMap<String, String> {
     let mut fields = BTreeMap::new();
     for (name, value) in &response.fields {

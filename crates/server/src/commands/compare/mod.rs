@@ -17,11 +17,11 @@ use std::process::ExitCode;
 use client::Client;
 use difference::differences;
 use requests::Request;
-use servers::{Origins, Started};
+use servers::{Setup, Started};
 
 use super::print;
 
-/// What to compare.
+/// Two configurations, and the requests for both.
 pub(super) struct Comparison<'a> {
     /// nginx' configuration.
     pub(super) nginx_config: &'a Path,
@@ -41,7 +41,7 @@ pub(super) fn run(comparison: &Comparison<'_>) -> Result<ExitCode, String> {
     let file = comparison.requests;
     let text = std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
     let requests = requests::parse(&text).map_err(|error| format!("{}:{error}", file.display()))?;
-    let servers = servers::start(&Origins {
+    let servers = servers::start(&Setup {
         nginx_config: comparison.nginx_config,
         sealion_config: comparison.sealion_config,
         nginx: comparison.nginx.map_or_else(servers::find_nginx, Clone::clone),

@@ -15,8 +15,8 @@ use toml::{Table, Value};
 
 use super::client::Response;
 
-/// What the servers are started with.
-pub(super) struct Origins<'a> {
+/// The configurations and programs of both servers.
+pub(super) struct Setup<'a> {
     pub(super) nginx_config: &'a Path,
     pub(super) sealion_config: &'a str,
     pub(super) nginx: PathBuf,
@@ -82,11 +82,11 @@ pub(super) fn find_nginx() -> PathBuf {
 ///
 /// # Errors
 /// A configuration cannot be read, or a server does not start; the message has its output.
-pub(super) fn start(origins: &Origins<'_>) -> Result<Started, String> {
+pub(super) fn start(setup: &Setup<'_>) -> Result<Started, String> {
     let mut tries = 0;
     loop {
         tries += 1;
-        match start_once(origins) {
+        match start_once(setup) {
             Err(error) if tries < MAX_TRIES && error.to_ascii_lowercase().contains("address already in use") => {}
             result => return result,
         }
@@ -95,21 +95,21 @@ pub(super) fn start(origins: &Origins<'_>) -> Result<Started, String> {
 
 const MAX_TRIES: u32 = 5;
 
-fn start_once(origins: &Origins<'_>) -> Result<Started, String> {
+fn start_once(setup: &Setup<'_>) -> Result<Started, String> {
     let failed = |error: std::io::Error| format!("no temporary directory: {error}");
     let directory = tempfile::tempdir().map_err(failed)?;
     let at = directory.path();
     // nginx' workers run as another user.
     fs::set_permissions(at, PermissionsExt::from_mode(0o755)).map_err(failed)?;
     let mut ports = Ports::default();
-    let nginx_config = on_loopback(origins.nginx_config, at, &mut || ports.next())?;
-    let (sealion_config, moved) = moved(origins.sealion_config, at, &mut ports)?;
+    let nginx_config = on_loopback(setup.nginx_config, at, &mut || ports.next())?;
+    let (sealion_config, moved) = moved(setup.sealion_config, at, &mut ports)?;
     let (nginx_file, sealion_file) = (at.join("nginx.conf"), at.join("sealion.toml"));
     write(&nginx_file, &nginx_config.text)?;
     write(&sealion_file, &sealion_config)?;
     let program = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
     drop(ports);
-    let mut command = Command::new(&origins.nginx);
+    let mut command = Command::new(&setup.nginx);
     command.args(["-e", "stderr", "-c"]).arg(&nginx_file);
     let nginx = spawn("nginx", command, at, nginx_config.moved)?;
     let mut command = Command::new(program);
@@ -163,6 +163,9 @@ impl Ports {
 /// sealion.toml with its listeners on loopback, and nothing that reaches out of `directory`.
 fn moved(text: &str, directory: &Path, ports: &mut Ports) -> Result<(String, Vec<Moved>), String> {
     let mut config: Table = text.parse().map_err(|error| format!("sealion.toml: {error}"))?;
+    if config.contains_key("include") {
+        return Err("sealion.toml: include: a configuration in one file can be compared".to_owned());
+    }
     for table in ["metrics", "otlp", "privileges"] {
         config.remove(table);
     }
@@ -224,5 +227,6 @@ mod tests {
         assert_eq!(config["site"][0]["listen"][0].as_str(), Some(second.as_str()));
         assert_eq!(config["cache"]["directories"][0].as_str(), Some("/tmp/x/cache"));
         assert!(!config.contains_key("metrics"));
+        assert!(moved("include = ['x.toml']", Path::new("/tmp/x"), &mut Ports::default()).is_err());
     }
 }

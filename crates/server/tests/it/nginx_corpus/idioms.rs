@@ -22,7 +22,7 @@ const FILES: &str = "www/index.html www/about.html www/404.html www/50x.html www
      www/remote.php www/.env www/.git/config www/.well-known/x www/docs/index.html www/docs/a.txt www/docs/a.pdf www/docs/.hidden www/private/a.txt \
      www/app/a.html www/app/x.php www/uploads/x.php www/static/a.txt www/static/x.php www/plain/x.php www/img/a.png www/img/a.min.png \
      www/img/big/a.png www/img/a.svg www/images/x.png www/media/film.txt www/errors/404.html www/errors/403.html www/secret/x www/members/a.html \
-     www/status-401/a.html www/inside/a.html www/outside/a.html www/far/a.html www/feed www/data/feed www/blocked \
+     www/status-401/a.html www/inside/a.html www/outside/a.html www/far/a.html www/feed www/data/feed www/blocked www/dump.sql www/config.bak www/index.html~ \
      acme/.well-known/acme-challenge/token disk/media/film.txt hosts/one.a.test/x.html hosts/two.a.test/x.html hosts/all/x.html hosts/all/common.html";
 
 const FASTCGI_PARAMS: &str = "fastcgi_param QUERY_STRING $query_string;\nfastcgi_param REQUEST_METHOD $request_method;\n\
