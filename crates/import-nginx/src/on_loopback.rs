@@ -36,7 +36,8 @@ pub fn on_loopback(
     free_port: &mut dyn FnMut() -> Result<u16, String>,
 ) -> Result<OnLoopback, String> {
     let read = syntax::read(file)?;
-    if let Some(missing) = read.missing.first() {
+    // A pattern without files is no error for nginx.
+    if let Some(missing) = read.missing.iter().find(|missing| !missing.is_directory) {
         return Err(format!("{}: {}", missing.place, missing.what));
     }
     let file = file.canonicalize().map_err(|error| format!("{}: {error}", file.display()))?;
@@ -288,5 +289,17 @@ mod tests {
         assert!(!text.contains("/var/") && !text.contains("/y") && !text.contains("stream"), "{text}");
         assert!(text.contains("proxy_cache_path /run/x/_var_c keys_zone=z:1m;"), "{text}");
         assert!(text.contains("pid /run/x/nginx.pid;") && !text.contains("ssl_certificate a.pem"), "{text}");
+    }
+
+    #[test]
+    fn a_missing_file_is_an_error_and_a_pattern_without_files_is_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("nginx.conf");
+        let mut free_port = || Ok(9000);
+        std::fs::write(&file, "include gone/*.conf; events { }").unwrap();
+        assert!(on_loopback(&file, Path::new("/x"), &mut free_port).is_ok());
+        std::fs::write(&file, "include gone.conf;").unwrap();
+        let error = on_loopback(&file, Path::new("/x"), &mut free_port).unwrap_err();
+        assert!(error.contains("nginx.conf:1: ") && error.contains("gone.conf"), "{error}");
     }
 }

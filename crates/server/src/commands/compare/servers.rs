@@ -142,23 +142,43 @@ fn spawn(name: &str, mut command: Command, directory: &Path, listeners: Vec<Move
             thread::sleep(Duration::from_millis(5));
         }
     }
+    // nginx waits for a port that another process took, and that process answered.
+    let said = fs::read_to_string(&said).unwrap_or_default();
+    if said.contains("Address already in use") {
+        return Err(format!("{name} does not start: {}", said.trim_end()));
+    }
     Ok(server)
 }
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Ports of loopback, held until the servers start.
+/// Ports of loopback, held until the servers start. They lie below the range from which the kernel serves connections and binds to port 0
+/// (ip_local_port_range, from 32768), so that no connection takes one between its release and the server's start.
 #[derive(Default)]
-struct Ports(Vec<TcpListener>);
+struct Ports {
+    held: Vec<TcpListener>,
+    tried: u32,
+}
 
 impl Ports {
     fn next(&mut self) -> Result<u16, String> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| format!("no free port: {error}"))?;
-        let port = listener.local_addr().map_err(|error| format!("no free port: {error}"))?.port();
-        self.0.push(listener);
-        Ok(port)
+        // Several comparisons at once begin at different ports.
+        let start = std::process::id().wrapping_mul(PORTS_PER_PROCESS);
+        while self.tried < PORT_COUNT {
+            let port = FIRST_PORT + (start.wrapping_add(self.tried) % PORT_COUNT) as u16;
+            self.tried += 1;
+            if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+                self.held.push(listener);
+                return Ok(port);
+            }
+        }
+        Err("no free port on 127.0.0.1".to_owned())
     }
 }
+
+const FIRST_PORT: u16 = 10_000;
+const PORT_COUNT: u32 = 20_000;
+const PORTS_PER_PROCESS: u32 = 32;
 
 /// sealion.toml with its listeners on loopback, and nothing that reaches out of `directory`.
 fn moved(text: &str, directory: &Path, ports: &mut Ports) -> Result<(String, Vec<Moved>), String> {
