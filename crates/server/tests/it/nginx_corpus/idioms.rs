@@ -92,7 +92,14 @@ impl Places {
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         match output.status.code() {
             Some(0) => Vec::new(),
-            Some(4) => said.lines().map(str::to_owned).collect(),
+            Some(4) => {
+                let opened = said.lines().filter(|line| is_opened(line)).count();
+                assert!(
+                    opened == 0 || is_marked(&config),
+                    "{name} answers without UNGUARDED what nginx refuses:\n{said}"
+                );
+                said.lines().map(str::to_owned).collect()
+            }
             _ => {
                 let said = String::from_utf8_lossy(&output.stderr).into_owned();
                 assert!(!said.contains("nginx does not start"), "{name}: {said}");
@@ -100,6 +107,19 @@ impl Places {
             }
         }
     }
+}
+
+/// Whether the line says that nginx refuses what is answered here.
+fn is_opened(line: &str) -> bool {
+    let statuses = line.trim().strip_prefix("status: nginx ").and_then(|rest| rest.split_once(", sealion "));
+    let is_refusal = |status: &str| ["401", "403", "429", "none"].iter().any(|refusal| status.starts_with(refusal));
+    statuses.is_some_and(|(nginx, sealion)| is_refusal(nginx) && sealion.starts_with('2'))
+}
+
+/// Whether the conversion names a guard that was lost.
+fn is_marked(config: &Path) -> bool {
+    let output = Command::new(PROGRAM).arg("import-nginx").arg(config).output().expect("the program starts");
+    String::from_utf8_lossy(&output.stderr).contains("UNGUARDED: ")
 }
 
 fn is_request(line: &str) -> bool {
