@@ -21,7 +21,7 @@ pub(super) struct ImportArgs {
     output: Option<PathBuf>,
 
     /// Start nginx and sealion on loopback, send the requests of this file to both, and print where their responses
-    /// differ; exit code 0 if nowhere, 4 if somewhere. A line is METHOD URL, then any number of -H 'Name: value', and
+    /// differ; exit code 0 if nowhere, 5 if somewhere. A line is METHOD URL, then any number of -H 'Name: value', and
     /// -d 'content'. Applications behind the servers get each request twice
     #[arg(long, value_name = "REQUESTS")]
     compare: Option<PathBuf>,

@@ -67,7 +67,7 @@ fn equal_responses_have_exit_code_0() {
 }
 
 #[test]
-fn a_mended_configuration_is_compared_and_its_differences_have_exit_code_4() {
+fn a_mended_configuration_is_compared_and_its_differences_have_exit_code_5() {
     let comparison = Comparison::new();
     let mended = comparison.path("sealion.toml");
     let output = Command::new(PROGRAM)
@@ -82,7 +82,7 @@ fn a_mended_configuration_is_compared_and_its_differences_have_exit_code_4() {
     fs::write(&mended, text.replace("X-Site = \"a\"", "X-Site = \"other\"")).expect("it is written");
     let output = comparison.run("GET https://a.test/\nGET http://b.test:8080/\n", &["--with", "sealion.toml"]);
     let expected = "GET https://a.test/\n    x-site: nginx a, sealion other\n2 requests: 1 equal, 1 differ\n";
-    assert_eq!(said(&output, 4), expected);
+    assert_eq!(said(&output, 5), expected);
 }
 
 #[test]
