@@ -4,10 +4,12 @@
 //! ```text
 //! tokens ─► syntax (blocks, includes) ─► convert: a server is a site, a location a route ─► toml_text
 //!                                           └─► report: what has no counterpart, and how each site is
+//!        syntax ─► on_loopback: what `--compare` starts nginx with
 //! ```
 
 mod convert;
 mod directives;
+mod on_loopback;
 mod report;
 mod syntax;
 mod tokens;
@@ -18,6 +20,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 pub use directives::{counterparts, markdown};
+pub use on_loopback::{Moved, OnLoopback, on_loopback};
 pub use report::{Loss, Summary, Unconverted, Verdict};
 
 /// Converts the main configuration file of nginx and the files it includes. `is_reserved`: whether the server sets a

@@ -53,6 +53,8 @@ pub(super) struct Configuration {
 pub(super) struct Missing {
     pub(super) place: Place,
     pub(super) what: String,
+    /// Whether it is the directory of a pattern.
+    pub(super) is_directory: bool,
     /// File name without directories.
     name: String,
 }
@@ -177,6 +179,7 @@ impl Reader {
             self.missing.extend(unreadable.into_iter().map(|(directory, e)| Missing {
                 place: place.clone(),
                 what: format!("{} cannot be listed here ({e})", directory.display()),
+                is_directory: true,
                 name: directory.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             }));
             found
@@ -194,6 +197,7 @@ impl Reader {
                 Err(e) => self.missing.push(Missing {
                     place: place.clone(),
                     what: format!("{} cannot be read here ({e})", file.display()),
+                    is_directory: false,
                     name: file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
                 }),
             }

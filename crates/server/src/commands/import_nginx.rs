@@ -1,5 +1,7 @@
 //! `sealion import-nginx`: converts an nginx configuration.
 
+#[cfg(feature = "import-nginx")]
+use std::path::Path;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -21,6 +23,20 @@ pub(super) struct ImportArgs {
     /// Name cosmetic directives too, on which no response depends
     #[arg(long)]
     all: bool,
+
+    /// Start nginx and sealion on loopback, send the requests of this file to both, and print where their responses
+    /// differ; exit code 0 if nowhere, 5 if somewhere. A line is METHOD URL, then any number of -H 'Name: value', and
+    /// -d 'content'. Applications behind the servers get each request twice
+    #[arg(long, value_name = "REQUESTS")]
+    compare: Option<PathBuf>,
+
+    /// Configuration to compare with nginx, for instance the conversion after you mended it [default: the conversion]
+    #[arg(long, value_name = "FILE", requires = "compare")]
+    with: Option<PathBuf>,
+
+    /// Program to compare with [default: /usr/sbin/nginx, or nginx of the search path]
+    #[arg(long, value_name = "PROGRAM", requires = "compare")]
+    nginx: Option<PathBuf>,
 
     /// Print the table of directives of docs/migrate-from-nginx.md
     #[arg(long, hide = true)]
@@ -64,9 +80,13 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, String> {
     let text = conversion.text();
     match &args.output {
         Some(output) => {
-            std::fs::write(output, text).map_err(|e| format!("cannot write {}: {e}", output.display()))?;
+            std::fs::write(output, &text).map_err(|e| format!("cannot write {}: {e}", output.display()))?;
         }
+        None if args.compare.is_some() => {}
         None => print(&text)?,
+    }
+    if let Some(requests) = &args.compare {
+        return compare(args, requests, &text);
     }
     let (cosmetic, named): (Vec<_>, Vec<_>) =
         conversion.unconverted.iter().partition(|one| one.loss == Loss::Cosmetic && !args.all);
@@ -90,6 +110,22 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, String> {
         Some(Verdict::InPart) => ExitCode::from(IN_PART),
         _ if is_part => ExitCode::from(IN_PART),
         _ => ExitCode::SUCCESS,
+    })
+}
+
+/// Compares nginx with the conversion, or with the file of `--with`.
+#[cfg(feature = "import-nginx")]
+fn compare(args: &ImportArgs, requests: &Path, converted: &str) -> Result<ExitCode, String> {
+    let mended = args
+        .with
+        .as_ref()
+        .map(|file| std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display())));
+    let mended = mended.transpose()?;
+    super::compare::run(&super::compare::Comparison {
+        nginx_config: &args.file,
+        sealion_config: mended.as_deref().unwrap_or(converted),
+        requests,
+        nginx: args.nginx.as_ref(),
     })
 }
 

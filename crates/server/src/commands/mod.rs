@@ -2,6 +2,8 @@
 
 mod calibrate;
 mod check;
+#[cfg(feature = "import-nginx")]
+mod compare;
 mod compress;
 mod doctor;
 mod explain;

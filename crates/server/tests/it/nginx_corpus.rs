@@ -5,6 +5,10 @@
 //! by both: `[address] host path [| field]`. Every path of the files is asked for too. `@U@` is a server that answers any request with its
 //! path: what nginx forwards there is forwarded here, with the same path, or refused, and nothing else is.
 
+mod expected;
+mod idioms;
+mod origins;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -400,7 +404,7 @@ impl Corpus {
 }
 
 /// The installed nginx, or the one that `cargo xtask test` keeps for guests.
-fn nginx() -> PathBuf {
+pub(crate) fn nginx() -> PathBuf {
     let in_path = std::env::var_os("PATH").and_then(|path| {
         std::env::split_paths(&path)
             .chain([PathBuf::from("/usr/sbin")])

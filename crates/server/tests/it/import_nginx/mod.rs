@@ -1,5 +1,6 @@
 //! nginx configurations as people have them: converted, accepted, and every directive without a counterpart named.
 
+mod compare;
 mod listeners;
 
 use crate::support;

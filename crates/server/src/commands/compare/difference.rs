@@ -1,0 +1,220 @@
+//! Where two responses differ so that a client would notice.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use flate2::read::GzDecoder;
+
+use super::client::Response;
+use super::requests::Request;
+
+/// A response, or the reason for its absence.
+pub(super) type Outcome = Result<Response, String>;
+
+/// A line for each difference.
+pub(super) fn differences(request: &Request, nginx: &Outcome, sealion: &Outcome) -> Vec<String> {
+    let (theirs, ours) = match (nginx, sealion) {
+        (Err(_), Err(_)) => return Vec::new(),
+        (Ok(theirs), Ok(ours)) => (theirs, ours),
+        _ => return vec![line("status", &status(nginx), &status(sealion))],
+    };
+    let mut lines = Vec::new();
+    if theirs.status != ours.status {
+        lines.push(line("status", &theirs.status.to_string(), &ours.status.to_string()));
+    }
+    // The words of built-in pages are each server's own.
+    let is_builtin = is_builtin_page(&theirs.content);
+    let (their_fields, our_fields) = (compared(request, theirs, is_builtin), compared(request, ours, is_builtin));
+    let mut names: Vec<&String> = their_fields.keys().chain(our_fields.keys()).collect();
+    names.sort();
+    names.dedup();
+    for name in names {
+        let (their, our) = (their_fields.get(name), our_fields.get(name));
+        let is_own = their.is_none() && is_added(name, is_builtin);
+        if their != our && !is_own {
+            lines.push(line(name, their.map_or("none", String::as_str), our.map_or("none", String::as_str)));
+        }
+    }
+    let (their, our) = (decoded(theirs), decoded(ours));
+    if !is_builtin && their != our {
+        lines.push(line("content", &shown(&their), &shown(&our)));
+    }
+    lines
+}
+
+fn line(what: &str, nginx: &str, sealion: &str) -> String {
+    format!("{what}: nginx {nginx}, sealion {sealion}")
+}
+
+fn status(outcome: &Outcome) -> String {
+    outcome.as_ref().map_or_else(|error| format!("none ({error})"), |response| response.status.to_string())
+}
+
+/// Whether this server adds the field unless a configuration sets it.
+fn is_added(name: &str, is_builtin: bool) -> bool {
+    name == "retry-after" || is_builtin && matches!(name, "content-security-policy" | "x-content-type-options")
+}
+
+/// Error pages, redirects and listings that nginx writes.
+fn is_builtin_page(content: &[u8]) -> bool {
+    let head = String::from_utf8_lossy(&content[..content.len().min(1024)]);
+    head.contains("<hr><center>nginx") || head.contains("<head><title>Index of ")
+}
+
+/// The compared fields by name. Values with the same meaning are written alike.
+fn compared(request: &Request, response: &Response, is_builtin: bool) -> BTreeMap<String, String> {
+    let mut fields = BTreeMap::new();
+    for (name, value) in &response.fields {
+        if IGNORED.contains(&name.as_str()) || name == "content-type" && (is_builtin || response.content.is_empty()) {
+            continue;
+        }
+        let value = match name.as_str() {
+            "location" => local(request, value),
+            "content-type" => media_type(value),
+            "www-authenticate" => value.replace(", charset=\"UTF-8\"", ""),
+            _ => value.clone(),
+        };
+        fields.entry(name.clone()).and_modify(|all: &mut String| *all = format!("{all}, {value}")).or_insert(value);
+    }
+    if let Some(value) = fields.get_mut("cache-control") {
+        let mut words: Vec<&str> = value.split(',').map(str::trim).collect();
+        words.sort_unstable();
+        words.dedup();
+        *value = words.join(", ");
+    }
+    fields
+}
+
+/// A URL of the request's own origin becomes a path.
+fn local(request: &Request, location: &str) -> String {
+    let scheme = if request.is_https { "https" } else { "http" };
+    let hosts = [request.authority.as_str(), request.host.as_str(), request.field("host").unwrap_or_default()];
+    let after = |host: &&str| location.strip_prefix(scheme)?.strip_prefix("://")?.strip_prefix(*host);
+    let path = hosts.iter().filter(|host| !host.is_empty()).find_map(after);
+    match path {
+        Some("") => "/".to_owned(),
+        Some(path) if path.starts_with(['/', '?', '#']) => path.to_owned(),
+        _ => location.to_owned(),
+    }
+}
+
+/// Without parameters, of several names for one type the registered one.
+fn media_type(value: &str) -> String {
+    let essence = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    match essence.as_str() {
+        "application/javascript" | "application/x-javascript" => "text/javascript".to_owned(),
+        "text/xml" => "application/xml".to_owned(),
+        _ => essence,
+    }
+}
+
+fn decoded(response: &Response) -> Vec<u8> {
+    let mut content = Vec::new();
+    let is_gzip = response.field("content-encoding").is_some_and(|coding| coding.eq_ignore_ascii_case("gzip"));
+    match is_gzip && GzDecoder::new(response.content.as_slice()).read_to_end(&mut content).is_ok() {
+        true => content,
+        false => response.content.clone(),
+    }
+}
+
+/// A short text, or length and digest.
+fn shown(content: &[u8]) -> String {
+    match std::str::from_utf8(content) {
+        Ok(text) if text.len() <= MAX_SHOWN => format!("{text:?}"),
+        _ => {
+            let digest = digest(&SHA256, content);
+            let digits: String = digest.as_ref()[..6].iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{} bytes (SHA-256 {digits}…)", content.len())
+        }
+    }
+}
+
+/// Longer contents are shown by their digest. GUESS.
+const MAX_SHOWN: usize = 300;
+
+/// Fields of the connection, of the moment, or with a form of its own in each server.
+const IGNORED: [&str; 20] = [
+    "accept-ranges",
+    "age",
+    "allow",
+    "alt-svc",
+    "cache-status",
+    "connection",
+    "content-length",
+    "date",
+    "etag",
+    "expires",
+    "keep-alive",
+    "last-modified",
+    "pragma",
+    "server",
+    "server-timing",
+    "transfer-encoding",
+    "upgrade",
+    "vary",
+    "via",
+    "x-request-id",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::super::requests::parse;
+    use super::*;
+
+    fn response(status: u16, fields: &[(&str, &str)], content: &str) -> Outcome {
+        let fields = fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Ok(Response { status, fields, content: content.into() })
+    }
+
+    fn between(nginx: Outcome, sealion: Outcome) -> Vec<String> {
+        let request = &parse("GET https://a.test/x").unwrap()[0];
+        differences(request, &nginx, &sealion)
+    }
+
+    #[test]
+    fn equal_meanings_are_equal() {
+        let nginx = response(
+            200,
+            &[
+                ("server", "nginx"),
+                ("content-type", "application/javascript; charset=utf-8"),
+                ("cache-control", "max-age=1"),
+                ("cache-control", "public"),
+                ("location", "https://a.test/y"),
+            ],
+            "x",
+        );
+        let sealion = response(
+            200,
+            &[("content-type", "text/javascript"), ("location", "/y"), ("cache-control", "public, max-age=1")],
+            "x",
+        );
+        assert_eq!(between(nginx, sealion), Vec::<String>::new());
+        assert!(between(Err("reset".into()), Err("closed".into())).is_empty(), "neither answers");
+    }
+
+    #[test]
+    fn differences_are_named() {
+        let nginx = response(200, &[("x-a", "1"), ("location", "http://a.test/y")], "a");
+        let sealion = response(404, &[("location", "/y")], "b");
+        assert_eq!(
+            between(nginx, sealion),
+            [
+                "status: nginx 200, sealion 404",
+                "location: nginx http://a.test/y, sealion /y",
+                "x-a: nginx 1, sealion none",
+                "content: nginx \"a\", sealion \"b\"",
+            ]
+        );
+        assert_eq!(between(Err("closed".into()), response(403, &[], "")), ["status: nginx none (closed), sealion 403"]);
+        let long = |c: &str| response(200, &[], &c.repeat(1000));
+        assert!(between(long("a"), long("b"))[0].starts_with("content: nginx 1000 bytes (SHA-256 41edece42d63…), "));
+    }
+
+    #[test]
+    fn the_words_of_built_in_pages_do_not_count() {
+        let nginx = response(404, &[("content-type", "text/html")], "<h1>404</h1>\r\n<hr><center>nginx</center>");
+        assert!(between(nginx, response(404, &[("content-type", "text/plain")], "404\n")).is_empty());
+    }
+}

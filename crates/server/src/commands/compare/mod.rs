@@ -1,0 +1,82 @@
+//! `sealion import-nginx --compare`: starts nginx and this server on loopback, sends the same requests to both, and prints where their responses differ.
+//!
+//! ```text
+//! nginx.conf ─► on_loopback ─► nginx ───┐
+//!      └─► convert ─► moved ─► sealion ─┴─ requests ─► client ─► difference ─► what an operator reads
+//! ```
+
+mod client;
+mod difference;
+mod requests;
+mod servers;
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use client::Client;
+use difference::differences;
+use requests::Request;
+use servers::{Setup, Started};
+
+use super::print;
+
+/// Two configurations, and the requests for both.
+pub(super) struct Comparison<'a> {
+    /// nginx' configuration.
+    pub(super) nginx_config: &'a Path,
+    /// The text of sealion.toml.
+    pub(super) sealion_config: &'a str,
+    /// The file of requests.
+    pub(super) requests: &'a Path,
+    /// nginx' program, if it is not where packages put it.
+    pub(super) nginx: Option<&'a PathBuf>,
+}
+
+/// Prints the differences.
+///
+/// # Errors
+/// The list has a line that is no request, or a server does not start; the message has its output.
+pub(super) fn run(comparison: &Comparison<'_>) -> Result<ExitCode, String> {
+    let file = comparison.requests;
+    let text = std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    let requests = requests::parse(&text).map_err(|error| format!("{}:{error}", file.display()))?;
+    let servers = servers::start(&Setup {
+        nginx_config: comparison.nginx_config,
+        sealion_config: comparison.sealion_config,
+        nginx: comparison.nginx.map_or_else(servers::find_nginx, Clone::clone),
+    })?;
+    let client = Client::new()?;
+    let mut report = String::new();
+    let mut differing = 0;
+    for request in &requests {
+        let lines = compare(request, &servers, &client).map_err(|error| format!("{}: {error}", request.line))?;
+        if !lines.is_empty() {
+            differing += 1;
+            let _ = writeln!(report, "{}", request.line);
+            for line in &lines {
+                let _ = writeln!(report, "    {line}");
+            }
+        }
+    }
+    let equal = requests.len() - differing;
+    let _ = writeln!(report, "{} requests: {equal} equal, {differing} differ", requests.len());
+    print(&report)?;
+    Ok(if differing == 0 { ExitCode::SUCCESS } else { ExitCode::from(SOME_DIFFER) })
+}
+
+/// A line for each difference.
+fn compare(request: &Request, servers: &Started, client: &Client) -> Result<Vec<String>, String> {
+    let Some(nginx) = servers.nginx.at(request.port) else {
+        return Err(format!("no server of nginx listens on port {}", request.port));
+    };
+    let theirs = client.ask(request, nginx).map(|response| servers.nginx.with_original_ports(response));
+    let ours = match servers.sealion.at(request.port) {
+        Some(port) => client.ask(request, port).map(|response| servers.sealion.with_original_ports(response)),
+        None => Err(format!("no listener on port {}", request.port)),
+    };
+    Ok(differences(request, &theirs, &ours))
+}
+
+/// The exit code when a response differs; no code of a conversion.
+const SOME_DIFFER: u8 = 5;
