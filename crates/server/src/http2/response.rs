@@ -12,7 +12,7 @@ use sealion_h2::{Connection, DataFrame, HeaderBlock, Progress, StreamClosed, Str
 use sealion_http::ExtraFields;
 
 use super::batch::{Batch, RECORD};
-use super::request::Answered;
+use crate::exchange::Answered;
 use crate::response::{Body, Cursor, Piece, Segment, SourceError};
 use crate::upstream::HeadRoom;
 

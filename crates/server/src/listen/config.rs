@@ -208,7 +208,7 @@ impl ListenConfig {
         });
         let scheme = self.scheme.as_ref().map_or(Scheme::Http, |scheme| **scheme);
         let (name, has_proxy_protocol) = (self.address.name.as_str().into(), *self.proxy_protocol);
-        Listener { name, forwarding, is_tls: *self.tls, has_proxy_protocol, scheme }
+        Listener { name, forwarding, is_tls: *self.tls, has_proxy_protocol, scheme, alternative: None }
     }
 
     /// Its first TCP port.

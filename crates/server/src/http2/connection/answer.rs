@@ -1,17 +1,21 @@
 //! From a request to its response: at once, or when it is ready.
 
+use std::cell::RefCell;
 use std::task::{Context as TaskContext, Poll};
 
-use sealion_h2::{ErrorCode, HeadBuffer, StreamId};
-use sealion_http::{ExtraFields, Status};
+use sealion_h2::{ErrorCode, HeadBuffer, HeaderBlock, StreamId};
+use sealion_http::{ExtraFields, Protocol, Status};
 use sealion_tls::TlsStream;
 
 use super::Http2;
-use crate::exchange::{Current, now};
-use crate::http2::head::with_head;
-use crate::http2::request::{self, Answer, Answered, Answering, Stream, Wait, send_interim};
+use crate::exchange::{Alternative, Answer, Answered, Answering, Answers, Current, HeadBlocks, Wait, now};
+use crate::http2::request::{Stream, send_interim};
 use crate::http2::response::{Asking, Sending};
 use crate::upstream::RequestContent;
+
+thread_local! {
+    static HEADS: RefCell<HeadBlocks<HeaderBlock>> = RefCell::default();
+}
 
 /// A request whose answer is being made.
 pub(super) struct Waiting<'a> {
@@ -40,11 +44,12 @@ impl<'a> Http2<'a> {
             protocol: &mut self.protocol,
             heads: &mut self.heads,
             content,
-            is_connect: false,
+            is_connect: head.protocol().is_some(),
             head_room: self.ahead.head_room(),
             wait: Wait::default(),
         };
-        match request::answer(self.context, head, &mut stream, &mut self.permit, current, &self.streams) {
+        let answers = Answers { context: self.context, protocol: Protocol::Http2, streams: &self.streams };
+        match answers.answer(head, &mut stream, &mut self.permit, current) {
             Answer::Now(answered) => self.respond(id, answered, tls),
             Answer::Later(answer) => {
                 let wait = stream.wait;
@@ -56,7 +61,7 @@ impl<'a> Http2<'a> {
     /// Rejects a request; `head` holds what was decoded.
     pub(super) fn refuse(&mut self, id: StreamId, status: Status, head: HeadBuffer) {
         let memory = head.memory();
-        let answer = request::refuse(self.context, status, head);
+        let answer = self.answers().refuse(status, head);
         self.answering.push(Waiting { stream: id, memory, answer, wait: Wait::default() });
     }
 
@@ -65,8 +70,11 @@ impl<'a> Http2<'a> {
         let (response, framing) = (&answered.response, answered.framing);
         let length = if framing.has_content() { response.body.len() } else { Some(0) };
         let before = self.heads.len();
-        let written = with_head(response.status, &response.fields, framing, &now(), |head| {
-            self.protocol.respond(id, head, length == Some(0), &mut self.heads)
+        let more = self.context.listener.alternative.as_ref().map_or(&[][..], Alternative::http2);
+        let written = HEADS.with_borrow_mut(|heads| {
+            heads.with_head((response.status, &response.fields, framing), &now(), more, |head| {
+                self.protocol.respond(id, head, length == Some(0), &mut self.heads)
+            })
         });
         // The log needs the rest of the response alone.
         answered.response.fields.extra = ExtraFields::default();

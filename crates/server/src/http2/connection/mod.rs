@@ -24,14 +24,14 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 
 use sealion_h2::Connection;
+use sealion_http::Protocol;
 use sealion_tls::TlsStream;
 use tokio::task::yield_now;
 
 use super::batch::{Batch, free_bytes, keep_bytes, shrink};
 use super::content::{Streamed, WidenedWindow};
-use super::request::Delivery;
 use super::response::{Ahead, Sending};
-use crate::exchange::{Context, Cut, End, Error, Listener, PathChoice, Shared, poll_idle_end};
+use crate::exchange::{Answers, Context, Cut, Delivery, End, Error, Listener, PathChoice, Shared, poll_idle_end};
 use crate::limits::{ConnectionStreams, Idle, Permit};
 use crate::observe::metrics;
 use answer::Waiting;
@@ -260,6 +260,11 @@ impl<'a> Http2<'a> {
         end
     }
 
+    /// Asks for answers.
+    fn answers(&self) -> Answers<'_, 'a> {
+        Answers { context: self.context, protocol: Protocol::Http2, streams: &self.streams }
+    }
+
     /// Whether no request waits for a response or a part of one.
     fn is_idle(&self) -> bool {
         self.protocol.is_idle() && self.answering.is_empty()
@@ -292,7 +297,8 @@ impl<'a> Http2<'a> {
         // Goes before `answered`, which has the place for its descriptors.
         sending.drop_content();
         let Sending { stream: id, answered, body, wire, .. } = sending;
-        let delivery = Delivery { stream: id, body, wire, path: stream.path(), choice: &mut self.path, aborted };
+        let delivery =
+            Delivery { stream: id.get().into(), body, wire, path: stream.path(), choice: &mut self.path, aborted };
         answered.finish(stream.info(), delivery);
     }
 
