@@ -18,8 +18,8 @@ pub trait Handshakes: Send + Sync + 'static {
     /// Whether [`begin`](Self::begin) needs the ClientHello: otherwise it is parsed once less.
     fn needs_client_hello(&self) -> bool;
 
-    /// Begins the handshake of a client. `hello`: its ClientHello, if it is needed and could be parsed.
-    fn begin(&self, hello: Option<&ClientHello<'_>>) -> Box<dyn Handshake>;
+    /// Begins the handshake of a client. `hello`: its ClientHello, if it is needed and could be parsed. `None`: the handshake fails.
+    fn begin(&self, hello: Option<&ClientHello<'_>>) -> Option<Box<dyn Handshake>>;
 }
 
 /// One handshake. All calls into rustls pass through it, so that callbacks can be told whose they are.
@@ -54,8 +54,8 @@ impl Handshakes for OneForAll {
         false
     }
 
-    fn begin(&self, _hello: Option<&ClientHello<'_>>) -> Box<dyn Handshake> {
-        Box::new(OneForAll(Arc::clone(&self.0)))
+    fn begin(&self, _hello: Option<&ClientHello<'_>>) -> Option<Box<dyn Handshake>> {
+        Some(Box::new(OneForAll(Arc::clone(&self.0))))
     }
 }
 
@@ -103,7 +103,7 @@ enum State {
     /// The ClientHello is incomplete. The encoded transport parameters wait.
     Waiting(Vec<u8>, Vec<u8>),
     Begun(Begun),
-    /// The configuration is not one for QUIC.
+    /// There is no configuration for the client, or it is not one for QUIC.
     Failed,
 }
 
@@ -126,12 +126,12 @@ const MAX_CLIENT_HELLO: usize = 16 * 1024;
 impl TlsSession {
     fn begin(&mut self, hello: Option<&ClientHello<'_>>) {
         let State::Waiting(_, parameters) = &mut self.state else { return };
-        let handshake = self.config.handshakes.begin(hello);
-        let connection = ServerConnection::new(handshake.config(), Version::V1, std::mem::take(parameters));
-        self.state = match connection {
-            Ok(connection) => State::Begun(Begun { handshake, connection, next_keys: None }),
-            Err(_) => State::Failed,
-        };
+        let parameters = std::mem::take(parameters);
+        let begun = self.config.handshakes.begin(hello).and_then(|handshake| {
+            let connection = ServerConnection::new(handshake.config(), Version::V1, parameters).ok()?;
+            Some(Begun { handshake, connection, next_keys: None })
+        });
+        self.state = begun.map_or(State::Failed, State::Begun);
     }
 
     /// Collects the ClientHello, and begins when it is complete. Returns it then.

@@ -207,7 +207,8 @@ impl Http1<'_> {
             (false, Version::Http10) => Connection::KeepAlive10,
             (false, Version::Http11) => Connection::KeepAlive,
         };
-        reply.send(response, Head { framing, connection, date }).await?;
+        let alternative = context.listener.alternative.as_ref();
+        reply.send(response, Head { framing, connection, date, alternative }).await?;
         Ok(!matches!(connection, Connection::Close | Connection::Upgrade))
     }
 
@@ -222,7 +223,7 @@ impl Http1<'_> {
         let response = exchange.refuse(status).await;
         let framing = exchange.framing(method, &response);
         let stream = Stream::new(tls, &mut self.path, None, Duration::ZERO);
-        let head = Head { framing, connection: Connection::Close, date: now() };
+        let head = Head { framing, connection: Connection::Close, date: now(), alternative: None };
         Reply::new(exchange, stream).send(response, head).await?;
         Ok(false)
     }
@@ -318,7 +319,7 @@ impl<'a, 'c> Reply<'a, 'c> {
     }
 
     /// Sends the response.
-    async fn send(&mut self, mut response: Response, head: Head) -> Result<(), Error> {
+    async fn send(&mut self, mut response: Response, head: Head<'_>) -> Result<(), Error> {
         let policy = self.exchange.path_policy();
         let progress = Progress::begin(self.stream.tls, std::mem::replace(&mut response.body, Body::Empty));
         let (response, progress) = self.sending.insert((response, progress));

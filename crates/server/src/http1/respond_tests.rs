@@ -113,7 +113,7 @@ async fn respond_once(stream: &mut TlsStream, version: Version, method: Method<'
     let framing = ResponseFraming::of(version, method, response.status, body.len());
     let date = DATE.parse().unwrap();
     let mut progress = Progress::begin(stream, body);
-    let head = Head { framing, connection: Connection::Close, date };
+    let head = Head { framing, connection: Connection::Close, date, alternative: None };
     let mut stream = Stream::new(stream, &mut path, None, PATIENCE);
     let result = respond(&mut stream, &response, head, policy, &mut progress).await;
     let Stream { tls: stream, path, .. } = stream;

@@ -21,8 +21,11 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
 use rustix::io::Errno;
+use sealion_net::{Steering, UdpOptions, UdpSocket};
+use sealion_quic::{Route, Secrets};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
+use crate::http3;
 pub(crate) use address::{Address, Held, Purpose};
 pub(crate) use config::{Listen, ListenConfig, Mode, check, check_names, https_port};
 pub(crate) use idle::close_idle;
@@ -46,6 +49,8 @@ pub(crate) struct Listener {
 pub(crate) enum ListeningSocket {
     Tcp(TcpListener),
     Unix(UnixListener),
+    /// For HTTP/3.
+    Udp(Box<http3::Bound>),
 }
 
 /// The listening sockets of all workers.
@@ -96,6 +101,7 @@ impl Listeners {
                     unix::update_mode(path, wanted.mode).map_err(|e| e.to_string())?;
                 }
                 self.spread(place, address, sockets).map_err(|e| format!("the inherited socket of {address}: {e}"))?;
+                self.bind_http3(place, wanted, &chosen)?;
                 self.addresses.push((chosen, place));
                 bound = true;
                 continue;
@@ -112,6 +118,9 @@ impl Listeners {
                     let concrete = SocketAddr::new(asked.ip(), port.unwrap_or(asked.port()));
                     match self.bind_tcp(place, address, concrete) {
                         Ok(chosen) => {
+                            let chosen = SocketAddr::new(concrete.ip(), chosen);
+                            self.bind_http3(place, wanted, &Address::Tcp(chosen))?;
+                            let chosen = chosen.port();
                             port = Some(chosen);
                             bound = true;
                         }
@@ -138,6 +147,29 @@ impl Listeners {
         }
         let held = |socket| Held { purpose: Purpose::Clients, wanted: wanted.clone(), socket };
         self.held.extend(sockets.into_iter().map(held));
+        Ok(())
+    }
+
+    /// Binds the UDP sockets beside a TCP address, one for each worker.
+    fn bind_http3(&mut self, place: usize, wanted: &ListenConfig, address: &Address) -> Result<(), String> {
+        let Address::Tcp(address) = address else { return Ok(()) };
+        if !wanted.http3() {
+            return Ok(());
+        }
+        let failed = |error: io::Error| {
+            format!("cannot listen on UDP {address} for HTTP/3: {error}: stop what has the port, or remove http3")
+        };
+        let workers = self.sets.len() as u32;
+        let secrets = Secrets::random();
+        for (worker, set) in (0..).zip(&mut self.sets) {
+            let socket = UdpSocket::bind(*address, UdpOptions::default()).map_err(failed)?;
+            if worker + 1 == workers {
+                Steering { workers, to_second_half: false }.attach(&socket).map_err(failed)?;
+            }
+            let route = Route { worker, workers, generation: 0 };
+            let bound = http3::Bound { socket, route, secrets: secrets.clone() };
+            set.push(Listener { socket: ListeningSocket::Udp(Box::new(bound)), wanted: place });
+        }
         Ok(())
     }
 

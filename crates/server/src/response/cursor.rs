@@ -138,6 +138,13 @@ impl Cursor {
         }
     }
 
+    /// Takes the first segment that is ready.
+    pub(crate) fn pop_segment(&mut self) -> Option<Segment> {
+        let segment = self.front.take()?;
+        self.front = self.behind.pop_front();
+        Some(segment)
+    }
+
     /// The content that is ready.
     pub(crate) fn segments(&self) -> impl Iterator<Item = &Segment> {
         self.front.iter().chain(&self.behind)
