@@ -167,7 +167,8 @@ struct Driver<'a> {
 impl Driver<'_> {
     /// One round.
     fn poll(&mut self, cx: &mut TaskContext<'_>, is_draining: bool) -> Poll<()> {
-        lock(&self.hub.ready).task = Some(cx.waker().clone());
+        // Connections that are woken meanwhile are seen at the end.
+        lock(&self.hub.ready).task = None;
         let now = Instant::now();
         let mut is_again = self.receive(cx, now);
         lock(&self.hub.state).endpoint.handle_timeouts(now);
@@ -176,7 +177,11 @@ impl Driver<'_> {
         self.run_ready();
         self.take_events();
         is_again |= self.transmit(cx, now);
-        is_again |= !lock(&self.hub.ready).connections.is_empty();
+        {
+            let mut ready = lock(&self.hub.ready);
+            is_again |= !ready.connections.is_empty();
+            ready.task = Some(cx.waker().clone());
+        }
         if is_draining && self.connections.is_empty() && self.unsent.is_none() && !is_again {
             return Poll::Ready(());
         }
@@ -360,14 +365,17 @@ async fn run(seat: Seat, listener: &Listener, shared: &Shared, waker: Waker) {
     let (handshaking, accepted) = (counted.map(|worker| worker.handshaking.enter()), Instant::now());
     let connected = poll_fn(|_| {
         let mut state = lock(&hub.state);
-        match state.inboxes[index].pop_front() {
-            Some(Event::Connected) => Poll::Ready(handshake_info(&mut state.endpoint, key)),
-            Some(Event::Closed(reason)) => {
-                tracing::debug!("{remote}: QUIC: no handshake: {reason:?}");
-                Poll::Ready(None)
+        while let Some(event) = state.inboxes[index].pop_front() {
+            match event {
+                Event::Connected => return Poll::Ready(handshake_info(&mut state.endpoint, key)),
+                Event::Closed(reason) => {
+                    tracing::debug!("{remote}: QUIC: no handshake: {reason:?}");
+                    return Poll::Ready(None);
+                }
+                _ => {}
             }
-            Some(_) | None => Poll::Pending,
         }
+        Poll::Pending
     });
     let Some(info) = connected.await else { return };
     drop(handshaking);

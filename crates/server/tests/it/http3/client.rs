@@ -60,7 +60,7 @@ impl Http3 {
         tls.alpn_protocols = vec![b"h3".to_vec()];
         let mut config = quinn::ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).expect("a suite")));
         config.transport_config(Arc::new(transport));
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (sender, endpoint) = runtime.block_on(async {
             let mut endpoint = quinn::Endpoint::client(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a socket");
             endpoint.set_default_client_config(config);

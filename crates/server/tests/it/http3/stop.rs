@@ -3,7 +3,7 @@
 use sealion_testkit::server::Signal;
 
 use super::client::{Http3, config, request};
-use crate::support::{LARGE, Site, access_line, access_lines};
+use crate::support::{LARGE, Site, Successor, access_line, access_lines};
 
 /// A client that takes little before it reads.
 fn slow() -> quinn::TransportConfig {
@@ -55,4 +55,20 @@ fn a_response_that_the_client_cancels_is_logged_and_the_connection_goes_on() {
     assert_eq!(client.get("/f", &[]).body, b"content");
     let lines = access_lines(&server, 2);
     assert!(lines.iter().any(|line| line.find("aborted").is_some()), "{lines:?}");
+}
+
+#[test]
+fn a_connection_outlives_an_upgrade_and_new_ones_reach_the_successor() {
+    let site = Site::new();
+    site.add_pattern("large", LARGE);
+    site.add("f", "content");
+    let server = config(&site, "").serve_from_user_space();
+    let mut client = Http3::connect_with(&site, server.address(), slow());
+    let stream = client.send(request("GET", "/large", &[]), None);
+    let stream = client.begin(stream);
+    let _successor = Successor::of(&server);
+    let mut other = Http3::connect(&site, &server);
+    assert_eq!(other.get("/f", &[]).body, b"content");
+    let rest = client.rest(stream).expect("the response is complete");
+    assert!(rest > LARGE - (1 << 20), "{rest}");
 }
