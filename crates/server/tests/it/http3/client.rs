@@ -17,8 +17,7 @@ use sealion_testkit::server::Server;
 pub(super) struct Http3 {
     runtime: tokio::runtime::Runtime,
     sender: SendRequest<OpenStreams, Bytes>,
-    /// Closes the connection when it is dropped.
-    _endpoint: quinn::Endpoint,
+    endpoint: quinn::Endpoint,
 }
 
 /// A response, and how it ended.
@@ -69,7 +68,15 @@ impl Http3 {
             tokio::spawn(async move { std::future::poll_fn(|cx| driver.poll_close(cx)).await });
             (sender, endpoint)
         });
-        Http3 { runtime, sender, _endpoint: endpoint }
+        Http3 { runtime, sender, endpoint }
+    }
+
+    /// Closes the connection, after what was received is acknowledged.
+    pub(super) fn close(self) {
+        let Http3 { runtime, sender, endpoint } = self;
+        drop(sender);
+        endpoint.close(0x100u32.into(), b"");
+        runtime.block_on(endpoint.wait_idle());
     }
 
     /// Sends a request, with content if there is some.

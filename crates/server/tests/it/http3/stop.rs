@@ -23,6 +23,8 @@ fn a_response_under_way_comes_to_its_end_when_the_server_stops() {
     server.signal(Signal::TERM);
     let rest = client.rest(stream).expect("the response is complete");
     assert!(rest < LARGE && rest > LARGE - (1 << 20), "{rest}");
+    // The server waits for the acknowledgement.
+    client.close();
     assert!(server.wait().success());
     assert_eq!(access_line(&server, 1).get("bytes"), LARGE.to_string());
 }
