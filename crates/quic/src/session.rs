@@ -102,7 +102,7 @@ struct TlsSession {
 enum State {
     /// The ClientHello is incomplete. The encoded transport parameters wait.
     Waiting(Vec<u8>, Vec<u8>),
-    Begun(Begun),
+    Begun(Box<Begun>),
     /// There is no configuration for the client, or it is not one for QUIC.
     Failed,
 }
@@ -129,7 +129,7 @@ impl TlsSession {
         let parameters = std::mem::take(parameters);
         let begun = self.config.handshakes.begin(hello).and_then(|handshake| {
             let connection = ServerConnection::new(handshake.config(), Version::V1, parameters).ok()?;
-            Some(Begun { handshake, connection, next_keys: None })
+            Some(Box::new(Begun { handshake, connection, next_keys: None }))
         });
         self.state = begun.map_or(State::Failed, State::Begun);
     }
@@ -213,9 +213,10 @@ impl Session for TlsSession {
             },
             State::Begun(_) | State::Failed => None,
         };
-        let State::Begun(Begun { handshake, connection, .. }) = &mut self.state else {
+        let State::Begun(begun) = &mut self.state else {
             return Err(failure(TransportErrorCode::INTERNAL_ERROR, "no configuration of TLS"));
         };
+        let Begun { handshake, connection, .. } = &mut **begun;
         handshake.read(connection, hello.as_deref().unwrap_or(bytes)).map_err(|error| {
             let code = match connection.alert() {
                 Some(alert) => TransportErrorCode::crypto(alert.into()),
@@ -234,7 +235,8 @@ impl Session for TlsSession {
     }
 
     fn write_handshake(&mut self, out: &mut Vec<u8>) -> Option<Keys> {
-        let State::Begun(Begun { handshake, connection, next_keys }) = &mut self.state else { return None };
+        let State::Begun(begun) = &mut self.state else { return None };
+        let Begun { handshake, connection, next_keys } = &mut **begun;
         let keys = match handshake.write(connection, out)? {
             KeyChange::Handshake { keys } => keys,
             KeyChange::OneRtt { keys, next } => {
@@ -250,8 +252,8 @@ impl Session for TlsSession {
     }
 
     fn next_1rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
-        let State::Begun(Begun { next_keys: Some(next), .. }) = &mut self.state else { return None };
-        let keys = next.next_packet_keys();
+        let State::Begun(begun) = &mut self.state else { return None };
+        let keys = begun.next_keys.as_mut()?.next_packet_keys();
         Some(KeyPair { local: Box::new(keys.local), remote: Box::new(keys.remote) })
     }
 

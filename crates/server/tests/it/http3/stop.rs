@@ -73,4 +73,7 @@ fn a_connection_outlives_an_upgrade_and_new_ones_reach_the_successor() {
     assert_eq!(other.get("/f", &[]).body, b"content");
     let rest = client.rest(stream).expect("the response is complete");
     assert!(rest > LARGE - (1 << 20), "{rest}");
+    // Both processes wait for acknowledgements.
+    other.close();
+    client.close();
 }
