@@ -12,6 +12,8 @@ pub enum Protocol {
     Http11,
     /// HTTP/2 (RFC 9113).
     Http2,
+    /// HTTP/3 (RFC 9114).
+    Http3,
 }
 
 impl Protocol {
@@ -21,6 +23,7 @@ impl Protocol {
             Self::Http10 => "HTTP/1.0",
             Self::Http11 => "HTTP/1.1",
             Self::Http2 => "HTTP/2",
+            Self::Http3 => "HTTP/3",
         }
     }
 
@@ -28,13 +31,14 @@ impl Protocol {
     pub fn as_cgi(self) -> &'static str {
         match self {
             Self::Http2 => "HTTP/2.0",
+            Self::Http3 => "HTTP/3.0",
             other => other.as_str(),
         }
     }
 
     /// Whether every client takes trailers. Others say so in TE (RFC 9110 §6.5.1).
     pub fn always_takes_trailers(self) -> bool {
-        matches!(self, Self::Http2)
+        matches!(self, Self::Http2 | Self::Http3)
     }
 }
 

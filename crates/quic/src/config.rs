@@ -7,11 +7,14 @@ use std::time::Duration;
 use aws_lc_rs::{hkdf, hmac};
 use quinn_proto::crypto::rustls::QuicServerConfig;
 use quinn_proto::{EndpointConfig, MtuDiscoveryConfig, ServerConfig, TransportConfig, VarInt};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 use thiserror::Error;
 
 use crate::clock::Clock;
 use crate::congestion::{BoundedFactory, Congestion};
 use crate::route::{ConnectionIds, Route};
+use crate::session::{Handshakes, OneForAll, SessionConfig};
 
 /// The limits of an endpoint and of each connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,9 +98,9 @@ impl Secrets {
     }
 }
 
-/// A configuration of TLS 1.3 that QUIC can use.
+/// TLS 1.3 as QUIC uses it.
 #[derive(Clone)]
-pub struct TlsConfig(pub(crate) Arc<QuicServerConfig>);
+pub struct TlsConfig(pub(crate) Arc<SessionConfig>);
 
 impl fmt::Debug for TlsConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -116,6 +119,33 @@ pub enum UnusableTls {
     EarlyData,
 }
 
+impl TlsConfig {
+    /// Handshakes whose configuration is chosen by the ClientHello. None of the configurations may enable early data.
+    ///
+    /// # Errors
+    /// [`UnusableTls::NoInitialSuite`]: of rustls' provider, not of the configurations.
+    pub fn chosen_by(handshakes: Arc<dyn Handshakes>) -> Result<Self, UnusableTls> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        // It protects Initial and Retry packets, whose keys need neither a certificate nor a choice of suites.
+        let initial = rustls::ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(|_| UnusableTls::NoInitialSuite)?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(NoCertificate));
+        let initial = QuicServerConfig::try_from(initial).map_err(|_| UnusableTls::NoInitialSuite)?;
+        Ok(TlsConfig(Arc::new(SessionConfig { handshakes, initial: Arc::new(initial) })))
+    }
+}
+
+#[derive(Debug)]
+struct NoCertificate;
+
+impl ResolvesServerCert for NoCertificate {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        None
+    }
+}
+
 impl TryFrom<Arc<rustls::ServerConfig>> for TlsConfig {
     type Error = UnusableTls;
 
@@ -123,8 +153,7 @@ impl TryFrom<Arc<rustls::ServerConfig>> for TlsConfig {
         if config.max_early_data_size > 0 {
             return Err(UnusableTls::EarlyData);
         }
-        let config = QuicServerConfig::try_from(config).map_err(|_| UnusableTls::NoInitialSuite)?;
-        Ok(TlsConfig(Arc::new(config)))
+        Self::chosen_by(Arc::new(OneForAll(config)))
     }
 }
 

@@ -5,12 +5,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
-use quinn_proto::crypto::rustls::HandshakeData;
 use quinn_proto::{Dir, ReadError, VarInt};
 use rustls::pki_types::CertificateDer;
 use thiserror::Error;
 
 use crate::event::StreamId;
+use crate::session::HandshakeFacts;
 
 /// A connection that is open, borrowed from its endpoint. [`Endpoint::poll_transmit`](crate::Endpoint::poll_transmit)
 /// sends the results.
@@ -176,7 +176,12 @@ impl<'a> Connection<'a> {
         identity.downcast().ok().map(|certificates| *certificates)
     }
 
-    fn handshake_data(&self) -> Option<HandshakeData> {
+    /// The result of its [`Handshake`](crate::Handshake), after it has ended.
+    pub fn handshake_result<T: 'static>(&self) -> Option<T> {
+        self.handshake_data()?.result?.downcast().ok().map(|result| *result)
+    }
+
+    fn handshake_data(&self) -> Option<HandshakeFacts> {
         self.inner.crypto_session().handshake_data()?.downcast().ok().map(|data| *data)
     }
 
@@ -198,6 +203,11 @@ impl<'a> Connection<'a> {
             mtu: stats.path.current_mtu,
             retired_ids: stats.frame_rx.retire_connection_id,
         }
+    }
+
+    /// The congestion window in bytes.
+    pub fn congestion_window(&self) -> u64 {
+        self.inner.congestion_state().window()
     }
 
     /// Changes the bytes that may be written and not acknowledged, for instance under memory pressure.

@@ -27,6 +27,7 @@ mod connection;
 mod endpoint;
 mod event;
 mod route;
+mod session;
 mod timers;
 
 pub use config::{Limits, Secrets, TlsConfig, UnusableTls};
@@ -35,3 +36,4 @@ pub use connection::{Connection, Read, Statistics, WriteError};
 pub use endpoint::{Config, Endpoint, Incoming};
 pub use event::{CloseReason, ConnectionKey, Datagram, Ecn, Event, StreamId, Transmit};
 pub use route::{CONNECTION_ID_LEN, Route};
+pub use session::{Handshake, Handshakes};

@@ -22,6 +22,7 @@ pub mod fuzz;
 mod guarded;
 mod http1;
 mod http2;
+mod http3;
 mod limits;
 mod listen;
 mod monitor;

@@ -19,6 +19,14 @@ pub enum Connection {
     Upgrade,
 }
 
+/// Inserts lines before the empty line that ends `head`.
+pub fn insert_lines(head: &mut Vec<u8>, lines: &[u8]) {
+    debug_assert!(head.ends_with(b"\r\n\r\n") && lines.ends_with(b"\r\n"), "whole lines");
+    head.truncate(head.len() - 2);
+    head.extend_from_slice(lines);
+    head.extend_from_slice(b"\r\n");
+}
+
 /// Appends the head of a response, including the empty line. `date` is the value of Date.
 ///
 /// Allocates only if `out` has to grow; a usual head has 250 to 350 bytes.

@@ -133,9 +133,6 @@ fn write<'d>(
     }
 }
 
-/// The keys that are lists in a site, and not in a route.
-const LISTS: [&str; 5] = ["access", "basic_auth", "cache_control", "forward_auth", "headers"];
-
 /// Moves the settings of a server to its site.
 fn of_site(site: &mut Table, own: Table) {
     for (key, value) in site.append_tables(own) {
@@ -146,14 +143,8 @@ fn of_site(site: &mut Table, own: Table) {
             ("deny", _) => {
                 let everyone = ["0.0.0.0/0", "::/0"].map(Value::from).to_vec();
                 let rule: toml::Table = [("deny".to_owned(), Value::from(everyone))].into_iter().collect();
-                site.set("access", vec![Value::Table(rule)]);
+                site.set("access", rule);
             }
-            ("cache_control", value) => {
-                let rule: toml::Table =
-                    [("path".to_owned(), "**".into()), ("value".to_owned(), value)].into_iter().collect();
-                site.set("cache_control", vec![Value::Table(rule)]);
-            }
-            (key, value) if LISTS.contains(&key) => site.set(key, vec![value]),
             (key, value) => site.set(key, value),
         }
     }

@@ -272,6 +272,8 @@ pub(crate) struct Handshakes {
     config: Option<Arc<ServerConfig>>,
     /// The configuration for listeners without HTTP/2.
     without_http2: Option<Arc<ServerConfig>>,
+    /// For HTTP/3. `None`: no suite is one of TLS 1.3, or no listener has TLS.
+    quic: Option<Arc<ServerConfig>>,
     /// The bounds of every connection.
     pub(crate) bounds: Arc<Limits>,
 }
@@ -280,6 +282,11 @@ impl Handshakes {
     /// The configuration for a listener with or without HTTP/2.
     pub(crate) fn of(&self, http2: bool) -> Option<&Arc<ServerConfig>> {
         self.without_http2.as_ref().filter(|_| !http2).or(self.config.as_ref())
+    }
+
+    /// The configuration for HTTP/3.
+    pub(crate) fn quic(&self) -> Option<&Arc<ServerConfig>> {
+        self.quic.as_ref()
     }
 
     /// Whether there are certificates for listeners with TLS.
@@ -333,7 +340,7 @@ pub(crate) fn build(
             None if sites.is_empty() => return None,
             None if any_certificate => return None,
             None if !has_tls_listener => {
-                let tls = Handshakes { config: None, without_http2: None, bounds };
+                let tls = Handshakes { config: None, without_http2: None, quic: None, bounds };
                 return Some((tls, Certificates::default()));
             }
             None => building.development(problems)?,
@@ -382,12 +389,12 @@ pub(crate) fn build(
     };
     let made = |options: &TlsOptions| ServerConfig::new(&first, &all, options, bounds.clone()).map(Arc::new);
     let with_and_without = made(&options).and_then(|config| {
-        let options = TlsOptions { alpn: without_http2(), ..options };
+        let options = TlsOptions { alpn: without_http2(), ..options.clone() };
         let without_http2 = any_listener_without_http2.then(|| made(&options)).transpose()?;
-        Ok(Handshakes { config: Some(config), without_http2, bounds: bounds.clone() })
+        Ok(Handshakes { config: Some(config), without_http2, quic: None, bounds: bounds.clone() })
     });
     let built = match with_and_without {
-        Ok(built) => built,
+        Ok(built) => Handshakes { quic: quic(&first, &all, &options, &bounds), ..built },
         Err(error) => {
             let span = config.suites.first().map(|suite| suite.span.clone()).unwrap_or_default();
             problems.add(&span, "tls.suites", error);
@@ -402,6 +409,19 @@ pub(crate) fn build(
     let default = watched.iter().find(|watched| Arc::ptr_eq(&watched.set, &shared));
     let default = default.map(|watched| (watched.files.cert.clone(), note));
     Some((built, Certificates { watched, revocation, staples, tickets, accounts, notes, default }))
+}
+
+/// The configuration for HTTP/3, with the same certificates. `None`: no suite is one of TLS 1.3.
+fn quic(first: &SiteTls, all: &[SiteTls], options: &TlsOptions, bounds: &Arc<Limits>) -> Option<Arc<ServerConfig>> {
+    let without_alpn = |site: &SiteTls| SiteTls { alpn: None, ..site.clone() };
+    let (first, all): (_, Vec<_>) = (without_alpn(first), all.iter().map(without_alpn).collect());
+    let options = TlsOptions {
+        alpn: vec![b"h3".to_vec()],
+        min_version: sealion_tls::Version::Tls13,
+        challenges: None,
+        ..options.clone()
+    };
+    ServerConfig::new(&first, &all, &options, bounds.clone()).map(Arc::new).ok()
 }
 
 /// The protocols of a site or a listener without HTTP/2.

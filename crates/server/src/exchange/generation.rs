@@ -45,6 +45,8 @@ pub(crate) struct Generation {
     pub head_limits: HeadLimits,
     /// What one client may do on a connection of HTTP/2.
     pub http2: sealion_h2::Limits,
+    /// What one client may do on a connection of HTTP/3.
+    pub http3: sealion_h3::Limits,
     /// When connections move into the kernel.
     pub ktls: KtlsMode,
 }

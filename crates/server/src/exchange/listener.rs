@@ -22,6 +22,35 @@ pub(crate) struct Listener {
     pub(crate) has_proxy_protocol: bool,
     /// The scheme of requests without TLS, unless a trusted proxy names another: TLS may end at a proxy that names none.
     pub(crate) scheme: Scheme,
+    /// Where its sites are served over HTTP/3, for responses of the other versions.
+    pub(crate) alternative: Option<Alternative>,
+}
+
+/// The field Alt-Svc (RFC 7838), made once for a listener.
+#[derive(Debug)]
+pub(crate) struct Alternative {
+    line: Box<str>,
+    block: sealion_h2::HeaderBlock,
+}
+
+impl Alternative {
+    /// HTTP/3 on the same host. `max_age`: seconds for which clients remember it.
+    pub(crate) fn http3(port: u16, max_age: u64) -> Self {
+        let value = format!("h3=\":{port}\"; ma={max_age}");
+        let mut block = sealion_h2::HeaderBlock::default();
+        block.field("alt-svc", value.as_bytes());
+        Alternative { line: format!("Alt-Svc: {value}\r\n").into(), block }
+    }
+
+    /// As a line of HTTP/1.1.
+    pub(crate) fn line(&self) -> &[u8] {
+        self.line.as_bytes()
+    }
+
+    /// As a header block of HTTP/2.
+    pub(crate) fn http2(&self) -> &[u8] {
+        self.block.as_bytes()
+    }
 }
 
 /// The scheme of a request's URL.

@@ -16,7 +16,9 @@ mod context;
 mod error;
 mod forwarded;
 mod generation;
+mod head_blocks;
 mod listener;
+mod multiplexed;
 mod outcome;
 mod path_choice;
 mod shared;
@@ -45,7 +47,9 @@ pub(crate) use context::{Context, Peer};
 pub(crate) use error::{Cut, Error};
 pub(crate) use forwarded::Forwarding;
 pub(crate) use generation::{Current, Generation, Generations};
-pub(crate) use listener::{Listener, Scheme};
+pub(crate) use head_blocks::HeadBlocks;
+pub(crate) use listener::{Alternative, Listener, Scheme};
+pub(crate) use multiplexed::{Answer, Answered, Answering, Answers, Delivery, Wait, free_head, keep_head};
 pub(crate) use outcome::Outcome;
 pub(crate) use path_choice::{PathChoice, PathPolicy};
 pub(crate) use shared::Shared;
@@ -303,7 +307,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
     pub(crate) fn framing(&self, method: Method<'_>, response: &Response) -> ResponseFraming {
         let version = match self.owed.peer.protocol {
             Protocol::Http10 => Version::Http10,
-            Protocol::Http11 | Protocol::Http2 => Version::Http11,
+            Protocol::Http11 | Protocol::Http2 | Protocol::Http3 => Version::Http11,
         };
         ResponseFraming::of(version, method, response.status, response.body.len())
     }

@@ -33,6 +33,11 @@ pub(crate) struct PathChoice {
 }
 
 impl PathChoice {
+    /// For a connection that never moves.
+    pub(crate) fn constant(reason: PathReason) -> Self {
+        PathChoice { reason: Some(reason), ..PathChoice::default() }
+    }
+
     /// Chooses the path for the next response, and moves the connection into the kernel if chosen.
     pub(crate) async fn make(
         &mut self,

@@ -199,6 +199,7 @@ fn with_context(site: &str, requests: impl AsyncFnOnce(&Context<'_>)) -> Vec<Str
         is_tls: false,
         has_proxy_protocol: false,
         scheme: Scheme::Https,
+        alternative: None,
     };
     let remote = "192.0.2.7:4711".parse().unwrap();
     let context = Context { shared: &shared, listener: &listener, remote, auth: None };

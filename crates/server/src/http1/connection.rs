@@ -214,7 +214,7 @@ impl Http1<'_> {
             (false, Version::Http10) => Connection::KeepAlive10,
             (false, Version::Http11) => Connection::KeepAlive,
         };
-        let head = Head { framing, connection, date };
+        let head = Head { framing, connection, date, alternative: context.listener.alternative.as_ref() };
         let result = respond(stream, response, head, exchange.path_policy(), progress).await;
         reply.finish(result.as_ref().err().map(|error| error as &dyn Display));
         result?;
@@ -235,7 +235,7 @@ impl Http1<'_> {
         let mut reply = Reply::new(exchange, stream);
         let Reply { exchange, stream, response: place, progress } = &mut reply;
         let response = place.insert(response);
-        let head = Head { framing, connection: Connection::Close, date: now() };
+        let head = Head { framing, connection: Connection::Close, date: now(), alternative: None };
         let result = respond(stream, response, head, exchange.path_policy(), progress).await;
         reply.finish(result.as_ref().err().map(|error| error as &dyn Display));
         result.map(|()| false)

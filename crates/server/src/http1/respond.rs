@@ -5,14 +5,14 @@ use std::task::{Context, Poll, ready};
 
 use sealion_http::HttpTime;
 use sealion_http::http1::framing::{LAST_CHUNK, ResponseFraming, write_chunk_size};
-use sealion_http::http1::write::{Connection, write_head};
+use sealion_http::http1::write::{Connection, insert_lines, write_head};
 use sealion_tls::{Part, Source, TlsStream};
 use tokio::task::yield_now;
 
 use super::buffer::Buffer;
 use super::content::ContentReader;
 use super::stream::Stream;
-use crate::exchange::{Error, PathChoice, PathPolicy};
+use crate::exchange::{Alternative, Error, PathChoice, PathPolicy};
 use crate::response::{Body, Cursor, Piece, Response, Segment};
 
 /// The content of a response, and how much of it has been sent. It can be read when the sending was dropped.
@@ -39,11 +39,13 @@ impl Progress {
 
 /// What a head says beside status and fields.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Head {
+pub(super) struct Head<'a> {
     pub(super) framing: ResponseFraming,
     pub(super) connection: Connection,
     /// The value of Date.
     pub(super) date: HttpTime,
+    /// Where the listener has HTTP/3.
+    pub(super) alternative: Option<&'a Alternative>,
 }
 
 /// Sends a response; its content moves into `progress`. The path is chosen by the known length of the body. The content of the request that is still
@@ -54,7 +56,7 @@ pub(super) struct Head {
 pub(super) async fn respond(
     stream: &mut Stream<'_>,
     response: &mut Response,
-    head: Head,
+    head: Head<'_>,
     policy: PathPolicy<'_>,
     progress: &mut Progress,
 ) -> Result<(), Error> {
@@ -72,17 +74,20 @@ pub(super) async fn respond(
 async fn send(
     stream: &mut Stream<'_>,
     response: &Response,
-    head: Head,
+    head: Head<'_>,
     policy: PathPolicy<'_>,
     progress: &mut Progress,
 ) -> Result<(), Error> {
     let Stream { tls, path, content, .. } = stream;
-    let Head { framing, connection, date } = head;
+    let Head { framing, connection, date, alternative } = head;
     let has_content = framing.has_content();
     let known = if has_content { progress.content.announced().unwrap_or_else(|| progress.content.len()) } else { 0 };
     path.make(*tls, HEAD_ESTIMATE + known, policy).await?;
     let mut head = Buffer::take();
     write_head(&mut head, response.status, &response.fields, framing, connection, &date);
+    if let Some(alternative) = alternative {
+        insert_lines(&mut head, alternative.line());
+    }
     progress.overhead = head.len() as u64;
     if has_content && progress.content.source().is_some() {
         let mut sending = Sending { stream: tls, path, policy, framing, progress, content: content.as_mut() };

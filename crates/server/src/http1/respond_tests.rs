@@ -113,7 +113,7 @@ async fn respond_once(stream: &mut TlsStream, version: Version, method: Method<'
     let framing = ResponseFraming::of(version, method, response.status, response.body.len());
     let date = DATE.parse().unwrap();
     let mut progress = Progress::new(stream);
-    let head = Head { framing, connection: Connection::Close, date };
+    let head = Head { framing, connection: Connection::Close, date, alternative: None };
     let mut stream = Stream::new(stream, &mut path, None, PATIENCE);
     let result = respond(&mut stream, &mut response, head, policy, &mut progress).await;
     let Stream { tls: stream, path, .. } = stream;

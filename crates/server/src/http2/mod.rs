@@ -11,7 +11,6 @@ mod batch;
 mod config;
 pub(crate) mod connection;
 mod content;
-mod head;
 mod request;
 mod response;
 

@@ -12,7 +12,7 @@ use sealion_h2::{Connection, DataFrame, HeaderBlock, Progress, StreamClosed, Str
 use sealion_http::ExtraFields;
 
 use super::batch::{Batch, RECORD};
-use super::request::Answered;
+use crate::exchange::Answered;
 use crate::response::{Body, Cursor, Piece, Segment, SourceError};
 use crate::upstream::HeadRoom;
 
@@ -21,7 +21,7 @@ pub(super) struct Sending<'a> {
     pub(super) stream: StreamId,
     /// Goes before `answered`, which has the place for its descriptors.
     content: Cursor,
-    pub(super) answered: Answered<'a>,
+    pub(super) answered: Box<Answered<'a>>,
     /// Octets of content that were put into batches.
     pub(super) body: u64,
     /// Octets of frames that were put into batches.
@@ -49,7 +49,7 @@ const PROGRESS: u64 = 16 << 10;
 
 impl<'a> Sending<'a> {
     /// Takes the content out of the response.
-    pub(super) fn new(stream: StreamId, mut answered: Answered<'a>) -> Box<Self> {
+    pub(super) fn new(stream: StreamId, mut answered: Box<Answered<'a>>) -> Box<Self> {
         let body = match answered.framing.has_content() {
             true => std::mem::replace(&mut answered.response.body, Body::Empty),
             false => Body::Empty,

@@ -81,8 +81,28 @@ impl fmt::Display for Address {
 pub(crate) enum Purpose {
     /// A `[[listen]]` table.
     Clients,
+    /// The UDP sockets of a `[[listen]]` table.
+    Datagrams(Half),
     /// `[metrics]`.
     Metrics,
+}
+
+/// A half of the UDP sockets at an address. Processes that take over from each other have them in turn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Half {
+    #[default]
+    First,
+    Second,
+}
+
+impl Half {
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Half::First => Half::Second,
+            Half::Second => Half::First,
+        }
+    }
 }
 
 /// A socket to pass to a successor.

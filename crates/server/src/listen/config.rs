@@ -54,6 +54,11 @@ pub(crate) struct ListenConfig {
     #[serde(default)]
     pub http2: Option<At<bool>>,
 
+    /// Whether clients may use HTTP/3, over UDP on the same port. Responses of the other versions announce it (`Alt-Svc`). It
+    /// needs TLS over TCP: a Unix socket or the PROXY protocol has no HTTP/3.
+    #[serde(default)]
+    pub http3: At<bool>,
+
     /// Port of the redirects to HTTPS, for a listener without TLS [default: the port of the first listener with TLS]
     #[serde(default)]
     pub https_port: Option<u16>,
@@ -109,6 +114,11 @@ impl ListenConfig {
         self.http2.as_ref().map_or(*self.tls, |http2| **http2)
     }
 
+    /// Whether clients may use HTTP/3.
+    pub(crate) fn http3(&self) -> bool {
+        *self.http3
+    }
+
     /// Whether requests can have the scheme `https`.
     pub(crate) fn may_be_https(&self) -> bool {
         *self.tls || self.serves() && (self.client_address.is_some() || self.scheme.as_deref() == Some(&Scheme::Https))
@@ -143,8 +153,25 @@ impl ListenConfig {
         }
     }
 
+    fn check_http3(&self, problems: &mut Problems) {
+        let is_tcp = |address: &Address| matches!(address, Address::Tcp(_));
+        let what = if !self.http3() {
+            return;
+        } else if !*self.tls {
+            "HTTP/3 has TLS always: remove tls = false, or remove http3"
+        } else if *self.proxy_protocol {
+            "and proxy_protocol exclude each other: the PROXY protocol names no client of UDP"
+        } else if !self.address.addresses.iter().all(is_tcp) {
+            "needs an IP address and a port: a Unix socket has no UDP"
+        } else {
+            return;
+        };
+        problems.add(&self.http3.span, "listen.http3", what);
+    }
+
     fn check(&self, problems: &mut Problems) {
         self.check_plain(problems);
+        self.check_http3(problems);
         let tcp = self.address.addresses.iter().any(|address| matches!(address, Address::Tcp(_)));
         let span = &self.proxy_protocol.span;
         if *self.proxy_protocol && tcp && self.trusted_proxies.is_empty() {
@@ -208,7 +235,7 @@ impl ListenConfig {
         });
         let scheme = self.scheme.as_ref().map_or(Scheme::Http, |scheme| **scheme);
         let (name, has_proxy_protocol) = (self.address.name.as_str().into(), *self.proxy_protocol);
-        Listener { name, forwarding, is_tls: *self.tls, has_proxy_protocol, scheme }
+        Listener { name, forwarding, is_tls: *self.tls, has_proxy_protocol, scheme, alternative: None }
     }
 
     /// Its first TCP port.
@@ -352,6 +379,7 @@ impl From<Listen> for ListenConfig {
             plain: At::default(),
             scheme: None,
             http2: None,
+            http3: At::default(),
             https_port: None,
             mode: Mode::default(),
             proxy_protocol: At::default(),

@@ -4,13 +4,25 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use listenfd::ListenFd;
 
-use super::address::{Address, Held, Purpose};
+use sealion_quic::Secrets;
+
+use super::address::{Address, Half, Held, Purpose};
 
 /// Inherited sockets that no listener has taken yet.
 #[derive(Debug, Default)]
 pub(crate) struct Inherited {
     sockets: Vec<Socket>,
     origin: Origin,
+    /// How this process serves UDP. `None`: no predecessor tells.
+    datagrams: Option<Datagrams>,
+}
+
+/// How a process serves UDP.
+#[derive(Debug, Clone)]
+pub(crate) struct Datagrams {
+    /// The half of the sockets that it reads.
+    pub(crate) half: Half,
+    pub(crate) secrets: Secrets,
 }
 
 #[derive(Debug)]
@@ -60,7 +72,18 @@ impl Inherited {
             sockets.push(Socket { bound, wanted: None, fd });
         }
         let origin = if sockets.is_empty() { Origin::None } else { Origin::Systemd };
-        Ok(Self { sockets, origin })
+        Ok(Self { sockets, origin, datagrams: None })
+    }
+
+    /// With what the predecessor says of UDP: it goes on with its own half.
+    pub(crate) fn with_datagrams(self, datagrams: Option<Datagrams>) -> Self {
+        let datagrams = datagrams.map(|own| Datagrams { half: own.half.other(), ..own });
+        Self { datagrams, ..self }
+    }
+
+    /// How this process serves UDP.
+    pub(super) fn datagrams(&self) -> Datagrams {
+        self.datagrams.clone().unwrap_or_else(|| Datagrams { half: Half::First, secrets: Secrets::random() })
     }
 
     /// The sockets that the predecessor passes.
@@ -72,7 +95,7 @@ impl Inherited {
             let bound = Address::of(&socket).map_err(|e| format!("the inherited socket of {wanted}: {e}"))?;
             Ok(Socket { bound, wanted: Some((purpose, wanted)), fd: socket })
         });
-        Ok(Self { sockets: sockets.collect::<Result<_, String>>()?, origin: Origin::Predecessor })
+        Ok(Self { sockets: sockets.collect::<Result<_, String>>()?, origin: Origin::Predecessor, datagrams: None })
     }
 
     /// Takes all sockets of this address, in their order. `purpose` only matters for sockets of the predecessor:
@@ -147,7 +170,7 @@ mod tests {
         let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let bound = Address::of(&socket).unwrap();
         let sockets = vec![Socket { bound: bound.clone(), wanted: None, fd: socket.into() }];
-        let refused = Inherited { sockets, origin: Origin::Systemd }.finish().unwrap_err();
+        let refused = Inherited { sockets, origin: Origin::Systemd, datagrams: None }.finish().unwrap_err();
         assert!(refused.contains(&bound.to_string()) && refused.contains("[[listen]]"), "{refused}");
     }
 }

@@ -21,12 +21,15 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
 use rustix::io::Errno;
+use sealion_net::{Steering, UdpOptions, UdpSocket};
+use sealion_quic::Route;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-pub(crate) use address::{Address, Held, Purpose};
+use crate::http3;
+pub(crate) use address::{Address, Half, Held, Purpose};
 pub(crate) use config::{Listen, ListenConfig, Mode, check, check_names, https_port};
 pub(crate) use idle::close_idle;
-pub(crate) use inherited::Inherited;
+pub(crate) use inherited::{Datagrams, Inherited};
 
 /// The number of connections that may wait to be accepted. The kernel lowers it to net.core.somaxconn. INHERITED:
 /// somaxconn's default since Linux 5.4.
@@ -46,6 +49,8 @@ pub(crate) struct Listener {
 pub(crate) enum ListeningSocket {
     Tcp(TcpListener),
     Unix(UnixListener),
+    /// For HTTP/3.
+    Udp(Box<http3::Bound>),
 }
 
 /// The listening sockets of all workers.
@@ -62,6 +67,10 @@ pub(crate) struct Listeners {
     pub held: Vec<Held>,
     /// Unix sockets that were created.
     pub made: Vec<PathBuf>,
+    /// How this process serves UDP.
+    pub datagrams: Datagrams,
+    /// Inherited groups of UDP sockets, whose new clients are this process' once it has taken over.
+    steering: Vec<(OwnedFd, Steering)>,
 }
 
 impl Listeners {
@@ -71,8 +80,15 @@ impl Listeners {
     /// One line with the address and the remedy.
     pub(crate) fn bind(wanted: &[ListenConfig], workers: usize, inherited: &mut Inherited) -> Result<Self, String> {
         let sets = (0..workers).map(|_| Vec::new()).collect();
-        let mut listeners =
-            Self { sets, addresses: Vec::new(), absent: Vec::new(), held: Vec::new(), made: Vec::new() };
+        let mut listeners = Self {
+            sets,
+            addresses: Vec::new(),
+            absent: Vec::new(),
+            held: Vec::new(),
+            made: Vec::new(),
+            datagrams: inherited.datagrams(),
+            steering: Vec::new(),
+        };
         for (place, one) in wanted.iter().enumerate() {
             listeners.bind_wanted(place, one, inherited)?;
         }
@@ -96,6 +112,7 @@ impl Listeners {
                     unix::update_mode(path, wanted.mode).map_err(|e| e.to_string())?;
                 }
                 self.spread(place, address, sockets).map_err(|e| format!("the inherited socket of {address}: {e}"))?;
+                self.bind_http3(place, (wanted, address), &chosen, inherited)?;
                 self.addresses.push((chosen, place));
                 bound = true;
                 continue;
@@ -112,6 +129,9 @@ impl Listeners {
                     let concrete = SocketAddr::new(asked.ip(), port.unwrap_or(asked.port()));
                     match self.bind_tcp(place, address, concrete) {
                         Ok(chosen) => {
+                            let chosen = SocketAddr::new(concrete.ip(), chosen);
+                            self.bind_http3(place, (wanted, address), &Address::Tcp(chosen), inherited)?;
+                            let chosen = chosen.port();
                             port = Some(chosen);
                             bound = true;
                         }
@@ -139,6 +159,59 @@ impl Listeners {
         let held = |socket| Held { purpose: Purpose::Clients, wanted: wanted.clone(), socket };
         self.held.extend(sockets.into_iter().map(held));
         Ok(())
+    }
+
+    /// Binds the UDP sockets beside a TCP address, or takes them over. There are two halves, so that a successor has sockets of its own, and their
+    /// order never changes: each process keeps both open, and reads one. `asked`: the address in the configuration.
+    fn bind_http3(
+        &mut self,
+        place: usize,
+        (wanted, asked): (&ListenConfig, &Address),
+        address: &Address,
+        inherited: &mut Inherited,
+    ) -> Result<(), String> {
+        let Address::Tcp(address) = address else { return Ok(()) };
+        if !wanted.http3() {
+            return Ok(());
+        }
+        let failed = |error: io::Error| {
+            format!("cannot listen on UDP {address} for HTTP/3: {error}: stop what has the port, or remove http3")
+        };
+        let halves = [Half::First, Half::Second];
+        let mut sockets = halves.map(|half| inherited.take(Purpose::Datagrams(half), asked));
+        let is_inherited = !sockets[0].is_empty() && sockets[0].len() == sockets[1].len();
+        if !is_inherited {
+            let bind = |_| Ok(OwnedFd::from(bind_udp(*address)?.as_std().try_clone()?));
+            for half in &mut sockets {
+                *half = (0..self.sets.len()).map(bind).collect::<io::Result<_>>().map_err(failed)?;
+            }
+        }
+        let (workers, own) = (sockets[0].len() as u32, self.datagrams.half);
+        let steering = Steering { workers, to_second_half: own == Half::Second };
+        if is_inherited {
+            self.steering.push((inherited::second(&sockets[0][0]).map_err(failed)?, steering));
+        } else {
+            steering.attach(&sockets[0][0]).map_err(failed)?;
+        }
+        let sets = self.sets.len();
+        for (worker, socket) in (0..).zip(&sockets[own as usize]) {
+            let socket = inherited::second(socket).and_then(|socket| UdpSocket::from_std(socket.into()));
+            let route = Route { worker, workers, generation: own as u32 };
+            let bound =
+                http3::Bound { socket: socket.map_err(failed)?, route, secrets: self.datagrams.secrets.clone() };
+            let listener = Listener { socket: ListeningSocket::Udp(Box::new(bound)), wanted: place };
+            self.sets[worker as usize % sets].push(listener);
+        }
+        for (half, sockets) in halves.into_iter().zip(sockets) {
+            let held = |socket| Held { purpose: Purpose::Datagrams(half), wanted: asked.clone(), socket };
+            self.held.extend(sockets.into_iter().map(held));
+        }
+        Ok(())
+    }
+
+    /// Takes the new clients of UDP sockets that were inherited: the process before has handed over.
+    pub(crate) fn take_steering(&mut self) -> Vec<(OwnedFd, Steering)> {
+        std::mem::take(&mut self.steering)
     }
 
     fn bind_tcp(&mut self, place: usize, wanted: &Address, mut address: SocketAddr) -> io::Result<u16> {
@@ -186,6 +259,10 @@ fn ready(address: &Address, socket: OwnedFd) -> io::Result<ListeningSocket> {
             ListeningSocket::Unix(listener)
         }
     })
+}
+
+fn bind_udp(address: SocketAddr) -> io::Result<UdpSocket> {
+    UdpSocket::bind(address, UdpOptions::default())
 }
 
 fn bind_one(address: SocketAddr, share: bool) -> io::Result<Socket> {

@@ -19,8 +19,9 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::connection::{self, Entrance};
 use super::{ListenConfig, Listener, ListeningSocket, https_port};
-use crate::exchange::Shared;
+use crate::exchange::{Alternative, Shared};
 use crate::files::cache::SWEEP;
+use crate::http3;
 use crate::limits::Moment;
 use crate::observe::metrics;
 use crate::store;
@@ -47,11 +48,13 @@ pub(crate) fn start(
     listen: &[ListenConfig],
     shared: &Arc<Shared>,
 ) -> Result<Vec<JoinHandle<()>>, String> {
-    let entrance = |config: &ListenConfig| {
+    let entrance = |(place, config): (usize, &ListenConfig)| {
         let https_port = config.https_port.unwrap_or_else(|| https_port(listen));
-        Arc::new(Entrance { config: config.clone(), listener: config.listener(), https_port })
+        let alternative = http3_port(&sets, place).map(|port| Alternative::http3(port, ALTERNATIVE_MAX_AGE));
+        let listener = crate::exchange::Listener { alternative, ..config.listener() };
+        Arc::new(Entrance { config: config.clone(), listener, https_port })
     };
-    let entrances: Vec<_> = listen.iter().map(entrance).collect();
+    let entrances: Vec<_> = listen.iter().enumerate().map(entrance).collect();
     let (entered, all_entered) = mpsc::channel();
     let threads = sets
         .into_iter()
@@ -88,8 +91,27 @@ pub(crate) fn start(
     threads
 }
 
+/// Seconds for which clients remember that a listener has HTTP/3. INHERITED: Caddy's and nginx' documentation's example.
+const ALTERNATIVE_MAX_AGE: u64 = 86_400;
+
+/// The UDP port of a listener with HTTP/3.
+fn http3_port(sets: &[Vec<Listener>], place: usize) -> Option<u16> {
+    let own = sets.first()?.iter().filter(|listener| listener.wanted == place);
+    own.filter_map(|listener| match &listener.socket {
+        ListeningSocket::Udp(bound) => Some(bound.socket.local_addr().ok()?.port()),
+        ListeningSocket::Tcp(_) | ListeningSocket::Unix(_) => None,
+    })
+    .next()
+}
+
 /// A listening socket in the worker's runtime.
-struct Acceptor {
+enum Acceptor {
+    Stream(Streams),
+    Udp { bound: Box<http3::Bound>, entrance: Arc<Entrance> },
+}
+
+/// A socket that accepts connections.
+struct Streams {
     socket: Accepting,
     entrance: Arc<Entrance>,
 }
@@ -104,10 +126,15 @@ impl Acceptor {
         let socket = match listener.socket {
             ListeningSocket::Tcp(socket) => Accepting::Tcp(TcpListener::from_std(socket)?),
             ListeningSocket::Unix(socket) => Accepting::Unix(UnixListener::from_std(socket)?),
+            ListeningSocket::Udp(bound) => {
+                return Ok(Acceptor::Udp { bound, entrance: Arc::clone(&entrances[listener.wanted]) });
+            }
         };
-        Ok(Self { socket, entrance: Arc::clone(&entrances[listener.wanted]) })
+        Ok(Self::Stream(Streams { socket, entrance: Arc::clone(&entrances[listener.wanted]) }))
     }
+}
 
+impl Streams {
     async fn accept(&self) -> io::Result<(Socket, SocketAddr)> {
         match &self.socket {
             Accepting::Tcp(listener) => {
@@ -141,7 +168,14 @@ async fn serve(listening: Vec<Acceptor>, shared: Arc<Shared>, busy: TaskTrackerT
     let connections = TaskTracker::new();
     let acceptors = TaskTracker::new();
     for acceptor in listening {
-        acceptors.spawn(accept(acceptor, Arc::clone(&shared), connections.clone()));
+        match acceptor {
+            Acceptor::Stream(streams) => {
+                acceptors.spawn(accept(streams, Arc::clone(&shared), connections.clone()));
+            }
+            Acceptor::Udp { bound, entrance } => {
+                connections.spawn(serve_http3(*bound, entrance, Arc::clone(&shared)));
+            }
+        }
     }
     acceptors.close();
     tokio::select! {
@@ -196,7 +230,13 @@ async fn every(pause: Duration, action: impl Fn()) {
     }
 }
 
-async fn accept(acceptor: Acceptor, shared: Arc<Shared>, connections: TaskTracker) {
+async fn serve_http3(bound: http3::Bound, entrance: Arc<Entrance>, shared: Arc<Shared>) {
+    if let Err(error) = http3::serve(bound, &entrance.listener, &shared).await {
+        tracing::error!("HTTP/3 is not served on {}: {error}", entrance.listener.name);
+    }
+}
+
+async fn accept(acceptor: Streams, shared: Arc<Shared>, connections: TaskTracker) {
     let mut phase = shared.phase.clone();
     let mut last_failure = None;
     loop {

@@ -110,6 +110,8 @@ labels! {
         Quarantined = "quarantined",
         /// User space: the key would reach its limit, and this kernel cannot change it.
         KeyWorn = "key-worn",
+        /// User space: the connection is QUIC, whose packets no kernel seals.
+        Quic = "quic",
         /// Plain: the connection has no TLS, so nothing is sealed.
         NoTls = "no-tls",
     }
@@ -129,7 +131,8 @@ impl PathReason {
             | Self::Refused
             | Self::Suspended
             | Self::Quarantined
-            | Self::KeyWorn => SealedBy::User,
+            | Self::KeyWorn
+            | Self::Quic => SealedBy::User,
             Self::NoTls => SealedBy::Nobody,
         }
     }

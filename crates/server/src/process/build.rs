@@ -109,6 +109,12 @@ pub(crate) fn build(
         process,
         &mut problems,
     );
+    if let Some(listen) = config.listen.iter().find(|listen| listen.http3())
+        && tls.as_ref().is_some_and(|(tls, _)| tls.quic().is_none())
+    {
+        let what = "HTTP/3 needs a suite of TLS 1.3: add TLS_AES_128_GCM_SHA256 to tls.suites, or remove http3";
+        problems.add(&listen.http3.span, "listen.http3", what);
+    }
     let permits_websocket = sites.iter().any(|(config, site)| config.http2 && site.permits_websocket());
     let has_proxies = sites.iter().any(|(_, site)| site.has_proxies());
     let sites = Sites::new(sites, &mut problems);
@@ -126,11 +132,18 @@ pub(crate) fn build(
                 buffered,
                 head_limits: config.limits.head(),
                 http2: config.http2.limits(&config.limits.head(), has_proxies, permits_websocket),
+                http3: http3_limits(config, permits_websocket),
                 ktls: config.server.ktls,
             })
         }
         _ => Err(problems),
     }
+}
+
+/// What one client may do on a connection of HTTP/3. `connect_protocol`: whether a site permits WebSocket.
+fn http3_limits(config: &Config, connect_protocol: bool) -> sealion_h3::Limits {
+    let head = config.limits.head();
+    sealion_h3::Limits { head: head.head, fields: head.fields, connect_protocol, ..sealion_h3::Limits::default() }
 }
 
 /// Refuses what sites cannot ask for on their listeners without TLS. Returns warnings of what they should not.

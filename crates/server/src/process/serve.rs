@@ -68,9 +68,15 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), String> {
     // A successor's site is open already.
     let show = predecessor.is_none().then(|| Show::new(args, &prepared.config, &listeners)).transpose()?;
     announce(args, &prepared, &listeners, &given_up);
+    let steering = listeners.take_steering();
     let mut server = Server::start(args, prepared, listeners, given_up.confinement, access_log)?;
     if let Some(predecessor) = predecessor {
         predecessor.replace(&server.shared.predecessors);
+        for (socket, steering) in steering {
+            if let Err(error) = steering.attach(&socket) {
+                tracing::error!("new clients of HTTP/3 do not reach this process: {error}");
+            }
+        }
     }
     // After the predecessor's last order: only one process may order a certificate.
     server.start_certificates()?;
@@ -194,6 +200,7 @@ impl<'a> Server<'a> {
             confinement,
             predecessors: Arc::clone(&shared.predecessors),
             tickets: Some(Arc::clone(shared.tls.ticket_keys())),
+            datagrams: Some(listeners.datagrams),
         });
         Ok(Self { args, config, shared, phase, workers, metrics_thread, exporter, service })
     }

@@ -29,11 +29,12 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair, sockopt,
 };
 use rustix::process::{Pid, Signal, kill_process};
+use sealion_quic::Secrets;
 use sealion_tls::{OwnTicketKeys, TicketKeys, TicketSecret};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use crate::listen::{Address, Held, Inherited, Purpose};
+use crate::listen::{Address, Datagrams, Half, Held, Inherited, Purpose};
 use crate::observe::{Left, Predecessors};
 use crate::process::privileges::Confinement;
 
@@ -59,6 +60,8 @@ enum Message {
     Predecessor { pid: u32 },
     /// Old to new: the keys of its session tickets, if they are its own. `until`: seconds since 1970.
     Tickets { sealing: Secret, others: Vec<Secret>, until: u64 },
+    /// Old to new: its half of the UDP sockets, and the secrets of its connections: for stateless resets and for tokens.
+    Datagrams { half: Half, reset: QuicSecret, token: QuicSecret },
     /// Old to new: end of the sockets; and the confinement that the new process inherits.
     All { confinement: Confinement },
     /// New to old: connections are accepted.
@@ -67,6 +70,16 @@ enum Message {
     Failed { why: String },
     /// Old to new: the service is handed over.
     Yours,
+}
+
+/// A secret of QUIC. It is not printed, and wiped on drop.
+#[derive(Serialize, Deserialize)]
+struct QuicSecret(Zeroizing<[u8; 32]>);
+
+impl fmt::Debug for QuicSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("QuicSecret(..)")
+    }
 }
 
 /// A secret of ticket keys. It is not printed, and wiped on drop.
@@ -109,7 +122,7 @@ impl Predecessor {
             |reason: &dyn fmt::Display| format!("the server to be replaced did not pass its sockets: {reason}");
         let socket = socket.try_clone_to_owned().map_err(|e| broken(&e))?;
         sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(LONGEST_START)).map_err(|e| broken(&e))?;
-        let (mut held, mut older, mut tickets) = (Vec::new(), Vec::new(), None);
+        let (mut held, mut older, mut tickets, mut datagrams) = (Vec::new(), Vec::new(), None, None);
         let confinement = loop {
             match receive(socket.as_fd(), LONGEST_START).map_err(|e| broken(&e))? {
                 Some((Message::Socket { purpose, wanted }, Some(socket))) => {
@@ -122,11 +135,14 @@ impl Predecessor {
                     let others = others.iter().filter_map(secret).collect();
                     tickets = secret(&sealing).map(|sealing| OwnTicketKeys { sealing, others, until });
                 }
+                Some((Message::Datagrams { half, reset, token }, None)) => {
+                    datagrams = Some(Datagrams { half, secrets: Secrets { reset: *reset.0, token: *token.0 } });
+                }
                 Some((Message::All { confinement }, None)) => break confinement,
                 other => return Err(broken(&format_args!("unexpected message {other:?}"))),
             }
         };
-        let inherited = Inherited::from_predecessor(held)?;
+        let inherited = Inherited::from_predecessor(held)?.with_datagrams(datagrams);
         let pid = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs());
         Ok(Some((Self { socket, pid, older, tickets, confinement }, inherited)))
     }
@@ -258,6 +274,8 @@ pub(crate) struct Service {
     pub predecessors: Arc<Predecessors>,
     /// The keys of session tickets.
     pub tickets: Option<Arc<TicketKeys>>,
+    /// How this process serves UDP.
+    pub datagrams: Option<Datagrams>,
 }
 
 /// A new process that serves and does not own the service yet. If dropped before [`Self::hand_over`], it gets SIGTERM, because it has
@@ -428,6 +446,10 @@ fn greet(to: BorrowedFd<'_>, service: &Service) -> Result<(), NotServing> {
         let until = until.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let others = others.iter().map(Secret::from).collect();
         send(to, &Message::Tickets { sealing: Secret::from(&sealing), others, until }, None, LONGEST_START)?;
+    }
+    if let Some(Datagrams { half, secrets: Secrets { reset, token } }) = &service.datagrams {
+        let [reset, token] = [reset, token].map(|secret| QuicSecret(Zeroizing::new(*secret)));
+        send(to, &Message::Datagrams { half: *half, reset, token }, None, LONGEST_START)?;
     }
     send(to, &Message::All { confinement: service.confinement }, None, LONGEST_START)?;
     match receive(to, LONGEST_START)? {

@@ -151,6 +151,13 @@ impl Cursor {
         self.front.as_ref().filter(|_| self.behind.is_none())
     }
 
+    /// Takes the first segment that is ready.
+    pub(crate) fn pop_segment(&mut self) -> Option<Segment> {
+        let segment = self.front.take()?;
+        self.front = self.behind.as_mut().and_then(|behind| behind.pop_front());
+        Some(segment)
+    }
+
     /// The content that is ready.
     pub(crate) fn segments(&self) -> impl Iterator<Item = &Segment> {
         self.front.iter().chain(self.behind.iter().flatten())

@@ -24,6 +24,7 @@ mod guards;
 mod health;
 mod http;
 mod http2;
+mod http3;
 #[cfg(feature = "import-nginx")]
 mod import_nginx;
 mod limits;

@@ -10,6 +10,7 @@ pub(crate) mod client_auth;
 pub(crate) mod config;
 pub(crate) mod key_schedule;
 mod names;
+pub(crate) mod quic;
 pub(crate) mod resolver;
 pub(crate) mod secrets;
 #[cfg(test)]
@@ -26,7 +27,7 @@ use std::time::Duration;
 use rustix::net::Shutdown;
 use rustls::server::{Acceptor, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, UnbufferedStatus};
-use rustls::{HandshakeKind, ProtocolVersion};
+use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 use sealion_ktls::Version;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
@@ -241,7 +242,7 @@ fn refuse_plain_http(request: &[u8]) -> Vec<u8> {
 }
 
 /// Whether rustls has decided not to resume a session.
-fn is_full(connection: &UnbufferedServerConnection) -> bool {
+fn is_full(connection: &CommonState) -> bool {
     matches!(connection.handshake_kind(), Some(HandshakeKind::Full | HandshakeKind::FullWithHelloRetryRequest))
 }
 

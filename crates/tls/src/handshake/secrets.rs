@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rustls::server::UnbufferedServerConnection;
-use rustls::{ConnectionTrafficSecrets, HandshakeKind, ProtocolVersion, SupportedCipherSuite};
+use rustls::{CommonState, ConnectionTrafficSecrets, HandshakeKind, ProtocolVersion, SupportedCipherSuite};
 use sealion_ktls::{AeadKey, Version};
 
 use super::client_auth::ClientCertificate;
@@ -26,7 +26,7 @@ pub fn traffic_keys(version: Version, secrets: &ConnectionTrafficSecrets) -> Res
 }
 
 /// The information that rustls has about a finished handshake; other fields are left open.
-pub(super) fn info(connection: &UnbufferedServerConnection) -> Result<HandshakeInfo, HandshakeError> {
+pub(super) fn info(connection: &CommonState) -> Result<HandshakeInfo, HandshakeError> {
     let version = match connection.protocol_version() {
         Some(ProtocolVersion::TLSv1_2) => Version::Tls12,
         Some(ProtocolVersion::TLSv1_3) => Version::Tls13,

@@ -1,17 +1,21 @@
 //! From a request to its response: at once, or when it is ready.
 
+use std::cell::RefCell;
 use std::task::{Context as TaskContext, Poll};
 
-use sealion_h2::{ErrorCode, HeadBuffer, StreamId};
-use sealion_http::{ExtraFields, Status};
+use sealion_h2::{ErrorCode, HeadBuffer, HeaderBlock, StreamId};
+use sealion_http::{ExtraFields, Protocol, Status};
 use sealion_tls::TlsStream;
 
 use super::Http2;
-use crate::exchange::{Current, now};
-use crate::http2::head::with_head;
-use crate::http2::request::{self, Answer, Answered, Answering, Stream, Wait, send_interim};
+use crate::exchange::{Alternative, Answer, Answered, Answering, Answers, Current, HeadBlocks, Wait, now};
+use crate::http2::request::{Stream, send_interim};
 use crate::http2::response::{Asking, Sending};
 use crate::upstream::RequestContent;
+
+thread_local! {
+    static HEADS: RefCell<HeadBlocks<HeaderBlock>> = RefCell::default();
+}
 
 /// A request whose answer is being made.
 pub(super) struct Waiting<'a> {
@@ -40,12 +44,13 @@ impl<'a> Http2<'a> {
             protocol: &mut self.protocol,
             heads: &mut self.heads,
             content,
-            is_connect: false,
+            is_connect: head.protocol().is_some(),
             head_room: self.ahead.head_room(),
             wait: Wait::default(),
         };
-        match request::answer(self.context, head, &mut stream, &mut self.permit, current, &self.streams) {
-            Answer::Now(sending) => self.respond(sending, tls),
+        let answers = Answers { context: self.context, protocol: Protocol::Http2, streams: &self.streams };
+        match answers.answer(head, &mut stream, &mut self.permit, current) {
+            Answer::Now(answered) => self.respond(Sending::new(id, answered), tls),
             Answer::Later(answer) => {
                 let wait = stream.wait;
                 self.answering.push(Waiting { stream: id, memory, answer, wait });
@@ -56,7 +61,7 @@ impl<'a> Http2<'a> {
     /// Rejects a request; `head` holds what was decoded.
     pub(super) fn refuse(&mut self, id: StreamId, status: Status, head: HeadBuffer) {
         let memory = head.memory();
-        let answer = request::refuse(self.context, id, status, head);
+        let answer = self.answers().refuse(status, head);
         self.answering.push(Waiting { stream: id, memory, answer, wait: Wait::default() });
     }
 
@@ -64,9 +69,12 @@ impl<'a> Http2<'a> {
     fn respond(&mut self, mut sending: Box<Sending<'a>>, stream: &TlsStream) {
         let (id, length) = (sending.stream, sending.length());
         let before = self.heads.len();
-        let Answered { response, framing, .. } = &mut sending.answered;
-        let written = with_head(response.status, &response.fields, *framing, &now(), |head| {
-            self.protocol.respond(id, head, length == Some(0), &mut self.heads)
+        let more = self.context.listener.alternative.as_ref().map_or(&[][..], Alternative::http2);
+        let Answered { response, framing, .. } = &mut *sending.answered;
+        let written = HEADS.with_borrow_mut(|heads| {
+            heads.with_head((response.status, &response.fields, *framing), &now(), more, |head| {
+                self.protocol.respond(id, head, length == Some(0), &mut self.heads)
+            })
         });
         // The log needs the rest of the response alone.
         response.fields.extra = ExtraFields::default();
@@ -109,16 +117,16 @@ impl<'a> Http2<'a> {
                 }
             }
             match polled {
-                Poll::Ready(sending) => {
-                    let wait = self.answering.swap_remove(index).wait;
+                Poll::Ready(answered) => {
+                    let Waiting { stream: id, wait, .. } = self.answering.swap_remove(index);
                     if wait.forwards
                         && wait.cancel.is_none()
-                        && sending.answered.response.status == Status::CLIENT_CLOSED_REQUEST
+                        && answered.response.status == Status::CLIENT_CLOSED_REQUEST
                     {
                         // It was cancelled here: its status is for the log.
-                        self.protocol.reset(sending.stream, ErrorCode::CANCEL);
+                        self.protocol.reset(id, ErrorCode::CANCEL);
                     }
-                    self.respond(sending, stream);
+                    self.respond(Sending::new(id, answered), stream);
                 }
                 Poll::Pending => index += 1,
             }

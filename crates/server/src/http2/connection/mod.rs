@@ -24,14 +24,14 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 
 use sealion_h2::Connection;
+use sealion_http::Protocol;
 use sealion_tls::TlsStream;
 use tokio::task::yield_now;
 
 use super::batch::{Batch, free_bytes, keep_bytes, shrink};
 use super::content::{ContentWindow, Streamed};
-use super::request::Delivery;
 use super::response::{Ahead, Sending};
-use crate::exchange::{Context, Cut, End, Error, Listener, PathChoice, Shared, poll_idle_end};
+use crate::exchange::{Answers, Context, Cut, Delivery, End, Error, Listener, PathChoice, Shared, poll_idle_end};
 use crate::limits::{ConnectionStreams, Idle, Permit};
 use crate::observe::metrics;
 use answer::Waiting;
@@ -84,12 +84,12 @@ struct Serving<'s, 'a> {
 impl Drop for Serving<'_, '_> {
     fn drop(&mut self) {
         let cut = Cut::of(self.connection.context.shared);
-        for Waiting { mut answer, wait, .. } in std::mem::take(&mut self.connection.answering) {
+        for Waiting { stream: id, mut answer, wait, .. } in std::mem::take(&mut self.connection.answering) {
             // What is forwarded is answered at once when its client is gone.
             if wait.cancel.map(drop).is_some()
-                && let Poll::Ready(sending) = answer.as_mut().poll(&mut TaskContext::from_waker(Waker::noop()))
+                && let Poll::Ready(answered) = answer.as_mut().poll(&mut TaskContext::from_waker(Waker::noop()))
             {
-                self.connection.finish(sending, self.stream, Some(&cut));
+                self.connection.finish(Sending::new(id, answered), self.stream, Some(&cut));
             }
         }
         for sending in std::mem::take(&mut self.connection.sending) {
@@ -265,6 +265,11 @@ impl<'a> Http2<'a> {
         end
     }
 
+    /// Asks for answers.
+    fn answers(&self) -> Answers<'_, 'a> {
+        Answers { context: self.context, protocol: Protocol::Http2, streams: &self.streams }
+    }
+
     /// Whether no request waits for a response or a part of one.
     fn is_idle(&self) -> bool {
         self.protocol.is_idle() && self.answering.is_empty()
@@ -296,7 +301,8 @@ impl<'a> Http2<'a> {
         self.protocol.release(sending.stream);
         sending.take_back();
         let Sending { stream: id, ref mut answered, body, wire, .. } = *sending;
-        let delivery = Delivery { stream: id, body, wire, path: stream.path(), choice: &mut self.path, aborted };
+        let delivery =
+            Delivery { stream: id.get().into(), body, wire, path: stream.path(), choice: &mut self.path, aborted };
         answered.finish(stream.info(), delivery);
     }
 
@@ -321,10 +327,10 @@ impl<'a> Http2<'a> {
         };
         self.streamed.clear();
         self.streams.close();
-        for Waiting { answer, wait, .. } in std::mem::take(&mut self.answering) {
+        for Waiting { stream: id, answer, wait, .. } in std::mem::take(&mut self.answering) {
             drop(wait.cancel);
-            let sending = answer.await;
-            self.finish(sending, stream, Some(&why));
+            let answered = answer.await;
+            self.finish(Sending::new(id, answered), stream, Some(&why));
         }
         for sending in std::mem::take(&mut self.sending) {
             self.finish(sending, stream, Some(&why));

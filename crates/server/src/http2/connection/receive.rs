@@ -5,13 +5,12 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::Instant;
 
 use sealion_h2::{By, ErrorCode, Event, HeadBuffer, StreamId};
-use sealion_http::Status;
+use sealion_http::{Protocol, Status};
 use sealion_tls::TlsStream;
 
 use super::Http2;
-use crate::exchange::{Current, End, Error, Generation};
+use crate::exchange::{Current, Delivery, End, Error, Generation, free_head, keep_head};
 use crate::http2::content::Streamed;
-use crate::http2::request::{Delivery, free_head, keep_head, may_forward};
 use crate::http2::response::reset_by_client;
 use crate::observe::metrics::{self, StreamResult};
 use crate::upstream::WEBSOCKET;
@@ -136,7 +135,7 @@ impl Http2<'_> {
             self.refuse(id, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, HeadBuffer::default());
         } else if head.protocol().is_some() {
             self.connect(id, end, stream, head, current);
-        } else if !end && may_forward(self.context, head, &current) {
+        } else if !end && self.answers().may_forward(head, &current) {
             let length = head.fields().first("content-length");
             let length = length.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
             let (streamed, content) = Streamed::new(id, length, expects_continue(head));
@@ -157,7 +156,7 @@ impl Http2<'_> {
             let head = std::mem::replace(head, free_head());
             return self.refuse(id, Status::NOT_IMPLEMENTED, head);
         }
-        let content = may_forward(self.context, head, &current).then(|| {
+        let content = self.answers().may_forward(head, &current).then(|| {
             let (streamed, content) = Streamed::of_tunnel(id, end);
             self.streamed.push(streamed);
             content
@@ -233,9 +232,15 @@ impl Http2<'_> {
 
     /// Writes the line of a request that was reset before it had a stream.
     fn log_refusal(&mut self, id: StreamId, status: Status, stream: &TlsStream, why: &str) {
-        let delivery =
-            Delivery { stream: id, body: 0, wire: 0, path: stream.path(), choice: &mut self.path, aborted: Some(&why) };
-        delivery.of_reset(self.context, status, stream.info());
+        let delivery = Delivery {
+            stream: id.get().into(),
+            body: 0,
+            wire: 0,
+            path: stream.path(),
+            choice: &mut self.path,
+            aborted: Some(&why),
+        };
+        delivery.of_reset(self.context, Protocol::Http2, status, stream.info());
     }
 
     /// Whether a request may keep its head while it waits: small ones always.

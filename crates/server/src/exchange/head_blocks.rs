@@ -1,75 +1,105 @@
-//! The head of a response as a header block (RFC 9113 §8.3.2).
+//! The head of a response as a header block (RFC 9113 §8.3.2, RFC 9114 §4.3.2).
 //!
 //! Encoding a head costs as much as all else that HTTP/2 does for a small file. The blocks of files and stored responses that are asked for again are
 //! therefore kept, each with the fields it was made of: whatever made the fields, a block is sent only for equal ones. Those of a stored response
 //! are equal within a second, since its Age is in them.
 
-use std::cell::RefCell;
-
-use sealion_h2::HeaderBlock;
 use sealion_http::http1::framing::ResponseFraming;
 use sealion_http::{EntityTag, Fields, HttpTime, Status, write_decimal};
 
-/// Calls `write` with the head's block in parts. `date` is the value of Date.
-pub(super) fn with_head<T>(
-    status: Status,
-    fields: &Fields,
-    framing: ResponseFraming,
-    date: &HttpTime,
-    write: impl FnOnce(&[&[u8]]) -> T,
-) -> T {
-    HEADS.with_borrow_mut(|heads| {
-        if heads.date.as_ref().is_none_or(|(kept, _)| kept != date) {
-            let mut block = HeaderBlock::default();
-            block.field("date", date.as_bytes());
-            heads.date = Some((*date, block));
-        }
-        let date = heads.date.as_ref().map_or(&[][..], |(_, block)| block.as_bytes());
-        let head = match hash(status, fields) {
-            Some(hash) => heads.kept.find(hash, status, fields, framing, &mut heads.fresh),
-            None => {
-                write_head(&mut heads.fresh, status, fields, framing);
-                heads.fresh.as_bytes()
-            }
-        };
-        match fields.needs_date() {
-            true => write(&[head, date]),
-            false => write(&[head]),
-        }
-    })
+/// Encoded fields that depend on no connection: HPACK or QPACK without a dynamic table.
+pub(crate) trait HeadBlock: Default {
+    fn clear(&mut self);
+
+    fn status(&mut self, status: u16);
+
+    /// `name` is in lower case.
+    fn field(&mut self, name: &str, value: &[u8]);
+
+    fn as_bytes(&self) -> &[u8];
 }
 
-thread_local! {
-    static HEADS: RefCell<Heads> = RefCell::default();
+macro_rules! head_block {
+    ($block:ty) => {
+        impl HeadBlock for $block {
+            fn clear(&mut self) {
+                self.clear();
+            }
+
+            fn status(&mut self, status: u16) {
+                self.status(status);
+            }
+
+            fn field(&mut self, name: &str, value: &[u8]) {
+                self.field(name, value);
+            }
+
+            fn as_bytes(&self) -> &[u8] {
+                self.as_bytes()
+            }
+        }
+    };
 }
+
+head_block!(sealion_h2::HeaderBlock);
+head_block!(sealion_h3::HeaderBlock);
 
 /// The blocks of a thread.
 #[derive(Default)]
-struct Heads {
-    date: Option<(HttpTime, HeaderBlock)>,
-    kept: Kept,
+pub(crate) struct HeadBlocks<B> {
+    date: Option<(HttpTime, B)>,
+    kept: Kept<B>,
     /// A block that is not kept.
-    fresh: HeaderBlock,
+    fresh: B,
+}
+
+impl<B: HeadBlock> HeadBlocks<B> {
+    /// Calls `write` with the head's block in parts. `date` is the value of Date. `more`: a block of further fields, or nothing.
+    pub(crate) fn with_head<T>(
+        &mut self,
+        (status, fields, framing): (Status, &Fields, ResponseFraming),
+        date: &HttpTime,
+        more: &[u8],
+        write: impl FnOnce(&[&[u8]]) -> T,
+    ) -> T {
+        if self.date.as_ref().is_none_or(|(kept, _)| kept != date) {
+            let mut block = B::default();
+            block.field("date", date.as_bytes());
+            self.date = Some((*date, block));
+        }
+        let date = self.date.as_ref().map_or(&[][..], |(_, block)| block.as_bytes());
+        let head = match hash(status, fields) {
+            Some(hash) => self.kept.find(hash, status, fields, framing, &mut self.fresh),
+            None => {
+                write_head(&mut self.fresh, status, fields, framing);
+                self.fresh.as_bytes()
+            }
+        };
+        match fields.needs_date() {
+            true => write(&[head, date, more]),
+            false => write(&[head, more]),
+        }
+    }
 }
 
 /// Blocks, each in the slot that its hash gives.
 #[derive(Default)]
-struct Kept {
-    slots: Vec<Slot>,
+struct Kept<B> {
+    slots: Vec<Slot<B>>,
 }
 
 #[derive(Default)]
-struct Slot {
+struct Slot<B> {
     /// The hash that found another head here last: a head is kept when it comes a second time.
     missed: u64,
-    head: Option<Box<Head>>,
+    head: Option<Box<Head<B>>>,
 }
 
-struct Head {
+struct Head<B> {
     status: Status,
     fields: Fields,
     framing: ResponseFraming,
-    block: HeaderBlock,
+    block: B,
 }
 
 /// Slots of a thread: with heads of usual length, 128 KiB.
@@ -78,7 +108,7 @@ const SLOTS: usize = 256;
 /// Octets of further fields with which a head is kept.
 const LONGEST: usize = 2 << 10;
 
-impl Kept {
+impl<B: HeadBlock> Kept<B> {
     /// The block of a head, which is written into `fresh` if it is not kept.
     fn find<'a>(
         &'a mut self,
@@ -86,20 +116,20 @@ impl Kept {
         status: Status,
         fields: &Fields,
         framing: ResponseFraming,
-        fresh: &'a mut HeaderBlock,
+        fresh: &'a mut B,
     ) -> &'a [u8] {
         if self.slots.is_empty() {
             self.slots.resize_with(SLOTS, Slot::default);
         }
         let slot = &mut self.slots[(hash >> 32) as usize % SLOTS];
-        let is_same = |head: &Head| head.framing == framing && head.status == status && head.fields == *fields;
+        let is_same = |head: &Head<B>| head.framing == framing && head.status == status && head.fields == *fields;
         if !slot.head.as_deref().is_some_and(is_same) {
             if slot.missed != hash {
                 slot.missed = hash;
                 write_head(fresh, status, fields, framing);
                 return fresh.as_bytes();
             }
-            let mut block = HeaderBlock::default();
+            let mut block = B::default();
             write_head(&mut block, status, fields, framing);
             slot.head = Some(Box::new(Head { status, fields: fields.clone(), framing, block }));
         }
@@ -128,7 +158,7 @@ fn hash(status: Status, fields: &Fields) -> Option<u64> {
 }
 
 /// Writes the head without Date into `block`.
-fn write_head(block: &mut HeaderBlock, status: Status, fields: &Fields, framing: ResponseFraming) {
+fn write_head(block: &mut impl HeadBlock, status: Status, fields: &Fields, framing: ResponseFraming) {
     block.clear();
     block.status(status.code());
     if fields.needs_server() {
@@ -144,14 +174,22 @@ fn write_head(block: &mut HeaderBlock, status: Status, fields: &Fields, framing:
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
+    use sealion_h2::HeaderBlock;
     use sealion_http::{ContentType, ExtraFields};
 
     use super::*;
 
+    thread_local! {
+        static HEADS: RefCell<HeadBlocks<HeaderBlock>> = RefCell::default();
+    }
+
     const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 
     fn head(status: Status, fields: &Fields, framing: ResponseFraming, date: &str) -> Vec<u8> {
-        with_head(status, fields, framing, &date.parse().unwrap(), |parts| parts.concat())
+        let date = date.parse().unwrap();
+        HEADS.with_borrow_mut(|heads| heads.with_head((status, fields, framing), &date, &[], |parts| parts.concat()))
     }
 
     #[test]

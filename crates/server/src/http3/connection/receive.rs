@@ -1,0 +1,259 @@
+//! What the client sends, and what each event means for its request.
+
+use std::task::Context as TaskContext;
+use std::time::Instant;
+
+use bytes::Bytes;
+use sealion_h3::{ConnectionError, ErrorCode, HeadBuffer, StreamId};
+use sealion_http::{Protocol, Status};
+use sealion_quic::{CloseReason, Endpoint, Event, Read};
+
+use super::Http3;
+use crate::exchange::{Current, Delivery, free_head, keep_head};
+use crate::http3::content::Upload;
+use crate::upstream::WEBSOCKET;
+
+/// A request whose content is discarded, and has not ended.
+pub(super) struct Receiving {
+    pub(super) stream: StreamId,
+    pub(super) head: HeadBuffer,
+    /// The settings that it began under.
+    current: Current,
+    /// Bytes of content so far.
+    content: u64,
+    /// When all of it has to be there.
+    pub(super) deadline: Instant,
+}
+
+/// Requests behind the last one that `max_requests` allows: what a client may have sent before it read GOAWAY.
+const MAX_BEHIND_THE_LAST: u64 = 128;
+
+impl Http3<'_> {
+    pub(super) fn on_event(&mut self, endpoint: &mut Endpoint, event: Event) -> Result<(), ConnectionError> {
+        let id = |stream: sealion_quic::StreamId| StreamId::new(stream.get());
+        match event {
+            Event::Connected | Event::StreamAvailable => {}
+            Event::Opened(stream) => drop(self.protocol.open(id(stream))?),
+            Event::Readable(stream) => self.read(endpoint, id(stream))?,
+            Event::Writable(stream) => {
+                self.sending.iter_mut().filter(|sending| sending.stream == id(stream)).for_each(|sending| {
+                    sending.is_blocked = false;
+                });
+            }
+            Event::Finished(stream) => self.link.unacknowledged.retain(|other| *other != id(stream)),
+            Event::Stopped { stream, code } => {
+                self.link.unacknowledged.retain(|other| *other != id(stream));
+                self.cancelled(id(stream), code)?;
+            }
+            Event::Closed(reason) => self.ended = Some(why_closed(&reason)),
+        }
+        Ok(())
+    }
+
+    fn cancelled(&mut self, stream: StreamId, code: u64) -> Result<(), ConnectionError> {
+        if let Some(event) = self.protocol.cancelled(stream, ErrorCode(code))? {
+            self.on_request_event(event, &mut HeadBuffer::default());
+        }
+        Ok(())
+    }
+
+    /// Reads a stream, as far as its content is wanted. Bytes are handed on with the end of the stream, if it has come.
+    pub(super) fn read(&mut self, endpoint: &mut Endpoint, stream: StreamId) -> Result<(), ConnectionError> {
+        let (Some(mut quic), Some(id)) = (endpoint.connection(self.key), sealion_quic::StreamId::new(stream.get()))
+        else {
+            return Ok(());
+        };
+        let (mut head, mut held, mut result) = (free_head(), None, Ok(()));
+        let finished = quic.read(id, |read| {
+            let (bytes, fin, reset) = match read {
+                Read::Data(bytes) => (held.replace(bytes), false, None),
+                Read::End => (Some(held.take().unwrap_or_default()), true, None),
+                Read::Blocked => (held.take(), false, None),
+                Read::Reset(code) => (held.take(), false, Some(code)),
+            };
+            if let Some(bytes) = bytes {
+                result = self.receive(stream, &bytes, fin, &mut head);
+            }
+            if let (Ok(()), Some(code)) = (&result, reset) {
+                result = self.cancelled(stream, code);
+            }
+            result.is_ok() && !self.pause(stream)
+        });
+        if let (Ok(()), Some(bytes)) = (&result, held) {
+            result = self.receive(stream, &bytes, false, &mut head);
+        }
+        let _ = finished;
+        keep_head(head);
+        result
+    }
+
+    /// Whether the content of the stream has to wait for its upstream.
+    fn pause(&mut self, stream: StreamId) -> bool {
+        let Some(upload) = self.uploads.iter_mut().find(|upload| upload.stream == stream) else { return false };
+        upload.is_paused = upload.is_full();
+        upload.is_paused
+    }
+
+    fn receive(
+        &mut self,
+        stream: StreamId,
+        bytes: &Bytes,
+        fin: bool,
+        head: &mut HeadBuffer,
+    ) -> Result<(), ConnectionError> {
+        let mut input = &bytes[..];
+        while let Some(event) = self.protocol.receive(stream, &mut input, fin, head)? {
+            self.on_request_event(event, head);
+        }
+        Ok(())
+    }
+
+    /// Notes what upstreams have taken, and reads on where they have.
+    pub(super) fn poll_uploads(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        endpoint: &mut Endpoint,
+    ) -> Result<(), ConnectionError> {
+        let mut resumed = Vec::new();
+        for upload in &mut self.uploads {
+            let mut out = Vec::new();
+            upload.poll(cx, &mut self.protocol, &mut out);
+            if let Some(waiting) = self.answering.iter_mut().find(|waiting| waiting.stream == upload.stream) {
+                waiting.out.append(&mut out);
+            }
+            if upload.is_paused && !upload.is_full() {
+                upload.is_paused = false;
+                resumed.push(upload.stream);
+            }
+        }
+        resumed.into_iter().try_for_each(|stream| self.read(endpoint, stream))
+    }
+
+    fn on_request_event(&mut self, event: sealion_h3::Event<'_>, head: &mut HeadBuffer) {
+        use sealion_h3::Event;
+        match event {
+            Event::Request { stream, end } => self.request(stream, end, head),
+            Event::TooLarge { stream, .. } => {
+                self.count_request();
+                let head =
+                    if self.may_keep(head) { std::mem::replace(head, free_head()) } else { HeadBuffer::default() };
+                self.refuse(stream, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, head);
+            }
+            Event::Data { stream, data, end } => match self.uploads.iter_mut().find(|upload| upload.stream == stream) {
+                Some(upload) => upload.receive(data, end),
+                None => self.discard(stream, data.len() as u64, end),
+            },
+            Event::Trailers { stream } => match self.uploads.iter_mut().find(|upload| upload.stream == stream) {
+                Some(upload) => upload.end(head.fields()),
+                None => self.discard(stream, 0, true),
+            },
+            Event::Reset { stream, code, .. } => self.was_reset(stream, code),
+            Event::Malformed { stream, why } => {
+                tracing::debug!("{}: stream {stream}: malformed request: {why}", self.context.remote);
+                let path = sealion_tls::SealedBy::User;
+                let choice = &mut self.path;
+                let delivery = Delivery { stream: stream.get(), body: 0, wire: 0, path, choice, aborted: Some(&why) };
+                delivery.of_reset(self.context, Protocol::Http3, Status::BAD_REQUEST, Some(&self.link.info));
+            }
+            Event::GoAway => self.protocol.drain_now(),
+            Event::PriorityChanged { .. } | Event::Settings => {}
+        }
+    }
+
+    /// The head of a request has come. It is answered now, or when its content has come. Content that may be forwarded is passed on.
+    fn request(&mut self, stream: StreamId, end: bool, head: &mut HeadBuffer) {
+        self.count_request();
+        let current = self.context.shared.generations.current();
+        if !self.may_keep(head) {
+            self.refuse(stream, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, HeadBuffer::default());
+        } else if let Some(protocol) = head.protocol() {
+            // RFC 9220: what follows is the protocol's, and never content to wait for.
+            if !protocol.eq_ignore_ascii_case(WEBSOCKET) {
+                let head = std::mem::replace(head, free_head());
+                return self.refuse(stream, Status::NOT_IMPLEMENTED, head);
+            }
+            let content = self.answers().may_forward(head, &current).then(|| {
+                let (upload, content) = Upload::of_tunnel(stream, end);
+                self.uploads.push(upload);
+                content
+            });
+            self.answer(stream, head, content, current);
+        } else if !end && self.answers().may_forward(head, &current) {
+            let length = head.fields().first("content-length");
+            let length = length.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+            let (upload, content) = Upload::new(stream, length, expects_continue(head));
+            self.uploads.push(upload);
+            self.answer(stream, head, Some(content), current);
+        } else if end || expects_continue(head) {
+            self.answer(stream, head, None, current);
+        } else {
+            let head = std::mem::replace(head, free_head());
+            let deadline = Instant::now() + current.limits.request_timeout.duration();
+            self.receiving.push(Receiving { stream, head, current, content: 0, deadline });
+        }
+    }
+
+    /// Discards content, which files do not need. Its end, or too much of it, brings the response.
+    fn discard(&mut self, stream: StreamId, length: u64, end: bool) {
+        let Some(index) = self.receiving.iter().position(|receiving| receiving.stream == stream) else { return };
+        let receiving = &mut self.receiving[index];
+        receiving.content += length;
+        if end || receiving.content > receiving.current.limits.max_body.0 {
+            let Receiving { mut head, current, .. } = self.receiving.swap_remove(index);
+            self.answer(stream, &mut head, None, current);
+            keep_head(head);
+        }
+    }
+
+    /// The stream was reset by the client, or by its fault.
+    fn was_reset(&mut self, stream: StreamId, code: ErrorCode) {
+        if let Some(index) = self.receiving.iter().position(|receiving| receiving.stream == stream) {
+            keep_head(self.receiving.swap_remove(index).head);
+            self.protocol.release(stream);
+        }
+        self.uploads.retain(|upload| upload.stream != stream);
+        // An answer that is being made goes on, unless it is forwarded: its stream keeps its slot until then.
+        if let Some(waiting) = self.answering.iter_mut().find(|waiting| waiting.stream == stream) {
+            waiting.wait.cancel = None;
+        }
+        if let Some(index) = self.sending.iter().position(|sending| sending.stream == stream) {
+            let sending = self.sending.swap_remove(index);
+            self.finish(sending, Some(&format_args!("the client reset the stream: {code}")));
+        }
+    }
+
+    fn count_request(&mut self) {
+        self.requests += 1;
+        self.permit.is_shared = self.protocol.open_streams() > 1;
+        if !self.idle.begin() {
+            // Its slot is promised to another connection.
+            self.closing = true;
+            self.protocol.drain_now();
+        }
+        let Some(most) = self.context.shared.generations.current().limits.max_requests else { return };
+        if self.requests >= most.get() {
+            self.protocol.drain();
+        }
+        if self.requests >= most.get().saturating_add(MAX_BEHIND_THE_LAST) {
+            self.protocol.drain_now();
+            self.closing = true;
+        }
+    }
+}
+
+/// Whether the client waits for a response before it sends content (RFC 9110 §10.1.1).
+fn expects_continue(head: &HeadBuffer) -> bool {
+    head.fields().first("expect").is_some()
+}
+
+fn why_closed(reason: &CloseReason) -> String {
+    match reason {
+        CloseReason::TimedOut => "the client sent nothing for too long".to_owned(),
+        CloseReason::HandshakeTimedOut => "the handshake did not end in time".to_owned(),
+        CloseReason::Reset => "the client lost the connection's state".to_owned(),
+        CloseReason::ClosedByApplication { code, .. } => format!("the client closed: {}", ErrorCode(*code)),
+        CloseReason::ClosedByTransport { code, .. } => format!("the client closed: QUIC error {code:#x}"),
+        CloseReason::Violation { why, .. } => why.clone(),
+        CloseReason::Failed => "QUIC failed".to_owned(),
+    }
+}

@@ -1,0 +1,5 @@
+//! HTTP/3: responses equal those of the other versions, incomplete ones never look complete, and other versions announce it.
+
+mod client;
+mod same;
+mod stop;

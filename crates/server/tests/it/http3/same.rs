@@ -1,0 +1,131 @@
+//! Responses over HTTP/3 equal those over HTTP/1.1.
+
+use sealion_testkit::{http, pattern};
+
+use super::client::{Http3, config};
+use crate::support::upstream::{Upstream, ok};
+use crate::support::{Site, access_line, access_lines, exchange};
+
+#[test]
+fn files_of_any_length_come_whole() {
+    let site = Site::new();
+    let lengths = [0, 1, 1000, 1_000_000, 10_000_000];
+    for length in lengths {
+        site.add_pattern(&length.to_string(), length);
+    }
+    let fields = "[access_log]\nfields = ['protocol', 'bytes', 'path', 'why']";
+    let server = config(&site, "").table(fields).serve_from_user_space();
+    let mut client = Http3::connect(&site, &server);
+    for length in lengths {
+        let answer = client.get(&format!("/{length}"), &[]);
+        assert_eq!((answer.status.as_u16(), &answer.error), (200, &None), "{length}");
+        assert_eq!(answer.field("content-length"), length.to_string());
+        assert_eq!(answer.body.len() as u64, length);
+        pattern::assert_equal(&answer.body, 0..length);
+    }
+    for length in lengths {
+        let line = format!("protocol=HTTP/3 bytes={length} path=user why=quic");
+        server.wait_for(&line, |other| other.text == line);
+    }
+}
+
+#[test]
+fn ranges_heads_conditions_and_errors_are_answered_as_over_other_versions() {
+    let site = Site::new();
+    site.add("f", "0123456789");
+    let server = config(&site, "").serve_from_user_space();
+    let mut client = Http3::connect(&site, &server);
+    let whole = client.get("/f", &[]);
+    let tag = whole.field("etag").to_owned();
+    let part = client.get("/f", &[("range", "bytes=2-4")]);
+    assert_eq!((part.status.as_u16(), &part.body[..], part.field("content-range")), (206, &b"234"[..], "bytes 2-4/10"));
+    let head = client.ask("HEAD", "/f", &[], None);
+    assert_eq!((head.status.as_u16(), head.body.len(), head.field("content-length")), (200, 0, "10"));
+    let unchanged = client.get("/f", &[("if-none-match", &tag)]);
+    assert_eq!((unchanged.status.as_u16(), unchanged.body.len()), (304, 0));
+    let none = client.get("/none", &[]);
+    assert_eq!((none.status.as_u16(), &none.body[..]), (404, &b"404 Not Found\n"[..]));
+    let several = client.get("/f", &[("range", "bytes=0-1, 5-6")]);
+    assert_eq!(several.status.as_u16(), 206);
+    assert!(several.field("content-type").starts_with("multipart/byteranges"));
+    assert_eq!(several.field("content-length"), several.body.len().to_string());
+    // Its content is discarded.
+    let posted = client.ask("POST", "/f", &[], Some(vec![b'x'; 100_000]));
+    assert_eq!(posted.status.as_u16(), 405);
+}
+
+#[test]
+fn many_requests_share_a_connection() {
+    let site = Site::new();
+    site.add_pattern("large", 300_000);
+    let server = config(&site, "").serve_from_user_space();
+    let mut client = Http3::connect(&site, &server);
+    let streams: Vec<_> = (0..50).map(|_| client.send(super::client::request("GET", "/large", &[]), None)).collect();
+    for stream in streams {
+        let answer = client.receive(stream);
+        assert_eq!(answer.error, None);
+        pattern::assert_equal(&answer.body, 0..300_000);
+    }
+}
+
+#[test]
+fn what_is_forwarded_comes_and_goes_whole() {
+    let site = Site::new();
+    let upstream = Upstream::answering(|request| ok(&request.body));
+    let keys = format!("proxy = [{{ path = '/', upstream = '{}' }}]", upstream.url());
+    let server = config(&site, &keys).serve_from_user_space();
+    let mut client = Http3::connect(&site, &server);
+    for length in [0, 1, 1_000_000] {
+        let answer = client.ask("POST", "/echo", &[], Some(pattern::bytes(0..length)));
+        assert_eq!((answer.status.as_u16(), &answer.error), (200, &None));
+        pattern::assert_equal(&answer.body, 0..length);
+    }
+    let plain = client.get("/echo", &[]);
+    assert_eq!((plain.status.as_u16(), plain.body.len(), plain.trailers), (200, 0, None));
+    assert!(access_lines(&server, 4).iter().all(|line| line.find("upstream").is_some() && line.way().1 == "quic"));
+}
+
+#[test]
+fn content_that_breaks_off_never_ends_as_if_it_were_complete() {
+    let site = Site::new();
+    let upstream = Upstream::answering(|_| b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nonly this".to_vec());
+    let keys = format!("proxy = [{{ path = '/', upstream = '{}' }}]", upstream.url());
+    let server = config(&site, &keys).serve_from_user_space();
+    let mut client = Http3::connect(&site, &server);
+    let stream = client.send(super::client::request("GET", "/", &[]), None);
+    let answer = client.receive(stream);
+    assert!(answer.error.is_some(), "{answer:?}");
+    assert!(access_line(&server, 1).find("aborted").is_some());
+}
+
+#[test]
+fn other_versions_announce_it_and_listeners_without_it_do_not() {
+    let site = Site::new();
+    site.add("f", "content");
+    let with = config(&site, "").serve_from_user_space();
+    let mut client = site.connect(&with);
+    let answer = exchange(&mut client, http::head("GET", "/f", &[("Connection", "close")]).as_bytes());
+    let text = String::from_utf8_lossy(&answer.data).into_owned();
+    let expected = format!("\r\nAlt-Svc: h3=\":{}\"; ma=86400\r\n", with.address().port());
+    assert!(text.contains(&expected), "{text}");
+    let without = site.serve_from_user_space(&[]);
+    let mut client = site.connect(&without);
+    let answer = exchange(&mut client, http::head("GET", "/f", &[("Connection", "close")]).as_bytes());
+    assert!(!String::from_utf8_lossy(&answer.data).contains("Alt-Svc"));
+}
+
+#[test]
+fn a_listener_that_cannot_have_it_is_refused() {
+    let site = Site::new();
+    for (keys, words) in [
+        ("address = '127.0.0.1:0'\ntls = false\nhttp3 = true", "HTTP/3 has TLS always"),
+        ("address = 'unix:/nonexistent/s'\nhttp3 = true", "a Unix socket has no UDP"),
+        (
+            "address = '127.0.0.1:0'\nproxy_protocol = true\ntrusted_proxies = ['127.0.0.1']\nhttp3 = true",
+            "the PROXY protocol names no client of UDP",
+        ),
+    ] {
+        let problems = site.config("").listen(keys).problems();
+        assert!(problems.contains(words), "{keys}: {problems}");
+    }
+}
