@@ -487,7 +487,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     ),
     (
         "grpc_pass",
-        Converted(&["upstream.protocol", "site.proxy.upstream"]),
+        Converted(&["upstream.protocol", "site.proxy.to"]),
         "an upstream with `protocol = \"http2\"`, by TLS with `grpcs://`; the directives of `grpc_` are handled as those of `proxy_`; the server's clients need HTTP/2, which is on without TLS only where `http2` of nginx says so",
     ),
     ("grpc_set_header", Converted(&["site.proxy.host", "site.proxy.request_headers"]), ""),

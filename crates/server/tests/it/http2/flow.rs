@@ -136,7 +136,7 @@ fn uploads_that_wait_hold_up_no_other() {
     );
     let servers = format!("servers = [{{ url = 'https://{}' }}]", silent.1);
     let table = format!("[[upstream]]\nname = 'silent'\n{servers}\nconnect_timeout = '10m'");
-    let config = site.config(&rules).table(&table).table("[limits]\nrequest_timeout = '1s'");
+    let config = site.config(&rules).table(&table).table("[limits]\nrequest_timeout = '1s'\nmax_buffered = '512KiB'");
     let server = config.serve_from_user_space();
     let mut http = connect(&site, &server, &[]);
     let wait = |http: &mut Http2, length: usize| {
@@ -145,11 +145,17 @@ fn uploads_that_wait_hold_up_no_other() {
         http.ping();
         stream
     };
+    let window = |http: &Http2| 65_535 + http.granted.get(&0).map_or(0, |bytes| *bytes as usize);
     let mut waiting = vec![wait(&mut http, 65_535), wait(&mut http, 65_535)];
+    let mut sent = 2 * 65_535 + 100;
     let other = http.request("POST", "/echo/", &[], false);
     http.send(&frame(DATA, END_STREAM, other, &[b'y'; 100]));
     assert_eq!(http.response(other).whole(), (200, &[b'y'; 100][..]));
-    waiting.extend((2..16).map(|n| wait(&mut http, if n == 2 { 65_435 } else { 65_535 })));
+    // Until `max_buffered` leaves the connection no window.
+    while let length @ 1.. = window(&http).saturating_sub(sent).min(65_535) {
+        waiting.push(wait(&mut http, length));
+        sent += length;
+    }
     let (forwarded, discarded) = (http.request("POST", "/echo/", &[], false), http.request("POST", "/f", &[], false));
     http.ping();
     // Later than they would be.

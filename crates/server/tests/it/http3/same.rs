@@ -72,7 +72,7 @@ fn many_requests_share_a_connection() {
 fn what_is_forwarded_comes_and_goes_whole() {
     let site = Site::new();
     let upstream = Upstream::answering(|request| ok(&request.body));
-    let keys = format!("proxy = [{{ path = '/', upstream = '{}' }}]", upstream.url());
+    let keys = format!("proxy = {{ to = '{}' }}", upstream.url());
     let server = config(&site, &keys).serve_from_user_space();
     let mut client = Http3::connect(&site, &server);
     for length in [0, 1, 1_000_000] {
@@ -89,7 +89,7 @@ fn what_is_forwarded_comes_and_goes_whole() {
 fn content_that_breaks_off_never_ends_as_if_it_were_complete() {
     let site = Site::new();
     let upstream = Upstream::answering(|_| b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nonly this".to_vec());
-    let keys = format!("proxy = [{{ path = '/', upstream = '{}' }}]", upstream.url());
+    let keys = format!("proxy = {{ to = '{}' }}", upstream.url());
     let server = config(&site, &keys).serve_from_user_space();
     let mut client = Http3::connect(&site, &server);
     let stream = client.send(super::client::request("GET", "/", &[]), None);

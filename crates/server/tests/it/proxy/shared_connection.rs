@@ -93,7 +93,8 @@ fn requests_that_wait_for_a_place_at_their_server_take_no_room_for_heads() {
         large.url(),
         other.url()
     );
-    let rules = "proxy = [{ path = '/large', upstream = 'large' }, { path = '/other', upstream = 'other' }]";
+    let rules =
+        "route = [{ path = '/large', proxy = { to = 'large' } }, { path = '/other', proxy = { to = 'other' } }]";
     let server = site.config(rules).table(&tables).serve_from_user_space();
     let mut http = Http2::connect(site.connector(Suite::TLS13), server.address(), &[]);
     assert_eq!(http.fetch("/large/first").0, 200);
@@ -199,7 +200,7 @@ fn uploads_that_wait_for_a_server_leave_the_window_to_those_that_it_takes() {
         ",
         upstream.url()
     );
-    let server = site.config("proxy = [{ path = '/', upstream = 'app' }]").table(&table).serve_from_user_space();
+    let server = site.config("proxy = { to = 'app' }").table(&table).serve_from_user_space();
     let mut http = Http2::connect(site.connector(Suite::TLS13), server.address(), &[]);
     let length = UPLOAD.to_string();
     let contents: Vec<(u32, Vec<u8>)> = (0..UPLOADS)
