@@ -296,6 +296,7 @@ impl<'a> Http2<'a> {
     }
 
     /// Releases the stream and writes the line in the access log. `aborted`: why the response is incomplete.
+    #[expect(clippy::boxed_local, reason = "it is dropped in its box, and not moved out for that")]
     fn finish(&mut self, mut sending: Box<Sending<'_>>, stream: &TlsStream, aborted: Option<&dyn Display>) {
         self.streamed.retain(|streamed| streamed.stream != sending.stream);
         self.protocol.release(sending.stream);
