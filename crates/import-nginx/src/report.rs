@@ -1,10 +1,10 @@
-//! What a conversion says: each directive without counterpart, and what that means for each site.
+//! The report of a conversion: each directive without counterpart, and what that means for each site.
 
 use std::fmt;
 
 use super::Place;
 
-/// What the loss of a directive means.
+/// The effect of a lost directive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Loss {
     /// No client depends on it.
@@ -23,7 +23,7 @@ pub struct Unconverted {
     pub(crate) place: Place,
     pub(crate) directive: String,
     pub(crate) remedy: String,
-    /// What its loss means.
+    /// The effect of its loss.
     pub loss: Loss,
     /// The site that it belongs to.
     pub(crate) site: Option<String>,

@@ -40,7 +40,7 @@ pub trait Handshake: Send + Sync + 'static {
         connection.write_hs(out)
     }
 
-    /// The result, for [`Connection::handshake_result`](crate::Connection::handshake_result). `None`: there is none, or the handshake has not ended.
+    /// The result, for [`Connection::handshake_result`](crate::Connection::handshake_result). `None`: the session has no result, or the handshake has not ended.
     fn result(&self, _connection: &ServerConnection) -> Option<Box<dyn Any>> {
         None
     }

@@ -1,4 +1,4 @@
-//! What a location does: `return`, `try_files`, `alias`, `proxy_pass` and its kin, or files.
+//! The action of a location: `return`, `try_files`, `alias`, `proxy_pass` and its kin, or files.
 
 use toml::Value;
 
@@ -200,7 +200,7 @@ fn try_files(
     Ok(())
 }
 
-/// Adds a route for paths that end with a slash, of which `$uri` alone is no file: they go to the last resort.
+/// Adds a route for paths that end with a slash: `$uri` alone is then no file, so they go to the last resort.
 fn directories(table: &mut Table, end: &str) {
     let mut inner = Table::default();
     inner.set("path", "~ /$");

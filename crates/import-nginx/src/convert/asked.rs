@@ -7,7 +7,7 @@ use super::values;
 use super::variables::Variables;
 use crate::syntax::Directive;
 
-/// What an `if` asks.
+/// The condition of an `if`.
 #[derive(Debug)]
 pub(super) enum Asked {
     /// A condition of the request. `groups`: the placeholders for its groups.

@@ -4,7 +4,7 @@ use super::context::Context;
 use super::listeners::Listeners;
 use crate::syntax::Directive;
 
-/// What a server without TLS does.
+/// The use of a server without TLS.
 struct Contents<'a> {
     leads_to_https: bool,
     /// Directives that send or forward something.

@@ -1,4 +1,4 @@
-//! What a block sets beside guards and its action: files, fields of responses, compression, listings, error pages, the log.
+//! The settings of a block beside guards and its action: files, fields of responses, compression, listings, error pages, the log.
 
 use toml::Value;
 

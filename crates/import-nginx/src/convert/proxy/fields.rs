@@ -107,7 +107,7 @@ pub(super) fn of_requests(
     (fields, host)
 }
 
-/// A value in which the query is there with its question mark, or without both.
+/// A value with the query and its question mark, or without both.
 fn value_of(value: &str) -> String {
     if value.ends_with("$uri$is_args$args") {
         value.replace("$uri$is_args$args", "$request_uri")

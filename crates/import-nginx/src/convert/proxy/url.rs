@@ -11,7 +11,7 @@ pub(super) struct Url {
     pub(super) path: Option<String>,
 }
 
-/// What a server gets as path.
+/// The path that a server gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Sent {
     /// The path of the request.
