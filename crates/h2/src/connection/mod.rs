@@ -340,8 +340,8 @@ impl Connection {
         self.receive_window.open() < SMALL_UPDATE
     }
 
-    /// The window that the connection should have, if more than half of it is used up and [permitted](Self::permit_window) bytes do not suffice. What is
-    /// held for streams that wait leaves room to the others then.
+    /// The window that the connection should have, if more than half of it is used up and [permitted](Self::permit_window) bytes do not suffice.
+    /// Streams whose content waits then leave room to the others.
     pub fn wanted_window(&self) -> Option<WantedWindow> {
         let (goal, held) = (self.window_goal(), self.receive_window.held());
         let with_held = |goal: u32| goal.saturating_add(held).min(MAX_WINDOW);
