@@ -70,6 +70,11 @@ impl Source {
         matches!(self, Self::Path | Self::Uri)
     }
 
+    /// Whether a URL may begin with its values: no client names a host by them.
+    pub(super) fn may_begin_url(&self) -> bool {
+        self.is_whole_path() || matches!(self, Self::Scheme | Self::Map(_) | Self::Split(_))
+    }
+
     /// Whether its values may have a query.
     pub(super) fn may_have_query(&self) -> bool {
         matches!(self, Self::Uri | Self::Query | Self::QueryMark | Self::Map(_))

@@ -109,7 +109,7 @@ fn each_placeholder_has_its_value() {
 
 #[test]
 fn urls_have_values_encoded_and_no_host_of_the_client() {
-    let lines = b"X-Id: a/b?c&d\xe9\r\nX-Tenant: away\r\nX-Host: evil.example/\r\nX-Slash: //evil.example\r\n";
+    let lines = b"X-Id: a/b?c&d\xe9\r\nX-Tenant: away\r\nX-Host: evil.example/\r\nX-Slash: //evil.example\r\nX-Url: https://evil.example/\r\n";
     for (text, expected) in [
         ("/new/{1}/{2}", Ok("/new/a%20b/c/d;e")),
         ("/new?id={header.x-id}&p={query.x}", Ok("/new?id=a/b%3Fc%26d%E9&p=1%262")),
@@ -123,6 +123,10 @@ fn urls_have_values_encoded_and_no_host_of_the_client() {
         ("/{header.x-slash}", Ok("/evil.example")),
         ("{header.x-slash}", Ok("/evil.example")),
         ("{header.x-host}", Err(Unfit)),
+        ("{header.x-url}", Err(Unfit)),
+        ("{header.x-none}{header.x-url}/x", Err(Unfit)),
+        ("/to?{header.x-url}", Ok("/to?https://evil.example/")),
+        ("{scheme}://{host}/x", Ok("https://ada.example/x")),
         ("{map.tenant}", Ok("https://other.example/a")),
     ] {
         assert_eq!(rendered(text, lines, true).as_deref(), expected.as_ref().map(|text| *text), "{text}");

@@ -56,11 +56,16 @@ impl Answering<'_> {
             self.route_of(other).is_ok_and(|other| other.is_guarded_as(own, but_for_slash))
         };
         let name = reading.as_bytes();
-        let other_end = match reading.names_directory() {
-            true => SitePath::of_octets(name),
-            false => SitePath::of_octets(&[name, b"/"].concat()),
-        };
-        is_alike(reading, false) && (name.is_empty() || other_end.is_ok_and(|other| is_alike(&other, true)))
+        if !is_alike(reading, false) {
+            return false;
+        }
+        match reading.names_directory() {
+            _ if name.is_empty() => true,
+            true => SitePath::of_octets(name).is_ok_and(|other| is_alike(&other, true)),
+            // `= /a/login` opens that path alone, beneath `/a/` with a password: who wrote it means no slash.
+            false if own.names_ends => true,
+            false => SitePath::of_octets(&[name, b"/"].concat()).is_ok_and(|other| is_alike(&other, true)),
+        }
     }
 
     /// The readings of a path beside `path`, if all of them are permitted. `raw`: as it is forwarded. An error is the refusal.

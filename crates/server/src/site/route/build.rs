@@ -188,6 +188,7 @@ impl SiteConfig {
             groups: around.map_or_else(Arc::default, |around| Arc::clone(&around.route.groups)),
             conditions: None,
             is_internal: around.is_some_and(|around| around.route.is_internal),
+            names_ends: false,
             is_named: false,
             guards: 0,
             files,
@@ -268,6 +269,7 @@ impl Tree<'_> {
             .or(own.name.as_ref())
             .map_or_else(|| around.route.label.clone(), |text| text.as_str().into());
         route.is_internal |= own.internal;
+        route.names_ends = !matches!(path, RoutePath::Prefix { .. });
         if own.alias.is_some() {
             route.alias = path.directory().unwrap_or_default().into();
         } else if own.root.is_some() {

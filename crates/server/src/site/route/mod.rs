@@ -77,6 +77,8 @@ pub(crate) struct Route {
     conditions: Option<Condition>,
     /// Whether clients get 404.
     pub(super) is_internal: bool,
+    /// Whether its path is exact or an expression: it says each path, with and without a slash at the end.
+    pub(super) names_ends: bool,
     /// Whether it is reached by its name alone.
     is_named: bool,
     /// Equal for routes with the same guards.

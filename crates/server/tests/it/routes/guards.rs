@@ -178,6 +178,14 @@ fn a_guard_may_end_beneath_and_change() {
         [[site.route.route]]
         path = "/api/admin/"
         basic_auth = {{ users = "admins", realm = "admin" }}
+
+        [[site.route.route]]
+        path = "= /api/login"
+        basic_auth = false
+
+        [[site.route.route]]
+        path = '~ ^/api/[a-z]+\.css$'
+        basic_auth = false
         "#,
         upstream.url()
     );
@@ -190,6 +198,11 @@ fn a_guard_may_end_beneath_and_change() {
         ("/open/x", [200, 200, 200]),
         ("/api/x", [401, 200, 401]),
         ("/api/admin/x", [401, 401, 200]),
+        ("/api/login", [200, 200, 200]),
+        ("/api/login/", [400, 400, 400]),
+        ("/api/login/x", [401, 200, 401]),
+        ("/api/a.css", [200, 200, 200]),
+        ("/api/a.css/", [400, 400, 400]),
         ("/api/admin;a/x", [401, 400, 401]),
         ("/api/x/..;/admin/x", [401, 400, 401]),
     ] {
