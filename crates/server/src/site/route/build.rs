@@ -52,6 +52,8 @@ impl<'a> SiteContext<'a> {
 pub(in crate::site) struct Around<'a> {
     pub(in crate::site) settings: &'a SiteConfig,
     pub(in crate::site) route: &'a Route,
+    /// Its action, without `deny`.
+    action: &'a Arc<Action>,
 }
 
 /// Ends of the names of scripts, which no route sends as files.
@@ -76,9 +78,10 @@ impl SiteConfig {
         let mut root = self.build_route(files, None, "site", context, problems);
         let everything = RoutePath::Prefix { text: b"/".as_slice().into(), is_final: false };
         let own = self.root_route();
-        if let Some(action) = own.action(&everything, &root, self, ("site", context), problems) {
-            root.action = Arc::new(action);
-        }
+        let action = own.action(&everything, &root, self, ("site", context), problems);
+        let action = Arc::new(action.unwrap_or(Action::Files));
+        let denied = Arc::new(Action::Deny);
+        root.action = Arc::clone(if self.deny { &denied } else { &action });
         self.check_root(&own, problems);
         if self.route.is_empty() {
             let targets = root.features.error_pages.iter().flat_map(|pages| pages.targets());
@@ -97,10 +100,11 @@ impl SiteConfig {
             named: HashMap::new(),
             taken: HashSet::new(),
             guards: Vec::new(),
+            denied,
         };
         let root = Route { guards: tree.number_of_guards(&root), ..root };
         for own in &self.route {
-            tree.add(own, &everything, Around { settings: self, route: &root }, context, problems);
+            tree.add(own, &everything, Around { settings: self, route: &root, action: &action }, context, problems);
         }
         let routes = tree.finish(&root, problems)?;
         Some((root, Some(Box::new(routes))))
@@ -116,7 +120,7 @@ impl SiteConfig {
         let root = match &self.root {
             Some(path) => open(path, "site.root", problems)?,
             // An action or routes may answer every request; others get 404.
-            None if self.root_route().has_action() || !self.route.is_empty() => {
+            None if self.deny || self.root_route().has_action() || !self.route.is_empty() => {
                 Root::empty().map_err(|error| problems.add(&(0..0), "site.root", error)).ok()?
             }
             None => {
@@ -184,7 +188,7 @@ impl SiteConfig {
             options: FileOptions { max_ranges: context.max_ranges, show_dotfiles: self.show_dotfiles },
             limits,
             features,
-            action: around.map_or_else(|| Arc::new(Action::Files), |around| Arc::clone(&around.route.action)),
+            action: around.map_or_else(|| Arc::new(Action::Files), |around| Arc::clone(around.action)),
             groups: around.map_or_else(Arc::default, |around| Arc::clone(&around.route.groups)),
             conditions: None,
             is_internal: around.is_some_and(|around| around.route.is_internal),
@@ -207,6 +211,8 @@ struct Tree<'a> {
     /// Paths of routes without conditions, by the route that they lie within.
     taken: HashSet<(Option<usize>, RoutePath)>,
     guards: Vec<GuardKey>,
+    /// The action of routes that deny.
+    denied: Arc<Action>,
 }
 
 /// The guards of a route, by their addresses.
@@ -291,12 +297,12 @@ impl Tree<'_> {
             route.conditions = Some(conditions.build(&mut groups, &parts, &key, problems));
         }
         route.groups = Arc::new(groups);
-        if let Some(action) = own.action(&path, &route, &settings, (KEY, context), problems) {
-            route.action = Arc::new(action);
-        }
+        let action = own.action(&path, &route, &settings, (KEY, context), problems);
+        let action = action.map_or_else(|| Arc::clone(around.action), Arc::new);
+        route.action = Arc::clone(if settings.deny { &self.denied } else { &action });
         route.guards = self.number_of_guards(&route);
         for within in &own.route {
-            self.add(within, &path, Around { settings: &settings, route: &route }, context, problems);
+            self.add(within, &path, Around { settings: &settings, route: &route, action: &action }, context, problems);
         }
         self.all[number] = Some(route);
     }

@@ -22,7 +22,7 @@ impl RouteConfig {
             ("redirect", self.redirect.is_some()),
             ("rewrite", self.rewrite.is_some()),
             ("try", !self.r#try.is_empty()),
-            ("deny", self.deny),
+            ("deny", self.deny == Some(true)),
         ];
         all.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name)
     }
@@ -52,9 +52,6 @@ impl RouteConfig {
         }
         let known = Known { groups: Some(&route.groups), tables: &context.tables, in_response: false };
         let key = |name: &str| format!("{key}.{name}");
-        if self.deny {
-            return Some(Action::Deny);
-        }
         if self.files {
             return Some(Action::Files);
         }

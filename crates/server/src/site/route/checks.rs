@@ -12,7 +12,7 @@ impl SiteConfig {
     pub(super) fn check_root(&self, own: &RouteConfig, problems: &mut Problems) {
         let Some(fallback) = self.fallback.as_ref().filter(|_| self.route.is_empty()) else { return };
         let sends_files = own.proxy.as_ref().is_none_or(|proxy| proxy.files_first || proxy.fastcgi.is_some());
-        if own.deny || own.respond.is_some() || own.redirect.is_some() || !sends_files {
+        if self.deny || own.respond.is_some() || own.redirect.is_some() || !sends_files {
             let what = "is never reached: the action of the site answers every request: remove it, give the action a route of its own, or set files_first = true";
             problems.add(&fallback.span, "site.fallback", what);
         }

@@ -164,8 +164,6 @@ configs! {
         redirect: Option<At<RedirectConfig>>,
         /// Answers under another path: `rewrite = "/new/{1}"`.
         rewrite: Option<At<RewriteConfig>>,
-        /// Whether every request is answered 403.
-        deny: bool,
         /// Paths whose file is sent, the first that there is, and, last, a path, a named route or a status: `["{path}", "{path}/", "@app"]`, `["{path}", "=404"]`.
         r#try: Vec<At<String>>,
     }
@@ -176,6 +174,8 @@ configs! {
         fallback: At<String>,
     }
     settings {
+        /// Whether every request is answered 403, whatever the action. `false` opens a route within one that denies.
+        deny: bool = false,
         /// Whether responses are written to the access log.
         access_log: bool = true,
         /// Limits on the use by clients.
