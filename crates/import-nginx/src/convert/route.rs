@@ -192,6 +192,7 @@ fn fill<'d>(context: &mut Context, table: &mut Table, block: &Block<'_, 'd>, mut
             Some(tries) => table.set("try", tries),
             None => acts = act(context, table, block, &variables) || acts,
         }
+        limit_except(context, table, block);
         redirect_to_slash(table, block);
     } else {
         acts = true;
@@ -605,17 +606,30 @@ fn of_if(
     table.push("route", route);
 }
 
+/// `limit_except`: the other methods have a route within the location, with the guards of this block and the action of the location.
+fn limit_except(context: &mut Context, table: &mut Table, block: &Block<'_, '_>) {
+    for limit in block.level.own().iter().copied().filter(|inner| inner.name == "limit_except") {
+        if matches!(block.path, Path::Named(_)) {
+            context.report_unguarded(limit, "a named route has all methods: restrict them where it is named");
+            continue;
+        }
+        let mut inner = Table::default();
+        inner.comment(&limit.place);
+        let methods: Vec<Value> = limit.arguments.iter().map(|method| method.as_str().into()).collect();
+        inner.set("match", Condition::key("method", methods).not().into_table());
+        let level = block.level.within(limit);
+        guards::write(context, &mut inner, &level, &block.server.locations);
+        table.push("route", inner);
+    }
+}
+
 /// Reports the directives of a block that nothing has converted.
 fn report_others(context: &mut Context, block: &Block<'_, '_>) {
     for inner in block.level.own() {
         match inner.name.as_str() {
             "location" | "if" | "set" | "rewrite" | "return" | "break" | "internal" | "try_files" | "alias"
             | "access_log" => {}
-            "limit_except" if has_pass(block) && proxy::denies_all(inner) => {}
-            "limit_except" if inner.arguments.iter().any(|method| method == "GET") && !has_pass(block) => {}
-            "limit_except" => {
-                context.report_unguarded(inner, "methods are not restricted here: write routes with match.method")
-            }
+            "limit_except" => {}
             name if super::level::inherits(name) || real_ip::is_real_ip_directive(name) => {}
             _ if guards::passes_to_program(inner) || guards::is_guard(inner) || proxy::is_off(inner) => {}
             _ => context.report(inner),

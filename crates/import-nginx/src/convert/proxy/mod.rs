@@ -266,9 +266,6 @@ fn rule(
     if let Some(fields) = of_responses.into_value() {
         table.set("response_headers", fields);
     }
-    if let Some(limit) = level.own().iter().rfind(|inner| inner.name == "limit_except" && denies_all(inner)) {
-        table.set("methods", limit.arguments.clone());
-    }
     if last("proxy_intercept_errors").is_some_and(|intercept| intercept.first() == "on") {
         table.set("intercept_errors", true);
     }
@@ -319,11 +316,6 @@ fn cache_control(context: &mut Context, level: &Level<'_>) -> Option<String> {
         context.note(directive, remedy);
     }
     None
-}
-
-/// Whether a `limit_except` refuses all methods but those that it names.
-pub(super) fn denies_all(limit: &Directive) -> bool {
-    matches!(limit.children(), [deny] if deny.name == "deny" && deny.arguments == ["all"])
 }
 
 /// Whether a directive turns off, or leaves at its default, what has no counterpart.
