@@ -100,7 +100,8 @@ pub(super) fn secure_names(server: &Directive, listeners: &Listeners) -> Vec<Str
 pub(super) fn has_content(server: &Directive, secure: &SecureNames) -> bool {
     let Contents { leads_to_https, content } = Contents::of(server);
     if leads_to_https {
-        return !is_redirect(server, secure);
+        return secure.are_none()
+            || !secure.has_all && !names(server).iter().any(|name| secure.has(name)) && !names(server).is_empty();
     }
     // nginx has a default root.
     let returns = server.children().iter().find(|inner| inner.name == "return");

@@ -98,6 +98,11 @@ fn write<'d>(
     };
     context.closed =
         all.locations.iter().filter(withholds).filter_map(|location| path::Path::of(location).ok()).collect();
+    context.sized.clear();
+    // A server that returns has no locations.
+    let returns = server.children().iter().any(|inner| inner.name == "return");
+    let named = all.locations.iter().filter(|_| !returns).map(|location| location.first());
+    context.named = named.filter(|name| name.starts_with('@')).map(str::to_owned).collect();
     if let Some(root) = merged.last("root") {
         variables.root = settings::directory(context, root, &variables).ok();
         if let Some(root) = &variables.root {
