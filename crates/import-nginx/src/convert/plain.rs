@@ -100,8 +100,9 @@ pub(super) fn secure_names(server: &Directive, listeners: &Listeners) -> Vec<Str
 pub(super) fn has_content(server: &Directive, secure: &SecureNames) -> bool {
     let Contents { leads_to_https, content } = Contents::of(server);
     if leads_to_https {
-        return secure.are_none()
-            || !secure.has_all && !names(server).iter().any(|name| secure.has(name)) && !names(server).is_empty();
+        let own = names(server);
+        let is_had = own.is_empty() || secure.has_all || own.iter().any(|name| secure.has(name));
+        return secure.are_none() || !is_had;
     }
     // nginx has a default root.
     let returns = server.children().iter().find(|inner| inner.name == "return");

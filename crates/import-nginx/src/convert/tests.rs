@@ -265,7 +265,7 @@ fn errors_lead_to_named_routes_and_urls() {
     let (site, ..) = converted("", server);
     assert_eq!(
         site["error_pages"].to_string(),
-        r#"{ 403 = { status = 410, to = "@app" }, 404 = { status = "target", to = "@app" }, 405 = { status = "error", to = "@app" }, 500 = { status = 302, to = "http://b.example/x" } }"#
+        r#"{ 404 = { to = "@app", status = "target" }, 405 = { to = "@app", status = "error" }, 403 = { to = "@app", status = 410 }, 500 = { to = "http://b.example/x", status = 302 } }"#
     );
 }
 
