@@ -119,7 +119,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     (
         "error_page",
         Converted(&["site.error_pages", "site.fallback"]),
-        "files that are there; other targets are reported",
+        "files that are there, named locations and URLs; other targets are reported",
     ),
     ("types", Converted(&["site.media_types"]), "where they differ from Sealion's own"),
     ("default_type", NotNeeded("unknown extensions are application/octet-stream"), ""),
@@ -307,8 +307,8 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     ),
     (
         "limit_except",
-        Converted(&["site.proxy.methods"]),
-        "`deny all` inside, of a forwarded location; files are sent for GET and HEAD alone",
+        Converted(&["site.route.match", "site.route.access"]),
+        "a route within the location's for the other methods",
     ),
     // Logs.
     (

@@ -4,11 +4,11 @@ use toml::Value;
 
 use super::context::Context;
 use super::guards;
-use super::path::{self, Path};
+use super::path::Path;
 use super::proxy::scripts::{self, Front};
 use super::proxy::{self, NotPassed, Place, without_query};
-use super::settings;
 use super::variables::Variables;
+use super::{route, settings};
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 
@@ -136,7 +136,10 @@ pub(super) fn redirect(
 pub(super) fn target(context: &mut Context, variables: &Variables, text: &str) -> Result<String, NotPassed> {
     let ends = ["$is_args$args", "?$args", "?$query_string", "$is_args$query_string", "?"];
     let text = ends.iter().find_map(|end| text.strip_suffix(end)).unwrap_or(text);
-    let template = without_query(&variables.template(context, text)?).replace("{{", "%7B").replace("}}", "%7D");
+    let template = without_query(&variables.template(context, text)?)
+        .replace("{is_args}", "?")
+        .replace("{{", "%7B")
+        .replace("}}", "%7D");
     let begins = template.starts_with('/') && !template.starts_with("//")
         || template.starts_with("{path}")
         || template.starts_with("{uri}");
@@ -177,7 +180,7 @@ fn try_files(
             "=404".to_owned()
         }
         last if last.starts_with('=') => last.to_owned(),
-        last if last.starts_with('@') => path::name(last),
+        last if last.starts_with('@') => route::named(context, place, last),
         last => match front(context, place, last, tries_directory) {
             Some(name) => name,
             None => target(context, place.variables, last)?,
@@ -195,9 +198,28 @@ fn try_files(
     if tries_files && !tries_directory {
         directories(table, &end);
     }
+    if tries_directory && last.contains(".php") {
+        script_of_directory(table, place, &end);
+    }
     paths.push(end.into());
     table.set("try", paths);
     Ok(())
+}
+
+/// Adds a route for directories with a script that goes before other indices: it is run.
+fn script_of_directory(table: &mut Table, place: Place<'_, '_>, end: &str) {
+    let names = place.level.all("index");
+    let first = names.iter().flat_map(|index| &index.arguments).next();
+    let Some(name) = first.filter(|name| name.ends_with(".php") && !name.contains(['/', '$'])) else { return };
+    if !end.starts_with('@') {
+        return;
+    }
+    let mut inner = Table::default();
+    inner.set("path", "~ /$");
+    let exists: toml::Table = [("file".to_owned(), Value::from(format!("{{path}}{name}")))].into_iter().collect();
+    inner.set("match", [("exists".to_owned(), Value::from(exists))].into_iter().collect::<toml::Table>());
+    inner.set("try", vec![Value::from(end)]);
+    table.push("route", inner);
 }
 
 /// Adds a route for paths that end with a slash: `$uri` alone is then no file, so they go to the last resort.

@@ -63,6 +63,21 @@ pub(super) fn read(
         [operator, file] if operator.trim_start_matches('!').starts_with('-') => {
             let is_request =
                 matches!(file.as_str(), "$request_filename" | "$document_root$uri" | "$document_root/$uri");
+            let kind = match operator.trim_start_matches('!') {
+                "-f" => "file",
+                "-d" => "directory",
+                "-e" => "any",
+                _ => return Err(format!("{operator} has no counterpart")),
+            };
+            let is_only_break = matches!(block.children(), [only] if only.name == "break");
+            if is_request && !operator.starts_with('!') && !is_only_break {
+                return holds(exists(kind, "{path}"));
+            }
+            if !is_request {
+                let path = beneath_root(file).ok_or_else(|| format!("whether {file} is there has no counterpart"))?;
+                let condition = exists(kind, &template(context, variables, path)?);
+                return holds(if operator.starts_with('!') { condition.not() } else { condition });
+            }
             match operator.trim_start_matches('!') {
                 "-f" | "-e" | "-d" if is_request => Ok(Asked::File {
                     is_there: !operator.starts_with('!'),
@@ -73,6 +88,18 @@ pub(super) fn read(
         }
         _ => Err("its condition is unknown".to_owned()),
     }
+}
+
+/// `match.exists`
+fn exists(kind: &str, path: &str) -> Condition {
+    Condition::key("exists", [(kind.to_owned(), path.into())].into_iter().collect::<toml::Table>())
+}
+
+/// The path of a file beneath the root of the request.
+fn beneath_root(file: &str) -> Option<&str> {
+    let starts = ["$document_root", "$realpath_root", "${document_root}", "${realpath_root}"];
+    let path = starts.into_iter().find_map(|start| file.strip_prefix(start))?;
+    (path.starts_with('/') || path.starts_with("$uri")).then_some(path)
 }
 
 /// The words between the parentheses.

@@ -43,6 +43,10 @@ pub(super) struct Context {
     pub(super) site: Option<String>,
     /// The paths of the current server that a guard or a program has: their files are no error pages.
     pub(super) closed: Vec<Path>,
+    /// The named locations of the current server.
+    pub(super) named: HashSet<String>,
+    /// The routes that stand for a named location where contents may have another size: its name, the size, and theirs.
+    pub(super) sized: Vec<(String, u64, String)>,
     /// The routes of the current site that no location has: parts of locations that need a path of their own.
     pub(super) further: Vec<Table>,
     /// Number of such routes so far.
@@ -70,6 +74,8 @@ impl Context {
             variables: Variables::default(),
             site: None,
             closed: Vec::new(),
+            named: HashSet::new(),
+            sized: Vec::new(),
             further: Vec::new(),
             number: 0,
         }

@@ -73,16 +73,20 @@ pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>,
     let is_alternative = level.last("satisfy").is_some_and(|satisfy| satisfy.first() == "any");
     let others = ["auth_basic", "auth_request"];
     let has_others = || others.iter().any(|name| level.last(name).is_some_and(|other| other.first() != "off"));
-    let is_open = !level.sets(&["allow", "deny"])
-        || access(context, table, &level.any_of(&["allow", "deny"]), is_alternative && has_others());
+    // Locations within may allow clients again, and `deny` closes them for good.
+    let has_locations = level.own().iter().any(|inner| inner.name == "location");
+    let may_open = has_locations || is_alternative && has_others();
+    let is_open =
+        !level.sets(&["allow", "deny"]) || access(context, table, &level.any_of(&["allow", "deny"]), may_open);
     is_open && basic_auth(context, table, level) && forward_auth(context, table, level, locations) && {
         limits::write(context, table, level);
         true
     }
 }
 
-/// `allow` and `deny`, of which nginx applies the first match. `false`: the route is closed.
-fn access(context: &mut Context, table: &mut Table, rules: &[&Directive], is_alternative: bool) -> bool {
+/// `allow` and `deny`, of which nginx applies the first match. `may_open`: something else may let clients pass whom the rules refuse. `false`: the route is
+/// closed.
+fn access(context: &mut Context, table: &mut Table, rules: &[&Directive], may_open: bool) -> bool {
     let (mut allow, mut deny): (Vec<IpNet>, Vec<IpNet>) = (Vec::new(), Vec::new());
     let mut ends_with_deny = false;
     for rule in rules {
@@ -113,7 +117,7 @@ fn access(context: &mut Context, table: &mut Table, rules: &[&Directive], is_alt
         |networks: Vec<IpNet>| networks.into_iter().map(|n| Value::from(values::short(n))).collect::<Vec<_>>();
     let mut rule = toml::Table::new();
     match (ends_with_deny, allow.is_empty()) {
-        (true, true) if !is_alternative => {
+        (true, true) if !may_open => {
             table.set("deny", true);
             return false;
         }

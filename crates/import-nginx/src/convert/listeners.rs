@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use toml::Value;
 
 use super::context::Context;
-use super::plain;
+use super::plain::{self, SecureNames, is_name_of};
 use super::real_ip::{Field, Source};
 use super::{guards, values};
 use crate::syntax::Directive;
@@ -18,6 +18,8 @@ pub(super) struct Listeners {
     all: Vec<Listener>,
     /// Addresses with `ssl` in any server: it applies to all servers of the address.
     tls: HashSet<String>,
+    /// The names of servers with TLS.
+    secure: SecureNames,
     /// Addresses without TLS at which a server has content: sites are served there.
     served: HashSet<String>,
     /// The default server of each address with sites: the first with `default_server`, else the first.
@@ -60,7 +62,12 @@ impl Listeners {
         let tls = listens.filter(|listen| listen.arguments.iter().any(|argument| argument == "ssl"));
         let mut listeners =
             Listeners { tls: tls.filter_map(|listen| address(listen.first())).collect(), ..Listeners::default() };
-        for server in servers.iter().filter(|server| plain::has_content(server)) {
+        let has_tls = |server: &&&Directive| {
+            is_all_tls(server) || addresses(server).any(|address| listeners.tls.contains(&address))
+        };
+        listeners.secure = SecureNames::of(servers.iter().filter(has_tls).copied());
+        let secure = &listeners.secure;
+        for server in servers.iter().filter(|server| plain::has_content(server, secure)) {
             let own: Vec<String> = addresses(server).collect();
             // One that has TLS too is redirected to it.
             if !is_all_tls(server) && !own.iter().any(|address| listeners.tls.contains(address)) {
@@ -76,14 +83,25 @@ impl Listeners {
         addresses(server).any(|address| self.served.contains(&address))
     }
 
+    /// Whether a server without TLS only leads to the sites of servers with TLS.
+    pub(super) fn redirects(&self, server: &Directive) -> bool {
+        plain::is_redirect(server, &self.secure)
+    }
+
+    /// Whether a server with TLS has a name.
+    pub(super) fn has_secure(&self, name: &str) -> bool {
+        self.secure.has(name)
+    }
+
     /// Finds the default server of each address, and the one that becomes the default site: one without names, which nothing else can
     /// reach; else one that says so; else the first.
     fn find_defaults(&mut self, servers: &[&Directive]) {
         let mut order: Vec<String> = Vec::new();
+        let secure = &self.secure;
         // A server that only redirects becomes no site.
         let is_site = |server: &Directive| {
             let has_tls = is_all_tls(server) || addresses(server).any(|address| self.tls.contains(&address));
-            has_tls || !plain::leads_to_https(server)
+            has_tls || !plain::is_redirect(server, secure)
         };
         for server in servers.iter().filter(|server| is_site(server)) {
             for listen in server.children().iter().filter(|inner| inner.name == "listen") {
@@ -222,6 +240,14 @@ impl Listeners {
         let names = Some(names).filter(|_| !is_any);
         let addresses = std::mem::take(&mut self.taken);
         self.redirects.extend(addresses.into_iter().map(|address| (address, names.clone())));
+    }
+
+    /// Records that the current server, which becomes a site for its other names, redirects these to HTTPS.
+    pub(super) fn redirect_some(&mut self, names: &[String]) {
+        if !names.is_empty() {
+            let addresses = self.taken.clone();
+            self.redirects.extend(addresses.into_iter().map(|address| (address, Some(names.to_vec()))));
+        }
     }
 
     /// Restricts sites to the addresses at which nginx answers for them, if others have more. `sites`: those of [`Self::bind`], in order.
@@ -388,16 +414,6 @@ fn is_default(listen: &Directive) -> bool {
 /// Whether a server says of any address that it is the default there.
 fn has_default(server: &Directive) -> bool {
     server.children().iter().any(|inner| inner.name == "listen" && is_default(inner))
-}
-
-/// Whether a name of `server_name`, `.example.org` and `*.example.org` included, covers the name of a site.
-fn is_name_of(name: &str, pattern: &str) -> bool {
-    let is_beneath = |domain: &str| name.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
-    match (pattern.strip_prefix("*."), pattern.strip_prefix('.')) {
-        (Some(domain), _) => is_beneath(domain),
-        (_, Some(domain)) => name == domain || is_beneath(domain),
-        _ => name == pattern,
-    }
 }
 
 /// Whether a server has the obsolete `ssl on;` for all its addresses.

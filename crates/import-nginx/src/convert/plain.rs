@@ -1,4 +1,4 @@
-//! Servers without TLS: redirects to HTTPS, or content for a proxy in front.
+//! Servers without TLS: redirects of the sites that have HTTPS, or sites of their own.
 
 use super::context::Context;
 use super::listeners::Listeners;
@@ -35,17 +35,79 @@ impl<'a> Contents<'a> {
     }
 }
 
-/// Whether a server sends its clients to HTTPS.
-pub(super) fn leads_to_https(server: &Directive) -> bool {
-    Contents::of(server).leads_to_https
+/// The names that servers with TLS have.
+#[derive(Debug, Default)]
+pub(super) struct SecureNames {
+    names: Vec<String>,
+    /// Whether one of these servers has requests for any name.
+    has_all: bool,
 }
 
-/// Whether a server without TLS is there for more than redirects to HTTPS and refusals.
-pub(super) fn has_content(server: &Directive) -> bool {
-    let contents = Contents::of(server);
+impl SecureNames {
+    /// The names of these servers, all of which have TLS.
+    pub(super) fn of<'a>(servers: impl Iterator<Item = &'a Directive>) -> Self {
+        let mut all = SecureNames::default();
+        for server in servers {
+            let own = names(server);
+            all.has_all |= own.is_empty() || own.iter().any(|name| name.contains(['~', '$']));
+            all.names.extend(own);
+        }
+        all
+    }
+
+    fn are_none(&self) -> bool {
+        self.names.is_empty() && !self.has_all
+    }
+
+    /// Whether a server with TLS has a name, or one that it covers.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.names.iter().any(|own| is_name_of(name, own) || is_name_of(own, name))
+    }
+}
+
+/// The names of a server, in lower case, but for those that no request has.
+fn names(server: &Directive) -> Vec<String> {
+    let all = server.children().iter().filter(|inner| inner.name == "server_name").flat_map(|inner| &inner.arguments);
+    all.filter(|name| !matches!(name.as_str(), "_" | "")).map(|name| name.to_ascii_lowercase()).collect()
+}
+
+/// Whether a name of `server_name`, `.example.org` and `*.example.org` included, covers a name.
+pub(super) fn is_name_of(name: &str, pattern: &str) -> bool {
+    let is_beneath = |domain: &str| name.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
+    match (pattern.strip_prefix("*."), pattern.strip_prefix('.')) {
+        (Some(domain), _) => is_beneath(domain),
+        (_, Some(domain)) => name == domain || is_beneath(domain),
+        _ => name == pattern,
+    }
+}
+
+/// Whether a server without TLS leads its clients to the sites of servers with TLS: these have its names.
+pub(super) fn is_redirect(server: &Directive, secure: &SecureNames) -> bool {
+    let own = names(server);
+    let is_had = own.iter().all(|name| secure.has_all || secure.has(name) || name.contains(['~', '$']));
+    Contents::of(server).leads_to_https && !secure.are_none() && is_had
+}
+
+/// The names of a server without TLS, which leads to HTTPS, that sites with TLS have: these redirect.
+pub(super) fn secure_names(server: &Directive, listeners: &Listeners) -> Vec<String> {
+    if !Contents::of(server).leads_to_https {
+        return Vec::new();
+    }
+    names(server).into_iter().filter(|name| listeners.has_secure(name)).collect()
+}
+
+/// Whether a server without TLS has to become a site: it does more than to lead to HTTPS, or to refuse what nothing else answers.
+pub(super) fn has_content(server: &Directive, secure: &SecureNames) -> bool {
+    let Contents { leads_to_https, content } = Contents::of(server);
+    if leads_to_https {
+        let own = names(server);
+        let is_had = own.is_empty() || secure.has_all || own.iter().any(|name| secure.has(name));
+        return secure.are_none() || !is_had;
+    }
     // nginx has a default root.
-    let answers = || !server.children().iter().any(|inner| inner.name == "return");
-    !contents.leads_to_https && (!contents.content.is_empty() || answers())
+    let returns = server.children().iter().find(|inner| inner.name == "return");
+    let refuses = returns.is_some_and(|inner| inner.first().parse::<u16>().is_ok_and(|status| status >= 400));
+    !content.is_empty() || !refuses
 }
 
 /// A server without TLS and without contents of its own: redirects to HTTPS are converted, the rest is reported.
@@ -54,10 +116,8 @@ pub(super) fn redirect(context: &mut Context, listeners: &mut Listeners, server:
     if !leads_to_https {
         return context.report_with(server, "without TLS it only refuses: requests for names without a site get 421");
     }
-    let names =
-        server.children().iter().filter(|inner| inner.name == "server_name").flat_map(|inner| inner.arguments.iter());
-    let names = names.filter(|name| !name.is_empty() && *name != "_" && !name.contains(['~', '*', '$']));
-    context.plain.push((server.clone(), names.map(|name| name.trim_start_matches('.').to_ascii_lowercase()).collect()));
+    let all = names(server).into_iter().filter(|name| !name.contains(['~', '*', '$']));
+    context.plain.push((server.clone(), all.map(|name| name.trim_start_matches('.').to_owned()).collect()));
     listeners.redirect(server);
     for other in content {
         let remedy = if other.name == "root" {

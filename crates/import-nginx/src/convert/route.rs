@@ -13,7 +13,7 @@ use super::condition::Condition;
 use super::context::Context;
 use super::level::Level;
 use super::path::{self, Path};
-use super::proxy::{self, NotPassed, Place};
+use super::proxy::{self, MaxBody, NotPassed, Place};
 use super::variables::Variables;
 use super::{guards, pcre, real_ip, settings, values};
 use crate::syntax::Directive;
@@ -27,7 +27,7 @@ pub(super) struct Server<'d> {
     /// All its locations, for what leads from one to another.
     pub(super) locations: Vec<&'d Directive>,
     /// The largest contents that locations permit which lead to a named one.
-    pub(super) bodies: HashMap<String, u64>,
+    pub(super) bodies: HashMap<String, MaxBody>,
 }
 
 /// A block that becomes a route.
@@ -44,6 +44,11 @@ struct Block<'a, 'd> {
 impl<'d> Server<'d> {
     pub(super) fn new(server: &'d Directive) -> Self {
         let locations: Vec<&Directive> = server.children().iter().filter(|inner| inner.name == "location").collect();
+        Self::of(&locations)
+    }
+
+    fn of(locations: &[&'d Directive]) -> Self {
+        let locations = locations.to_vec();
         let mut bodies: HashMap<String, u64> = HashMap::new();
         for location in &locations {
             let of = |name: &str| location.children().iter().rfind(|inner| inner.name == name);
@@ -53,6 +58,7 @@ impl<'d> Server<'d> {
             let known = bodies.entry(path::name(named)).or_insert(size);
             *known = if *known == 0 || size == 0 { 0 } else { size.max(*known) };
         }
+        let bodies = bodies.into_iter().map(|(name, size)| (name, MaxBody::AtLeast(size))).collect();
         Server { locations, bodies }
     }
 }
@@ -100,6 +106,37 @@ pub(super) fn of_location<'d>(
     let block = Block { server, level: around.within(location), path, directive: location, acts_around };
     fill(context, &mut table, &block, variables);
     table
+}
+
+/// The name of the route of a named location for requests from a location that permits smaller contents than others that lead there.
+pub(super) fn named(context: &mut Context, place: Place<'_, '_>, name: &str) -> String {
+    let own = path::name(name);
+    let Some(location) = place.locations.iter().copied().find(|location| location.arguments == [name]) else {
+        return own;
+    };
+    let Server { locations, bodies } = Server::of(place.locations);
+    let around = place.level.of_server();
+    let size = proxy::own_max_body(context, place.level);
+    let of_location = proxy::own_max_body(context, &around.within(location));
+    let most = match bodies.get(&own) {
+        Some(MaxBody::AtLeast(other)) if of_location != 0 && *other != 0 => of_location.max(*other),
+        Some(_) => 0,
+        None => of_location,
+    };
+    if size == 0 || most != 0 && most <= size {
+        return own;
+    }
+    if let Some((_, _, sized)) = context.sized.iter().find(|(other, limit, _)| *other == own && *limit == size) {
+        return sized.clone();
+    }
+    let sized = format!("@import-{}", context.next_number());
+    context.sized.push((own.clone(), size, sized.clone()));
+    let bodies = [(own, MaxBody::Exactly(size))].into_iter().collect();
+    let server = Server { locations, bodies };
+    let mut table = self::of_location(context, &server, &around, place.variables, (location, false));
+    table.set("name", sized.as_str());
+    context.further.push(table);
+    sized
 }
 
 /// Has the parts of a prefix location leave the paths of expressions to these: an expression within a prefix would go before them.
@@ -192,6 +229,7 @@ fn fill<'d>(context: &mut Context, table: &mut Table, block: &Block<'_, 'd>, mut
             Some(tries) => table.set("try", tries),
             None => acts = act(context, table, block, &variables) || acts,
         }
+        limit_except(context, table, block);
         redirect_to_slash(table, block);
     } else {
         acts = true;
@@ -605,17 +643,30 @@ fn of_if(
     table.push("route", route);
 }
 
+/// `limit_except`: the other methods have a route within the location, with the guards of this block and the action of the location.
+fn limit_except(context: &mut Context, table: &mut Table, block: &Block<'_, '_>) {
+    for limit in block.level.own().iter().copied().filter(|inner| inner.name == "limit_except") {
+        if matches!(block.path, Path::Named(_)) {
+            context.report_unguarded(limit, "a named route has all methods: restrict them where it is named");
+            continue;
+        }
+        let mut inner = Table::default();
+        inner.comment(&limit.place);
+        let methods: Vec<Value> = limit.arguments.iter().map(|method| method.as_str().into()).collect();
+        inner.set("match", Condition::key("method", methods).not().into_table());
+        let level = block.level.within(limit);
+        guards::write(context, &mut inner, &level, &block.server.locations);
+        table.push("route", inner);
+    }
+}
+
 /// Reports the directives of a block that nothing has converted.
 fn report_others(context: &mut Context, block: &Block<'_, '_>) {
     for inner in block.level.own() {
         match inner.name.as_str() {
             "location" | "if" | "set" | "rewrite" | "return" | "break" | "internal" | "try_files" | "alias"
             | "access_log" => {}
-            "limit_except" if has_pass(block) && proxy::denies_all(inner) => {}
-            "limit_except" if inner.arguments.iter().any(|method| method == "GET") && !has_pass(block) => {}
-            "limit_except" => {
-                context.report_unguarded(inner, "methods are not restricted here: write routes with match.method")
-            }
+            "limit_except" => {}
             name if super::level::inherits(name) || real_ip::is_real_ip_directive(name) => {}
             _ if guards::passes_to_program(inner) || guards::is_guard(inner) || proxy::is_off(inner) => {}
             _ => context.report(inner),
@@ -664,12 +715,12 @@ pub(super) fn of_server<'d>(
             everything.set("path", "/");
             match tries {
                 Some(tries) => everything.set("try", tries),
-                None => drop(act(
-                    context,
-                    &mut everything,
-                    &Block { path: Path::Prefix { text: "/".to_owned(), is_final: false }, ..block },
-                    variables,
-                )),
+                None => {
+                    let path = Path::Prefix { text: "/".to_owned(), is_final: false };
+                    let block = Block { path, level: level.clone(), ..block };
+                    act(context, &mut everything, &block, variables);
+                    leave_to_expressions(&mut everything, &block);
+                }
             }
             if everything.get("try").is_some()
                 || everything.get("respond").is_some()

@@ -18,7 +18,7 @@ pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>,
     compression(table, level);
     media_types(table, level);
     fields(context, table, level, variables);
-    error_pages(context, table, level);
+    error_pages(context, table, level, variables);
     for directive in level.own().iter().filter(|inner| inner.name == "access_log") {
         log::of_block(context, table, directive);
     }
@@ -140,7 +140,7 @@ fn fields(context: &mut Context, table: &mut Table, level: &Level<'_>, variables
     if !level.sets(&["add_header", "expires"]) {
         return;
     }
-    let mut set = toml::Table::new();
+    let (mut set, mut without_errors) = (toml::Table::new(), toml::Table::new());
     let mut cors = toml::Table::new();
     for directive in level.all("add_header").into_iter().filter(|_| level.sets(&["add_header"])) {
         let [name, value, ..] = directive.arguments.as_slice() else {
@@ -159,7 +159,9 @@ fn fields(context: &mut Context, table: &mut Table, level: &Level<'_>, variables
             }
             (_, Ok(_)) if value.is_empty() => {}
             (_, Ok(value)) if is_value && sealion_http::extra_fields::is_name(name) => {
-                drop(set.insert(name.clone(), value.into()))
+                let is_always = directive.arguments.get(2).is_some_and(|word| word == "always");
+                let fields = if is_always { &mut set } else { &mut without_errors };
+                fields.insert(name.clone(), value.into());
             }
             (_, Err(lost)) => context.report_with(directive, format!("{lost}: set the field by headers")),
             _ => context.report(directive),
@@ -167,8 +169,12 @@ fn fields(context: &mut Context, table: &mut Table, level: &Level<'_>, variables
     }
     if level.sets(&["add_header"]) {
         let mut rule = toml::Table::new();
-        if !set.is_empty() {
-            rule.insert("set".to_owned(), set.into());
+        for (key, fields) in [("set", set), ("set_without_errors", without_errors)] {
+            if !fields.is_empty() {
+                rule.insert(key.to_owned(), fields.into());
+            }
+        }
+        if !rule.is_empty() {
             table.set("headers", rule);
         }
     }
@@ -244,7 +250,7 @@ fn of_cors(context: &mut Context, cors: &mut toml::Table, directive: &Directive,
 }
 
 /// `error_page`
-fn error_pages(context: &mut Context, table: &mut Table, level: &Level<'_>) {
+fn error_pages(context: &mut Context, table: &mut Table, level: &Level<'_>, variables: &Variables) {
     if !level.sets(&["error_page"]) {
         return;
     }
@@ -252,6 +258,12 @@ fn error_pages(context: &mut Context, table: &mut Table, level: &Level<'_>) {
     for directive in level.all("error_page") {
         let Some((page, rest)) = directive.arguments.split_last() else { continue };
         let (codes, change): (Vec<&String>, Vec<&String>) = rest.iter().partition(|word| !word.starts_with('='));
+        if let Some(target) = page_elsewhere(context, page, change.first().map(|change| change.as_str()), variables) {
+            let has_page = |code: &u16| (400..=599).contains(code) && !WITHOUT_PAGE.contains(code);
+            let codes = codes.iter().filter(|code| code.parse::<u16>().is_ok_and(|code| has_page(&code)));
+            codes.for_each(|code| drop(pages.insert(code.to_string(), target.clone())));
+            continue;
+        }
         if !page.starts_with('/') || page.contains(['$', '?']) {
             context.report_with(
                 directive,
@@ -273,10 +285,7 @@ fn error_pages(context: &mut Context, table: &mut Table, level: &Level<'_>) {
                 continue;
             }
             Some(change) if codes.iter().all(|code| change == format!("={code}")) => {}
-            Some(_) => {
-                context.report_with(directive, "an error page keeps the status of the error");
-                continue;
-            }
+            Some(_) => {}
         }
         // The page has to be there at the start.
         let root = level.last("root").map(Directive::first).unwrap_or_default();
@@ -284,16 +293,65 @@ fn error_pages(context: &mut Context, table: &mut Table, level: &Level<'_>) {
             context.note(directive, format!("{root}{page} is no file here, so that clients get the server's own page: write error_pages once it is there"));
             continue;
         }
+        let status = change.first().map_or("", |change| &change[1..]);
+        let target: Value = match status.parse::<i64>() {
+            Ok(status @ (200..=299 | 400..=599)) if status != 206 => {
+                [("to".to_owned(), Value::from(page.as_str())), ("status".to_owned(), status.into())]
+                    .into_iter()
+                    .collect::<toml::Table>()
+                    .into()
+            }
+            Err(_) => page.as_str().into(),
+            Ok(_) => {
+                context.report_with(directive, "a file is no redirect: write the URL in error_pages");
+                continue;
+            }
+        };
         for code in codes {
             // Other statuses have no page here.
             if let Ok(400 | 401 | 403 | 404 | 405 | 412 | 413 | 429 | 500..=504) = code.parse::<u16>() {
-                pages.insert(code.clone(), page.as_str().into());
+                pages.insert(code.clone(), target.clone());
             }
         }
     }
     if !pages.is_empty() {
         table.set("error_pages", pages);
     }
+}
+
+/// Statuses without an error page here: no site decides on them, or nginx alone has them.
+const WITHOUT_PAGE: [u16; 11] = [408, 414, 421, 431, 494, 495, 496, 497, 498, 499, 505];
+
+/// The error page that is a named location or a URL. `change`: the status, behind `=`.
+fn page_elsewhere(context: &mut Context, page: &str, change: Option<&str>, variables: &Variables) -> Option<Value> {
+    let status = change.map(|change| &change[1..]);
+    let (to, status): (String, Value) = if page.starts_with('@') {
+        if !context.named.contains(page) {
+            return None;
+        }
+        let status = match status {
+            None => "error".into(),
+            Some("") => "target".into(),
+            Some(code) => match code.parse::<i64>().ok()? {
+                code @ (200..=205 | 207..=299 | 400..=599) => code.into(),
+                _ => return None,
+            },
+        };
+        (super::path::name(page), status)
+    } else {
+        let is_url = page.starts_with("http://") || page.starts_with("https://");
+        let status = match status {
+            None | Some("") => 302,
+            Some(code) => code.parse::<i64>().ok()?,
+        };
+        if !is_url || !matches!(status, 301 | 302 | 303 | 307 | 308) {
+            return None;
+        }
+        (variables.template(context, page).ok()?, status.into())
+    };
+    Some(
+        [("to".to_owned(), Value::from(to)), ("status".to_owned(), status)].into_iter().collect::<toml::Table>().into(),
+    )
 }
 
 /// Whether a path names a program, whose source no client may get.

@@ -20,7 +20,7 @@ pub(super) fn convert<'d>(
 ) -> Option<Table> {
     context.site = Some(label(server));
     let listens = listeners.take(context, server, shared);
-    if !listens.tls && (plain::leads_to_https(server) || !listeners.serve(server)) {
+    if !listens.tls && (listeners.redirects(server) || !listeners.serve(server)) {
         plain::redirect(context, listeners, server);
         return None;
     }
@@ -37,7 +37,9 @@ pub(super) fn convert<'d>(
     }
     let mut site = Table::default();
     site.comment(&server.place);
-    let names = names(context, server, listeners.is_default(server));
+    let secure = if listens.tls { Vec::new() } else { plain::secure_names(server, listeners) };
+    listeners.redirect_some(&secure);
+    let names = names(context, server, &secure, listeners.is_default(server));
     if !names.is_empty() {
         site.set("names", names.clone());
     }
@@ -96,6 +98,11 @@ fn write<'d>(
     };
     context.closed =
         all.locations.iter().filter(withholds).filter_map(|location| path::Path::of(location).ok()).collect();
+    context.sized.clear();
+    // A server that returns has no locations.
+    let returns = server.children().iter().any(|inner| inner.name == "return");
+    let named = all.locations.iter().filter(|_| !returns).map(|location| location.first());
+    context.named = named.filter(|name| name.starts_with('@')).map(str::to_owned).collect();
     if let Some(root) = merged.last("root") {
         variables.root = settings::directory(context, root, &variables).ok();
         if let Some(root) = &variables.root {
@@ -159,8 +166,8 @@ fn has_placeholder(server: &Directive) -> bool {
     names.into_iter().any(|name| !name.is_empty())
 }
 
-/// The supported names of a server; others are reported.
-fn names(context: &mut Context, server: &Directive, is_default: bool) -> Vec<String> {
+/// The supported names of a server, without those that sites with TLS have; others are reported.
+fn names(context: &mut Context, server: &Directive, secure: &[String], is_default: bool) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let refuses = !is_default && guards::refuses_any(server);
     // Requests for such a name get the default site.
@@ -176,6 +183,7 @@ fn names(context: &mut Context, server: &Directive, is_default: bool) -> Vec<Str
             let name = name.to_ascii_lowercase();
             let converted = match name.as_str() {
                 "_" | "" => vec![],
+                name if secure.iter().any(|other| other == name) => vec![],
                 name if name.starts_with('~') || name.contains('$') => {
                     unsupported(context, directive, format!("{name}: list the names that it matches"));
                     vec![]

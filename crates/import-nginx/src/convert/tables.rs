@@ -39,6 +39,12 @@ fn map(context: &mut Context, block: &Directive, name: &str) -> Option<String> {
     table.set("name", name);
     table.set("from", from);
     let mut entries = Table::default();
+    let has_case =
+        |key: &str| !key.starts_with('~') && key != "default" && key.contains(|c: char| c.is_ascii_alphabetic());
+    if block.children().iter().any(|entry| entry.first() != "" && has_case(&entry.name)) {
+        // Texts of nginx have no case.
+        table.set("ignore_case", true);
+    }
     for entry in block.children() {
         let value = entry.arguments.first();
         match (entry.name.as_str(), value) {

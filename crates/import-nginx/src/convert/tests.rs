@@ -239,3 +239,61 @@ fn what_has_no_counterpart_is_closed() {
         assert!(!root["import"]["summary"].as_array().unwrap().is_empty(), "{body}");
     }
 }
+
+#[test]
+fn a_redirect_to_https_is_a_site_where_no_site_with_tls_has_its_name() {
+    let redirect = |name: &str| {
+        format!("server {{ listen 80; server_name {name}; location / {{ return 301 https://$host$request_uri; }} }}")
+    };
+    let secure = "server { listen 443 ssl; server_name a.example; return 200; }";
+    for (http, sites) in [
+        (redirect("a.example"), 1),
+        (redirect("a.example") + secure, 1),
+        (redirect("b.example") + secure, 2),
+        (redirect("b.example") + "server { listen 443 ssl; return 200; }", 1),
+        (redirect("b.example") + "server { listen 443 ssl; server_name *.example; return 200; }", 1),
+    ] {
+        let (root, _) = import(&http);
+        assert_eq!(root["site"].as_array().map(Vec::len), Some(sites), "{http}");
+    }
+}
+
+#[test]
+fn errors_lead_to_named_routes_and_urls() {
+    let server = "error_page 404 = @app; error_page 405 @app; error_page 403 =410 @app; error_page 500 http://b.example/x; \
+                  location @app { return 200; }";
+    let (site, ..) = converted("", server);
+    assert_eq!(
+        site["error_pages"].to_string(),
+        r#"{ 404 = { to = "@app", status = "target" }, 405 = { to = "@app", status = "error" }, 403 = { to = "@app", status = 410 }, 500 = { to = "http://b.example/x", status = 302 } }"#
+    );
+}
+
+#[test]
+fn other_methods_have_a_route_with_guards_of_their_own() {
+    let all = routes("", "location / { limit_except GET { allow 10.0.0.0/8; deny all; } proxy_pass http://10.0.0.1; }");
+    is(&all[0]["route"][0], "match = { not = { method = ['GET'] } }\naccess = { allow = ['10.0.0.0/8'] }");
+}
+
+#[test]
+fn a_named_location_keeps_the_limit_of_the_location_that_leads_there() {
+    let server = "client_max_body_size 16; location /upload { client_max_body_size 1m; try_files /none @app; } \
+                  location / { try_files /none @app; } location @app { proxy_pass http://10.0.0.1; }";
+    let all = routes("", server);
+    assert_eq!(all[0]["try"].to_string(), r#"["@app"]"#);
+    assert_eq!(all[1]["try"].to_string(), r#"["@import-1"]"#);
+    assert_eq!(all[2]["proxy"]["max_body"].as_str(), Some("1MiB"));
+    assert_eq!((all[3]["name"].as_str(), all[3]["proxy"]["max_body"].as_str()), (Some("@import-1"), Some("16B")));
+}
+
+#[test]
+fn files_that_are_asked_for_are_conditions() {
+    let all = routes("", "root /srv; location / { if (-f $document_root/off.html) { return 503; } }");
+    is(&all[0]["route"][0], "match = { exists = { file = '/off.html' } }\nrespond = 503");
+}
+
+#[test]
+fn fields_without_always_are_not_set_on_errors() {
+    let (site, ..) = converted("", "add_header X-A one; add_header X-B two always; return 200;");
+    assert_eq!(site["headers"].to_string(), r#"{ set = { X-B = "two" }, set_without_errors = { X-A = "one" } }"#);
+}

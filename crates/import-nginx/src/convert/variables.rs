@@ -150,7 +150,7 @@ fn of_request(name: &str) -> Option<String> {
         "uri" | "document_uri" => "{path}",
         "request_uri" => "{uri}",
         "args" | "query_string" => "{query}",
-        "is_args" => "?",
+        "is_args" => "{is_args}",
         "scheme" => "{scheme}",
         "request_method" => "{method}",
         "remote_addr" | "binary_remote_addr" | "realip_remote_addr" => "{client}",

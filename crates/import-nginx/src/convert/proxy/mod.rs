@@ -33,8 +33,16 @@ pub(super) struct Place<'a, 'd> {
     pub(super) path: &'a Path,
     /// All locations of the server.
     pub(super) locations: &'a [&'d Directive],
-    /// The size of a content that a location which leads to this named one permits.
-    pub(super) max_body: Option<u64>,
+    /// What the locations that lead to this named one say of contents.
+    pub(super) max_body: Option<MaxBody>,
+}
+
+/// The size of contents of a named location, to which others lead: the first one counts. 0: any.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum MaxBody {
+    /// That of the location, or this if it is larger.
+    AtLeast(u64),
+    Exactly(u64),
 }
 
 /// Why a location cannot be passed on.
@@ -266,9 +274,6 @@ fn rule(
     if let Some(fields) = of_responses.into_value() {
         table.set("response_headers", fields);
     }
-    if let Some(limit) = level.own().iter().rfind(|inner| inner.name == "limit_except" && denies_all(inner)) {
-        table.set("methods", limit.arguments.clone());
-    }
     if last("proxy_intercept_errors").is_some_and(|intercept| intercept.first() == "on") {
         table.set("intercept_errors", true);
     }
@@ -283,8 +288,22 @@ fn rule(
 
 /// The largest content of a request. `None`: there is no bound.
 fn max_body(context: &mut Context, place: Place<'_, '_>) -> Option<values::Size> {
+    let own = match place.max_body {
+        Some(MaxBody::Exactly(size)) => size,
+        Some(MaxBody::AtLeast(other)) => larger(own_max_body(context, place.level), other),
+        None => own_max_body(context, place.level),
+    };
+    (own > 0).then_some(values::Size(own))
+}
+
+fn larger(one: u64, other: u64) -> u64 {
+    if one == 0 || other == 0 { 0 } else { one.max(other) }
+}
+
+/// The largest content by the directives of a level. 0: there is no bound.
+pub(super) fn own_max_body(context: &mut Context, level: &Level<'_>) -> u64 {
     // nginx' default.
-    let own = match place.level.last("client_max_body_size") {
+    match level.last("client_max_body_size") {
         None => 1 << 20,
         Some(directive) => match values::size(directive.first()) {
             Some(size) => size.0,
@@ -293,11 +312,6 @@ fn max_body(context: &mut Context, place: Place<'_, '_>) -> Option<values::Size>
                 1 << 20
             }
         },
-    };
-    match place.max_body {
-        _ if own == 0 => None,
-        Some(0) => None,
-        other => Some(values::Size(own.max(other.unwrap_or_default()))),
     }
 }
 
@@ -319,11 +333,6 @@ fn cache_control(context: &mut Context, level: &Level<'_>) -> Option<String> {
         context.note(directive, remedy);
     }
     None
-}
-
-/// Whether a `limit_except` refuses all methods but those that it names.
-pub(super) fn denies_all(limit: &Directive) -> bool {
-    matches!(limit.children(), [deny] if deny.name == "deny" && deny.arguments == ["all"])
 }
 
 /// Whether a directive turns off, or leaves at its default, what has no counterpart.

@@ -30,7 +30,7 @@ impl Url {
     /// `template`: what `proxy_pass` says, with placeholders.
     pub(super) fn of(template: &str) -> Result<Self, String> {
         // The path as the client wrote it, which is sent without a path too.
-        let ends = ["{uri}", "{path}?{query}", "{path}"];
+        let ends = ["{uri}", "{path}{is_args}{query}", "{path}?{query}", "{path}"];
         let text = ends.iter().find_map(|end| template.strip_suffix(end)).unwrap_or(template);
         let (tls, rest) = match (text.strip_prefix("http://"), text.strip_prefix("https://")) {
             (Some(rest), _) => (false, rest),
@@ -82,6 +82,6 @@ impl Url {
 
 /// A path without the query of the request, which goes along anyway.
 pub(in crate::convert) fn without_query(path: &str) -> String {
-    let ends = ["?{query}", "?"];
+    let ends = ["{is_args}{query}", "?{query}", "{is_args}", "?"];
     ends.iter().find_map(|end| path.strip_suffix(end)).unwrap_or(path).to_owned()
 }

@@ -37,7 +37,7 @@ fn a_site_answers_at_the_addresses_of_its_server() {
                 "listen 10.0.0.1:443 ssl;",
                 "listen 443 ssl; } server { listen 80; server_name *.other; return 301 https://$host$request_uri;",
             ],
-            &[&["10.0.0.1:443"], &["0.0.0.0:443"]],
+            &[&["10.0.0.1:443"], &["0.0.0.0:443"], &["0.0.0.0:80"]],
         ),
         (
             &[
