@@ -215,6 +215,54 @@ fn a_guard_may_end_beneath_and_change() {
 }
 
 #[test]
+fn routes_within_one_that_denies_are_closed_until_one_says_otherwise() {
+    let (site, upstream) = (Site::new(), echo());
+    for name in ["d/a.t", "d/open/x", "d/open/shut/x"] {
+        site.add(name, "content");
+    }
+    let keys = format!(
+        r#"
+        [[site.route]]
+        path = "/d/"
+        deny = true
+
+        [[site.route.route]]
+        path = '~ \.t$'
+        try = ["{{path}}", "=404"]
+
+        [[site.route.route]]
+        path = "/d/p/"
+        proxy = {{ to = "{url}" }}
+
+        [[site.route.route]]
+        path = "/d/open/"
+        deny = false
+
+        [[site.route.route.route]]
+        path = "/d/open/shut/"
+        deny = true
+
+        [[site.route.route]]
+        path = "/d/open-p/"
+        deny = false
+        proxy = {{ to = "{url}" }}
+        "#,
+        url = upstream.url()
+    );
+    let server = site.config(&keys).serve_from_user_space();
+    for (target, status) in [
+        ("/d/x", 403),
+        ("/d/a.t", 403),
+        ("/d/p/x", 403),
+        ("/d/open/x", 200),
+        ("/d/open/shut/x", 403),
+        ("/d/open-p/x", 200),
+    ] {
+        assert_eq!(statuses(&site, &server, target), [status; 2], "{target}");
+    }
+}
+
+#[test]
 fn a_network_may_stand_for_a_password() {
     let site = Site::new();
     add_users(&site, "users", &["ada"]);
