@@ -23,6 +23,7 @@ mod outcome;
 mod path_choice;
 mod shared;
 mod stream;
+mod upload;
 
 use std::sync::Arc;
 use std::task::{Poll, ready};
@@ -49,11 +50,15 @@ pub(crate) use forwarded::Forwarding;
 pub(crate) use generation::{Current, Generation, Generations};
 pub(crate) use head_blocks::HeadBlocks;
 pub(crate) use listener::{Alternative, Listener, Scheme};
-pub(crate) use multiplexed::{Answer, Answered, Answering, Answers, Delivery, Wait, free_head, keep_head};
+pub(crate) use multiplexed::{
+    Answer, Answered, Answering, Answers, Delivery, MAX_AHEAD_STREAMS, UpstreamSide, Wait, announced_length,
+    expects_continue, free_head, keep_head,
+};
 pub(crate) use outcome::Outcome;
 pub(crate) use path_choice::{PathChoice, PathPolicy};
 pub(crate) use shared::Shared;
 pub(crate) use stream::Stream;
+pub(crate) use upload::Upload;
 
 /// One request, from the end of its head to its line in the access log. A connection can have any number in progress.
 pub(crate) struct Exchange<'c, 'r> {

@@ -1,13 +1,10 @@
 //! The stream of a request, as the steps that all protocols share see it.
 
-use std::sync::Arc;
-
 use sealion_h2::{Connection, HeaderBlock, StreamId};
 use sealion_tls::TlsStream;
-use tokio::sync::oneshot;
 
-use crate::exchange::{self, Wait};
-use crate::upstream::{HeadRoom, Inbound, Interim, InterimReceiver, Reading, RequestContent};
+use crate::exchange::{self, UpstreamSide};
+use crate::upstream::{Inbound, Interim, InterimReceiver, Reading};
 
 /// The stream of a request that is answered now.
 pub(super) struct Stream<'s> {
@@ -16,14 +13,9 @@ pub(super) struct Stream<'s> {
     pub(super) protocol: &'s mut Connection,
     /// Gets the header blocks of interim responses.
     pub(super) heads: &'s mut Vec<u8>,
-    /// The content, if it is passed on.
-    pub(super) content: Option<RequestContent>,
-    pub(super) is_connect: bool,
     /// The connection has many responses under way: servers are read sparingly.
     pub(super) is_busy: bool,
-    /// Whether a head is read from a server, where little is read.
-    pub(super) head_room: &'s Arc<HeadRoom>,
-    pub(super) wait: Wait,
+    pub(super) upstream: UpstreamSide<'s>,
 }
 
 impl exchange::Stream for Stream<'_> {
@@ -32,11 +24,11 @@ impl exchange::Stream for Stream<'_> {
     }
 
     fn has_content(&self) -> bool {
-        self.content.is_some()
+        self.upstream.content.is_some()
     }
 
     fn is_connect(&self) -> bool {
-        self.is_connect
+        self.upstream.is_connect
     }
 
     fn takes_interim(&self) -> bool {
@@ -48,18 +40,8 @@ impl exchange::Stream for Stream<'_> {
     }
 
     fn attach(&mut self, inbound: Inbound, forwards: bool, interims: Option<InterimReceiver>) -> Inbound {
-        let (cancel, gone) = oneshot::channel();
-        self.wait = Wait { cancel: Some(cancel), forwards, interims };
         let reading = if self.is_busy || !self.protocol.has_room(self.id) { Reading::Sparing } else { Reading::Ahead };
-        Inbound {
-            content: self.content.take(),
-            upgrade: self.is_connect,
-            is_connect: self.is_connect,
-            gone: Some(gone),
-            heads: (reading == Reading::Sparing).then(|| Arc::clone(self.head_room)),
-            reading,
-            ..inbound
-        }
+        self.upstream.attach(inbound, forwards, interims, reading)
     }
 }
 

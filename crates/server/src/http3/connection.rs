@@ -18,7 +18,7 @@ use sealion_http::Protocol;
 use sealion_quic::{ConnectionKey, Endpoint, Event};
 use sealion_tls::HandshakeInfo;
 
-use super::content::Upload;
+use super::content::Streamed;
 use super::link::Link;
 use super::response::Sending;
 use crate::exchange::{Answers, Context, Cut, Delivery, End, PathChoice, poll_idle_end};
@@ -46,7 +46,7 @@ pub(super) struct Http3<'a> {
     control: Option<sealion_quic::StreamId>,
     control_bytes: Vec<u8>,
     receiving: Vec<Receiving>,
-    uploads: Vec<Upload>,
+    streamed: Vec<Streamed>,
     answering: Vec<Waiting<'a>>,
     sending: Vec<Sending<'a>>,
     /// Until when the rate of the connection lets nothing be sent.
@@ -84,7 +84,7 @@ impl<'a> Http3<'a> {
             control: None,
             control_bytes: Vec::new(),
             receiving: Vec::new(),
-            uploads: Vec::new(),
+            streamed: Vec::new(),
             answering: Vec::new(),
             sending: Vec::new(),
             paced: None,
@@ -113,7 +113,7 @@ impl<'a> Http3<'a> {
                 return Poll::Ready(());
             }
         }
-        if let Err(error) = self.poll_uploads(cx, endpoint) {
+        if let Err(error) = self.poll_streamed(cx, endpoint) {
             self.fail(endpoint, &error);
             return Poll::Ready(());
         }
@@ -206,7 +206,7 @@ impl<'a> Http3<'a> {
 
     /// Releases the stream and writes the line in the access log. `aborted`: why the response is incomplete.
     fn finish(&mut self, mut sending: Sending<'_>, aborted: Option<&dyn Display>) {
-        self.uploads.retain(|upload| upload.stream != sending.stream);
+        self.streamed.retain(|streamed| streamed.stream != sending.stream);
         self.protocol.release(sending.stream);
         // Goes before `answered`, which has the place for its descriptors.
         sending.drop_content();
@@ -220,7 +220,7 @@ impl<'a> Http3<'a> {
     /// logged.
     pub(super) async fn finish_all(&mut self) {
         let why = self.ended.take().unwrap_or_default();
-        self.uploads.clear();
+        self.streamed.clear();
         self.streams.close();
         for Waiting { stream, answer, wait, .. } in std::mem::take(&mut self.answering) {
             drop(wait.cancel);

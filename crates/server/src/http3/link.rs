@@ -1,18 +1,16 @@
 //! The two seams of [`crate::exchange`]: a connection of QUIC, and the stream of a request.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sealion_h3::{Connection, HeaderBlock, StreamId};
 use sealion_tls::record::Aead;
 use sealion_tls::{HandshakeInfo, MoveError, SealedBy};
-use tokio::sync::oneshot;
 
-use crate::exchange::{self, Wait};
+use crate::exchange::{self, UpstreamSide};
 use crate::limits::PacingRate;
-use crate::upstream::{HeadRoom, Inbound, Interim, InterimReceiver, Reading, RequestContent};
+use crate::upstream::{Inbound, Interim, InterimReceiver, Reading};
 
 /// A connection, as the steps that all protocols share see it.
 pub(super) struct Link {
@@ -83,13 +81,9 @@ pub(super) struct Stream<'s> {
     pub(super) protocol: &'s mut Connection,
     /// Bytes that go to the stream before the response.
     pub(super) out: Vec<u8>,
-    /// The content, if it is passed on.
-    pub(super) content: Option<RequestContent>,
-    pub(super) is_connect: bool,
     /// The connection has many responses under way: servers are read sparingly.
     pub(super) is_busy: bool,
-    pub(super) head_room: &'s Arc<HeadRoom>,
-    pub(super) wait: Wait,
+    pub(super) upstream: UpstreamSide<'s>,
 }
 
 impl exchange::Stream for Stream<'_> {
@@ -98,11 +92,11 @@ impl exchange::Stream for Stream<'_> {
     }
 
     fn has_content(&self) -> bool {
-        self.content.is_some()
+        self.upstream.content.is_some()
     }
 
     fn is_connect(&self) -> bool {
-        self.is_connect
+        self.upstream.is_connect
     }
 
     fn takes_interim(&self) -> bool {
@@ -114,18 +108,8 @@ impl exchange::Stream for Stream<'_> {
     }
 
     fn attach(&mut self, inbound: Inbound, forwards: bool, interims: Option<InterimReceiver>) -> Inbound {
-        let (cancel, gone) = oneshot::channel();
-        self.wait = Wait { cancel: Some(cancel), forwards, interims };
         let reading = if self.is_busy { Reading::Sparing } else { Reading::Ahead };
-        Inbound {
-            content: self.content.take(),
-            upgrade: self.is_connect,
-            is_connect: self.is_connect,
-            gone: Some(gone),
-            heads: self.is_busy.then(|| Arc::clone(self.head_room)),
-            reading,
-            ..inbound
-        }
+        self.upstream.attach(inbound, forwards, interims, reading)
     }
 }
 

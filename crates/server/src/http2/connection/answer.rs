@@ -8,7 +8,9 @@ use sealion_http::{ExtraFields, Protocol, Status};
 use sealion_tls::TlsStream;
 
 use super::Http2;
-use crate::exchange::{Alternative, Answer, Answered, Answering, Answers, Current, HeadBlocks, Wait, now};
+use crate::exchange::{
+    Alternative, Answer, Answered, Answering, Answers, Current, HeadBlocks, MAX_AHEAD_STREAMS, UpstreamSide, Wait, now,
+};
 use crate::http2::request::{Stream, send_interim};
 use crate::http2::response::{Asking, Sending};
 use crate::upstream::RequestContent;
@@ -43,16 +45,13 @@ impl<'a> Http2<'a> {
             is_busy: self.answering.len() + self.sending.len() >= MAX_AHEAD_STREAMS,
             protocol: &mut self.protocol,
             heads: &mut self.heads,
-            content,
-            is_connect: head.protocol().is_some(),
-            head_room: self.ahead.head_room(),
-            wait: Wait::default(),
+            upstream: UpstreamSide::new(head, content, self.ahead.head_room()),
         };
         let answers = Answers { context: self.context, protocol: Protocol::Http2, streams: &self.streams };
         match answers.answer(head, &mut stream, &mut self.permit, current) {
             Answer::Now(answered) => self.respond(Sending::new(id, answered), tls),
             Answer::Later(answer) => {
-                let wait = stream.wait;
+                let wait = stream.upstream.wait;
                 self.answering.push(Waiting { stream: id, memory, answer, wait });
             }
         }
@@ -150,10 +149,6 @@ impl<'a> Http2<'a> {
         }
     }
 }
-
-// MEASURED: with the windows of 64 KiB of the first eight, 128 streams pin less than 2 MB (crates/server/tests/it/memory.rs, 2026-11-24).
-/// Responses under way on a connection, above which servers are read sparingly.
-const MAX_AHEAD_STREAMS: usize = 8;
 
 /// Usual length of a header block, for the choice of path.
 const HEAD_ESTIMATE: u64 = 128;

@@ -68,12 +68,12 @@ impl Http2<'_> {
         let was_closed = std::mem::replace(&mut self.deadlines.is_closed, is_closed);
         // Since the last wait.
         let may_send = !is_closed && !was_closed;
-        self.streamed.iter_mut().for_each(|streamed| streamed.hold(!may_send));
+        self.streamed.iter_mut().for_each(|streamed| streamed.upload.hold(!may_send));
         if self.finished && stalled {
             self.reset_stalled(stream);
             return Poll::Ready(());
         }
-        let owes_content = self.streamed.iter().any(|streamed| streamed.owed_since().is_some());
+        let owes_content = self.streamed.iter().any(|streamed| streamed.upload.owed_since().is_some());
         if !within_frame && !stalled && !unacknowledged && !owes_content && self.receiving.is_empty() {
             self.deadlines.timer = None;
             // The time of a stall that comes later begins then.
@@ -98,7 +98,7 @@ impl Http2<'_> {
         let settings = unacknowledged.then(|| *self.deadlines.settings.get_or_insert(now + request_timeout));
         let frame = self.deadlines.frame.map(|frame| frame.deadline);
         let contents = self.receiving.iter().filter(|_| !is_closed).map(|receiving| receiving.deadline);
-        let pieces = self.streamed.iter().filter_map(|streamed| Some(streamed.owed_since()? + request_timeout));
+        let pieces = self.streamed.iter().filter_map(|streamed| Some(streamed.upload.owed_since()? + request_timeout));
         let windows = self.sending.iter().filter_map(|sending| sending.deadline());
         let all = frame.into_iter().chain(settings).chain(contents).chain(pieces).chain(windows);
         let Some(first) = all.min() else { return Poll::Pending };
@@ -151,9 +151,9 @@ impl Http2<'_> {
             self.refuse(receiving.stream, Status::REQUEST_TIMEOUT, receiving.head);
         }
         for streamed in &mut self.streamed {
-            if streamed.owed_since().is_some_and(|since| since + request_timeout <= first) {
+            if streamed.upload.owed_since().is_some_and(|since| since + request_timeout <= first) {
                 metrics::timed_out(metrics::Deadline::Request);
-                streamed.time_out();
+                streamed.upload.time_out();
             }
         }
         let late = |sending: &Sending<'_>| sending.deadline().is_some_and(|deadline| deadline <= first);

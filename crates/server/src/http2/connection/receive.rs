@@ -9,7 +9,9 @@ use sealion_http::{Protocol, Status};
 use sealion_tls::TlsStream;
 
 use super::Http2;
-use crate::exchange::{Current, Delivery, End, Error, Generation, free_head, keep_head};
+use crate::exchange::{
+    Current, Delivery, End, Error, Generation, Upload, announced_length, expects_continue, free_head, keep_head,
+};
 use crate::http2::content::Streamed;
 use crate::http2::response::reset_by_client;
 use crate::observe::metrics::{self, StreamResult};
@@ -107,7 +109,7 @@ impl Http2<'_> {
             }
             Event::Data { stream: id, data, end } => self.content(id, data, end, stream),
             Event::Trailers { stream: id } => match self.streamed.iter_mut().find(|other| other.stream == id) {
-                Some(streamed) => streamed.end(head.fields()),
+                Some(streamed) => streamed.upload.end(head.fields()),
                 None => self.discard(id, 0, true, stream),
             },
             Event::Reset { stream: id, code, by } => self.was_reset(id, code, by, stream),
@@ -136,10 +138,8 @@ impl Http2<'_> {
         } else if head.protocol().is_some() {
             self.connect(id, end, stream, head, current);
         } else if !end && self.answers().may_forward(head, &current) {
-            let length = head.fields().first("content-length");
-            let length = length.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
-            let (streamed, content) = Streamed::new(id, length, expects_continue(head));
-            self.streamed.push(streamed);
+            let (upload, content) = Upload::new(announced_length(head), expects_continue(head));
+            self.streamed.push(Streamed::new(id, upload));
             self.answer(id, head, stream, Some(content), current);
         } else if end || expects_continue(head) {
             self.answer(id, head, stream, None, current);
@@ -157,8 +157,8 @@ impl Http2<'_> {
             return self.refuse(id, Status::NOT_IMPLEMENTED, head);
         }
         let content = self.answers().may_forward(head, &current).then(|| {
-            let (streamed, content) = Streamed::of_tunnel(id, end);
-            self.streamed.push(streamed);
+            let (upload, content) = Upload::of_tunnel(end);
+            self.streamed.push(Streamed::new(id, upload));
             content
         });
         self.answer(id, head, stream, content, current);
@@ -167,7 +167,7 @@ impl Http2<'_> {
     /// Content of a request has come, or its end.
     fn content(&mut self, id: StreamId, data: &[u8], end: bool, stream: &TlsStream) {
         match self.streamed.iter_mut().find(|other| other.stream == id) {
-            Some(streamed) => streamed.receive(data, end),
+            Some(streamed) => streamed.upload.receive(data, end),
             None => self.discard(id, data.len() as u64, end, stream),
         }
     }
@@ -272,11 +272,6 @@ fn opened(result: StreamResult) {
     if let Some(worker) = metrics::worker() {
         worker.http2.opened(result);
     }
-}
-
-/// Whether the client waits for a response before it sends content (RFC 9110 §10.1.1).
-fn expects_continue(head: &HeadBuffer) -> bool {
-    head.fields().first("expect").is_some()
 }
 
 /// Requests behind the last one that `max_requests` allows: what a client may have sent before it read GOAWAY.

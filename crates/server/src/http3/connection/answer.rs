@@ -9,7 +9,9 @@ use sealion_http::{ExtraFields, Protocol, Status};
 use sealion_quic::Endpoint;
 
 use super::{Http3, MAX_SEND_WINDOW, MIN_SEND_WINDOW};
-use crate::exchange::{Answer, Answered, Answering, Answers, Current, HeadBlocks, Wait, now};
+use crate::exchange::{
+    Answer, Answered, Answering, Answers, Current, HeadBlocks, MAX_AHEAD_STREAMS, UpstreamSide, Wait, now,
+};
 use crate::http3::link::{Stream, write_interim};
 use crate::http3::response::{Failure, Sending, Sent};
 use crate::upstream::RequestContent;
@@ -17,9 +19,6 @@ use crate::upstream::RequestContent;
 thread_local! {
     static HEADS: RefCell<HeadBlocks<HeaderBlock>> = RefCell::default();
 }
-
-/// Responses under way on a connection, above which servers are read sparingly, as with HTTP/2.
-const MAX_AHEAD_STREAMS: usize = 8;
 
 /// A request whose answer is being made.
 pub(super) struct Waiting<'a> {
@@ -47,11 +46,8 @@ impl<'a> Http3<'a> {
             link: &self.link,
             protocol: &mut self.protocol,
             out: Vec::new(),
-            content,
-            is_connect: head.protocol().is_some(),
             is_busy: self.answering.len() + self.sending.len() >= MAX_AHEAD_STREAMS,
-            head_room: &self.head_room,
-            wait: Wait::default(),
+            upstream: UpstreamSide::new(head, content, &self.head_room),
         };
         let answers = Answers { context: self.context, protocol: Protocol::Http3, streams: &self.streams };
         match answers.answer(head, &mut stream, &mut self.permit, current) {
@@ -60,7 +56,7 @@ impl<'a> Http3<'a> {
                 self.respond(id, answered, out);
             }
             Answer::Later(answer) => {
-                let Stream { wait, out, .. } = stream;
+                let Stream { upstream: UpstreamSide { wait, .. }, out, .. } = stream;
                 self.answering.push(Waiting { stream: id, memory, answer, wait, out });
             }
         }

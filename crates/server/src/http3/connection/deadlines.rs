@@ -69,7 +69,7 @@ impl Http3<'_> {
         });
         let head = self.deadlines.head.map(|(_, deadline)| deadline);
         let contents = self.receiving.iter().map(|receiving| receiving.deadline);
-        let pieces = self.uploads.iter().filter_map(|upload| Some(upload.owed_since()? + request_timeout));
+        let pieces = self.streamed.iter().filter_map(|streamed| Some(streamed.owed_since()? + request_timeout));
         let stalled = self.sending.iter().filter(|sending| sending.is_blocked);
         let stalls = stalled.map(|sending| sending.progress + stall_timeout);
         let paced = self.deadlines.paced;
@@ -97,10 +97,10 @@ impl Http3<'_> {
             metrics::timed_out(metrics::Deadline::Request);
             self.refuse(receiving.stream, Status::REQUEST_TIMEOUT, receiving.head);
         }
-        for upload in &mut self.uploads {
-            if upload.owed_since().is_some_and(|since| since + request_timeout <= now) {
+        for streamed in &mut self.streamed {
+            if streamed.owed_since().is_some_and(|since| since + request_timeout <= now) {
                 metrics::timed_out(metrics::Deadline::Request);
-                upload.time_out();
+                streamed.upload.time_out();
             }
         }
         if let Some(before) = now.checked_sub(stall_timeout) {

@@ -9,8 +9,10 @@ use sealion_http::{Protocol, Status};
 use sealion_quic::{CloseReason, Endpoint, Event, Read};
 
 use super::Http3;
-use crate::exchange::{Current, Delivery, free_head, keep_head};
-use crate::http3::content::Upload;
+use crate::exchange::{
+    Current, Delivery, Generation, Upload, announced_length, expects_continue, free_head, keep_head,
+};
+use crate::http3::content::Streamed;
 use crate::upstream::WEBSOCKET;
 
 /// A request whose content is discarded, and has not ended.
@@ -89,9 +91,9 @@ impl Http3<'_> {
 
     /// Whether the content of the stream has to wait for its upstream.
     fn pause(&mut self, stream: StreamId) -> bool {
-        let Some(upload) = self.uploads.iter_mut().find(|upload| upload.stream == stream) else { return false };
-        upload.is_paused = upload.is_full();
-        upload.is_paused
+        let Some(streamed) = self.streamed.iter_mut().find(|streamed| streamed.stream == stream) else { return false };
+        streamed.is_paused = streamed.is_full();
+        streamed.is_paused
     }
 
     fn receive(
@@ -109,21 +111,21 @@ impl Http3<'_> {
     }
 
     /// Notes what upstreams have taken, and reads on where they have.
-    pub(super) fn poll_uploads(
+    pub(super) fn poll_streamed(
         &mut self,
         cx: &mut TaskContext<'_>,
         endpoint: &mut Endpoint,
     ) -> Result<(), ConnectionError> {
         let mut resumed = Vec::new();
-        for upload in &mut self.uploads {
+        for streamed in &mut self.streamed {
             let mut out = Vec::new();
-            upload.poll(cx, &mut self.protocol, &mut out);
-            if let Some(waiting) = self.answering.iter_mut().find(|waiting| waiting.stream == upload.stream) {
+            streamed.poll(cx, &mut self.protocol, &mut out);
+            if let Some(waiting) = self.answering.iter_mut().find(|waiting| waiting.stream == streamed.stream) {
                 waiting.out.append(&mut out);
             }
-            if upload.is_paused && !upload.is_full() {
-                upload.is_paused = false;
-                resumed.push(upload.stream);
+            if streamed.is_paused && !streamed.is_full() {
+                streamed.is_paused = false;
+                resumed.push(streamed.stream);
             }
         }
         resumed.into_iter().try_for_each(|stream| self.read(endpoint, stream))
@@ -134,17 +136,19 @@ impl Http3<'_> {
         match event {
             Event::Request { stream, end } => self.request(stream, end, head),
             Event::TooLarge { stream, .. } => {
-                self.count_request();
+                self.count_request(&self.context.shared.generations.current());
                 let head =
                     if self.may_keep(head) { std::mem::replace(head, free_head()) } else { HeadBuffer::default() };
                 self.refuse(stream, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, head);
             }
-            Event::Data { stream, data, end } => match self.uploads.iter_mut().find(|upload| upload.stream == stream) {
-                Some(upload) => upload.receive(data, end),
-                None => self.discard(stream, data.len() as u64, end),
-            },
-            Event::Trailers { stream } => match self.uploads.iter_mut().find(|upload| upload.stream == stream) {
-                Some(upload) => upload.end(head.fields()),
+            Event::Data { stream, data, end } => {
+                match self.streamed.iter_mut().find(|streamed| streamed.stream == stream) {
+                    Some(streamed) => streamed.upload.receive(data, end),
+                    None => self.discard(stream, data.len() as u64, end),
+                }
+            }
+            Event::Trailers { stream } => match self.streamed.iter_mut().find(|streamed| streamed.stream == stream) {
+                Some(streamed) => streamed.upload.end(head.fields()),
                 None => self.discard(stream, 0, true),
             },
             Event::Reset { stream, code, .. } => self.was_reset(stream, code),
@@ -162,8 +166,8 @@ impl Http3<'_> {
 
     /// The head of a request has come. It is answered now, or when its content has come. Content that may be forwarded is passed on.
     fn request(&mut self, stream: StreamId, end: bool, head: &mut HeadBuffer) {
-        self.count_request();
         let current = self.context.shared.generations.current();
+        self.count_request(&current);
         if !self.may_keep(head) {
             self.refuse(stream, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, HeadBuffer::default());
         } else if let Some(protocol) = head.protocol() {
@@ -173,16 +177,14 @@ impl Http3<'_> {
                 return self.refuse(stream, Status::NOT_IMPLEMENTED, head);
             }
             let content = self.answers().may_forward(head, &current).then(|| {
-                let (upload, content) = Upload::of_tunnel(stream, end);
-                self.uploads.push(upload);
+                let (upload, content) = Upload::of_tunnel(end);
+                self.streamed.push(Streamed::new(stream, upload));
                 content
             });
             self.answer(stream, head, content, current);
         } else if !end && self.answers().may_forward(head, &current) {
-            let length = head.fields().first("content-length");
-            let length = length.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
-            let (upload, content) = Upload::new(stream, length, expects_continue(head));
-            self.uploads.push(upload);
+            let (upload, content) = Upload::new(announced_length(head), expects_continue(head));
+            self.streamed.push(Streamed::new(stream, upload));
             self.answer(stream, head, Some(content), current);
         } else if end || expects_continue(head) {
             self.answer(stream, head, None, current);
@@ -211,7 +213,7 @@ impl Http3<'_> {
             keep_head(self.receiving.swap_remove(index).head);
             self.protocol.release(stream);
         }
-        self.uploads.retain(|upload| upload.stream != stream);
+        self.streamed.retain(|streamed| streamed.stream != stream);
         // An answer that is being made goes on, unless it is forwarded: its stream keeps its slot until then.
         if let Some(waiting) = self.answering.iter_mut().find(|waiting| waiting.stream == stream) {
             waiting.wait.cancel = None;
@@ -222,7 +224,7 @@ impl Http3<'_> {
         }
     }
 
-    fn count_request(&mut self) {
+    fn count_request(&mut self, current: &Generation) {
         self.requests += 1;
         self.permit.is_shared = self.protocol.open_streams() > 1;
         if !self.idle.begin() {
@@ -230,7 +232,7 @@ impl Http3<'_> {
             self.closing = true;
             self.protocol.drain_now();
         }
-        let Some(most) = self.context.shared.generations.current().limits.max_requests else { return };
+        let Some(most) = current.limits.max_requests else { return };
         if self.requests >= most.get() {
             self.protocol.drain();
         }
@@ -239,11 +241,6 @@ impl Http3<'_> {
             self.closing = true;
         }
     }
-}
-
-/// Whether the client waits for a response before it sends content (RFC 9110 §10.1.1).
-fn expects_continue(head: &HeadBuffer) -> bool {
-    head.fields().first("expect").is_some()
 }
 
 fn why_closed(reason: &CloseReason) -> String {

@@ -1,0 +1,120 @@
+//! The content of a request that is forwarded as it comes, for HTTP/2 and HTTP/3. The driver gives the client room for it.
+
+use std::task::Context;
+use std::time::Instant;
+
+use bytes::Bytes;
+use sealion_http::{FieldSection, Status};
+
+use crate::upstream::{ContentWriter, RequestContent, pipe};
+
+/// The content of a request, whose response may have begun.
+pub(crate) struct Upload {
+    /// `None`: nothing more is passed on.
+    writer: Option<ContentWriter>,
+    /// Bytes that came, and those of them that the upstream has taken.
+    came: u64,
+    taken: u64,
+    /// The client waits for 100 (RFC 9110 §10.1.1).
+    expects_continue: bool,
+    /// The content is what the client sends through a tunnel, which may be silent.
+    is_tunnel: bool,
+    /// Since when the upstream waits for the client.
+    owed_since: Option<Instant>,
+    /// The client has no room on the connection: it can send nothing.
+    is_held: bool,
+}
+
+impl Upload {
+    /// `length`: as announced.
+    pub(crate) fn new(length: Option<u64>, expects_continue: bool) -> (Self, RequestContent) {
+        let (writer, content) = pipe(length);
+        let upload = Upload {
+            writer: Some(writer),
+            came: 0,
+            taken: 0,
+            expects_continue,
+            is_tunnel: false,
+            owed_since: None,
+            is_held: false,
+        };
+        (upload, content)
+    }
+
+    /// What the client sends through a tunnel. `end`: it sends nothing.
+    pub(crate) fn of_tunnel(end: bool) -> (Self, RequestContent) {
+        let (upload, content) = Self::new(None, false);
+        let mut upload = Upload { is_tunnel: true, ..upload };
+        if end {
+            upload.end(FieldSection::default());
+        }
+        (upload, content)
+    }
+
+    /// Passes content on.
+    pub(crate) fn receive(&mut self, data: &[u8], end: bool) {
+        self.came += data.len() as u64;
+        self.owed_since = None;
+        if let Some(writer) = &mut self.writer {
+            writer.write(Bytes::copy_from_slice(data));
+        }
+        if end {
+            self.end(FieldSection::default());
+        }
+    }
+
+    /// The content has ended.
+    pub(crate) fn end(&mut self, trailers: FieldSection<'_>) {
+        self.owed_since = None;
+        // The client has its room back when the upstream has taken the rest.
+        if let Some(writer) = &mut self.writer {
+            writer.end_with(trailers);
+        }
+    }
+
+    /// Bytes for which the client can have its room back: nothing waits if nothing more is passed on.
+    pub(crate) fn taken(&self) -> u64 {
+        if self.writer.is_some() { self.taken.min(self.came) } else { self.came }
+    }
+
+    /// Bytes that wait for the upstream.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.came - self.taken()
+    }
+
+    /// Since when the upstream waits for the client, if it does.
+    pub(crate) fn owed_since(&self) -> Option<Instant> {
+        self.owed_since.filter(|_| self.writer.is_some())
+    }
+
+    /// The client cannot send now, or again. Its time begins when it can, and the upstream waits for it.
+    pub(crate) fn hold(&mut self, is_held: bool) {
+        if is_held {
+            self.owed_since = None;
+        }
+        if std::mem::replace(&mut self.is_held, is_held) != is_held
+            && let Some(writer) = &mut self.writer
+        {
+            writer.hold(is_held);
+        }
+    }
+
+    /// The client did not send the next piece in time.
+    pub(crate) fn time_out(&mut self) {
+        if let Some(writer) = self.writer.take() {
+            writer.fail(Status::REQUEST_TIMEOUT);
+        }
+    }
+
+    /// Notes how much the upstream has taken. `true`: the client is to be sent 100, once.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(writer) = &mut self.writer else { return false };
+        let taken = writer.poll_taken(cx);
+        self.taken = taken.octets;
+        match taken.is_owed && !self.is_tunnel {
+            true => drop(self.owed_since.get_or_insert_with(Instant::now)),
+            false => self.owed_since = None,
+        }
+        taken.is_wanted && std::mem::take(&mut self.expects_continue)
+    }
+}
