@@ -11,6 +11,8 @@
 
 #![deny(unsafe_code)]
 
+mod any_certificate;
+
 use std::sync::Arc;
 
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
@@ -20,6 +22,8 @@ use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, Unbuffered
 use rustls::{ClientConfig, Error, ExtractedSecrets, HandshakeKind, ProtocolVersion};
 use sealion_tls::Version;
 use sealion_tls::record::HEADER_LEN;
+
+pub use any_certificate::AnyCertificate;
 
 /// A handshake in progress.
 pub struct Handshake {
