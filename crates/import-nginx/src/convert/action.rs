@@ -162,7 +162,7 @@ fn try_files(
     };
     let mut paths: Vec<Value> = Vec::new();
     for tried in tried {
-        // What is never there: an idiom for the last one alone.
+        // A name that no file has: the last one is meant alone.
         let is_nothing = tried.is_empty()
             || ["/nonexist", "/non-exist", "/dev/null", "/none", "/@"].iter().any(|start| tried.starts_with(start));
         match target(context, place.variables, tried) {
@@ -305,7 +305,7 @@ pub(super) fn index(context: &mut Context, table: &mut Table, place: Place<'_, '
     };
     let mut inner = Table::default();
     inner.set("path", "~ /$");
-    // What follows a script is its PATH_INFO where the expression of its location says so.
+    // The path behind a script is its PATH_INFO where the expression of its location says so.
     inner.set("match", super::condition::Condition::wanted("{path}", r"~ \.php/").not().into_table());
     inner.set("try", vec![Value::from("{path}"), run.into()]);
     table.push("route", inner);

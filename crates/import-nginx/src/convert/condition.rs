@@ -71,7 +71,7 @@ impl Condition {
         }
     }
 
-    /// Whether any of them holds. `None`: there are none.
+    /// A condition that holds where one of these does. `None`: there is no condition.
     pub(super) fn any(mut all: Vec<Condition>) -> Option<Self> {
         match all.len() {
             0 => None,

@@ -21,6 +21,7 @@ mod plain;
 mod process;
 mod proxy;
 mod real_ip;
+mod rewrite_phase;
 mod route;
 mod settings;
 mod site;

@@ -44,7 +44,7 @@ pub(super) struct SecureNames {
 }
 
 impl SecureNames {
-    /// The names of these servers, all of which have TLS.
+    /// The names of these servers with TLS.
     pub(super) fn of<'a>(servers: impl Iterator<Item = &'a Directive>) -> Self {
         let mut all = SecureNames::default();
         for server in servers {

@@ -1,4 +1,4 @@
-//! Directives outside `server`, and those of a server that are process-wide here.
+//! Directives outside `server`, and directives of a server that hold for the whole process here.
 
 use super::context::Context;
 use super::{level, log, proxy, real_ip, tls, values};

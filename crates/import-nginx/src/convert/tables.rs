@@ -31,13 +31,18 @@ pub(super) fn placeholder(context: &mut Context, name: &str) -> Option<String> {
     written
 }
 
-fn map(context: &mut Context, block: &Directive, name: &str) -> Option<String> {
-    let variables = context.variables.clone();
-    let from = variables.template(context, block.first()).ok()?;
+/// A table with its name, and the value that it is of.
+fn begun(context: &mut Context, block: &Directive, name: &str) -> Option<Table> {
+    let from = context.variables.clone().template(context, block.first()).ok()?;
     let mut table = Table::default();
     table.comment(&block.place);
     table.set("name", name);
     table.set("from", from);
+    Some(table)
+}
+
+fn map(context: &mut Context, block: &Directive, name: &str) -> Option<String> {
+    let mut table = begun(context, block, name)?;
     let mut entries = Table::default();
     let has_case =
         |key: &str| !key.starts_with('~') && key != "default" && key.contains(|c: char| c.is_ascii_alphabetic());
@@ -52,7 +57,7 @@ fn map(context: &mut Context, block: &Directive, name: &str) -> Option<String> {
             ("include", _) => return None,
             (_, None) => return None,
             (key, Some(value)) => {
-                let value = variables.template(context, value).ok()?;
+                let value = context.variables.clone().template(context, value).ok()?;
                 match key {
                     "default" if value.is_empty() => {}
                     "default" => table.set("default", value),
@@ -83,12 +88,7 @@ fn key_of(key: &str) -> Option<String> {
 }
 
 fn split(context: &mut Context, block: &Directive, name: &str) -> Option<String> {
-    let variables = context.variables.clone();
-    let from = variables.template(context, block.first()).ok()?;
-    let mut table = Table::default();
-    table.comment(&block.place);
-    table.set("name", name);
-    table.set("from", from);
+    let mut table = begun(context, block, name)?;
     let mut shares = Table::default();
     for entry in block.children() {
         // `""` is a value, too.

@@ -33,7 +33,7 @@ pub(super) struct Place<'a, 'd> {
     pub(super) path: &'a Path,
     /// All locations of the server.
     pub(super) locations: &'a [&'d Directive],
-    /// What the locations that lead to this named one say of contents.
+    /// The bound on contents by the locations that lead to this named one.
     pub(super) max_body: Option<MaxBody>,
 }
 
@@ -58,6 +58,16 @@ impl From<Lost> for NotPassed {
         match lost {
             Lost::Cases(name) => NotPassed::Cases(name),
             Lost::Unknown(_) => NotPassed::Other(lost.to_string()),
+        }
+    }
+}
+
+impl NotPassed {
+    /// The reason where one route is all there can be.
+    pub(in crate::convert) fn into_reason(self) -> String {
+        match self {
+            NotPassed::Cases(name) => format!("${name} has several values"),
+            NotPassed::Other(why) => why,
         }
     }
 }
@@ -146,7 +156,10 @@ fn url(context: &mut Context, variables: &Variables, pass: &Directive) -> Result
     if pass.name == "grpc_pass" { Ok(Url::of_grpc(&template)) } else { Ok(Url::of(&template)?) }
 }
 
-/// The URL that a `proxy_pass` in the location of this path asks, or the name of an upstream and a path. An error says why there is none.
+/// The URL of a `proxy_pass` in the location of this path, or the name of an upstream and a path.
+///
+/// # Errors
+/// The reason why it has no counterpart.
 pub(super) fn url_of(
     context: &mut Context,
     level: &Level<'_>,
@@ -160,10 +173,7 @@ pub(super) fn url_of(
             variables.set(context, name, value, &super::condition::Condition::Always);
         }
     }
-    let url = url(context, &variables, pass).map_err(|why| match why {
-        NotPassed::Cases(name) => format!("${name} has several values"),
-        NotPassed::Other(why) => why,
-    })?;
+    let url = url(context, &variables, pass).map_err(NotPassed::into_reason)?;
     if url.authority.contains('{') || url.path.as_ref().is_some_and(|path| path.contains('{')) {
         return Err("its URL depends on the request".to_owned());
     }

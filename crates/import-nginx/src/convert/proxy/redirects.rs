@@ -96,7 +96,7 @@ pub(super) fn of_rule<'a>(
     }
     if wanted.paths && !wanted.cookies && !forwarding.keeps_paths() {
         let directive = redirects.last().copied().unwrap_or(pass);
-        context.note(directive, "the paths of cookies get the location's prefix, too, as those of redirects");
+        context.note(directive, "the paths of cookies get the location's prefix too, as redirects do");
     }
     for directive in others {
         let remedy =

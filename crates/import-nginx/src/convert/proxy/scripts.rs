@@ -10,7 +10,7 @@ use crate::convert::path::Path;
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 
-/// Variables that a route makes itself, or never passes on, beside those of CGI.
+/// Variables, beside the variables of CGI, that a route makes itself or never passes on.
 const OF_FIELDS: [&str; 3] = ["HTTP_HOST", "HTTP_PROXY", "REMOTE_USER"];
 
 /// Bytes of a content for a script that wait in memory.
