@@ -1,8 +1,8 @@
 //! The end of connections.
 
-use sealion_testkit::server::Signal;
+use sealion_testkit::server::{Server, Signal};
 
-use super::client::{Http3, config, request};
+use super::client::{Http3, Streamed, config, request};
 use crate::support::{LARGE, Site, Successor, access_line, access_lines};
 
 /// A client that takes little before it reads.
@@ -12,14 +12,21 @@ fn slow() -> quinn::TransportConfig {
     transport
 }
 
+/// A client that has the beginning of a large response.
+#[track_caller]
+fn begun(site: &Site, server: &Server) -> (Http3, Streamed) {
+    let mut client = Http3::connect_with(site, server.address(), slow());
+    let stream = client.send(request("GET", "/large", &[]), None);
+    let stream = client.begin(stream);
+    (client, stream)
+}
+
 #[test]
 fn a_response_under_way_comes_to_its_end_when_the_server_stops() {
     let site = Site::new();
     site.add_pattern("large", LARGE);
     let mut server = config(&site, "").serve_from_user_space();
-    let mut client = Http3::connect_with(&site, server.address(), slow());
-    let stream = client.send(request("GET", "/large", &[]), None);
-    let stream = client.begin(stream);
+    let (mut client, stream) = begun(&site, &server);
     server.signal(Signal::TERM);
     let rest = client.rest(stream).expect("the response is complete");
     assert!(rest < LARGE && rest > LARGE - (1 << 20), "{rest}");
@@ -34,9 +41,7 @@ fn a_response_that_is_cut_is_never_complete() {
     let site = Site::new();
     site.add_pattern("large", LARGE);
     let mut server = config(&site, "").table("[limits]\ngrace = '100ms'").serve_from_user_space();
-    let mut client = Http3::connect_with(&site, server.address(), slow());
-    let stream = client.send(request("GET", "/large", &[]), None);
-    let stream = client.begin(stream);
+    let (mut client, stream) = begun(&site, &server);
     server.signal(Signal::TERM);
     assert!(server.wait().success());
     client.rest(stream).expect_err("the response is incomplete");
@@ -50,9 +55,7 @@ fn a_response_that_the_client_cancels_is_logged_and_the_connection_goes_on() {
     site.add_pattern("large", LARGE);
     site.add("f", "content");
     let server = config(&site, "").serve_from_user_space();
-    let mut client = Http3::connect_with(&site, server.address(), slow());
-    let stream = client.send(request("GET", "/large", &[]), None);
-    let mut stream = client.begin(stream);
+    let (mut client, mut stream) = begun(&site, &server);
     stream.stop_sending(h3::error::Code::H3_REQUEST_CANCELLED);
     assert_eq!(client.get("/f", &[]).body, b"content");
     let lines = access_lines(&server, 2);
@@ -65,9 +68,7 @@ fn a_connection_outlives_an_upgrade_and_new_ones_reach_the_successor() {
     site.add_pattern("large", LARGE);
     site.add("f", "content");
     let server = config(&site, "").serve_from_user_space();
-    let mut client = Http3::connect_with(&site, server.address(), slow());
-    let stream = client.send(request("GET", "/large", &[]), None);
-    let stream = client.begin(stream);
+    let (mut client, stream) = begun(&site, &server);
     let _successor = Successor::of(&server);
     let mut other = Http3::connect(&site, &server);
     assert_eq!(other.get("/f", &[]).body, b"content");

@@ -18,11 +18,9 @@ const AHEAD: usize = 8;
 /// Heads of 58 kB for which a connection has room.
 const LARGE_HEADS: usize = 5;
 
-#[test]
-fn a_request_waits_for_the_room_of_large_heads_no_longer_than_for_its_response() {
-    let site = Site::new();
-    // The head of the first response tells how large the others are likely to be, which never come.
-    let large = Http2Upstream::start(|request, mut respond| {
+/// The head of its first response tells how large the others are likely to be, which never come.
+fn with_large_head() -> Http2Upstream {
+    Http2Upstream::start(|request, mut respond| {
         Box::pin(async move {
             if request.uri().path() != "/large/first" {
                 return pending().await;
@@ -31,9 +29,17 @@ fn a_request_waits_for_the_room_of_large_heads_no_longer_than_for_its_response()
             let head = fields.fold(Response::builder(), |head, (name, value)| head.header(name, value));
             respond.send_response(head.body(()).expect("a head"), true).map(drop)
         })
-    });
-    let other =
-        Http2Upstream::start(|_, mut respond| Box::pin(async move { answer(&mut respond, &[], "other").await }));
+    })
+}
+
+fn other() -> Http2Upstream {
+    Http2Upstream::start(|_, mut respond| Box::pin(async move { answer(&mut respond, &[], "other").await }))
+}
+
+#[test]
+fn a_request_waits_for_the_room_of_large_heads_no_longer_than_for_its_response() {
+    let site = Site::new();
+    let (large, other) = (with_large_head(), other());
     let tables = format!(
         "[[upstream]]
         name = 'large'
@@ -65,18 +71,7 @@ fn a_request_waits_for_the_room_of_large_heads_no_longer_than_for_its_response()
 #[test]
 fn requests_that_wait_for_a_place_at_their_server_take_no_room_for_heads() {
     let site = Site::new();
-    let large = Http2Upstream::start(|request, mut respond| {
-        Box::pin(async move {
-            if request.uri().path() != "/large/first" {
-                return pending().await;
-            }
-            let fields = (0..50).map(|n| (format!("x-{n}"), "v".repeat(1100)));
-            let head = fields.fold(Response::builder(), |head, (name, value)| head.header(name, value));
-            respond.send_response(head.body(()).expect("a head"), true).map(drop)
-        })
-    });
-    let other =
-        Http2Upstream::start(|_, mut respond| Box::pin(async move { answer(&mut respond, &[], "other").await }));
+    let (large, other) = (with_large_head(), other());
     let tables = format!(
         "[[upstream]]
         name = 'large'
