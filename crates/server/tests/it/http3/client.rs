@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 use h3::client::{RequestStream, SendRequest};
+use h3::error::{Code, StreamError};
 use h3_quinn::{BidiStream, OpenStreams};
 use http::{HeaderMap, Request, StatusCode};
 use quinn::crypto::rustls::QuicClientConfig;
@@ -84,10 +85,16 @@ impl Http3 {
     pub(super) fn send(&mut self, request: Request<()>, content: Option<Vec<u8>>) -> Streamed {
         self.runtime.block_on(async {
             let mut stream = self.sender.send_request(request).await.expect("the request leaves");
-            if let Some(content) = content {
-                stream.send_data(content.into()).await.expect("the content leaves");
+            let sent = match content {
+                Some(content) => stream.send_data(content.into()).await,
+                None => Ok(()),
+            };
+            match sent {
+                Ok(()) => stream.finish().await.expect("the stream ends"),
+                // The response needs no more of the content (RFC 9114 §4.1).
+                Err(StreamError::RemoteTerminate { code: Code::H3_NO_ERROR, .. }) => {}
+                Err(error) => panic!("the content leaves: {error}"),
             }
-            stream.finish().await.expect("the stream ends");
             stream
         })
     }
