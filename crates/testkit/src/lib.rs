@@ -48,9 +48,23 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 ///
 /// If `install` of coreutils cannot write it.
 pub fn write_program(path: &Path, text: &str) {
-    let mut install = Command::new("install");
-    let mut install =
-        install.args(["-m", "755", "/dev/stdin"]).arg(path).stdin(Stdio::piped()).spawn().expect("install starts");
+    let mut install = install(Path::new("/dev/stdin"), path).stdin(Stdio::piped()).spawn().expect("install starts");
     install.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("install reads");
     assert!(install.wait().expect("its status").success(), "{path:?} cannot be written");
+}
+
+/// Copies a program so that the copy can be executed at once, as [`write_program`] writes one.
+///
+/// # Panics
+///
+/// If `install` of coreutils cannot copy it.
+pub fn copy_program(from: &Path, to: &Path) {
+    let status = install(from, to).status().expect("install starts");
+    assert!(status.success(), "{from:?} cannot be copied to {to:?}");
+}
+
+fn install(from: &Path, to: &Path) -> Command {
+    let mut install = Command::new("install");
+    install.args(["-m", "755"]).arg(from).arg(to);
+    install
 }

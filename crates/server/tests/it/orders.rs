@@ -4,10 +4,12 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::thread;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use sealion_testkit::copy_program;
 use sealion_testkit::server::{Server, Signal};
 
 use crate::support::namespace::Namespace;
@@ -85,7 +87,7 @@ fn a_program_that_takes_the_name_of_a_server_gets_no_order_and_hinders_none() {
 fn a_server_is_known_by_any_version_of_its_program() {
     let site = Site::new();
     let program = site.outside().join("sealion");
-    fs::copy(PROGRAM, &program).expect("room");
+    copy_program(Path::new(PROGRAM), &program);
     let file = site.config("").write();
     let mut server = Server::start(&program, ["serve".as_ref(), "--config".as_ref(), file.as_os_str()]);
     let pid = server.pid().to_string();
@@ -100,7 +102,7 @@ fn a_server_is_known_by_any_version_of_its_program() {
     reload(1);
     fs::remove_file(&program).expect("it is ours");
     reload(2);
-    fs::copy(PROGRAM, &program).expect("room");
+    copy_program(Path::new(PROGRAM), &program);
     reload(3);
     server.signal(Signal::TERM);
     assert!(server.wait().success());
