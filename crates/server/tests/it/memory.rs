@@ -9,7 +9,7 @@ use crate::support::config::Config;
 use crate::support::fastcgi::{end, read_request, stdout};
 use crate::support::http2::Http2;
 use crate::support::http2_upstream::Http2Upstream;
-use crate::support::process::memory;
+use crate::support::process::{mappings, memory};
 use crate::support::upstream::Upstream;
 use crate::support::{LARGE, SMALL_WINDOW, Site, begin, get, messages, wait_for_message};
 
@@ -53,13 +53,14 @@ fn pinned_by_readers_that_stop() {
         begin(reader, "/large");
     }
     let stopped = memory(&server);
+    let mappings = mappings(&server);
     drop(readers);
     crate::support::access_lines(&server, (READERS + READERS / 2) as usize);
     let after = memory(&server);
     let each = stopped.saturating_sub(before) / READERS;
     let seen = format!("{before} bytes idle, {stopped} stopped, {after} after: {each} bytes a reader");
     println!("{seen}");
-    assert!(each <= 64 << 10, "readers that stopped take too much: {seen}");
+    assert!(each <= 64 << 10, "readers that stopped take too much: {seen}\n{mappings}");
     assert!(after.saturating_sub(before) <= 3 << 20, "too much stays with the process: {seen}");
 }
 

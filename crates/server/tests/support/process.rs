@@ -1,5 +1,6 @@
 //! What /proc says of a server.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
@@ -25,6 +26,26 @@ pub(crate) fn memory(server: &Server) -> u64 {
         line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
     };
     until_equal("the memory in use settles", look)
+}
+
+/// Anonymous memory by the length of its mappings, and the number of threads: where memory went.
+pub(crate) fn mappings(server: &Server) -> String {
+    let maps = fs::read_to_string(format!("/proc/{}/smaps", server.pid())).expect("the server runs");
+    let mut by_size: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    let mut size = 0;
+    let value = |rest: &str| rest.trim().trim_end_matches(" kB").parse::<u64>().expect("a number");
+    for line in maps.lines() {
+        if let Some(rest) = line.strip_prefix("Size:") {
+            size = value(rest);
+        } else if let Some(rest) = line.strip_prefix("Anonymous:") {
+            let (count, held) = by_size.entry(size).or_default();
+            *count += 1;
+            *held += value(rest);
+        }
+    }
+    let lines = by_size.iter().filter(|(_, (_, held))| *held > 0);
+    let lines = lines.map(|(size, (count, held))| format!("{count} mappings of {size} kB hold {held} kB\n"));
+    format!("{}{} threads", lines.collect::<String>(), threads(server).len())
 }
 
 /// Waits until all threads of the server wait for others, and none for a disk or a processor.
