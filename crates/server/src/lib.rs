@@ -5,7 +5,7 @@
 //! ```text
 //! commands ─► process ─► monitor ─► config ─► listen ─► http1, http2 ─► exchange ─► site ─► placeholders, store ─► upstream ─► response ─► files
 //!                                                                                                                       │
-//!                                                                                   limits, certificates, path, observe ◄┘ ─► fetch, values
+//!                                                                          passing, limits, certificates, path, observe ◄┘ ─► fetch, values
 //! ```
 //!
 //! ARCHITECTURE.md follows a request through them, file by file.
@@ -27,6 +27,7 @@ mod limits;
 mod listen;
 mod monitor;
 mod observe;
+mod passing;
 pub mod path;
 mod placeholders;
 mod process;

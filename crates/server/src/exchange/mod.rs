@@ -95,9 +95,11 @@ pub(crate) enum End {
     Usual,
     /// Idle, to make room for a new connection.
     Evicted,
+    /// Not at all: idle, it passes to the process that has taken over.
+    Passing,
 }
 
-/// Waits for the end of an idle connection: timed out, drained, or evicted. An eviction is taken back while the client has not taken all that
+/// Waits for the end of an idle connection: timed out, drained, passed on, or evicted. An eviction is taken back while the client has not taken all that
 /// was sent to it: that would be lost with the connection.
 pub(crate) fn poll_idle_end(connection: &impl Connection, idle: &mut Idle<'_>) -> Poll<End> {
     match ready!(idle.poll_closing(Moment::now)) {
@@ -111,6 +113,7 @@ pub(crate) fn poll_idle_end(connection: &impl Connection, idle: &mut Idle<'_>) -
             Poll::Ready(End::Usual)
         }
         Closing::Draining => Poll::Ready(End::Usual),
+        Closing::Passing => Poll::Ready(End::Passing),
     }
 }
 

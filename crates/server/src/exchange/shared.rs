@@ -1,6 +1,6 @@
 //! Process-wide state shared by all connections.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use tokio::sync::{Semaphore, watch};
@@ -13,6 +13,7 @@ use crate::observe::access_log::AccessLogs;
 use crate::observe::metrics::Metrics;
 use crate::observe::traces::Tracer;
 use crate::observe::{Predecessors, Warnings};
+use crate::passing::Giver;
 use crate::path::costs::Costs;
 use crate::path::offer::KernelOffer;
 use crate::path::policy::KtlsMode;
@@ -54,6 +55,8 @@ pub(crate) struct Shared {
     pub cut: AtomicUsize,
     /// Processes that upgrades have replaced and that have not ended.
     pub predecessors: Arc<Predecessors>,
+    /// Passes connections to the process that has taken over. Set before the phase says so, if that process takes them.
+    pub giver: OnceLock<Giver>,
     /// The workers, until the connections of each have ended.
     pub busy: TaskTracker,
 }
@@ -63,6 +66,11 @@ impl Shared {
     pub(crate) fn is_serving(&self) -> bool {
         // This receiver has seen the first phase alone, which is `Serving`. An error means that the server ends.
         matches!(self.phase.has_changed(), Ok(false))
+    }
+
+    /// Whether a connection that can pass to another process goes on after its response.
+    pub(crate) fn keeps_connections(&self) -> bool {
+        self.is_serving() || (self.giver.get().is_some() && *self.phase.borrow() == Phase::HandedOver)
     }
 
     /// The inputs to the choice of path. `mode`: the current setting.

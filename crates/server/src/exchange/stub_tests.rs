@@ -178,6 +178,7 @@ fn shared(directory: &Path, site: &str) -> (Shared, Writers, watch::Sender<Phase
         idle: IdleConnections::default(),
         most_connections: 1,
         phase: receiver,
+        giver: std::sync::OnceLock::new(),
         proxies_refused: AtomicU64::new(0),
         certificates_refused: Warnings::default(),
         cut: AtomicUsize::new(0),

@@ -1,10 +1,10 @@
-//! Closes idle connections: after a timeout, when the server drains, and to make room when every slot is taken. In the
-//! last case the longest idle connection is closed.
+//! Ends the wait of idle connections: after a timeout, when the server drains, when another process has taken over, and to make room when every slot is
+//! taken. In the last case the longest idle connection is closed.
 //!
 //! A connection registers here when it becomes idle, and waits for its [`Closing`]. It needs no timer, which would cost
 //! memory in every idle connection.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use slab::Slab;
 /// A time of the machine's monotonic clock in nanoseconds, with the precision of a kernel tick. Each request reads it,
 /// and a tick suffices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Moment(u64);
+pub(crate) struct Moment(pub(crate) u64);
 
 impl Moment {
     pub(crate) fn now() -> Self {
@@ -28,8 +28,8 @@ impl Moment {
 /// All connections that wait for requests or serve them.
 #[derive(Debug, Default)]
 pub(crate) struct IdleConnections {
-    /// Whether connections are closed as soon as they become idle.
-    draining: AtomicBool,
+    /// What becomes of connections as soon as they are idle: 0 (they wait for requests), [`PASS`] or [`DRAIN`].
+    then: AtomicU8,
     open: Mutex<Slab<Arc<Connection>>>,
 }
 
@@ -45,7 +45,12 @@ const BUSY: u64 = 0;
 const EVICTED: u64 = u64::MAX;
 const TIMED_OUT: u64 = u64::MAX - 1;
 
-/// The reason for closing an idle connection.
+/// They pass to another process, if they can.
+const PASS: u8 = 1;
+/// They are closed.
+const DRAIN: u8 = 2;
+
+/// Why an idle connection waits no longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closing {
     /// To make room for a new connection.
@@ -54,6 +59,8 @@ pub(crate) enum Closing {
     TimedOut,
     /// The server drains.
     Draining,
+    /// Another process has taken over, and takes the connection too.
+    Passing,
 }
 
 /// The idle time before which a connection is not evicted. A browser that loads a page uses its connections again
@@ -80,6 +87,7 @@ pub(crate) struct Idle<'a> {
     all: &'a IdleConnections,
     key: usize,
     connection: Arc<Connection>,
+    passes: bool,
 }
 
 impl IdleConnections {
@@ -87,7 +95,7 @@ impl IdleConnections {
     pub(crate) fn register(&self, waker: Waker) -> Idle<'_> {
         let connection = Arc::new(Connection { since: AtomicU64::new(BUSY), waker });
         let key = lock(&self.open).insert(Arc::clone(&connection));
-        Idle { all: self, key, connection }
+        Idle { all: self, key, connection, passes: false }
     }
 
     /// Closes the longest idle connection. Returns the time after which to call again if no slot is free by then.
@@ -131,8 +139,17 @@ impl IdleConnections {
 
     /// Closes every idle connection, and every other connection as soon as it is idle.
     pub(crate) fn drain(&self) {
+        self.end(DRAIN);
+    }
+
+    /// Passes every idle connection that can to another process, and the others as soon as they are idle.
+    pub(crate) fn pass(&self) {
+        self.end(PASS);
+    }
+
+    fn end(&self, then: u8) {
         // Before the search: a connection that becomes idle after the search sees this.
-        self.draining.store(true, Ordering::SeqCst);
+        self.then.store(then, Ordering::SeqCst);
         lock(&self.open).iter().for_each(|(_, connection)| connection.waker.wake_by_ref());
     }
 
@@ -163,21 +180,37 @@ impl Connection {
 }
 
 impl Idle<'_> {
-    /// Marks the connection as idle. Ready if it must close. A connection that is already idle keeps its time.
+    /// The connection can pass to another process. It was idle there before, if `since` is given: it keeps its time.
+    pub(crate) fn can_pass(&mut self, since: Option<Moment>) {
+        self.passes = true;
+        if let Some(Moment(since)) = since {
+            self.connection.since.store(since.max(1), Ordering::Release);
+        }
+    }
+
+    /// Since when the connection has been idle. `None`: it is not.
+    pub(crate) fn since(&self) -> Option<Moment> {
+        self.connection.idle_since().map(Moment)
+    }
+
+    /// Marks the connection as idle. Ready if it must close or pass. A connection that is already idle keeps its time.
     pub(crate) fn poll_closing(&mut self, now: impl FnOnce() -> Moment) -> Poll<Closing> {
         let since = &self.connection.since;
         let mut seen = since.load(Ordering::Acquire);
         if seen == BUSY {
             seen = now().0.max(1);
             // Only this connection changes BUSY, when it ends its work. SeqCst orders this before the load of
-            // `draining`.
+            // `then`.
             since.store(seen, Ordering::SeqCst);
         }
         match seen {
             EVICTED => Poll::Ready(Closing::Evicted),
-            _ if self.all.draining.load(Ordering::SeqCst) => Poll::Ready(Closing::Draining),
-            TIMED_OUT => Poll::Ready(Closing::TimedOut),
-            _ => Poll::Pending,
+            seen => match self.all.then.load(Ordering::SeqCst) {
+                DRAIN => Poll::Ready(Closing::Draining),
+                _ if seen == TIMED_OUT => Poll::Ready(Closing::TimedOut),
+                PASS if self.passes => Poll::Ready(Closing::Passing),
+                _ => Poll::Pending,
+            },
         }
     }
 

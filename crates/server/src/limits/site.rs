@@ -171,6 +171,16 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
+    /// Of a connection that another process paced.
+    pub(crate) fn of_paced(paced: Option<u64>) -> Self {
+        Permit { paced, ..Permit::default() }
+    }
+
+    /// Bytes per second to which the connection is paced.
+    pub(crate) fn paced(&self) -> Option<u64> {
+        self.paced
+    }
+
     /// Counts a request of this client. Returns the new rate of its connection, if the rate changes. `limits`: the site's limits, if any.
     ///
     /// # Errors

@@ -6,16 +6,18 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use sealion_h2::PREFACE;
-use sealion_tls::{AlertDescription, HandshakeError, Part, Socket, TlsStream};
+use sealion_tls::{AlertDescription, HandshakeError, NotFrozen, Part, Socket, TlsStream};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::{ListenConfig, proxy_protocol};
 use crate::exchange::{Current, End, Error, Listener, Shared};
+use crate::http1::connection::Http1;
 use crate::limits::Admitted;
 use crate::observe::Warnings;
 use crate::observe::metrics::{self, Deadline, HandshakeFailure};
+use crate::passing::{Arrival, Offered};
 use crate::{http1, http2};
 
 /// How long to send close_notify on an idle connection that makes room for another. TCP takes it at once, unless the
@@ -62,13 +64,101 @@ pub(crate) fn serve(
             Protocol::Http2 => {
                 Box::pin(http2::connection::serve(&mut stream, &peer, &entrance.listener, &shared)).await
             }
-            Protocol::Http1 => http1::connection::serve(&mut stream, &peer, &entrance.listener, &shared).await,
+            Protocol::Http1 => {
+                let mut connection = Http1::new(&entrance.listener);
+                match serve_http1(&mut connection, stream, peer, &shared).await {
+                    Some((left, served)) => {
+                        stream = left;
+                        served
+                    }
+                    None => return,
+                }
+            }
         };
-        Box::pin(close(&mut stream, served, peer, &shared)).await;
-        if let Some(worker) = counted {
-            worker.ended(&stream.counts());
-        }
+        Box::pin(close(stream, served, peer, &shared)).await;
         drop(slot);
+    }
+}
+
+/// Serves a connection that another process served, from the moment at which that process knows it.
+pub(super) async fn resume(
+    arrival: Arrival,
+    entrance: Arc<Entrance>,
+    shared: Arc<Shared>,
+    slot: OwnedSemaphorePermit,
+) {
+    let Some((socket, frozen, resting)) = arrival.wait().await else { return };
+    let peer = resting.peer;
+    let counted = metrics::worker();
+    let _open = counted.map(|worker| worker.open.enter());
+    // It was admitted when it was accepted.
+    let _admitted = entrance.listener.one_client(peer).and_then(|_| shared.addresses.admit(peer.ip(), u32::MAX));
+    let bounds = Arc::clone(&shared.generations.current().tls.bounds);
+    let mut stream = match TlsStream::thaw(socket, frozen, &bounds) {
+        Ok(stream) => stream,
+        Err(error) => {
+            tracing::warn!("{peer}: lost on its way from the process before: {error}");
+            return;
+        }
+    };
+    if let Some(worker) = counted {
+        worker.taken_over.add(1);
+        stream.report_progress(&worker.progress);
+    }
+    let mut connection = Http1::resume(&entrance.listener, &resting);
+    if let Some((stream, served)) = serve_http1(&mut connection, stream, peer, &shared).await {
+        Box::pin(close(stream, served, peer, &shared)).await;
+    }
+    drop(slot);
+}
+
+/// Serves requests until the connection ends, and returns how. `None`: it went on in the process that has taken over, or was lost.
+async fn serve_http1(
+    connection: &mut Http1<'_>,
+    mut stream: TlsStream,
+    peer: SocketAddr,
+    shared: &Shared,
+) -> Option<(TlsStream, Result<End, Error>)> {
+    loop {
+        let served = http1::connection::serve(connection, &mut stream, &peer, shared).await;
+        if !matches!(served, Ok(End::Passing)) {
+            return Some((stream, served));
+        }
+        stream = Box::pin(pass(stream, connection, peer, shared)).await?;
+        connection.stay();
+    }
+}
+
+/// Passes an idle connection to the process that has taken over. `Some`: it stays, and nothing has changed.
+async fn pass(stream: TlsStream, connection: &Http1<'_>, peer: SocketAddr, shared: &Shared) -> Option<TlsStream> {
+    let counted = metrics::worker();
+    let Some(giver) = shared.giver.get() else { return Some(stream) };
+    let (socket, frozen) = match stream.freeze() {
+        Ok(parts) => parts,
+        Err(NotFrozen::NotAtRest { stream, .. }) => return Some(*stream),
+        Err(error @ NotFrozen::Lost(_)) => {
+            tracing::warn!("{peer}: closed: {error}");
+            return None;
+        }
+    };
+    let Some(Offered { socket, frozen }) = giver.offer(Offered { socket, frozen }, connection.rest(peer)).await else {
+        if let Some(worker) = counted {
+            worker.handed_over.add(1);
+        }
+        return None;
+    };
+    let bounds = Arc::clone(&shared.generations.current().tls.bounds);
+    match TlsStream::thaw(socket, frozen, &bounds) {
+        Ok(mut stream) => {
+            if let Some(worker) = counted {
+                stream.report_progress(&worker.progress);
+            }
+            Some(stream)
+        }
+        Err(error) => {
+            tracing::warn!("{peer}: closed: {error}");
+            None
+        }
     }
 }
 
@@ -249,7 +339,14 @@ async fn handshake(
 
 /// Closes an established connection: with close_notify after its last response, or with an alert after an error.
 /// Without TLS, it closes with FIN, or with a reset during a response. `served`: how HTTP ended.
-async fn close(stream: &mut TlsStream, served: Result<End, Error>, peer: SocketAddr, shared: &Shared) {
+async fn close(mut stream: TlsStream, served: Result<End, Error>, peer: SocketAddr, shared: &Shared) {
+    end(&mut stream, served, peer, shared).await;
+    if let Some(worker) = metrics::worker() {
+        worker.ended(&stream.counts());
+    }
+}
+
+async fn end(stream: &mut TlsStream, served: Result<End, Error>, peer: SocketAddr, shared: &Shared) {
     let counted = metrics::worker();
     let closed = match served {
         Ok(End::Evicted) => {
@@ -262,7 +359,7 @@ async fn close(stream: &mut TlsStream, served: Result<End, Error>, peer: SocketA
             tracing::debug!("{peer}: idle, closed to make room for a new connection");
             return;
         }
-        Ok(End::Usual) => {
+        Ok(End::Usual | End::Passing) => {
             let _lingering = counted.map(|worker| worker.lingering.enter());
             stream.shutdown().await.map_err(Error::from)
         }

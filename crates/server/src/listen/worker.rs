@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::pin::pin;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, mpsc};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak, mpsc};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use sealion_tls::Socket;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -24,6 +25,7 @@ use crate::files::cache::SWEEP;
 use crate::http3;
 use crate::limits::Moment;
 use crate::observe::metrics;
+use crate::passing::{Arrival, Refused};
 use crate::store;
 use crate::values::{Phase, Timeout, draining};
 
@@ -47,7 +49,7 @@ pub(crate) fn start(
     sets: Vec<Vec<Listener>>,
     listen: &[ListenConfig],
     shared: &Arc<Shared>,
-) -> Result<Vec<JoinHandle<()>>, String> {
+) -> Result<(Vec<JoinHandle<()>>, Places), String> {
     let entrance = |(place, config): (usize, &ListenConfig)| {
         let https_port = config.https_port.unwrap_or_else(|| https_port(listen));
         let alternative = http3_port(&sets, place).map(|port| Alternative::http3(port, ALTERNATIVE_MAX_AGE));
@@ -56,11 +58,14 @@ pub(crate) fn start(
     };
     let entrances: Vec<_> = listen.iter().enumerate().map(entrance).collect();
     let (entered, all_entered) = mpsc::channel();
-    let threads = sets
+    let mut workers = Vec::new();
+    let threads: Result<Vec<_>, _> = sets
         .into_iter()
         .enumerate()
         .map(|(n, listeners)| {
             let (shared, entered, busy) = (Arc::clone(shared), entered.clone(), shared.busy.token());
+            let (worker, arrivals) = unbounded_channel();
+            workers.push(worker);
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
@@ -78,7 +83,7 @@ pub(crate) fn start(
                 .spawn(move || {
                     shared.metrics.enter_worker();
                     drop(entered);
-                    runtime.block_on(run(acceptors, shared, busy));
+                    runtime.block_on(run(acceptors, arrivals, shared, busy));
                     // The runtime's threads may wait for a disk that hangs.
                     runtime.shutdown_timeout(crate::store::CLOSING);
                 })
@@ -88,7 +93,42 @@ pub(crate) fn start(
     drop(entered);
     // Nothing is ever sent: recv returns when the last worker has dropped its sender.
     let _: Result<Infallible, _> = all_entered.recv();
-    threads
+    Ok((threads?, Places { workers, entrances, shared: Arc::downgrade(shared), next: AtomicUsize::new(0) }))
+}
+
+/// Gives connections that another process served to the workers, in turn.
+pub(crate) struct Places {
+    workers: Vec<UnboundedSender<Arrived>>,
+    entrances: Vec<Arc<Entrance>>,
+    shared: Weak<Shared>,
+    next: AtomicUsize,
+}
+
+/// A connection for a worker.
+struct Arrived {
+    arrival: Arrival,
+    entrance: Arc<Entrance>,
+    slot: OwnedSemaphorePermit,
+}
+
+impl Places {
+    /// Gives a connection a place and a worker.
+    ///
+    /// # Errors
+    /// There is none for it.
+    pub(crate) fn give(&self, arrival: Arrival) -> Result<(), Refused> {
+        let shared = self.shared.upgrade().filter(|shared| *shared.phase.borrow() == Phase::Serving);
+        let shared = shared.ok_or(Refused::Ending)?;
+        let fits = |entrance: &&Arc<Entrance>| {
+            *entrance.listener.name == *arrival.resting.listener
+                && entrance.config.serves()
+                && *entrance.config.tls == arrival.frozen.has_tls()
+        };
+        let entrance = Arc::clone(self.entrances.iter().find(fits).ok_or(Refused::Listener)?);
+        let slot = Arc::clone(&shared.slots).try_acquire_owned().map_err(|_| Refused::Places)?;
+        let worker = &self.workers[self.next.fetch_add(1, Ordering::Relaxed) % self.workers.len()];
+        worker.send(Arrived { arrival, entrance, slot }).map_err(|_| Refused::Ending)
+    }
 }
 
 /// Seconds for which clients remember that a listener has HTTP/3. INHERITED: Caddy's and nginx' documentation's example.
@@ -151,9 +191,14 @@ impl Streams {
 }
 
 /// Serves connections, and meanwhile closes deleted files.
-async fn run(listening: Vec<Acceptor>, shared: Arc<Shared>, busy: TaskTrackerToken) {
+async fn run(
+    listening: Vec<Acceptor>,
+    arrivals: UnboundedReceiver<Arrived>,
+    shared: Arc<Shared>,
+    busy: TaskTrackerToken,
+) {
     let store = shared.generations.latest().store.clone();
-    let served = serve(listening, shared, busy);
+    let served = serve(listening, arrivals, shared, busy);
     match store {
         Some(store) => tokio::select! {
             () = served => {}
@@ -164,7 +209,12 @@ async fn run(listening: Vec<Acceptor>, shared: Arc<Shared>, busy: TaskTrackerTok
 }
 
 /// Accepts until the server drains, then waits for the connections. `busy`: shows that some have not ended.
-async fn serve(listening: Vec<Acceptor>, shared: Arc<Shared>, busy: TaskTrackerToken) {
+async fn serve(
+    listening: Vec<Acceptor>,
+    arrivals: UnboundedReceiver<Arrived>,
+    shared: Arc<Shared>,
+    busy: TaskTrackerToken,
+) {
     let connections = TaskTracker::new();
     let acceptors = TaskTracker::new();
     for acceptor in listening {
@@ -177,6 +227,7 @@ async fn serve(listening: Vec<Acceptor>, shared: Arc<Shared>, busy: TaskTrackerT
             }
         }
     }
+    acceptors.spawn(take(arrivals, Arc::clone(&shared), connections.clone()));
     acceptors.close();
     tokio::select! {
         () = acceptors.wait() => {}
@@ -233,6 +284,24 @@ async fn every(pause: Duration, action: impl Fn()) {
 async fn serve_http3(bound: http3::Bound, entrance: Arc<Entrance>, shared: Arc<Shared>) {
     if let Err(error) = http3::serve(bound, &entrance.listener, &shared).await {
         tracing::error!("HTTP/3 is not served on {}: {error}", entrance.listener.name);
+    }
+}
+
+/// Serves connections that another process served, until this one drains too.
+async fn take(mut arrivals: UnboundedReceiver<Arrived>, shared: Arc<Shared>, connections: TaskTracker) {
+    let mut phase = shared.phase.clone();
+    loop {
+        let arrived = tokio::select! {
+            biased;
+            arrived = arrivals.recv() => arrived,
+            () = draining(&mut phase), if !arrivals.is_closed() => {
+                // What was given before is served.
+                arrivals.close();
+                continue;
+            }
+        };
+        let Some(Arrived { arrival, entrance, slot }) = arrived else { return };
+        connections.spawn(connection::resume(arrival, entrance, Arc::clone(&shared), slot));
     }
 }
 

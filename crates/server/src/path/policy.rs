@@ -167,6 +167,15 @@ pub fn decide(mode: KtlsMode, situation: &Situation<'_>) -> (Decision, Forgone) 
 }
 
 impl Forgone {
+    /// These nanoseconds.
+    pub(crate) fn from_nanoseconds(nanoseconds: u64) -> Self {
+        Self(nanoseconds)
+    }
+
+    pub(crate) fn nanoseconds(self) -> u64 {
+        self.0
+    }
+
     /// Adds a response sealed in user space that would have saved `saving` in the kernel.
     fn plus(self, saving: i64) -> Self {
         Self(self.0.saturating_add_signed(saving))

@@ -4,8 +4,9 @@
 //! Prepared::new ─► bind ─► confine ─► AccessLogs::open ─► announce ─► Server::start ─► Server::serve ─► Server::drain ─► Server::finish
 //! ```
 
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ use super::reload::{self, Refused};
 use super::service_manager;
 use super::show::Show;
 use super::signals::{Signal, Signals};
-use super::upgrade::{Predecessor, Program, Service, Starting, Successor};
+use super::upgrade::{Connections as Passed, Predecessor, Program, Service, Starting, Successor};
 use crate::certificates;
 use crate::config::{Config, ServeArgs};
 use crate::exchange::{Generations, Shared};
@@ -33,6 +34,7 @@ use crate::monitor::{Connections, Exporter};
 use crate::observe::access_log::{AccessLogs, Writers};
 use crate::observe::messages;
 use crate::observe::{Left, Warnings};
+use crate::passing::{Giver, take_from};
 use crate::path::policy::KtlsMode;
 use crate::store::{CLOSING, Store, Target};
 use crate::upstream::check_health;
@@ -71,7 +73,12 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), String> {
     let steering = listeners.take_steering();
     let mut server = Server::start(args, prepared, listeners, given_up.confinement, access_log)?;
     if let Some(predecessor) = predecessor {
-        predecessor.replace(&server.shared.predecessors);
+        if let Some(Passed { channel, pid }) = predecessor.replace(&server.shared.predecessors)
+            && let Some(places) = server.places.take()
+            && let Err(error) = take_from(channel, pid, move |arrival| places.give(arrival))
+        {
+            tracing::error!("connections of process {pid} end there: cannot take them: {error}");
+        }
         for (socket, steering) in steering {
             if let Err(error) = steering.attach(&socket) {
                 tracing::error!("new clients of HTTP/3 do not reach this process: {error}");
@@ -137,6 +144,8 @@ struct Server<'a> {
     shared: Arc<Shared>,
     phase: watch::Sender<Phase>,
     workers: Vec<thread::JoinHandle<()>>,
+    /// For connections of the process before.
+    places: Option<worker::Places>,
     metrics_thread: Option<thread::JoinHandle<()>>,
     exporter: Option<Exporter>,
     service: Arc<Service>,
@@ -146,8 +155,9 @@ struct Server<'a> {
 struct Stop {
     signal: &'static str,
     next: Phase,
-    /// The process that has taken over, if one has.
+    /// The process that has taken over, if one has, and where connections go that pass to it.
     successor: Option<Successor>,
+    passing: Option<OwnedFd>,
     /// Forwards purges to the successor.
     purges: Option<JoinHandle<()>>,
 }
@@ -184,12 +194,13 @@ impl<'a> Server<'a> {
             certificates_refused: Warnings::default(),
             cut: AtomicUsize::new(0),
             predecessors: Arc::default(),
+            giver: OnceLock::new(),
             busy: TaskTracker::new(),
         });
         if let Some(store) = &shared.generations.latest().store {
             store.start()?;
         }
-        let workers = worker::start(listeners.sets, &config.listen, &shared)?;
+        let (workers, places) = worker::start(listeners.sets, &config.listen, &shared)?;
         let metrics_thread = metrics_listener.map(|listener| listener.start(&shared)).transpose()?;
         let exporter = otlp.map(|settings| Exporter::start(settings, spans, &shared)).transpose()?;
         if let Some(pause) = config.server.self_check_every {
@@ -202,7 +213,7 @@ impl<'a> Server<'a> {
             tickets: Some(Arc::clone(shared.tls.ticket_keys())),
             datagrams: Some(listeners.datagrams),
         });
-        Ok(Self { args, config, shared, phase, workers, metrics_thread, exporter, service })
+        Ok(Self { args, config, shared, phase, workers, places: Some(places), metrics_thread, exporter, service })
     }
 
     /// Watches certificate files, and orders certificates.
@@ -282,19 +293,20 @@ impl<'a> Server<'a> {
                     Signal::Upgrade => upgrade.start(program, &self.service, "SIGUSR2", None),
                     Signal::Stop(signal) => {
                         upgrade.cancel();
-                        return Stop { signal, next: Phase::Draining, successor: None, purges: None };
+                        return Stop { signal, next: Phase::Draining, successor: None, passing: None, purges: None };
                     }
                 },
                 (ended, reply) = upgrade.ended() => {
                     let successor = hand_over(ended);
-                    let pid = successor.as_ref().map(Successor::pid).map_err(Clone::clone);
+                    let pid = successor.as_ref().map(|(successor, _)| successor.pid()).map_err(Clone::clone);
                     let purges = upgrade.forward_purges(pid.as_ref().ok().copied(), move || {
                         if let Some(reply) = reply {
                             let _ = reply.send(pid.map(|pid| format!("process {pid} has taken over")));
                         }
                     });
-                    if let Ok(successor) = successor {
-                        return Stop { signal: "upgrade", next: Phase::HandedOver, successor: Some(successor), purges };
+                    if let Ok((successor, passing)) = successor {
+                        let (next, successor) = (Phase::HandedOver, Some(successor));
+                        return Stop { signal: "upgrade", next, successor, passing, purges };
                     }
                 }
             }
@@ -338,7 +350,7 @@ impl<'a> Server<'a> {
     /// A worker panicked.
     async fn drain(
         &mut self,
-        Stop { signal, next, purges, successor }: Stop,
+        Stop { signal, next, purges, successor, passing }: Stop,
         signals: &mut Signals,
     ) -> Result<(), String> {
         let (grace, upgrade_grace) = {
@@ -350,7 +362,16 @@ impl<'a> Server<'a> {
         }
         // The last listening descriptors: connections that wait in their queues are refused now, not when the process ends.
         self.service = Arc::default();
+        if let (Some(channel), Some(successor)) = (passing, &successor) {
+            match Giver::start(channel, successor.pid()) {
+                Ok(giver) => drop(self.shared.giver.set(giver)),
+                Err(error) => tracing::error!("connections end here: cannot pass them: {error}"),
+            }
+        }
         self.phase.send_replace(next);
+        if self.shared.giver.get().is_some() {
+            self.shared.idle.pass();
+        }
         let store = self.shared.generations.latest().store.clone();
         if let Some(store) = store.as_ref().filter(|_| next == Phase::HandedOver) {
             // The successor stores from now on.
@@ -508,12 +529,12 @@ impl Upgrade {
 ///
 /// # Errors
 /// There is none, and this process goes on.
-fn hand_over(ended: Ended) -> Result<Successor, String> {
+fn hand_over(ended: Ended) -> Result<(Successor, Option<OwnedFd>), String> {
     let handed_over = ended.unwrap_or_else(|error| Err(error.to_string())).and_then(|mut successor| {
         let pid = successor.pid();
         service_manager::replaced_by(pid);
         match successor.hand_over() {
-            Ok(()) => Ok(successor),
+            Ok(passing) => Ok((successor, passing)),
             Err(error) => {
                 service_manager::not_replaced();
                 Err(format!("process {pid} did not take over: {error}"))
@@ -521,9 +542,9 @@ fn hand_over(ended: Ended) -> Result<Successor, String> {
         }
     });
     match handed_over {
-        Ok(successor) => {
+        Ok((successor, passing)) => {
             tracing::info!("process {} has taken over", successor.pid());
-            Ok(successor)
+            Ok((successor, passing))
         }
         Err(error) => {
             tracing::error!("the upgrade failed: {error}");

@@ -62,13 +62,19 @@ enum Message {
     Tickets { sealing: Secret, others: Vec<Secret>, until: u64 },
     /// Old to new: its half of the UDP sockets, and the secrets of its connections: for stateless resets and for tokens.
     Datagrams { half: Half, reset: QuicSecret, token: QuicSecret },
-    /// Old to new: end of the sockets; and the confinement that the new process inherits.
-    All { confinement: Confinement },
+    /// Old to new: end of the sockets; and the confinement that the new process inherits. `passes`: connections at rest can pass.
+    All {
+        confinement: Confinement,
+        #[serde(default)]
+        passes: bool,
+    },
     /// New to old: connections are accepted.
     Serving,
+    /// New to old, if connections can pass: they are accepted, and taken.
+    ServingAndTaking,
     /// New to old: it cannot serve.
     Failed { why: String },
-    /// Old to new: the service is handed over.
+    /// Old to new: the service is handed over. If connections pass, the socket pair for them is attached.
     Yours,
 }
 
@@ -109,6 +115,14 @@ pub(crate) struct Predecessor {
     pub tickets: Option<OwnTicketKeys>,
     /// The confinement that this process inherits.
     pub confinement: Confinement,
+    /// Whether its connections can pass to this process.
+    passes: bool,
+}
+
+/// Where connections of the predecessor come from.
+pub(crate) struct Connections {
+    pub(crate) channel: OwnedFd,
+    pub(crate) pid: u32,
 }
 
 impl Predecessor {
@@ -123,7 +137,7 @@ impl Predecessor {
         let socket = socket.try_clone_to_owned().map_err(|e| broken(&e))?;
         sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(LONGEST_START)).map_err(|e| broken(&e))?;
         let (mut held, mut older, mut tickets, mut datagrams) = (Vec::new(), Vec::new(), None, None);
-        let confinement = loop {
+        let (confinement, passes) = loop {
             match receive(socket.as_fd(), LONGEST_START).map_err(|e| broken(&e))? {
                 Some((Message::Socket { purpose, wanted }, Some(socket))) => {
                     held.push(Held { purpose, wanted, socket })
@@ -138,36 +152,41 @@ impl Predecessor {
                 Some((Message::Datagrams { half, reset, token }, None)) => {
                     datagrams = Some(Datagrams { half, secrets: Secrets { reset: *reset.0, token: *token.0 } });
                 }
-                Some((Message::All { confinement }, None)) => break confinement,
+                Some((Message::All { confinement, passes }, None)) => break (confinement, passes),
                 other => return Err(broken(&format_args!("unexpected message {other:?}"))),
             }
         };
         let inherited = Inherited::from_predecessor(held)?.with_datagrams(datagrams);
         let pid = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs());
-        Ok(Some((Self { socket, pid, older, tickets, confinement }, inherited)))
+        Ok(Some((Self { socket, pid, older, tickets, confinement, passes }, inherited)))
     }
 
     /// Reports that this process serves, and waits for the predecessor to hand over the service. Logs and goes on if the predecessor is
     /// gone by then. `predecessors` learns of all processes that have not ended.
-    pub(crate) fn replace(self, predecessors: &Predecessors) {
-        if let Err(problem) = self.take_over(LONGEST_HANDOVER) {
+    /// Returns where its connections come from, if they pass.
+    pub(crate) fn replace(self, predecessors: &Predecessors) -> Option<Connections> {
+        let channel = self.take_over(LONGEST_HANDOVER).unwrap_or_else(|problem| {
             tracing::warn!("{problem}: this process serves all the same");
-        }
+            None
+        });
         // Standard input was the socket pair; nothing is read from it again.
         if let Ok(null) = std::fs::File::open("/dev/null") {
             let _ = rustix::stdio::dup2_stdin(&null);
         }
-        let Self { socket, pid, older, tickets: _, confinement: _ } = self;
+        let Self { socket, pid, older, tickets: _, confinement: _, passes: _ } = self;
         older.into_iter().chain([(pid, socket)]).for_each(|(pid, socket)| predecessors.add(pid, socket));
+        channel.map(|channel| Connections { channel, pid })
     }
-    fn take_over(&self, patience: Duration) -> Result<(), NotHandedOver> {
+
+    fn take_over(&self, patience: Duration) -> Result<Option<OwnedFd>, NotHandedOver> {
         let socket = self.socket.as_fd();
         for timeout in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
             sockopt::set_socket_timeout(socket, timeout, Some(patience)).map_err(ChannelError::from)?;
         }
-        send(socket, &Message::Serving, None, patience)?;
+        let serving = if self.passes { Message::ServingAndTaking } else { Message::Serving };
+        send(socket, &serving, None, patience)?;
         match receive(socket, patience)? {
-            Some((Message::Yours, _)) => Ok(()),
+            Some((Message::Yours, channel)) => Ok(channel),
             Some((other, _)) => Err(NotHandedOver::Unexpected(other)),
             None => Err(NotHandedOver::Ended),
         }
@@ -285,6 +304,14 @@ pub(crate) struct Successor {
     pid: Pid,
     socket: OwnedFd,
     has_service: bool,
+    takes: Takes,
+}
+
+/// Whether a successor takes connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    Sockets,
+    SocketsAndConnections,
 }
 
 /// Whether a successor is starting.
@@ -361,7 +388,7 @@ impl Successor {
         let served = greet(near.as_fd(), service);
         starting.is_over();
         match served {
-            Ok(()) => Ok(Self { pid: Pid::from_child(&child), socket: near, has_service: false }),
+            Ok(takes) => Ok(Self { pid: Pid::from_child(&child), socket: near, has_service: false, takes }),
             Err(reason) => {
                 let _ = child.kill();
                 let ended = child.wait();
@@ -383,14 +410,21 @@ impl Successor {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Hands over the service. Call it after the service manager was notified.
+    /// Hands over the service. Call it after the service manager was notified. Returns where connections go that pass, if the successor takes them.
     ///
     /// # Errors
     /// The successor has ended, or does not take it. It gets SIGTERM when it is dropped.
-    pub(crate) fn hand_over(&mut self) -> Result<(), ChannelError> {
-        send(self.socket.as_fd(), &Message::Yours, None, LONGEST_START)?;
+    pub(crate) fn hand_over(&mut self) -> Result<Option<OwnedFd>, ChannelError> {
+        let (near, far) = match self.takes {
+            Takes::Sockets => (None, None),
+            Takes::SocketsAndConnections => {
+                let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+                (Some(pair.0), Some(pair.1))
+            }
+        };
+        send(self.socket.as_fd(), &Message::Yours, far.as_ref().map(AsFd::as_fd), LONGEST_START)?;
         self.has_service = true;
-        Ok(())
+        Ok(near)
     }
 
     /// Reports what is left of this process, which has handed over its service.
@@ -431,7 +465,7 @@ impl From<ChannelError> for NotServing {
 }
 
 /// Passes the sockets, and waits until the new process serves.
-fn greet(to: BorrowedFd<'_>, service: &Service) -> Result<(), NotServing> {
+fn greet(to: BorrowedFd<'_>, service: &Service) -> Result<Takes, NotServing> {
     for Held { purpose, wanted, socket } in &service.held {
         let message = Message::Socket { purpose: *purpose, wanted: wanted.clone() };
         send(to, &message, Some(socket.as_fd()), LONGEST_START)?;
@@ -451,9 +485,10 @@ fn greet(to: BorrowedFd<'_>, service: &Service) -> Result<(), NotServing> {
         let [reset, token] = [reset, token].map(|secret| QuicSecret(Zeroizing::new(*secret)));
         send(to, &Message::Datagrams { half: *half, reset, token }, None, LONGEST_START)?;
     }
-    send(to, &Message::All { confinement: service.confinement }, None, LONGEST_START)?;
+    send(to, &Message::All { confinement: service.confinement, passes: true }, None, LONGEST_START)?;
     match receive(to, LONGEST_START)? {
-        Some((Message::Serving, _)) => Ok(()),
+        Some((Message::Serving, _)) => Ok(Takes::Sockets),
+        Some((Message::ServingAndTaking, _)) => Ok(Takes::SocketsAndConnections),
         Some((Message::Failed { why }, _)) => Err(NotServing::Failed(why)),
         Some((other, _)) => Err(NotServing::Unexpected(other)),
         None => Err(NotServing::Ended),
@@ -595,7 +630,8 @@ mod tests {
         let wanted = Address::Tcp("127.0.0.1:0".parse().unwrap());
         let message = Message::Socket { purpose: Purpose::Metrics, wanted: wanted.clone() };
         send(near.as_fd(), &message, Some(listener.as_fd()), LONGEST_START).unwrap();
-        send(near.as_fd(), &Message::All { confinement: Confinement::default() }, None, LONGEST_START).unwrap();
+        let all = Message::All { confinement: Confinement::default(), passes: true };
+        send(near.as_fd(), &all, None, LONGEST_START).unwrap();
         drop(near);
         let Ok(Some((Message::Socket { purpose, wanted: told }, Some(socket)))) = receive(far.as_fd(), LONGEST_START)
         else {
@@ -612,7 +648,7 @@ mod tests {
     fn a_predecessor_that_hangs_is_not_waited_for() {
         let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
         let predecessor =
-            Predecessor { socket: far, pid: 0, older: Vec::new(), tickets: None, confinement: Confinement::default() };
+            Predecessor { socket: far, pid: 0, older: Vec::new(), tickets: None, confinement: Confinement::default(), passes: false };
         let refused = predecessor.take_over(Duration::from_millis(50)).unwrap_err();
         assert!(matches!(refused, NotHandedOver::Channel(ChannelError::Silent(_))), "{refused}");
         assert_eq!(refused.to_string(), "the server to be replaced does not answer: no message within 0.05 s");

@@ -85,21 +85,29 @@ impl Drop for Stop<'_> {
     }
 }
 
+/// The connection goes on: its next responses come from the new process, and the old one has nothing left to do.
 #[test]
-fn idle_connections_of_the_old_process_get_one_more_answer() {
+fn idle_connections_pass_to_the_new_process() {
     let site = Site::new();
     site.add("f", "content");
-    let mut service = Service { first: site.serve(&["--grace", "1h"]) };
-    let mut idle = site.connect(&service.first);
-    http::get(&mut idle, "/f").expect("an answer");
-    service.upgrade();
-    wait_for_message(&service.first, "no new connections");
-    let last = http::get(&mut idle, "/f").expect("what is asked at the moment of an upgrade is answered");
-    assert_eq!((last.body.as_slice(), last.field("connection")), (&b"content"[..], Some("close")));
-    idle.read_to_end().expect("then it ends").assert_orderly();
-    drop(idle);
-    assert!(service.first.wait().success(), "nothing is left to do");
-    assert_eq!(http::get(&mut site.connect(&service.first), "/f").expect("of the new one").body, b"content");
+    let mut service = Service { first: site.serve(&["--grace", "1h", "--workers", "2"]) };
+    let suites = Suite::all();
+    let mut idle: Vec<_> = suites.iter().map(|suite| site.connector(*suite).connect(service.first.address())).collect();
+    // One has not asked anything yet.
+    for client in &mut idle[1..] {
+        http::get(client, "/f").expect("an answer");
+    }
+    for round in 1..=3 {
+        service.upgrade();
+        if round == 1 {
+            assert!(service.first.wait().success(), "nothing is left to do");
+        }
+        for client in &mut idle {
+            let answer = http::get(client, "/f").expect("the connection goes on");
+            assert_eq!((answer.body.as_slice(), answer.field("connection")), (&b"content"[..], None));
+        }
+    }
+    wait_for_message(&service.first, "6 connections went on in process");
 }
 
 /// The grace of an upgrade has no bound by default, and that of a stop counts from the order to stop.

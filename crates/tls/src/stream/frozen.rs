@@ -302,6 +302,11 @@ impl TlsStream {
 }
 
 impl Frozen {
+    /// Whether the connection has TLS.
+    pub fn has_tls(&self) -> bool {
+        self.0.session.is_some()
+    }
+
     /// The value as bytes, for [`Self::from_bytes`].
     pub fn to_bytes(&self) -> FrozenBytes {
         // All of it at once: a vector that grows leaves copies behind.

@@ -1,0 +1,21 @@
+//! Connections at rest pass to the process that has taken over, so that an upgrade ends none of them.
+//!
+//! ```text
+//! old process   idle connection ─► freeze ─► OFFER, socket ─┐                    ┌─► TAKEN: its keys are wiped, its socket is closed
+//!                                                           ▼                    │   REFUSED: it is thawed, and ends with its next response
+//! new process                                     find listener, place, worker ──┤
+//!                                                                                └─► TAKEN sent: thaw ─► serve
+//! ```
+//!
+//! Exactly one process seals records of a connection. The old one has nothing but the frozen value from OFFER on, and thaws it only after a refusal, or when it is
+//! certain that no TAKEN was sent. The new one reads and seals only after TAKEN was sent.
+//!
+//! Both talk over a Unix socket pair of their own, one offer at a time.
+
+mod giver;
+mod taker;
+mod words;
+
+pub(crate) use giver::{Giver, Offered};
+pub(crate) use taker::{Arrival, take_from};
+pub(crate) use words::{Driver, Refused, Resting};
