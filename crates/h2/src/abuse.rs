@@ -13,6 +13,7 @@
 //! Header blocks are bounded in `request` and `connection`.
 
 use sealion_http::multiplexed::{Budget, Overhead};
+use serde::{Deserialize, Serialize};
 
 use crate::error::{ConnectionError, Flood};
 use crate::settings::Limits;
@@ -41,7 +42,7 @@ pub const SMALL_UPDATE: u32 = 1024;
 pub const MAX_PRIORITY_UPDATES: u32 = 500;
 
 /// The counters of a connection.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Abuse {
     resets: Budget,
     empty_data: Budget,
@@ -55,7 +56,7 @@ pub(crate) struct Abuse {
 }
 
 /// Frames that a client may have sent before it learned of a reset.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Late {
     /// Bytes of DATA.
     content: u64,

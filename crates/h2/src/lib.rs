@@ -84,7 +84,7 @@ mod stream;
 mod windows;
 
 pub use abuse::{MAX_EMPTY_DATA, MAX_PRIORITY_UPDATES, MAX_REPLIES, MAX_SMALL_UPDATES, SMALL_UPDATE};
-pub use connection::{Connection, DataFrame, MAX_BLOCK, MAX_CONTINUATIONS};
+pub use connection::{Connection, DataFrame, MAX_BLOCK, MAX_CONTINUATIONS, Rest};
 pub use error::{ConnectionError, ErrorCode, Flood, StreamClosed};
 pub use event::Event;
 pub use frame::{HEADER_LEN, PREFACE, RECORD_PAYLOAD, ends_by_headers, is_continuation, payload_len};

@@ -1,12 +1,13 @@
 //! Settings of both sides (RFC 9113 §6.5), and the limits that a server sets for its clients.
 
 use sealion_http::multiplexed::SectionLimits;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{ConnectionError, Flood};
 use crate::frame::{DEFAULT_MAX_FRAME_SIZE, MAX_WINDOW, u32_at};
 
 /// The server's limits for one client.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// The number of concurrent streams, including reset streams whose work has not ended
     /// (SETTINGS_MAX_CONCURRENT_STREAMS).
@@ -103,7 +104,7 @@ mod id {
 }
 
 /// The client's settings that matter to a server that pushes nothing and uses no dynamic table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PeerSettings {
     pub(crate) initial_window: u32,
     pub(crate) max_frame_size: usize,

@@ -12,6 +12,7 @@
 //! CVE-2025-8671). Streams without a slot are idle or closed; the stream's number shows which.
 
 use sealion_http::multiplexed::{By, Priority};
+use serde::{Deserialize, Serialize};
 
 use crate::windows::{ReceiveWindow, SendWindow};
 
@@ -119,7 +120,7 @@ pub(crate) enum Closed {
 
 /// The most recently closed streams. Older streams are forgotten and treated as reset by the server: a client that
 /// sends on them may not have read the reset yet.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct RecentlyClosed {
     streams: [u32; REMEMBERED],
     how: [u8; REMEMBERED],

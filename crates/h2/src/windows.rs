@@ -1,11 +1,13 @@
 //! Flow-control windows (RFC 9113 §5.2 and §6.9).
 
+use serde::{Deserialize, Serialize};
+
 /// The number of bytes that the peer lets us send. A change of its settings can make it negative (RFC 9113 §6.9.2).
 ///
 /// A window that was used up counts as closed until it has opened by a worthwhile amount. Otherwise a client that opens
 /// it byte by byte would get a frame for each byte. An open window is used to the end, because some clients open it
 /// again only then.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SendWindow {
     bytes: i32,
     used_up: bool,
@@ -91,7 +93,7 @@ impl SendWindow {
 }
 
 /// The number of bytes that we let the peer send. It is renewed as content is consumed, up to a target that grows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ReceiveWindow {
     /// Bytes that the peer may still send.
     open: u32,
@@ -176,7 +178,7 @@ impl ReceiveWindow {
 /// the product. No clock is needed.
 ///
 /// The idea comes from gRPC's estimator.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct BandwidthDelay {
     /// Bytes received since the PING. `None` between measurements.
     since_ping: Option<u32>,

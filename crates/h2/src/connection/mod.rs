@@ -2,9 +2,11 @@
 
 mod frames;
 mod receive;
+mod rest;
 mod send;
 
 pub use receive::{MAX_BLOCK, MAX_CONTINUATIONS};
+pub use rest::Rest;
 pub use send::DataFrame;
 
 use sealion_http::multiplexed::{By, Priority};

@@ -65,6 +65,11 @@ pub(super) struct Data {
 }
 
 impl Reader {
+    /// A reader between two frames, behind the client's preface and its first SETTINGS.
+    pub(super) fn between_frames() -> Self {
+        Reader { state: Reading::Head, ..Reader::default() }
+    }
+
     pub(super) fn is_within_frame(&self) -> bool {
         self.block.is_some() || self.head_len > 0 || !matches!(self.state, Reading::Head)
     }

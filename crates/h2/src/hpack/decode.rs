@@ -1,12 +1,13 @@
 //! Decoding of header blocks (RFC 7541 §3 and §6), one field at a time.
 
 use sealion_http::multiplexed::{FieldSpan, SEPARATOR, huffman, integer};
+use serde::{Deserialize, Serialize};
 
 use crate::error::ConnectionError;
 
 use super::error;
 use super::static_table::{self, LAST_STATIC};
-use super::table::{Line, Table};
+use super::table::{Line, Table, TableRest};
 
 /// The decoding context of a connection (RFC 7541 §2.2).
 #[derive(Debug)]
@@ -29,6 +30,15 @@ impl Decoder {
         self.update_due = self.table.max_size() > limit;
     }
 
+    /// The context as a value.
+    pub(crate) fn to_rest(&self) -> DecoderRest {
+        DecoderRest { table: self.table.to_rest(), limit: self.limit, update_due: self.update_due }
+    }
+
+    pub(crate) fn resume(rest: DecoderRest) -> Self {
+        Decoder { table: Table::resume(rest.table), limit: rest.limit, update_due: rest.update_due }
+    }
+
     /// Begins to decode a header block. The table stays synchronized with the peer's only if the block is read to its
     /// end.
     pub(crate) fn block<'a>(&'a mut self, input: &'a [u8]) -> Block<'a> {
@@ -39,6 +49,14 @@ impl Decoder {
     pub(crate) fn memory(&self) -> usize {
         self.table.memory()
     }
+}
+
+/// A [`Decoder`] as a value.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct DecoderRest {
+    table: TableRest,
+    limit: usize,
+    update_due: bool,
 }
 
 /// The default of SETTINGS_HEADER_TABLE_SIZE (RFC 9113 §6.5.2).

@@ -9,7 +9,7 @@ mod encode;
 mod static_table;
 mod table;
 
-pub(crate) use decode::Decoder;
+pub(crate) use decode::{Decoder, DecoderRest};
 pub use encode::HeaderBlock;
 pub(crate) use encode::NO_DYNAMIC_TABLE;
 

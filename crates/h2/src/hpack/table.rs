@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 /// The overhead of each entry besides its bytes (RFC 7541 §4.1).
 const OVERHEAD: usize = 32;
 
@@ -16,6 +18,14 @@ pub(crate) struct Table {
     entries: VecDeque<Entry>,
     /// Sum of the entries' sizes.
     size: usize,
+    max_size: usize,
+}
+
+/// A [`Table`] as a value.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct TableRest {
+    /// Name, value, and whether the name is of the static table; oldest first.
+    lines: Vec<(Vec<u8>, Vec<u8>, bool)>,
     max_size: usize,
 }
 
@@ -50,6 +60,23 @@ impl Entry {
 impl Table {
     pub(crate) fn new(max_size: usize) -> Self {
         Table { bytes: Vec::new(), entries: VecDeque::new(), size: 0, max_size }
+    }
+
+    /// The table as a value.
+    pub(crate) fn to_rest(&self) -> TableRest {
+        let line = |index| {
+            let Line { name, value, name_is_static } = self.get(index)?;
+            Some((name.to_vec(), value.to_vec(), name_is_static))
+        };
+        TableRest { lines: (0..self.entries.len()).rev().filter_map(line).collect(), max_size: self.max_size }
+    }
+
+    pub(crate) fn resume(rest: TableRest) -> Self {
+        let mut table = Self::new(rest.max_size);
+        for (name, value, name_is_static) in &rest.lines {
+            table.insert(Line { name, value, name_is_static: *name_is_static });
+        }
+        table
     }
 
     pub(crate) fn max_size(&self) -> usize {

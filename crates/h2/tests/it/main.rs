@@ -6,6 +6,7 @@ mod differential;
 mod drain;
 mod memory;
 mod priorities;
+mod rest;
 mod splits;
 mod streams;
 mod support;

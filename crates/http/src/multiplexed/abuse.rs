@@ -1,7 +1,9 @@
 //! Counters against clients that cause more work than they do (RFC 9113 §10.5, RFC 9114 §10.5).
 
+use serde::{Deserialize, Serialize};
+
 /// A remaining allowance. It refills up to its initial value.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Budget {
     left: u32,
     max: u32,
@@ -34,7 +36,7 @@ impl Budget {
 }
 
 /// The bytes that a client sent, compared with the useful ones: (all bytes) / 8 > payload + 1 MiB ends a connection.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Overhead {
     received: u64,
     payload: u64,

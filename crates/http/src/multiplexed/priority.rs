@@ -1,7 +1,9 @@
 //! Extensible priorities (RFC 9218).
 
+use serde::{Deserialize, Serialize};
+
 /// The priority of a response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Priority {
     /// 0 is sent first, 7 last (RFC 9218 §4.1).
     pub urgency: u8,

@@ -1,7 +1,7 @@
 //! Process-wide state shared by all connections.
 
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::{Semaphore, watch};
 use tokio_util::task::TaskTracker;
@@ -13,7 +13,7 @@ use crate::observe::access_log::AccessLogs;
 use crate::observe::metrics::Metrics;
 use crate::observe::traces::Tracer;
 use crate::observe::{Predecessors, Warnings};
-use crate::passing::Giver;
+use crate::passing::{Giver, Passes};
 use crate::path::costs::Costs;
 use crate::path::offer::KernelOffer;
 use crate::path::policy::KtlsMode;
@@ -68,9 +68,10 @@ impl Shared {
         matches!(self.phase.has_changed(), Ok(false))
     }
 
-    /// Whether a connection that can pass to another process goes on after its response.
-    pub(crate) fn keeps_connections(&self) -> bool {
-        self.is_serving() || (self.giver.get().is_some() && *self.phase.borrow() == Phase::HandedOver)
+    /// Whether a connection goes on after its response, here or in the process that has taken over.
+    pub(crate) fn goes_on(&self, passes: Passes) -> bool {
+        self.is_serving()
+            || (passes == Passes::WhenIdle && self.giver.get().is_some() && *self.phase.borrow() == Phase::HandedOver)
     }
 
     /// The inputs to the choice of path. `mode`: the current setting.

@@ -36,29 +36,36 @@ use crate::exchange::{
 };
 use crate::limits::{Idle, Moment, Permit};
 use crate::observe::metrics;
-use crate::passing::{Driver, Resting};
+use crate::passing::{Baggage, Driver, Passes, Resting};
 use crate::response::Response;
 
-/// Serves requests until the connection should be closed in order, or pass on; the caller does so.
+/// Serves requests until the connection should be closed in order, or pass on; the caller does so. `baggage`: what it begins with, and leaves when it passes.
 ///
 /// # Errors
 /// The connection failed.
 pub(crate) async fn serve(
-    connection: &mut Http1<'_>,
+    baggage: &mut Baggage,
     stream: &mut TlsStream,
     peer: &SocketAddr,
+    listener: &Listener,
     shared: &Shared,
 ) -> Result<End, Error> {
+    let mut connection = Http1::new(listener, baggage);
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     let mut idle = shared.idle.register(waker);
-    if connection.passes {
-        idle.can_pass(connection.idle_since.take());
+    if let Some(resting) = baggage.resting.take() {
+        idle.resume(resting.idle_since);
+    }
+    if baggage.passes == Passes::WhenIdle {
+        idle.can_pass();
     }
     let mut in_a_row = 0;
     loop {
         let waited = wait_for_request(stream, &mut idle, &mut in_a_row).await?;
         if let Some(end) = waited {
-            connection.idle_since = idle.since();
+            if end == End::Passing {
+                baggage.resting = Some(connection.rest(*peer, idle.since()));
+            }
             return Ok(end);
         }
         // Requests that have all arrived already would keep the worker from its other connections.
@@ -81,61 +88,40 @@ pub(crate) async fn serve(
 const MOST_IN_A_ROW: u32 = 4;
 
 /// Connection state that persists across requests.
-pub(crate) struct Http1<'a> {
+struct Http1<'a> {
     listener: &'a Listener,
     path: PathChoice,
     permit: Permit,
     requests: u64,
     /// The second of the latest answer.
     served: Option<WholeSeconds>,
-    /// Whether the connection passes to the process that has taken over, when it is idle.
-    passes: bool,
-    /// Since when it has been idle, when it passes.
-    idle_since: Option<Moment>,
+    passes: Passes,
 }
 
 impl<'a> Http1<'a> {
-    /// A new connection.
-    pub(crate) fn new(listener: &'a Listener) -> Self {
-        let (path, permit) = (PathChoice::default(), Permit::default());
-        Self { listener, path, permit, requests: 0, served: None, passes: true, idle_since: None }
+    fn new(listener: &'a Listener, baggage: &Baggage) -> Self {
+        let passes = baggage.passes;
+        let (path, permit, requests) = match baggage.resting.as_deref() {
+            Some(Resting { forgone, moved_at, paced, requests, .. }) => {
+                (PathChoice::resume(*forgone, *moved_at), Permit::of_paced(*paced), *requests)
+            }
+            None => (PathChoice::default(), Permit::default(), 0),
+        };
+        Self { listener, path, permit, requests, served: None, passes }
     }
 
-    /// A connection that another process served, or that came back.
-    pub(crate) fn resume(listener: &'a Listener, resting: &Resting) -> Self {
-        let Resting { listener: _, peer: _, idle_since, requests, forgone, moved_at, paced, driver: Driver::Http1 } =
-            *resting;
-        Self {
-            path: PathChoice::resume(forgone, moved_at),
-            permit: Permit::of_paced(paced),
-            requests,
-            idle_since: Some(Moment(idle_since)),
-            ..Self::new(listener)
-        }
-    }
-
-    /// What another process needs to go on with the idle connection.
-    pub(crate) fn rest(&self, peer: SocketAddr) -> Resting {
-        Resting {
+    /// What another process needs to go on.
+    fn rest(&self, peer: SocketAddr, idle_since: Moment) -> Box<Resting> {
+        Box::new(Resting {
             listener: self.listener.name.clone(),
             peer,
-            idle_since: self.idle_since.unwrap_or_else(Moment::now).0,
+            idle_since,
             requests: self.requests,
             forgone: self.path.forgone(),
             moved_at: self.path.moved_at,
             paced: self.permit.paced(),
             driver: Driver::Http1,
-        }
-    }
-
-    /// The connection stays with this process until it ends.
-    pub(crate) fn stay(&mut self) {
-        self.passes = false;
-    }
-
-    /// Whether the connection may go on after a response.
-    fn goes_on(&self, shared: &Shared) -> bool {
-        if self.passes { shared.keeps_connections() } else { shared.is_serving() }
+        })
     }
 }
 
@@ -240,7 +226,7 @@ impl Http1<'_> {
                 return unread.end();
             }
         };
-        close |= is_last || !self.goes_on(context.shared);
+        close |= is_last || !context.shared.goes_on(self.passes);
         let stream = Stream::new(tls, &mut self.path, Some(head), current.limits.request_timeout.duration());
         let mut reply = Reply::new(exchange, stream);
         let Reply { exchange, stream, response, progress } = &mut reply;

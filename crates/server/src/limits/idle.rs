@@ -10,12 +10,13 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
 use slab::Slab;
 
 /// A time of the machine's monotonic clock in nanoseconds, with the precision of a kernel tick. Each request reads it,
 /// and a tick suffices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Moment(pub(crate) u64);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Moment(u64);
 
 impl Moment {
     pub(crate) fn now() -> Self {
@@ -180,17 +181,24 @@ impl Connection {
 }
 
 impl Idle<'_> {
-    /// The connection can pass to another process. It was idle there before, if `since` is given: it keeps its time.
-    pub(crate) fn can_pass(&mut self, since: Option<Moment>) {
+    /// The connection can pass to another process.
+    pub(crate) fn can_pass(&mut self) {
         self.passes = true;
-        if let Some(Moment(since)) = since {
-            self.connection.since.store(since.max(1), Ordering::Release);
-        }
     }
 
-    /// Since when the connection has been idle. `None`: it is not.
-    pub(crate) fn since(&self) -> Option<Moment> {
-        self.connection.idle_since().map(Moment)
+    /// The connection ends in this process.
+    pub(crate) fn cannot_pass(&mut self) {
+        self.passes = false;
+    }
+
+    /// The connection has been idle since then.
+    pub(crate) fn resume(&self, Moment(since): Moment) {
+        self.connection.since.store(since.max(1), Ordering::Release);
+    }
+
+    /// Since when the connection has been idle. Now, if it is not.
+    pub(crate) fn since(&self) -> Moment {
+        self.connection.idle_since().map_or_else(Moment::now, Moment)
     }
 
     /// Marks the connection as idle. Ready if it must close or pass. A connection that is already idle keeps its time.

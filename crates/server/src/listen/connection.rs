@@ -1,23 +1,23 @@
 //! A connection from accept to close: handshake, or the first bytes without TLS, then HTTP, then an orderly end.
 
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use sealion_h2::PREFACE;
-use sealion_tls::{AlertDescription, HandshakeError, NotFrozen, Part, Socket, TlsStream};
+use sealion_tls::{AlertDescription, Frozen, HandshakeError, NotFrozen, Part, Socket, TlsStream};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::{ListenConfig, proxy_protocol};
 use crate::exchange::{Current, End, Error, Listener, Shared};
-use crate::http1::connection::Http1;
 use crate::limits::Admitted;
 use crate::observe::Warnings;
 use crate::observe::metrics::{self, Deadline, HandshakeFailure};
-use crate::passing::{Arrival, Offered};
+use crate::passing::{Arrival, Baggage, Driver, Offered, Passes};
 use crate::{http1, http2};
 
 /// How long to send close_notify on an idle connection that makes room for another. TCP takes it at once, unless the
@@ -55,84 +55,82 @@ pub(crate) fn serve(
         }
         let counted = metrics::worker();
         let _open = counted.map(|worker| worker.open.enter());
-        let Some((mut stream, protocol, _admitted)) = Box::pin(establish(io, &mut peer, &entrance, &shared)).await
-        else {
+        let Some((stream, protocol, _admitted)) = Box::pin(establish(io, &mut peer, &entrance, &shared)).await else {
             return;
         };
-        let served = match protocol {
-            // Boxed, because otherwise early HTTP/1.1 connections would reserve its memory.
-            Protocol::Http2 => {
-                Box::pin(http2::connection::serve(&mut stream, &peer, &entrance.listener, &shared)).await
-            }
-            Protocol::Http1 => {
-                let mut connection = Http1::new(&entrance.listener);
-                match serve_http1(&mut connection, stream, peer, &shared).await {
-                    Some((left, served)) => {
-                        stream = left;
-                        served
-                    }
-                    None => return,
-                }
-            }
-        };
-        Box::pin(close(stream, served, peer, &shared)).await;
+        serve_established(protocol, Baggage::of_new_connection(), stream, peer, &entrance, &shared).await;
         drop(slot);
     }
 }
 
 /// Serves a connection that another process served, from the moment at which that process knows it.
-pub(super) async fn resume(
-    arrival: Arrival,
-    entrance: Arc<Entrance>,
-    shared: Arc<Shared>,
-    slot: OwnedSemaphorePermit,
-) {
+pub(super) async fn resume(arrival: Arrival, entrance: Arc<Entrance>, shared: Arc<Shared>, slot: OwnedSemaphorePermit) {
     let Some((socket, frozen, resting)) = arrival.wait().await else { return };
     let peer = resting.peer;
     let counted = metrics::worker();
     let _open = counted.map(|worker| worker.open.enter());
     // It was admitted when it was accepted.
     let _admitted = entrance.listener.one_client(peer).and_then(|_| shared.addresses.admit(peer.ip(), u32::MAX));
-    let bounds = Arc::clone(&shared.generations.current().tls.bounds);
-    let mut stream = match TlsStream::thaw(socket, frozen, &bounds) {
-        Ok(stream) => stream,
-        Err(error) => {
-            tracing::warn!("{peer}: lost on its way from the process before: {error}");
-            return;
-        }
-    };
+    let Some(stream) = thaw(socket, frozen, peer, &shared) else { return };
     if let Some(worker) = counted {
         worker.taken_over.add(1);
-        stream.report_progress(&worker.progress);
     }
-    let mut connection = Http1::resume(&entrance.listener, &resting);
-    if let Some((stream, served)) = serve_http1(&mut connection, stream, peer, &shared).await {
-        Box::pin(close(stream, served, peer, &shared)).await;
-    }
+    let protocol = match resting.driver {
+        Driver::Http1 => Protocol::Http1,
+        Driver::Http2(_) => Protocol::Http2,
+    };
+    serve_established(protocol, Baggage::of_arrival(resting), stream, peer, &entrance, &shared).await;
     drop(slot);
 }
 
-/// Serves requests until the connection ends, and returns how. `None`: it went on in the process that has taken over, or was lost.
-async fn serve_http1(
-    connection: &mut Http1<'_>,
+fn thaw(socket: OwnedFd, frozen: Frozen, peer: SocketAddr, shared: &Shared) -> Option<TlsStream> {
+    let bounds = Arc::clone(&shared.generations.current().tls.bounds);
+    match TlsStream::thaw(socket, frozen, &bounds) {
+        Ok(mut stream) => {
+            if let Some(worker) = metrics::worker() {
+                stream.report_progress(&worker.progress);
+            }
+            Some(stream)
+        }
+        Err(error) => {
+            tracing::warn!("{peer}: closed on its way from one process to another: {error}");
+            None
+        }
+    }
+}
+
+/// Serves requests until the connection ends, or goes on in the process that has taken over.
+async fn serve_established(
+    protocol: Protocol,
+    mut baggage: Baggage,
     mut stream: TlsStream,
     peer: SocketAddr,
+    Entrance { listener, .. }: &Entrance,
     shared: &Shared,
-) -> Option<(TlsStream, Result<End, Error>)> {
+) {
     loop {
-        let served = http1::connection::serve(connection, &mut stream, &peer, shared).await;
+        let served = match protocol {
+            // Boxed, because otherwise early HTTP/1.1 connections would reserve its memory.
+            Protocol::Http2 => {
+                Box::pin(http2::connection::serve(&mut baggage, &mut stream, &peer, listener, shared)).await
+            }
+            Protocol::Http1 => http1::connection::serve(&mut baggage, &mut stream, &peer, listener, shared).await,
+        };
         if !matches!(served, Ok(End::Passing)) {
-            return Some((stream, served));
+            return Box::pin(close(&mut stream, served, peer, shared)).await;
         }
-        stream = Box::pin(pass(stream, connection, peer, shared)).await?;
-        connection.stay();
+        match Box::pin(pass(stream, &mut baggage, peer, shared)).await {
+            Some(refused) => stream = refused,
+            None => return,
+        }
     }
 }
 
 /// Passes an idle connection to the process that has taken over. `Some`: it stays, and nothing has changed.
-async fn pass(stream: TlsStream, connection: &Http1<'_>, peer: SocketAddr, shared: &Shared) -> Option<TlsStream> {
-    let counted = metrics::worker();
-    let Some(giver) = shared.giver.get() else { return Some(stream) };
+async fn pass(stream: TlsStream, baggage: &mut Baggage, peer: SocketAddr, shared: &Shared) -> Option<TlsStream> {
+    baggage.passes = Passes::Never;
+    let (Some(giver), Some(resting)) = (shared.giver.get(), &baggage.resting) else { return Some(stream) };
+    let head = giver.describe(resting);
     let (socket, frozen) = match stream.freeze() {
         Ok(parts) => parts,
         Err(NotFrozen::NotAtRest { stream, .. }) => return Some(*stream),
@@ -141,25 +139,13 @@ async fn pass(stream: TlsStream, connection: &Http1<'_>, peer: SocketAddr, share
             return None;
         }
     };
-    let Some(Offered { socket, frozen }) = giver.offer(Offered { socket, frozen }, connection.rest(peer)).await else {
-        if let Some(worker) = counted {
-            worker.handed_over.add(1);
-        }
-        return None;
-    };
-    let bounds = Arc::clone(&shared.generations.current().tls.bounds);
-    match TlsStream::thaw(socket, frozen, &bounds) {
-        Ok(mut stream) => {
-            if let Some(worker) = counted {
-                stream.report_progress(&worker.progress);
-            }
-            Some(stream)
-        }
-        Err(error) => {
-            tracing::warn!("{peer}: closed: {error}");
-            None
-        }
+    if let Some(Offered { socket, frozen, .. }) = giver.offer(Offered { head, socket, frozen }).await {
+        return thaw(socket, frozen, peer, shared);
     }
+    if let Some(worker) = metrics::worker() {
+        worker.handed_over.add(1);
+    }
+    None
 }
 
 /// Everything before the first request: PROXY header, connection limit of the client, handshake. `None`: the connection
@@ -339,8 +325,8 @@ async fn handshake(
 
 /// Closes an established connection: with close_notify after its last response, or with an alert after an error.
 /// Without TLS, it closes with FIN, or with a reset during a response. `served`: how HTTP ended.
-async fn close(mut stream: TlsStream, served: Result<End, Error>, peer: SocketAddr, shared: &Shared) {
-    end(&mut stream, served, peer, shared).await;
+async fn close(stream: &mut TlsStream, served: Result<End, Error>, peer: SocketAddr, shared: &Shared) {
+    end(stream, served, peer, shared).await;
     if let Some(worker) = metrics::worker() {
         worker.ended(&stream.counts());
     }

@@ -11,7 +11,7 @@ use sealion_tls::Frozen;
 use tokio::sync::oneshot;
 
 use super::words::{
-    Answer, LONGEST_OFFER, Received, Refused, Resting, receive_answer, send_offer, set_patience, write_offer,
+    Answer, LONGEST_CONTENT, Received, Refused, Resting, describe, receive_answer, send_offer, set_patience,
 };
 
 /// How long the new process may take for one connection. It answers within microseconds, unless it hangs.
@@ -19,6 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A connection, taken apart.
 pub(crate) struct Offered {
+    /// By [`Giver::describe`].
+    pub(crate) head: Description,
     pub(crate) socket: OwnedFd,
     pub(crate) frozen: Frozen,
 }
@@ -27,9 +29,11 @@ pub(crate) struct Offered {
 #[derive(Debug)]
 pub(crate) struct Giver(Sender<Errand>);
 
+/// All of a connection but its TLS state and its socket, as bytes.
+pub(crate) struct Description(Vec<u8>);
+
 struct Errand {
     offered: Offered,
-    resting: Resting,
     /// `Some`: it was not taken.
     end: oneshot::Sender<Option<Offered>>,
 }
@@ -51,10 +55,15 @@ impl Giver {
         Ok(Self(errands))
     }
 
+    /// What is said of a connection at rest.
+    pub(crate) fn describe(&self, resting: &Resting) -> Description {
+        Description(describe(resting))
+    }
+
     /// Offers a connection. `Some`: it was not taken, and nothing has changed.
-    pub(crate) async fn offer(&self, offered: Offered, resting: Resting) -> Option<Offered> {
+    pub(crate) async fn offer(&self, offered: Offered) -> Option<Offered> {
         let (end, ended) = oneshot::channel();
-        if let Err(unsent) = self.0.send(Errand { offered, resting, end }) {
+        if let Err(unsent) = self.0.send(Errand { offered, end }) {
             return Some(unsent.0.offered);
         }
         // The thread answers each errand. If it panicked, the connection is closed, for nobody knows who has it.
@@ -73,8 +82,8 @@ struct Offers {
 
 impl Offers {
     fn work(&mut self, queue: &Receiver<Errand>) {
-        while let Ok(Errand { offered, resting, end }) = queue.recv() {
-            let back = match self.offer(&offered, &resting) {
+        while let Ok(Errand { offered, end }) = queue.recv() {
+            let back = match self.offer(&offered) {
                 Ok(()) => {
                     self.passed += 1;
                     None
@@ -93,15 +102,14 @@ impl Offers {
     ///
     /// # Errors
     /// It was not taken, and will not be.
-    fn offer(&mut self, Offered { socket, frozen }: &Offered, resting: &Resting) -> Result<(), Refused> {
+    fn offer(&mut self, Offered { head: Description(head), socket, frozen }: &Offered) -> Result<(), Refused> {
         let Some(channel) = &self.channel else { return Err(Refused::Silence) };
         self.next += 1;
-        let head = write_offer(self.next, resting);
         let tls = frozen.to_bytes();
-        if head.len() + tls.len() > LONGEST_OFFER {
+        if head.len() + tls.len() > LONGEST_CONTENT {
             return Err(Refused::Length);
         }
-        let answer = match send_offer(channel.as_fd(), &head, &tls, socket.as_fd()) {
+        let answer = match send_offer(channel.as_fd(), self.next, [head, &tls], socket.as_fd()) {
             Ok(()) => wait_for_answer(channel),
             Err(_) => None,
         };

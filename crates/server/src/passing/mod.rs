@@ -12,10 +12,12 @@
 //!
 //! Both talk over a Unix socket pair of their own, one offer at a time.
 
+mod baggage;
 mod giver;
 mod taker;
 mod words;
 
+pub(crate) use baggage::{Baggage, Passes};
 pub(crate) use giver::{Giver, Offered};
 pub(crate) use taker::{Arrival, take_from};
 pub(crate) use words::{Driver, Refused, Resting};

@@ -14,24 +14,29 @@ use rustix::net::{
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
+use crate::limits::Moment;
+
 /// The format of an offer that this version writes and reads. Another one is refused, and its connection drains.
 pub(super) const FORMAT: u16 = 1;
 
 /// The longest offer, in bytes. It fits the send buffer of a socket as the kernel makes it (212,992 bytes, wmem_default in socket(7)).
 pub(super) const LONGEST_OFFER: usize = 128 << 10;
 
+/// The longest content of an offer, in bytes; the rest is for its heading.
+pub(super) const LONGEST_CONTENT: usize = LONGEST_OFFER - 16;
+
 /// The longest answer, in bytes.
 const LONGEST_ANSWER: usize = 64;
 
 /// A connection at rest, without its socket and its TLS state.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Resting {
     /// The name of its listener.
     pub(crate) listener: Box<str>,
     /// The client's end, or the client that the PROXY protocol named.
     pub(crate) peer: SocketAddr,
-    /// Nanoseconds of the machine's monotonic clock at which it became idle.
-    pub(crate) idle_since: u64,
+    /// When it became idle.
+    pub(crate) idle_since: Moment,
     /// Requests so far.
     pub(crate) requests: u64,
     /// Nanoseconds that an earlier move to the kernel would have saved.
@@ -44,10 +49,12 @@ pub(crate) struct Resting {
 }
 
 /// The driver that serves the connection.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Driver {
     /// HTTP/1.0 and HTTP/1.1, between two requests.
     Http1,
+    /// HTTP/2 without streams.
+    Http2(Box<sealion_h2::Rest>),
 }
 
 /// The beginning of an offer, in each format. What follows depends on the format; the TLS state comes last.
@@ -117,18 +124,24 @@ pub(super) struct Content {
     pub(super) socket: OwnedFd,
 }
 
-/// The part of an offer before the TLS state.
-pub(super) fn write_offer(id: u64, resting: &Resting) -> Vec<u8> {
-    postcard::to_allocvec(&(Heading { format: FORMAT, id }, resting)).expect("it is written to memory")
+/// The part of an offer between heading and TLS state.
+pub(super) fn describe(resting: &Resting) -> Vec<u8> {
+    postcard::to_allocvec(resting).expect("it is written to memory")
 }
 
-/// Sends an offer: `head` of [`write_offer`], and the TLS state.
-pub(super) fn send_offer(to: BorrowedFd<'_>, head: &[u8], tls: &[u8], socket: BorrowedFd<'_>) -> Result<(), Errno> {
+/// Sends an offer: what [`describe`] wrote, and the TLS state.
+pub(super) fn send_offer(
+    to: BorrowedFd<'_>,
+    id: u64,
+    [resting, tls]: [&[u8]; 2],
+    socket: BorrowedFd<'_>,
+) -> Result<(), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let sockets = [socket];
     control.push(SendAncillaryMessage::ScmRights(&sockets));
-    send(to, &[IoSlice::new(head), IoSlice::new(tls)], &mut control)
+    let heading = postcard::to_allocvec(&Heading { format: FORMAT, id }).expect("it is written to memory");
+    send(to, &[IoSlice::new(&heading), IoSlice::new(resting), IoSlice::new(tls)], &mut control)
 }
 
 pub(super) fn send_answer(to: BorrowedFd<'_>, answer: Answer) -> Result<(), Errno> {

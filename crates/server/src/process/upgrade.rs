@@ -647,8 +647,14 @@ mod tests {
     #[test]
     fn a_predecessor_that_hangs_is_not_waited_for() {
         let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-        let predecessor =
-            Predecessor { socket: far, pid: 0, older: Vec::new(), tickets: None, confinement: Confinement::default(), passes: false };
+        let predecessor = Predecessor {
+            socket: far,
+            pid: 0,
+            older: Vec::new(),
+            tickets: None,
+            confinement: Confinement::default(),
+            passes: false,
+        };
         let refused = predecessor.take_over(Duration::from_millis(50)).unwrap_err();
         assert!(matches!(refused, NotHandedOver::Channel(ChannelError::Silent(_))), "{refused}");
         assert_eq!(refused.to_string(), "the server to be replaced does not answer: no message within 0.05 s");

@@ -11,6 +11,7 @@ use sealion_testkit::service::Service;
 use sealion_testkit::{Suite, http, pattern};
 
 use crate::support::config::Config;
+use crate::support::http2::{Http2, block, headers};
 use crate::support::port::free_port;
 use crate::support::watch::{Watched, scrape};
 use crate::support::{LARGE, PROGRAM, Site, access_line, begin, messages, wait_for_message, wait_until};
@@ -108,6 +109,46 @@ fn idle_connections_pass_to_the_new_process() {
         }
     }
     wait_for_message(&service.first, "6 connections went on in process");
+}
+
+/// Streams, windows and the table of HPACK go on where they were.
+#[test]
+fn idle_connections_of_http2_pass_to_the_new_process() {
+    const INITIAL_WINDOW_SIZE: u16 = 4;
+    let site = Site::new();
+    site.add_pattern("small", 100);
+    site.add_pattern("large", 200_000);
+    let mut service = Service { first: site.serve(&["--grace", "1h"]) };
+    let address = service.first.address();
+    let connect = |suite, settings: &[_]| Http2::connect(site.connector(suite), address, settings);
+    let mut clients =
+        [connect(Suite::TLS13, &[]), connect(Suite::TLS12, &[(INITIAL_WINDOW_SIZE, 1000)]), connect(Suite::TLS13, &[])];
+    for client in &mut clients[..2] {
+        // A field that the client names by its number in the table from now on (RFC 7541 section 6.2.1).
+        let (stream, field) = (client.stream(), [&[0x40, 6][..], b"x-test", &[5], b"value"].concat());
+        client.send(&headers(stream, true, &[block("GET", "/small", &[]), field].concat()));
+        pattern::assert_equal(client.response(stream).whole().1, 0..100);
+    }
+    // They have no frame under way, and have acknowledged the settings.
+    clients.iter_mut().for_each(Http2::ping);
+    for round in 1..=2 {
+        service.upgrade();
+        if round == 1 {
+            assert!(service.first.wait().success(), "nothing is left to do");
+        }
+        for client in &mut clients[..2] {
+            let stream = client.stream();
+            // The newest entry of the table (RFC 7541 section 2.3.3).
+            client.send(&headers(stream, true, &[block("GET", "/large", &[]), vec![0x80 | 62]].concat()));
+            pattern::assert_equal(client.response(stream).whole().1, 0..200_000);
+        }
+        assert_eq!(clients[2].fetch("/small").1.len(), 100);
+        for client in &mut clients {
+            assert_eq!(client.go_aways, []);
+            client.ping();
+        }
+    }
+    wait_for_message(&service.first, "3 connections went on in process");
 }
 
 /// The grace of an upgrade has no bound by default, and that of a stop counts from the order to stop.

@@ -19,3 +19,4 @@ mod nginx;
 mod privileges;
 mod slow_disk;
 mod strace;
+mod upgrade;

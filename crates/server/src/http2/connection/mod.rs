@@ -34,25 +34,30 @@ use super::response::{Ahead, Sending};
 use crate::exchange::{Answers, Context, Cut, Delivery, End, Error, Listener, PathChoice, Shared, poll_idle_end};
 use crate::limits::{ConnectionStreams, Idle, Permit};
 use crate::observe::metrics;
+use crate::passing::{Baggage, Driver, Passes, Resting};
 use answer::Waiting;
 use deadlines::Deadlines;
 use receive::Receiving;
 
-/// Serves requests until the connection should be closed in order; the caller closes it.
+/// Serves requests until the connection should be closed in order, or pass on; the caller does so. `baggage`: what it begins with, and leaves when it passes.
 ///
 /// # Errors
 /// The connection failed.
 pub(crate) async fn serve(
+    baggage: &mut Baggage,
     stream: &mut TlsStream,
     peer: &SocketAddr,
     listener: &Listener,
     shared: &Shared,
 ) -> Result<End, Error> {
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
-    let idle = shared.idle.register(waker);
+    let mut idle = shared.idle.register(waker);
+    if baggage.passes == Passes::WhenIdle {
+        idle.can_pass();
+    }
     let auth = stream.info().and_then(|info| info.client_auth);
     let context = Context { shared, listener, remote: *peer, auth };
-    let mut serving = Serving { stream, connection: Box::new(Http2::new(&context, idle)) };
+    let mut serving = Serving { stream, connection: Box::new(Http2::new(&context, idle, baggage)) };
     loop {
         let Serving { stream, connection } = &mut serving;
         // Boxed, so that an idle connection does not hold its memory.
@@ -66,6 +71,16 @@ pub(crate) async fn serve(
         match wait_for_frame(stream, &mut connection.idle).await? {
             Waited::Octets => {}
             Waited::Gone => return Ok(End::Usual),
+            Waited::Closing(End::Passing) => match connection.to_resting() {
+                Some(resting) => {
+                    baggage.resting = Some(resting);
+                    return Ok(End::Passing);
+                }
+                None => {
+                    connection.passes = Passes::Never;
+                    connection.idle.cannot_pass();
+                }
+            },
             // Idle: a request that is under way is refused by GOAWAY, and the client knows that it may repeat it.
             Waited::Closing(end) => {
                 connection.protocol.drain_now();
@@ -157,6 +172,7 @@ struct Http2<'a> {
     /// Records of the next batch.
     batch: usize,
     requests: u64,
+    passes: Passes,
     /// The client has sent the beginning of its preface.
     begun: bool,
     /// The client sends no more.
@@ -178,8 +194,9 @@ const MOST_OCTETS_IN_A_ROW: usize = 1 << 18;
 const KEPT_STREAMS: usize = 4;
 
 impl<'a> Http2<'a> {
-    fn new(context: &'a Context<'a>, idle: Idle<'a>) -> Self {
-        Self {
+    /// A new connection, or one that has been served before.
+    fn new(context: &'a Context<'a>, idle: Idle<'a>, baggage: &mut Baggage) -> Self {
+        let connection = Self {
             context,
             idle,
             protocol: Connection::new(context.shared.generations.current().http2.clone()),
@@ -196,12 +213,43 @@ impl<'a> Http2<'a> {
             upcoming: 0,
             batch: send::FEWEST_RECORDS,
             requests: 0,
+            passes: baggage.passes,
             begun: false,
             finished: false,
             failed: false,
             closing: None,
             deadlines: Deadlines::default(),
+        };
+        match baggage.resting.take().map(|resting| *resting) {
+            Some(Resting { driver: Driver::Http2(rest), idle_since, requests, forgone, moved_at, paced, .. }) => {
+                connection.idle.resume(idle_since);
+                Self {
+                    protocol: Connection::resume(*rest),
+                    permit: Permit::of_paced(paced),
+                    path: PathChoice::resume(forgone, moved_at),
+                    requests,
+                    begun: true,
+                    ..connection
+                }
+            }
+            _ => connection,
         }
+    }
+
+    /// What another process needs to go on. `None`: something is under way.
+    fn to_resting(&self) -> Option<Box<Resting>> {
+        let is_at_rest = self.is_idle() && !self.finished && self.closing.is_none() && self.heads.is_empty();
+        let protocol = self.protocol.to_rest().filter(|_| is_at_rest)?;
+        Some(Box::new(Resting {
+            listener: self.context.listener.name.clone(),
+            peer: self.context.remote,
+            idle_since: self.idle.since(),
+            requests: self.requests,
+            forgone: self.path.forgone(),
+            moved_at: self.path.moved_at,
+            paced: self.permit.paced(),
+            driver: Driver::Http2(Box::new(protocol)),
+        }))
     }
 
     /// Reads, answers and sends until no stream is left. `Some`: close the connection.

@@ -20,7 +20,7 @@ use crate::upstream::WEBSOCKET;
 impl Http2<'_> {
     /// Reads all frames that have come.
     pub(super) fn receive(&mut self, cx: &mut TaskContext<'_>, stream: &mut TlsStream) -> Result<(), Error> {
-        if !self.context.shared.is_serving() {
+        if !self.context.shared.goes_on(self.passes) {
             self.protocol.drain();
         }
         let mut head = free_head();

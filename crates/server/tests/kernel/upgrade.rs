@@ -1,0 +1,47 @@
+//! Connections that the kernel seals pass to another process: key and sequence number stay in the socket, and the new process goes on with them.
+
+use sealion_testkit::ktls::Counters;
+use sealion_testkit::service::Service;
+use sealion_testkit::{Suite, content, http};
+
+use crate::support::http2::Http2;
+use crate::support::{Site, access_lines, wait_for_message};
+
+const LEN: u64 = (1 << 20) + 7;
+
+#[test]
+fn idle_connections_in_the_kernel_go_on_in_the_new_process() {
+    let site = Site::new();
+    site.add_large("f", LEN);
+    let mut service = Service { first: site.serve(&["--ktls", "always", "--workers", "1"]) };
+    let address = service.first.address();
+    let counters = Counters::now();
+    let mut clients: Vec<_> = Suite::all().into_iter().map(|suite| site.connector(suite).connect(address)).collect();
+    let mut http2: Vec<_> =
+        Suite::all().into_iter().map(|suite| Http2::connect(site.connector(suite), address, &[])).collect();
+    let all = (clients.len() + http2.len()) as i64;
+    let mut ask = |reason: &str, lines: usize| {
+        for client in &mut clients {
+            content::assert_equal(&http::get(client, "/f").expect("an answer").body, 0..LEN);
+        }
+        for client in &mut http2 {
+            content::assert_equal(&client.fetch("/f").1, 0..LEN);
+            client.ping();
+        }
+        let count = clients.len() + http2.len();
+        for line in access_lines(&service.first, lines + count).split_off(lines) {
+            assert_eq!(line.way(), ("kernel", reason), "{}", line.text);
+        }
+        lines + count
+    };
+    let mut lines = ask("moved", 0);
+    assert_eq!(counters.tx_sw_since(), all);
+    for _ in 0..2 {
+        service.upgrade();
+        lines = ask("moved-before", lines);
+    }
+    // None moved again.
+    assert_eq!(counters.tx_sw_since(), all);
+    wait_for_message(&service.first, &format!("{} connections went on in process", all));
+    assert!(service.first.wait().success(), "nothing is left to do");
+}
