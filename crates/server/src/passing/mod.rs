@@ -21,3 +21,6 @@ pub(crate) use baggage::{Baggage, Passes};
 pub(crate) use giver::{Giver, Offered};
 pub(crate) use taker::{Arrival, take_from};
 pub(crate) use words::{Driver, Refused, Resting};
+
+#[cfg(test)]
+mod tests;

@@ -40,8 +40,8 @@ fn idle_connections_in_the_kernel_go_on_in_the_new_process() {
         service.upgrade();
         lines = ask("moved-before", lines);
     }
-    // None moved again.
-    assert_eq!(counters.tx_sw_since(), all);
+    // The sockets are the same. The self-checks of the new processes moved others meanwhile, which are closed.
+    assert_eq!(counters.since("TlsCurrTxSw"), all);
     wait_for_message(&service.first, &format!("{} connections went on in process", all));
     assert!(service.first.wait().success(), "nothing is left to do");
 }

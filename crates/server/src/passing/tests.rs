@@ -1,0 +1,142 @@
+//! What becomes of a connection when the other process does not do its part.
+
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use sealion_tls::TlsStream;
+
+use super::words::{Answer, LONGEST_OFFER, Received, receive_offer, send_answer, set_patience};
+use super::{Arrival, Driver, Giver, Offered, Refused, Resting, take_from};
+use crate::limits::Moment;
+
+fn channel() -> (OwnedFd, OwnedFd) {
+    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
+}
+
+fn resting() -> Resting {
+    Resting {
+        listener: "127.0.0.1:443".into(),
+        peer: "192.0.2.1:40000".parse().unwrap(),
+        idle_since: Moment::now(),
+        requests: 7,
+        forgone: 1,
+        moved_at: None,
+        paced: Some(1000),
+        driver: Driver::Http1,
+    }
+}
+
+/// A connection without TLS, taken apart, and the client's end.
+fn connection(giver: &Giver) -> (Offered, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (server, _) = listener.accept().unwrap();
+    server.set_nonblocking(true).unwrap();
+    let stream = tokio::net::TcpStream::from_std(server).unwrap();
+    let (socket, frozen) = TlsStream::plain(stream, &Arc::default()).freeze().unwrap();
+    (Offered { head: giver.describe(&resting()), socket, frozen }, client)
+}
+
+/// The other process, which does with each offer what `answer` says.
+fn other(far: OwnedFd, answer: impl Fn(u64) -> Option<Answer> + Send + 'static) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut space = vec![0; LONGEST_OFFER];
+        while let Ok(Received::Message(offer)) = receive_offer(far.as_fd(), &mut space) {
+            let Some(answer) = answer(offer.id) else { return };
+            let _ = send_answer(far.as_fd(), answer);
+        }
+    })
+}
+
+#[tokio::test]
+async fn a_connection_that_is_refused_or_of_which_nothing_is_heard_comes_back() {
+    type Says = fn(u64) -> Option<Answer>;
+    let all: [(Says, bool); 5] = [
+        (|id| Some(Answer::Taken(id)), true),
+        (|id| Some(Answer::Refused(id, Refused::Places)), false),
+        // It ends with the offer unanswered.
+        (|_| None, false),
+        // The answer to something else.
+        (|id| Some(Answer::Taken(id + 1)), false),
+        // Too late: nobody reads the answer any more.
+        (
+            |id| {
+                std::thread::sleep(Duration::from_millis(1500));
+                Some(Answer::Taken(id))
+            },
+            false,
+        ),
+    ];
+    for (n, (says, is_taken)) in all.into_iter().enumerate() {
+        let (near, far) = channel();
+        let other = other(far, says);
+        let giver = Giver::start(near, 1).unwrap();
+        let (offered, _client) = connection(&giver);
+        assert_eq!(giver.offer(offered).await.is_none(), is_taken, "{n}");
+        drop(giver);
+        other.join().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_late_fails_so_that_the_other_process_does_not_touch_the_connection() {
+    let (near, far) = channel();
+    let giver = Giver::start(near, 1).unwrap();
+    let (offered, _client) = connection(&giver);
+    // Nobody answers for a second.
+    assert!(giver.offer(offered).await.is_some());
+    let mut space = vec![0; LONGEST_OFFER];
+    set_patience(&far, Duration::from_secs(30)).unwrap();
+    let Ok(Received::Message(offer)) = receive_offer(far.as_fd(), &mut space) else { panic!("the offer was sent") };
+    assert!(send_answer(far.as_fd(), Answer::Taken(offer.id)).is_err());
+    // Nor is anything offered any more.
+    let (offered, _client) = connection(&giver);
+    assert!(giver.offer(offered).await.is_some());
+}
+
+#[tokio::test]
+async fn a_connection_arrives_as_it_left_and_only_after_the_other_process_knows() {
+    let (near, far) = channel();
+    let arrived = Arc::new(Mutex::new(Vec::<Arrival>::new()));
+    let place = {
+        let arrived = Arc::clone(&arrived);
+        move |arrival| {
+            let mut arrived = arrived.lock().unwrap();
+            match arrived.len() {
+                0 => arrived.push(arrival),
+                _ => return Err(Refused::Places),
+            }
+            Ok(())
+        }
+    };
+    take_from(far, 1, place).unwrap();
+    let giver = Giver::start(near, 1).unwrap();
+    let (offered, _client) = connection(&giver);
+    assert!(giver.offer(offered).await.is_none());
+    let (refused, _client) = connection(&giver);
+    assert!(giver.offer(refused).await.is_some());
+    let arrival = arrived.lock().unwrap().pop().unwrap();
+    let (_socket, frozen, resting) = arrival.wait().await.unwrap();
+    assert!(!frozen.has_tls());
+    assert_eq!((resting.requests, resting.paced, &*resting.listener), (7, Some(1000), "127.0.0.1:443"));
+    assert!(matches!(resting.driver, Driver::Http1));
+}
+
+#[tokio::test]
+async fn an_offer_of_another_format_is_refused_and_harms_no_other() {
+    let (near, far) = channel();
+    take_from(far, 1, |_| Ok(())).unwrap();
+    let giver = Giver::start(near.try_clone().unwrap(), 1).unwrap();
+    // As a later version may write it: heading, then anything.
+    let heading = postcard::to_allocvec(&(2_u16, 99_u64)).unwrap();
+    rustix::net::send(&near, &[&heading[..], &[0xff; 100]].concat(), rustix::net::SendFlags::empty()).unwrap();
+    assert!(matches!(
+        super::words::receive_answer(near.as_fd()),
+        Ok(Received::Message(Answer::Refused(99, Refused::Format)))
+    ));
+    let (offered, _client) = connection(&giver);
+    assert!(giver.offer(offered).await.is_none());
+}
