@@ -8,6 +8,7 @@ use std::process::Command;
 use sealion_testkit::http;
 use sealion_testkit::server::{Server, Signal};
 
+use crate::guards::add_users;
 use crate::support::config::Config;
 use crate::support::library::reference;
 use crate::support::{PROGRAM, Site, curl, wait_for_message};
@@ -303,28 +304,59 @@ fn the_reference_is_what_the_code_reads() {
     assert!(kept == made, "docs/configuration.md is not what the code says: write it anew with SEALION_UPDATE=1");
 }
 
-/// The configurations of the pages for those who come from another server, with paths of this machine.
+const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+
+/// Pages that begin with a whole configuration.
+const EXAMPLES: [&str; 11] = [
+    "errors.md",
+    "files.md",
+    "guards.md",
+    "headers.md",
+    "limits.md",
+    "listeners.md",
+    "listings.md",
+    "migrate-from-apache.md",
+    "migrate-from-caddy.md",
+    "migrate-from-traefik.md",
+    "routes.md",
+];
+
+/// Every configuration of these pages that begins with a listener, with paths of this machine.
 #[test]
-fn the_examples_for_those_who_come_from_another_server_pass_the_check() {
+fn the_examples_of_the_pages_pass_the_check() {
     let site = Site::new();
-    site.add("404.html", "not here");
-    let hash = bcrypt::hash_with_result("secret", 4).expect("a hash").format_for_version(bcrypt::Version::TwoY);
-    fs::write(site.outside().join("users"), format!("ada:{hash}\n")).expect("written");
-    for page in [include_str!("../../../../docs/from-caddy.md"), include_str!("../../../../docs/from-apache.md")] {
-        let (_, rest) = page.split_once("```toml\n").expect("an example");
-        let (example, _) = rest.split_once("```").expect("its end");
-        let here = [
-            ("/srv/www", site.root()),
-            ("/etc/ssl/example.org.pem", site.pki.certificate_file().to_owned()),
-            ("/etc/ssl/example.org.key", site.pki.key_file().to_owned()),
-            ("/etc/sealion/users", site.outside().join("users")),
-        ];
-        let example = here
-            .iter()
-            .fold(example.to_owned(), |text, (there, path)| text.replace(there, path.to_str().expect("UTF-8")));
-        let file = site.outside().join("example.toml");
-        fs::write(&file, &example).expect("written");
-        let output = Command::new(PROGRAM).args(["check", "--config"]).arg(&file).output().expect("it starts");
-        assert!(output.status.success(), "{}\n{example}", String::from_utf8_lossy(&output.stderr));
+    add_users(&site, "users", &["ada"]);
+    let srv = site.outside().join("srv");
+    for file in ["www/404.html", "www/index.html", "www/status/index.html", "docs/a", "blog/index.php", "icons/a.gif"] {
+        let path = srv.join(file);
+        fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+        fs::write(path, "content").expect("written");
+    }
+    let here = [
+        ("/srv", srv.clone()),
+        ("/usr/share/icons", srv.join("icons")),
+        ("/etc/ssl/example.org.pem", site.pki.certificate_file().to_owned()),
+        ("/etc/ssl/example.org.key", site.pki.key_file().to_owned()),
+        ("/etc/sealion/users", site.outside().join("users")),
+    ];
+    let file = site.outside().join("example.toml");
+    for page in EXAMPLES {
+        let text = fs::read_to_string(Path::new(DOCS).join(page)).expect("a page");
+        let mut examples = 0;
+        for example in text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+            if !example.starts_with("[[listen]]") {
+                assert!(examples > 0, "{page} does not begin with a whole configuration");
+                continue;
+            }
+            let quoted = |path: &Path| format!("\"{}", path.display());
+            let example = here
+                .iter()
+                .fold(example.to_owned(), |text, (there, path)| text.replace(&format!("\"{there}"), &quoted(path)));
+            fs::write(&file, &example).expect("written");
+            let output = Command::new(PROGRAM).args(["check", "--config"]).arg(&file).output().expect("it starts");
+            assert!(output.status.success(), "{page}: {}\n{example}", String::from_utf8_lossy(&output.stderr));
+            examples += 1;
+        }
+        assert!(examples > 0, "{page} has no whole configuration");
     }
 }

@@ -135,7 +135,7 @@ configs! {
         client_auth: Option<ClientAuthConfig> = None,
     }
     /// Some paths of a site, with settings and an action of their own. It inherits whatever it does not set from the site, or from the route that it lies
-    /// within. docs/sites.md shows examples.
+    /// within. docs/routes.md shows examples.
     route {
         /// Paths: `/api/` (and everything beneath it, `/api` too), `/api` (everything that begins so, `/apix` too), `= /healthz` (this path alone),
         /// `~ \.php$` (an expression; `~*` ignores case), or `^~ /images/` (a prefix before which no expression goes). The exact path is chosen, else the first expression of the file that matches, else the
