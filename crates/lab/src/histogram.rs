@@ -1,10 +1,25 @@
 //! Latency histograms as text: HDR V2, deflate, base64. Other HDR tools can read them.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, anyhow};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+
+/// A histogram of times in nanoseconds to three digits, up to [`MAX_TIME`].
+pub(crate) fn of_times() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, MAX_TIME.as_nanos() as u64, 3).expect("bounds that HDR histograms can have")
+}
+
+/// Records a time in a histogram of [`of_times`].
+pub(crate) fn record(histogram: &mut Histogram<u64>, time: Duration) {
+    histogram.saturating_record((time.as_nanos() as u64).max(1));
+}
+
+/// The maximum time recorded; longer times count as this. No time limit is that long.
+const MAX_TIME: Duration = Duration::from_secs(3600);
 
 /// The text of a histogram.
 ///
@@ -63,6 +78,19 @@ mod tests {
             histogram.record(value).expect("it grows by itself");
         }
         histogram
+    }
+
+    #[test]
+    fn times_of_all_lengths_are_recorded_as_they_are() {
+        let mut histogram = of_times();
+        let times = [Duration::from_nanos(2), Duration::from_micros(10), Duration::from_millis(5), MAX_TIME];
+        times.iter().for_each(|time| record(&mut histogram, *time));
+        let recorded: Vec<u64> = histogram.iter_recorded().map(|value| value.value_iterated_to()).collect();
+        for (recorded, time) in recorded.into_iter().zip(times) {
+            let nanoseconds = time.as_nanos() as f64;
+            assert!((recorded as f64 / nanoseconds - 1.0).abs() < 0.001, "{time:?} became {recorded} ns");
+        }
+        assert_eq!(histogram.len(), 4);
     }
 
     #[test]

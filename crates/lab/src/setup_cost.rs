@@ -7,6 +7,8 @@ use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;
 use sealion_ktls::{AeadKey, Cipher, CryptoInfo, Kind, Version, handover};
 
+use crate::histogram::{of_times, record};
+
 /// The cost of a handover on this kernel.
 #[derive(Debug, Clone)]
 pub enum SetUpCost {
@@ -35,8 +37,7 @@ pub struct SetUpTimes {
 /// TLS.
 pub fn measure(version: Version, cipher: Cipher, connections: u32) -> Result<SetUpCost> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot listen on 127.0.0.1")?;
-    let new = || Histogram::new(3).expect("three digits are allowed");
-    let mut times = SetUpTimes { ulp: new(), tx: new(), rx: new() };
+    let mut times = SetUpTimes { ulp: of_times(), tx: of_times(), rx: of_times() };
     for _ in 0..connections {
         let (near, _far) = connect(&listener)?;
         let (sending, receiving) = (random_keys(version, cipher)?, random_keys(version, cipher)?);
@@ -78,10 +79,6 @@ pub(crate) fn random_keys(version: Version, cipher: Cipher) -> Result<CryptoInfo
         Version::Tls12 => CryptoInfo::tls12(&key, &iv, 0),
         Version::Tls13 => CryptoInfo::tls13(&key, &iv, 0),
     })
-}
-
-fn record(histogram: &mut Histogram<u64>, time: Duration) {
-    histogram.saturating_record((time.as_nanos() as u64).max(1));
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use hdrhistogram::Histogram;
 
 use super::Failures;
 use super::connection::{Answer, Opening};
+use crate::histogram::{of_times, record};
 
 pub(super) struct Tally {
     pub(super) first_start: Option<Instant>,
@@ -41,12 +42,12 @@ impl Tally {
             resumed: 0,
             unanswered: 0,
             failures: Failures::default(),
-            latency: histogram(),
-            lag: histogram(),
-            connect: histogram(),
-            handshake: histogram(),
-            first_byte: histogram(),
-            body_began: histogram(),
+            latency: of_times(),
+            lag: of_times(),
+            connect: of_times(),
+            handshake: of_times(),
+            first_byte: of_times(),
+            body_began: of_times(),
             started: 0,
             cpu: 0,
             suite: None,
@@ -112,16 +113,4 @@ impl Tally {
             self.suite = other.suite;
         }
     }
-}
-
-/// Nanoseconds to three digits, up to [`MAX_TIME`].
-fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, MAX_TIME.as_nanos() as u64, 3).expect("bounds that HDR histograms can have")
-}
-
-/// The maximum time recorded; longer times count as this. No time limit is that long.
-const MAX_TIME: Duration = Duration::from_secs(3600);
-
-fn record(histogram: &mut Histogram<u64>, time: Duration) {
-    histogram.saturating_record((time.as_nanos() as u64).max(1));
 }
