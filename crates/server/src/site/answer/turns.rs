@@ -108,7 +108,11 @@ impl<'a> Answering<'a> {
             if let Some(refusal) = self.guard(&tried, user).await {
                 return refusal.into();
             }
-            let mut answer = Box::pin(self.serve(&tried, asked, user)).await;
+            // `{path}/` of a directory: it is redirected to its slash, as without `try`, or links of its index would lead elsewhere.
+            let is_its_directory =
+                tried.names_directory() && !path.names_directory() && tried.as_bytes() == path.as_bytes();
+            let served = if is_its_directory { path } else { &tried };
+            let mut answer = Box::pin(self.serve(served, asked, user)).await;
             answer.name.get_or_insert_with(|| tried.as_bytes().to_vec());
             return answer;
         }

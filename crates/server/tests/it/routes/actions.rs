@@ -164,7 +164,6 @@ fn paths_are_tried_one_after_another() {
         ("/x.txt", 200, "file"),
         ("/page", 200, "page"),
         ("/dir/", 200, "index"),
-        ("/dir", 200, "index"),
         ("/none?q=1", 200, "GET /none?q=1"),
         ("/.hidden", 200, "GET /.hidden"),
         ("/a%2Fb", 200, "GET /a%2Fb"),
@@ -175,6 +174,8 @@ fn paths_are_tried_one_after_another() {
     }
     let posted = request(&mut site.connect(&server), "POST", "/x.txt", &[("Content-Length", "0")]);
     assert_eq!(text(&posted), "POST /x.txt", "files answer GET and HEAD alone");
+    let moved = request(&mut site.connect(&server), "GET", "/dir?q=1", &[]);
+    assert_eq!((moved.status, moved.field("location")), (301, Some("/dir/?q=1")), "links of an index are relative");
 }
 
 #[test]
