@@ -253,13 +253,13 @@ fn serve_file(file: &Path, site: &mut SiteConfig) -> Result<(), String> {
     let to = format!("/{}", percent_encode(name.as_bytes(), OUTSIDE_PCHAR)).replace('{', "{{").replace('}', "}}");
     site.root = Some(directory.to_owned().into());
     site.show_dotfiles = name.starts_with('.');
-    let redirect = RedirectTable { to: to.clone(), status: Some(307), ..RedirectTable::default() };
+    let redirect = RedirectTable { to: to.clone().into(), status: Some(307), ..RedirectTable::default() };
     site.route.push(RouteConfig {
         path: Some("= /".to_owned().into()),
         redirect: Some(Short::Table(redirect).into()),
         ..RouteConfig::default()
     });
-    site.rewrite = Some(Short::Table(RewriteTable { to, stay: true }).into());
+    site.rewrite = Some(Short::Table(RewriteTable { to: to.into(), stay: true }).into());
     Ok(())
 }
 

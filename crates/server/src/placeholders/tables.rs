@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
 
 use super::{Asked, Form, Known, Template, Unfit};
-use crate::values::{At, Problems};
+use crate::values::{At, Problems, Secret};
 
 /// A table from a value of the request to another, for `{map.NAME}`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -21,11 +21,11 @@ pub(crate) struct MapConfig {
     pub from: At<String>,
     /// Value for all others [default: empty]
     #[serde(default)]
-    pub default: Option<At<String>>,
+    pub default: Option<At<Secret>>,
     /// Values by text (`"a" = "1"`), beginning (`"^~ /img/" = "2"`) or expression (`"~ ^b" = "3"`, `"~* ^b"` ignores case). A text goes before the
     /// longest beginning, that before the first expression of the file. Values may have placeholders.
     #[serde(default)]
-    pub entries: BTreeMap<String, At<String>>,
+    pub entries: BTreeMap<String, At<Secret>>,
     /// Whether texts and beginnings ignore the case of ASCII letters. Expressions do with `~*`.
     #[serde(default)]
     pub ignore_case: bool,
@@ -166,7 +166,7 @@ impl Map {
         let from = Template::parse(&config.from, known, "map.from", problems);
         let default = match &config.default {
             None => Some(Template::literal("")),
-            Some(default) => Template::parse(default, known, "map.default", problems),
+            Some(default) => Template::parse_text(default.reveal(), &default.span, known, "map.default", problems),
         };
         let mut map = Map {
             name: config.name.as_str().into(),
@@ -181,7 +181,10 @@ impl Map {
         let mut entries: Vec<_> = config.entries.iter().collect();
         entries.sort_by_key(|(_, value)| value.span.start);
         for (text, value) in entries {
-            let Some(template) = Template::parse(value, known, "map.entries", problems) else { continue };
+            let Some(template) = Template::parse_text(value.reveal(), &value.span, known, "map.entries", problems)
+            else {
+                continue;
+            };
             if let Some(beginning) = text.strip_prefix("^~ ") {
                 map.beginnings.push((folded(beginning).into_bytes().into(), template));
             } else if let Some(expression) = expression(text) {

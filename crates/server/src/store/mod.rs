@@ -649,8 +649,9 @@ fn go_behind(purge: u64) {
 
 static LATEST: AtomicU64 = AtomicU64::new(0);
 
-/// Bodies of at most so many octets are kept in memory.
-const KEPT_IN_MEMORY: u64 = 128 << 10;
+/// Bodies of at most so many octets are kept in memory. A response holds its body for as long as its client takes it: 128 streams of a client that takes nothing
+/// hold 2 MiB so. Longer bodies are sent from their files, and such responses have places (`limits/streams.rs`).
+const KEPT_IN_MEMORY: u64 = 16 << 10;
 
 /// Most files that a worker keeps open.
 pub(crate) const MOST_OPEN: usize = 1000;

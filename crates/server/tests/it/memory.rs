@@ -183,6 +183,45 @@ fn stalled_streams_over_fastcgi_pin_little_memory() {
     assert_bounded(&site, &config, Client::Reads);
 }
 
+/// Stored bodies are not kept in memory for clients that do not take them: neither while they are fetched, nor as hits.
+#[test]
+fn stalled_streams_of_stored_responses_pin_little_memory() {
+    let site = Site::new();
+    let response = format!(
+        "HTTP/1.1 200 OK\r\nCache-Control: max-age=3600\r\nContent-Length: 126000\r\n\r\n{}",
+        "x".repeat(126_000)
+    );
+    let upstream = Upstream::answering(move |_| response.clone().into_bytes());
+    let cache = site.outside().join("cache");
+    let rule = "proxy = { to = 'app', cache = {} }";
+    let table = format!(
+        "[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]\n[cache]\ndirectories = [{cache:?}]\n",
+        upstream.url()
+    );
+    let server = site.config(rule).table(&table).serve_from_user_space();
+    let connect =
+        |window| Http2::connect(site.connector(Suite::TLS13), server.address(), &[(INITIAL_WINDOW_SIZE, window)]);
+    for n in 0..20 {
+        assert_eq!(connect(65_535).fetch(&format!("/warm/{n}")).1.len(), 126_000);
+    }
+    let before = memory(&server);
+    for round in ["as they come", "as hits"] {
+        let stalled: Vec<_> = (0..STALLED)
+            .map(|client| {
+                let mut http = connect(0);
+                let streams: Vec<u32> = (0..STREAMS).map(|n| http.get(&format!("/{client}/{n}"))).collect();
+                let has_head = |http: &Http2, id| http.streams.get(id).is_some_and(|got| got.status == 200);
+                http.read_until("all heads", |http| streams.iter().all(|id| has_head(http, id)));
+                http
+            })
+            .collect();
+        let each = memory(&server).saturating_sub(before) / STALLED;
+        println!("{each} bytes a connection, {round}");
+        assert!(each <= 2 << 20, "{each} bytes a connection whose streams are stalled, {round}");
+        drop(stalled);
+    }
+}
+
 #[test]
 fn large_heads_over_http1_pin_little_memory() {
     let site = Site::new();

@@ -23,6 +23,21 @@ path = '/b/'
 [site.route.proxy]
 to = 'fastcgi://127.0.0.1:9'
 fastcgi = { params = { APP_KEY = 'hunter1' } }
+[[site.route]]
+path = '/d/'
+match = { header = { x-tok = 'hunter1' }, cookie = { s = ['hunter1'] }, query = { q = '~ ^hunter1' } }
+respond = { text = 'hunter1' }
+[[site.route]]
+path = '/e/'
+redirect = 'https://a.example/?key=hunter1'
+[[site.route]]
+path = '/f/'
+rewrite = { to = '/c/x?key=hunter1' }
+[[map]]
+name = 't'
+from = '{header.a}'
+default = 'hunter1'
+entries = { a = 'hunter1' }
 ";
 
 #[test]
@@ -38,6 +53,14 @@ fn a_reload_names_the_secrets_that_changed_and_shows_none() {
         "site[0].route[1].proxy.request_headers[0].value",
         "site[0].route[1].proxy.response_headers[0].value",
         "site[0].route[2].proxy.fastcgi.params.APP_KEY",
+        "site[0].route[3].match.header.x-tok",
+        "site[0].route[3].match.cookie.s",
+        "site[0].route[3].match.query.q",
+        "site[0].route[3].respond.text",
+        "site[0].route[4].redirect",
+        "site[0].route[5].rewrite.to",
+        "map[0].default",
+        "map[0].entries.a",
     ] {
         let changed = wait_for_message(&server, &format!("{key}: "));
         assert!(changed.contains(" becomes "), "{changed}");

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::forward::Forward;
 use crate::placeholders::{Asked, Form, Known, Template, Unfit};
 use crate::response::{Body, Response};
-use crate::values::{At, Problems, Short};
+use crate::values::{At, Problems, Secret, SecretUrl, Short};
 
 /// A response that the route has itself.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -21,7 +21,7 @@ pub(crate) struct RespondTable {
     /// Status, from 200 to 599 [default: 200]
     pub status: Option<At<u16>>,
     /// Content, with placeholders [default: the text of an error, else none]
-    pub text: Option<At<String>>,
+    pub text: Option<At<Secret>>,
     /// File with the content, read at start.
     pub file: Option<At<PathBuf>>,
     /// Content type [default: `text/plain`]
@@ -33,10 +33,10 @@ pub(crate) struct RespondTable {
 pub(crate) type RespondConfig = Short<u16, RespondTable>;
 
 /// `redirect`: the target alone, or a table.
-pub(crate) type RedirectConfig = Short<String, RedirectTable>;
+pub(crate) type RedirectConfig = Short<SecretUrl, RedirectTable>;
 
 /// `rewrite`: the new path alone, or a table.
-pub(crate) type RewriteConfig = Short<String, RewriteTable>;
+pub(crate) type RewriteConfig = Short<SecretUrl, RewriteTable>;
 
 /// Which query a redirect leads to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -56,7 +56,7 @@ pub(crate) enum RedirectQuery {
 #[serde(deny_unknown_fields)]
 pub(crate) struct RedirectTable {
     /// Target with placeholders: a path, or `https://…`.
-    pub to: String,
+    pub to: SecretUrl,
     /// Status: 301 or 308 (permanent), 302 or 307 (temporary), or 303 (fetched with GET) [default: 308]
     #[serde(default)]
     pub status: Option<u16>,
@@ -70,7 +70,7 @@ pub(crate) struct RedirectTable {
 #[serde(deny_unknown_fields)]
 pub(crate) struct RewriteTable {
     /// New path with placeholders; with a query, that replaces the query of the request.
-    pub to: String,
+    pub to: SecretUrl,
     /// Whether the files of this route answer. Otherwise a route is chosen again by the new path, ten times at most.
     #[serde(default)]
     pub stay: bool,
@@ -171,7 +171,7 @@ impl Respond {
                 None
             }
             (Some(text), None) => {
-                Template::parse_text(text, span, known, &format!("{key}.text"), problems).map(Content::Text)
+                Template::parse_text(text.reveal(), span, known, &format!("{key}.text"), problems).map(Content::Text)
             }
             (None, Some(file)) => {
                 let path = problems.resolve(file);
@@ -245,7 +245,7 @@ impl Redirect {
             let what = "write 301 or 308 (permanent), 302 or 307 (temporary), or 303 (fetched with GET)";
             problems.add(span, &format!("{key}.status"), what);
         }
-        let to = url_template(&table.to, span, known, key, problems)?;
+        let to = url_template(table.to.reveal(), span, known, key, problems)?;
         Some(Redirect { to, status: status?, query: table.query })
     }
 }
@@ -310,7 +310,7 @@ impl Rewrite {
             Short::Short(to) => (to, false),
             Short::Table(table) => (&table.to, table.stay),
         };
-        let to = path_template(to, &config.span, known, key, problems)?;
+        let to = path_template(to.reveal(), &config.span, known, key, problems)?;
         Some(Rewrite { to, stays })
     }
 }

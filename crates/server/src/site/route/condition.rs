@@ -9,13 +9,13 @@ use schemars::JsonSchema;
 use sealion_http::Method;
 use sealion_http::extra_fields::is_name;
 use sealion_http::path::SitePath;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::action::path_template;
 use crate::files::cache::Files;
 use crate::placeholders::{Asked, Form, Groups, Known, Tables, Template, cookies, expression, parameters};
 use crate::site::access::{names, network};
-use crate::values::{At, Problems, Short};
+use crate::values::{At, Problems, Secret, Short};
 
 /// Conditions of a route: all keys must hold. Of the values of a key one must. A route whose conditions fail is passed over as if it were not there.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -84,12 +84,21 @@ impl Texts {
     }
 }
 
-/// The wanted value.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// The wanted value. No message shows texts: the token of a client may be among them.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum Wanted {
     Present(bool),
     Texts(Texts),
+}
+
+impl Serialize for Wanted {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Wanted::Present(is_present) => serializer.serialize_bool(*is_present),
+            Wanted::Texts(texts) => Secret::from(texts.all().to_vec()).serialize(serializer),
+        }
+    }
 }
 
 /// Whether conditions hold.
