@@ -480,11 +480,12 @@ impl Rule {
         if !self.response.is_empty() {
             apply(&self.response, &mut reply.fields);
         }
-        if let Some(buffer) = self.buffer.as_ref().filter(|_| reply.status != Status::SWITCHING_PROTOCOLS) {
+        if let Some(buffer) = buffer.filter(|_| reply.status != Status::SWITCHING_PROTOCOLS) {
             reply.body = Buffered::new(reply.body.into(), buffer, client).into();
         }
         of_reply(reply)
     }
+        let buffer = self.buffer.as_ref().filter(|_| !reply.fields.refuses_buffering());
 }
 
 /// The response that a server gave.

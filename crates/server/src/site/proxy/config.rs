@@ -58,7 +58,7 @@ pub(crate) struct ProxyConfig {
     /// Most bytes of a request's content; longer content is answered 413 [default: unlimited]
     pub max_body: Option<Size>,
     /// What waits of each answer while the client takes it: the server is read at its own speed, and is free as soon as it has answered. `{}` for
-    /// 1 MiB in memory; what does not fit holds the server up [default: answers are passed on as the client takes them]
+    /// 1 MiB in memory; what does not fit holds the server up. An answer with `X-Accel-Buffering: no` does not wait [default: answers are passed on as the client takes them]
     pub buffer: Option<At<BufferConfig>>,
     /// The same for contents of requests: the server gets a request when all of its content is here. What does not fit is passed on as it comes
     /// [default: requests are passed on as they come]
@@ -259,6 +259,7 @@ impl ProxyConfig {
                 .map(|(name, _)| name)
                 .chain(response_values.iter().map(|(name, _)| name))
                 .chain(rewritten)
+                .chain(&FOR_THIS_SERVER)
                 .cloned()
                 .collect(),
             interim: *self.interim,
@@ -389,6 +390,10 @@ impl ProxyConfig {
 }
 
 /// Fields by which a server speaks to the cache of a rule alone.
+/// Fields of an answer that lead to a file (`accel`). An interim response leads nowhere.
+const FOR_THIS_SERVER: [HeaderName; 2] =
+    [HeaderName::from_static("x-accel-redirect"), HeaderName::from_static("x-sendfile")];
+
 const OF_THIS_CACHE: [HeaderName; 2] =
     [HeaderName::from_static("surrogate-control"), HeaderName::from_static("x-accel-expires")];
 

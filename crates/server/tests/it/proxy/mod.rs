@@ -1,5 +1,6 @@
 //! Requests that are forwarded to a server.
 
+mod accel;
 mod auth;
 mod bounds;
 mod buffers;
