@@ -72,7 +72,7 @@ pub(crate) use message::{Reading, Upgrade};
 pub(crate) use pieces::without_room;
 pub(crate) use proxy_header::Endpoints;
 pub(crate) use reply::{Patience, Reply};
-pub(crate) use spool::{BufferConfig, Buffered, Rest, Spooling};
+pub(crate) use spool::{BufferConfig, Buffered, DIRECTORY_FOR_SCRIPTS, Rest, Spooling};
 pub(crate) use waiting::Waiting;
 pub(crate) use websocket::{Key as WebSocketKey, WEBSOCKET};
 
