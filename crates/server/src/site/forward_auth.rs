@@ -168,6 +168,8 @@ impl ForwardAuth {
             interim: None,
             endpoints: hop.endpoints.map(Box::new),
             address: None,
+            sticky: None,
+            answered_by: None,
             script: None,
         };
         let (trace, result) = Box::pin(forward(&self.upstream, &mut forwarded)).await;

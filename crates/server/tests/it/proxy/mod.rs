@@ -22,6 +22,7 @@ mod real_servers;
 mod rules;
 mod shared_connection;
 mod smuggling;
+mod sticky;
 mod trailers;
 mod tunnel;
 mod websocket;
