@@ -341,8 +341,8 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     ),
     (
         "least_conn ip_hash hash random least_time sticky",
-        Converted(&["upstream.balance"]),
-        "`hash` by client address or by path and query; others are reported",
+        Converted(&["upstream.balance", "upstream.sticky"]),
+        "`hash` by client address or by path and query; `sticky cookie`; others are reported",
     ),
     (
         "proxy_set_header",
@@ -406,22 +406,22 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     ("proxy_bind", Minor("the system chooses the address of connections to servers: use a route"), ""),
     ("proxy_store proxy_store_access proxy_limit_rate proxy_limit_rate_after", Minor("answers are passed on only"), ""),
     (
-        "proxy_cache proxy_cache_path",
+        "proxy_cache proxy_cache_path fastcgi_cache fastcgi_cache_path",
         Converted(&["site.proxy.cache", "cache.directories", "cache.size", "cache.free"]),
         "one cache for all rules, in /var/cache/sealion, where the service may write: each zone has a directory there, named by its path; without `max_size` its size is 1 GB; `inactive` and the size of `keys_zone` have no counterpart: what was asked for least goes first",
     ),
     (
-        "proxy_cache_key",
+        "proxy_cache_key fastcgi_cache_key",
         Converted(&["site.proxy.cache.key_headers", "site.proxy.cache.key_cookies"]),
         "scheme, host, path, query and upstream always belong to the key; with another variable, nothing is stored, which is reported",
     ),
     (
-        "proxy_cache_valid",
+        "proxy_cache_valid fastcgi_cache_valid",
         Converted(&["site.proxy.cache.ttl", "site.proxy.cache.heuristic"]),
         "`any` stands for the usual statuses but 401 and 403; X-Accel-Expires of the application goes before it, and 0 forbids storing, as in nginx",
     ),
     (
-        "proxy_cache_bypass proxy_no_cache",
+        "proxy_cache_bypass proxy_no_cache fastcgi_cache_bypass fastcgi_no_cache",
         Converted(&[
             "site.proxy.cache.bypass_cookies",
             "site.proxy.cache.key_headers",
@@ -430,30 +430,30 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
         "cookies, Authorization, and Cache-Control and Pragma of clients; with another variable, nothing is stored, which is reported",
     ),
     (
-        "proxy_cache_use_stale proxy_cache_background_update",
+        "proxy_cache_use_stale proxy_cache_background_update fastcgi_cache_use_stale fastcgi_cache_background_update",
         Converted(&["site.proxy.cache.stale_if_error", "site.proxy.cache.stale_while_revalidate"]),
         "for a day; answers 403, 404 and 429 are reported",
     ),
-    ("proxy_cache_min_uses", Converted(&["site.proxy.cache.min_uses"]), ""),
+    ("proxy_cache_min_uses fastcgi_cache_min_uses", Converted(&["site.proxy.cache.min_uses"]), ""),
     (
         "slice",
         Converted(&["site.proxy.cache.slice"]),
         "with `$slice_range` in the key and as `Range`; slices have 64 kB or more; without a cache, responses are passed on whole",
     ),
     (
-        "proxy_ignore_headers",
-        Converted(&["site.proxy.cache.ignore"]),
-        "Set-Cookie is removed from what is stored; X-Accel-… but X-Accel-Expires have no meaning in any case",
+        "proxy_ignore_headers fastcgi_ignore_headers",
+        Converted(&["site.proxy.cache.ignore", "site.accel.ignore"]),
+        "Set-Cookie is removed from what is stored; X-Accel-Buffering has no effect where there is no buffer",
     ),
     (
-        "proxy_cache_methods proxy_cache_lock proxy_cache_lock_timeout proxy_cache_lock_age proxy_cache_revalidate proxy_cache_convert_head proxy_cache_max_range_offset",
+        "proxy_cache_methods proxy_cache_lock proxy_cache_lock_timeout proxy_cache_lock_age proxy_cache_revalidate proxy_cache_convert_head proxy_cache_max_range_offset fastcgi_cache_methods fastcgi_cache_lock fastcgi_cache_lock_timeout fastcgi_cache_lock_age fastcgi_cache_revalidate fastcgi_cache_max_range_offset",
         NotNeeded(
             "equal requests share one fetch, stale responses are validated, HEAD is answered from GET, and a request for a part fetches the whole",
         ),
         "",
     ),
     (
-        "proxy_cache_purge",
+        "proxy_cache_purge fastcgi_cache_purge",
         Minor("use sealion purge, or purge_from of the rule's cache"),
         "a location that only purges is left out",
     ),

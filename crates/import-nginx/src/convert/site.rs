@@ -7,7 +7,7 @@ use super::level::Level;
 use super::listeners::Listeners;
 use super::route::{self, Server};
 use super::variables::Variables;
-use super::{guards, level, path, plain, settings, tables, tls};
+use super::{guards, level, path, plain, proxy, settings, tables, tls};
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 
@@ -111,6 +111,9 @@ fn write<'d>(
     }
     guards::write(context, &mut own, &merged, &all.locations);
     settings::write(context, &mut own, &merged, &variables);
+    if proxy::passes(server) {
+        own.set("accel", true);
+    }
     of_site(site, own);
     if let Some(reject) =
         server.children().iter().find(|inner| inner.name == "ssl_reject_handshake" && inner.first() == "on")

@@ -297,3 +297,26 @@ fn fields_without_always_are_not_set_on_errors() {
     let (site, ..) = converted("", "add_header X-A one; add_header X-B two always; return 200;");
     assert_eq!(site["headers"].to_string(), r#"{ set = { X-B = "two" }, set_without_errors = { X-A = "one" } }"#);
 }
+
+#[test]
+fn cookies_choose_servers_and_servers_drain() {
+    let upstream = |directives: &str| {
+        let (root, named) = import(&format!(
+            "upstream app {{ server 10.0.0.1; server 10.0.0.2 drain; {directives} }} server {{ listen 443 ssl; server_name a.example; \
+             ssl_certificate c; ssl_certificate_key k; location / {{ proxy_pass http://app; }} }}"
+        ));
+        (root["upstream"][0].as_table().unwrap().clone(), named)
+    };
+    let (table, named) =
+        upstream("sticky cookie srv_id expires=1h path=/shop/ domain=.example.com httponly secure samesite=Strict;");
+    let expected = r#"cookie = "srv_id", max_age = "1h", path = "/shop/", same_site = "strict""#;
+    let sticky = table["sticky"].to_string();
+    assert!(expected.split(", ").all(|pair| sticky.contains(pair)), "{sticky}");
+    assert_eq!(table["servers"][1]["state"].as_str(), Some("drain"));
+    assert!(named.len() == 1 && named[0].contains("domain=.example.com has no counterpart"), "{named:#?}");
+    for directives in ["sticky learn create=$a lookup=$b zone=c:1m;", "sticky route $cookie_a;", "sticky cookie $name;"]
+    {
+        let (table, named) = upstream(directives);
+        assert!(table.get("sticky").is_none() && named.len() == 1, "{named:#?}");
+    }
+}

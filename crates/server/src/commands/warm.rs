@@ -266,6 +266,8 @@ impl Client {
             interim: None,
             endpoints: None,
             address: None,
+            sticky: None,
+            answered_by: None,
             script: None,
         };
         Ok((server, forwarded))

@@ -33,7 +33,7 @@ use sealion_http::http1::framing::ResponseFraming;
 use sealion_http::http1::head::Version;
 use sealion_http::{ExtraFields, HttpTime, Method, Protocol, Request, Status, Target};
 
-use crate::limits::{Closing, Idle, Moment, Permit, Refusal, SiteLimits};
+use crate::limits::{Closing, Idle, Moment, Pace, Permit, Refusal, SiteLimits};
 use crate::observe::metrics;
 use crate::observe::traces::Span;
 use crate::response::{Body, Response};
@@ -300,7 +300,9 @@ impl<'c, 'r> Exchange<'c, 'r> {
         let (peer, method) = (self.owed.peer, self.request.map_or(Method::Get, |request| request.method));
         let framing = self.framing(method, response);
         peer.keep_to_scheme(response);
-        if let Some(pace) = self.limits().and_then(|limits| limits.pace(address(peer.address))) {
+        let own = response.rate.map(Pace::of_response);
+        let of_site = self.limits().and_then(|limits| limits.pace(address(peer.address)));
+        for pace in own.into_iter().chain(of_site) {
             response.body = std::mem::replace(&mut response.body, Body::Empty).paced(pace);
         }
         if let (Some(cause), Some(request)) = (&response.cause, self.request) {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -104,6 +105,11 @@ impl Pace {
     pub(super) fn of(buckets: [Option<Arc<Bucket>>; 2]) -> Option<Self> {
         let mut buckets = buckets.into_iter().flatten();
         Some(Pace { first: buckets.next()?, second: buckets.next() })
+    }
+
+    /// For one response alone.
+    pub(crate) fn of_response(bytes_per_second: NonZeroU64) -> Self {
+        Pace { first: Arc::new(Bucket::new(bytes_per_second.get())), second: None }
     }
 
     /// The bandwidth of a site that has not been used for a while.

@@ -1,6 +1,7 @@
 //! The content of a response.
 
 use std::borrow::Cow;
+use std::future::poll_fn;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -84,6 +85,20 @@ pub(crate) trait Source: Send + Sync {
 
     /// The file of the last piece cannot be read.
     fn note_unreadable(&self) {}
+}
+
+/// Bytes of a content that are read although nobody gets them.
+const MAX_DISCARDED: u64 = 64 << 10;
+
+/// Reads a short content to its end, so that its connection has the next request. The connection of a longer one is closed.
+pub(crate) async fn discard(mut source: Pin<Box<dyn Source>>) {
+    let mut left = MAX_DISCARDED;
+    while let Some(Ok(piece)) = poll_fn(|cx| source.as_mut().poll_piece(cx)).await {
+        match left.checked_sub(piece.len()) {
+            Some(rest) => left = rest,
+            None => return,
+        }
+    }
 }
 
 /// A piece of a streamed body.

@@ -6,12 +6,13 @@ mod of_file;
 mod paced;
 
 use std::io;
+use std::num::NonZeroU64;
 
 use sealion_http::{ContentType, Fields, Status};
 
-pub(crate) use body::{Body, BodyStream, Piece, SharedBytes, Source};
+pub(crate) use body::{Body, BodyStream, Piece, SharedBytes, Source, discard};
 pub(crate) use cursor::{Cursor, Segment, SourceError};
-pub(crate) use of_file::{of_file, of_variant};
+pub(crate) use of_file::{of_file, of_file_as, of_variant};
 
 use crate::observe::access_log::{CacheTrace, UpstreamTrace};
 
@@ -33,11 +34,23 @@ pub(crate) struct Response {
     pub cache: Option<CacheTrace>,
     /// Whether the access log has no line for it.
     pub is_unlogged: bool,
+    /// Bytes of its content in a second, beside the limits of its site. `None`: no limit of its own.
+    pub rate: Option<NonZeroU64>,
 }
 
 impl Response {
     pub(crate) fn new(status: Status, fields: Fields, body: Body) -> Self {
-        Response { status, fields, body, cause: None, user: None, upstream: None, cache: None, is_unlogged: false }
+        Response {
+            status,
+            fields,
+            body,
+            cause: None,
+            user: None,
+            upstream: None,
+            cache: None,
+            is_unlogged: false,
+            rate: None,
+        }
     }
 
     /// A response whose body is the status as text. 405 carries Allow (RFC 9110 §15.5.6), and 503 Retry-After.

@@ -18,6 +18,19 @@ pub(crate) fn of_file(request: &Request<'_>, file: Arc<SiteFile>, max_ranges: us
     of_variant(request, file, has_others, max_ranges, now)
 }
 
+/// The same, with another type than its own, if there is one.
+pub(crate) fn of_file_as(
+    request: &Request<'_>,
+    file: Arc<SiteFile>,
+    content_type: Option<ContentType>,
+    max_ranges: usize,
+    now: HttpTime,
+) -> Response {
+    let content_type = content_type.unwrap_or_else(|| file.content_type.clone());
+    let has_others = file.varies;
+    respond(request, file, (content_type, has_others), max_ranges, now)
+}
+
 /// The same for a file with other representations, which Vary has to say. `has_others`: whether there are any.
 pub(crate) fn of_variant(
     request: &Request<'_>,
@@ -26,8 +39,18 @@ pub(crate) fn of_variant(
     max_ranges: usize,
     now: HttpTime,
 ) -> Response {
-    let SiteFile { len, modified, etag, coding, varies, .. } = *file;
     let content_type = file.content_type.clone();
+    respond(request, file, (content_type, has_others), max_ranges, now)
+}
+
+fn respond(
+    request: &Request<'_>,
+    file: Arc<SiteFile>,
+    (content_type, has_others): (ContentType, bool),
+    max_ranges: usize,
+    now: HttpTime,
+) -> Response {
+    let SiteFile { len, modified, etag, coding, varies, .. } = *file;
     // Last-Modified must not be later than Date (RFC 9110 §8.8.2.1).
     let modified = modified.map(|modified| if modified.seconds() > now.seconds() { now } else { modified });
     let validators = Validators {

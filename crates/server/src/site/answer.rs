@@ -16,6 +16,7 @@
 //!
 //! A step that waits (for a disk, a password, a directory) suspends only its own request.
 
+mod accel;
 mod archive;
 mod digest;
 mod error_page;
@@ -31,6 +32,7 @@ use sealion_http::path::SitePath;
 use sealion_http::request::FieldLines;
 use sealion_http::{Fields, HttpTime, Method, Request, Status, Target};
 
+use super::accel::KeptFields;
 use super::early_hints::is_navigation;
 use super::forward_auth::Asking;
 use super::maintenance::Maintenance;
@@ -160,6 +162,8 @@ struct Answering<'a> {
     auth: Option<&'a Asking<'a>>,
     /// Times that another path or route was gone on with.
     turns: usize,
+    /// Fields for the file, if an application leads here.
+    accel: Option<&'a KeptFields>,
 }
 
 /// A response, and by which rules fields are added to it.
@@ -203,7 +207,7 @@ impl<'a> Answering<'a> {
         now: HttpTime,
     ) -> (Self, Result<SitePath<'a>, Status>) {
         let (route, path) = site.locate(request, client);
-        (Answering { site, route, request, client, now, auth: None, turns: 0 }, path)
+        (Answering { site, route, request, client, now, auth: None, turns: 0, accel: None }, path)
     }
 
     /// The response with a cached file, or with a stored response ([`Self::answer_from_store`]). `None`: [`Self::answer`] makes the response,
@@ -263,6 +267,10 @@ impl<'a> Answering<'a> {
         let mut response = rule.answer_at_once(self.request, self.client.arrival?, self.now)?;
         if rule.intercept_errors && self.route.error_page(response.status).is_some() {
             return None;
+        }
+        if let Some(accel) = &self.route.features.accel {
+            // Answers that lead elsewhere are not stored.
+            let _ = accel.take(&mut response);
         }
         self.add_fields(&mut response.fields, response.status, path.as_bytes());
         response.is_unlogged = self.route.features.is_unlogged;
@@ -472,10 +480,15 @@ impl<'a> Answering<'a> {
             }
         }
         let rest = inbound.without_content();
-        let inbound = std::mem::replace(inbound, rest);
-        let mut response = Box::pin(rule.forward(self.request, path, rewritten, inbound)).await;
+        let sent = std::mem::replace(inbound, rest);
+        let mut response = Box::pin(rule.forward(self.request, path, rewritten, sent)).await;
         if rule.intercept_errors && self.route.error_page(response.status).is_some() {
-            response = Response { upstream: response.upstream, ..Response::plain(response.status) };
+            return Response { upstream: response.upstream, ..Response::plain(response.status) }.into();
+        }
+        if let Some(accel) = self.route.features.accel.as_ref().filter(|_| response.fields.forwarded)
+            && let Some(redirect) = accel.take(&mut response)
+        {
+            return Box::pin(self.follow_accel(redirect, response, (path, asked), user, inbound)).await;
         }
         response.into()
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::SiteConfig;
+use super::accel::Accel;
 use super::access::{Access, Satisfy};
 use super::basic_auth::BasicAuth;
 use super::clean_urls::{self, TrailingSlash};
@@ -58,6 +59,8 @@ pub(crate) struct Features {
     pub error_pages: Option<Arc<ErrorPages>>,
     /// Header fields to add to responses.
     pub headers: Option<Arc<Headers>>,
+    /// Fields of applications' answers that have an effect here.
+    pub accel: Option<Arc<Accel>>,
 }
 
 /// The value that a route builds of `own`, or that of the route around it, if that has the same.
@@ -100,6 +103,8 @@ impl SiteConfig {
         }
         let error_pages = around.map(|around| (&around.settings.error_pages, &around.route.features.error_pages));
         let headers = around.map(|around| (header_settings(around.settings), &around.route.features.headers));
+        let accel = around.filter(|around| self.has_files_of(around.settings));
+        let accel = accel.map(|around| (&around.settings.accel, &around.route.features.accel));
         let plain = context.plain;
         let upstreams = &mut *context.upstreams;
         let known = Known { groups: None, tables: &context.tables, in_response: false };
@@ -138,6 +143,9 @@ impl SiteConfig {
             }),
             headers: inherited(header_settings(self), headers, |(config, cache_control, security, hsts)| {
                 Fields { config, cache_control, security, hsts, plain, known }.build(key, problems)
+            }),
+            accel: inherited(&self.accel, accel, |accel| {
+                accel.clone().into_table()?.build(self, context.cache, &name("accel"), problems)
             }),
         }
     }

@@ -6,9 +6,7 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,9 +21,9 @@ use tokio::time::timeout;
 use super::Site;
 use super::proxy::{self, FieldChange, apply, failed, of_reply};
 use super::route::Route;
-use crate::response::{Response, Source};
+use crate::response::{Response, discard};
 use crate::upstream::{
-    Forwarded, Hop, Inbound, Reading, Reply, Upstream, Upstreams, forward, is_hop_by_hop, is_loop, pass_span_on,
+    Forwarded, Hop, Inbound, Reading, Upstream, Upstreams, forward, is_hop_by_hop, is_loop, pass_span_on,
     request_fields,
 };
 use crate::values::{At, Problems, SecretUrl};
@@ -170,6 +168,8 @@ impl ForwardAuth {
             interim: None,
             endpoints: hop.endpoints.map(Box::new),
             address: None,
+            sticky: None,
+            answered_by: None,
             script: None,
         };
         let (trace, result) = Box::pin(forward(&self.upstream, &mut forwarded)).await;
@@ -177,7 +177,7 @@ impl ForwardAuth {
             Err(failure) => Err(Box::new(failed(&failure, Some(trace), &self.upstream))),
             Ok(reply) if (200..300).contains(&reply.status.code()) => {
                 let changes = self.copy.iter().map(|name| (name.clone(), value(&reply.fields, name))).collect();
-                drain(reply).await;
+                drop(timeout(DRAIN, discard(reply.body.into())).await);
                 Ok(changes)
             }
             Ok(reply) => Err(Box::new(Response { upstream: Some(Box::new(trace)), ..of_reply(reply) })),
@@ -215,22 +215,6 @@ fn value(fields: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
 
 /// Time for the content of an answer that lets a request pass. Beyond it, the connection is closed.
 const DRAIN: Duration = Duration::from_millis(100);
-
-/// Pieces of such content that are read.
-const MOST_DRAINED: usize = 16;
-
-/// Reads the content of an answer, so that its connection is kept.
-async fn drain(reply: Reply) {
-    let mut source: Pin<Box<dyn Source>> = reply.body.into();
-    let read = async {
-        for _ in 0..MOST_DRAINED {
-            if !matches!(poll_fn(|cx| source.as_mut().poll_piece(cx)).await, Some(Ok(_))) {
-                break;
-            }
-        }
-    };
-    let _ = timeout(DRAIN, read).await;
-}
 
 /// A request of which routes of its site want to know whether it may pass. Each server is asked once, under whatever paths it is met.
 #[derive(Debug)]

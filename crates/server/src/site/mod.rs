@@ -1,5 +1,6 @@
 //! Sites: their configuration, and answering requests for them.
 
+mod accel;
 mod access;
 mod answer;
 mod archive;

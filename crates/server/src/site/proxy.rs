@@ -318,7 +318,9 @@ impl Rule {
         let mut response = match result {
             Ok(mut reply) => {
                 self.fill_response(&mut reply, asked);
-                self.response(reply, asked.request, client)
+                let mut response = self.response(reply, asked.request, client);
+                self.add_sticky_cookie(forwarded, asked.is_plain, &mut response);
+                response
             }
             Err(failure) => return failed(&failure, Some(trace), &self.upstream),
         };
@@ -428,6 +430,8 @@ impl Rule {
                 .map(|sender| Box::new(sender.hiding(&self.hidden))),
             endpoints: inbound.endpoints,
             address: inbound.client,
+            sticky: self.upstream.sticky_server(request),
+            answered_by: None,
             script: inbound.script,
         })
     }
@@ -456,6 +460,13 @@ impl Rule {
         Some(response)
     }
 
+    /// Adds the cookie of the upstream, which is no field of the application: rules for those leave it as it is.
+    fn add_sticky_cookie(&self, asked: &Forwarded, is_plain: bool, response: &mut Response) {
+        if let Some(cookie) = self.upstream.sticky_cookie(asked, is_plain) {
+            response.fields.extra.add_octets("Set-Cookie", cookie.as_bytes());
+        }
+    }
+
     /// Sets fields whose values have placeholders. One whose value no field may have is left out.
     fn fill_response(&self, reply: &mut Reply, asked: &Asked<'_>) {
         if self.response_values.is_empty() {
@@ -474,13 +485,14 @@ impl Rule {
     }
 
     fn response(&self, mut reply: Reply, request: &Request<'_>, client: Option<IpAddr>) -> Response {
+        let buffer = self.buffer.as_ref().filter(|_| !reply.fields.refuses_buffering());
         if let Some(rewriter) = &self.rewriter {
             rewriter.rewrite(&mut reply.fields, request.authority);
         }
         if !self.response.is_empty() {
             apply(&self.response, &mut reply.fields);
         }
-        if let Some(buffer) = self.buffer.as_ref().filter(|_| reply.status != Status::SWITCHING_PROTOCOLS) {
+        if let Some(buffer) = buffer.filter(|_| reply.status != Status::SWITCHING_PROTOCOLS) {
             reply.body = Buffered::new(reply.body.into(), buffer, client).into();
         }
         of_reply(reply)

@@ -222,6 +222,10 @@ impl Rules {
         requested: u64,
         received: u64,
     ) -> Result<(Lifetime, Vec<HeaderName>), Unstored> {
+        // The next server in the chain sends the file that the field names: it is that server's answer to one request.
+        if LEADS_ELSEWHERE.iter().any(|name| reply.fields.contains_key(name)) {
+            return Err(Unstored::LeadsElsewhere);
+        }
         // It answers the range of one client.
         if reply.status == Status::RANGE_NOT_SATISFIABLE && !matches!(range, FetchRange::Whole) {
             return Err(Unstored::ByRule(NotStored::Range));
@@ -249,6 +253,10 @@ impl Rules {
         Ok((lifetime, names))
     }
 }
+
+/// Fields of an application that has a file sent instead of its answer.
+const LEADS_ELSEWHERE: [HeaderName; 2] =
+    [HeaderName::from_static("x-accel-redirect"), HeaderName::from_static("x-sendfile")];
 
 /// Whether a status tells of the page, and neither of this request nor of a failure.
 fn is_about_page(request: &FetchRequest, code: u16) -> bool {
@@ -322,6 +330,8 @@ pub(super) enum Unstored {
     Cookie,
     NoLength,
     TooLarge,
+    /// It names the file that is sent instead.
+    LeadsElsewhere,
 }
 
 impl Unstored {
@@ -331,6 +341,7 @@ impl Unstored {
             Unstored::Cookie => "cookie",
             Unstored::NoLength => "no-length",
             Unstored::TooLarge => "too-large",
+            Unstored::LeadsElsewhere => "accel",
         }
     }
 
@@ -339,7 +350,7 @@ impl Unstored {
         match self {
             Unstored::ByRule(why) => why.is_of_request(),
             Unstored::Cookie => true,
-            Unstored::NoLength | Unstored::TooLarge => false,
+            Unstored::NoLength | Unstored::TooLarge | Unstored::LeadsElsewhere => false,
         }
     }
 

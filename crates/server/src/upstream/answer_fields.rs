@@ -35,6 +35,22 @@ impl Own for Lines {
 }
 
 impl AnswerFields {
+    /// The value of a field that clients get. `name`: in lower case.
+    fn first(&self, name: &str) -> Option<&[u8]> {
+        match self.own() {
+            Some(lines) => {
+                let mut all = lines.passed_on.iter();
+                all.find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+            }
+            None => self.get(name).map(HeaderValue::as_bytes),
+        }
+    }
+
+    /// Whether the application wishes that clients get its answer as it comes: X-Accel-Buffering.
+    pub(crate) fn refuses_buffering(&self) -> bool {
+        self.first("x-accel-buffering").is_some_and(|value| value.eq_ignore_ascii_case(b"no"))
+    }
+
     /// The length of the content that the answer announces.
     pub(crate) fn content_length(&self) -> Option<u64> {
         match self.own() {
@@ -74,6 +90,23 @@ pub(crate) fn passed_on(fields: &HeaderMap) -> Fields {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_application_refuses_buffering_whether_its_fields_are_lines_or_a_map() {
+        for (value, refuses) in [("no", true), ("No", true), ("yes", false), ("", false)] {
+            let mut passed_on = ExtraFields::default();
+            passed_on.add("X-Accel-Buffering", value);
+            let lines = Lines { octets: Bytes::new(), passed_on, length: None };
+            let map = HeaderMap::from_iter([(
+                HeaderName::from_static("x-accel-buffering"),
+                HeaderValue::from_str(value).expect("a value"),
+            )]);
+            for fields in [AnswerFields::new(lines), map.into()] {
+                assert_eq!(fields.refuses_buffering(), refuses, "{value}");
+            }
+        }
+        assert!(!AnswerFields::from(HeaderMap::new()).refuses_buffering());
+    }
 
     #[test]
     fn a_change_counts_whatever_the_lines_were() {

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::config::Balance;
+use super::config::{AdminState, Balance};
 use crate::values::write_address;
 
 /// A server as the choice sees it.
@@ -18,6 +18,7 @@ use crate::values::write_address;
 pub(super) struct Load {
     weight: u32,
     backup: bool,
+    state: AdminState,
     /// Requests in progress.
     active: AtomicUsize,
     /// Failures since the last success.
@@ -73,14 +74,21 @@ pub(super) struct Key<'a> {
     pub(super) address: Option<IpAddr>,
     /// Path and query.
     pub(super) uri: &'a [u8],
+    /// The index of the server that the client's cookie names.
+    pub(super) sticky: Option<usize>,
 }
 
 impl Balancer {
-    /// `servers`: weight, and whether the server is a backup.
-    pub(super) fn new(rule: Balance, failure: FailureRule, servers: impl Iterator<Item = (u32, bool)>) -> Self {
-        let load = |(weight, backup)| Load {
+    /// `servers`: weight, whether the server is a backup, and its state.
+    pub(super) fn new(
+        rule: Balance,
+        failure: FailureRule,
+        servers: impl Iterator<Item = (u32, bool, AdminState)>,
+    ) -> Self {
+        let load = |(weight, backup, state)| Load {
             weight,
             backup,
+            state,
             active: AtomicUsize::new(0),
             failures: AtomicU32::new(0),
             out_until: AtomicU64::new(0),
@@ -109,12 +117,22 @@ impl Balancer {
             return 0;
         }
         let now = self.clock.now();
+        let answers = |index: usize| !self.servers[index].is_out(now) && !tried.contains(&index);
+        if let Some(own) = key.sticky.filter(|own| answers(*own)) {
+            return own;
+        }
         let turn = self.next.load(Ordering::Relaxed);
-        for (backup, spares_cold) in [(false, true), (false, false), (true, false)] {
+        for (backup, state, spares_cold) in [
+            (false, AdminState::Ready, true),
+            (false, AdminState::Ready, false),
+            (true, AdminState::Ready, false),
+            (false, AdminState::Drain, false),
+            (true, AdminState::Drain, false),
+        ] {
             let usable = |index: usize| {
                 let server = &self.servers[index];
                 let is_spared = spares_cold && self.is_cold(server, now, turn);
-                server.backup == backup && !server.is_out(now) && !tried.contains(&index) && !is_spared
+                server.backup == backup && server.state == state && answers(index) && !is_spared
             };
             if let Some(index) = self.pick_of(key, usable) {
                 return index;
@@ -292,11 +310,12 @@ mod tests {
 
     fn balancer(rule: Balance, servers: &[(u32, bool)]) -> Balancer {
         let failure = FailureRule { max_fails: 2, fail_time: Duration::from_secs(1000), slow_start: Duration::ZERO };
-        Balancer::new(rule, failure, servers.iter().copied())
+        let servers = servers.iter().map(|(weight, backup)| (*weight, *backup, AdminState::Ready));
+        Balancer::new(rule, failure, servers)
     }
 
     fn key(uri: &str) -> Key<'_> {
-        Key { address: None, uri: uri.as_bytes() }
+        Key { address: None, uri: uri.as_bytes(), sticky: None }
     }
 
     fn counts(balancer: &Balancer, requests: usize) -> Vec<usize> {
@@ -385,7 +404,7 @@ mod tests {
     #[test]
     fn a_server_that_comes_back_begins_with_a_small_share() {
         let failure = FailureRule { max_fails: 1, fail_time: Duration::ZERO, slow_start: Duration::from_secs(1000) };
-        let balancer = Balancer::new(Balance::RoundRobin, failure, [(1, false), (1, false)].into_iter());
+        let balancer = Balancer::new(Balance::RoundRobin, failure, [(1, false, AdminState::Ready); 2].into_iter());
         balancer.checked(0, false);
         balancer.checked(0, true);
         let found = counts(&balancer, 1000);
@@ -397,7 +416,7 @@ mod tests {
     fn each_address_has_its_server() {
         let balancer = balancer(Balance::HashAddress, &[(1, false), (1, false), (1, false)]);
         let choose = |address: IpAddr| {
-            let server = balancer.choose(Key { address: Some(address), uri: b"" }, &[]);
+            let server = balancer.choose(Key { address: Some(address), uri: b"", sticky: None }, &[]);
             balancer.ended(server);
             server
         };
@@ -409,6 +428,35 @@ mod tests {
             counts[server] += 1;
         }
         assert!(counts.iter().all(|count| (60..=140).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn a_client_stays_with_its_server_while_that_answers() {
+        let balancer = balancer(Balance::First, &[(1, false), (1, false), (1, true)]);
+        let own = |sticky| Key { sticky: Some(sticky), ..key("") };
+        for server in 0..3 {
+            assert_eq!(balancer.choose(own(server), &[]), server);
+        }
+        assert_eq!(balancer.choose(own(1), &[1]), 0);
+        assert!(!balancer.failed(1) && balancer.failed(1));
+        assert_eq!(balancer.choose(own(1), &[]), 0);
+        assert!(balancer.succeeded(1));
+        assert_eq!(balancer.choose(own(1), &[]), 1, "a server that came back has its clients at once");
+    }
+
+    #[test]
+    fn a_server_that_drains_has_its_own_clients_alone_while_others_answer() {
+        let failure = FailureRule { max_fails: 1, fail_time: Duration::from_secs(1000), slow_start: Duration::ZERO };
+        let servers = [(9, false, AdminState::Drain), (1, false, AdminState::Ready), (1, true, AdminState::Ready)];
+        for rule in [Balance::RoundRobin, Balance::First, Balance::TwoChoices, Balance::HashUri] {
+            let balancer = Balancer::new(rule, failure, servers.into_iter());
+            assert_eq!(counts(&balancer, 100), [0, 100, 0], "{rule:?}");
+            assert_eq!(balancer.choose(Key { sticky: Some(0), ..key("") }, &[]), 0);
+            assert!(balancer.failed(1));
+            assert_eq!(counts(&balancer, 10), [0, 0, 10], "{rule:?}");
+            assert!(balancer.failed(2));
+            assert_eq!(counts(&balancer, 10), [10, 0, 0], "{rule:?}: nothing else answers");
+        }
     }
 
     #[test]

@@ -259,7 +259,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (mut client, rest) = pipe(None);
         let (writer, mut content) = pipe(None);
-        let spooling = Spooling::in_memory(1 << 20, &Arc::default());
+        let spooling = Arc::new(Spooling::new(1 << 20, &Arc::default(), 0, std::path::PathBuf::new()));
         let queue = Queue::new(&spooling, None);
         runtime.block_on(async {
             let fed = tokio::spawn(feed(writer, spooling, queue, Some(rest), None));

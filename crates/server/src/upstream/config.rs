@@ -9,7 +9,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::values::{At, Bounded, SecretUrl, Time, Timeout, shown_url};
+use super::sticky::StickyConfig;
+use crate::values::{At, Bounded, SecretUrl, Short, Time, Timeout, shown_url};
 
 /// Servers that requests are forwarded to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -33,6 +34,11 @@ pub(crate) struct UpstreamConfig {
     /// Which server gets a request.
     #[serde(default)]
     pub balance: Balance,
+
+    /// Whether a client stays with the server that answered it first, by a cookie: `true`, or a table. While the server is left out, another one answers,
+    /// and the client stays with that.
+    #[serde(default = "not_sticky")]
+    pub sticky: Short<bool, StickyConfig>,
 
     /// Requests that are sent at most for one request of a client: to another server, or once more to the same one, where nothing was sent, or
     /// where the method is idempotent (RFC 9110 §9.2.2), the request has no content, and no part of an answer came.
@@ -117,6 +123,25 @@ pub(crate) struct ServerConfig {
     /// Whether it gets requests only while all others are left out.
     #[serde(default)]
     pub backup: bool,
+
+    /// Which clients it answers. `drain`: those that a `sticky` cookie leads to it, and others only while all other servers are left out.
+    #[serde(default)]
+    pub state: AdminState,
+
+    /// Name in the cookie of `sticky` [default: a hash of the URL]
+    #[serde(default)]
+    pub id: Option<At<String>>,
+}
+
+/// The state that an operator gives a server.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum AdminState {
+    /// It answers all clients.
+    #[default]
+    Ready,
+    /// It gets no new clients.
+    Drain,
 }
 
 /// Health checks of each server.
@@ -347,7 +372,7 @@ impl JsonSchema for ServerUrl {
 impl ServerConfig {
     /// A server with the defaults.
     pub(crate) fn of(url: At<ServerUrl>) -> Self {
-        ServerConfig { url, weight: weight(), backup: false }
+        ServerConfig { url, weight: weight(), backup: false, state: AdminState::default(), id: None }
     }
 }
 
@@ -365,6 +390,7 @@ impl UpstreamConfig {
             protocol: if speaks_fastcgi { Protocol::Fastcgi } else { Protocol::default() },
             proxy_protocol: None,
             balance: Balance::default(),
+            sticky: not_sticky(),
             tries: tries(),
             max_fails: max_fails(),
             fail_time: fail_time(),
@@ -423,6 +449,10 @@ const fn within<const MIN: u64, const MAX: u64>(number: u64) -> Bounded<MIN, MAX
 
 /// Requests that wait for a server, unless `queue` says otherwise.
 pub(super) const QUEUE: usize = 100;
+
+fn not_sticky() -> Short<bool, StickyConfig> {
+    Short::Short(false)
+}
 
 fn weight() -> Bounded<1, 1000> {
     within(1)

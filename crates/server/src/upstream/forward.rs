@@ -53,6 +53,10 @@ pub(crate) struct Forwarded {
     pub(crate) endpoints: Option<Box<Endpoints>>,
     /// The client's address, for [`super::config::Balance::HashAddress`].
     pub(crate) address: Option<IpAddr>,
+    /// The index of the server that the client's cookie names.
+    pub(crate) sticky: Option<usize>,
+    /// The index of the server that answered.
+    pub(crate) answered_by: Option<usize>,
     /// What FastCGI has instead of a target.
     pub(crate) script: Option<Box<fastcgi::Script>>,
     /// How much of the response is read before the client takes it.
@@ -76,6 +80,8 @@ impl Forwarded {
             interim: None,
             endpoints: self.endpoints.clone(),
             address: self.address,
+            sticky: self.sticky,
+            answered_by: None,
             script: self.script.clone(),
             reading: self.reading,
             heads: None,
@@ -116,7 +122,7 @@ pub(crate) async fn forward(
     let mut tried = Vec::new();
     loop {
         let target = request.target.path_and_query().map_or("", |target| target.as_str());
-        let key = Key { address: request.address, uri: target.as_bytes() };
+        let key = Key { address: request.address, uri: target.as_bytes(), sticky: request.sticky };
         let index = upstream.balancer.choose(key, &tried);
         let in_progress = InProgress { upstream: Arc::clone(upstream), server: index, place: None, deadline };
         tried.push(index);
@@ -134,6 +140,7 @@ pub(crate) async fn forward(
         let failed = match result {
             Ok(reply) => {
                 upstream.succeeded(index);
+                request.answered_by = Some(index);
                 trace.status = Some(reply.status.code());
                 server.counts.answered(reply.status);
                 return (trace, Ok(reply));

@@ -42,8 +42,8 @@ const MADE_HERE: [&str; 6] =
     ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "x-request-id"];
 
 /// Fields by which frameworks and servers (Symfony, Laminas, modules of IIS; gunicorn; middleware of Flask and Plack) replace the path of a request, or drop its
-/// beginning. Guards have seen another one.
-const REPLACE_PATH: [&str; 7] = [
+/// beginning. Guards have seen another one. By the last two, Rack and Symfony answer with X-Accel-Redirect or X-Sendfile, and with a path that the field makes.
+const REPLACE_PATH: [&str; 9] = [
     "x-original-url",
     "x-rewrite-url",
     "script-name",
@@ -51,6 +51,8 @@ const REPLACE_PATH: [&str; 7] = [
     "x-script-name",
     "x-forwarded-script-name",
     "x-traversal-path",
+    "x-accel-mapping",
+    "x-sendfile-type",
 ];
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");

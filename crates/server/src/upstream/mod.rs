@@ -31,6 +31,7 @@ mod protocol;
 mod proxy_header;
 mod reply;
 mod spool;
+mod sticky;
 mod tls;
 mod tunnel;
 mod waiting;
@@ -42,6 +43,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue};
+use sealion_http::Request;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::limits::{BufferBudget, LimitsConfig};
@@ -72,12 +74,12 @@ pub(crate) use message::{Reading, Upgrade};
 pub(crate) use pieces::without_room;
 pub(crate) use proxy_header::Endpoints;
 pub(crate) use reply::{Patience, Reply};
-pub(crate) use spool::{BufferConfig, Buffered, Rest, Spooling};
+pub(crate) use spool::{BufferConfig, Buffered, DIRECTORY_FOR_SCRIPTS, Rest, Spooling};
 pub(crate) use waiting::Waiting;
 pub(crate) use websocket::{Key as WebSocketKey, WEBSOCKET};
 
 use balance::{Balancer, FailureRule};
-use config::{Protocol, ProxyProtocol};
+use config::{AdminState, Protocol, ProxyProtocol};
 use connect::Tls;
 use counts::Counts;
 use gate::{Budget, Gate};
@@ -87,6 +89,7 @@ use http2::HeadSize;
 use names::Names;
 use pool::Pool;
 pub(crate) use pool::bound_idle_connections;
+use sticky::Sticky;
 
 /// What the driver of a protocol knows of a request that may be forwarded.
 #[derive(Debug, Default)]
@@ -181,6 +184,7 @@ pub(crate) struct Upstream {
     pub(crate) name: Box<str>,
     servers: Box<[Server]>,
     balancer: Balancer,
+    sticky: Option<Sticky>,
     health: Option<Health>,
     tries: usize,
     connect_timeout: Duration,
@@ -313,6 +317,18 @@ impl Upstream {
         self.config.protocol == Protocol::Fastcgi
     }
 
+    /// The index of the server that the cookie of a client names.
+    pub(crate) fn sticky_server(&self, request: &Request<'_>) -> Option<usize> {
+        self.sticky.as_ref()?.server(request.fields)
+    }
+
+    /// The value of Set-Cookie by which the client stays with the server that answered. `None`: it does so already, or clients stay with none. `is_plain`:
+    /// whether the client came without TLS.
+    pub(crate) fn sticky_cookie(&self, asked: &Forwarded, is_plain: bool) -> Option<HeaderValue> {
+        let answered_by = asked.answered_by.filter(|answered| asked.sticky != Some(*answered))?;
+        self.sticky.as_ref()?.set_cookie(answered_by, is_plain)
+    }
+
     /// The line about a request that failed at the server of this name, if it has one now. That of no server always has one.
     pub(crate) fn line_about(&self, name: &str, what: impl Display) -> Option<String> {
         match self.servers.iter().find(|server| *server.name == *name) {
@@ -425,6 +441,9 @@ impl UpstreamConfig {
         } else if self.servers.iter().all(|server| server.backup) {
             let what = "has backups alone: remove backup = true from one";
             problems.add(&self.servers.span, &format!("{key}.servers"), what);
+        } else if self.servers.iter().all(|server| server.state == AdminState::Drain) {
+            let what = "drains all of its servers: remove state = \"drain\" from one";
+            problems.add(&self.servers.span, &format!("{key}.servers"), what);
         }
         for server in self.servers.iter().filter(|server| !server.url.may_speak(self.protocol)) {
             let what = match self.protocol {
@@ -480,13 +499,15 @@ impl UpstreamConfig {
         };
         let health =
             self.health.as_ref().map(|health| health.build(self.servers.len(), &format!("{key}.health"), problems));
-        let loads = self.servers.iter().map(|server| (server.weight.get() as u32, server.backup));
+        let sticky = Sticky::build(self, key, problems);
+        let loads = self.servers.iter().map(|server| (server.weight.get() as u32, server.backup, server.state));
         (problems.len() == before).then(|| Upstream {
             config: self.clone(),
             health: health.flatten(),
             name: self.name.as_str().into(),
             servers,
             balancer: Balancer::new(self.balance, failure, loads),
+            sticky,
             tries: self.tries.usize(),
             connect_timeout: self.connect_timeout.duration(),
             answer_timeout: self.answer_timeout.duration(),

@@ -95,15 +95,8 @@ impl BufferConfig {
                 path
             }
         };
-        Some(Arc::new(Spooling {
-            memory: usize::try_from(self.memory.0).unwrap_or(usize::MAX),
-            waiting: Arc::clone(waiting),
-            disk: self.disk.map_or(0, |disk| disk.0),
-            directory,
-            used: AtomicU64::new(0),
-            has_warned: AtomicBool::new(false),
-            has_warned_of_reads: AtomicBool::new(false),
-        }))
+        let memory = usize::try_from(self.memory.0).unwrap_or(usize::MAX);
+        Some(Arc::new(Spooling::new(memory, waiting, self.disk.map_or(0, |disk| disk.0), directory)))
     }
 }
 
@@ -113,21 +106,30 @@ fn create(directory: &Path) -> io::Result<File> {
     Ok(openat(CWD, directory, flags, Mode::RUSR | Mode::WUSR)?.into())
 }
 
+/// Directory of contents for scripts, unless the rule names another.
+pub(crate) const DIRECTORY_FOR_SCRIPTS: &str = "/var/tmp";
+
+/// Bytes in that directory, of all contents of a rule.
+const DISK_FOR_SCRIPTS: u64 = 1 << 30;
+
 impl Spooling {
-    /// In memory alone.
-    pub(crate) fn in_memory(memory: usize, waiting: &Arc<Waiting>) -> Arc<Self> {
-        let waiting = Arc::clone(waiting);
-        let (used, has_warned, has_warned_of_reads) =
-            (AtomicU64::new(0), AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Spooling {
+    /// For contents of scripts where the rule says nothing: in memory, then in [`DIRECTORY_FOR_SCRIPTS`] if a file can be made there.
+    pub(crate) fn for_scripts(waiting: &Arc<Waiting>) -> Arc<Self> {
+        let directory = PathBuf::from(DIRECTORY_FOR_SCRIPTS);
+        let disk = if create(&directory).is_ok() { DISK_FOR_SCRIPTS } else { 0 };
+        Arc::new(Self::new(usize::try_from(memory().0).unwrap_or(usize::MAX), waiting, disk, directory))
+    }
+
+    pub(super) fn new(memory: usize, waiting: &Arc<Waiting>, disk: u64, directory: PathBuf) -> Self {
+        Spooling {
             memory,
-            waiting,
-            disk: 0,
-            directory: PathBuf::new(),
-            used,
-            has_warned,
-            has_warned_of_reads,
-        })
+            waiting: Arc::clone(waiting),
+            disk,
+            directory,
+            used: AtomicU64::new(0),
+            has_warned: AtomicBool::new(false),
+            has_warned_of_reads: AtomicBool::new(false),
+        }
     }
 
     fn reserve(&self, octets: u64) -> bool {

@@ -7,6 +7,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod accel;
 mod awkward;
 mod bodies;
 mod cache;

@@ -1,4 +1,4 @@
-//! `proxy_cache` and what belongs to it, as `[cache]` and the `cache` of a rule.
+//! `proxy_cache`, `fastcgi_cache` and what belongs to them, as `[cache]` and the `cache` of a rule.
 //!
 //! A response that nginx did not store, or that it stored under a finer key, may be for one user only. Where the key or a condition cannot be
 //! written, the location is forwarded without a cache.
@@ -9,7 +9,7 @@ use crate::convert::context::Context;
 use crate::convert::values;
 use crate::syntax::Directive;
 
-/// The `proxy_cache_path` of `http`, and whether a rule uses it.
+/// The `proxy_cache_path` and `fastcgi_cache_path` of `http`, and whether a rule uses it.
 #[derive(Debug, Default)]
 pub(in crate::convert) struct CacheZones(Vec<(Directive, bool)>);
 
@@ -22,7 +22,7 @@ impl CacheZones {
 /// Why nothing is stored: the directive at fault, and the reason.
 type Refused<'a> = (&'a Directive, String);
 
-/// The `cache` of a rule. `None`: nothing is stored.
+/// The `cache` of a rule. `all`: its directives by the names that they have for HTTP. `None`: nothing is stored.
 pub(super) fn of_rule<'a>(context: &mut Context, all: &impl Fn(&str) -> Vec<&'a Directive>) -> Option<Value> {
     let switch = all("proxy_cache").pop().filter(|switch| switch.first() != "off")?;
     match rule(context, switch, all) {
@@ -235,7 +235,7 @@ fn ignored<'a>(context: &mut Context, all: &impl Fn(&str) -> Vec<&'a Directive>,
                 add(&mut ignored, lower);
             }
             "cache-control" | "expires" | "vary" | "x-accel-expires" => add(&mut ignored, lower),
-            // The other X-Accel-…, which have no meaning here.
+            // `accel` of the route has the other X-Accel-….
             _ => {}
         }
     }
@@ -251,7 +251,7 @@ fn use_zone<'a>(context: &mut Context, switch: &'a Directive) -> Result<(), Refu
     let zones = &mut context.cache_zones.0;
     let Some((zone, is_used)) = zones.iter_mut().find(|(zone, _)| parameter(zone, "keys_zone").is_some_and(is_named))
     else {
-        return Err((switch, "no proxy_cache_path has this zone".to_owned()));
+        return Err((switch, format!("no {}_path has this zone", switch.name)));
     };
     if std::mem::replace(is_used, true) {
         return Ok(());
@@ -458,6 +458,41 @@ mod tests {
         }
         let (rule, cache, named) = cache(ZONE, "proxy_cache off; proxy_cache_valid 1h;");
         assert!(rule.is_none() && cache.is_none() && named.is_empty(), "{named:#?}");
+    }
+
+    #[test]
+    fn scripts_have_the_same_cache() {
+        let zone = "fastcgi_cache_path /var/cache/nginx/php keys_zone=php:10m max_size=1g;";
+        let of_php = |directives: &str| {
+            let (config, named) = import(&format!(
+                "{zone} server {{ listen 443 ssl; server_name a.example; ssl_certificate c; ssl_certificate_key k; root /srv; \
+                 location ~ \\.php$ {{ fastcgi_pass unix:/run/php.sock; {directives} }} }}"
+            ));
+            let site = config["site"][0].as_table().unwrap();
+            let rule = rules(site)[0].get("cache").and_then(Value::as_table).cloned();
+            (rule, config.get("cache").and_then(Value::as_table).cloned(), named)
+        };
+        let (rule, cache, named) = of_php(
+            "fastcgi_cache php; fastcgi_cache_key $scheme$request_method$host$request_uri; fastcgi_cache_valid 200 1h; \
+             fastcgi_cache_bypass $cookie_session; fastcgi_no_cache $cookie_session; fastcgi_ignore_headers Expires; \
+             fastcgi_cache_use_stale error updating; fastcgi_cache_background_update on; fastcgi_cache_lock on;",
+        );
+        assert!(named.is_empty(), "{named:#?}");
+        assert_eq!(cache.unwrap()["directories"].to_string(), r#"["/var/cache/sealion/php"]"#);
+        let rule = rule.unwrap();
+        for (key, value) in [
+            ("ttl", r#"{ 200 = "1h" }"#),
+            ("bypass_cookies", r#"["session"]"#),
+            ("ignore", r#"["expires"]"#),
+            ("stale_if_error", r#""24h""#),
+        ] {
+            assert_eq!(rule[key].to_string(), value, "{key}");
+        }
+        for directives in ["fastcgi_cache php; fastcgi_no_cache $skip_cache;", "fastcgi_cache other;"] {
+            let (rule, _, named) = of_php(directives);
+            assert!(rule.is_none() && named.len() == 1 && named[0].contains("nothing is stored here"), "{named:#?}");
+        }
+        assert!(of_php("fastcgi_cache off;").0.is_none());
     }
 
     #[test]

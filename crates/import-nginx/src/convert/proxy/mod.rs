@@ -10,6 +10,8 @@ pub(super) mod scripts;
 mod upstreams;
 mod url;
 
+use toml::Value;
+
 use super::context::Context;
 use super::level::Level;
 use super::path::Path;
@@ -83,6 +85,25 @@ pub(super) fn is_pass(directive: &Directive) -> bool {
     matches!(directive.name.as_str(), "proxy_pass" | "fastcgi_pass" | "grpc_pass")
 }
 
+/// Whether a block passes requests to a server, or one within it does.
+pub(super) fn passes(block: &Directive) -> bool {
+    block.children().iter().any(|inner| is_pass(inner) || passes(inner))
+}
+
+/// Writes the fields of applications that have no effect: nginx follows the others by default, as the site does.
+fn write_accel(table: &mut Table, level: &Level<'_>, pass: &Directive) {
+    let module = pass.name.strip_suffix("_pass").unwrap_or_default();
+    let Some(directive) = level.last(&format!("{module}_ignore_headers")) else { return };
+    let names = directive.arguments.iter().map(|name| name.to_ascii_lowercase());
+    let ignored: Vec<Value> = names.filter(|name| FOLLOWED.contains(&name.as_str())).map(Value::from).collect();
+    if !ignored.is_empty() {
+        table.set("accel", [("ignore".to_owned(), ignored.into())].into_iter().collect::<toml::Table>());
+    }
+}
+
+/// Fields of applications that `accel` follows.
+const FOLLOWED: [&str; 3] = ["x-accel-redirect", "x-accel-limit-rate", "x-accel-charset"];
+
 /// Writes the action of a location that passes requests on.
 pub(super) fn write(
     context: &mut Context,
@@ -90,6 +111,7 @@ pub(super) fn write(
     place: Place<'_, '_>,
     pass: &Directive,
 ) -> Result<(), NotPassed> {
+    write_accel(table, place.level, pass);
     if pass.name == "fastcgi_pass" {
         return scripts::write(context, table, place, pass);
     }
@@ -143,6 +165,7 @@ pub(super) fn elsewhere(context: &mut Context, place: Place<'_, '_>, pass: &Dire
     let place = Place { level: &level, ..place };
     if guards::write(context, &mut table, &level, place.locations) {
         settings::write(context, &mut table, &level, place.variables);
+        write_accel(&mut table, &level, pass);
         // Clients know nothing of the prefix, and no Location gets it.
         rule(context, table.table("proxy"), place, pass, &url, Some((&prefix, "")))?;
         table.table("proxy").set("strip_prefix", true);

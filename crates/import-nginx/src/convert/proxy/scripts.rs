@@ -4,7 +4,7 @@ use sealion_http::cgi;
 use toml::Value;
 
 use super::upstreams::{self, Options};
-use super::{NotPassed, Place, fields, guards, max_body, settings, values};
+use super::{NotPassed, Place, cache, fields, guards, max_body, settings, values};
 use crate::convert::context::Context;
 use crate::convert::path::Path;
 use crate::syntax::Directive;
@@ -90,6 +90,12 @@ fn write_front(
     }
     if level.last("fastcgi_intercept_errors").is_some_and(|intercept| intercept.first() == "on") {
         proxy.set("intercept_errors", true);
+    }
+    let all = |name: &str| level.all(&name.replacen("proxy_", "fastcgi_", 1));
+    let cache = cache::of_rule(context, &all);
+    let proxy = table.table("proxy");
+    if let Some(cache) = cache {
+        proxy.set("cache", cache);
     }
     let max = max_body(context, place);
     // nginx keeps contents in files, too, until they are whole.
@@ -231,6 +237,7 @@ pub(in crate::convert) fn named(
         {
             table.set("root", root);
         }
+        super::write_accel(&mut table, &level, pass);
         write_front(context, &mut table, place, pass, front).ok()?;
     }
     context.further.push(table);

@@ -181,7 +181,10 @@ fn of_block(context: &mut Context, table: &mut Table, block: &Directive, scheme:
             },
             // Names are resolved for each connection, and connections are kept by number and time.
             "zone" | "keepalive_requests" | "keepalive_time" | "resolver" | "resolver_timeout" => {}
-            "sticky" => context.note(inner, "cookies do not choose servers: set balance = \"hash-address\""),
+            "sticky" => match sticky(context, inner) {
+                Some(config) => table.set("sticky", config),
+                None => context.note(inner, "a cookie made here chooses servers: set sticky = true"),
+            },
             _ => context.note(inner, "unknown in an [[upstream]]: check its documentation for its effect"),
         }
     }
@@ -194,6 +197,33 @@ fn of_block(context: &mut Context, table: &mut Table, block: &Directive, scheme:
     }
     failures.write(context, table);
     Ok(())
+}
+
+/// The cookie that names a client's server. `None`: nginx takes another one.
+fn sticky(context: &mut Context, directive: &Directive) -> Option<Value> {
+    let [kind, name, parameters @ ..] = directive.arguments.as_slice() else { return None };
+    if kind != "cookie" || name.contains('$') {
+        return None;
+    }
+    let mut config = toml::Table::new();
+    config.insert("cookie".to_owned(), name.as_str().into());
+    for parameter in parameters {
+        let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        let lower = value.to_ascii_lowercase();
+        let converted = match key {
+            // It always is.
+            "httponly" | "secure" => continue,
+            "path" if !value.contains('$') => Some(("path", value.to_owned())),
+            "samesite" if matches!(lower.as_str(), "lax" | "strict" | "none") => Some(("same_site", lower)),
+            "expires" => values::time(value).map(|time| ("max_age", time.to_string())),
+            _ => None,
+        };
+        match converted {
+            Some((key, value)) => drop(config.insert(key.to_owned(), value.into())),
+            None => context.note(directive, format!("{parameter} has no counterpart in sticky of an [[upstream]]")),
+        }
+    }
+    Some(config.into())
 }
 
 /// `max_fails` and `fail_timeout` of servers, which are those of the upstream here.
@@ -231,11 +261,12 @@ fn of_server(
     scheme: &str,
     failures: &mut Failures,
 ) -> Result<Option<Value>, String> {
-    let (mut weight, mut is_backup, mut number, mut time) = (None, false, None, None);
+    let (mut weight, mut is_backup, mut drains, mut number, mut time) = (None, false, false, None, None);
     for parameter in directive.arguments.iter().skip(1) {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         match name {
             "down" => return Ok(None),
+            "drain" => drains = true,
             "backup" => is_backup = true,
             "weight" => match value.parse::<i64>() {
                 Ok(given @ 1..=1000) => weight = Some(given),
@@ -261,6 +292,9 @@ fn of_server(
     }
     if is_backup {
         table.insert("backup".to_owned(), true.into());
+    }
+    if drains {
+        table.insert("state".to_owned(), "drain".into());
     }
     Ok(Some(Value::Table(table)))
 }

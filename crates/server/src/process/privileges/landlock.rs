@@ -16,6 +16,7 @@ use crate::listen::Address;
 use crate::observe::access_log::Destination;
 use crate::path::costs::calibration;
 use crate::site::SiteConfig;
+use crate::upstream::DIRECTORY_FOR_SCRIPTS;
 
 /// How many of the access rights a kernel can restrict.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -200,6 +201,9 @@ fn writable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
     let rules = config.site.iter().flat_map(SiteConfig::proxies);
     let buffers = rules.flat_map(|rule| [&rule.buffer, &rule.buffer_request]).filter_map(|buffer| buffer.as_ref());
     paths.extend(buffers.filter_map(|buffer| Some(base.join(&buffer.directory.as_ref()?.value))));
+    if config.site.iter().any(|site| site.scripts().next().is_some()) {
+        paths.extend(Some(PathBuf::from(DIRECTORY_FOR_SCRIPTS)).filter(|directory| directory.is_dir()));
+    }
     for address in config.listen.iter().flat_map(|listen| &listen.address.addresses) {
         if let Address::Unix(path) = address {
             paths.push(directory_of(path));

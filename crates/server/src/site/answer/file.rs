@@ -9,7 +9,7 @@ use sealion_http::path::SitePath;
 use super::{Answer, Answering};
 use crate::files::cache::Files;
 use crate::files::resolve::{Found, SiteFile, Unresolved};
-use crate::response::{Response, of_file, of_variant};
+use crate::response::{Response, of_file, of_file_as, of_variant};
 use crate::site::clean_urls::TrailingSlash;
 use crate::site::listing::{Listing, ReadDirectory};
 use crate::site::listing_page::{self, ShowDirectory};
@@ -63,6 +63,8 @@ impl Answering<'_> {
             Ok(Found::File(file)) => (file, path.names_directory().then(|| Addition::Index(files.index()))),
             Ok(Found::Directory) => match Box::pin(self.find_for_directory(files, beneath)).await {
                 Some((file, addition)) => (file, Some(addition)),
+                // Only the application knows under which path clients see the directory.
+                None if self.accel.is_some() => return Response::plain(Status::NOT_FOUND).into(),
                 None => {
                     let shown = if asked.names_directory() { path } else { asked };
                     return moved(shown.with_slash(self.query())).into();
@@ -73,7 +75,7 @@ impl Answering<'_> {
                 Err(missing) => return Box::pin(self.without_file(missing, files, path, beneath, asked, user)).await,
             },
         };
-        if asked.names_directory() && self.removes_slash_of(asked) {
+        if asked.names_directory() && self.removes_slash_of(asked) && self.accel.is_none() {
             return moved(asked.without_slash(self.query())).into();
         }
         let mut name = None;
@@ -104,9 +106,15 @@ impl Answering<'_> {
                     true => Box::pin(self.repr_digest(&file, addition, files, beneath, path)).await,
                     false => None,
                 };
-                let mut response = match self.image(path).filter(|_| addition.is_none()) {
-                    None => of_file(self.request, file, self.route.options.max_ranges, self.now),
-                    Some(subtype) => Box::pin(self.respond_with_image(subtype, file, files, beneath, path)).await,
+                let mut response = match (self.image(path).filter(|_| addition.is_none()), self.accel) {
+                    (_, Some(kept)) => {
+                        let own = kept.type_of(&file.content_type);
+                        of_file_as(self.request, file, own, self.route.options.max_ranges, self.now)
+                    }
+                    (None, None) => of_file(self.request, file, self.route.options.max_ranges, self.now),
+                    (Some(subtype), None) => {
+                        Box::pin(self.respond_with_image(subtype, file, files, beneath, path)).await
+                    }
                 };
                 if let Some(digest) = digest.filter(|_| matches!(response.status, Status::OK | Status::PARTIAL_CONTENT))
                 {

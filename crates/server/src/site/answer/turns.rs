@@ -24,6 +24,11 @@ pub(super) struct Place {
 }
 
 impl Place {
+    /// `raw`: an encoded path that begins with a slash.
+    pub(super) fn new(raw: String, query: Option<String>) -> Self {
+        Place { raw, query }
+    }
+
     /// The path that a template makes for the request.
     pub(super) fn of(template: &Template, asked: &Asked<'_>) -> Result<Self, Unfit> {
         let url = template.render_url(asked)?;

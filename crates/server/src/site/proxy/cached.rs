@@ -96,7 +96,9 @@ impl Rule {
                     passing.replied(&reply);
                 }
                 cache.invalidate(question, reply.status, &reply.fields).await;
-                self.response(reply, request, client)
+                let mut response = self.response(reply, request, client);
+                self.add_sticky_cookie(&forwarded, question.scheme == "http", &mut response);
+                response
             }
             Err(failure) => return Response { cache: Some(trace), ..failed(&failure, Some(upstream), &self.upstream) },
         };

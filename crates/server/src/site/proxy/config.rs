@@ -58,10 +58,10 @@ pub(crate) struct ProxyConfig {
     /// Most bytes of a request's content; longer content is answered 413 [default: unlimited]
     pub max_body: Option<Size>,
     /// What waits of each answer while the client takes it: the server is read at its own speed, and is free as soon as it has answered. `{}` for
-    /// 1 MiB in memory; what does not fit holds the server up [default: answers are passed on as the client takes them]
+    /// 1 MiB in memory; what does not fit holds the server up. An answer with `X-Accel-Buffering: no` does not wait [default: answers are passed on as the client takes them]
     pub buffer: Option<At<BufferConfig>>,
     /// The same for contents of requests: the server gets a request when all of its content is here. What does not fit is passed on as it comes
-    /// [default: requests are passed on as they come]
+    /// [default: requests are passed on as they come; for scripts, 1 MiB in memory and 1 GiB in `/var/tmp`]
     pub buffer_request: Option<At<BufferConfig>>,
     /// Scripts, where the upstream has `protocol = "fastcgi"`.
     pub fastcgi: Option<At<FastcgiConfig>>,
@@ -200,7 +200,7 @@ impl ProxyConfig {
         let mut buffer_request = spooling(&self.buffer_request, "buffer_request");
         if scripts.is_some() {
             // A script runs with what there is when its input ends: it must not begin before that.
-            buffer_request.get_or_insert_with(|| Spooling::in_memory(MOST_FOR_SCRIPT, &upstreams.waiting));
+            buffer_request.get_or_insert_with(|| Spooling::for_scripts(&upstreams.waiting));
         }
         if let Some(upgrade) = &self.upgrade
             && let Some(wrong) =
@@ -259,6 +259,7 @@ impl ProxyConfig {
                 .map(|(name, _)| name)
                 .chain(response_values.iter().map(|(name, _)| name))
                 .chain(rewritten)
+                .chain(&FOR_THIS_SERVER)
                 .cloned()
                 .collect(),
             interim: *self.interim,
@@ -346,9 +347,6 @@ impl ProxyConfig {
     }
 }
 
-/// Octets of the longest content for a script, unless the rule has `buffer_request`.
-const MOST_FOR_SCRIPT: usize = 1 << 20;
-
 /// Fields to set or remove, and fields whose values have placeholders.
 type Fields = (Vec<FieldChange>, Vec<(HeaderName, Template)>);
 
@@ -391,6 +389,10 @@ impl ProxyConfig {
 /// Fields by which a server speaks to the cache of a rule alone.
 const OF_THIS_CACHE: [HeaderName; 2] =
     [HeaderName::from_static("surrogate-control"), HeaderName::from_static("x-accel-expires")];
+
+/// Fields of an answer that lead to a file (`accel`). An interim response leads nowhere.
+const FOR_THIS_SERVER: [HeaderName; 2] =
+    [HeaderName::from_static("x-accel-redirect"), HeaderName::from_static("x-sendfile")];
 
 /// What a path has beside letters and digits (RFC 3986 §3.3).
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');

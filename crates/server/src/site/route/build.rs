@@ -132,15 +132,16 @@ impl SiteConfig {
                 return None;
             }
         };
-        Some(Arc::new(self.files(root, scripts, "site", context, problems)))
+        Some(Arc::new(self.files(root, scripts, "site", context.cache, problems)))
     }
 
-    fn files(
+    /// The files beneath `root` with these settings. `scripts`: ends of the names of files that are not sent.
+    pub(in crate::site) fn files(
         &self,
         root: Root,
         scripts: &Arc<[Box<str>]>,
         key: &str,
-        context: &SiteContext<'_>,
+        cache: &Arc<FileCache>,
         problems: &mut Problems,
     ) -> Files {
         let media_types = MediaTypes::build(&self.media_types, &format!("{key}.media_types"), problems).map(Arc::new);
@@ -148,11 +149,11 @@ impl SiteConfig {
         let coder = Encoding::build(&self.precompressed, self.compress.clone().into_table().as_ref(), key, problems)
             .map(|encoding| Arc::new(Coder::new(&encoding)));
         let root = root.hiding(Arc::clone(scripts)).with_media_types(media_types).with_entity_tags(self.etag);
-        Files::new(root, index, context.cache).with_codings(coder)
+        Files::new(root, index, cache).with_codings(coder)
     }
 
     /// Whether both settings have the same files.
-    fn has_files_of(&self, other: &SiteConfig) -> bool {
+    pub(in crate::site) fn has_files_of(&self, other: &SiteConfig) -> bool {
         let own = (&self.root, self.index.first(), self.etag, &self.media_types, &self.precompressed, &self.compress);
         own == (&other.root, other.index.first(), other.etag, &other.media_types, &other.precompressed, &other.compress)
     }
@@ -388,7 +389,7 @@ impl Tree<'_> {
             }
             None => Root::empty().map_err(|error| problems.add(&(0..0), KEY, error)).ok()?,
         };
-        Some(Arc::new(settings.files(root, &self.scripts, KEY, context, problems)))
+        Some(Arc::new(settings.files(root, &self.scripts, KEY, context.cache, problems)))
     }
 
     /// The finished routes. `None`: the errors are in `problems`.

@@ -14,6 +14,7 @@ use crate::files::coding::config::CompressConfig;
 use crate::files::resolve::EntityTags;
 use crate::limits::SiteLimitsConfig;
 use crate::observe::access_log::SiteLogConfig;
+use crate::site::accel::AccelConfig;
 use crate::site::access::{AccessConfig, Satisfy};
 use crate::site::basic_auth::BasicAuthConfig;
 use crate::site::clean_urls::TrailingSlash;
@@ -233,6 +234,9 @@ configs! {
         basic_auth: Switch<BasicAuthConfig> = Short::Short(false),
         /// Authentication by another server, that is asked whether a request may pass (`auth_request`); `false`: none, whatever the route around has.
         forward_auth: Switch<ForwardAuthConfig> = Short::Short(false),
+        /// Whether applications may have files sent by X-Accel-Redirect, and by X-Sendfile: `true`, or a table. Their other X-Accel fields have an effect too, and
+        /// none of these fields reaches clients. docs/authorised-downloads.md shows examples.
+        accel: Switch<AccelConfig> = Short::Short(false),
         /// Maintenance: `true`, or a table. Every request is answered 503; a reload begins and ends it.
         maintenance: Switch<MaintenanceConfig> = Short::Short(false),
     }
@@ -254,7 +258,10 @@ impl SiteConfig {
 
     /// The directories whose files the site sends.
     pub(crate) fn roots(&self) -> impl Iterator<Item = &At<PathBuf>> {
-        self.root.iter().chain(self.all_routes().flat_map(|route| route.root.iter().chain(&route.alias)))
+        let of_routes = self.all_routes().flat_map(|route| route.root.iter().chain(&route.alias));
+        let accel = std::iter::once(&self.accel).chain(self.all_routes().filter_map(|route| route.accel.as_ref()));
+        let sendfile_from = accel.filter_map(Short::table).flat_map(|accel| &accel.sendfile_from);
+        self.root.iter().chain(of_routes).chain(sendfile_from)
     }
 
     /// The keys `proxy` of the site and its routes.

@@ -129,3 +129,26 @@ fn a_listener_that_cannot_have_it_is_refused() {
         assert!(problems.contains(words), "{keys}: {problems}");
     }
 }
+
+#[test]
+fn a_file_that_an_application_authorises_comes_whole() {
+    let site = Site::new();
+    site.add_pattern("large", 1_000_003);
+    let upstream = Upstream::answering(|_| {
+        b"HTTP/1.1 200 OK\r\nX-Accel-Redirect: /protected/large\r\nContent-Length: 0\r\n\r\n".to_vec()
+    });
+    let keys = format!(
+        "accel = true\nproxy = {{ to = '{}' }}\nroute = [{{ path = '/protected/', internal = true, files = true, alias = 'root' }}]",
+        upstream.url()
+    );
+    let server = config(&site, &keys).serve_from_user_space();
+    let mut client = Http3::connect(&site, &server);
+    let whole = client.get("/", &[]);
+    assert_eq!((whole.status.as_u16(), &whole.error), (200, &None));
+    pattern::assert_equal(&whole.body, 0..1_000_003);
+    let part = client.get("/", &[("range", "bytes=7-700000")]);
+    assert_eq!(part.status.as_u16(), 206);
+    pattern::assert_equal(&part.body, 7..700_001);
+    let posted = client.ask("POST", "/", &[], Some(vec![b'x'; 1000]));
+    assert_eq!((posted.status.as_u16(), posted.body.len()), (200, 1_000_003));
+}

@@ -115,7 +115,7 @@ fn read_more(io: &mut TcpStream, octets: &mut Vec<u8>) -> Option<()> {
     }
 }
 
-/// Answers with name, method, target and fields. Words in the target choose the response: `status-404`, `redirect`, `accel`, `cookie`, `long`, and
+/// Answers with name, method, target and fields. Words in the target choose the response: `status-404`, `redirect`, `accel`, `accel-to`, `cookie`, `long`, and
 /// `forwarded` for the fields about the client, which this server sends in any case.
 fn http(name: &str, mut io: TcpStream) -> Option<()> {
     let mut octets = Vec::new();
@@ -134,6 +134,7 @@ fn http(name: &str, mut io: TcpStream) -> Option<()> {
         let host = fields.get("host").map_or("", String::as_str);
         let (status, more) = match target {
             target if target.contains("redirect") => ("302", format!("Location: http://{host}/moved\r\n")),
+            target if target.contains("accel-") => ("200", accel(target)),
             target if target.contains("accel") => ("200", "X-Accel-Redirect: /protected/a.txt\r\n".to_owned()),
             target if target.contains("cookie") => ("200", "Set-Cookie: s=1; Path=/\r\n".to_owned()),
             _ => (status, String::new()),
@@ -147,6 +148,18 @@ fn http(name: &str, mut io: TcpStream) -> Option<()> {
             io.write_all(body.as_bytes()).ok()?;
         }
     }
+}
+
+/// The fields that lead to a file: `accel-to` and the target behind it, `accel-loop` to the same path, `accel-kept` with fields beside.
+fn accel(target: &str) -> String {
+    const BESIDE: &str = "Set-Cookie: s=1; Path=/\r\nContent-Disposition: attachment\r\nX-Secret: 1\r\nETag: \"app\"\r\nContent-Language: de\r\n";
+    let to = match target.split_once("accel-to") {
+        Some((_, to)) => to.replace("SLASH", "%2F").replace("DOTS", "..").replace("ESCAPED", "%2e%2e"),
+        None if target.contains("accel-loop") => target.to_owned(),
+        None => "/protected/docs/a.txt".to_owned(),
+    };
+    let beside = if target.contains("accel-kept") { BESIDE } else { "" };
+    format!("X-Accel-Redirect: {to}\r\nX-Accel-Expires: 0\r\nX-Accel-Buffering: no\r\n{beside}")
 }
 
 fn is_shown(name: &str, target: &str) -> bool {

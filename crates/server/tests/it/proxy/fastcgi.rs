@@ -18,6 +18,10 @@ pub(super) fn serve(site: &Site, url: &str, rules: &str, keys: &str) -> Server {
     site.config(rules).table(&upstream).serve_from_user_space()
 }
 
+/// A rule whose contents for scripts wait in memory alone.
+pub(super) const IN_MEMORY: &str =
+    "proxy = { to = 'php', files_first = true, buffer_request = {}, fastcgi = { front = '/index.php' } }";
+
 pub(super) const FILES_FIRST: &str = "proxy = { to = 'php', files_first = true, fastcgi = { front = '/index.php' } }";
 
 pub(super) fn url(upstream: &Upstream) -> String {
@@ -456,12 +460,12 @@ fn a_request_that_breaks_off_never_arrives_as_whole() {
     let site = Site::new();
     site.add("index.php", "");
     let (upstream, asked) = answering(|accepted, _| accepted.write(&[stdout("X-A: 1\r\n\r\nran"), end()].concat()));
-    let server = serve(&site, &url(&upstream), FILES_FIRST, "");
+    let server = serve(&site, &url(&upstream), IN_MEMORY, "");
     for head in ["Content-Length: 10\r\n\r\nabc", "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n"] {
         let mut client = site.connect(&server);
         exchange(&mut client, format!("POST / HTTP/1.1\r\nHost: localhost\r\n{head}").as_bytes());
     }
-    // Longer than what waits in memory without a setting: a script would run with a part of it.
+    // Longer than what waits: a script would run with a part of it.
     let mut client = site.connect(&server);
     client.send(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1048577\r\n\r\nabc").expect("it leaves");
     assert_eq!(http::read_response(&mut client, "POST").expect("a response").status, 413);

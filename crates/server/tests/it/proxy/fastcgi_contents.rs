@@ -1,11 +1,12 @@
 //! The memory of contents that are collected for scripts.
 
-use sealion_testkit::http;
 use sealion_testkit::server::Server;
+use sealion_testkit::{Suite, http, pattern};
 
-use super::fastcgi::{FILES_FIRST, answering, serve, url};
+use super::fastcgi::{FILES_FIRST, IN_MEMORY, answering, serve, url};
 use super::post;
-use crate::support::fastcgi::{end, stdout};
+use crate::support::fastcgi::{PhpFpm, end, stdout};
+use crate::support::http2::{DATA, END_STREAM, Http2, frame};
 use crate::support::upstream::Upstream;
 use crate::support::{Site, messages, wait_for_message, wait_until};
 
@@ -42,7 +43,7 @@ fn a_content_for_which_all_memory_is_taken_is_refused_and_later_has_its_place() 
     let (_upstream, php) = counting();
     let server = site
         .config(&format!(
-            "proxy = {{ to = 'php', fastcgi = {{}} }}\nroute = [{{ path = '/large/', proxy = {{ to = 'php', fastcgi = {{}}, buffer_request = {{ disk = '1MiB', directory = '{}' }} }} }}]",
+            "proxy = {{ to = 'php', buffer_request = {{}}, fastcgi = {{}} }}\nroute = [{{ path = '/large/', proxy = {{ to = 'php', fastcgi = {{}}, buffer_request = {{ disk = '1MiB', directory = '{}' }} }} }}]",
             site.outside().display()
         ))
         .table(&php)
@@ -74,7 +75,7 @@ fn one_client_leaves_memory_for_the_contents_of_others() {
     site.add("x.php", "");
     let (_upstream, php) = counting();
     let server = site
-        .config("proxy = { to = 'php', fastcgi = {} }")
+        .config("proxy = { to = 'php', buffer_request = {}, fastcgi = {} }")
         .listen("address = '127.0.0.1:0'\ntrusted_proxies = ['127.0.0.0/8']\nclient_address = 'x-forwarded-for'")
         .table(&php)
         .table("[limits]\nmax_buffered = '512KiB'\nmax_buffered_per_address = '256KiB'\n")
@@ -100,7 +101,7 @@ fn contents_that_are_too_long_have_a_line_a_second() {
     let site = Site::new();
     site.add("index.php", "");
     let (upstream, _) = answering(|_, _| {});
-    let server = serve(&site, &url(&upstream), FILES_FIRST, "");
+    let server = serve(&site, &url(&upstream), IN_MEMORY, "");
     let refuse = || post(&mut site.connect(&server), "/", &[("Content-Length", "1048577")], b"").status;
     for _ in 0..50 {
         assert_eq!(refuse(), 413);
@@ -109,4 +110,47 @@ fn contents_that_are_too_long_have_a_line_a_second() {
         assert_eq!(refuse(), 413);
         messages(&server, " more requests failed since the last such line") > 0
     });
+}
+
+const UPLOAD: &str = "<?php
+$content = file_get_contents('php://input');
+echo strlen($content), '|', hash('sha256', $content), '|', $_SERVER['CONTENT_LENGTH'];
+";
+
+/// The recipe of docs/proxy.md sets no bound.
+#[test]
+fn php_gets_uploads_of_megabytes_without_a_setting() {
+    const LENGTH: u64 = 5_000_003;
+    let site = Site::new();
+    site.add("index.php", UPLOAD);
+    let directory = tempfile::tempdir().expect("a directory");
+    let php = PhpFpm::start(directory.path());
+    let server = serve(&site, &php.url(), FILES_FIRST, "");
+    let body = pattern::bytes(0..LENGTH);
+    let response = http::Response { status: 0, reason: String::new(), fields: Vec::new(), body: body.clone() };
+    let expected = format!("{LENGTH}|{}|{LENGTH}", response.sha256());
+    let mut client = site.connect(&server);
+    let with_length = post(&mut client, "/", &[("Content-Length", &LENGTH.to_string())], &body);
+    assert_eq!((with_length.status, String::from_utf8_lossy(&with_length.body).as_ref()), (200, &*expected));
+    let chunks: Vec<u8> = body
+        .chunks(100_000)
+        .flat_map(|chunk| [format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat())
+        .chain(*b"0\r\n\r\n")
+        .collect();
+    let chunked = post(&mut site.connect(&server), "/", &[("Transfer-Encoding", "chunked")], &chunks);
+    assert_eq!((chunked.status, String::from_utf8_lossy(&chunked.body).as_ref()), (200, &*expected));
+    let mut http2 = Http2::connect(site.connector(Suite::TLS13), server.address(), &[]);
+    let stream = http2.request("POST", "/", &[], false);
+    let (mut left, mut sent) = (&body[..], 0_u64);
+    while !left.is_empty() {
+        // 65,535 bytes, and what the server has granted since.
+        let granted = |http2: &Http2, stream: u32| 65_535 + http2.granted.get(&stream).copied().unwrap_or(0);
+        http2.read_until("room", |http2| granted(http2, 0).min(granted(http2, stream)) > sent);
+        let room = granted(&http2, 0).min(granted(&http2, stream)) - sent;
+        let (piece, rest) = left.split_at(left.len().min(16_384).min(room as usize));
+        http2.send(&frame(DATA, if rest.is_empty() { END_STREAM } else { 0 }, stream, piece));
+        (left, sent) = (rest, sent + piece.len() as u64);
+    }
+    let (status, text) = http2.response(stream).whole();
+    assert_eq!((status, String::from_utf8_lossy(text).as_ref()), (200, &*expected));
 }

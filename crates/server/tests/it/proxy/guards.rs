@@ -379,6 +379,8 @@ fn no_field_of_a_client_replaces_the_path() {
             ("X-Script-Name", "/open"),
             ("X-Forwarded_Script-Name", "/open"),
             ("X-Traversal-Path", "/open"),
+            ("X-Accel-Mapping", "/open"),
+            ("X_Sendfile-Type", "/open"),
             ("X-Original", "1"),
         ];
         let response = http::request(&mut site.connect(&server), "GET", "/open", &fields).expect("a response");
@@ -387,7 +389,9 @@ fn no_field_of_a_client_replaces_the_path() {
         assert_eq!(upstream.last().all("x-original-url"), passed);
         assert_eq!(upstream.last().all("x_rewrite-url"), passed);
         let passed = if is_trusted { &["/open"][..] } else { &[] };
-        for name in ["x-script-name", "x-forwarded_script-name", "x-traversal-path"] {
+        for name in
+            ["x-script-name", "x-forwarded_script-name", "x-traversal-path", "x-accel-mapping", "x_sendfile-type"]
+        {
             assert_eq!(upstream.last().all(name), passed, "{name}");
         }
         assert_eq!(upstream.last().field("x-original"), "1");

@@ -1,5 +1,6 @@
 //! Requests that are forwarded to a server.
 
+mod accel;
 mod auth;
 mod bounds;
 mod buffers;
@@ -21,6 +22,7 @@ mod real_servers;
 mod rules;
 mod shared_connection;
 mod smuggling;
+mod sticky;
 mod trailers;
 mod tunnel;
 mod websocket;

@@ -1,0 +1,152 @@
+//! Clients that stay with a server by a cookie, and servers that drain.
+
+use sealion_testkit::Client;
+use sealion_testkit::http::{self, Response};
+use sealion_testkit::server::{Server, Signal};
+
+use crate::support::config::Config;
+use crate::support::upstream::{Upstream, ok};
+use crate::support::{Site, messages, wait_for_cache, wait_until};
+
+fn servers() -> [Upstream; 3] {
+    ["a", "b", "c"].map(|name| Upstream::answering(move |_| ok(name.as_bytes())))
+}
+
+/// `states`: keys of each server.
+fn config(site: &Site, servers: &[Upstream], states: [&str; 3], keys: &str) -> Config {
+    let servers = servers.iter().zip(states).map(|(server, keys)| format!("{{ url = '{}'{keys} }}", server.url()));
+    let servers: Vec<_> = servers.collect();
+    let table = format!("[[upstream]]\nname = 'app'\nservers = [{}]\n{keys}\n", servers.join(", "));
+    site.config("proxy = { to = 'app' }").table(&table)
+}
+
+#[track_caller]
+fn get(client: &mut Client, cookie: &str) -> Response {
+    let fields: &[_] = if cookie.is_empty() { &[] } else { &[("Cookie", cookie)] };
+    let response = http::request(client, "GET", "/", fields).expect("a response");
+    assert_eq!(response.status, 200);
+    response
+}
+
+/// The pair of name and value in Set-Cookie.
+#[track_caller]
+fn cookie(response: &Response) -> String {
+    response.field("set-cookie").and_then(|value| value.split(';').next()).expect("a cookie").to_owned()
+}
+
+#[track_caller]
+fn reload(server: &Server, config: &Config) {
+    config.write();
+    let before = messages(server, " is in use");
+    server.signal(Signal::HUP);
+    wait_until("it has reloaded", || messages(server, " is in use") > before);
+}
+
+#[test]
+fn a_client_stays_with_the_server_that_its_cookie_names() {
+    let (site, servers) = (Site::new(), servers());
+    let server = config(&site, &servers, [""; 3], "sticky = true").serve_from_user_space();
+    let mut client = site.connect(&server);
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let first = get(&mut client, "");
+        let value = first.field("set-cookie").expect("a cookie");
+        assert!(
+            value.starts_with("sealion_app=") && value.ends_with("; Path=/; HttpOnly; SameSite=Lax; Secure"),
+            "{value}"
+        );
+        assert!(!servers.iter().any(|server| value.contains(&server.address().port().to_string())), "{value}");
+        let own = cookie(&first);
+        for _ in 0..5 {
+            let next = get(&mut client, &format!("theme=dark; {own}"));
+            assert_eq!((&next.body, next.field("set-cookie")), (&first.body, None));
+        }
+        seen.push(first.body);
+    }
+    seen.sort();
+    assert_eq!(seen, [b"a", b"b", b"c"], "new clients go to the servers in turn");
+    // A client whose cookie names no server is a new one.
+    assert!(get(&mut client, "sealion_app=none").field("set-cookie").is_some());
+}
+
+#[test]
+fn a_client_whose_server_is_away_gets_another_one_and_stays_there() {
+    let site = Site::new();
+    let servers = servers();
+    let gone = Upstream::start(|_| {});
+    let all = [servers[0].url(), gone.url()].map(|url| format!("{{ url = '{url}', id = 'ID' }}"));
+    let [first, second] = all.each_ref().map(String::as_str);
+    let table = format!(
+        "[[upstream]]\nname = 'app'\nservers = [{}, {}]\nsticky = {{ cookie = 'srv', max_age = '1h' }}\n",
+        first.replace("ID", "good"),
+        second.replace("ID", "gone")
+    );
+    let server = site.config("proxy = { to = 'app' }").table(&table).serve_from_user_space();
+    let mut client = site.connect(&server);
+    for _ in 0..5 {
+        let response = get(&mut client, "srv=gone");
+        assert_eq!(response.body, b"a");
+        let expected = "srv=good; Path=/; Max-Age=3600; HttpOnly; SameSite=Lax; Secure";
+        assert_eq!(response.field("set-cookie"), Some(expected));
+    }
+    assert_eq!(get(&mut client, "srv=good").field("set-cookie"), None);
+}
+
+#[test]
+fn a_server_that_drains_keeps_its_sessions_and_gets_no_new_ones() {
+    let (site, servers) = (Site::new(), servers());
+    let server = config(&site, &servers, [""; 3], "sticky = true").serve_from_user_space();
+    let mut client = site.connect(&server);
+    let sessions: Vec<_> = (0..3).map(|_| get(&mut client, "")).collect();
+    let drained = sessions.iter().find(|session| session.body == b"b").expect("a session of b");
+    reload(&server, &config(&site, &servers, ["", ", state = 'drain'", ""], "sticky = true"));
+    let mut client = site.connect(&server);
+    for session in &sessions {
+        let next = get(&mut client, &cookie(session));
+        assert_eq!((&next.body, next.field("set-cookie")), (&session.body, None));
+    }
+    for _ in 0..12 {
+        assert_ne!(get(&mut client, "").body, b"b");
+    }
+    // Without the server, its sessions go elsewhere.
+    let rest = [servers[0].url(), servers[2].url()].map(|url| format!("{{ url = '{url}' }}")).join(", ");
+    let table = format!("[[upstream]]\nname = 'app'\nservers = [{rest}]\nsticky = true\n");
+    reload(&server, &site.config("proxy = { to = 'app' }").table(&table));
+    let mut client = site.connect(&server);
+    let moved = get(&mut client, &cookie(drained));
+    assert!(moved.body != b"b" && moved.field("set-cookie").is_some());
+    for session in sessions.iter().filter(|session| session.body != b"b") {
+        assert_eq!(get(&mut client, &cookie(session)).body, session.body, "names stay");
+    }
+}
+
+/// A stored response is for many clients.
+#[test]
+fn no_stored_response_has_the_cookie_of_a_client() {
+    let site = Site::new();
+    let upstream = Upstream::answering(|_| {
+        b"HTTP/1.1 200 OK\r\nCache-Control: max-age=1000\r\nContent-Length: 1\r\n\r\na".to_vec()
+    });
+    let directory = site.outside().join("cache");
+    let table = format!(
+        "[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]\nsticky = true\n[cache]\ndirectories = ['{}']\nfree = '0B'\n",
+        upstream.url(),
+        directory.display()
+    );
+    let server = site.config("proxy = { to = 'app', cache = {} }").table(&table).serve_from_user_space();
+    wait_for_cache(&server, &directory);
+    let mut client = site.connect(&server);
+    for _ in 0..3 {
+        assert_eq!(get(&mut client, "").field("set-cookie"), None);
+    }
+    assert_eq!(upstream.requests().len(), 1);
+    let posted = super::post(&mut client, "/", &[("Content-Length", "1")], b"x");
+    assert!(posted.field("set-cookie").is_some());
+}
+
+#[test]
+fn an_upstream_that_drains_all_of_its_servers_is_refused() {
+    let (site, servers) = (Site::new(), servers());
+    let problems = config(&site, &servers, [", state = 'drain'"; 3], "").problems();
+    assert!(problems.contains("drains all of its servers"), "{problems}");
+}
