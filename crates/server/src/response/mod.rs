@@ -33,11 +33,23 @@ pub(crate) struct Response {
     pub cache: Option<CacheTrace>,
     /// Whether the access log has no line for it.
     pub is_unlogged: bool,
+    /// Whether the client does not get it: the connection, or the stream of HTTP/2 and HTTP/3, ends without it.
+    pub is_withheld: bool,
 }
 
 impl Response {
     pub(crate) fn new(status: Status, fields: Fields, body: Body) -> Self {
-        Response { status, fields, body, cause: None, user: None, upstream: None, cache: None, is_unlogged: false }
+        Response {
+            status,
+            fields,
+            body,
+            cause: None,
+            user: None,
+            upstream: None,
+            cache: None,
+            is_unlogged: false,
+            is_withheld: false,
+        }
     }
 
     /// A response whose body is the status as text. 405 carries Allow (RFC 9110 §15.5.6), and 503 Retry-After.
