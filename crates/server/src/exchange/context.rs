@@ -59,7 +59,8 @@ impl Context<'_> {
     /// Whether requests for a site may come on this connection.
     pub(super) fn permits(&self, site: &Site, protocol: Protocol) -> bool {
         let has_shown = site.client_auth.as_ref().is_none_or(|auth| self.auth == Some(auth.id()));
-        let is_served = !site.rejects_handshake && self.listener.redirects(site.https).is_none();
+        let is_refused = site.rejects_handshake && self.listener.is_tls;
+        let is_served = !is_refused && self.listener.redirects(site.https).is_none();
         is_served && has_shown && (site.http2 || protocol != Protocol::Http2)
     }
 

@@ -87,7 +87,9 @@ pub(crate) fn build(
         context.listeners = named.join(" ").escape_default().to_string();
         if let Some(mut built) = site.build(&mut context, &mut problems) {
             built.log = site.log(&logs, &mut problems);
-            built.https = own().any(|listen| *listen.tls).then(|| listen::https_port(own()));
+            // A redirect must not lead to a handshake that is refused.
+            let has_https = !*site.reject_handshake && own().any(|listen| *listen.tls);
+            built.https = has_https.then(|| listen::https_port(own()));
             sites.push((site, built));
         }
     }

@@ -4,7 +4,7 @@
 //! exact ─► the longest `*.parent` ─► the longest `beginning.*` ─► the first expression of the file ─► the default site
 //! ```
 //!
-//! A site that names its listeners goes before one that is served on all: beside a site with TLS, another may have the same name where there is none.
+//! A site that names its listeners goes before sites that are served on all. A plain site can so have the name of a site with TLS.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -66,11 +66,11 @@ pub(crate) struct Site {
     pub number: SiteNumber,
     /// Whether it has host names. Without them it has every name.
     pub has_names: bool,
-    /// Whether handshakes for it are refused, so that it answers no request.
+    /// Whether handshakes for it are refused, so that it answers no request over TLS.
     pub rejects_handshake: bool,
     /// Whether it answers over HTTP/2.
     pub http2: bool,
-    /// The port of its first listener with TLS. `None`: it has none, so that no listener redirects its requests.
+    /// The port of its first listener with TLS. `None`: no request for it can come by TLS, so that no listener redirects its requests.
     pub https: Option<u16>,
     /// Whether requests by `http` are redirected to HTTPS.
     pub https_only: bool,

@@ -23,7 +23,7 @@ impl Sites {
         Sites { sites, hosts }
     }
 
-    /// The URL, and as caches store it: those of the sites with its name do, or those of all sites where none has its name.
+    /// The URL, and the spellings by which caches store it: the caches of sites with its name, or of all sites if no site has the name.
     pub(crate) fn spellings(&self, url: String) -> BTreeSet<String> {
         let behind_scheme = url.split_once("://").map_or("", |(_, rest)| rest);
         let authority = behind_scheme.split(['/', '?']).next().unwrap_or_default();

@@ -137,8 +137,10 @@ fn handshakes_for_unknown_names_are_refused() {
     let site = Site::with(Pki::for_names(&["a.test"]));
     site.add("page", "page");
     let ports = Ports::new();
-    let refusing =
-        format!("\n[[site]]\ndefault = true\nreject_handshake = true\n{}", Ports::key(&[ports.tls, ports.plain]));
+    let refusing = format!(
+        "\n[[site]]\ndefault = true\nreject_handshake = true\nrespond = 410\n{}",
+        Ports::key(&[ports.tls, ports.plain])
+    );
     let server = ports.listeners(site.config("names = ['a.test']")).table(&refusing).serve_from_user_space();
     let url = |host: &str, port: u16| format!("https://{host}:{port}/page");
     assert_eq!(ask(&site.pki, &url("a.test", ports.tls), &[]), "page|200");
@@ -150,6 +152,10 @@ fn handshakes_for_unknown_names_are_refused() {
     }
     let hidden = ["--header", "Host: b.test"];
     assert_eq!(ask(&site.pki, &url("a.test", ports.tls), &hidden), "421 Misdirected Request\n|421");
+    // Without TLS there is no handshake to refuse, and no HTTPS to lead to.
+    let plain = |host: &str| ask(&site.pki, &format!("http://{host}:{}/page", ports.plain), &[]);
+    assert_eq!(plain("b.test"), "410\n|410");
+    assert_eq!(plain("a.test"), format!("308 Permanent Redirect\n|308 https://a.test:{}/page", ports.tls));
     // The other listener has another default: none.
     assert_eq!(ask(&site.pki, &url("b.test", ports.other), &["--insecure"]), "421 Misdirected Request\n|421");
     drop(server);
@@ -179,13 +185,16 @@ fn groups_of_a_name_are_placeholders() {
     let site = Site::new();
     let ports = Ports::new();
     let keys = format!(
-        "names = ['~ ^(?<user>[a-z]+)\\.([0-9]+)\\.test$', 'www.*']\n{}respond = {{ text = '{{user}} {{2}} {{host}}' }}",
+        "names = ['~ ^(?<user>[a-z]+)\\.([0-9]+)\\.test$', 'www.*']\n{}respond = {{ text = '{{user}} {{2}} {{host}}' }}\n\
+         headers = {{ set = {{ X-User = '{{user}}' }} }}",
         Ports::key(&[ports.plain])
     );
     let config = ports.listeners(site.config("names = ['a.test']")).table(&format!("\n[[site]]\n{keys}"));
     let _server: Server = config.serve_from_user_space();
     let ask = |host: &str| ask(&site.pki, &format!("http://{host}:{}/", ports.plain), &[]);
     assert_eq!(ask("ada.42.test"), "ada 42 ada.42.test|200");
+    let head = curl(&site.pki, &format!("http://ada.42.test:{}/", ports.plain), &["--head"]);
+    assert!(String::from_utf8_lossy(&head.stdout).contains("\r\nX-User: ada\r\n"), "{head:?}");
     assert_eq!(ask("ADA.42.test"), "ada 42 ada.42.test|200");
     assert_eq!(ask("www.42.test"), "www 42 www.42.test|200");
     assert!(ask("www.example.org").ends_with("www.example.org|200"));

@@ -117,7 +117,8 @@ configs! {
         /// Listeners that this site is served on, by their `address` in `[[listen]]`. Elsewhere its names are unknown, and other sites may have them. It goes
         /// before sites that are served everywhere. If none of its listeners has TLS, they serve it and do not redirect it [default: all]
         listen: Option<Vec<At<String>>> = None,
-        /// Whether handshakes for its names are refused, and those with an unknown name or without one where it is the default. The site answers no request.
+        /// Whether handshakes for its names are refused, and those with an unknown name or without one where it is the default. Over TLS
+        /// the site answers no request.
         reject_handshake: At<bool> = false.into(),
         /// Whether clients are offered HTTP/2 for this site. `false`: they use HTTP/1.1, and requests that come over a connection of HTTP/2 for another site are
         /// answered 421, upon which browsers open another connection.
