@@ -67,8 +67,15 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     // Addresses and names.
     (
         "listen",
-        Converted(&["listen.address", "listen.tls", "listen.proxy_protocol", "site.default", "site.listen"]),
-        "a site is restricted to the listeners of its server, where servers differ; one site is the default; `quic` is reported, `http2` needed without TLS only, where it becomes `listen.http2`",
+        Converted(&[
+            "listen.address",
+            "listen.tls",
+            "listen.http3",
+            "listen.proxy_protocol",
+            "site.default",
+            "site.listen",
+        ]),
+        "a site has the listeners of its server, and is the default where that is; a listener without `ssl` serves its sites (`plain = \"serve\"`); `quic` beside `ssl` is `http3`; `http2` is needed without TLS only, where it becomes `listen.http2`",
     ),
     (
         "http2 http2_max_concurrent_streams http2_chunk_size",
@@ -77,8 +84,13 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
         ),
         "",
     ),
-    ("http3 quic_retry", Minor("HTTP/3 is not built; clients fall back to HTTP/2 automatically"), ""),
-    ("server_name", Converted(&["site.names"]), "`_` is dropped; regular expressions and `www.example.*` are reported"),
+    ("http3", Converted(&["listen.http3"]), "`off` leaves out `listen … quic`"),
+    ("quic_retry", Minor("addresses are validated when many handshakes are under way"), ""),
+    (
+        "server_name",
+        Converted(&["site.names"]),
+        "`_` is dropped; `.example.org` becomes two names, an expression `~ …`",
+    ),
     (
         "server_name_in_redirect port_in_redirect absolute_redirect",
         NotNeeded("redirects contain a path and no host"),
@@ -153,7 +165,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     (
         "return",
         Converted(&["site.route.respond", "site.route.redirect", "site.route.deny"]),
-        "any status with or without text; 444 is 400 here",
+        "any status with or without text; 444 is `respond = \"close\"`",
     ),
     (
         "rewrite",
@@ -247,11 +259,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     ),
     ("ssl_verify_depth", Minor("chains of any length are accepted, if they end at a configured root"), ""),
     ("ssl_crl", Converted(&["site.client_auth.crls"]), ""),
-    (
-        "ssl_reject_handshake",
-        Unsupported("unknown names get the default site's certificate, then 403 for every request"),
-        "",
-    ),
+    ("ssl_reject_handshake", Converted(&["site.reject_handshake"]), ""),
     // Access.
     (
         "allow deny",

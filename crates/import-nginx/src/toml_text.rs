@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Write};
 use toml::Value;
 
 /// A table; keys keep their order of insertion.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct Table {
     comments: Vec<String>,
     values: Vec<(String, Value)>,

@@ -74,8 +74,7 @@ pub(super) fn returns(
         _ => return Err("its arguments are unknown".to_owned().into()),
     };
     match (status, text) {
-        // nginx closes the connection without a response.
-        (444, _) => table.set("respond", 400),
+        (444, _) => table.set("respond", "close"),
         (403, None) => table.set("deny", true),
         (301 | 302 | 303 | 307 | 308, Some(to)) => redirect(context, table, place.variables, to, status)?,
         (200..=599, None) => table.set("respond", i64::from(status)),

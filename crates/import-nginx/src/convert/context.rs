@@ -23,9 +23,6 @@ pub(super) struct Context {
     pub(super) root: Table,
     pub(super) unconverted: Vec<Unconverted>,
     pub(super) workers: Option<u64>,
-    names: HashSet<String>,
-    /// Servers without TLS, with their names.
-    pub(super) plain: Vec<(Directive, Vec<String>)>,
     pub(super) zones: Zones,
     /// The `upstream` blocks.
     pub(super) upstreams: Upstreams,
@@ -63,8 +60,6 @@ impl Context {
             root: Table::default(),
             unconverted: Vec::new(),
             workers: None,
-            names: HashSet::new(),
-            plain: Vec::new(),
             zones: Zones::default(),
             upstreams: Upstreams::default(),
             cache_zones: CacheZones::default(),
@@ -159,16 +154,5 @@ impl Context {
     pub(super) fn resolve(&self, name: &str) -> String {
         let path = self.directory.join(name);
         std::path::absolute(&path).unwrap_or(path).display().to_string()
-    }
-
-    /// Claims a host name. `false`: an earlier server has it.
-    pub(super) fn take_name(&mut self, name: &str) -> bool {
-        self.names.insert(name.to_owned())
-    }
-
-    /// Whether a site has the name, or a wildcard that covers it.
-    pub(super) fn has_name(&self, name: &str) -> bool {
-        let wildcard = name.split_once('.').map(|(_, domain)| format!("*.{domain}"));
-        self.names.contains(name) || wildcard.is_some_and(|wildcard| self.names.contains(&wildcard))
     }
 }

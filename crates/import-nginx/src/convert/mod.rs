@@ -17,7 +17,6 @@ mod listeners;
 mod log;
 mod path;
 mod pcre;
-mod plain;
 mod process;
 mod proxy;
 mod real_ip;
@@ -73,38 +72,32 @@ pub(super) fn convert(file: &Path, is_reserved: fn(&str) -> bool) -> Result<Conv
     let mut sites = Vec::new();
     let mut converted = Vec::new();
     let mut names = Vec::new();
-    for server in servers {
-        if let Some(site) = site::convert(&mut context, &mut listeners, server, &shared) {
-            listeners.bind(server, &site);
-            names.push(context.site.clone());
-            sites.push(site);
+    for (number, server) in servers.into_iter().enumerate() {
+        let made = site::convert(&mut context, &mut listeners, (number, server), &shared);
+        if !made.is_empty() {
+            listeners.bind(server);
             converted.push(server);
         }
+        for (site, part) in made {
+            names.push(context.site.clone());
+            sites.push((site, part, server));
+        }
     }
-    listeners.restrict(&mut context, &mut sites);
     context.site = None;
     let converted = listeners.read_client_addresses(&converted, &shared);
     real_ip::report(&mut context, &shared, &converted);
     if sites.is_empty() {
-        context.root.comment("No server with `listen … ssl` or with content was found, so there is no site.");
+        context.root.comment("No server was found, so there is no site.");
     }
-    if !listeners.can_be_https() {
-        for (site, (server, _)) in sites.iter_mut().zip(&converted) {
-            if site.remove("hsts") {
-                let remedy = "Strict-Transport-Security is not sent without TLS: name the proxy in front by client_address and trusted_proxies of the listener, and set hsts";
-                context.note(server, remedy);
-            }
+    for (site, part, server) in &mut sites {
+        listeners.place(site, part);
+        if !listeners.can_be_https(&part.listen) && site.remove("hsts") {
+            let remedy = "Strict-Transport-Security is not sent without TLS: name the proxy in front by client_address and trusted_proxies of the listener, and set hsts";
+            context.note(server, remedy);
         }
     }
-    if let ([_, _, ..], Some((site, _))) =
-        (sites.as_slice(), converted.iter().enumerate().find(|(_, (server, _))| listeners.is_default(server)))
-    {
-        sites[site].set("default", true);
-    }
-    context.site = None;
-    report_names_without_site(&mut context);
     listeners.write(&mut context.root);
-    for site in sites {
+    for (site, ..) in sites {
         context.root.push("site", site);
     }
     let Context { root, mut unconverted, .. } = context;
@@ -112,18 +105,6 @@ pub(super) fn convert(file: &Path, is_reserved: fn(&str) -> bool) -> Result<Conv
     unconverted.dedup();
     let names = names.into_iter().flatten().collect();
     Ok(Conversion::new(root, unconverted, names))
-}
-
-/// Reports names of plain HTTP servers that no site has: plain HTTP redirects only names of sites.
-fn report_names_without_site(context: &mut Context) {
-    for (server, names) in std::mem::take(&mut context.plain) {
-        let unknown: Vec<String> = names.into_iter().filter(|name| !context.has_name(name)).collect();
-        if !unknown.is_empty() {
-            let names = unknown.join(", ");
-            context
-                .note(&server, format!("no HTTPS site has the names {names}: add a site with a certificate for them"));
-        }
-    }
 }
 
 #[cfg(test)]

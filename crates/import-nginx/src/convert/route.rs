@@ -422,6 +422,12 @@ pub(super) fn of_server<'d>(
         return routes;
     }
     let (named, routes): (Vec<_>, Vec<_>) = routes.into_iter().partition(|route| route.get("name").is_some());
+    if let Some(last) = before.iter().position(answers_everything) {
+        // No request gets behind it.
+        before.truncate(last + 1);
+        before.extend(named);
+        return before;
+    }
     let mut within = Table::default();
     within.comment("The locations, behind the conditions of the server.");
     within.set("path", "~ ^/");
@@ -429,6 +435,12 @@ pub(super) fn of_server<'d>(
     before.push(within);
     before.extend(named);
     before
+}
+
+/// Whether a route of a server's conditions answers every request.
+fn answers_everything(route: &Table) -> bool {
+    let is_everything = route.get("path").and_then(Value::as_str) == Some("~ ^/") && route.get("match").is_none();
+    is_everything && ["redirect", "respond", "deny"].iter().any(|action| route.get(action).is_some())
 }
 
 /// A rewrite of a server applies once, and a route's each time: it leaves out its own target.

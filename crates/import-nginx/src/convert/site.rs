@@ -4,72 +4,108 @@ use toml::Value;
 
 use super::context::Context;
 use super::level::Level;
-use super::listeners::Listeners;
+use super::listeners::{Listeners, Part, addresses};
 use super::route::{self, Server};
 use super::variables::Variables;
-use super::{guards, level, path, plain, proxy, settings, tables, tls};
+use super::{guards, level, path, proxy, settings, tables, tls, values};
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 
-/// Converts a server. `None`: it does not become a site.
+/// A site, and its listeners and names.
+pub(super) type Placed = (Table, Part);
+
+/// Converts a server: one site, or one for each group of addresses at which it has other names. None: no request reaches it.
 pub(super) fn convert<'d>(
     context: &mut Context,
     listeners: &mut Listeners,
-    server: &'d Directive,
+    (number, server): (usize, &'d Directive),
     shared: &[&'d Directive],
-) -> Option<Table> {
+) -> Vec<Placed> {
     context.site = Some(label(server));
-    let listens = listeners.take(context, server, shared);
-    if !listens.tls && (listeners.redirects(server) || !listeners.serve(server)) {
-        plain::redirect(context, listeners, server);
-        return None;
-    }
-    if listens.tls && listens.plain && !listeners.serve(server) {
-        context.note(
-            server,
-            "over plain HTTP, its clients are redirected to HTTPS: plain = \"serve\" of the listener serves them",
-        );
-    }
-    if !listens.tls {
+    listeners.take(context, server, shared);
+    let own: Vec<String> = addresses(server).collect();
+    let has_tls = own.iter().any(|address| listeners.is_tls(address));
+    if !has_tls {
         let remedy =
             "is served without TLS, as by nginx: TLS has to end at a proxy in front, or the server needs a certificate";
         context.note(server, remedy);
     }
+    let names = names(context, server, listeners.is_default(number));
+    let parts = listeners.parts(context, (number, server), &names);
+    if parts.is_empty() {
+        report_unreachable(context, server);
+        return Vec::new();
+    }
     let mut site = Table::default();
     site.comment(&server.place);
-    let secure = if listens.tls { Vec::new() } else { plain::secure_names(server, listeners) };
-    listeners.redirect_some(&secure);
-    let names = names(context, server, &secure, listeners.is_default(server));
-    if !names.is_empty() {
-        site.set("names", names.clone());
-    }
-    if listeners.is_default(server) {
-        if listens.default || names.is_empty() {
-            site.set("default", true);
-        }
-    } else if names.is_empty() {
-        let remedy = "no request reaches it here, as it has no name of its own and another server is the default: give it a name";
-        // Without a name, it answers requests without Host.
-        let answers = !has_placeholder(server) && guards::refuses_any(server);
-        match answers {
-            true => context.report_unguarded(
-                server,
-                format!("{remedy}. Requests without Host, which it refused, get the default site"),
-            ),
-            false => context.report_closed(server, remedy),
-        }
-        return None;
-    }
+    // Their places in the table; each site has its own.
+    site.set("names", Vec::<Value>::new());
+    site.set("listen", Vec::<Value>::new());
+    site.set("default", false);
     let level = Level::new(shared).within(server);
-    tls::certificates(context, &mut site, &level.all("ssl_certificate"), &level.all("ssl_certificate_key"));
-    let roots = level.last("ssl_client_certificate").or(level.last("ssl_trusted_certificate"));
-    tls::client_auth(context, &mut site, roots, level.last("ssl_verify_client"), level.last("ssl_crl"));
-    let mut variables = context.variables.clone();
-    variables.server_name = names.first().cloned();
-    variables.port = only_port(server);
-    tables::geo(context, &mut variables);
-    write(context, &mut site, server, &level, variables);
-    Some(site)
+    let rejects = level.last("ssl_reject_handshake").is_some_and(|reject| reject.first() == "on");
+    if rejects {
+        site.set("reject_handshake", true);
+    } else {
+        tls::certificates(context, &mut site, &level.all("ssl_certificate"), &level.all("ssl_certificate_key"));
+        let roots = level.last("ssl_client_certificate").or(level.last("ssl_trusted_certificate"));
+        tls::client_auth(context, &mut site, roots, level.last("ssl_verify_client"), level.last("ssl_crl"));
+    }
+    let is_never_asked = rejects && own.iter().all(|address| listeners.is_tls(address));
+    if !is_never_asked {
+        let mut variables = context.variables.clone();
+        variables.server_name = names.iter().find(|name| !name.starts_with('~')).cloned();
+        variables.port = only_port(server);
+        let (groups, named) =
+            names.iter().find(|name| name.starts_with('~')).map(|name| path::groups(name)).unwrap_or_default();
+        (variables.groups, variables.named) = (groups, named);
+        tables::geo(context, &mut variables);
+        write(context, &mut site, server, &level, variables);
+    }
+    let parts = parts.into_iter().flat_map(|part| by_tls(listeners, &site, part));
+    parts.map(|part| (placed(listeners, site.clone(), &part), part)).collect()
+}
+
+/// Reports a server that no request reaches: it has no name of its own, and is the default of no address.
+fn report_unreachable(context: &mut Context, server: &Directive) {
+    let remedy =
+        "no request reaches it here, as it has no name of its own and another server is the default: give it a name";
+    // Without a name, it answers requests without Host.
+    match !has_placeholder(server) && guards::refuses_any(server) {
+        true => context.report_unguarded(
+            server,
+            format!("{remedy}. Requests without Host, which it refused, get the default site"),
+        ),
+        false => context.report_closed(server, remedy),
+    }
+}
+
+/// The part itself or, for a site that asks for certificates of clients, its addresses with TLS apart from those without, where nginx does not ask.
+fn by_tls(listeners: &Listeners, site: &Table, part: Part) -> Vec<Part> {
+    let is_tls = |address: &&String| listeners.is_tls(address);
+    let count = part.listen.iter().filter(is_tls).count();
+    if site.table_if("client_auth").is_none() || count == 0 || count == part.listen.len() {
+        return vec![part];
+    }
+    let half = |wanted: bool| {
+        let of = |all: &[String]| all.iter().filter(|address| listeners.is_tls(address) == wanted).cloned().collect();
+        Part { listen: of(&part.listen), names: part.names.clone(), default: of(&part.default) }
+    };
+    vec![half(true), half(false)]
+}
+
+/// The site of a part. Without TLS it has no certificates.
+fn placed(listeners: &Listeners, mut site: Table, part: &Part) -> Table {
+    if !part.listen.iter().any(|address| listeners.is_tls(address)) {
+        for key in ["certificates", "client_auth", "reject_handshake"] {
+            site.remove(key);
+        }
+    }
+    match part.names.is_empty() {
+        true => _ = site.remove("names"),
+        false => site.set("names", part.names.iter().map(|name| Value::from(name.as_str())).collect::<Vec<_>>()),
+    }
+    site
 }
 
 /// The name of a server in reports.
@@ -115,15 +151,6 @@ fn write<'d>(
         own.set("accel", true);
     }
     of_site(site, own);
-    if let Some(reject) =
-        server.children().iter().find(|inner| inner.name == "ssl_reject_handshake" && inner.first() == "on")
-    {
-        context.note(reject, "unknown names get the default site's certificate, then 403 for every request");
-        let mut everything = Table::default();
-        everything.set("path", "~ ^/");
-        everything.set("deny", true);
-        return site.push("route", everything);
-    }
     let routes = route::of_server(context, &all, level, server, &mut variables);
     routes.into_iter().for_each(|route| site.push("route", route));
     for further in std::mem::take(&mut context.further) {
@@ -169,8 +196,8 @@ fn has_placeholder(server: &Directive) -> bool {
     names.into_iter().any(|name| !name.is_empty())
 }
 
-/// The supported names of a server, without those that sites with TLS have; others are reported.
-fn names(context: &mut Context, server: &Directive, secure: &[String], is_default: bool) -> Vec<String> {
+/// The supported names of a server; others are reported.
+fn names(context: &mut Context, server: &Directive, is_default: bool) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let refuses = !is_default && guards::refuses_any(server);
     // Requests for such a name get the default site.
@@ -183,36 +210,39 @@ fn names(context: &mut Context, server: &Directive, secure: &[String], is_defaul
     };
     for directive in server.children().iter().filter(|inner| inner.name == "server_name") {
         for name in &directive.arguments {
-            let name = name.to_ascii_lowercase();
-            let converted = match name.as_str() {
+            let lower = name.to_ascii_lowercase();
+            let converted = match lower.as_str() {
                 "_" | "" => vec![],
-                name if secure.iter().any(|other| other == name) => vec![],
-                name if name.starts_with('~') || name.contains('$') => {
-                    unsupported(context, directive, format!("{name}: list the names that it matches"));
+                text if text.starts_with('~') => match expression(&name[1..]) {
+                    Some(expression) => vec![expression],
+                    None => {
+                        unsupported(context, directive, format!("{name}: list the names that it matches"));
+                        vec![]
+                    }
+                },
+                text if text.contains('$') => {
+                    unsupported(context, directive, format!("{text}: list the names that it matches"));
                     vec![]
                 }
-                name if name.trim_start_matches("*.").contains('*') => {
-                    unsupported(context, directive, format!("{name}: a wildcard must be the first label"));
-                    vec![]
-                }
-                name => match name.strip_prefix('.') {
+                text => match text.strip_prefix('.') {
                     Some(domain) => vec![domain.to_owned(), format!("*.{domain}")],
-                    None => vec![name.to_owned()],
+                    None => vec![text.to_owned()],
                 },
             };
-            for name in converted {
-                if !context.take_name(&name) {
-                    context.report_with(
-                        directive,
-                        format!("{name} belongs to an earlier server, which gets its requests"),
-                    );
-                } else {
+            converted.into_iter().for_each(|name| {
+                if !names.contains(&name) {
                     names.push(name);
                 }
-            }
+            });
         }
     }
     names
+}
+
+/// The name of a site for an expression of `server_name`. nginx ignores case where the expression has upper case.
+fn expression(text: &str) -> Option<String> {
+    let sign = if text.bytes().any(|byte| byte.is_ascii_uppercase()) { "~*" } else { "~" };
+    Some(format!("{sign} {}", values::regex_of_pcre(text, false)?))
 }
 
 /// The port of a server that listens with TLS at one only.

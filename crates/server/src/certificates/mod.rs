@@ -28,8 +28,8 @@ use std::time::SystemTime;
 
 use development::DevCertificate;
 use sealion_tls::{
-    AlpnChallenges, Certificate, CertificateFacts, ClientAuth, ConfigError, Limits, OwnTicketKeys, ServerConfig,
-    SiteCertificates, SiteTls, TicketKeys, TlsOptions,
+    AlpnChallenges, Certificate, CertificateFacts, ClientAuth, ConfigError, Limits, NameFinder, OwnTicketKeys,
+    ServerConfig, SiteCertificates, SiteTls, TicketKeys, TlsOptions,
 };
 
 use crate::values::Problems;
@@ -250,6 +250,8 @@ pub(crate) struct CertifiedSite<'a> {
     pub(crate) label: String,
     /// Host names, in lower case.
     pub(crate) names: Vec<String>,
+    /// Whether no client of the site gets a certificate.
+    pub(crate) reject_handshake: bool,
     /// Position of the first name in the configuration.
     pub(crate) span: Range<usize>,
     /// Whether it serves clients without SNI.
@@ -268,40 +270,63 @@ pub(crate) struct CertifiedSite<'a> {
 
 /// Everything that connections need before their first request.
 pub(crate) struct Handshakes {
-    /// `None`: no listener has TLS.
-    config: Option<Arc<ServerConfig>>,
-    /// The configuration for listeners without HTTP/2.
-    without_http2: Option<Arc<ServerConfig>>,
-    /// For HTTP/3. `None`: no suite is one of TLS 1.3, or no listener has TLS.
-    quic: Option<Arc<ServerConfig>>,
+    /// By the place of the listener.
+    listeners: Vec<OfListener>,
     /// The bounds of every connection.
     pub(crate) bounds: Arc<Limits>,
 }
 
 impl Handshakes {
-    /// The configuration for a listener with or without HTTP/2.
-    pub(crate) fn of(&self, http2: bool) -> Option<&Arc<ServerConfig>> {
-        self.without_http2.as_ref().filter(|_| !http2).or(self.config.as_ref())
+    /// The configuration for the listener at this place. `None`: it has no TLS.
+    pub(crate) fn of(&self, listener: usize) -> Option<&Arc<ServerConfig>> {
+        self.listeners.get(listener)?.tcp.as_ref()
     }
 
-    /// The configuration for HTTP/3.
-    pub(crate) fn quic(&self) -> Option<&Arc<ServerConfig>> {
-        self.quic.as_ref()
+    /// The configuration for HTTP/3 of the listener at this place.
+    pub(crate) fn quic(&self, listener: usize) -> Option<&Arc<ServerConfig>> {
+        self.listeners.get(listener)?.quic.as_ref()
+    }
+
+    /// Whether a listener has a configuration for HTTP/3.
+    pub(crate) fn has_quic(&self) -> bool {
+        self.listeners.iter().any(|listener| listener.quic.is_some())
     }
 
     /// Whether there are certificates for listeners with TLS.
     pub(crate) fn has_tls(&self) -> bool {
-        self.config.is_some()
+        self.listeners.iter().any(|listener| listener.tcp.is_some())
     }
+}
+
+/// The configurations of a listener.
+#[derive(Default, Clone)]
+struct OfListener {
+    /// `None`: it has no TLS.
+    tcp: Option<Arc<ServerConfig>>,
+    /// For HTTP/3. `None`: it has none, or no suite is one of TLS 1.3.
+    quic: Option<Arc<ServerConfig>>,
+}
+
+/// A listener with TLS.
+#[derive(Debug, Clone)]
+pub(crate) struct TlsListener {
+    /// Equal for listeners with the same sites.
+    pub(crate) table: usize,
+    /// The places of its sites, that for unknown names first.
+    pub(crate) sites: Vec<usize>,
+    /// Which of them has a name.
+    pub(crate) names: NameFinder,
+    pub(crate) http2: bool,
+    pub(crate) http3: bool,
 }
 
 /// The relevant settings of other tables.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Others {
+pub(crate) struct Others<'a> {
     /// Whether clients are offered HTTP/2.
     pub(crate) http2: bool,
-    /// Whether a listener does not offer HTTP/2.
-    pub(crate) any_listener_without_http2: bool,
+    /// The listeners by their places. `None`: it has no TLS.
+    pub(crate) listeners: &'a [Option<TlsListener>],
     /// Whether any site names a certificate, including sites that cannot be built.
     pub(crate) any_certificate: bool,
     /// Whether HTTP-01 validations can arrive.
@@ -314,12 +339,12 @@ pub(crate) struct Others {
 pub(crate) fn build(
     config: &TlsConfig,
     sites: &[CertifiedSite<'_>],
-    others: Others,
+    others: Others<'_>,
     bounds: Limits,
     process: &TlsProcess,
     problems: &mut Problems,
 ) -> Option<(Handshakes, Certificates)> {
-    let Others { http2, any_listener_without_http2, any_certificate, has_plain_listener, has_tls_listener } = others;
+    let Others { http2, listeners, any_certificate, has_plain_listener, has_tls_listener } = others;
     let bounds = Arc::new(bounds);
     let mut building = Building {
         accounts: Account::all(config, sites, problems),
@@ -340,8 +365,7 @@ pub(crate) fn build(
             None if sites.is_empty() => return None,
             None if any_certificate => return None,
             None if !has_tls_listener => {
-                let tls = Handshakes { config: None, without_http2: None, quic: None, bounds };
-                return Some((tls, Certificates::default()));
+                return Some((Handshakes { listeners: Vec::new(), bounds }, Certificates::default()));
             }
             None => building.development(problems)?,
         },
@@ -358,13 +382,15 @@ pub(crate) fn build(
         }));
     }
     let as_tls = |(n, site): (usize, &CertifiedSite<'_>)| SiteTls {
-        names: site.names.clone(),
-        certificates: own[n].clone().unwrap_or_else(|| shared.clone()),
+        names: Vec::new(),
+        certificates: match site.reject_handshake {
+            true => Arc::new(SiteCertificates::none()),
+            false => own[n].clone().unwrap_or_else(|| shared.clone()),
+        },
         client_auth: site.client_auth.clone(),
         alpn: (!site.http2).then(without_http2),
     };
-    let mut all: Vec<SiteTls> = sites.iter().enumerate().map(as_tls).collect();
-    let first = all.remove(default);
+    let all: Vec<SiteTls> = sites.iter().enumerate().map(as_tls).collect();
 
     let tickets = building.tickets(&config.session_tickets, problems)?;
     let keys = match &tickets {
@@ -386,15 +412,14 @@ pub(crate) fn build(
         tickets: keys,
         extended_master_secret: config.require_extended_master_secret.into(),
         challenges: alpn_challenges.then(|| process.alpn.clone()),
+        names: None,
     };
-    let made = |options: &TlsOptions| ServerConfig::new(&first, &all, options, bounds.clone()).map(Arc::new);
-    let with_and_without = made(&options).and_then(|config| {
-        let options = TlsOptions { alpn: without_http2(), ..options.clone() };
-        let without_http2 = any_listener_without_http2.then(|| made(&options)).transpose()?;
-        Ok(Handshakes { config: Some(config), without_http2, quic: None, bounds: bounds.clone() })
-    });
-    let built = match with_and_without {
-        Ok(built) => Handshakes { quic: quic(&first, &all, &options, &bounds), ..built },
+    let mut configs =
+        ListenerConfigs { sites: &all, shared: &shared, options: &options, bounds: &bounds, made: Vec::new() };
+    let built: Result<Vec<OfListener>, ConfigError> =
+        listeners.iter().map(|listener| configs.of(listener.as_ref())).collect();
+    let built = match built {
+        Ok(listeners) => Handshakes { listeners, bounds: bounds.clone() },
         Err(error) => {
             let span = config.suites.first().map(|suite| suite.span.clone()).unwrap_or_default();
             problems.add(&span, "tls.suites", error);
@@ -411,17 +436,50 @@ pub(crate) fn build(
     Some((built, Certificates { watched, revocation, staples, tickets, accounts, notes, default }))
 }
 
-/// The configuration for HTTP/3, with the same certificates. `None`: no suite is one of TLS 1.3.
-fn quic(first: &SiteTls, all: &[SiteTls], options: &TlsOptions, bounds: &Arc<Limits>) -> Option<Arc<ServerConfig>> {
-    let without_alpn = |site: &SiteTls| SiteTls { alpn: None, ..site.clone() };
-    let (first, all): (_, Vec<_>) = (without_alpn(first), all.iter().map(without_alpn).collect());
-    let options = TlsOptions {
-        alpn: vec![b"h3".to_vec()],
-        min_version: sealion_tls::Version::Tls13,
-        challenges: None,
-        ..options.clone()
-    };
-    ServerConfig::new(&first, &all, &options, bounds.clone()).map(Arc::new).ok()
+/// The configurations of listeners while they are made.
+struct ListenerConfigs<'a> {
+    /// By place.
+    sites: &'a [SiteTls],
+    /// The certificates of a listener that no site is served on.
+    shared: &'a Arc<SiteCertificates>,
+    options: &'a TlsOptions,
+    bounds: &'a Arc<Limits>,
+    /// Listeners with the same sites and protocols share a configuration.
+    made: Vec<(&'a TlsListener, OfListener)>,
+}
+
+impl<'a> ListenerConfigs<'a> {
+    fn of(&mut self, listener: Option<&'a TlsListener>) -> Result<OfListener, ConfigError> {
+        let Some(listener) = listener else { return Ok(OfListener::default()) };
+        let kind = |listener: &TlsListener| (listener.table, listener.http2, listener.http3);
+        if let Some((_, made)) = self.made.iter().find(|(other, _)| kind(other) == kind(listener)) {
+            return Ok(made.clone());
+        }
+        let mut sites: Vec<SiteTls> = listener.sites.iter().map(|place| self.sites[*place].clone()).collect();
+        if sites.is_empty() {
+            let certificates = self.shared.clone();
+            sites.push(SiteTls { names: Vec::new(), certificates, client_auth: None, alpn: None });
+        }
+        let options = TlsOptions { names: Some(listener.names.clone()), ..self.options.clone() };
+        let options = if listener.http2 { options } else { TlsOptions { alpn: without_http2(), ..options } };
+        let tcp = Some(Arc::new(ServerConfig::new(&sites[0], &sites[1..], &options, self.bounds.clone())?));
+        let quic = if listener.http3 { self.quic(&sites, &options) } else { None };
+        let made = OfListener { tcp, quic };
+        self.made.push((listener, made.clone()));
+        Ok(made)
+    }
+
+    /// The configuration for HTTP/3, with the same certificates. `None`: no suite is one of TLS 1.3.
+    fn quic(&self, sites: &[SiteTls], options: &TlsOptions) -> Option<Arc<ServerConfig>> {
+        let sites: Vec<SiteTls> = sites.iter().map(|site| SiteTls { alpn: None, ..site.clone() }).collect();
+        let options = TlsOptions {
+            alpn: vec![b"h3".to_vec()],
+            min_version: sealion_tls::Version::Tls13,
+            challenges: None,
+            ..options.clone()
+        };
+        ServerConfig::new(&sites[0], &sites[1..], &options, self.bounds.clone()).map(Arc::new).ok()
+    }
 }
 
 /// The protocols of a site or a listener without HTTP/2.
@@ -466,7 +524,15 @@ impl Building {
             (Some(account), None) => {
                 if let Some((acme, loaded)) = account.settings.site(site, &mut self.notes, problems) {
                     pairs.push((acme.files(), loaded));
-                    account.sites.push(acme);
+                    match account.sites.iter().find(|other| other.files() == acme.files()) {
+                        Some(other) if *other != acme => {
+                            let what = "another site with the same first name orders a certificate for other names: give both the same names";
+                            problems.add(&site.span, "site.acme", what);
+                        }
+                        // One order is for both.
+                        Some(_) => {}
+                        None => account.sites.push(acme),
+                    }
                 }
                 None
             }
@@ -490,7 +556,12 @@ impl Building {
             },
             // Names that the certificates do not cover get certificates on demand.
             Some(source) => Some(self.add(site.label.clone(), Vec::new(), pairs, Some(source))),
-            None => Some(self.add(site.label.clone(), site.names.clone(), pairs, None)),
+            None => {
+                // No certificate covers the others.
+                let is_coverable = |name: &&String| !name.starts_with('~') && !name.ends_with(".*");
+                let names = site.names.iter().filter(is_coverable).cloned().collect();
+                Some(self.add(site.label.clone(), names, pairs, None))
+            }
         }
     }
 

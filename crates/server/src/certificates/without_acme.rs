@@ -15,7 +15,7 @@ use crate::values::{Problems, features};
 #[derive(Debug)]
 pub(super) enum Settings {}
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum AcmeSite {}
 
 #[derive(Debug)]
@@ -106,6 +106,7 @@ mod tests {
         let site = CertifiedSite {
             label: "a.test".to_owned(),
             names: vec!["a.test".to_owned()],
+            reject_handshake: false,
             span: 0..0,
             default: true,
             certificates: &[],

@@ -7,6 +7,7 @@ use sealion_ktls::probe;
 use crate::certificates::TlsProcess;
 use crate::commands::print;
 use crate::config::{Config, ServeArgs};
+use crate::listen::{Listen, ListenConfig};
 use crate::monitor::note;
 use crate::observe::access_log::SiteLogs;
 use crate::path::offer::KernelOffer;
@@ -62,7 +63,9 @@ pub(super) fn run(args: CheckArgs, given: Given) -> Result<ExitCode, String> {
     let process = TlsProcess::new(None)?;
     let generation = build(&config, problems, &process, rekeys, None).map_err(|problems| problems.to_string())?;
     if let Some(request) = explain {
-        let listener = config.listen.iter().find(|listen| listen.serves()).map_or("", |listen| &listen.address.name);
+        let place = explained_listener(&config, &request);
+        let development = ListenConfig::from(Listen::development());
+        let listener = &config.listen.get(place).unwrap_or(&development).listener(place);
         print(&super::explain::explain(&generation, listener, &request, &headers)?)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -107,6 +110,20 @@ pub(super) fn run(args: CheckArgs, given: Given) -> Result<ExitCode, String> {
         more => format!("{verdict}, {more} warnings\n"),
     })?;
     Ok(if strictly { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The place of the listener that an explained request comes to: with TLS for `https`, without for `http`, if there is one, and at the port of the URL, if
+/// there is one.
+fn explained_listener(config: &Config, request: &str) -> usize {
+    let url = request.split_once(' ').map_or(request, |(_, url)| url);
+    let is_tls = url.starts_with("https://");
+    let authority = url.split("://").nth(1).and_then(|rest| rest.split(['/', '?']).next()).unwrap_or_default();
+    let port =
+        authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(if is_tls { 443 } else { 80 });
+    let worth = |listen: &ListenConfig| (*listen.tls == is_tls, listen.port() == Some(port));
+    // Among equals, max_by_key returns the last.
+    let places = config.listen.iter().enumerate().rev();
+    places.max_by_key(|(_, listen)| worth(listen)).map_or(0, |(place, _)| place)
 }
 
 /// A line for each listener.

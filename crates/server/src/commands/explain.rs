@@ -3,16 +3,16 @@
 use sealion_http::request::{Conditions, Request, Target};
 use sealion_http::{FieldSection, Method};
 
-use crate::exchange::Generation;
+use crate::exchange::{Generation, Listener};
 use crate::site::Client;
 
-/// Explains how `request` is answered. `fields`: lines such as `X-Beta: yes`. `listener`: the address of the listener that it comes to.
+/// Explains how `request` is answered. `fields`: lines such as `X-Beta: yes`. `listener`: the listener that it comes to.
 ///
 /// # Errors
 /// The text is no request.
 pub(super) fn explain(
     generation: &Generation,
-    listener: &str,
+    listener: &Listener,
     request: &str,
     fields: &[String],
 ) -> Result<String, String> {
@@ -44,8 +44,11 @@ pub(super) fn explain(
         conditions: Conditions::default(),
         fields: FieldSection::from_lines(lines.as_bytes()),
     };
-    Ok(match generation.sites.find(Some(authority), listener) {
+    Ok(match generation.sites.find(Some(authority), listener.place) {
         None => format!("no site has the name {authority} there: answered 421\n"),
+        Some(site) if listener.redirects(site.https).is_some() => {
+            format!("site {}\n  the listener redirects to HTTPS: answered 308\n", site.name)
+        }
         Some(site) => site.explain(&request, Client { is_plain, ..Client::default() }),
     })
 }

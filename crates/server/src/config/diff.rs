@@ -89,8 +89,15 @@ fn collect(leaves: &mut BTreeMap<String, String>, key: String, value: &Value) {
         }
         Value::Array(values) if values.iter().any(Value::is_object) => {
             for (n, value) in values.iter().enumerate() {
-                let name = value.pointer("/names/0").or(value.get("address")).and_then(Value::as_str);
-                collect(leaves, format!("{key}[{}]", name.map_or(n.to_string(), str::to_owned)), value);
+                let name = name_of(value);
+                // Sites of different listeners may have one name.
+                let earlier = values[..n].iter().filter(|other| name.is_some() && name_of(other) == name).count();
+                let label = match (name, earlier) {
+                    (None, _) => n.to_string(),
+                    (Some(name), 0) => name.to_owned(),
+                    (Some(name), earlier) => format!("{name} {}", earlier + 1),
+                };
+                collect(leaves, format!("{key}[{label}]"), value);
             }
         }
         Value::Null => {}
@@ -98,6 +105,11 @@ fn collect(leaves: &mut BTreeMap<String, String>, key: String, value: &Value) {
             leaves.insert(key, value.to_string());
         }
     }
+}
+
+/// The first name of a site, or the address of a listener.
+fn name_of(value: &Value) -> Option<&str> {
+    value.pointer("/names/0").or(value.get("address")).and_then(Value::as_str)
 }
 
 #[cfg(test)]
@@ -122,6 +134,13 @@ mod tests {
         assert!(told.contains(&"server.workers: nothing becomes 3".to_owned()), "{told:?}");
         assert!(told.contains(&"site[a.example].root: \"/a\" becomes \"/c\"".to_owned()), "{told:?}");
         assert!(told.contains(&"site[b.example].root: nothing becomes \"/b\"".to_owned()), "{told:?}");
+        let two = |root: &str| {
+            config(&format!(
+                "[[site]]\nnames = ['a']\nroot = '{root}'\n[[site]]\nnames = ['a']\nlisten = ['x']\nroot = '/b'\n"
+            ))
+        };
+        let told: Vec<String> = changes(&two("/b"), &two("/c")).iter().map(ToString::to_string).collect();
+        assert_eq!(told, ["site[a].root: \"/b\" becomes \"/c\""]);
     }
 
     #[test]

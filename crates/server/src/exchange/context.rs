@@ -44,22 +44,24 @@ impl Context<'_> {
         Peer { address, protocol, scheme: self.listener.own_scheme() }
     }
 
-    /// The site that answers requests for this authority. `None`: no site has the name on this listener, or the connection was opened for another site
-    /// with other client authentication, or with HTTP/2.
+    /// The site that answers requests for this authority. `None`: no site has the name on this listener, the listener redirects its requests, or the
+    /// connection was opened for another site with other client authentication, or with HTTP/2.
     pub(crate) fn route<'g>(
         &self,
         generation: &'g Generation,
         protocol: Protocol,
         authority: Option<&str>,
     ) -> Option<&'g Site> {
-        let site = generation.sites.find(authority, &self.listener.name);
+        let site = generation.sites.find(authority, self.listener.place);
         site.filter(|site| self.permits(site, protocol))
     }
 
     /// Whether requests for a site may come on this connection.
     pub(super) fn permits(&self, site: &Site, protocol: Protocol) -> bool {
         let has_shown = site.client_auth.as_ref().is_none_or(|auth| self.auth == Some(auth.id()));
-        has_shown && (site.http2 || protocol != Protocol::Http2)
+        let is_refused = site.rejects_handshake && self.listener.is_tls;
+        let is_served = !is_refused && self.listener.redirects(site.https).is_none();
+        is_served && has_shown && (site.http2 || protocol != Protocol::Http2)
     }
 
     /// The connection, as the upstream of a request learns of it.

@@ -12,18 +12,27 @@ use super::Forwarding;
 /// A listener, as the requests of its connections see it.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    /// Its address, as configured.
-    pub(crate) name: Box<str>,
+    /// Its place in the configuration, by which its sites are found.
+    pub(crate) place: usize,
     /// `None`: the client is the remote end of the connection.
     pub(crate) forwarding: Option<Forwarding>,
     /// Whether its connections have TLS.
     pub(crate) is_tls: bool,
     /// Whether the PROXY protocol names the clients of its connections.
     pub(crate) has_proxy_protocol: bool,
+    /// Whether it redirects requests for sites with TLS. `None`: it has TLS itself, or serves them without.
+    pub(crate) to_https: Option<ToHttps>,
     /// The scheme of requests without TLS, unless a trusted proxy names another: TLS may end at a proxy that names none.
     pub(crate) scheme: Scheme,
     /// Where its sites are served over HTTP/3, for responses of the other versions.
     pub(crate) alternative: Option<Alternative>,
+}
+
+/// The redirects of a listener without TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ToHttps {
+    /// `None`: the port of the site's first listener with TLS.
+    pub(crate) port: Option<u16>,
 }
 
 /// The field Alt-Svc (RFC 7838), made once for a listener.
@@ -75,6 +84,12 @@ impl Scheme {
 pub(super) const HTTP: &str = "http";
 
 impl Listener {
+    /// The port of HTTPS that requests for a site are redirected to, if they are. `https`: the port of the site's first listener with TLS.
+    pub(crate) fn redirects(&self, https: Option<u16>) -> Option<u16> {
+        let ToHttps { port } = self.to_https?;
+        Some(port.unwrap_or(https?)).filter(|_| https.is_some())
+    }
+
     /// Whether the other end of a connection is a trusted proxy.
     pub(crate) fn trusts(&self, remote: SocketAddr) -> bool {
         self.forwarding.as_ref().is_some_and(|forwarding| forwarding.trusts(remote.ip()))

@@ -37,8 +37,7 @@ use crate::limits::{Closing, Idle, Moment, Pace, Permit, Refusal, SiteLimits};
 use crate::observe::metrics;
 use crate::observe::traces::Span;
 use crate::response::{Body, Response};
-use crate::site::plain_http::{self, PlainResponse};
-use crate::site::{self, Arrival, Client, Site};
+use crate::site::{self, Arrival, Client, Site, plain_http};
 use crate::upstream::{Inbound, Interim, interim_responses};
 use context::{address, endpoints};
 
@@ -49,7 +48,7 @@ pub(crate) use error::{Cut, Error};
 pub(crate) use forwarded::Forwarding;
 pub(crate) use generation::{Current, Generation, Generations};
 pub(crate) use head_blocks::HeadBlocks;
-pub(crate) use listener::{Alternative, Listener, Scheme};
+pub(crate) use listener::{Alternative, Listener, Scheme, ToHttps};
 pub(crate) use multiplexed::{
     Answer, Answered, Answering, Answers, Delivery, MAX_AHEAD_STREAMS, UpstreamSide, Wait, announced_length,
     expects_continue, free_head, keep_head,
@@ -149,7 +148,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
 
     /// The exchange that was parked while the head of its request was kept elsewhere. `generation`: as before.
     pub(crate) fn resume(generation: &'r Generation, request: Option<&'r Request<'r>>, owed: Owed<'c>) -> Self {
-        let site = generation.sites.find(request.and_then(|request| request.authority), &owed.context.listener.name);
+        let site = generation.sites.find(request.and_then(|request| request.authority), owed.context.listener.place);
         Exchange { generation, request, site, owed }
     }
 
@@ -190,7 +189,35 @@ impl<'c, 'r> Exchange<'c, 'r> {
 
     /// The response to a request that no site answers on this connection (RFC 9110 §15.5.20).
     fn misdirected(&self) -> Response {
-        self.generation.sites.plain(Status::MISDIRECTED_REQUEST)
+        self.plain(Status::MISDIRECTED_REQUEST)
+    }
+
+    /// A response where no site shows anything of itself.
+    fn plain(&self, status: Status) -> Response {
+        self.generation.sites.plain(status, self.owed.context.listener.place)
+    }
+
+    /// The redirect of a listener without TLS to a site with TLS.
+    ///
+    /// Strict-Transport-Security is not sent: browsers ignore it here (RFC 6797 §7.2).
+    fn redirect_to_https(&self) -> Option<Response> {
+        let Context { listener, .. } = *self.owed.context;
+        let port = listener.redirects(self.site?.https)?;
+        let request = self.request?;
+        let status = match (request.target, request.authority) {
+            // Any host could be named, and the client be led there.
+            (_, Some(authority)) if !self.generation.sites.has_name(Some(authority), listener.place) => {
+                Status::MISDIRECTED_REQUEST
+            }
+            (Target::Path { path, query }, Some(authority)) => {
+                let mut response = self.plain(Status::PERMANENT_REDIRECT);
+                response.fields.location = Some(plain_http::over_https(authority, port, path, query));
+                return Some(response);
+            }
+            // A request of HTTP/1.0 without Host has no other address.
+            _ => Status::BAD_REQUEST,
+        };
+        Some(self.plain(status))
     }
 
     /// The answer to the validation of a certificate authority that a listener without TLS receives, if it is one that is expected.
@@ -198,13 +225,14 @@ impl<'c, 'r> Exchange<'c, 'r> {
         let Context { shared, listener, .. } = self.owed.context;
         let Target::Path { path, .. } = self.request.filter(|_| !listener.is_tls)?.target else { return None };
         let authorization = shared.tls.http.answer(path.strip_prefix(plain_http::CHALLENGES)?)?;
-        let PlainResponse { status, fields, content } = PlainResponse::of_challenge(authorization);
-        Some(Response::new(status, fields, Body::Bytes(content)))
+        Some(plain_http::of_challenge(authorization))
     }
 
     /// The response, if no step on the way to it may wait. `None`: [`Self::answer`] makes it.
     pub(crate) fn answer_at_once(&self, stream: &impl Stream, now: HttpTime) -> Option<Response> {
-        let (Some(site), Some(request)) = (self.route(), self.request) else { return Some(self.misdirected()) };
+        let (Some(site), Some(request)) = (self.route(), self.request) else {
+            return Some(self.redirect_to_https().unwrap_or_else(|| self.misdirected()));
+        };
         if stream.is_connect() {
             return None;
         }
@@ -288,7 +316,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
     pub(crate) async fn refuse(&self, status: Status) -> Response {
         let mut response = match self.route() {
             Some(site) => site::refuse(site, status).await,
-            None => self.generation.sites.plain(status),
+            None => self.plain(status),
         };
         self.owed.peer.keep_to_scheme(&mut response);
         response

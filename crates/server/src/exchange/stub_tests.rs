@@ -195,7 +195,8 @@ fn with_context(site: &str, requests: impl AsyncFnOnce(&Context<'_>)) -> Vec<Str
     std::fs::write(directory.path().join("root/letters.txt"), "abcdefghijklmnopqrstuvwxyz").unwrap();
     let (shared, writers, _phase) = shared(directory.path(), site);
     let listener = Listener {
-        name: "127.0.0.1:1".into(),
+        place: 0,
+        to_https: None,
         forwarding: None,
         is_tls: false,
         has_proxy_protocol: false,

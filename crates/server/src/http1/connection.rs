@@ -235,6 +235,10 @@ impl Http1<'_> {
             Some(response) => response,
             none => none.insert(Box::pin(answer(exchange, stream, head, refused, date, &mut close)).await),
         };
+        if response.is_withheld {
+            reply.finish(None);
+            return Ok(false);
+        }
         close |= !stream.continues_after(response);
         if head.version == Version::Http10
             && exchange.framing(head.request.method, response) == ResponseFraming::UntilClose

@@ -3,7 +3,6 @@
 mod buffer;
 pub(crate) mod connection;
 mod content;
-pub(crate) mod plain;
 mod receive;
 mod respond;
 mod stream;

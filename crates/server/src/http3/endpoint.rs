@@ -48,7 +48,8 @@ const MAX_BATCHES: usize = 64;
 pub(crate) async fn serve(bound: Bound, listener: &Listener, shared: &Arc<Shared>) -> io::Result<()> {
     let Bound { socket, route, secrets } = bound;
     let port = socket.local_addr()?.port();
-    let tls = TlsConfig::chosen_by(Arc::new(CurrentTls(Arc::downgrade(shared)))).map_err(io::Error::other)?;
+    let current = CurrentTls { shared: Arc::downgrade(shared), listener: listener.place };
+    let tls = TlsConfig::chosen_by(Arc::new(current)).map_err(io::Error::other)?;
     let limits = limits(shared);
     let endpoint = Endpoint::new(Config { tls, limits, secrets, route }, Instant::now(), SystemTime::now());
     let mut phase = shared.phase.clone();

@@ -11,11 +11,15 @@ use sealion_tls::{QuicHandshake, ServerConfig};
 use crate::exchange::Shared;
 
 /// The certificates and client authentication of the current generation.
-pub(super) struct CurrentTls(pub(super) Weak<Shared>);
+pub(super) struct CurrentTls {
+    pub(super) shared: Weak<Shared>,
+    /// The place of the listener.
+    pub(super) listener: usize,
+}
 
 impl CurrentTls {
     fn config(&self) -> Option<Arc<ServerConfig>> {
-        self.0.upgrade()?.generations.current().tls.quic().cloned()
+        self.shared.upgrade()?.generations.current().tls.quic(self.listener).cloned()
     }
 }
 

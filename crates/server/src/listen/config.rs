@@ -10,17 +10,17 @@ use sealion_http::extra_fields::is_name;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Address;
-use crate::exchange::{Forwarding, Listener, Scheme};
+use crate::exchange::{Forwarding, Listener, Scheme, ToHttps};
 use crate::values::{At, Bounded, Problems, parse_network};
 
 /// The action of a listener without TLS.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Plain {
-    /// Redirects every request to HTTPS with status 308.
+    /// Redirects requests for sites with TLS to HTTPS, with status 308, and serves the others.
     #[default]
     Redirect,
-    /// Serves the sites, behind a proxy that terminates TLS.
+    /// Serves all sites.
     Serve,
 }
 
@@ -37,8 +37,9 @@ pub(crate) struct ListenConfig {
     #[serde(default = "yes")]
     pub tls: At<bool>,
 
-    /// Action of a listener without TLS: `redirect` sends every request to HTTPS with status 308; `serve` serves the
-    /// sites, behind a proxy that terminates TLS. Both answer the challenges of certificate authorities.
+    /// Action of a listener without TLS: `redirect` sends requests for sites with TLS to HTTPS with status 308, and serves
+    /// sites that are on no listener with TLS (`site.listen`); `serve` serves all sites, for instance behind a proxy that
+    /// terminates TLS. Both answer the challenges of certificate authorities first.
     #[serde(default)]
     pub plain: At<Plain>,
 
@@ -59,7 +60,7 @@ pub(crate) struct ListenConfig {
     #[serde(default)]
     pub http3: At<bool>,
 
-    /// Port of the redirects to HTTPS, for a listener without TLS [default: the port of the first listener with TLS]
+    /// Port of the redirects to HTTPS, for a listener without TLS [default: the port of the site's first listener with TLS]
     #[serde(default)]
     pub https_port: Option<u16>,
 
@@ -126,7 +127,7 @@ impl ListenConfig {
 
     /// Whether the plain-text bytes of its connections may leave this machine.
     pub(crate) fn is_exposed(&self) -> bool {
-        self.serves_plain()
+        !*self.tls
             && !self.may_be_https()
             && self.address.addresses.iter().any(|address| match address {
                 Address::Tcp(address) => !address.ip().is_loopback(),
@@ -227,15 +228,24 @@ impl ListenConfig {
     }
 
     /// The listener as seen by its requests.
-    pub(crate) fn listener(&self) -> Listener {
+    ///
+    /// `place`: its place in the configuration.
+    pub(crate) fn listener(&self, place: usize) -> Listener {
         let forwarding = self.client_address.as_ref().map(|field| Forwarding {
             trusted: self.trusted_proxies.value.clone(),
             field: field.value.as_str().into(),
             most: self.max_proxies.as_ref().map(|most| most.usize()),
         });
         let scheme = self.scheme.as_ref().map_or(Scheme::Http, |scheme| **scheme);
-        let (name, has_proxy_protocol) = (self.address.name.as_str().into(), *self.proxy_protocol);
-        Listener { name, forwarding, is_tls: *self.tls, has_proxy_protocol, scheme, alternative: None }
+        Listener {
+            place,
+            forwarding,
+            is_tls: *self.tls,
+            has_proxy_protocol: *self.proxy_protocol,
+            to_https: (!self.serves()).then_some(ToHttps { port: self.https_port }),
+            scheme,
+            alternative: None,
+        }
     }
 
     /// Its first TCP port.
@@ -270,42 +280,28 @@ pub(crate) fn check(all: &[ListenConfig], metrics: Option<SocketAddr>, problems:
     }
 }
 
-/// Checks that each name is the address of a listener, and that one of these listeners serves sites. `key`: the key
-/// that contains the names.
+/// Checks that each name is the address of a listener. `key`: the key that contains the names.
 pub(crate) fn check_names(all: &[ListenConfig], names: &[At<String>], key: &str, problems: &mut Problems) {
     // Without a [[listen]] table there is the default listener.
     let development = [ListenConfig::from(Listen::development())];
     let all = if all.is_empty() { &development } else { all };
-    let find = |name: &At<String>| all.iter().filter(|listen| listen.address.name == name.value).collect::<Vec<_>>();
-    let Some(first) = names.first() else {
+    if names.is_empty() {
         problems.add(&(0..0), key, "is empty, so no request can reach the site: name a listener, or remove the key");
-        return;
-    };
-    let mut is_served = false;
+    }
     for name in names {
-        let found = find(name);
-        if found.is_empty() {
+        if !all.iter().any(|listen| listen.address.name == name.value) {
             let known: Vec<_> = all.iter().map(|listen| listen.address.name.as_str()).collect();
             let what = format_args!("no [[listen]] has the address {:?}: use one of {}", name.value, known.join(", "));
             problems.add(&name.span, key, what);
         }
-        is_served |= found.is_empty() || found.iter().any(|listen| listen.serves());
     }
-    let named = |listen: &&ListenConfig| names.iter().any(|name| listen.address.name == name.value);
-    let is_port_of_site = |port: u16| all.iter().filter(named).any(|listen| *listen.tls && listen.port() == Some(port));
-    let port = https_port(all);
-    if is_served
-        && !is_port_of_site(port)
-        && let Some(plain) = all.iter().filter(named).find(|listen| !listen.serves() && listen.https_port.is_none())
-    {
-        let what = format_args!(
-            "{} redirects to port {port}, where the site is not served: set https_port of that [[listen]] to the port of a listener of the site",
-            plain.address.name
-        );
-        problems.add(&first.span, key, what);
-    }
-    if !is_served {
-        problems.add(&first.span, key, "names only listeners without TLS, which redirect to HTTPS: add one with TLS");
+}
+
+/// The addresses of listeners as they are configured, that of the default listener if there is no `[[listen]]`.
+pub(crate) fn names(all: &[ListenConfig]) -> Vec<String> {
+    match all {
+        [] => vec![Listen::development().name],
+        all => all.iter().map(|listen| listen.address.name.clone()).collect(),
     }
 }
 
@@ -580,9 +576,7 @@ mod tests {
                 "no [[listen]] has the address \"127.0.0.1:8443\": use one of 127.0.0.1:443, [::1]:443",
             ),
             (&["127.0.0.1:443", "x"], "no [[listen]] has the address \"x\""),
-            (&["127.0.0.1:80"], "names only listeners without TLS"),
-            (&["127.0.0.1:80", "127.0.0.1:444"], "127.0.0.1:80 redirects to port 443, where the site is not served"),
-            (&["127.0.0.1:81", "127.0.0.1:444"], ""),
+            (&["127.0.0.1:80"], ""),
             (&["127.0.0.1:82"], ""),
             (&["127.0.0.1:82", "127.0.0.1:444"], ""),
             (&[], "is empty, so no request can reach the site"),

@@ -31,8 +31,6 @@ pub(super) struct Entrance {
     pub(super) config: ListenConfig,
     /// The listener as seen by its requests.
     pub(super) listener: Listener,
-    /// The port of redirects to HTTPS.
-    pub(super) https_port: u16,
 }
 
 /// Serves an accepted connection until it is closed. `entrance`: its listener. `slot`: its permit to be served. `None`:
@@ -149,7 +147,7 @@ async fn pass(stream: TlsStream, baggage: &mut Baggage, peer: SocketAddr, shared
 }
 
 /// Everything before the first request: PROXY header, connection limit of the client, handshake. `None`: the connection
-/// is over, because it was rejected, redirected to HTTPS, or failed. `peer` becomes the client named by a proxy.
+/// is over, because it was rejected, or failed. `peer` becomes the client named by a proxy.
 async fn establish(
     io: Socket,
     peer: &mut SocketAddr,
@@ -173,15 +171,6 @@ async fn establish(
         }
     }
     let admitted = admit(*peer, entrance, &current, shared)?;
-    if !listen.serves() {
-        let challenge = |token: &str| shared.tls.http.answer(token);
-        if let Err(error) =
-            Box::pin(http1::plain::serve(io, &current, &entrance.listener.name, entrance.https_port, challenge)).await
-        {
-            tracing::debug!("{peer}: without TLS: {error}");
-        }
-        return None;
-    }
     if !*listen.tls {
         let mut stream = TlsStream::plain(io, &current.tls.bounds);
         let protocol = first_bytes(&mut stream, *peer, listen.http2(), &current).await?;
@@ -191,7 +180,8 @@ async fn establish(
         return Some((stream, protocol, admitted));
     }
     let client = entrance.listener.one_client(*peer);
-    let mut stream = handshake(io, *peer, client, listen.http2(), &current, &shared.certificates_refused).await?;
+    let mut stream =
+        handshake(io, *peer, client, entrance.listener.place, &current, &shared.certificates_refused).await?;
     drop((current, handshaking));
     let info = stream.info()?;
     if let Some(worker) = counted {
@@ -287,12 +277,12 @@ async fn handshake(
     io: Socket,
     peer: SocketAddr,
     client: Option<IpAddr>,
-    http2: bool,
+    listener: usize,
     current: &Current,
     refused: &Warnings,
 ) -> Option<TlsStream> {
     let deadline = current.limits.handshake_timeout.duration();
-    let Some(config) = current.tls.of(http2) else {
+    let Some(config) = current.tls.of(listener) else {
         // A reload cannot remove the certificates of a listener with TLS.
         tracing::error!("{peer}: closed: this configuration has no certificate");
         return None;

@@ -27,7 +27,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::http3;
 pub(crate) use address::{Address, Half, Held, Purpose};
-pub(crate) use config::{Listen, ListenConfig, Mode, check, check_names, https_port};
+pub(crate) use config::{Listen, ListenConfig, Mode, check, check_names, https_port, names};
 pub(crate) use idle::close_idle;
 pub(crate) use inherited::{Datagrams, Inherited};
 

@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::connection::{self, Entrance};
-use super::{ListenConfig, Listener, ListeningSocket, https_port};
+use super::{ListenConfig, Listener, ListeningSocket};
 use crate::exchange::{Alternative, Shared};
 use crate::files::cache::SWEEP;
 use crate::http3;
@@ -51,10 +51,9 @@ pub(crate) fn start(
     shared: &Arc<Shared>,
 ) -> Result<(Vec<JoinHandle<()>>, Places), String> {
     let entrance = |(place, config): (usize, &ListenConfig)| {
-        let https_port = config.https_port.unwrap_or_else(|| https_port(listen));
         let alternative = http3_port(&sets, place).map(|port| Alternative::http3(port, ALTERNATIVE_MAX_AGE));
-        let listener = crate::exchange::Listener { alternative, ..config.listener() };
-        Arc::new(Entrance { config: config.clone(), listener, https_port })
+        let listener = crate::exchange::Listener { alternative, ..config.listener(place) };
+        Arc::new(Entrance { config: config.clone(), listener })
     };
     let entrances: Vec<_> = listen.iter().enumerate().map(entrance).collect();
     let (entered, all_entered) = mpsc::channel();
@@ -283,7 +282,7 @@ async fn every(pause: Duration, action: impl Fn()) {
 
 async fn serve_http3(bound: http3::Bound, entrance: Arc<Entrance>, shared: Arc<Shared>) {
     if let Err(error) = http3::serve(bound, &entrance.listener, &shared).await {
-        tracing::error!("HTTP/3 is not served on {}: {error}", entrance.listener.name);
+        tracing::error!("HTTP/3 is not served on {}: {error}", entrance.config.address.name);
     }
 }
 

@@ -110,7 +110,8 @@ impl Known<'_> {
             return Ok(Piece::Text(name.into()));
         }
         if let Ok(number) = name.parse::<usize>() {
-            let groups = self.groups.and_then(|groups| groups.path.as_ref()).map_or(0, |regex| regex.captures_len());
+            let expressions = self.groups.into_iter().flat_map(|groups| groups.path.iter().chain(&groups.hosts));
+            let groups = expressions.map(|regex| regex.captures_len()).max().unwrap_or(0);
             return match number {
                 0 => Ok(Piece::Value(Source::Path)),
                 _ if number < groups => Ok(Piece::Value(Source::Group(number))),

@@ -8,7 +8,7 @@ use rustix::process::{Resource, getrlimit};
 use sealion_http::path::is_hidden;
 
 use super::memory::CacheMemory;
-use crate::certificates::{self, AcmeUse, CertifiedSite, TlsProcess};
+use crate::certificates::{self, AcmeUse, CertifiedSite, TlsListener, TlsProcess};
 use crate::config::{Config, Seccomp};
 use crate::exchange::Generation;
 use crate::files::cache::{CacheLimits, FileCache};
@@ -16,7 +16,7 @@ use crate::listen::{self, ListenConfig};
 use crate::monitor;
 use crate::observe::access_log::SiteLogs;
 use crate::placeholders::Tables;
-use crate::site::{SiteConfig, SiteContext, Sites};
+use crate::site::{Hosts, SiteConfig, SiteContext, Sites};
 use crate::store::{CacheConfig, MOST_OPEN, Store};
 use crate::upstream::Upstreams;
 use crate::values::{At, Problems, Size};
@@ -39,9 +39,7 @@ pub(crate) fn build(
         problems.add(&(0..0), "site", "no site is configured: add a [[site]] with a root");
     }
     listen::check(&config.listen, config.metrics.listen, &mut problems);
-    for names in config.site.iter().filter_map(|site| site.listen.as_ref()) {
-        listen::check_names(&config.listen, names, "site.listen", &mut problems);
-    }
+    config.site.iter().for_each(|site| check_listeners(config, site, &mut problems));
     config.access_log.check("access_log", &mut problems);
     let _ = monitor::Settings::new(&config.otlp, &mut problems);
     let logs = SiteLogs::new(&config.access_log, config.site_logs(), &mut problems);
@@ -53,11 +51,11 @@ pub(crate) fn build(
     refuse_secrets_in_roots(config, &mut problems);
     // No [[listen]] means the default listener, which has TLS.
     let has_tls_listener = config.listen.is_empty() || config.listen.iter().any(|listen| *listen.tls);
-    if !config.listen.is_empty() && !config.listen.iter().any(ListenConfig::serves) {
-        let what = "no listener has TLS, so redirects to HTTPS lead nowhere: add a listener with tls = true";
+    let needs_https = config.site.iter().any(|site| site.listen.is_none());
+    if needs_https && !config.listen.is_empty() && !config.listen.iter().any(ListenConfig::serves) {
+        let what = "no listener has TLS, so redirects to HTTPS lead nowhere: add a listener with tls = true, or name this one in site.listen to serve the site without TLS";
         problems.add(&config.listen[0].tls.span, "listen.tls", what);
     }
-    let plain_only = !config.listen.is_empty() && !config.listen.iter().any(ListenConfig::may_be_https);
     let notes = check_plain(config, &mut problems);
     let buffered = before.map(|before| Arc::clone(&before.buffered)).unwrap_or_default();
     let mut upstreams = Upstreams::build(
@@ -78,17 +76,25 @@ pub(crate) fn build(
         upstreams: &mut upstreams,
         store: store.as_ref(),
         max_ranges: config.limits.max_ranges.usize(),
-        plain: plain_only,
+        plain: false,
         tables: Arc::new(Tables::build(&config.map, &config.split, &mut problems)),
+        listeners: String::new(),
     };
     for site in &config.site {
+        let own = || config.listen.iter().filter(|listen| site.answers_on(&listen.address.name));
+        context.plain = own().next().is_some() && !own().any(ListenConfig::may_be_https);
+        let named: Vec<&str> = site.listen.iter().flatten().map(|name| name.as_str()).collect();
+        context.listeners = named.join(" ").escape_default().to_string();
         if let Some(mut built) = site.build(&mut context, &mut problems) {
             built.log = site.log(&logs, &mut problems);
-            let own = config.listen.iter().filter(|listen| site.answers_on(&listen.address.name));
-            built.https_only = (*site.https_only).then(|| listen::https_port(own));
+            // A redirect must not lead to a handshake that is refused.
+            let has_https = !*site.reject_handshake && own().any(|listen| *listen.tls);
+            built.https = has_https.then(|| listen::https_port(own()));
             sites.push((site, built));
         }
     }
+    let configs: Vec<&SiteConfig> = sites.iter().map(|(config, _)| *config).collect();
+    let hosts = Hosts::of_listeners(&configs, &listen::names(&config.listen), &mut problems);
     let certified: Vec<CertifiedSite<'_>> = sites.iter().map(|(config, site)| config.certified(site)).collect();
     let has_plain_listener = config.listen.iter().any(|listen| !*listen.tls);
     let bounds = config.limits.tls(kernel_rekeys);
@@ -99,7 +105,7 @@ pub(crate) fn build(
         &certified,
         certificates::Others {
             http2: config.http2.enabled,
-            any_listener_without_http2: config.listen.iter().any(|listen| *listen.tls && !listen.http2()),
+            listeners: &tls_listeners(config, &hosts),
             any_certificate,
             has_plain_listener,
             // Listeners stay as they were at the start, whatever a reload says of them.
@@ -110,14 +116,14 @@ pub(crate) fn build(
         &mut problems,
     );
     if let Some(listen) = config.listen.iter().find(|listen| listen.http3())
-        && tls.as_ref().is_some_and(|(tls, _)| tls.quic().is_none())
+        && tls.as_ref().is_some_and(|(tls, _)| !tls.has_quic())
     {
         let what = "HTTP/3 needs a suite of TLS 1.3: add TLS_AES_128_GCM_SHA256 to tls.suites, or remove http3";
         problems.add(&listen.http3.span, "listen.http3", what);
     }
     let permits_websocket = sites.iter().any(|(config, site)| config.http2 && site.permits_websocket());
     let has_proxies = sites.iter().any(|(_, site)| site.has_proxies());
-    let sites = Sites::new(sites, &mut problems);
+    let sites = Sites::new(sites.into_iter().map(|(_, site)| site).collect(), hosts);
     match tls {
         Some((tls, mut certificates)) if problems.is_empty() => {
             certificates.notes.extend(notes);
@@ -146,6 +152,58 @@ fn http3_limits(config: &Config, connect_protocol: bool) -> sealion_h3::Limits {
     sealion_h3::Limits { head: head.head, fields: head.fields, connect_protocol, ..sealion_h3::Limits::default() }
 }
 
+/// The listeners with TLS or the only one that there is without `[[listen]]`, by their places.
+fn tls_listeners(config: &Config, hosts: &[Arc<Hosts>]) -> Vec<Option<TlsListener>> {
+    let listener = |(place, own): (usize, &Arc<Hosts>)| {
+        let (has_tls, http2, http3) = match config.listen.get(place) {
+            None => (true, true, false),
+            Some(listen) => (*listen.tls, listen.http2(), listen.http3()),
+        };
+        let table = hosts.iter().position(|other| Arc::ptr_eq(other, own)).unwrap_or(place);
+        has_tls.then(|| own.for_handshakes()).map(|(sites, names)| TlsListener { table, sites, names, http2, http3 })
+    };
+    hosts.iter().enumerate().map(listener).collect()
+}
+
+/// Refuses listeners of a site that there are not, and keys of a site that need another kind of listener.
+fn check_listeners(config: &Config, site: &SiteConfig, problems: &mut Problems) {
+    if *site.reject_handshake && (!site.certificates.is_empty() || site.acme != AcmeUse::No) {
+        let what = "and certificates exclude each other: no client of the site sees one";
+        problems.add(&site.reject_handshake.span, "site.reject_handshake", what);
+    }
+    check_default(config, site, problems);
+    let Some(named) = &site.listen else { return };
+    listen::check_names(&config.listen, named, "site.listen", problems);
+    if !is_without_tls(config, site) {
+        return;
+    }
+    let pair = site.certificates.first().map(|pair| &pair.cert.span);
+    let keys = [
+        ("site.certificates", pair),
+        ("site.acme", named.first().map(|name| &name.span).filter(|_| site.acme != AcmeUse::No)),
+        ("site.reject_handshake", Some(&site.reject_handshake.span).filter(|_| *site.reject_handshake)),
+    ];
+    for (key, span) in keys.into_iter().filter_map(|(key, span)| Some((key, span?))) {
+        let what = "has no effect, as no listener of the site has TLS: name one in site.listen, or remove the key";
+        problems.add(span, key, what);
+    }
+}
+
+fn check_default(config: &Config, site: &SiteConfig, problems: &mut Problems) {
+    let Some(named) = site.default.table() else { return };
+    listen::check_names(&config.listen, named, "site.default", problems);
+    for name in named.iter().filter(|name| !site.answers_on(name)) {
+        let what = format_args!("the site is not served on {}: name it in site.listen too", name.value);
+        problems.add(&name.span, "site.default", what);
+    }
+}
+
+/// Whether a site names its listeners, and none of them has TLS.
+fn is_without_tls(config: &Config, site: &SiteConfig) -> bool {
+    let mut own = config.listen.iter().filter(|listen| site.answers_on(&listen.address.name));
+    site.listen.is_some() && !own.any(|listen| *listen.tls)
+}
+
 /// Refuses what sites cannot ask for on their listeners without TLS. Returns warnings of what they should not.
 fn check_plain(config: &Config, problems: &mut Problems) -> Vec<String> {
     let mut notes = Vec::new();
@@ -157,14 +215,16 @@ fn check_plain(config: &Config, problems: &mut Problems) -> Vec<String> {
     }
     for site in &config.site {
         let named = |listen: &&ListenConfig| site.answers_on(&listen.address.name);
-        if let (Some(auth), Some(listen)) = (&site.client_auth, plain().find(named)) {
+        let is_served =
+            |listen: &&ListenConfig| named(listen) && !*listen.tls && (listen.serves() || is_without_tls(config, site));
+        let plain = || config.listen.iter().filter(is_served);
+        if let (Some(auth), Some(listen)) = (&site.client_auth, plain().next()) {
             let what = format_args!(
                 "the site answers on {} too, which has no TLS and hence no certificates of clients: name its listeners with TLS in site.listen",
                 listen.address.name
             );
             problems.add(&auth.roots.span, "site.client_auth", what);
         }
-        // Names belong to one site each, so that none answers elsewhere.
         if *site.https_only
             && !config.listen.is_empty()
             && !config.listen.iter().filter(named).any(ListenConfig::may_be_https)
@@ -174,7 +234,7 @@ fn check_plain(config: &Config, problems: &mut Problems) -> Vec<String> {
         }
         if site.users().next().is_some()
             && !*site.https_only
-            && let Some(listen) = plain().filter(named).find(|listen| listen.is_exposed())
+            && let Some(listen) = plain().find(|listen| listen.is_exposed())
         {
             notes.push(format!(
                 "{}: passwords of basic_auth cross the network readable to {}, which has no TLS: let a proxy at which TLS ends name the clients (client_address and trusted_proxies), or listen on a loopback address",

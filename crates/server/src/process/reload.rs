@@ -67,7 +67,7 @@ pub(crate) fn out_of_reach(args: &ServeArgs, tls: &TlsProcess, kernel_rekeys: bo
 
 fn reloaded(args: &ServeArgs, shared: &Shared, current: &mut Config, confinement: Confinement) -> Result<u64, Refused> {
     let unusable = |problems: Problems| Refused::Unusable(problems.to_string());
-    let (config, problems) = args.configuration().map_err(unusable)?;
+    let (mut config, problems) = args.configuration().map_err(unusable)?;
     let before = shared.generations.latest();
     let changes = changes(current, &config);
     let fixed: Vec<String> = changes
@@ -83,6 +83,8 @@ fn reloaded(args: &ServeArgs, shared: &Shared, current: &mut Config, confinement
         let refused = if is_privilege { Refused::Unusable } else { Refused::NeedsNewProcess };
         return Err(refused(fixed.join("\n")));
     }
+    // In the order of the start: the sites of a listener are found by its place.
+    config.listen.clone_from(&current.listen);
     privileges::check_roots(&config, args.config.as_deref(), confinement).map_err(Refused::Unusable)?;
     shared.kernel.check(config.server.ktls).map_err(Refused::Unusable)?;
     let rekeys = shared.kernel.probe().rekey_tx().is_ok();

@@ -4,6 +4,7 @@
 //! Prepared::new ─► bind ─► confine ─► AccessLogs::open ─► announce ─► Server::start ─► Server::serve ─► Server::drain ─► Server::finish
 //! ```
 
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -27,7 +28,7 @@ use super::signals::{Signal, Signals};
 use super::upgrade::{Connections as Passed, Predecessor, Program, Service, Starting, Successor};
 use crate::certificates;
 use crate::config::{Config, ServeArgs};
-use crate::exchange::{Generations, Shared};
+use crate::exchange::{Generation, Generations, Shared};
 use crate::limits::{IdleConnections, StreamPlaces};
 use crate::listen::{Inherited, Listeners, close_idle, worker};
 use crate::monitor::{Connections, Exporter};
@@ -242,14 +243,14 @@ impl<'a> Server<'a> {
                     Order::Upgrade => upgrade.start(program, &self.service, "order", Some(reply)),
                     Order::Purge { target, soft } => {
                         let latest = self.shared.generations.latest();
-                        let upstreams = latest.upstreams.clone();
+                        let upstreams = names_in_keys(&latest);
                         let targets = match target {
                             // Rules may store it with another query, for instance in their order.
                             Target::Url(url) => latest.sites.spellings(url).into_iter().map(Target::Url).collect(),
                             target => vec![target],
                         };
                         self.of_store(reply, move |store| {
-                            let names = || upstreams.iter().map(|upstream| &*upstream.name);
+                            let names = || upstreams.iter().map(String::as_str);
                             // All are ordered, though one fails.
                             let told: Vec<_> =
                                 targets.into_iter().map(|target| store.ordered(target, soft, names())).collect();
@@ -273,11 +274,11 @@ impl<'a> Server<'a> {
                     }
                     Order::Cache { url } => {
                         let latest = self.shared.generations.latest();
-                        let upstreams = latest.upstreams.clone();
+                        let upstreams = names_in_keys(&latest);
                         let urls = url.map(|url| latest.sites.spellings(url));
                         self.of_store(reply, move |store| {
                             let Some(urls) = urls else { return Ok(store.describe()) };
-                            let names = || upstreams.iter().map(|upstream| &*upstream.name);
+                            let names = || upstreams.iter().map(String::as_str);
                             let told: Vec<_> = urls.iter().map(|url| store.describe_url(url, names())).collect();
                             let stored: Vec<_> = told.iter().filter_map(|told| told.as_deref().ok()).collect();
                             match stored[..] {
@@ -552,6 +553,12 @@ fn hand_over(ended: Ended) -> Result<(Successor, Option<OwnedFd>), String> {
             Err(format!("the upgrade failed: {error}\nthe process before goes on serving"))
         }
     }
+}
+
+/// The names of upstreams in keys of the cache.
+fn names_in_keys(generation: &Generation) -> BTreeSet<String> {
+    let upstreams = generation.upstreams.iter().map(|upstream| String::from(&*upstream.name));
+    upstreams.chain(generation.sites.cache_names()).collect()
 }
 
 /// The connections that have not ended.

@@ -89,7 +89,11 @@ fn url(config: &Config, listeners: &Listeners, of: fn(SocketAddr) -> SocketAddr)
     let address = with_tls
         .or_else(|| first(ListenConfig::serves))
         .ok_or("--open and --qr need a listener over TCP: add one with --listen HOST:PORT, or leave them out")?;
-    let name = config.site.first().and_then(|site| site.names.first()).filter(|name| !name.contains('*'));
+    let name = config
+        .site
+        .first()
+        .and_then(|site| site.names.first())
+        .filter(|name| !name.contains('*') && !name.starts_with('~'));
     Ok(display(scheme, of(address), name.map(|name| name.as_str())))
 }
 

@@ -36,6 +36,8 @@ pub(crate) struct Response {
     pub is_unlogged: bool,
     /// Bytes of its content in a second, beside the limits of its site. `None`: no limit of its own.
     pub rate: Option<NonZeroU64>,
+    /// Whether the client does not get it: the connection, or the stream of HTTP/2 and HTTP/3, ends without it.
+    pub is_withheld: bool,
 }
 
 impl Response {
@@ -50,6 +52,7 @@ impl Response {
             cache: None,
             is_unlogged: false,
             rate: None,
+            is_withheld: false,
         }
     }
 

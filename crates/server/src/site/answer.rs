@@ -401,7 +401,10 @@ impl<'a> Answering<'a> {
 
     /// The response to a request by `http` for a site that answers HTTPS alone. A request of HTTP/1.0 without Host has no other address.
     fn redirect_to_https(&self) -> Option<Response> {
-        let port = self.site.https_only.filter(|_| self.client.is_plain)?;
+        if !self.site.https_only || !self.client.is_plain {
+            return None;
+        }
+        let port = self.site.https.unwrap_or(443);
         let (Target::Path { path, query }, Some(authority)) = (self.request.target, self.request.authority) else {
             return Some(Response::plain(Status::BAD_REQUEST));
         };

@@ -95,6 +95,7 @@ impl Site {
                     let _ = writeln!(lines, "    its values name no server: answered {status}");
                 }
             },
+            Action::Respond(respond) if respond.is_withheld() => lines.push_str("    closes the connection\n"),
             Action::Respond(respond) => {
                 let _ = writeln!(lines, "    answers {}", respond.status);
             }

@@ -107,7 +107,8 @@ impl SiteConfig {
         let accel = accel.map(|around| (&around.settings.accel, &around.route.features.accel));
         let plain = context.plain;
         let upstreams = &mut *context.upstreams;
-        let known = Known { groups: None, tables: &context.tables, in_response: false };
+        let groups = self.host_groups();
+        let known = Known { groups: Some(&groups), tables: &context.tables, in_response: false };
         Features {
             anonymous: !self.server_header,
             // A whole site without a log has none that a line could be missing from.

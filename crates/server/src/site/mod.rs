@@ -16,6 +16,7 @@ mod fastcgi;
 mod features;
 mod forward_auth;
 mod headers;
+mod hosts;
 mod hsts;
 mod htpasswd;
 mod image_formats;
@@ -45,11 +46,12 @@ use sealion_tls::ClientAuth;
 use crate::certificates::{self, CertifiedSite};
 use crate::observe::access_log::{SiteLog, SiteLogs};
 use crate::observe::metrics::SiteNumber;
-use crate::placeholders::Tables;
+use crate::placeholders::{Groups, Tables};
 use crate::values::Problems;
 
 pub(crate) use answer::{Arrival, Client, answer, answer_from_cache, early_hints, is_refused_or_redirected, refuse};
 pub(crate) use headers::is_ours;
+pub(crate) use hosts::Hosts;
 pub(crate) use names::Sites;
 pub(crate) use proxy::ProxyConfig;
 pub(crate) use route::{RedirectTable, RewriteTable, RouteConfig, SiteConfig, SiteContext};
@@ -63,12 +65,16 @@ pub(crate) struct Site {
     pub name: String,
     /// Its counters.
     pub number: SiteNumber,
-    /// Names of the listeners that it answers on. `None`: all.
-    pub listen: Option<Box<[Box<str>]>>,
+    /// Whether it has host names. Without them it has every name.
+    pub has_names: bool,
+    /// Whether handshakes for it are refused, so that it answers no request over TLS.
+    pub rejects_handshake: bool,
     /// Whether it answers over HTTP/2.
     pub http2: bool,
-    /// The port of HTTPS, if requests by `http` are redirected to it.
-    pub https_only: Option<u16>,
+    /// The port of its first listener with TLS. `None`: no request for it can come by TLS, so that no listener redirects its requests.
+    pub https: Option<u16>,
+    /// Whether requests by `http` are redirected to HTTPS.
+    pub https_only: bool,
     /// The access log that its responses are written to.
     pub log: SiteLog,
     /// What answers requests for paths that no other route has.
@@ -137,6 +143,11 @@ impl Site {
         self.all_rules().filter_map(|rule| rule.spelling(url))
     }
 
+    /// The names that keys of the cache have for upstreams.
+    pub(super) fn cache_names(&self) -> impl Iterator<Item = &str> {
+        self.all_rules().filter_map(proxy::Rule::cache_name)
+    }
+
     /// Whether there are routes that forward.
     pub(crate) fn has_proxies(&self) -> bool {
         match &self.routes {
@@ -148,11 +159,6 @@ impl Site {
     /// Whether to omit Server.
     pub(super) fn is_anonymous(&self) -> bool {
         self.root.features.anonymous
-    }
-
-    /// Whether it answers requests on a listener.
-    pub(crate) fn answers_on(&self, listener: &str) -> bool {
-        self.listen.as_ref().is_none_or(|names| names.iter().any(|name| **name == *listener))
     }
 
     #[cfg(test)]
@@ -173,7 +179,8 @@ pub(crate) struct FileOptions {
 impl SiteConfig {
     /// Whether requests for it name different hosts.
     pub(crate) fn has_hosts(&self) -> bool {
-        self.default || self.names.len() != 1 || self.names.iter().any(|name| name.starts_with('*'))
+        let is_pattern = |name: &str| name.contains('*') || name.starts_with('~');
+        self.is_default() || self.names.len() != 1 || self.names.iter().any(|name| is_pattern(name))
     }
 
     /// Whether it answers on the listener of this name.
@@ -186,8 +193,9 @@ impl SiteConfig {
         CertifiedSite {
             label: self.label(),
             names: self.names.iter().map(|name| name.value.trim_end_matches('.').to_ascii_lowercase()).collect(),
+            reject_handshake: self.reject_handshake.value,
             span: self.names.first().map(|name| name.span.clone()).unwrap_or_default(),
-            default: self.default,
+            default: self.is_default(),
             certificates: &self.certificates,
             acme: self.acme.clone(),
             on_demand: self.acme_on_demand.as_ref(),
@@ -195,6 +203,11 @@ impl SiteConfig {
             expired_lists: self.client_auth.as_ref().map(|auth| auth.expired_crls).unwrap_or_default(),
             http2: self.http2,
         }
+    }
+
+    /// The groups of expressions among its names.
+    pub(crate) fn host_groups(&self) -> Groups {
+        Groups { path: None, hosts: self.names.iter().filter_map(|name| hosts::expression_of(name)).collect() }
     }
 
     /// The name of the site in messages.
@@ -216,7 +229,7 @@ impl SiteConfig {
         }
     }
 
-    /// Builds the site, with the common log and without redirects to HTTPS. `None`: the errors are in `problems`.
+    /// Builds the site, with the common log, and as if no listener had TLS. `None`: the errors are in `problems`.
     pub(crate) fn build(&self, context: &mut SiteContext<'_>, problems: &mut Problems) -> Option<Site> {
         let (root, routes) = self.routes(context, problems)?;
         let client_auth = match &self.client_auth {
@@ -227,9 +240,11 @@ impl SiteConfig {
             client_auth,
             name: self.label(),
             number: SiteNumber::of(&self.label()),
-            listen: self.listen.as_ref().map(|names| names.iter().map(|name| name.value.as_str().into()).collect()),
+            has_names: !self.names.is_empty(),
+            rejects_handshake: *self.reject_handshake,
             http2: self.http2,
-            https_only: None,
+            https: None,
+            https_only: *self.https_only,
             log: SiteLog::Common,
             root,
             routes,

@@ -1,37 +1,45 @@
-//! Selection of the site for a request by host name.
+//! Selection of the site for a request by host name and listener.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use sealion_http::Status;
 
-use super::{Site, SiteConfig};
+use super::Site;
+use super::hosts::Hosts;
 use crate::response::Response;
-use crate::values::{At, Problems};
 
-/// All sites, found by name.
+/// All sites, found by listener and name.
 #[derive(Debug)]
 pub(crate) struct Sites {
     sites: Vec<Site>,
-    /// Whether each site has names.
-    named: Vec<bool>,
-    exact: HashMap<Box<str>, usize>,
-    /// `example.org` for `*.example.org`.
-    wildcard: HashMap<Box<str>, usize>,
-    default: Option<usize>,
+    /// By the place of the listener.
+    hosts: Vec<Arc<Hosts>>,
 }
 
 impl Sites {
-    /// The URL, and as caches store it: that of its site does, or those of all sites where none has its name.
+    /// `hosts`: the names of each listener, which refer to the places of `sites`.
+    pub(crate) fn new(sites: Vec<Site>, hosts: Vec<Arc<Hosts>>) -> Self {
+        Sites { sites, hosts }
+    }
+
+    /// The URL, and the spellings by which caches store it: the caches of sites with its name, or of all sites if no site has the name.
     pub(crate) fn spellings(&self, url: String) -> BTreeSet<String> {
         let behind_scheme = url.split_once("://").map_or("", |(_, rest)| rest);
         let authority = behind_scheme.split(['/', '?']).next().unwrap_or_default();
-        let sites = match self.by_name(host(authority)).or(self.default) {
-            Some(number) => &self.sites[number..=number],
-            None => &self.sites[..],
-        };
-        let mut all: BTreeSet<_> = sites.iter().flat_map(|site| site.spellings(&url)).collect();
+        let name = host(authority);
+        let places: BTreeSet<usize> =
+            self.hosts.iter().filter_map(|hosts| hosts.find(name).or(hosts.default_site())).collect();
+        let is_meant = |place: usize| places.is_empty() || places.contains(&place);
+        let sites = self.sites.iter().enumerate().filter(|(place, _)| is_meant(*place)).map(|(_, site)| site);
+        let mut all: BTreeSet<_> = sites.flat_map(|site| site.spellings(&url)).collect();
         all.insert(url);
         all
+    }
+
+    /// The names that keys of the cache have for upstreams.
+    pub(crate) fn cache_names(&self) -> BTreeSet<String> {
+        self.sites.iter().flat_map(Site::cache_names).map(str::to_owned).collect()
     }
 
     /// Whether there is more than one.
@@ -39,118 +47,26 @@ impl Sites {
         self.sites.len() > 1
     }
 
-    /// Builds the table from sites and their configurations.
-    pub(crate) fn new(sites: Vec<(&SiteConfig, Site)>, problems: &mut Problems) -> Self {
-        let mut all = Sites {
-            sites: Vec::new(),
-            named: Vec::new(),
-            exact: HashMap::new(),
-            wildcard: HashMap::new(),
-            default: None,
-        };
-        let only = sites.len() == 1;
-        for (config, site) in sites {
-            let number = all.sites.len();
-            for name in &config.names {
-                all.add_name(name, number, problems);
-            }
-            if config.default || only {
-                if let Some(other) = all.default {
-                    let other = &all.sites[other].name;
-                    problems.add(
-                        &(0..0),
-                        "site.default",
-                        format_args!("both {other} and {} are the default: choose one", site.name),
-                    );
-                }
-                all.default = Some(number);
-            } else if config.names.is_empty() {
-                problems.add(
-                    &(0..0),
-                    "site.names",
-                    "a site has neither names nor `default = true`, so no request can reach it",
-                );
-            }
-            all.sites.push(site);
-            all.named.push(!config.names.is_empty());
-        }
-        all
+    /// The site for an authority (`host[:port]`, RFC 9110 §7.2) on the listener at this place; `None` if no site there has that name and there is no default.
+    pub(crate) fn find(&self, authority: Option<&str>, listener: usize) -> Option<&Site> {
+        let hosts = self.hosts.get(listener)?;
+        let named = authority.and_then(|authority| hosts.find(host(authority)));
+        named.or(hosts.default_site()).map(|place| &self.sites[place])
     }
 
-    fn add_name(&mut self, name: &At<String>, number: usize, problems: &mut Problems) {
-        let (table, plain) = match name.strip_prefix("*.") {
-            Some(parent) => (&mut self.wildcard, parent),
-            None => (&mut self.exact, name.as_str()),
-        };
-        if !is_host(plain) {
-            let hint =
-                "is not a host name: write for instance example.org, *.example.org, 192.0.2.1 or [::1], without port";
-            problems.add(&name.span, "site.names", format_args!("{:?} {hint}", name.value));
-            return;
-        }
-        if table.insert(plain.trim_end_matches('.').to_ascii_lowercase().into(), number).is_some() {
-            problems.add(
-                &name.span,
-                "site.names",
-                format_args!("{} is listed twice: keep it in one site only", name.value),
-            );
-        }
+    /// Whether a site has the name of an authority on a listener. A default site without names has every name.
+    pub(crate) fn has_name(&self, authority: Option<&str>, listener: usize) -> bool {
+        let Some(hosts) = self.hosts.get(listener) else { return false };
+        let is_named = authority.is_some_and(|authority| hosts.find(host(authority)).is_some());
+        is_named || hosts.default_site().is_some_and(|place| !self.sites[place].has_names)
     }
 
-    /// The site for an authority (`host[:port]`, RFC 9110 §7.2) on a listener; `None` if no site has that name and there is no default,
-    /// or if that site does not answer there.
-    ///
-    /// An exact name takes precedence over a wildcard, a longer wildcard over a shorter one, and any of them over the default.
-    pub(crate) fn find(&self, authority: Option<&str>, listener: &str) -> Option<&Site> {
-        let number = match authority {
-            Some(authority) if !self.exact.is_empty() || !self.wildcard.is_empty() => {
-                self.by_name(host(authority)).or(self.default)
-            }
-            _ => self.default,
-        };
-        number.map(|number| &self.sites[number]).filter(|site| site.answers_on(listener))
-    }
-
-    /// Whether a listener without TLS redirects requests for an authority: a site has that name there, or the default site there has no
-    /// names, and hence every name.
-    pub(crate) fn redirects(&self, authority: Option<&str>, listener: &str) -> bool {
-        let named = authority.and_then(|authority| self.by_name(host(authority)));
-        let site = named.or(self.default.filter(|number| !self.named[*number])).map(|number| &self.sites[number]);
-        site.is_some_and(|site| site.answers_on(listener))
-    }
-
-    /// Whether to omit Server where no site is known: the setting of the default site, or else of the first.
-    pub(crate) fn are_anonymous(&self) -> bool {
-        let site = self.sites.get(self.default.unwrap_or(0));
-        site.is_some_and(Site::is_anonymous)
-    }
-
-    /// A plain response with this status, where no site is known.
-    pub(crate) fn plain(&self, status: Status) -> Response {
+    /// A plain response with this status, where no site is known on a listener. The default site there, or else the first, says whether it has Server.
+    pub(crate) fn plain(&self, status: Status, listener: usize) -> Response {
+        let default = self.hosts.get(listener).and_then(|hosts| hosts.default_site()).unwrap_or(0);
         let mut response = Response::plain(status);
-        response.fields.anonymous = self.are_anonymous();
+        response.fields.anonymous = self.sites.get(default).is_some_and(Site::is_anonymous);
         response
-    }
-
-    fn by_name(&self, host: &str) -> Option<usize> {
-        // A name has at most 253 octets (RFC 1035 §2.3.4).
-        let mut lower = [0; 256];
-        let lower = lower.get_mut(..host.len())?;
-        lower.copy_from_slice(host.as_bytes());
-        lower.make_ascii_lowercase();
-        let name = std::str::from_utf8(lower).ok()?;
-        let name = name.strip_suffix('.').unwrap_or(name);
-        if let Some(number) = self.exact.get(name) {
-            return Some(*number);
-        }
-        let mut rest = name;
-        while let Some((_, parent)) = rest.split_once('.') {
-            if let Some(number) = self.wildcard.get(parent) {
-                return Some(*number);
-            }
-            rest = parent;
-        }
-        None
     }
 }
 
@@ -162,43 +78,34 @@ pub(crate) fn host(authority: &str) -> &str {
     }
 }
 
-fn is_host(name: &str) -> bool {
-    let bracketed = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-    match bracketed {
-        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => {
-            let labels = name.strip_suffix('.').unwrap_or(name);
-            labels.len() <= 253
-                && labels.split('.').all(|label| {
-                    (1..=63).contains(&label.len())
-                        && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
-                })
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::sync::Arc;
 
     use super::*;
     use crate::config::Config;
     use crate::files::cache::{CacheLimits, FileCache};
     use crate::site::SiteContext;
     use crate::upstream::Upstreams;
+    use crate::values::Problems;
 
     fn sites(text: &str) -> (Sites, Problems) {
+        sites_on(text, &["l"])
+    }
+
+    fn sites_on(text: &str, listeners: &[&str]) -> (Sites, Problems) {
         let (config, mut problems) = Config::parse(Path::new("/x.toml"), text).unwrap();
         let cache: Arc<FileCache> = FileCache::new(CacheLimits::default());
-        let built: Vec<_> = config
+        let (configs, built): (Vec<_>, Vec<_>) = config
             .site
             .iter()
             .filter_map(|site| {
                 Some((site, site.build(&mut SiteContext::new(&cache, &mut Upstreams::default()), &mut problems)?))
             })
-            .collect();
-        (Sites::new(built, &mut problems), problems)
+            .unzip();
+        let listeners: Vec<String> = listeners.iter().map(|name| (*name).to_owned()).collect();
+        let hosts = Hosts::of_listeners(&configs, &listeners, &mut problems);
+        (Sites::new(built, hosts), problems)
     }
 
     const THREE: &str = "
@@ -234,9 +141,9 @@ mod tests {
             (Some(""), "*.deep.example.org"),
             (None, "*.deep.example.org"),
         ] {
-            assert_eq!(sites.find(authority, "l").unwrap().name, name, "{authority:?}");
+            assert_eq!(sites.find(authority, 0).unwrap().name, name, "{authority:?}");
         }
-        assert!(sites.find(Some(&"a".repeat(9000)), "l").is_some());
+        assert!(sites.find(Some(&"a".repeat(9000)), 0).is_some());
     }
 
     #[test]
@@ -244,56 +151,98 @@ mod tests {
         let text = "[[site]]\nnames = ['a']\nroot = '/'\n[[site]]\nnames = ['b']\nroot = '/'\n";
         let (sites, problems) = sites(text);
         assert!(problems.is_empty(), "{problems}");
-        assert!(sites.find(Some("c"), "l").is_none());
-        assert!(sites.find(None, "l").is_none());
+        assert!(sites.find(Some("c"), 0).is_none());
+        assert!(sites.find(None, 0).is_none());
     }
 
     #[test]
-    fn a_site_answers_on_its_listeners_only() {
+    fn a_name_belongs_to_a_site_on_each_listener() {
         let text = "
             [[site]]
-            names = ['inner']
-            root = '/'
-            listen = ['127.0.0.1:443', '127.0.0.1:80']
-            [[site]]
-            names = ['outer']
+            names = ['both', 'secure']
             root = '/'
             [[site]]
+            names = ['plain', 'both', '*.both']
+            root = '/'
+            listen = ['[::]:80', 'unix:/s']
+            default = ['[::]:80']
+            [[site]]
+            names = ['inner', 'plain']
+            root = '/'
             default = true
+            listen = ['127.0.0.1:443']
+        ";
+        let (sites, problems) = sites_on(text, &["[::]:443", "[::]:80", "127.0.0.1:443", "unix:/s"]);
+        assert!(problems.is_empty(), "{problems}");
+        for (authority, expected) in [
+            // A site that names the listener goes before one that is served everywhere.
+            ("both", ["both", "plain", "both", "plain"]),
+            ("secure", ["both"; 4]),
+            ("plain", ["", "plain", "inner", "plain"]),
+            ("x.both", ["", "plain", "inner", "plain"]),
+            // Elsewhere the name is unknown: the default site there has it, if there is one.
+            ("inner", ["", "plain", "inner", ""]),
+            ("other", ["", "plain", "inner", ""]),
+        ] {
+            let found = [0, 1, 2, 3].map(|place| sites.find(Some(authority), place).map_or("", |site| &*site.name));
+            assert_eq!(found, expected, "{authority}");
+        }
+        assert_eq!(sites.find(None, 2).unwrap().name, "inner");
+        assert!(sites.find(None, 0).is_none() && sites.find(Some("both"), 4).is_none());
+        assert_eq!(sites.spellings("https://both/x".to_owned()).len(), 1);
+    }
+
+    #[test]
+    fn wildcards_at_the_end_and_expressions_come_after_wildcards_at_the_beginning() {
+        let text = r"
+            [[site]]
+            names = ['~ ^a.*$']
             root = '/'
-            listen = ['[::]:443']
+            [[site]]
+            names = ['www.example.*', 'www.*']
+            root = '/'
+            [[site]]
+            names = ['*.org', 'last']
+            root = '/'
+            [[site]]
+            names = ['~* ^(?<user>[A-Z]+)\.example\.net$', '~ ^abc$']
+            root = '/'
+            default = true
         ";
         let (sites, problems) = sites(text);
         assert!(problems.is_empty(), "{problems}");
-        let name = |authority, listener| sites.find(authority, listener).map(|site| site.name.as_str());
-        for (authority, listener, expected) in [
-            (Some("inner"), "127.0.0.1:443", Some("inner")),
-            (Some("inner"), "127.0.0.1:80", Some("inner")),
-            (Some("inner"), "0.0.0.0:443", None),
-            // Not the default either: it would say whether the name exists.
-            (Some("inner"), "[::]:443", None),
-            (Some("outer"), "127.0.0.1:443", Some("outer")),
-            (Some("outer"), "0.0.0.0:443", Some("outer")),
-            (Some("other"), "[::]:443", Some("default")),
-            (Some("other"), "0.0.0.0:443", None),
-            (None, "[::]:443", Some("default")),
-            (None, "0.0.0.0:443", None),
+        for (authority, name) in [
+            ("www.example.org", "*.org"),
+            ("www.example.com", "www.example.*"),
+            ("WWW.EXAMPLE.co.uk:443", "www.example.*"),
+            ("www.other.com", "www.example.*"),
+            ("www", "~* ^(?<user>[A-Z]+)\\.example\\.net$"),
+            ("abc", "~ ^a.*$"),
+            ("a.example.net", "~ ^a.*$"),
+            ("b.example.net", "~* ^(?<user>[A-Z]+)\\.example\\.net$"),
         ] {
-            assert_eq!(name(authority, listener), expected, "{authority:?} {listener}");
-            assert_eq!(sites.redirects(authority, listener), expected.is_some(), "{authority:?} {listener}");
+            assert_eq!(sites.find(Some(authority), 0).unwrap().name, name, "{authority}");
         }
     }
 
     #[test]
-    fn a_listener_without_tls_redirects_the_names_of_sites() {
+    fn a_default_site_without_names_has_every_name() {
         let (named, _) = sites("[[site]]\nnames = ['a', '*.b']\nroot = '/'");
-        for (authority, redirects) in [("a:80", true), ("x.b", true), ("evil.example", false), ("", false)] {
-            assert_eq!(named.redirects(Some(authority), "l"), redirects, "{authority}");
+        for (authority, has) in [("a:80", true), ("x.b", true), ("evil.example", false), ("", false)] {
+            assert_eq!(named.has_name(Some(authority), 0), has, "{authority}");
         }
-        assert!(!named.redirects(None, "l"));
-        assert!(sites("[[site]]\nroot = '/'").0.redirects(Some("any.example"), "l"));
+        assert!(!named.has_name(None, 0));
+        assert!(sites("[[site]]\nroot = '/'").0.has_name(Some("any.example"), 0));
         let (two, _) = sites("[[site]]\nnames = ['a']\nroot = '/'\n[[site]]\ndefault = true\nroot = '/'");
-        assert!(two.redirects(Some("any.example"), "l"), "the default site has no names, and so every name");
+        assert!(two.has_name(Some("any.example"), 0), "the default site has no names, and so every name");
+    }
+
+    #[test]
+    fn listeners_with_the_same_sites_share_a_table() {
+        let text = "[[site]]\nnames = ['a']\nroot = '/'\n[[site]]\nnames = ['a']\nroot = '/'\nlisten = ['80']";
+        let (sites, problems) = sites_on(text, &["1", "80", "2"]);
+        assert!(problems.is_empty(), "{problems}");
+        assert!(Arc::ptr_eq(&sites.hosts[0], &sites.hosts[2]) && !Arc::ptr_eq(&sites.hosts[0], &sites.hosts[1]));
     }
 
     #[test]
@@ -303,6 +252,15 @@ mod tests {
             ("[[site]]\nnames = ['a.*.b']\nroot = '/'", "not a host name"),
             ("[[site]]\nnames = ['https://a']\nroot = '/'", "not a host name"),
             ("[[site]]\nnames = ['a', 'A']\nroot = '/'", "listed twice"),
+            (
+                "[[site]]\nnames = ['a']\nroot = '/'\nlisten = ['l']\n[[site]]\nnames = ['a']\nlisten = ['l', 'm']\nroot = '/'",
+                "/x.toml:6: site.names: a is listed twice",
+            ),
+            ("[[site]]\nnames = ['~ (']\nroot = '/'", "/x.toml:2: site.names: is not a regular expression"),
+            (
+                "[[site]]\nnames=['a']\ndefault = true\nroot = '/'\n[[site]]\nnames=['b']\ndefault = ['l']\nroot = '/'",
+                "both a and b are the default",
+            ),
             ("[[site]]\nroot = '/'\n[[site]]\nnames = ['a']\nroot = '/'", "no request can reach it"),
             ("[[site]]\nnames=['a']\ndefault = true\nroot = '/'\n[[site]]\ndefault = true\nroot = '/'", "choose one"),
             ("[[site]]\nnames = ['a']", "site.root: is missing for site a"),

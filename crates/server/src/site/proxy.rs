@@ -42,6 +42,8 @@ pub(crate) struct Rule {
     /// The directory of its route, without slashes at its ends.
     directory: Option<Box<[u8]>>,
     upstream: Arc<Upstream>,
+    /// The name of the upstream in keys of the cache, and the listeners of a site that names them: another site may have the same URL on others.
+    cache_name: Box<str>,
     strip_prefix: bool,
     /// Without a slash at its end.
     to_prefix: String,
@@ -86,6 +88,8 @@ pub(super) struct RuleContext<'a> {
     pub(super) tables: &'a Arc<Tables>,
     /// The directory that the route is, without slashes at its ends.
     pub(super) directory: Option<&'a [u8]>,
+    /// The listeners that the site names; empty: none.
+    pub(super) listeners: &'a str,
 }
 
 #[derive(Debug)]
@@ -130,6 +134,11 @@ impl Rule {
     /// The URL as the rule's cache stores it.
     pub(super) fn spelling(&self, url: &str) -> Option<String> {
         self.cache.as_ref().map(|cache| cache.as_in_key(url))
+    }
+
+    /// The name of its upstream in keys of the cache. `None`: it has no cache.
+    pub(super) fn cache_name(&self) -> Option<&str> {
+        self.cache.as_ref().map(|_| &*self.cache_name)
     }
 
     /// The name of its upstream.

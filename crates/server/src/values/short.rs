@@ -1,12 +1,14 @@
-//! Values with a short form beside their table: `compress = true`, `redirect = "/new"`.
+//! Values with a short form beside their table or list: `compress = true`, `redirect = "/new"`.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::de::value::{BoolDeserializer, I64Deserializer, MapAccessDeserializer, StrDeserializer};
-use serde::de::{Error, MapAccess, Visitor};
+use serde::de::value::{
+    BoolDeserializer, I64Deserializer, MapAccessDeserializer, SeqAccessDeserializer, StrDeserializer,
+};
+use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// A short form, or a table.
@@ -42,6 +44,10 @@ impl<'de, S: Deserialize<'de>, T: Deserialize<'de>> Visitor<'de> for Either<S, T
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Self::Value, E> {
         S::deserialize(StrDeserializer::new(value)).map(Short::Short)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
+        T::deserialize(SeqAccessDeserializer::new(list)).map(Short::Table)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {

@@ -179,7 +179,8 @@ fn a_site_answers_on_its_listeners_only() {
     assert!(!said(&outer, b"GET /f HTTP/1.1\r\nbroken\r\n\r\n").contains("content"));
     let redirect = |address: &str, host: &str| {
         let mut io = TcpStream::connect(address).expect("a connection");
-        io.write_all(format!("GET /f HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()).expect("it leaves");
+        io.write_all(format!("GET /f HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes())
+            .expect("it leaves");
         let mut said = String::new();
         io.read_to_string(&mut said).expect("an answer");
         said[9..12].to_owned()

@@ -32,6 +32,7 @@ mod listeners;
 mod memory;
 mod metrics;
 mod mirror;
+mod names;
 #[cfg(feature = "import-nginx")]
 mod nginx_cache;
 #[cfg(feature = "import-nginx")]

@@ -19,6 +19,8 @@ use super::tickets::Authentication;
 pub(super) struct CallbackState {
     /// The host name in the ClientHello. The unbuffered connections of rustls 0.23 do not provide it.
     pub(super) server_name: Option<Box<str>>,
+    /// Whether the site with that name has no certificate.
+    pub(super) is_refused: bool,
     /// The certificate that a [`CertificateSource`](super::resolver::CertificateSource) returned for this handshake.
     pub(super) obtained: Option<Certificate>,
     /// The authentication in the last ticket opened. If rustls resumes a session, it is this ticket's: it tries no

@@ -12,7 +12,7 @@ use sealion_ktls::Version;
 use super::callbacks::SecretTap;
 use super::certificate::{Certificate, ConfigError};
 use super::client_auth::{ClientAuth, ClientAuthId};
-use super::names::Names;
+use super::names::{NameFinder, Names};
 use super::resolver::{ACME_TLS, AlpnChallenges, CertificateSource, Resolver, SiteCertificates};
 use super::secrets;
 use super::tickets::{TicketKeys, Ticketer};
@@ -65,6 +65,8 @@ pub struct TlsOptions {
     pub extended_master_secret: RequireEms,
     /// The responses to TLS-ALPN-01 validations, if any.
     pub challenges: Option<Arc<AlpnChallenges>>,
+    /// Finds the sites of names that are in no [`SiteTls::names`].
+    pub names: Option<NameFinder>,
 }
 
 /// The TLS 1.2 clients that are rejected without the extended master secret (RFC 7627). Without it only the randoms
@@ -156,6 +158,7 @@ impl TlsOptions {
             tickets: Some(Arc::new(tickets)),
             extended_master_secret: RequireEms::default(),
             challenges: None,
+            names: None,
         })
     }
 
@@ -268,6 +271,7 @@ impl ServerConfig {
         for site in all() {
             site.names.iter().for_each(|name| sites.insert(name, site.certificates.clone()));
         }
+        sites.find_by(options.names.as_ref(), all().map(|site| site.certificates.clone()).collect());
         let resolver = Arc::new(Resolver { sites, challenges: options.challenges.clone() });
         let with_sources = all().any(|site| site.certificates.has_source()).then(|| resolver.clone());
         let common = Common { provider: options.provider()?, resolver, time };
@@ -284,6 +288,7 @@ impl ServerConfig {
         }
 
         let mut policies: Vec<Policy> = Vec::new();
+        let mut by_site = Vec::new();
         let mut by_name = None;
         for site in all() {
             let id = site.client_auth.as_ref().map(ClientAuth::id);
@@ -300,6 +305,10 @@ impl ServerConfig {
             };
             let by_name = by_name.get_or_insert_with(|| Names::new(policy.clone()));
             site.names.iter().for_each(|name| by_name.insert(name, policy.clone()));
+            by_site.push(policy);
+        }
+        if let Some(by_name) = &mut by_name {
+            by_name.find_by(options.names.as_ref(), by_site);
         }
         let first = policies[0].clone();
         let differ = policies.len() > 1 || validation.is_some();

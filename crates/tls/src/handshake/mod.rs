@@ -9,7 +9,7 @@ pub(crate) mod certificate;
 pub(crate) mod client_auth;
 pub(crate) mod config;
 pub(crate) mod key_schedule;
-mod names;
+pub(crate) mod names;
 pub(crate) mod quic;
 pub(crate) mod resolver;
 pub(crate) mod secrets;
@@ -174,6 +174,12 @@ pub(crate) async fn accept(
             }
             Ok(other) => return Err(HandshakeError::Tls(format!("unexpected state {other:?}"))),
             Err(error) => {
+                if callbacks.is_refused {
+                    flight.queue(Some(AlertDescription::UNRECOGNIZED_NAME));
+                    flight.end(io, &config.limits).await;
+                    let name = callbacks.server_name.map_or_else(|| "clients without a name".to_owned(), Into::into);
+                    return Err(HandshakeError::NoCertificate { name, why: NoCertificate::NotAllowed });
+                }
                 let own_alert = alert_of(&error);
                 let error = HandshakeError::from_rustls(error, &flight.incoming);
                 queue_alert(&mut connection, &mut flight);

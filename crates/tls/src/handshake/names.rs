@@ -1,6 +1,27 @@
 //! Values by host name.
 
 use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// Finds the site with a host name, for a caller that has names of its own.
+#[derive(Clone)]
+pub struct NameFinder(Arc<Find>);
+
+type Find = dyn Fn(&str) -> Option<usize> + Send + Sync;
+
+impl NameFinder {
+    /// `find`: the number of the site with a name in lower case; the default has 0, and the others follow. `None`: no site has the name.
+    pub fn new(find: impl Fn(&str) -> Option<usize> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(find))
+    }
+}
+
+impl fmt::Debug for NameFinder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NameFinder").finish_non_exhaustive()
+    }
+}
 
 /// Values by host name. Order of precedence: an exact name, the longest wildcard, the default.
 #[derive(Debug)]
@@ -8,12 +29,19 @@ pub(crate) struct Names<T> {
     exact: HashMap<Box<str>, T>,
     /// `example.org` for `*.example.org`, which stands for one label or more.
     wildcard: HashMap<Box<str>, T>,
+    /// By the number of the site.
+    found: Option<(NameFinder, Vec<T>)>,
     default: T,
 }
 
 impl<T> Names<T> {
     pub(crate) fn new(default: T) -> Self {
-        Self { exact: HashMap::new(), wildcard: HashMap::new(), default }
+        Self { exact: HashMap::new(), wildcard: HashMap::new(), found: None, default }
+    }
+
+    /// Values by the numbers that `finder` finds, for names that are not inserted.
+    pub(crate) fn find_by(&mut self, finder: Option<&NameFinder>, values: Vec<T>) {
+        self.found = finder.cloned().map(|finder| (finder, values));
     }
 
     pub(crate) fn insert(&mut self, name: &str, value: T) {
@@ -40,7 +68,8 @@ impl<T> Names<T> {
             }
             rest = parent;
         }
-        None
+        let (finder, values) = self.found.as_ref()?;
+        values.get(finder.0(name)?)
     }
 }
 

@@ -63,6 +63,11 @@ impl SiteCertificates {
         Self { all: ArcSwap::from_pointee(certificates), source: None }
     }
 
+    /// No certificate: clients of the site get the alert `unrecognized_name` (RFC 6066 §3).
+    pub fn none() -> Self {
+        Self { all: ArcSwap::default(), source: None }
+    }
+
     /// Adds a source for names that none of the certificates covers. Clients without a name get one of the
     /// certificates.
     #[must_use]
@@ -81,7 +86,7 @@ impl SiteCertificates {
         (!is_covered).then_some(source)
     }
 
-    /// The certificates in use.
+    /// The certificates in use. Empty: see [`Self::none`].
     pub fn get(&self) -> Arc<Vec<Certificate>> {
         self.all.load_full()
     }
@@ -100,7 +105,9 @@ impl SiteCertificates {
 
     /// The first certificate that the client can verify. Prefers certificates that cover the name, then those without
     /// RSA, whose signatures are slow and large.
-    fn choose(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Arc<CertifiedKey> {
+    ///
+    /// `None`: the site has no certificate.
+    fn choose(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         let all = self.all.load();
         let worth = |one: &Certificate| {
             let covers = name.is_some_and(|name| one.facts().covers(name));
@@ -109,9 +116,9 @@ impl SiteCertificates {
         let best = match &all[..] {
             [only] => only,
             // Among equals, max_by_key returns the last.
-            several => several.iter().rev().max_by_key(|one| worth(one)).expect("a site has a certificate"),
+            several => several.iter().rev().max_by_key(|one| worth(one))?,
         };
-        best.certified()
+        Some(best.certified())
     }
 }
 
@@ -169,7 +176,11 @@ impl ResolvesServerCert for Resolver {
         if let Some(obtained) = obtained.flatten() {
             return Some(obtained.certified());
         }
-        Some(self.sites.get(name).choose(name, hello.signature_schemes()))
+        let chosen = self.sites.get(name).choose(name, hello.signature_schemes());
+        if chosen.is_none() {
+            callbacks::with_current(|state| state.is_refused = true);
+        }
+        chosen
     }
 }
 

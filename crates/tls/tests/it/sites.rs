@@ -6,8 +6,8 @@ use std::sync::Arc;
 use sealion_testkit::pki::{Authority, Pki};
 use sealion_testkit::{Connector, Suite};
 use sealion_tls::{
-    Certificate, ClientAuth, ClientAuthMode, ConfigError, HandshakeError, HandshakeInfo, Limits, Part, ServerConfig,
-    SiteCertificates, SiteTls, TicketKeys, TicketSecret, TlsOptions, TlsStream, Version,
+    Certificate, ClientAuth, ClientAuthMode, ConfigError, HandshakeError, HandshakeInfo, Limits, NameFinder, Part,
+    ServerConfig, SiteCertificates, SiteTls, TicketKeys, TicketSecret, TlsOptions, TlsStream, Version,
 };
 
 use crate::support::{self, Server};
@@ -83,6 +83,39 @@ fn each_name_has_its_certificate() {
     let (client, info) = connect(&server, &Connector::new(&pki, Suite::TLS13).name("127.0.0.1"));
     assert!(client.is_some());
     assert_eq!(info.unwrap().server_name, None);
+}
+
+#[test]
+fn a_finder_chooses_the_site_of_a_name() {
+    let [rest, a] = [&["else.test"], &["a.test"]].map(|names| Pki::for_names(names));
+    let ours = Authority::new("ours");
+    let auth = ClientAuth::from_pem_file(&ours.pki().certificate_file(), ClientAuthMode::Require).unwrap();
+    let names = NameFinder::new(|name| (name == "a.test").then_some(1));
+    let options = TlsOptions { names: Some(names), ..options() };
+    let server = server(&[site(&[], &[&rest], None), site(&[], &[&a], Some(auth))], &options);
+    let alice = ours.issue_client("alice");
+    for suite in [Suite::TLS13, Suite::TLS12] {
+        let (client, _) = connect(&server, &Connector::new(&rest, suite).name("else.test"));
+        assert_eq!(client.unwrap().certificate.as_ref(), Some(rest.certificate()));
+        let own = Connector::trusting(&[&a], suite, Some(&alice), false).name("a.test");
+        let (client, info) = connect(&server, &own);
+        assert_eq!(client.unwrap().certificate.as_ref(), Some(a.certificate()));
+        assert!(info.unwrap().client_auth.is_some());
+    }
+}
+
+#[test]
+fn a_site_without_certificate_refuses_its_names() {
+    let (pki, other) = (Pki::for_names(&["a.test"]), Pki::for_names(&["b.test"]));
+    let refusing = SiteTls { certificates: Arc::new(SiteCertificates::none()), ..site(&[], &[&other], None) };
+    let server = server(&[refusing, site(&["a.test"], &[&pki], None)], &options());
+    for suite in [Suite::TLS13, Suite::TLS12] {
+        assert!(connect(&server, &Connector::new(&pki, suite).name("a.test")).0.is_some());
+        let unknown = refused(&server, &Connector::new(&pki, suite).name("b.test"));
+        assert_eq!(unknown, "refused: there is no certificate for b.test");
+        let nameless = refused(&server, &Connector::new(&pki, suite).name("127.0.0.1"));
+        assert_eq!(nameless, "refused: there is no certificate for clients without a name");
+    }
 }
 
 #[test]

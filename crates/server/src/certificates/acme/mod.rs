@@ -63,7 +63,7 @@ pub(super) struct Settings {
 }
 
 /// A site whose certificate is ordered from the authority.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct AcmeSite {
     names: Vec<String>,
     /// Key and chain in one file, so that both are replaced atomically.

@@ -216,10 +216,15 @@ fn moved(text: &str, directory: &Path, ports: &mut Ports) -> Result<(String, Vec
         names.push((std::mem::replace(address, to.clone()), to));
     }
     for site in tables(&mut config, "site") {
-        let Some(Value::Array(listeners)) = site.get_mut("listen") else { continue };
-        for listener in listeners {
-            let to = names.iter().find(|(name, _)| listener.as_str() == Some(name)).map(|(_, to)| to.clone());
-            *listener = to.map_or_else(|| listener.clone(), Value::String);
+        let named = ["listen", "default"].map(|key| site.get(key).and_then(Value::as_array).cloned());
+        for (key, mut listeners) in
+            ["listen", "default"].into_iter().zip(named).filter_map(|(key, all)| Some((key, all?)))
+        {
+            for listener in &mut listeners {
+                let to = names.iter().find(|(name, _)| listener.as_str() == Some(name)).map(|(_, to)| to.clone());
+                *listener = to.map_or_else(|| listener.clone(), Value::String);
+            }
+            site.insert(key.to_owned(), Value::Array(listeners));
         }
     }
     Ok((config.to_string(), moved))
@@ -238,13 +243,14 @@ mod tests {
     #[test]
     fn a_configuration_moves_to_loopback() {
         let text = "[metrics]\nlisten = '127.0.0.1:9'\n[cache]\ndirectories = ['/var/cache/x']\n[[listen]]\naddress = '[::]:443'\n\
-                    [[listen]]\naddress = '127.0.0.2:443'\n[[site]]\nlisten = ['127.0.0.2:443']\nroot = '/srv'\n";
+                    [[listen]]\naddress = '127.0.0.2:443'\n[[site]]\nlisten = ['127.0.0.2:443']\ndefault = ['127.0.0.2:443']\nroot = '/srv'\n";
         let (text, listeners) = moved(text, Path::new("/tmp/x"), &mut Ports::default()).unwrap();
         let config: Table = text.parse().unwrap();
         assert_eq!(listeners.iter().map(|listener| listener.host.as_str()).collect::<Vec<_>>(), ["*", "127.0.0.2"]);
         let second = format!("127.0.0.1:{}", listeners[1].to);
         assert_eq!(config["listen"][1]["address"].as_str(), Some(second.as_str()));
         assert_eq!(config["site"][0]["listen"][0].as_str(), Some(second.as_str()));
+        assert_eq!(config["site"][0]["default"], config["site"][0]["listen"]);
         assert_eq!(config["cache"]["directories"][0].as_str(), Some("/tmp/x/cache"));
         assert!(!config.contains_key("metrics"));
         assert!(moved("include = ['x.toml']", Path::new("/tmp/x"), &mut Ports::default()).is_err());

@@ -67,6 +67,10 @@ impl<'a> Http2<'a> {
     /// Writes the head of a response and makes its content ready.
     fn respond(&mut self, mut sending: Box<Sending<'a>>, stream: &TlsStream) {
         let (id, length) = (sending.stream, sending.length());
+        if sending.answered.response.is_withheld {
+            self.protocol.reset(id, ErrorCode::INTERNAL_ERROR);
+            return self.finish(sending, stream, None);
+        }
         let before = self.heads.len();
         let more = self.context.listener.alternative.as_ref().map_or(&[][..], Alternative::http2);
         let Answered { response, framing, .. } = &mut *sending.answered;

@@ -71,6 +71,10 @@ impl<'a> Http3<'a> {
 
     /// Writes the head of a response behind `out`, and makes its content ready.
     fn respond(&mut self, id: StreamId, mut answered: Box<Answered<'a>>, mut out: Vec<u8>) {
+        if answered.response.is_withheld {
+            // Nothing can be written to the stream behind that.
+            self.protocol.reset(id, ErrorCode::H3_INTERNAL_ERROR);
+        }
         let (response, framing) = (&answered.response, answered.framing);
         let length = if framing.has_content() { response.body.len() } else { Some(0) };
         let is_empty = length == Some(0);

@@ -24,7 +24,7 @@ impl Rule {
         now: HttpTime,
     ) -> Option<Response> {
         let (Some(cache), Target::Path { path, query }) = (&self.cache, request.target) else { return None };
-        let target = Targeted::new(path, query, &self.upstream.name);
+        let target = Targeted::new(path, query, &self.cache_name);
         let Arrival { scheme, is_trusted } = arrival;
         cache.answer_at_once(Question { request, scheme, is_trusted, target }, now.seconds().get())
     }
@@ -45,7 +45,7 @@ impl Rule {
         let lowered = lower.as_deref().map(|host| Request { authority: Some(host), ..request.clone() });
         let request = lowered.as_ref().unwrap_or(request);
         let query = cache.query_in_key(query);
-        let target = Targeted::new(raw, query.as_deref(), &self.upstream.name);
+        let target = Targeted::new(raw, query.as_deref(), &self.cache_name);
         let (is_trusted, client) = (inbound.is_trusted, inbound.bounded_client());
         let question = Question { request, scheme: inbound.scheme, is_trusted, target };
         if request.method.as_str() == "PURGE" {

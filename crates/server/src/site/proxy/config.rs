@@ -145,8 +145,8 @@ impl ProxyConfig {
         context: &mut RuleContext<'_>,
         problems: &mut Problems,
     ) -> Option<Rule> {
-        let RuleContext { root, upstreams, store, groups, tables, directory } = context;
-        let (root, store) = (*root, *store);
+        let RuleContext { root, upstreams, store, groups, tables, directory, listeners } = context;
+        let (root, store, listeners) = (*root, *store, *listeners);
         let before = problems.len();
         if *self.strip_prefix && directory.is_none() {
             let what = "needs a route whose path ends in a slash, for instance /api/";
@@ -249,8 +249,13 @@ impl ProxyConfig {
             cache.build(store, Box::new(lines), &cache.span, &format!("{key}.cache"), problems)
         });
         let rewritten = rewriter.iter().flat_map(|_| const { &[header::LOCATION, header::SET_COOKIE] });
+        let cache_name = match listeners {
+            "" => upstream.name.clone(),
+            listeners => format!("{} {listeners}", upstream.name).into(),
+        };
         Some(Rule {
             cache: cache.flatten(),
+            cache_name,
             directory,
             upstream,
             methods: self.methods.value.clone(),

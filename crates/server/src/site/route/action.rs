@@ -29,8 +29,24 @@ pub(crate) struct RespondTable {
     pub media_type: Option<At<String>>,
 }
 
-/// `respond`: a status alone, or a table.
-pub(crate) type RespondConfig = Short<u16, RespondTable>;
+/// `respond`: a status or `"close"`, or a table.
+pub(crate) type RespondConfig = Short<ShortRespond, RespondTable>;
+
+/// The short forms of `respond`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "write a status, for instance 204, or \"close\"")]
+pub(crate) enum ShortRespond {
+    Status(u16),
+    Word(RespondWord),
+}
+
+/// A word instead of a status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum RespondWord {
+    /// No response.
+    Close,
+}
 
 /// `redirect`: the target alone, or a table.
 pub(crate) type RedirectConfig = Short<SecretUrl, RedirectTable>;
@@ -104,6 +120,8 @@ enum Content {
     OfStatus,
     Text(Template),
     Bytes(std::sync::Arc<Vec<u8>>),
+    /// No response: the connection closes.
+    Withheld,
 }
 
 #[derive(Debug)]
@@ -153,7 +171,10 @@ impl Respond {
     ) -> Option<Self> {
         let span = &config.span;
         let table = match &config.value {
-            Short::Short(code) => &RespondTable { status: Some((*code).into()), ..RespondTable::default() },
+            Short::Short(ShortRespond::Word(RespondWord::Close)) => return Some(Self::withheld()),
+            Short::Short(ShortRespond::Status(code)) => {
+                &RespondTable { status: Some((*code).into()), ..RespondTable::default() }
+            }
             Short::Table(table) => table,
         };
         let code = table.status.as_ref().map_or(200, |status| status.value);
@@ -201,6 +222,17 @@ impl Respond {
         Some(Respond { status: status?, content: content?, media_type: ContentType::Custom(media_type.into()) })
     }
 
+    /// No response. The log has nginx' status for that.
+    fn withheld() -> Self {
+        let media_type = ContentType::Text("text/plain");
+        Respond { status: Status::new(444).unwrap_or(Status::BAD_REQUEST), content: Content::Withheld, media_type }
+    }
+
+    /// Whether no response is sent.
+    pub(in crate::site) fn is_withheld(&self) -> bool {
+        matches!(self.content, Content::Withheld)
+    }
+
     /// Whether the content is the route's own, and no error page replaces it.
     pub(in crate::site) fn has_content(&self) -> bool {
         !matches!(self.content, Content::OfStatus)
@@ -215,6 +247,10 @@ impl Respond {
                 Cow::Owned(text) => text,
             },
             Content::Bytes(bytes) => bytes.to_vec(),
+            Content::Withheld => {
+                let response = Response::new(self.status, Fields::default(), Body::Empty);
+                return Ok(Response { is_withheld: true, ..response });
+            }
         };
         let fields = Fields { content_type: Some(self.media_type.clone()), ..Fields::default() };
         Ok(Response::new(self.status, fields, Body::Bytes(bytes.into())))
@@ -366,6 +402,7 @@ impl Action {
     pub(in crate::site) fn withholds(&self) -> Option<Status> {
         match self {
             Action::Deny => Some(Status::FORBIDDEN),
+            Action::Respond(respond) if respond.is_withheld() => Some(Status::FORBIDDEN),
             Action::Respond(respond) if respond.status.code() >= 400 => Some(respond.status),
             _ => None,
         }

@@ -37,13 +37,23 @@ pub(crate) struct SiteContext<'a> {
     /// Whether sites are reachable only without TLS.
     pub(crate) plain: bool,
     pub(crate) tables: Arc<Tables>,
+    /// The listeners that the site names, in one text; empty: none.
+    pub(crate) listeners: String,
 }
 
 impl<'a> SiteContext<'a> {
     /// For sites with TLS, without stored responses and tables.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn new(cache: &'a Arc<FileCache>, upstreams: &'a mut Upstreams) -> Self {
-        SiteContext { cache, upstreams, store: None, max_ranges: 16, plain: false, tables: Arc::default() }
+        SiteContext {
+            cache,
+            upstreams,
+            store: None,
+            max_ranges: 16,
+            plain: false,
+            tables: Arc::default(),
+            listeners: String::new(),
+        }
     }
 }
 
@@ -120,7 +130,7 @@ impl SiteConfig {
         let root = match &self.root {
             Some(path) => open(path, "site.root", problems)?,
             // An action or routes may answer every request; others get 404.
-            None if self.deny || self.root_route().has_action() || !self.route.is_empty() => {
+            None if self.deny || *self.reject_handshake || self.root_route().has_action() || !self.route.is_empty() => {
                 Root::empty().map_err(|error| problems.add(&(0..0), "site.root", error)).ok()?
             }
             None => {
@@ -190,7 +200,7 @@ impl SiteConfig {
             limits,
             features,
             action: around.map_or_else(|| Arc::new(Action::Files), |around| Arc::clone(around.action)),
-            groups: around.map_or_else(Arc::default, |around| Arc::clone(&around.route.groups)),
+            groups: around.map_or_else(|| Arc::new(self.host_groups()), |around| Arc::clone(&around.route.groups)),
             conditions: None,
             is_internal: around.is_some_and(|around| around.route.is_internal),
             names_ends: false,

@@ -84,6 +84,7 @@ impl RouteConfig {
             groups: &route.groups,
             tables: &context.tables,
             directory: path.directory(),
+            listeners: &context.listeners,
         };
         Forward::build(&config, known, &key(name), &mut rules, problems).map(Action::Forward)
     }

@@ -108,13 +108,19 @@ configs! {
     /// A site: what is answered under one or more host names. Its settings and its action are those of its root route, which has all paths that no other
     /// route has.
     site {
-        /// Host names: exact (`example.org`), or with a wildcard for one or more labels (`*.example.org`).
+        /// Host names: exact (`example.org`), with a wildcard for one or more labels (`*.example.org`, `www.example.*`), or an expression for the whole name
+        /// (`~ ^(?<user>[a-z]+)\.example\.org$`; `~*` ignores case), whose groups are placeholders. An exact name goes first, then the longest wildcard at the
+        /// beginning, then the longest at the end, then the first expression of the file.
         names: Vec<At<String>> = Vec::new(),
-        /// Whether this site answers requests with an unknown host name, or with none. A single site is always the default.
-        default: bool = false,
-        /// Listeners that this site answers on, by their `address` in `[[listen]]`. On other listeners, requests for its names are answered
-        /// 421, and those without TLS do not redirect them [default: all]
+        /// Whether this site answers requests with an unknown host name, or with none: on all its listeners (`true`), or on those with these addresses
+        /// (`["[::]:80"]`). A single site is always the default.
+        default: Short<bool, Vec<At<String>>> = Short::Short(false),
+        /// Listeners that this site is served on, by their `address` in `[[listen]]`. Elsewhere its names are unknown, and other sites may have them. It goes
+        /// before sites that are served everywhere. If none of its listeners has TLS, they serve it and do not redirect it [default: all]
         listen: Option<Vec<At<String>>> = None,
+        /// Whether handshakes for its names are refused, and those with an unknown name or without one where it is the default. Over TLS
+        /// the site answers no request.
+        reject_handshake: At<bool> = false.into(),
         /// Whether clients are offered HTTP/2 for this site. `false`: they use HTTP/1.1, and requests that come over a connection of HTTP/2 for another site are
         /// answered 421, upon which browsers open another connection.
         http2: bool = true,
@@ -159,7 +165,8 @@ configs! {
         proxy: Option<At<ProxyConfig>>,
         /// Runs scripts, by a server that speaks FastCGI.
         fastcgi: Option<At<FastcgiConfig>>,
-        /// Answers with a status, `respond = 204`, or with a content.
+        /// Answers with a status, `respond = 204`, or with a content. `respond = "close"`: the connection, or the stream of HTTP/2 and HTTP/3, ends without a
+        /// response.
         respond: Option<At<RespondConfig>>,
         /// Redirects to a path or a URL with placeholders: `redirect = "https://{host}{uri}"`.
         redirect: Option<At<RedirectConfig>>,

@@ -124,6 +124,13 @@ impl Http3 {
         })
     }
 
+    /// The error of a stream that ends without a response.
+    #[track_caller]
+    pub(super) fn failure(&mut self, mut stream: Streamed) -> String {
+        let received = self.runtime.block_on(stream.recv_response());
+        received.expect_err("no response").to_string()
+    }
+
     /// Receives the head of a response and the beginning of its content.
     #[track_caller]
     pub(super) fn begin(&mut self, mut stream: Streamed) -> Streamed {

@@ -2,7 +2,7 @@
 
 use sealion_testkit::{http, pattern};
 
-use super::client::{Http3, config};
+use super::client::{Http3, config, request};
 use crate::support::upstream::{Upstream, ok};
 use crate::support::{Site, access_line, access_lines, exchange};
 
@@ -112,6 +112,20 @@ fn other_versions_announce_it_and_listeners_without_it_do_not() {
     let mut client = site.connect(&without);
     let answer = exchange(&mut client, http::head("GET", "/f", &[("Connection", "close")]).as_bytes());
     assert!(!String::from_utf8_lossy(&answer.data).contains("Alt-Svc"));
+}
+
+#[test]
+fn a_stream_ends_without_a_response_and_others_go_on() {
+    let site = Site::new();
+    site.add("f", "content");
+    let server = config(&site, "route = [{ path = '= /none', respond = 'close' }]").serve_from_user_space();
+    let mut client = Http3::connect(&site, &server);
+    let stream = client.send(request("GET", "/none", &[]), None);
+    let said = client.failure(stream);
+    assert!(said.contains("H3_INTERNAL_ERROR"), "{said}");
+    assert_eq!(client.get("/f", &[]).body, b"content");
+    let lines = access_lines(&server, 2);
+    assert_eq!([lines[0].get("status"), lines[0].get("bytes")], ["444", "0"]);
 }
 
 #[test]

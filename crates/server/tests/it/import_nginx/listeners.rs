@@ -19,32 +19,19 @@ fn a_site_answers_at_the_addresses_of_its_server() {
         (&["listen 443 ssl; listen 8443 ssl;", "listen 443 ssl;"], &[&[], &["0.0.0.0:443"]]),
         (&["listen 443 ssl;", "listen unix:/run/x.sock ssl;"], &[&["0.0.0.0:443"], &["unix:/run/x.sock"]]),
         (&["listen 127.0.0.1:443 ssl;", "listen 443 ssl; return 444;"], &[&["127.0.0.1:443"], &["0.0.0.0:443"]]),
-        // Redirects over plain HTTP.
         (&["listen 443 ssl; listen 80;"], &[&[]]),
         (
             &["listen 10.0.0.1:443 ssl;", "listen 443 ssl; listen 80;"],
             &[&["10.0.0.1:443"], &["0.0.0.0:443", "0.0.0.0:80"]],
         ),
         (
-            &[
-                "listen 10.0.0.1:443 ssl;",
-                "listen 443 ssl; listen 80; } server { listen 10.0.0.1:80; server_name s0.example; return 301 https://$host$request_uri;",
-            ],
-            &[&["10.0.0.1:443", "10.0.0.1:80"], &["0.0.0.0:443", "0.0.0.0:80"]],
+            &["listen 443 ssl;", "listen 80; return 301 https://$host$request_uri;"],
+            &[&["0.0.0.0:443"], &["0.0.0.0:80"]],
         ),
+        // A name that an earlier server has at one of two addresses.
         (
-            &[
-                "listen 10.0.0.1:443 ssl;",
-                "listen 443 ssl; } server { listen 80; server_name *.other; return 301 https://$host$request_uri;",
-            ],
-            &[&["10.0.0.1:443"], &["0.0.0.0:443"], &["0.0.0.0:80"]],
-        ),
-        (
-            &[
-                "listen 10.0.0.1:443 ssl;",
-                "listen 443 ssl; } server { listen 80; server_name .example; return 301 https://$host$request_uri;",
-            ],
-            &[&["10.0.0.1:443", "0.0.0.0:80"], &["0.0.0.0:443", "0.0.0.0:80"]],
+            &["listen 80;", "listen 80; listen 443 ssl; server_name s0.example;"],
+            &[&["0.0.0.0:80"], &["0.0.0.0:80"], &["0.0.0.0:443"]],
         ),
     ] {
         let blocks = servers
@@ -63,42 +50,34 @@ fn a_site_answers_at_the_addresses_of_its_server() {
 }
 
 #[test]
-fn the_default_site_is_a_default_server() {
-    // The servers, and the name of the default site.
-    for (servers, default, marks) in [
-        ("server { listen 443 ssl; server_name a; } server { listen 443 ssl; server_name b; }", Some("a"), 0),
+fn a_default_server_is_the_default_at_its_addresses() {
+    const BOTH: &str = "listen 443 ssl; listen 8443 ssl;";
+    // The servers, and the key `default` of each site.
+    for (servers, expected) in [
         (
-            "server { listen 443 ssl; server_name a; } server { listen 443 ssl default_server; server_name b; }",
-            Some("b"),
-            0,
-        ),
-        // Nothing else reaches a server without names.
-        ("server { listen 443 ssl; server_name a; } server { listen 8443 ssl; }", None, 0),
-        ("server { listen 443 ssl default_server; server_name a; } server { listen 443 ssl; }", Some("a"), 0),
-        // At its own address, the closed one is not replaced by the open one.
-        (
-            "server { listen 443 ssl default_server; server_name a; } server { listen 8443 ssl default_server; server_name b; return 444; }",
-            Some("a"),
-            0,
+            "server { listen 443 ssl; server_name a; } server { listen 443 ssl; server_name b; }".to_owned(),
+            &["true", ""][..],
         ),
         (
-            "server { listen 443 ssl default_server; listen 8443 ssl; server_name a; } server { listen 8443 ssl default_server; server_name b; return 444; }",
-            Some("a"),
-            1,
+            "server { listen 443 ssl; server_name a; } server { listen 443 ssl default_server; server_name b; }"
+                .to_owned(),
+            &["", "true"],
         ),
+        ("server { listen 443 ssl; server_name a; } server { listen 8443 ssl; }".to_owned(), &["true", "true"]),
+        (format!("server {{ {BOTH} server_name a; }} server {{ {BOTH} server_name b; }}"), &["true", ""]),
         (
-            "server { listen 443 ssl default_server; listen 8443 ssl; server_name a; } server { listen 8443 ssl default_server; server_name b; location /x { deny all; } }",
-            Some("a"),
-            1,
+            format!("server {{ {BOTH} server_name a; }} server {{ listen 8443 ssl default_server; return 444; }}"),
+            &[r#"["0.0.0.0:443"]"#, "true"],
         ),
+        // Nothing reaches a server without names where another is the default.
+        ("server { listen 443 ssl default_server; server_name a; } server { listen 443 ssl; }".to_owned(), &["true"]),
+        (format!("server {{ listen 443 ssl; server_name a; }} server {{ {BOTH} }}"), &["true", "true"]),
     ] {
-        let (config, named, _) = import(servers);
-        let sites = config["site"].as_array().expect("sites");
-        let mut defaults = sites.iter().filter(|site| site.get("default").is_some());
-        let site = defaults.next().unwrap_or_else(|| panic!("{servers}: no default"));
-        let name = site.get("names").and_then(|names| names[0].as_str());
-        assert_eq!((name, defaults.count()), (default, 0), "{servers}");
-        assert_eq!(marked(&named).len(), marks, "{servers}: {named:#?}");
+        let (config, named, _) = import(&servers);
+        let sites = config["site"].as_array().expect("sites").iter();
+        let defaults = sites.map(|site| site.get("default").map_or_else(String::new, ToString::to_string));
+        assert_eq!(defaults.collect::<Vec<_>>(), expected, "{servers}");
+        assert!(marked(&named).is_empty(), "{servers}: {named:#?}");
     }
 }
 
@@ -204,49 +183,44 @@ fn servers_with_content_and_without_tls_are_served_so() {
 }
 
 #[test]
-fn an_address_is_served_or_redirects() {
-    const TLS: &str = "server { listen 443 ssl; server_name a.example; root /srv/a; }";
-    const CONTENT: &str = "server { listen 80; server_name b.example; root /srv/b; }";
-    const REDIRECT: &str = "server { listen 80; server_name a.example; return 301 https://$host$request_uri; }";
-    let plain = |servers: &[&str]| {
-        let (made, named, _) = import(&servers.join("\n"));
-        let listeners = made["listen"].as_array().expect("listeners").clone();
-        let listener = listeners.into_iter().find(|listener| listener["address"].as_str() == Some("0.0.0.0:80"));
-        let sites = made["site"].as_array().expect("sites").clone();
-        (listener.expect("it is there").get("plain").is_some(), sites, named)
-    };
-    let (is_served, sites, _) = plain(&[TLS, REDIRECT]);
-    assert!(!is_served && sites.len() == 1);
-    let https_only = |site: &toml::Value| site.get("https_only").is_some();
-    let addresses = |site: &toml::Value| -> Vec<String> {
-        let names = site.get("listen").and_then(toml::Value::as_array).into_iter().flatten();
-        names.map(|name| name.as_str().expect("text").to_owned()).collect()
-    };
-    assert!(!https_only(&sites[0]));
-    // Beside content, the site itself redirects.
-    for redirect in [REDIRECT, "server { listen 80 default_server; return 301 https://$host$request_uri; }"] {
-        for servers in [[TLS, redirect, CONTENT], [CONTENT, redirect, TLS]] {
-            let (is_served, sites, named) = plain(&servers);
-            assert!(is_served && sites.len() == 2);
-            for site in sites {
-                let is_content = site["names"][0].as_str() == Some("b.example");
-                assert_eq!(https_only(&site), !is_content);
-                assert_eq!(addresses(&site), if is_content { &["0.0.0.0:80"][..] } else { &[] }, "{servers:?}");
-                assert_eq!(site.get("default").is_some(), !is_content, "{servers:?}");
-            }
-            assert!(!named.iter().any(|line| line.contains("421")), "{named:?}");
-        }
-    }
-    // One that has content without TLS elsewhere would redirect there, too.
-    let both = "server { listen 443 ssl; listen 8080; server_name a.example; root /srv/a; }";
-    const OTHER: &str = "server { listen 8080; server_name c.example; root /srv/c; }";
-    let (_, sites, named) = plain(&[both, REDIRECT, CONTENT, OTHER]);
-    assert!(!https_only(&sites[0]));
-    assert!(named.iter().any(|line| line.contains("requests get 421 there")), "{named:?}");
-    // Without TLS nobody shows a certificate.
+fn clients_show_certificates_where_they_have_tls() {
     let verifying = "server { listen 443 ssl; listen 80; server_name a.example; root /srv/a; ssl_client_certificate ca.pem; ssl_verify_client on; }";
-    let (is_served, sites, _) = plain(&[verifying, CONTENT]);
-    assert!(is_served);
-    assert_eq!(sites[0]["listen"].as_array().map(|all| all.len()), Some(1));
-    assert_eq!(sites[0]["listen"][0].as_str(), Some("0.0.0.0:443"));
+    let (made, ..) = import(verifying);
+    let [secure, plain] = &made["site"].as_array().expect("sites")[..] else { panic!("{made}") };
+    assert_eq!(secure["listen"].to_string(), r#"["0.0.0.0:443"]"#);
+    assert_eq!(plain["listen"].to_string(), r#"["0.0.0.0:80"]"#);
+    assert!(secure.get("client_auth").is_some() && plain.get("client_auth").is_none());
+    assert!(secure.get("certificates").is_some() && plain.get("certificates").is_none());
+    for key in ["names", "root", "default"] {
+        assert_eq!(secure[key], plain[key]);
+    }
+}
+
+#[test]
+fn quic_beside_tls_is_http3() {
+    for (listens, has_http3, reports) in [
+        ("listen 443 ssl; listen 443 quic reuseport;", Some(true), 0),
+        ("listen 443 ssl; listen 443 quic; http3 off;", None, 0),
+        ("listen 443 ssl;", None, 0),
+        ("listen 443 ssl; listen 8443 quic;", None, 1),
+    ] {
+        let (made, named, _) = import(&format!("server {{ {listens} server_name a; }}"));
+        assert_eq!(made["listen"][0].get("http3").and_then(toml::Value::as_bool), has_http3, "{listens}");
+        assert_eq!(made["listen"].as_array().map(Vec::len), Some(1), "{listens}");
+        assert_eq!(named.iter().filter(|line| line.contains("HTTP/3")).count(), reports, "{listens}: {named:?}");
+    }
+}
+
+#[test]
+fn a_server_that_refuses_handshakes_has_no_certificate() {
+    let refusing =
+        "server { listen 443 ssl default_server; listen 80; ssl_reject_handshake on; server_name _; return 404; }";
+    let (made, named, _) = import(&format!("{refusing} server {{ listen 443 ssl; server_name a; }}"));
+    let site = &made["site"][0];
+    assert_eq!(site["reject_handshake"].as_bool(), Some(true), "{named:?}");
+    assert!(site.get("certificates").is_none() && site.get("names").is_none());
+    assert_eq!(site["route"][0]["respond"].as_integer(), Some(404), "for clients without TLS");
+    let (made, ..) =
+        import("server { listen 443 ssl; ssl_reject_handshake on; } server { listen 443 ssl; server_name a; }");
+    assert!(made["site"][0].get("route").is_none() && made["site"][1].get("certificates").is_some());
 }

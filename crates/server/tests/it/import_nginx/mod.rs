@@ -133,15 +133,18 @@ fn an_application_is_served_as_nginx_served_it() {
     assert_eq!(config["listen"][0]["tls"].as_bool(), Some(false));
     // Port 80 may be taken, or not ours to take.
     let file = nginx.path().join("sealion.toml");
+    let plain = support::port::free_port();
     let text = fs::read_to_string(&file)
         .expect("it was written")
-        .replace("0.0.0.0:80", "127.0.0.1:0")
-        .replace("[::]:80", "[::1]:0");
+        .replace("0.0.0.0:80", &format!("127.0.0.1:{plain}"))
+        .replace("[::]:80", &format!("[::1]:{plain}"));
     fs::write(&file, text).expect("it is written");
     let server = Server::start(Path::new(PROGRAM), ["serve".as_ref(), "--config".as_ref(), file.as_os_str()]);
+    let secure = server.wait_for("where it serves HTTPS", |line| line.text.contains("sites on https://localhost:"));
+    let port = secure.text.split("https://localhost:").nth(1).and_then(|rest| rest.split(' ').next()).expect("a port");
     let head = |path: &str| {
-        let url = format!("https://app.example.org:{}{path}", server.address().port());
-        let resolve = format!("app.example.org:{}:127.0.0.1", server.address().port());
+        let url = format!("https://app.example.org:{port}{path}");
+        let resolve = format!("app.example.org:{port}:127.0.0.1");
         tool("curl", ["--silent", "--insecure", "--include", "--resolve", &resolve, &url])
     };
     for (path, words) in [
@@ -169,7 +172,7 @@ fn limits_and_what_is_nginx_own() {
     assert_eq!(config["limits"]["max_connections_per_address"].as_integer(), Some(8));
     assert_eq!(config["listen"][0]["trusted_proxies"].to_string(), r#"["10.0.0.0/8"]"#);
     let site = &config["site"][0];
-    assert_eq!(site["names"].to_string(), r#"["example.net", "*.example.net"]"#);
+    assert_eq!(site["names"].to_string(), r#"["example.net", "*.example.net", '~ ^(?<sub>.+)\.example\.com$']"#);
     assert_eq!(site["limits"].to_string(), r#"{ bandwidth = "1MiB", requests_per_second = 10, burst = 20 }"#);
     assert_eq!(site["client_auth"]["mode"].as_str(), Some("request"));
     assert_eq!(site["compress"]["types"].to_string(), r#"["text/html", "text/css", "application/javascript"]"#);
@@ -241,16 +244,21 @@ fn nobody_gets_in_who_was_kept_out() {
         assert_eq!(get("guarded.example", path), answer, "{path}");
     }
     assert_eq!(get("office.example", "/files/x"), "403 Forbidden\n\n403");
-    assert_eq!(get("other.example", "/"), "400 Bad Request\n\n400");
+    let url = format!("https://other.example:{}/", server.address().port());
+    let resolve = format!("other.example:{}:127.0.0.1", server.address().port());
+    let closed =
+        Command::new("curl").args(["--silent", "--insecure", "--http1.1", "--resolve", &resolve, &url]).status();
+    // CURLE_GOT_NOTHING
+    assert_eq!(closed.expect("curl is needed").code(), Some(52));
 }
 
 #[test]
 fn where_servers_differ_the_strictest_version_and_the_first_word_count() {
     let config = nginx!("differing").converts();
-    assert_eq!(config["listen"][0].to_string(), "{ address = \"0.0.0.0:80\", tls = false }");
+    assert_eq!(config["listen"][0].to_string(), "{ address = \"0.0.0.0:80\", tls = false, plain = \"serve\" }");
     assert_eq!(config["tls"]["min_version"].as_str(), Some("1.3"));
     assert_eq!(config["limits"]["idle_timeout"].as_str(), Some("30s"));
-    let site = &config["site"][0];
+    let site = &config["site"][1];
     assert!(site["route"][0]["root"].as_str().is_some_and(|root| root.ends_with("/www")), "{site}");
     assert_eq!(site["route"][1]["cors"].to_string(), r#"{ origins = ["https://one.example"] }"#);
     assert_eq!(site["route"][4]["route"][0]["redirect"].to_string(), r#"{ to = "/{1}", status = 301 }"#);
@@ -260,7 +268,9 @@ fn where_servers_differ_the_strictest_version_and_the_first_word_count() {
 fn what_certbot_leaves() {
     let config = nginx!("certbot").converts();
     assert_eq!(config["listen"].as_array().map(Vec::len), Some(3));
-    assert_eq!(config["site"].as_array().map(Vec::len), Some(1));
+    let [secure, plain] = &config["site"].as_array().expect("sites")[..] else { panic!("{config}") };
+    assert_eq!(secure["names"], plain["names"]);
+    assert_eq!(plain["listen"].to_string(), r#"["0.0.0.0:80"]"#);
 }
 
 #[test]
