@@ -6,6 +6,7 @@ use super::SiteConfig;
 use super::access::{Access, Satisfy};
 use super::basic_auth::BasicAuth;
 use super::clean_urls::{self, TrailingSlash};
+use super::compression::Compression;
 use super::cors::Cors;
 use super::early_hints;
 use super::forward_auth::ForwardAuth;
@@ -58,6 +59,8 @@ pub(crate) struct Features {
     pub error_pages: Option<Arc<ErrorPages>>,
     /// Header fields to add to responses.
     pub headers: Option<Arc<Headers>>,
+    /// Compression of what applications answer.
+    pub compression: Option<Arc<Compression>>,
 }
 
 /// The value that a route builds of `own`, or that of the route around it, if that has the same.
@@ -101,6 +104,8 @@ impl SiteConfig {
         let error_pages = around.map(|around| (&around.settings.error_pages, &around.route.features.error_pages));
         let headers = around.map(|around| (header_settings(around.settings), &around.route.features.headers));
         let plain = context.plain;
+        let waiting = &Arc::clone(&context.upstreams.waiting);
+        let compression = around.map(|around| (&around.settings.compress, &around.route.features.compression));
         let upstreams = &mut *context.upstreams;
         let known = Known { groups: None, tables: &context.tables, in_response: false };
         Features {
@@ -138,6 +143,11 @@ impl SiteConfig {
             }),
             headers: inherited(header_settings(self), headers, |(config, cache_control, security, hsts)| {
                 Fields { config, cache_control, security, hsts, plain, known }.build(key, problems)
+            }),
+            compression: inherited(&self.compress, compression, |config| {
+                // Its problems are found where files are opened.
+                let settings = config.clone().into_table()?.build(&name("compress"), &mut problems.emptied());
+                Some(Compression::new(settings, waiting))
             }),
         }
     }
