@@ -278,7 +278,7 @@ impl<'a> Answering<'a> {
         }
     }
 
-    /// Whether the server, or the cache, must not see the range that is asked for: [`Compression::hides_range`].
+    /// Whether the server, or the cache, must not see the range that is asked for, because of compression.
     fn hides_range(&self) -> bool {
         self.route.features.compression.as_ref().is_some_and(|compression| compression.hides_range(self.request))
     }

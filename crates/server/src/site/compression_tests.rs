@@ -65,19 +65,22 @@ fn summary(response: &Response) -> String {
     format!("{coding} {vary} {length} {}", fields.join(" "))
 }
 
+/// Accept-Encoding, status and fields of a response, and its [`summary`].
+type Row = (&'static str, u16, &'static [(&'static str, &'static str)], &'static str);
+
 #[test]
 fn responses_are_coded_or_stay_as_they_are() {
+    const HTML: (&str, &str) = ("content-type", "text/html; charset=utf-8");
     let compression = compression("", &LimitsConfig::default());
-    let html = ("content-type", "text/html; charset=utf-8");
-    let rows: &[(&str, u16, &[(&str, &str)], &str)] = &[
+    let rows: &[Row] = &[
         // Coded, and its fields.
-        ("gzip", 200, &[html], "gzip vary - content-type=text/html; charset=utf-8"),
+        ("gzip", 200, &[HTML], "gzip vary - content-type=text/html; charset=utf-8"),
         ("gzip, br", 200, &[("Content-Type", "TEXT/HTML")], "br vary - Content-Type=TEXT/HTML"),
         ("gzip", 404, &[("content-type", "application/json")], "gzip vary - content-type=application/json"),
-        ("gzip", 200, &[html, ("ETag", "\"a\"")], "gzip vary - content-type=text/html; charset=utf-8 ETag=W/\"a\""),
-        ("gzip", 200, &[("etag", "W/\"a\""), html], "gzip vary - etag=W/\"a\" content-type=text/html; charset=utf-8"),
-        ("zstd", 200, &[html, ("Accept-Ranges", "bytes")], "zstd vary - content-type=text/html; charset=utf-8"),
-        ("gzip", 200, &[("vary", "Cookie"), html], "gzip vary - vary=Cookie content-type=text/html; charset=utf-8"),
+        ("gzip", 200, &[HTML, ("ETag", "\"a\"")], "gzip vary - content-type=text/html; charset=utf-8 ETag=W/\"a\""),
+        ("gzip", 200, &[("etag", "W/\"a\""), HTML], "gzip vary - etag=W/\"a\" content-type=text/html; charset=utf-8"),
+        ("zstd", 200, &[HTML, ("Accept-Ranges", "bytes")], "zstd vary - content-type=text/html; charset=utf-8"),
+        ("gzip", 200, &[("vary", "Cookie"), HTML], "gzip vary - vary=Cookie content-type=text/html; charset=utf-8"),
         // Vary is not added twice.
         (
             "gzip",

@@ -122,28 +122,23 @@ fn contents_of_all_lengths_arrive_whole_in_all_codings_over_both_protocols() {
         for (kind, is_coded) in [("length", length >= 1024), ("chunks", true)] {
             let target = format!("/{kind}/{length}");
             for protocol in ["--http1.1", "--http2"] {
+                // Each way once is enough of the longest.
+                if length == 10_000_000 && (kind == "chunks") != (protocol == "--http2") {
+                    continue;
+                }
                 for coding in CODINGS {
-                    let got = ask(&site, &server, &target, coding, &[protocol]);
+                    // Over HTTP/1.1 curl decodes, over HTTP/2 the programs do.
+                    let raw = protocol == "--http2";
+                    let accept = format!("Accept-Encoding: {coding}");
+                    let options = [protocol, if raw { "--raw" } else { "--compressed" }, "-H", &accept];
+                    let got = curl::get(&site.pki, server.address(), &target, &options);
                     let case = format!("{target} {protocol} {coding}");
                     assert_eq!(got.field("content-encoding"), is_coded.then_some(coding), "{case}");
                     assert_eq!(got.field("vary"), is_coded.then_some("Accept-Encoding"), "{case}");
-                    if !is_coded {
-                        assert!(sha256(&got.body) == expected, "{case}");
-                        continue;
-                    }
-                    assert_eq!(got.field("content-length"), None, "{case}");
-                    // curl leaves the chunks of HTTP/1.1 with --raw.
-                    let again = curl::get(
-                        &site.pki,
-                        server.address(),
-                        &target,
-                        &[protocol, "--compressed", "-H", &format!("Accept-Encoding: {coding}")],
-                    );
-                    assert!(sha256(&again.body) == expected, "{case}: curl decodes");
-                    if protocol == "--http2" {
-                        assert!(got.body.len() < length / 2 || length <= 1024, "{case}: {}", got.body.len());
-                        assert!(sha256(&decode(coding, &got.body)) == expected, "{case}");
-                    }
+                    assert_eq!(got.field("content-length").is_none(), is_coded, "{case}");
+                    assert!(!raw || !is_coded || length <= 1024 || got.body.len() < length / 2, "{case}");
+                    let body = if raw && is_coded { decode(coding, &got.body) } else { got.body };
+                    assert!(sha256(&body) == expected, "{case}");
                 }
                 let plain = ask(&site, &server, &target, "identity", &[protocol]);
                 assert_eq!(plain.field("content-encoding"), None);
@@ -164,7 +159,7 @@ fn fields_are_of_the_coded_response_and_a_validator_is_found_again() {
         }
     });
     let keys = format!("compress = true\nproxy = {{ to = '{}' }}", upstream.url());
-    let log = "[access_log]\nfields = ['status', 'encoding']";
+    let log = "[access_log]\nfields = ['time', 'status', 'encoding']";
     let server = site.config(&keys).table(log).serve_from_user_space();
     let got = ask(&site, &server, "/", "gzip", &[]);
     let fields = |response: &Response, name: &str| {
