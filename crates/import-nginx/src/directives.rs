@@ -194,14 +194,14 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     ("expires", Converted(&["site.cache_control"]), "as Cache-Control of files, which overrides Expires"),
     // Compression.
     (
-        "gzip gzip_types gzip_min_length brotli brotli_types brotli_min_length zstd zstd_types zstd_min_length",
+        "gzip gzip_types gzip_min_length gzip_comp_level brotli brotli_types brotli_min_length brotli_comp_level zstd zstd_types zstd_min_length zstd_comp_level",
         Converted(&["site.compress"]),
-        "one table for all codings",
+        "one table for all codings; levels are for responses of applications",
     ),
     ("gzip_static brotli_static zstd_static", Converted(&["site.precompressed"]), "`always` is treated as `on`"),
     (
-        "gzip_vary gzip_proxied gzip_comp_level gzip_buffers gzip_http_version gzip_disable gunzip brotli_comp_level brotli_buffers brotli_window zstd_comp_level",
-        NotNeeded("Vary is always sent, and the level depends on the size"),
+        "gzip_vary gzip_proxied gzip_buffers gzip_http_version gzip_disable gunzip brotli_buffers brotli_window zstd_buffers",
+        NotNeeded("Vary is always sent, and clients behind proxies get the coding that they accept"),
         "",
     ),
     // TLS.

@@ -15,7 +15,7 @@ pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>,
     if level.sets(&["autoindex"]) {
         table.set("listing", level.is_on("autoindex"));
     }
-    compression(table, level);
+    compression(context, table, level);
     media_types(table, level);
     fields(context, table, level, variables);
     error_pages(context, table, level, variables);
@@ -59,14 +59,14 @@ fn index(context: &mut Context, table: &mut Table, level: &Level<'_>) {
     }
 }
 
-fn compression(table: &mut Table, level: &Level<'_>) {
-    let modules = [("brotli", "br"), ("zstd", "zstd"), ("gzip", "gzip")];
+fn compression(context: &mut Context, table: &mut Table, level: &Level<'_>) {
+    let modules = CODINGS.map(|(module, coding, _)| (module, coding));
     let own = |end: &str| modules.iter().any(|(module, _)| level.sets(&[&format!("{module}{end}")]));
     if own("_static") {
         let on = modules.iter().filter(|(module, _)| level.is_on(&format!("{module}_static")));
         table.set("precompressed", on.map(|(_, coding)| Value::from(*coding)).collect::<Vec<_>>());
     }
-    if !own("") && !own("_types") && !own("_min_length") {
+    if !["", "_types", "_min_length", "_comp_level"].into_iter().any(&own) {
         return;
     }
     let mut codings = Vec::new();
@@ -102,8 +102,29 @@ fn compression(table: &mut Table, level: &Level<'_>) {
         types.retain(|media_type| known.insert(media_type.clone()));
         compress.insert("types".to_owned(), types.into());
     }
+    let levels = compression_levels(context, level);
+    if !levels.is_empty() {
+        compress.insert("levels".to_owned(), levels.into());
+    }
     table.set("compress", compress);
 }
+
+/// The levels of the codings that are on, where they are set.
+fn compression_levels(context: &mut Context, level: &Level<'_>) -> toml::Table {
+    let mut levels = toml::Table::new();
+    for (module, coding, most) in CODINGS.into_iter().filter(|(module, ..)| level.is_on(module)) {
+        let Some(directive) = level.last(&format!("{module}_comp_level")) else { continue };
+        let Ok(wanted) = directive.first().parse::<i64>() else { continue };
+        if wanted > most {
+            context.note(directive, format!("{most} is the highest level for responses of applications, and is used"));
+        }
+        levels.insert(coding.to_owned(), wanted.clamp(1, most).into());
+    }
+    levels
+}
+
+/// The modules that compress, each with its coding and the highest level of `compress.levels`.
+const CODINGS: [(&str, &str, i64); 3] = [("brotli", "br", 6), ("zstd", "zstd", 9), ("gzip", "gzip", 9)];
 
 /// `types` that differ from Sealion's own.
 fn media_types(table: &mut Table, level: &Level<'_>) {

@@ -14,6 +14,8 @@ use super::Forwarding;
 pub(crate) struct Listener {
     /// Its place in the configuration, by which its sites are found.
     pub(crate) place: usize,
+    /// Its address, as configured, by which a process that takes over finds it.
+    pub(crate) name: Box<str>,
     /// `None`: the client is the remote end of the connection.
     pub(crate) forwarding: Option<Forwarding>,
     /// Whether its connections have TLS.

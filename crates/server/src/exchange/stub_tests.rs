@@ -196,6 +196,7 @@ fn with_context(site: &str, requests: impl AsyncFnOnce(&Context<'_>)) -> Vec<Str
     let (shared, writers, _phase) = shared(directory.path(), site);
     let listener = Listener {
         place: 0,
+        name: "stub".into(),
         to_https: None,
         forwarding: None,
         is_tls: false,

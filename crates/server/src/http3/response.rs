@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt::Display;
-use std::future::poll_fn;
 use std::ops::Range;
 use std::pin::Pin;
 use std::slice;
@@ -14,12 +13,11 @@ use std::time::Instant;
 use bytes::Bytes;
 use sealion_h3::{Connection, HeaderBlock, StreamClosed, StreamId};
 use sealion_quic::WriteError;
-use sealion_tls::content::Reader;
 
 use super::link::Link;
 use crate::exchange::Answered;
 use crate::files::resolve::{Content, SiteFile};
-use crate::response::{Body, Cursor, Piece, Segment, SharedBytes, SourceError};
+use crate::response::{Body, Cursor, Piece, Segment, SharedBytes, SourceError, read_range};
 
 /// Bytes of a file that are read at a time.
 const READ: u64 = 64 << 10;
@@ -211,7 +209,7 @@ impl<'a> Sending<'a> {
             && !range.is_empty()
         {
             let end = range.end.min(range.start + READ);
-            self.reading = Some(Box::pin(read(Arc::clone(&file), range.start..end)));
+            self.reading = Some(Box::pin(read_range(Arc::clone(&file), range.start..end)));
             self.file = Some((file, end..range.end));
             return Poll::Ready(Ok(()));
         }
@@ -284,14 +282,4 @@ impl<'a> Sending<'a> {
         self.chunks.clear();
         (self.file, self.reading) = (None, None);
     }
-}
-
-/// Reads a range of a file, without blocking the thread.
-async fn read(file: Arc<SiteFile>, range: Range<u64>) -> Result<Bytes, sealion_tls::Error> {
-    let parts = [file.part(&range)];
-    let mut reader = Reader::new(&parts);
-    let (mut buffer, mut filled) = (vec![0; (range.end - range.start) as usize], 0);
-    poll_fn(|cx| reader.poll_fill(cx, &mut buffer, &mut filled)).await?;
-    buffer.truncate(filled);
-    Ok(buffer.into())
 }

@@ -93,9 +93,10 @@ pub(crate) struct LimitsConfig {
     #[arg(long, value_name = "SIZE", env = "SEALION_MAX_BODY", default_value_t = Self::default().max_body)]
     pub max_body: Size,
 
-    /// Memory for all bodies that wait for a slow side (`buffer`, `buffer_request` and bodies for scripts), and for
-    /// windows of HTTP/2 beyond their first size. Beyond it bodies wait in files if the route has any; other bodies are
-    /// passed on as they are taken, and requests for scripts get 503.
+    /// Memory for all bodies that wait for a slow side (`buffer`, `buffer_request` and bodies for scripts), for
+    /// windows of HTTP/2 beyond their first size, and for encoders of `compress`. Beyond it bodies wait in files if the
+    /// route has any; other bodies are passed on as they are taken, and requests for scripts get 503. Beyond half of it
+    /// responses of applications are not compressed.
     #[arg(long, value_name = "SIZE", env = "SEALION_MAX_BUFFERED", default_value_t = Self::default().max_buffered)]
     pub max_buffered: Size,
 

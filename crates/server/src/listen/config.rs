@@ -239,6 +239,7 @@ impl ListenConfig {
         let scheme = self.scheme.as_ref().map_or(Scheme::Http, |scheme| **scheme);
         Listener {
             place,
+            name: self.address.name.as_str().into(),
             forwarding,
             is_tls: *self.tls,
             has_proxy_protocol: *self.proxy_protocol,

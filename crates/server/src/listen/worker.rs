@@ -120,7 +120,6 @@ impl Places {
         let shared = shared.ok_or(Refused::Ending)?;
         let fits = |entrance: &&Arc<Entrance>| {
             *entrance.listener.name == *arrival.resting.listener
-                && entrance.config.serves()
                 && *entrance.config.tls == arrival.frozen.has_tls()
         };
         let entrance = Arc::clone(self.entrances.iter().find(fits).ok_or(Refused::Listener)?);

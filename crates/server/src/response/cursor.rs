@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::{fmt, io};
 
+use bytes::Bytes;
 use sealion_http::ExtraFields;
 use sealion_tls::Part;
 
@@ -214,6 +215,16 @@ impl Segment {
         }
     }
 
+    /// The same content as a piece.
+    pub(super) fn into_piece(self) -> Piece {
+        match self {
+            Self::Bytes(Cow::Borrowed(bytes), range) => Piece::Bytes(Bytes::from_static(&bytes[range])),
+            Self::Bytes(Cow::Owned(bytes), range) => Piece::Bytes(Bytes::from(bytes).slice(range)),
+            Self::Shared(shared, range) => Piece::Bytes(Bytes::from_owner(Shared(shared)).slice(range)),
+            Self::File(file, range) => Piece::File { file, range },
+        }
+    }
+
     fn advance(&mut self, bytes: usize) {
         match self {
             Self::Bytes(_, range) | Self::Shared(_, range) => range.start += bytes,
@@ -234,5 +245,14 @@ impl Segment {
         if let Self::File(file, _) = self {
             file.note_unreadable();
         }
+    }
+}
+
+/// Shared bytes as the owner of a slice.
+struct Shared(Arc<SharedBytes>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.bytes
     }
 }

@@ -2,8 +2,10 @@
 
 mod body;
 mod cursor;
+mod encoded;
 mod of_file;
 mod paced;
+mod read;
 
 use std::io;
 use std::num::NonZeroU64;
@@ -12,7 +14,9 @@ use sealion_http::{ContentType, Fields, Status};
 
 pub(crate) use body::{Body, BodyStream, Piece, SharedBytes, Source, discard};
 pub(crate) use cursor::{Cursor, Segment, SourceError};
+pub(crate) use encoded::{CHECKSUMS, ContentEncoder};
 pub(crate) use of_file::{of_file, of_file_as, of_variant};
+pub(crate) use read::read_range;
 
 use crate::observe::access_log::{CacheTrace, UpstreamTrace};
 

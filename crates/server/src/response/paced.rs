@@ -1,6 +1,5 @@
 //! Content that is sent no faster than the bandwidth allows that responses share.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
@@ -8,12 +7,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use bytes::Bytes;
 use sealion_http::ExtraFields;
 use tokio::time::{Sleep, sleep_until};
 
-use super::body::{Body, BodyStream, Piece, SharedBytes, Source};
-use super::cursor::Segment;
+use super::body::{Body, BodyStream, Piece, Source};
 use crate::files::resolve::SiteFile;
 use crate::limits::Pace;
 
@@ -48,20 +45,10 @@ impl Body {
         }
         let length = self.len();
         let mut here = VecDeque::new();
-        let source = self.split(|segment| here.push_back(piece_of(segment)));
+        let source = self.split(|segment| here.push_back(segment.into_piece()));
         let sleep = Box::pin(sleep_until(Instant::now().into()));
         let paced = Paced { pace, here, source, next: None, room: u64::MAX, sleep, last: None };
         Body::Stream(BodyStream { length, source: Box::pin(paced) })
-    }
-}
-
-/// A whole segment as a piece.
-fn piece_of(segment: Segment) -> Piece {
-    match segment {
-        Segment::Bytes(Cow::Borrowed(bytes), _) => Piece::Bytes(Bytes::from_static(bytes)),
-        Segment::Bytes(Cow::Owned(bytes), _) => Piece::Bytes(bytes.into()),
-        Segment::Shared(shared, _) => Piece::Bytes(Bytes::from_owner(Shared(shared))),
-        Segment::File(file, range) => Piece::File { file, range },
     }
 }
 
@@ -180,15 +167,6 @@ impl Source for Paced {
         if let Some(file) = &self.last {
             file.note_unreadable();
         }
-    }
-}
-
-/// Shared bytes as the owner of a slice.
-struct Shared(Arc<SharedBytes>);
-
-impl AsRef<[u8]> for Shared {
-    fn as_ref(&self) -> &[u8] {
-        &self.0.bytes
     }
 }
 

@@ -28,8 +28,9 @@ mod turns;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use http::header;
 use sealion_http::path::SitePath;
-use sealion_http::request::FieldLines;
+use sealion_http::request::{Conditions, FieldLines, Singleton};
 use sealion_http::{Fields, HttpTime, Method, Request, Status, Target};
 
 use super::accel::KeptFields;
@@ -261,7 +262,7 @@ impl<'a> Answering<'a> {
         if self.route.features.authenticates() || self.refuse_or_redirect(path).is_some() {
             return None;
         }
-        if !rule.answers_from_cache() || !self.permits_readings(rule, path) {
+        if !rule.answers_from_cache() || !self.permits_readings(rule, path) || self.hides_range() {
             return None;
         }
         let mut response = rule.answer_at_once(self.request, self.client.arrival?, self.now)?;
@@ -273,8 +274,21 @@ impl<'a> Answering<'a> {
             let _ = accel.take(&mut response);
         }
         self.add_fields(&mut response.fields, response.status, path.as_bytes());
+        self.compress(&mut response);
         response.is_unlogged = self.route.features.is_unlogged;
         Some(response)
+    }
+
+    /// Compresses what an application answered, if the route says so.
+    fn compress(&self, response: &mut Response) {
+        if let Some(compression) = &self.route.features.compression {
+            compression.apply(response, self.request, self.client.address);
+        }
+    }
+
+    /// Whether the server, or the cache, must not see the range that is asked for, because of compression.
+    fn hides_range(&self) -> bool {
+        self.route.features.compression.as_ref().is_some_and(|compression| compression.hides_range(self.request))
     }
 
     /// Whether the index of a directory is of another route, whose rules it follows.
@@ -316,6 +330,7 @@ impl<'a> Answering<'a> {
         }
         error_text::show_as_page(&mut response, || self.request.fields.singleton("accept").value());
         own.add_fields(&mut response.fields, response.status, name.as_deref().unwrap_or(asked));
+        own.compress(&mut response);
         response.is_unlogged = self.route.features.is_unlogged || own.route.features.is_unlogged;
         response
     }
@@ -484,7 +499,10 @@ impl<'a> Answering<'a> {
         }
         let rest = inbound.without_content();
         let sent = std::mem::replace(inbound, rest);
-        let mut response = Box::pin(rule.forward(self.request, path, rewritten, sent)).await;
+        let mut response = match self.hides_range() {
+            false => Box::pin(rule.forward(self.request, path, rewritten, sent)).await,
+            true => Box::pin(self.forward_whole(rule, path, rewritten, sent)).await,
+        };
         if rule.intercept_errors && self.route.error_page(response.status).is_some() {
             return Response { upstream: response.upstream, ..Response::plain(response.status) }.into();
         }
@@ -494,6 +512,21 @@ impl<'a> Answering<'a> {
             return Box::pin(self.follow_accel(redirect, response, (path, asked), user, inbound)).await;
         }
         response.into()
+    }
+
+    /// Forwards the request without the range that it asks for.
+    async fn forward_whole(
+        &self,
+        rule: &proxy::Rule,
+        path: &SitePath<'_>,
+        rewritten: Option<&str>,
+        mut inbound: Inbound,
+    ) -> Response {
+        let absent = Singleton::default();
+        let conditions = Conditions { range: absent, if_range: absent, ..self.request.conditions.clone() };
+        let request = Request { conditions, ..self.request.clone() };
+        inbound.fields.extend([(header::RANGE, None), (header::IF_RANGE, None)]);
+        rule.forward(&request, path, rewritten, inbound).await
     }
 
     /// Finds the script that answers, if it is permitted. `asked`: the path before it was rewritten. An error is the refusal.

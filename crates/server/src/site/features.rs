@@ -7,6 +7,7 @@ use super::accel::Accel;
 use super::access::{Access, Satisfy};
 use super::basic_auth::BasicAuth;
 use super::clean_urls::{self, TrailingSlash};
+use super::compression::Compression;
 use super::cors::Cors;
 use super::early_hints;
 use super::forward_auth::ForwardAuth;
@@ -61,6 +62,8 @@ pub(crate) struct Features {
     pub headers: Option<Arc<Headers>>,
     /// Fields of applications' answers that have an effect here.
     pub accel: Option<Arc<Accel>>,
+    /// Compression of what applications answer.
+    pub compression: Option<Arc<Compression>>,
 }
 
 /// The value that a route builds of `own`, or that of the route around it, if that has the same.
@@ -106,6 +109,8 @@ impl SiteConfig {
         let accel = around.filter(|around| self.has_files_of(around.settings));
         let accel = accel.map(|around| (&around.settings.accel, &around.route.features.accel));
         let plain = context.plain;
+        let waiting = &Arc::clone(&context.upstreams.waiting);
+        let compression = around.map(|around| (&around.settings.compress, &around.route.features.compression));
         let upstreams = &mut *context.upstreams;
         let groups = self.host_groups();
         let known = Known { groups: Some(&groups), tables: &context.tables, in_response: false };
@@ -147,6 +152,11 @@ impl SiteConfig {
             }),
             accel: inherited(&self.accel, accel, |accel| {
                 accel.clone().into_table()?.build(self, context.cache, &name("accel"), problems)
+            }),
+            compression: inherited(&self.compress, compression, |config| {
+                // Its problems are found where files are opened.
+                let settings = config.clone().into_table()?.build(&name("compress"), &mut problems.emptied());
+                Some(Compression::new(settings, waiting))
             }),
         }
     }

@@ -7,6 +7,7 @@ mod archive;
 mod basic_auth;
 mod checksums;
 mod clean_urls;
+mod compression;
 mod cors;
 mod early_hints;
 mod error_text;

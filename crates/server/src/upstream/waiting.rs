@@ -41,4 +41,12 @@ impl Waiting {
     pub(super) fn room(&self, memory: &Reservation, octets: usize) -> Result<(), NoRoom> {
         memory.room(octets, Part::Whole, &self.limits)
     }
+
+    /// Reserves octets for what may be done without. `None`: more than half of the memory is in use.
+    pub(crate) fn reserve_spare(&self, client: Option<IpAddr>, octets: usize) -> Option<Reservation> {
+        let mut memory = self.reservation(client);
+        memory.room(octets, Part::Half, &self.limits).ok()?;
+        memory.add(octets);
+        Some(memory)
+    }
 }

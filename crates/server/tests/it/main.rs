@@ -12,6 +12,7 @@ mod calibrate;
 mod certificates;
 mod cli;
 mod cold;
+mod compression;
 mod config;
 mod deadlines;
 mod descriptors;
@@ -35,6 +36,8 @@ mod mirror;
 mod names;
 #[cfg(feature = "import-nginx")]
 mod nginx_cache;
+#[cfg(feature = "import-nginx")]
+mod nginx_compression;
 #[cfg(feature = "import-nginx")]
 mod nginx_corpus;
 #[cfg(feature = "import-nginx")]

@@ -55,7 +55,7 @@ impl Ports {
         Ports { tls: free_port(), plain: free_port() }
     }
 
-    fn address(self, name: &str) -> SocketAddr {
+    pub(crate) fn address(self, name: &str) -> SocketAddr {
         match name {
             "@A@" => ([127, 0, 0, 1], self.tls).into(),
             "@B@" => ([127, 0, 0, 2], self.tls).into(),

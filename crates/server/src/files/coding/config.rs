@@ -5,10 +5,11 @@ use sealion_http::content_type::ContentType;
 use sealion_http::{Coding, Codings};
 use serde::{Deserialize, Serialize};
 
+use super::stream::{Levels, LevelsConfig};
 use crate::values::{At, Problems, Size};
 
-/// Compression of small text files without a precompressed sibling. A file is compressed on first request and the result is
-/// kept in memory.
+/// Compression of text: of responses of applications (`proxy`, `fastcgi`, stored ones too) while they are sent, and of small files without a precompressed
+/// sibling on their first request, whose result is kept in memory.
 ///
 /// It is off unless this table exists, because it costs processor time and memory, and files compressed when the site
 /// is built are smaller.
@@ -17,7 +18,8 @@ use crate::values::{At, Problems, Size};
 pub(crate) struct CompressConfig {
     /// Media types to compress, without parameters, such as `application/json` or `text/*`.
     pub types: At<Vec<String>>,
-    /// Minimum size of files to compress. For smaller files the response head outweighs the savings.
+    /// Minimum size of what is compressed. For less, the response head outweighs the savings. A response of an application whose length is not announced is
+    /// compressed whatever its length.
     pub min: Size,
     /// Maximum size of files to compress, at most 16MiB. The client waits for the compression; precompress larger files
     /// with `sealion compress`.
@@ -26,6 +28,8 @@ pub(crate) struct CompressConfig {
     pub codings: At<Vec<Coding>>,
     /// Memory for the compressed files of the site. The least recently used are dropped first, and compressed again on request.
     pub memory: At<Size>,
+    /// Levels for responses of applications.
+    pub levels: LevelsConfig,
 }
 
 impl Default for CompressConfig {
@@ -40,14 +44,19 @@ impl Default for CompressConfig {
             max: Size(1 << 20).into(),
             codings: Coding::ALL.to_vec().into(),
             memory: Size(32 << 20).into(),
+            levels: LevelsConfig::default(),
         }
     }
 }
 
 /// Types that are text, or compress as well as text.
-pub(crate) const TYPES: [&str; 12] = [
+pub(crate) const TYPES: [&str; 16] = [
     "text/*",
+    "application/javascript",
     "application/json",
+    "application/problem+json",
+    "application/vnd.api+json",
+    "application/activity+json",
     "application/ld+json",
     "application/geo+json",
     "application/manifest+json",
@@ -78,8 +87,9 @@ pub(crate) struct Compress {
     types: Types,
     min: u64,
     max: u64,
-    pub(super) codings: Codings,
+    codings: Codings,
     pub(super) memory: u64,
+    levels: Levels,
 }
 
 impl Encoding {
@@ -126,11 +136,25 @@ impl CompressConfig {
             );
             problems.add(&self.memory.span, &format!("{key}.memory"), what);
         }
-        Compress { types, min: self.min.0, max: self.max.value.0, codings, memory: self.memory.value.0 }
+        let levels = self.levels.build(&format!("{key}.levels"), problems);
+        Compress { types, min: self.min.0, max: self.max.value.0, codings, memory: self.memory.value.0, levels }
     }
 }
 
 impl Compress {
+    /// Whether content of an application with this media type should be compressed. `len`: if it is known.
+    pub(crate) fn takes_content(&self, essence: &str, len: Option<u64>) -> bool {
+        len.is_none_or(|len| len >= self.min.max(1)) && self.types.contain(essence)
+    }
+
+    pub(crate) fn codings(&self) -> Codings {
+        self.codings
+    }
+
+    pub(crate) fn levels(&self) -> Levels {
+        self.levels
+    }
+
     /// Whether a file of this type and length should be compressed.
     pub(super) fn takes(&self, content_type: &ContentType, len: u64) -> bool {
         (self.min..=self.max).contains(&len) && self.types.contain(content_type.essence())

@@ -7,6 +7,7 @@ use brotli::enc::BrotliEncoderParams;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use sealion_http::Coding;
+use zstd::zstd_safe::CParameter;
 
 /// Selects the compression level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +58,39 @@ impl<W: Write> Encoder<W> {
             }
             Coding::Gzip => Encoder::Gzip(GzEncoder::new(out, Compression::new(if beforehand { 9 } else { 6 }))),
         })
+    }
+
+    /// An encoder for content of any length that is sent while it is encoded, at a level of [`LevelsConfig`](super::stream::LevelsConfig).
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub(super) fn streaming(coding: Coding, level: u8, out: W) -> io::Result<Self> {
+        Ok(match coding {
+            Coding::Brotli => {
+                // Qualities from 5 take 34 MB for tables where the window is smaller.
+                let params = BrotliEncoderParams { quality: level.into(), lgwin: 18, ..BrotliEncoderParams::default() };
+                let out = ErrorRecorder { out, error: None };
+                Encoder::Brotli(Box::new(CompressorWriter::with_params(out, BUFFER, &params)))
+            }
+            Coding::Zstd => {
+                let mut encoder = zstd::Encoder::new(out, level.into())?;
+                // Tables of 128 KiB each, where higher levels have 10 MB.
+                for parameter in [CParameter::WindowLog(17), CParameter::HashLog(15), CParameter::ChainLog(15)] {
+                    encoder.set_parameter(parameter)?;
+                }
+                Encoder::Zstd(encoder)
+            }
+            Coding::Gzip => Encoder::Gzip(GzEncoder::new(out, Compression::new(level.into()))),
+        })
+    }
+
+    /// The inner writer, which has the output so far.
+    pub(super) fn get_mut(&mut self) -> &mut W {
+        match self {
+            Encoder::Brotli(encoder) => &mut encoder.get_mut().out,
+            Encoder::Zstd(encoder) => encoder.get_mut(),
+            Encoder::Gzip(encoder) => encoder.get_mut(),
+        }
     }
 
     /// Writes the remaining output and returns the inner writer.

@@ -15,6 +15,7 @@ mod cache_tests;
 pub(crate) mod config;
 pub(crate) mod encoder;
 pub(crate) mod store;
+pub(crate) mod stream;
 mod variants;
 
 pub(crate) use variants::Coder;

@@ -85,7 +85,7 @@ impl Coder {
         // A file that changed within the current clock tick may change again with the same time stamps. Compressing it
         // could combine the wrong content with its tag.
         let made = compress.filter(|_| original.is_settled()).map(|compress| {
-            Coding::ALL.map(|coding| if compress.codings.contains(coding) { Made::NotYet } else { Made::Never })
+            Coding::ALL.map(|coding| if compress.codings().contains(coding) { Made::NotYet } else { Made::Never })
         });
         if self.precompressed.is_empty() && compress.is_none() {
             return Ok(None);

@@ -131,6 +131,22 @@ impl Http3 {
         received.expect_err("no response").to_string()
     }
 
+    /// Whether a response comes to its end. One that is reset may lose its head.
+    pub(super) fn is_complete(&mut self, mut stream: Streamed) -> bool {
+        self.runtime.block_on(async {
+            if stream.recv_response().await.is_err() {
+                return false;
+            }
+            loop {
+                match stream.recv_data().await {
+                    Ok(Some(_)) => {}
+                    Ok(None) => return true,
+                    Err(_) => return false,
+                }
+            }
+        })
+    }
+
     /// Receives the head of a response and the beginning of its content.
     #[track_caller]
     pub(super) fn begin(&mut self, mut stream: Streamed) -> Streamed {

@@ -1,5 +1,7 @@
 //! Responses over HTTP/3 equal those over HTTP/1.1.
 
+use std::io::Read;
+
 use sealion_testkit::{http, pattern};
 
 use super::client::{Http3, config, request};
@@ -83,6 +85,43 @@ fn what_is_forwarded_comes_and_goes_whole() {
     let plain = client.get("/echo", &[]);
     assert_eq!((plain.status.as_u16(), plain.body.len(), plain.trailers), (200, 0, None));
     assert!(access_lines(&server, 4).iter().all(|line| line.find("upstream").is_some() && line.way().1 == "quic"));
+}
+
+#[test]
+fn what_an_application_answers_is_compressed_and_is_cut_with_its_origin() {
+    let text = "words that come again ".repeat(50_000);
+    let own = text.clone();
+    let upstream = Upstream::start(move |accepted| {
+        while let Some(request) = accepted.request() {
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n", own.len());
+            accepted.write(head.as_bytes());
+            if request.line().ends_with("/cut") {
+                accepted.write(&own.as_bytes()[..own.len() / 2]);
+                return;
+            }
+            accepted.write(own.as_bytes());
+        }
+    });
+    let site = Site::new();
+    let server =
+        config(&site, &format!("compress = true\nproxy = {{ to = '{}' }}", upstream.url())).serve_from_user_space();
+    let mut client = Http3::connect(&site, &server);
+    for coding in ["gzip", "br", "zstd"] {
+        let answer = client.get("/", &[("accept-encoding", coding)]);
+        assert_eq!((answer.field("content-encoding"), answer.field("vary")), (coding, "Accept-Encoding"));
+        assert_eq!((answer.fields.get("content-length"), answer.error), (None, None));
+        let mut decoded = Vec::new();
+        let decoder: &mut dyn Read = match coding {
+            "gzip" => &mut flate2::read::GzDecoder::new(&*answer.body),
+            "br" => &mut brotli::Decompressor::new(&*answer.body, 4096),
+            _ => &mut zstd::Decoder::new(&*answer.body).expect("a decoder"),
+        };
+        decoder.read_to_end(&mut decoded).expect("complete content");
+        assert!(decoded == text.as_bytes(), "{coding}");
+        let cut = client.send(super::client::request("GET", "/cut", &[("accept-encoding", coding)]), None);
+        assert!(!client.is_complete(cut), "{coding}");
+    }
+    client.close();
 }
 
 #[test]

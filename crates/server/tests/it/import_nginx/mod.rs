@@ -177,6 +177,7 @@ fn limits_and_what_is_nginx_own() {
     assert_eq!(site["client_auth"]["mode"].as_str(), Some("request"));
     assert_eq!(site["compress"]["types"].to_string(), r#"["text/html", "text/css", "application/javascript"]"#);
     assert_eq!(site["compress"]["min"].as_str(), Some("1KiB"));
+    assert_eq!(site["compress"]["levels"].to_string(), "{ gzip = 6 }");
     let routes = site["route"][1]["route"].as_array().expect("routes");
     assert_eq!(routes[0]["respond"].as_integer(), Some(501), "a program has no counterpart");
     assert_eq!(routes[1]["proxy"]["to"].as_str(), Some("app"));

@@ -20,7 +20,6 @@ pub(super) const EXPECTED_TO_DIFFER: &[(&str, &str)] = &[
     ("error-page-with-status", "a page with another status is lost where a `return` answers"),
     ("forwarded-fields", "X-Forwarded-For of untrusted clients is dropped"),
     ("geo", "a field with a value of geo is lost"),
-    ("gzip-dynamic", "what applications answer is not compressed"),
     ("if-argument", "an argument that is empty counts as set"),
     ("if-not-file", "REQUEST_URI has the query of the rewrite"),
     ("look-ahead", "look-ahead is not converted: its paths answer 501"),
