@@ -25,6 +25,7 @@ mod listing_view;
 mod locate;
 mod maintenance;
 mod names;
+mod md5_crypt;
 mod pages;
 mod pattern;
 pub(crate) mod plain_http;
