@@ -94,6 +94,12 @@ impl Site {
     }
 
     /// Whether a request may be forwarded to an upstream: its content is then read only as fast as that takes it.
+    /// The name or path of a route, for the log.
+    pub(crate) fn route_name(&self, number: Option<u32>) -> Option<&str> {
+        let routes = self.routes.as_ref()?;
+        Some(&*routes.all().get(usize::try_from(number?).ok()?)?.shown)
+    }
+
     pub(crate) fn may_forward(&self, request: &Request<'_>) -> bool {
         let Target::Path { path, .. } = request.target else { return false };
         if !self.has_proxies() {

@@ -186,6 +186,7 @@ impl SiteConfig {
             alias: around.map_or_else(Box::default, |around| around.route.alias.clone()),
             pages: around.map_or_else(|| Arc::new(Pages::default()), |around| Arc::clone(&around.route.pages)),
             options: FileOptions { max_ranges: context.max_ranges, show_dotfiles: self.show_dotfiles },
+            shown: Box::default(),
             limits,
             features,
             action: around.map_or_else(|| Arc::new(Action::Files), |around| Arc::clone(around.action)),
@@ -280,6 +281,7 @@ impl Tree<'_> {
             route.alias = path.directory().unwrap_or_default().into();
         } else if own.root.is_some() {
             route.alias = Box::default();
+        route.shown = own.name.as_ref().map_or_else(|| route.label.clone(), |name| name.as_str().into());
         }
         let mut groups = Groups::clone(&route.groups);
         if let (RoutePath::Expression { text, ignores_case }, true) = (&path, own.path.is_some()) {

@@ -61,6 +61,8 @@ pub(crate) struct Route {
     pub(super) files: Arc<Files>,
     /// The directory of `alias`, whose path is no part of the names of files, without slashes at its ends.
     pub(super) alias: Box<[u8]>,
+    /// Its name, else its path, for the log.
+    pub(super) shown: Box<str>,
     /// Where error pages are.
     pub(super) error_files: Arc<Files>,
     /// Where the fallback is.
@@ -140,6 +142,16 @@ impl Route {
     /// Whether it sends files alone.
     pub(super) fn is_of_files(&self) -> bool {
         matches!(&*self.action, Action::Files)
+    }
+
+    /// Whether requests name the directory of its files.
+    pub(super) fn has_named_directory(&self) -> bool {
+        self.directory.is_some()
+    }
+
+    /// Its number, for the log.
+    pub(super) fn shown_number(&self) -> Option<u32> {
+        u32::try_from(self.number?).ok()
     }
 
     /// Whether files of a path are shown, whose names may begin with a dot.
