@@ -23,6 +23,7 @@ mod listing_page;
 mod listing_pages;
 mod listing_view;
 mod locate;
+mod look_around;
 mod maintenance;
 mod names;
 mod md5_crypt;

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::action::path_template;
 use crate::files::cache::Files;
 use crate::placeholders::{Asked, Form, Groups, Known, Tables, Template, cookies, expression, parameters};
+use crate::site::look_around::{LookAround, SIGN, TooManySteps};
 use crate::site::access::{names, network};
 use crate::values::{At, Problems, Short};
 
@@ -185,6 +186,7 @@ pub(super) struct ConditionContext<'a> {
 }
 
 #[derive(Debug)]
+    LookAround(LookAround),
 pub(super) enum HostPattern {
     Exact(String),
     /// `.example.org` for `*.example.org`.
@@ -306,9 +308,16 @@ impl Wanted {
         if texts.is_empty() {
             problems.add(span, key, "is empty: write a text, \"~ expression\", true or false");
         }
-        let pattern = |text: &String| match expression(text) {
-            None => Some(ValuePattern::Text(text.clone())),
-            Some(expression) => regex(&expression, span, key, problems).map(ValuePattern::Matching),
+        let pattern = |text: &String| match (expression(text), text.strip_prefix(SIGN)) {
+            (Some(expression), _) => regex(&expression, span, key, problems).map(ValuePattern::Matching),
+            (None, Some(expression)) => match LookAround::new(expression) {
+                Ok(built) => Some(ValuePattern::LookAround(built)),
+                Err(error) => {
+                    problems.add(span, key, format_args!("is not a regular expression: {error}"));
+                    None
+                }
+            },
+            (None, None) => Some(ValuePattern::Text(text.clone())),
         };
         Test::OneOf(texts.iter().filter_map(pattern).collect())
     }
@@ -360,6 +369,15 @@ impl HostPattern {
     }
 }
 
+    fn is_one_of(patterns: &[ValuePattern], value: &[u8]) -> Result<bool, TooManySteps> {
+        for pattern in patterns {
+            if pattern.matches(value)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
 impl Test {
     /// Whether values meet it: all of them, none, or some.
     fn holds<V: AsRef<[u8]>>(&self, values: impl Iterator<Item = V>) -> Holds {
@@ -367,10 +385,12 @@ impl Test {
         let mut all = 0;
         for value in values {
             all += 1;
-            met += usize::from(match self {
-                Test::Present(present) => *present,
-                Test::OneOf(patterns) => patterns.iter().any(|pattern| pattern.matches(value.as_ref())),
-            });
+            let meets = match self {
+                Test::Present(present) => Ok(*present),
+                Test::OneOf(patterns) => Test::is_one_of(patterns, value.as_ref()),
+            };
+            let Ok(meets) = meets else { return Holds::Unclear };
+            met += usize::from(meets);
         }
         match self {
             Test::Present(present) => Holds::from_bool((all > 0) == *present),
@@ -388,10 +408,11 @@ impl Test {
 }
 
 impl ValuePattern {
-    fn matches(&self, value: &[u8]) -> bool {
+    fn matches(&self, value: &[u8]) -> Result<bool, TooManySteps> {
         match self {
-            ValuePattern::Text(text) => text.as_bytes() == value,
-            ValuePattern::Matching(regex) => regex.is_match(value),
+            ValuePattern::Text(text) => Ok(text.as_bytes() == value),
+            ValuePattern::Matching(regex) => Ok(regex.is_match(value)),
+            ValuePattern::LookAround(look_around) => look_around.is_match(value),
         }
     }
 }
@@ -444,8 +465,8 @@ impl Exists {
 }
 
 impl Condition {
-    /// Whether the request meets it.
-    pub(super) fn holds(&self, asked: &Asked<'_>) -> Holds {
+    /// Whether the request meets it. `route`: the route whose condition it is.
+    pub(super) fn holds(&self, asked: &Asked<'_>, route: &Route) -> Holds {
         let request = asked.request;
         match self {
             Condition::Method(methods) => {
