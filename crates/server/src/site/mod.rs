@@ -25,8 +25,8 @@ mod listing_view;
 mod locate;
 mod look_around;
 mod maintenance;
-mod names;
 mod md5_crypt;
+mod names;
 mod pages;
 mod pattern;
 pub(crate) mod plain_http;
@@ -53,7 +53,7 @@ pub(crate) use answer::{Arrival, Client, answer, answer_from_cache, early_hints,
 pub(crate) use headers::is_ours;
 pub(crate) use names::Sites;
 pub(crate) use proxy::ProxyConfig;
-pub(crate) use route::{RedirectTable, RewriteTable, RouteConfig, SiteConfig, SiteContext};
+pub(crate) use route::{RedirectTable, RewriteTable, RouteConfig, SiteConfig, SiteContext, literally};
 
 use route::{Route, Routes};
 
@@ -94,13 +94,13 @@ impl Site {
         }
     }
 
-    /// Whether a request may be forwarded to an upstream: its content is then read only as fast as that takes it.
     /// The name or path of a route, for the log.
     pub(crate) fn route_name(&self, number: Option<u32>) -> Option<&str> {
         let routes = self.routes.as_ref()?;
         Some(&*routes.all().get(usize::try_from(number?).ok()?)?.shown)
     }
 
+    /// Whether a request may be forwarded to an upstream: its content is then read only as fast as that takes it.
     pub(crate) fn may_forward(&self, request: &Request<'_>) -> bool {
         let Target::Path { path, .. } = request.target else { return false };
         if !self.has_proxies() {
