@@ -7,7 +7,7 @@ use super::level::Level;
 use super::listeners::Listeners;
 use super::route::{self, Server};
 use super::variables::Variables;
-use super::{guards, level, path, plain, settings, tables, tls};
+use super::{guards, level, path, plain, rewrite_phase, settings, tls};
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 
@@ -66,8 +66,8 @@ pub(super) fn convert<'d>(
     tls::client_auth(context, &mut site, roots, level.last("ssl_verify_client"), level.last("ssl_crl"));
     let mut variables = context.variables.clone();
     variables.server_name = names.first().cloned();
+    variables.server_names = names;
     variables.port = only_port(server);
-    tables::geo(context, &mut variables);
     write(context, &mut site, server, &level, variables);
     Some(site)
 }
@@ -103,14 +103,17 @@ fn write<'d>(
     let returns = server.children().iter().any(|inner| inner.name == "return");
     let named = all.locations.iter().filter(|_| !returns).map(|location| location.first());
     context.named = named.filter(|name| name.starts_with('@')).map(str::to_owned).collect();
+    // Files are looked for behind the conditions of the server.
+    let mut settled = rewrite_phase::settled(context, server.children().iter(), &variables);
     if let Some(root) = merged.last("root") {
-        variables.root = settings::directory(context, root, &variables).ok();
+        variables.root = settings::directory(context, root, &settled).ok();
+        settled.root = variables.root.clone();
         if let Some(root) = &variables.root {
             own.set("root", root.as_str());
         }
     }
     guards::write(context, &mut own, &merged, &all.locations);
-    settings::write(context, &mut own, &merged, &variables);
+    settings::write(context, &mut own, &merged, &settled);
     of_site(site, own);
     if let Some(reject) =
         server.children().iter().find(|inner| inner.name == "ssl_reject_handshake" && inner.first() == "on")
