@@ -58,7 +58,8 @@ impl Value<'_> {
                 escape::push_padded(line, (micros / 1000 % 1000) as u16);
             }
             Value::Time(stamp) => stamp.write_rfc3339(line),
-            Value::CombinedTime(stamp) => line.extend_from_slice(stamp.combined().as_bytes()),
+            // It has a space.
+            Value::CombinedTime(stamp) => text(line, stamp.combined().as_bytes()),
             Value::Peer(SocketAddr::V4(peer)) => {
                 write_address(line, IpAddr::V4(*peer.ip()));
                 line.push(b':');
@@ -78,15 +79,13 @@ impl Value<'_> {
         match self {
             Value::Absent => line.extend_from_slice(b"null"),
             Value::Flag(flag) => line.extend_from_slice(if *flag { b"true".as_slice() } else { b"false" }),
-            Value::Number(_) | Value::Millis(_) | Value::Seconds(_) | Value::Text(_) | Value::Message(_) => {
-                self.write(line, escape::json)
-            }
-            Value::Word(_)
-            | Value::Time(_)
+            Value::Number(_)
+            | Value::Millis(_)
+            | Value::Seconds(_)
             | Value::CombinedTime(_)
-            | Value::Peer(_)
-            | Value::Address(_)
-            | Value::Token(_) => {
+            | Value::Text(_)
+            | Value::Message(_) => self.write(line, escape::json),
+            Value::Word(_) | Value::Time(_) | Value::Peer(_) | Value::Address(_) | Value::Token(_) => {
                 line.push(b'"');
                 self.write(line, escape::json);
                 line.push(b'"');
