@@ -111,6 +111,13 @@ impl<'a> SitePath<'a> {
         SitePath { path, names_directory: self.names_directory }
     }
 
+    /// The path beneath a directory, whose name has no slashes at its ends.
+    pub fn within(&self, directory: &[u8]) -> SitePath<'static> {
+        let slash: &[u8] = if directory.is_empty() || self.path.is_empty() { b"" } else { b"/" };
+        let path = Cow::Owned([directory, slash, &self.path].concat());
+        SitePath { path, names_directory: self.names_directory }
+    }
+
     /// The path of the entry `name` in the directory at this path.
     pub fn child(&self, name: &str) -> SitePath<'static> {
         let slash = if self.path.is_empty() { "" } else { "/" };

@@ -112,7 +112,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
         "where all servers of a listener agree; else reported, and marked where rules compare addresses",
     ),
     // Files.
-    ("root", Converted(&["site.root", "site.route.root"]), "constant directories"),
+    ("root", Converted(&["site.root", "site.route.root"]), "variables may stand behind a first directory"),
     ("alias", Converted(&["site.route.alias", "site.route.root", "site.route.rewrite"]), ""),
     ("index", Converted(&["site.index"]), "a script is run for a path that ends with a slash"),
     ("try_files", Converted(&["site.route.try"]), "`… /index.php` runs the front script by a named route"),
@@ -134,7 +134,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
         "files that are there, named locations and URLs; other targets are reported",
     ),
     ("types", Converted(&["site.media_types"]), "where they differ from Sealion's own"),
-    ("default_type", NotNeeded("unknown extensions are application/octet-stream"), ""),
+    ("default_type", Converted(&["site.media_types"]), "the type of names that tell none"),
     ("charset charset_types source_charset override_charset", NotNeeded("text is sent as UTF-8"), ""),
     ("log_not_found log_subrequest", NotNeeded("the access log has the status"), ""),
     (
@@ -183,6 +183,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
         "constants are folded; a table is written where a text names it",
     ),
     ("valid_referers", Converted(&["site.route.match"]), "with `if ($invalid_referer)`"),
+    ("empty_gif", Converted(&["site.route.respond"]), ""),
     ("break", NotNeeded("the order of routes says it"), ""),
     // Response fields.
     (
@@ -324,7 +325,7 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
         Converted(&["access_log.to", "access_log.format", "site.access_log", "site.log"]),
         "one for all sites, one for each server that has its own, and `off` for each location",
     ),
-    ("log_format", Minor("set the form of lines with [access_log] format and fields"), ""),
+    ("log_format", Converted(&["access_log.text", "site.log.text"]), "variables without a field are `-`"),
     // Forwarded requests.
     (
         "proxy_pass",
@@ -393,21 +394,22 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     ("proxy_ssl_crl", Unsupported("revocation lists are not supported"), ""),
     (
         "proxy_redirect",
-        Converted(&["site.proxy.redirects"]),
-        "a location that keeps paths; with a prefix only `/ PREFIX/`; others are reported",
+        Converted(&["site.proxy.redirects", "site.proxy.locations"]),
+        "an expression and variables but `$proxy_host` and `$host` are reported",
     ),
     (
         "proxy_cookie_domain proxy_cookie_path",
-        Converted(&["site.proxy.redirects"]),
-        "the server's own name and the location's own prefix, where Location is changed too; others are reported",
+        Converted(&["site.proxy.redirects", "site.proxy.cookie_paths"]),
+        "domains other than the server's own name, and expressions, are reported",
     ),
+    ("proxy_pass_request_headers", Converted(&["site.proxy.pass_fields"]), ""),
     (
         "proxy_cookie_flags",
         Minor("the flags of cookies are sent as the server wrote them: let the application set them"),
         "",
     ),
     (
-        "proxy_method proxy_set_body proxy_pass_request_body proxy_pass_request_headers",
+        "proxy_method proxy_set_body proxy_pass_request_body",
         Unsupported("method and content are sent as the client sent them: set fields with request_headers"),
         "",
     ),

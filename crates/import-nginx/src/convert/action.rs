@@ -12,9 +12,12 @@ use super::{route, settings};
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 
+/// The picture of one transparent pixel that nginx has.
+const EMPTY_GIF: &str = "R0lGODlhAQABAIABAAAAAP///yH5BAEAAAEALAAAAAABAAEAAAICTAEAOw==";
+
 /// Whether a block does something else than to send files.
 pub(super) fn is_action(directive: &Directive) -> bool {
-    matches!(directive.name.as_str(), "return" | "try_files") || guards::passes_to_program(directive)
+    matches!(directive.name.as_str(), "return" | "try_files" | "empty_gif") || guards::passes_to_program(directive)
 }
 
 /// Writes what the innermost block of a place does. `false`: it says nothing, so that it sends files.
@@ -30,6 +33,19 @@ pub(super) fn write(context: &mut Context, table: &mut Table, place: Place<'_, '
             return Err(format!("{} has no counterpart: let the program listen for HTTP or FastCGI", pass.name).into());
         }
         proxy::write(context, table, place, pass)?;
+        // Locations within may send files.
+        let root = find("root").filter(|_| place.level.sets(&["location"]));
+        if let Some(root) = root.and_then(|root| settings::directory(context, root, place.variables).ok()) {
+            table.set("root", root);
+        }
+        return Ok(true);
+    }
+    if find("empty_gif").is_some() {
+        let keys = [("type", "image/gif"), ("base64", EMPTY_GIF)];
+        table.set(
+            "respond",
+            keys.map(|(key, value)| (key.to_owned(), Value::from(value))).into_iter().collect::<toml::Table>(),
+        );
         return Ok(true);
     }
     if let Some(alias) = find("alias") {
@@ -90,7 +106,10 @@ pub(super) fn returns(
                 .into_iter()
                 .find(|field| field.first().eq_ignore_ascii_case("content-type"));
             let media_type = own.and_then(|field| field.arguments.get(1)).map_or(media_type, String::as_str);
-            if media_type.contains('/') && !media_type.contains('$') {
+            let may_tell = !matches!(place.path, Path::Exact(text) if !text.contains('.'));
+            if own.is_none() && may_tell {
+                respond.insert("type".to_owned(), "by-name".into());
+            } else if media_type.contains('/') && !media_type.contains('$') {
                 respond.insert("type".to_owned(), media_type.into());
             }
             table.set("respond", respond);

@@ -31,7 +31,7 @@ pub(super) fn read(
         [variable] if variable.starts_with('$') => {
             let name = variable.trim_start_matches(['$', '{']).trim_end_matches('}');
             if name == "invalid_referer" {
-                return holds(referer(referers)?.not());
+                return holds(referer(referers, &variables.server_names)?.not());
             }
             if let Some(cases) = variables.cases(name) {
                 let is_set = |value: &str| !value.is_empty() && value != "0";
@@ -194,12 +194,15 @@ fn methods(expression: &str) -> Option<Vec<String>> {
 }
 
 /// Whether Referer is one of `valid_referers`.
-fn referer(directives: &[&Directive]) -> Result<Condition, String> {
+fn referer(directives: &[&Directive], server_names: &[String]) -> Result<Condition, String> {
     let mut hosts = Vec::new();
     for name in directives.iter().flat_map(|directive| &directive.arguments) {
         match name.as_str() {
             "none" | "blocked" => hosts.push(name.clone()),
-            "server_names" => {}
+            "server_names" if server_names.is_empty() => {
+                return Err("the server has no names: write the hosts in match.referer".to_owned());
+            }
+            "server_names" => hosts.extend_from_slice(server_names),
             name if name.starts_with('~') => {
                 hosts.push(format!("~* {}", path::expression(&name[1..]).ok_or("its expression is not supported")?))
             }
@@ -212,11 +215,8 @@ fn referer(directives: &[&Directive]) -> Result<Condition, String> {
             },
         }
     }
-    let own = directives.iter().any(|directive| directive.arguments.iter().any(|name| name == "server_names"));
-    let listed = (!hosts.is_empty()).then(|| Condition::key("referer", hosts));
-    match (listed, own) {
-        (Some(listed), false) => Ok(listed),
-        (_, true) => Err("server_names are not known here: write the hosts in match.referer".to_owned()),
-        (None, false) => Err("no valid_referers apply".to_owned()),
+    match hosts.is_empty() {
+        false => Ok(Condition::key("referer", hosts)),
+        true => Err("no valid_referers apply".to_owned()),
     }
 }

@@ -36,9 +36,10 @@ impl Condition {
 
     /// Whether a template is neither empty nor `0`, which is what `if ($name)` asks.
     pub(super) fn is_set(template: &str) -> Self {
+        let is_unset = Condition::wanted(template, vec!["", "0"]);
         match family(template) {
-            Some(_) => Condition::wanted(template, true),
-            None => Condition::wanted(template, vec!["", "0"]).not(),
+            Some(_) => Condition::wanted(template, true).and(is_unset.not()),
+            None => is_unset.not(),
         }
     }
 

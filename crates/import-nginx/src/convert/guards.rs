@@ -196,9 +196,16 @@ fn forward_auth(context: &mut Context, table: &mut Table, level: &Level<'_>, loc
             let mut auth = toml::Table::new();
             auth.extend(upstream.map(|name| ("upstream".to_owned(), name.into())));
             auth.insert("to".to_owned(), to.into());
-            let copy = copied(level, locations);
-            if !copy.is_empty() {
-                auth.insert("copy".to_owned(), copy.into());
+            auth.insert("refusal".to_owned(), "status".into());
+            let (same, others): (Vec<_>, Vec<_>) =
+                copied(level, locations).into_iter().partition(|(name, source)| name.eq_ignore_ascii_case(source));
+            if !same.is_empty() {
+                let names: Vec<Value> = same.into_iter().map(|(name, _)| name.into()).collect();
+                auth.insert("copy".to_owned(), names.into());
+            }
+            if !others.is_empty() {
+                let names = others.into_iter().map(|(name, source)| (name, Value::from(source)));
+                auth.insert("copy_as".to_owned(), names.collect::<toml::Table>().into());
             }
             table.set("forward_auth", auth);
             true
@@ -246,9 +253,9 @@ fn is_sent(directive: &Directive) -> bool {
     SENT.iter().any(same) || name == "host" || proxy::is_made_here(&name, &value)
 }
 
-/// The fields that requests get from the answer: `auth_request_set $user $upstream_http_x_user` with `proxy_set_header X-User $user`, here or in a
+/// The fields that requests get from the answer, and their names there: `auth_request_set $user $upstream_http_x_user` with `proxy_set_header X-User $user`, here or in a
 /// location that inherits the guard.
-fn copied(level: &Level<'_>, locations: &[&Directive]) -> Vec<String> {
+fn copied(level: &Level<'_>, locations: &[&Directive]) -> Vec<(String, String)> {
     let of = |name: &'static str| {
         let mut found: Vec<&Directive> = level.all(name);
         for location in locations {
@@ -257,17 +264,19 @@ fn copied(level: &Level<'_>, locations: &[&Directive]) -> Vec<String> {
         found
     };
     let (sets, fields) = (of("auth_request_set"), of("proxy_set_header"));
-    let mut copied: Vec<String> =
-        fields.iter().filter(|field| is_copied(field, &sets)).map(|field| field.arguments[0].clone()).collect();
+    let of_field = |field: &&Directive| Some((field.arguments.first()?.clone(), source_of(field, &sets)?));
+    let mut copied: Vec<(String, String)> = fields.iter().filter_map(of_field).collect();
     copied.sort();
     copied.dedup();
     copied
 }
 
-/// Whether a request has a field from the answer of the server that is asked.
-pub(super) fn is_copied(field: &Directive, sets: &[&Directive]) -> bool {
-    let [name, value] = field.arguments.as_slice() else { return false };
+/// The field of the answer of the server that is asked, whose value a field of a request has.
+pub(super) fn source_of(field: &Directive, sets: &[&Directive]) -> Option<String> {
+    let [name, value] = field.arguments.as_slice() else { return None };
     let value = value.replace("${", "$").replace('}', "");
-    let of_answer = format!("$upstream_http_{}", name.to_ascii_lowercase().replace('-', "_"));
-    sets.iter().any(|set| set.arguments == [value.as_str(), of_answer.as_str()])
+    let set = sets.iter().rfind(|set| set.first() == value)?;
+    let source = set.arguments.get(1)?.strip_prefix("$upstream_http_")?.replace('_', "-");
+    // As the operator spells it.
+    Some(if name.eq_ignore_ascii_case(&source) { name.clone() } else { source })
 }

@@ -46,6 +46,11 @@ impl<'a> Level<'a> {
         Level(blocks)
     }
 
+    /// The level that this one lies in.
+    pub(super) fn around(&self) -> Self {
+        Level(self.0[..self.0.len().saturating_sub(1)].to_vec())
+    }
+
     /// All directives of the innermost block.
     pub(super) fn own(&self) -> &[&'a Directive] {
         self.0.last().map_or(&[], Vec::as_slice)

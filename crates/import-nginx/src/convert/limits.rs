@@ -70,16 +70,32 @@ pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>)
         }
     }
     let mut strictest: Option<f64> = None;
+    let mut counted: Option<Option<String>> = None;
     for directive in level.all("limit_req") {
         let zone = argument(directive, "zone=");
         let found = context.zones.rates.iter().find(|(name, ..)| Some(name.as_str()) == zone).cloned();
-        let rate = match found {
-            Some((_, key, rate)) if is_client(&key) => rate,
-            _ => {
-                context.report_unguarded(directive, "its zone is not keyed by client address: set limits of the route");
-                continue;
-            }
+        let Some((_, key, rate)) = found else {
+            context.report_unguarded(directive, "no limit_req_zone has its name: set limits of the route");
+            continue;
         };
+        let key = match is_client(&key) {
+            true => None,
+            false => match context.variables.clone().template(context, &key) {
+                Ok(key) => Some(key),
+                Err(lost) => {
+                    context.report_unguarded(directive, format!("{lost}: set limits of the route"));
+                    continue;
+                }
+            },
+        };
+        if counted.as_ref().is_some_and(|known| *known != key) {
+            context.report_unguarded(directive, "a route counts requests by one key: another limit_req has its own");
+            continue;
+        }
+        if let Some(key) = &key {
+            set("key", key.as_str().into());
+        }
+        counted = Some(key);
         if rate.fract() > 0.0 {
             context.note(directive, format!("requests_per_second is a whole number: rounded up to {}", rate.ceil()));
         }

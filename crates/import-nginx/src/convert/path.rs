@@ -12,6 +12,8 @@ pub(super) enum Path {
     Prefix { text: String, is_final: bool },
     /// `~ \.php$` or `~* \.php$`
     Expression { text: String, ignores_case: bool },
+    /// An expression with look-around, with its flags.
+    LookAround(String),
     /// `@app`
     Named(String),
     /// An `if` has the paths of its location.
@@ -33,6 +35,9 @@ impl Path {
         };
         if modifier.starts_with('~') {
             let ignores_case = modifier == "~*";
+            if let Some(text) = values::look_around(text).filter(|_| expression(text).is_none()) {
+                return Ok(Path::LookAround(format!("{}{text}", if ignores_case { "(?i)" } else { "" })));
+            }
             let text = expression(text).ok_or_else(|| {
                 format!("the expression {text} is not supported: write it without possessive quantifiers, set operations and flags but i, m and s")
             })?;
@@ -61,6 +66,7 @@ impl Path {
             Path::Expression { text, ignores_case } => {
                 Some(format!("~{} {text}", if *ignores_case { "*" } else { "" }))
             }
+            Path::LookAround(text) => Some(format!("~~ {text}")),
             Path::Named(_) | Path::Inherited => None,
         }
     }
@@ -75,12 +81,17 @@ impl Path {
                     regex::bytes::RegexBuilder::new(text).unicode(false).case_insensitive(*ignores_case).build();
                 built.is_ok_and(|regex| regex.is_match(path.as_bytes()))
             }
+            // It has more paths without look-around.
+            Path::LookAround(text) => {
+                let wider = regex::bytes::Regex::new(&pcre::without_look_around(text));
+                wider.is_ok_and(|regex| regex.is_match(path.as_bytes()))
+            }
             Path::Named(_) | Path::Inherited => false,
         }
     }
 
     pub(super) fn is_expression(&self) -> bool {
-        matches!(self, Path::Expression { .. })
+        matches!(self, Path::Expression { .. } | Path::LookAround(_))
     }
 
     /// The same paths with those that end in a newline, which `$` of nginx lets pass: a guard must not miss them.
@@ -89,6 +100,7 @@ impl Path {
             Path::Expression { text, ignores_case } => {
                 Path::Expression { text: values::with_end_of_pcre(&text).unwrap_or(text), ignores_case }
             }
+            Path::LookAround(text) => Path::LookAround(pcre::with_newlines(&text)),
             other => other,
         }
     }
@@ -111,9 +123,7 @@ pub(super) fn name(text: &str) -> String {
 
 /// An expression of nginx in the syntax of a route.
 pub(super) fn expression(text: &str) -> Option<String> {
-    let own =
-        values::regex_of_pcre(text, false).or_else(|| values::regex_of_pcre(&values::without_well_known(text)?, false));
-    own.or_else(|| values::look_around(text))
+    values::regex_of_pcre(text, false).or_else(|| values::regex_of_pcre(&values::without_well_known(text)?, false))
 }
 
 /// The placeholders for the groups of an expression, and the names of those that have one.

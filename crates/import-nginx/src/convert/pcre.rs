@@ -218,6 +218,22 @@ pub(super) fn without_look_around(regex: &str) -> String {
     out
 }
 
+/// The expression with the `$` of PCRE, which matches before a newline at the end too.
+pub(super) fn with_newlines(regex: &str) -> String {
+    let mut out = String::new();
+    let mut rest = regex;
+    while let Some(c) = rest.chars().next() {
+        let len = match c {
+            '\\' => rest.chars().take(2).map(char::len_utf8).sum(),
+            '[' => bracket_class(rest).map_or(1, |(_, _, len)| len),
+            _ => c.len_utf8(),
+        };
+        out.push_str(if c == '$' { r"(?:\n?$)" } else { &rest[..len] });
+        rest = &rest[len..];
+    }
+    out
+}
+
 /// Length in octets of the group at the start of `text`.
 fn group(text: &str) -> usize {
     let (mut depth, mut at) = (0, 0);
@@ -245,6 +261,11 @@ fn group(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_end_may_have_a_newline_before_it() {
+        assert_eq!(with_newlines(r"(?<!\$)[$]\.php$"), r"(?<!\$)[$]\.php(?:\n?$)");
+    }
 
     #[test]
     fn look_around_is_left_out() {

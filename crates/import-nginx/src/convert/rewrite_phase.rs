@@ -64,6 +64,32 @@ pub(super) fn write(
     })
 }
 
+/// The variables behind the `set` of a block and of its conditions.
+pub(super) fn settled<'d>(
+    context: &mut Context,
+    own: impl Iterator<Item = &'d Directive>,
+    variables: &Variables,
+) -> Variables {
+    let mut settled = variables.clone();
+    for inner in own {
+        match inner.name.as_str() {
+            "set" => set(context, &mut settled, inner, &Condition::Always),
+            "if" if inner.children().iter().any(|inner| inner.name == "set") => {
+                let Ok(asked) = asked::read(context, inner, &settled, &[]) else { continue };
+                let condition = match asked {
+                    Asked::Holds { condition, .. } => condition,
+                    Asked::Path { path, .. } => Condition::wanted("{path}", path),
+                    Asked::File { .. } => continue,
+                };
+                let sets = inner.children().iter().filter(|inner| inner.name == "set");
+                sets.for_each(|inner| set(context, &mut settled, inner, &condition));
+            }
+            _ => {}
+        }
+    }
+    settled
+}
+
 pub(super) fn set(context: &mut Context, variables: &mut Variables, directive: &Directive, condition: &Condition) {
     if let [name, value] = directive.arguments.as_slice() {
         variables.set(context, name, value, condition);
@@ -154,7 +180,7 @@ fn target(context: &mut Context, variables: &Variables, to: &str) -> Result<Stri
     let own = action::target(context, variables, to).map_err(NotPassed::into_reason)?;
     Ok(match (own.contains('?'), to.ends_with('?')) {
         (false, true) => format!("{own}?"),
-        (true, false) if !own.ends_with("{query}") => format!("{own}&{{query}}"),
+        (true, false) if !own.ends_with("{query}") => format!("{own}{{and_args}}{{query}}"),
         _ => own,
     })
 }
@@ -192,7 +218,9 @@ fn of_rewrite(
         route.set("respond", 501);
         return table.push("route", route);
     };
-    let is_everything = matches!(own.as_str(), "^" | ".*" | "^.*$" | "^/.*$" | "^/" | "/" | "^.*");
+    let matches_all = matches!(own.as_str(), "^" | ".*" | "^.*$" | "^/.*$" | "^/" | "/" | "^.*");
+    let finds_all = matches!(own.as_str(), "(.*)" | "^(.*)" | "^(.*)$" | "^(.+)$" | "^/(.*)" | "^/(.*)$");
+    let is_everything = matches_all || finds_all && !to.contains("$1");
     let mut inner = variables.clone();
     let (groups, names) = path::groups(&own);
     inner.groups = groups;
@@ -225,7 +253,7 @@ fn of_rewrite(
                 route.set("rewrite", format!("{prefix}{to}"));
                 Ok(())
             }
-            ("break", false) if !matches!(block.path, Path::Named(_)) => {
+            ("break", false) => {
                 let rewrite = [("to".to_owned(), Value::from(to)), ("stay".to_owned(), true.into())];
                 route.set("rewrite", rewrite.into_iter().collect::<toml::Table>());
                 Ok(())

@@ -150,7 +150,7 @@ fn leave_to_expressions(table: &mut Table, block: &Block<'_, '_>) {
         .locations
         .iter()
         .filter_map(|location| match Path::of(location) {
-            Ok(path @ Path::Expression { .. }) => path.key(),
+            Ok(path) if path.is_expression() => path.key(),
             _ => None,
         })
         .collect();
@@ -218,11 +218,13 @@ fn restricts(location: &Directive) -> bool {
 
 /// Writes everything of a block but its paths.
 fn fill<'d>(context: &mut Context, table: &mut Table, block: &Block<'_, 'd>, mut variables: Variables) {
+    let mut settled = rewrite_phase::settled(context, block.level.own().iter().copied(), &variables);
     if let Some(root) = block.level.last("root") {
-        variables.root = settings::directory(context, root, &variables).ok();
+        variables.root = settings::directory(context, root, &settled).ok();
+        settled.root = variables.root.clone();
     }
     let is_open = guards::write(context, table, &block.level, &block.server.locations);
-    settings::write(context, table, &block.level, &variables);
+    settings::write(context, table, &block.level, &settled);
     let inner: Vec<&'d Directive> =
         block.level.own().iter().copied().filter(|inner| inner.name == "location").collect();
     let mut acts = block.acts_around;
@@ -349,7 +351,7 @@ fn report_others(context: &mut Context, block: &Block<'_, '_>) {
     for inner in block.level.own() {
         match inner.name.as_str() {
             "location" | "if" | "set" | "rewrite" | "return" | "break" | "internal" | "try_files" | "alias"
-            | "access_log" => {}
+            | "access_log" | "empty_gif" => {}
             "limit_except" => {}
             name if super::level::inherits(name) || real_ip::is_real_ip_directive(name) => {}
             _ if guards::passes_to_program(inner) || guards::is_guard(inner) || proxy::is_off(inner) => {}

@@ -5,7 +5,7 @@ use toml::Value;
 use super::context::Context;
 use super::level::Level;
 use super::variables::Variables;
-use super::{log, values};
+use super::{log, tables, values};
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 
@@ -26,13 +26,20 @@ pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>,
 
 /// The directory of a `root`. An error says why it has none.
 pub(super) fn directory(context: &mut Context, directive: &Directive, variables: &Variables) -> Result<String, String> {
-    let root = variables.template(context, directive.first()).map_err(|lost| lost.to_string())?;
-    match root.contains('{') {
-        true => Err("its directory depends on the request: write a route for each".to_owned()),
-        // Relative to the prefix of Debian's package.
-        false if !root.starts_with('/') => Ok(format!("/usr/share/nginx/{root}")),
-        false => Ok(root),
+    let root = variables.value_of(context, directive.first()).map_err(|lost| lost.to_string())?;
+    let opened = root.split('{').next().unwrap_or_default();
+    match opened.rfind('/') {
+        _ if !root.contains('{') => {}
+        Some(1..) => {}
+        _ => {
+            return Err(
+                "all of its path depends on the request: write the directory that all have in common before it"
+                    .to_owned(),
+            );
+        }
     }
+    // Relative to the prefix of Debian's package.
+    Ok(if root.starts_with('/') { root } else { format!("/usr/share/nginx/{root}") })
 }
 
 fn index(context: &mut Context, table: &mut Table, level: &Level<'_>) {
@@ -126,12 +133,21 @@ fn compression_levels(context: &mut Context, level: &Level<'_>) -> toml::Table {
 /// The modules that compress, each with its coding and the highest level of `compress.levels`.
 const CODINGS: [(&str, &str, i64); 3] = [("brotli", "br", 6), ("zstd", "zstd", 9), ("gzip", "gzip", 9)];
 
-/// `types` that differ from Sealion's own.
+/// `types` that differ from Sealion's own, and `default_type`.
 fn media_types(table: &mut Table, level: &Level<'_>) {
-    if !level.sets(&["types"]) {
+    if !level.sets(&["types", "default_type"]) {
         return;
     }
     let mut differing = toml::Table::new();
+    let default = |level: &Level<'_>| {
+        let own =
+            level.last("default_type").map(Directive::first).filter(|own| own.contains('/') && !own.contains('$'));
+        own.unwrap_or(OTHERS).to_owned()
+    };
+    let (own, around) = (default(level), default(&level.around()));
+    if own != OTHERS || around != own {
+        differing.insert("*".to_owned(), own.into());
+    }
     for entry in level.all("types").into_iter().flat_map(Directive::children) {
         for extension in &entry.arguments {
             let ours = media_type_of(extension);
@@ -149,6 +165,9 @@ fn media_types(table: &mut Table, level: &Level<'_>) {
         table.set("media_types", differing);
     }
 }
+
+/// The type of files whose names tell none.
+const OTHERS: &str = "application/octet-stream";
 
 fn media_type_of(extension: &str) -> String {
     let mut text = Vec::new();
@@ -170,7 +189,7 @@ fn fields(context: &mut Context, table: &mut Table, level: &Level<'_>, variables
         };
         let lower = name.to_ascii_lowercase();
         let is_value = sealion_http::extra_fields::is_value(value);
-        match (lower.as_str(), variables.template(context, value)) {
+        match (lower.as_str(), variables.value_of(context, value)) {
             ("cache-control" | "expires" | "pragma", _) => {}
             _ if value == "$upstream_cache_status" => context.note(directive, CACHE_STATUS),
             ("strict-transport-security", Ok(value)) => hsts(context, table, directive, &value),
@@ -202,25 +221,37 @@ fn fields(context: &mut Context, table: &mut Table, level: &Level<'_>, variables
     if cors.contains_key("origins") {
         table.set("cors", cors);
     }
-    if let Some(value) = cache_control(level) {
+    if let Some(value) = cache_control(context, level, variables) {
         table.set("cache_control", value);
     }
 }
 
 /// The Cache-Control of files, by `expires` and `add_header`. `None`: it is not set.
-pub(super) fn cache_control(level: &Level<'_>) -> Option<String> {
-    let expires = level.last("expires").and_then(expires_value);
+pub(super) fn cache_control(context: &mut Context, level: &Level<'_>, variables: &Variables) -> Option<String> {
+    let expires = level.last("expires").and_then(|directive| match directive.arguments.as_slice() {
+        [name] if name.starts_with('$') => {
+            let own = tables::changed(context, name, |value| expires_value(value).unwrap_or_default());
+            if own.is_none() {
+                context.report_with(directive, "its times have no table: set cache_control");
+            }
+            own
+        }
+        [value] => expires_value(value),
+        _ => None,
+    });
     let added =
         level.all("add_header").into_iter().filter(|directive| directive.first().eq_ignore_ascii_case("cache-control"));
-    let added = added.filter_map(|directive| directive.arguments.get(1).filter(|value| !value.contains('$')).cloned());
+    let added = added.filter_map(|directive| {
+        let value = variables.value_of(context, directive.arguments.get(1)?);
+        value.map_err(|lost| context.report_with(directive, format!("{lost}: set cache_control"))).ok()
+    });
     let parts: Vec<String> = expires.into_iter().chain(added).filter(|part| !part.is_empty()).collect();
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 /// The Cache-Control value of `expires`. `None`: no field, or one that depends on the request.
-pub(super) fn expires_value(directive: &Directive) -> Option<String> {
-    let [value] = directive.arguments.as_slice() else { return None };
-    match value.as_str() {
+pub(super) fn expires_value(value: &str) -> Option<String> {
+    match value {
         "off" => None,
         "epoch" => Some("no-cache".to_owned()),
         // Ten years, as in nginx.
@@ -253,11 +284,18 @@ pub(super) const CACHE_STATUS: &str =
     "Cache-Status of each response says what the cache did (RFC 9211): let what reads this field read that one";
 
 fn of_cors(context: &mut Context, cors: &mut toml::Table, directive: &Directive, value: Option<String>) {
+    let name = directive.first().to_ascii_lowercase();
+    if let Some(origins) = value.as_ref().and_then(|value| tables::origins(context, value))
+        && name == "access-control-allow-origin"
+    {
+        cors.insert("origins".to_owned(), origins.into());
+        return;
+    }
     let Some(value) = value.filter(|value| !value.contains('{')) else {
         return context.report_with(directive, "origins are constants: write them in cors");
     };
     let list = || Value::Array(value.split(',').map(|name| name.trim().into()).collect());
-    match directive.first().to_ascii_lowercase().as_str() {
+    match name.as_str() {
         "access-control-allow-origin" => drop(cors.insert("origins".to_owned(), vec![Value::from(value)].into())),
         "access-control-allow-methods" if value != "*" => drop(cors.insert("methods".to_owned(), list())),
         "access-control-allow-headers" if value != "*" => drop(cors.insert("headers".to_owned(), list())),
@@ -280,8 +318,7 @@ fn error_pages(context: &mut Context, table: &mut Table, level: &Level<'_>, vari
         let Some((page, rest)) = directive.arguments.split_last() else { continue };
         let (codes, change): (Vec<&String>, Vec<&String>) = rest.iter().partition(|word| !word.starts_with('='));
         if let Some(target) = page_elsewhere(context, page, change.first().map(|change| change.as_str()), variables) {
-            let has_page = |code: &u16| (400..=599).contains(code) && !WITHOUT_PAGE.contains(code);
-            let codes = codes.iter().filter(|code| code.parse::<u16>().is_ok_and(|code| has_page(&code)));
+            let codes = codes.into_iter().filter(|code| has_page(code));
             codes.for_each(|code| drop(pages.insert(code.to_string(), target.clone())));
             continue;
         }
@@ -298,15 +335,6 @@ fn error_pages(context: &mut Context, table: &mut Table, level: &Level<'_>, vari
                 "its target is a program, or a file that a guard withholds: name a static file that no guard has",
             );
             continue;
-        }
-        match change.first().map(|change| change.as_str()) {
-            None => {}
-            Some("=200") if codes == ["404"] => {
-                table.set("fallback", page.as_str());
-                continue;
-            }
-            Some(change) if codes.iter().all(|code| change == format!("={code}")) => {}
-            Some(_) => {}
         }
         // The page has to be there at the start.
         let root = level.last("root").map(Directive::first).unwrap_or_default();
@@ -328,16 +356,17 @@ fn error_pages(context: &mut Context, table: &mut Table, level: &Level<'_>, vari
                 continue;
             }
         };
-        for code in codes {
-            // Other statuses have no page here.
-            if let Ok(400 | 401 | 403 | 404 | 405 | 412 | 413 | 429 | 500..=504) = code.parse::<u16>() {
-                pages.insert(code.clone(), target.clone());
-            }
-        }
+        let codes = codes.into_iter().filter(|code| has_page(code));
+        codes.for_each(|code| drop(pages.insert(code.clone(), target.clone())));
     }
     if !pages.is_empty() {
         table.set("error_pages", pages);
     }
+}
+
+/// Whether a status has an error page here.
+fn has_page(code: &str) -> bool {
+    code.parse::<u16>().is_ok_and(|code| (400..=599).contains(&code) && !WITHOUT_PAGE.contains(&code))
 }
 
 /// Statuses without an error page here: no site decides on them, or nginx alone has them.

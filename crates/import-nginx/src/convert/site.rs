@@ -7,7 +7,7 @@ use super::level::Level;
 use super::listeners::{Listeners, Part, addresses};
 use super::route::{self, Server};
 use super::variables::Variables;
-use super::{guards, level, path, proxy, settings, tables, tls, values};
+use super::{guards, level, path, proxy, rewrite_phase, settings, tls, values};
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 
@@ -56,10 +56,10 @@ pub(super) fn convert<'d>(
         let mut variables = context.variables.clone();
         variables.server_name = names.iter().find(|name| !name.starts_with('~')).cloned();
         variables.port = only_port(server);
+        variables.server_names.clone_from(&names);
         let (groups, named) =
             names.iter().find(|name| name.starts_with('~')).map(|name| path::groups(name)).unwrap_or_default();
         (variables.groups, variables.named) = (groups, named);
-        tables::geo(context, &mut variables);
         write(context, &mut site, server, &level, variables);
     }
     let parts = parts.into_iter().flat_map(|part| by_tls(listeners, &site, part));
@@ -139,14 +139,17 @@ fn write<'d>(
     let returns = server.children().iter().any(|inner| inner.name == "return");
     let named = all.locations.iter().filter(|_| !returns).map(|location| location.first());
     context.named = named.filter(|name| name.starts_with('@')).map(str::to_owned).collect();
+    // Files are looked for behind the conditions of the server.
+    let mut settled = rewrite_phase::settled(context, server.children().iter(), &variables);
     if let Some(root) = merged.last("root") {
-        variables.root = settings::directory(context, root, &variables).ok();
+        variables.root = settings::directory(context, root, &settled).ok();
+        settled.root = variables.root.clone();
         if let Some(root) = &variables.root {
             own.set("root", root.as_str());
         }
     }
     guards::write(context, &mut own, &merged, &all.locations);
-    settings::write(context, &mut own, &merged, &variables);
+    settings::write(context, &mut own, &merged, &settled);
     if proxy::passes(server) {
         own.set("accel", true);
     }

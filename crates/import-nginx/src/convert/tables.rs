@@ -1,11 +1,10 @@
-//! `map`, `geo` and `split_clients`, as `[[map]]`, conditions and `[[split]]`. A table is written when a text first names it.
+//! `map`, `geo` and `split_clients`, as `[[map]]` and `[[split]]`. A table is written when a text first names it.
 
-use ipnet::IpNet;
+use toml::Value;
 
 use super::condition::Condition;
 use super::context::Context;
-use super::values;
-use super::variables::Variables;
+use super::{path, values};
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 
@@ -20,12 +19,13 @@ pub(super) fn placeholder(context: &mut Context, name: &str) -> Option<String> {
     context.tables_written.push((name.to_owned(), None));
     let written = match block.name.as_str() {
         "map" => map(context, &block, name),
+        "geo" => geo(context, &block, name),
         "split_clients" => split(context, &block, name),
         _ => None,
     };
     context.tables_written.retain(|(own, _)| own != name);
     context.tables_written.push((name.to_owned(), written.clone()));
-    if written.is_none() && block.name != "geo" {
+    if written.is_none() {
         context.report_with(&block, "its keys or values have no counterpart in [[map]]: write the table by hand");
     }
     written
@@ -57,7 +57,11 @@ fn map(context: &mut Context, block: &Directive, name: &str) -> Option<String> {
             ("include", _) => return None,
             (_, None) => return None,
             (key, Some(value)) => {
-                let value = context.variables.clone().template(context, value).ok()?;
+                let mut variables = context.variables.clone();
+                if key.starts_with('~') {
+                    (variables.groups, variables.named) = path::groups(key.trim_start_matches(['~', '*']));
+                }
+                let value = variables.template(context, value).ok()?;
                 match key {
                     "default" if value.is_empty() => {}
                     "default" => table.set("default", value),
@@ -99,45 +103,152 @@ fn split(context: &mut Context, block: &Directive, name: &str) -> Option<String>
     Some(format!("{{split.{name}}}"))
 }
 
-/// Gives the variables of all `geo` blocks their cases, by the client's networks.
-pub(super) fn geo(context: &Context, variables: &mut Variables) {
-    for block in context.tables.iter().filter(|block| block.name == "geo") {
-        let [name] = block.arguments.as_slice() else { continue };
-        let mut default = String::new();
-        let mut networks: Vec<(IpNet, String)> = Vec::new();
-        let mut is_known = true;
-        for entry in block.children() {
-            let value = entry.first().to_owned();
-            match (entry.name.as_str(), values::network(&entry.name)) {
-                ("default", _) => default = value,
-                (_, Some(network)) => networks.push((network, value)),
-                _ => is_known = false,
-            }
+/// `geo`, by the client's networks or those of another address.
+fn geo(context: &mut Context, block: &Directive, name: &str) -> Option<String> {
+    let mut table = match block.arguments.len() {
+        1 => {
+            let mut table = Table::default();
+            table.comment(&block.place);
+            table.set("name", name);
+            table.set("from", "{client}");
+            table
         }
-        let mut results: Vec<&String> = networks.iter().map(|(_, value)| value).collect();
-        results.sort();
-        results.dedup();
-        let mut cases = vec![(client(networks.iter().filter(|(_, value)| *value != default)).not(), default.clone())];
-        for result in results.into_iter().filter(|result| **result != default) {
-            let own: Vec<_> = networks.iter().filter(|(_, value)| value == result).collect();
-            // The narrowest network counts.
-            let is_narrower = |other: &IpNet| own.iter().any(|(own, _)| own.contains(other) && own != other);
-            let mut inner =
-                networks.iter().filter(|(network, value)| value != result && is_narrower(network)).peekable();
-            let condition = client(own.iter().copied());
-            let condition = match inner.peek() {
-                Some(_) => condition.and(client(inner).not()),
-                None => condition,
+        _ => begun(context, block, name)?,
+    };
+    let mut entries = Table::default();
+    for entry in block.children() {
+        let value = context.variables.clone().template(context, entry.arguments.first()?).ok()?;
+        match entry.name.as_str() {
+            "default" if value.is_empty() => {}
+            "default" => table.set("default", value),
+            own => entries.set(&format!("in {}", values::short(values::network(own)?)), value),
+        }
+    }
+    *table.table("entries") = entries;
+    context.root.push("map", table);
+    Some(format!("{{map.{name}}}"))
+}
+
+/// The template of a variable with a value for each case; exactly one case holds. `None`: a case asks for more than a value.
+pub(super) fn of_cases(context: &mut Context, cases: &[(Condition, String)]) -> Option<String> {
+    let known = format!("{cases:?}");
+    if let Some((_, written)) = context.tables_written.iter().find(|(own, _)| *own == known) {
+        return written.clone();
+    }
+    let ((_, last), others) = cases.split_last()?;
+    let written =
+        others.iter().rev().try_fold(last.clone(), |other, (case, value)| select(context, case, value, &other));
+    context.tables_written.push((known, written.clone()));
+    written
+}
+
+/// A template that is `yes` where a condition holds, and else `no`.
+fn select(context: &mut Context, condition: &Condition, yes: &str, no: &str) -> Option<String> {
+    let all = |context: &mut Context, all: &[Condition], yes: &str, no: &str| {
+        all.iter().rev().try_fold(yes.to_owned(), |rest, one| select(context, one, &rest, no))
+    };
+    match condition {
+        _ if yes == no => Some(yes.to_owned()),
+        Condition::Always => Some(yes.to_owned()),
+        Condition::Not(inner) => select(context, inner, no, yes),
+        Condition::All(list) => all(context, list, yes, no),
+        Condition::Any(list) => list.iter().rev().try_fold(no.to_owned(), |rest, one| select(context, one, yes, &rest)),
+        Condition::Is(table) => {
+            let (family, wanted) = table.iter().next()?;
+            let (from, wanted) = match (family.as_str(), wanted) {
+                ("host" | "method", wanted) => (format!("{{{family}}}"), wanted),
+                ("value", Value::Table(inner)) => inner.iter().next().map(|(name, wanted)| (name.clone(), wanted))?,
+                ("header" | "query" | "cookie", Value::Table(inner)) => {
+                    inner.iter().next().map(|(name, wanted)| (format!("{{{family}.{name}}}"), wanted))?
+                }
+                _ => return None,
             };
-            cases.push((condition, result.clone()));
+            chosen(context, &from, wanted, (yes, no))
         }
-        variables.insert(name, if is_known { cases } else { Vec::new() });
     }
 }
 
-fn client<'a>(networks: impl Iterator<Item = &'a (IpNet, String)>) -> Condition {
-    let networks: Vec<String> = networks.map(|(network, _)| values::short(*network)).collect();
-    Condition::key("client", networks)
+/// Writes a table that is `yes` for the values that are wanted, and returns its placeholder.
+fn chosen(context: &mut Context, from: &str, wanted: &Value, (yes, no): (&str, &str)) -> Option<String> {
+    let mut table = Table::default();
+    let name = format!("import-{}", context.next_number());
+    table.set("name", name.as_str());
+    table.set("from", from);
+    let mut entries = Table::default();
+    let texts: Vec<&str> = match wanted {
+        // An empty value is none.
+        Value::Boolean(_) => vec![""],
+        Value::String(text) => vec![text],
+        Value::Array(texts) => texts.iter().map(Value::as_str).collect::<Option<_>>()?,
+        _ => return None,
+    };
+    let (own, others) = if *wanted == Value::Boolean(true) { (no, yes) } else { (yes, no) };
+    for text in texts {
+        let is_other = ["^~ ", "in ", "~~ "].iter().any(|sign| text.starts_with(sign)) || text.starts_with("*.");
+        if is_other {
+            return None;
+        }
+        entries.set(text, own);
+    }
+    if !others.is_empty() {
+        table.set("default", others);
+    }
+    *table.table("entries") = entries;
+    context.root.push("map", table);
+    Some(format!("{{map.{name}}}"))
+}
+
+/// The origins that a field may have whose value is the origin itself, by a table. `None`: it has other values.
+pub(super) fn origins(context: &Context, template: &str) -> Option<Vec<Value>> {
+    let name = template.strip_prefix("{map.")?.strip_suffix('}')?;
+    let block = context.tables.iter().find(|block| block.arguments.last().is_some_and(|last| last[1..] == *name))?;
+    let is_of_origin = block.name == "map" && block.first() == "$http_origin";
+    let mut origins = Vec::new();
+    for entry in block.children().iter().filter(|_| is_of_origin) {
+        let value = entry.first();
+        match entry.name.as_str() {
+            _ if value.is_empty() => {}
+            "default" | "volatile" | "hostnames" | "include" => return None,
+            key if value == "$http_origin" || value == key => origins.push(
+                match key_of(key)?.split_once("~") {
+                    // nginx finds expressions anywhere.
+                    Some((_, expression)) => {
+                        let (sign, own) = expression.split_once(' ')?;
+                        let start = if own.starts_with('^') { "" } else { ".*" };
+                        let end = if own.ends_with('$') { "" } else { ".*" };
+                        format!("~{sign} {start}(?:{own}){end}")
+                    }
+                    None => key.to_owned(),
+                }
+                .into(),
+            ),
+            _ => return None,
+        }
+    }
+    (!origins.is_empty()).then_some(origins)
+}
+
+/// The placeholder of a table with other results than that of a variable.
+pub(super) fn changed(context: &mut Context, variable: &str, change: impl Fn(&str) -> String) -> Option<String> {
+    let block = context.tables.iter().find(|block| block.arguments.last().is_some_and(|last| last == variable))?;
+    let mut block = block.clone();
+    let name = format!("{}-changed", &variable[1..]);
+    *block.arguments.last_mut()? = format!("${name}");
+    for entry in block.block.iter_mut().flatten() {
+        if let [value] = entry.arguments.as_mut_slice() {
+            *value = change(value);
+        }
+    }
+    if !context.tables.iter().any(|known| known.arguments == block.arguments) {
+        context.tables.push(block);
+    }
+    placeholder(context, &name)
+}
+
+/// Whether a variable of a `map` has the same value for all clients that ask the same.
+pub(super) fn is_shared(context: &Context, name: &str) -> bool {
+    let block = context.tables.iter().find(|block| block.arguments.last().is_some_and(|last| last[1..] == *name));
+    block.is_some_and(|block| block.name == "map" && !block.first().contains("_addr"))
 }
 
 /// All values of the table that a text of one placeholder names. `None`: it has others.

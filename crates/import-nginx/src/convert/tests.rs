@@ -118,7 +118,7 @@ fn conditions_become_routes_within_the_location() {
         ("$request_method !~ ^(GET|HEAD)$", "not.value = { '{method}' = '~ ^(GET|HEAD)$' }"),
         ("$http_user_agent ~* (bot|spider)", "header.user-agent = '~* (bot|spider)'"),
         ("$cookie_beta = yes", "cookie.beta = 'yes'"),
-        ("$arg_debug", "query.debug = true"),
+        ("$arg_debug", "all = [{ query.debug = true }, { not.query.debug = ['', '0'] }]"),
         ("$host != a.example", "not.host = 'a.example'"),
         ("$scheme = http", "value = { '{scheme}' = 'http' }"),
         (
@@ -140,7 +140,7 @@ fn variables_that_conditions_set_have_a_value_for_each_case() {
     let condition = &all[0]["route"][0]["match"];
     assert_eq!(
         condition.to_string(),
-        r#"{ all = [{ header = { user-agent = "~ Mobile" } }, { not = { cookie = { full = true } } }] }"#
+        r#"{ all = [{ header = { user-agent = "~ Mobile" } }, { not = { all = [{ cookie = { full = true } }, { not = { cookie = { full = ["", "0"] } } }] } }] }"#
     );
 }
 
@@ -166,7 +166,7 @@ fn returns_answer() {
     for (returns, route) in [
         ("404", "respond = 404"),
         ("403", "deny = true"),
-        ("200 '{\"a\":1}'", "respond = { status = 200, text = '{{\"a\":1}}', type = 'application/octet-stream' }"),
+        ("200 '{\"a\":1}'", "respond = { status = 200, text = '{{\"a\":1}}', type = 'by-name' }"),
         ("302 /x", "redirect = { to = '/x', status = 302, query = 'drop' }"),
         ("301 /x$is_args$args", "redirect = { to = '/x', status = 301 }"),
     ] {
@@ -226,12 +226,90 @@ fn guards_belong_to_their_location() {
 }
 
 #[test]
+fn a_root_may_have_variables_behind_a_first_directory() {
+    let site = |server: &str| {
+        let (site, root, named) = converted("map $host $site { default all; b.example b; }", server);
+        assert!(named.is_empty(), "{named:#?}");
+        (site["root"].as_str().unwrap().to_owned(), root)
+    };
+    assert_eq!(site("set $base /srv; root $base/www;").0, "/srv/www");
+    assert_eq!(site("root /srv/$host/$site;").0, "/srv/{host}/{map.site}");
+    let (directory, root) =
+        site("set $kind full; if ($http_user_agent ~* android) { set $kind small; } root /srv/$kind;");
+    assert_eq!(directory, "/srv/{map.import-1}");
+    let expected =
+        "name = 'import-1'\nfrom = '{header.user-agent}'\ndefault = 'full'\nentries = { '~* android' = 'small' }";
+    is(&root["map"][0], expected);
+}
+
+#[test]
+fn fields_have_the_values_that_conditions_set() {
+    let server = "set $skip 0; if ($query_string != \"\") { set $skip 1; } if ($cookie_in) { set $skip 1; } \
+                  add_header X-Skip $skip always; location / { return 200; }";
+    let (site, root, named) = converted("", server);
+    assert!(named.is_empty(), "{named:#?}");
+    let last = root["map"].as_array().unwrap().last().unwrap()["name"].as_str().unwrap().to_owned();
+    assert_eq!(site["headers"]["set"]["X-Skip"].as_str(), Some(format!("{{map.{last}}}").as_str()));
+}
+
+#[test]
+fn networks_and_groups_are_entries_of_maps() {
+    let http = "geo $place { default far; 10.0.0.0/8 near; } map $uri $to { ~^/old/(?<id>\\d+)/(.*)$ /new/$id/$2; }";
+    let (_, root, named) = converted(http, "location / { if ($to) { return 301 $to; } return 200 $place; }");
+    assert!(named.is_empty(), "{named:#?}");
+    let map = |name: &str| {
+        root["map"].as_array().unwrap().iter().find(|map| map["name"].as_str() == Some(name)).unwrap().clone()
+    };
+    is(&map("place"), "name = 'place'\nfrom = '{client}'\ndefault = 'far'\nentries = { 'in 10.0.0.0/8' = 'near' }");
+    let entries = "'~ ^/old/(?<id>\\d+)/(.*)$' = '/new/{id}/{2}'";
+    is(&map("to"), &format!("name = 'to'\nfrom = '{{path}}'\nentries = {{ {entries} }}"));
+}
+
+#[test]
+fn look_around_is_an_expression_of_its_own() {
+    let all =
+        routes("", "location ~ /\\.(?!well-known/|ok$) { deny all; } location ~* (?<!\\.min)\\.png$ { expires 1h; }");
+    is(
+        &all[0],
+        r"path = '~~ /\.(?!well-known/|ok(?:\n?$))'
+        deny = true",
+    );
+    is(
+        &all[1],
+        r"path = '~~ (?i)(?<!\.min)\.png$'
+        cache_control = 'max-age=3600'",
+    );
+}
+
+#[test]
+fn lifetimes_by_a_table_are_a_table_of_cache_control() {
+    let http = "map $sent_http_content_type $lifetime { default off; text/css 1d; ~image/ max; }";
+    let (site, root, named) = converted(http, "root /srv; expires $lifetime; location / { add_header X a; }");
+    assert!(named.is_empty(), "{named:#?}");
+    assert_eq!(site["cache_control"].as_str(), Some("{map.lifetime-changed}"));
+    let entries = "'text/css' = 'max-age=86400', '~ image/' = 'max-age=315360000'";
+    let expected =
+        format!("name = 'lifetime-changed'\nfrom = '{{type}}'\nignore_case = true\nentries = {{ {entries} }}");
+    is(&root["map"][0], &expected);
+}
+
+#[test]
+fn a_format_of_the_log_is_its_text() {
+    let http = r#"log_format own '$remote_addr "$request" {$status} $request_time $http_x_id $pipe';"#;
+    let (site, _, named) = converted(http, "access_log /var/log/a own; location / { return 200; }");
+    assert!(named.is_empty(), "{named:#?}");
+    let text = r#"{address} "{method} {target} {protocol}" {{{status}}} {seconds} {header.x-id} -"#;
+    assert_eq!(site["log"]["text"].as_str(), Some(text));
+    assert_eq!(site["log"]["format"].as_str(), Some("combined"));
+}
+
+#[test]
 fn what_has_no_counterpart_is_closed() {
     for (body, key, value) in [
         ("proxy_pass http://$arg_host;", "respond", Value::from(501)),
         ("uwsgi_pass unix:/run/x;", "respond", Value::from(501)),
         ("auth_jwt x; return 200;", "deny", Value::from(true)),
-        ("root /srv/$host;", "respond", Value::from(501)),
+        ("root /$host;", "respond", Value::from(501)),
     ] {
         let (site, root, named) = converted("", &format!("location / {{ {body} }}"));
         assert_eq!(site["route"][0].get(key), Some(&value), "{body}");

@@ -12,7 +12,7 @@ const MAX_CASES: usize = 16;
 /// The variables at a place of the configuration.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Variables {
-    /// The cases of each variable that `set` or `geo` makes; exactly one case holds. Values are templates.
+    /// The cases of each variable that `set` makes; exactly one case holds. Values are templates.
     set: BTreeMap<String, Vec<(Condition, String)>>,
     /// The placeholders for `$1`, `$2`, …
     pub(super) groups: Vec<String>,
@@ -20,6 +20,8 @@ pub(super) struct Variables {
     pub(super) named: Vec<String>,
     /// First name of the server.
     pub(super) server_name: Option<String>,
+    /// All its names.
+    pub(super) server_names: Vec<String>,
     /// Its only port.
     pub(super) port: Option<u16>,
     pub(super) root: Option<String>,
@@ -67,11 +69,6 @@ impl Variables {
         self.set.insert(name, cases);
     }
 
-    /// Gives a variable its cases.
-    pub(super) fn insert(&mut self, name: &str, cases: Vec<(Condition, String)>) {
-        self.set.insert(name.trim_start_matches('$').to_owned(), cases);
-    }
-
     /// The cases of a variable, if it has more than one.
     pub(super) fn cases(&self, name: &str) -> Option<&[(Condition, String)]> {
         self.set.get(name).map(Vec::as_slice).filter(|cases| cases.len() > 1)
@@ -82,6 +79,23 @@ impl Variables {
         let mut own = self.clone();
         own.set.insert(name.to_owned(), vec![(Condition::Always, value.to_owned())]);
         own
+    }
+
+    /// The text with placeholders, in which a table has the value of a variable with several cases.
+    pub(super) fn value_of(&self, context: &mut Context, text: &str) -> Result<String, Lost> {
+        let mut own = self.clone();
+        loop {
+            match own.template(context, text) {
+                Err(Lost::Cases(name)) => {
+                    let cases = own.cases(&name).map(<[_]>::to_vec).unwrap_or_default();
+                    match tables::of_cases(context, &cases) {
+                        Some(value) => own = own.in_case(&name, &value),
+                        None => return Err(Lost::Cases(name)),
+                    }
+                }
+                other => return other,
+            }
+        }
     }
 
     /// The text with placeholders for variables.
@@ -155,6 +169,7 @@ fn of_request(name: &str) -> Option<String> {
         "request_method" => "{method}",
         "remote_addr" | "binary_remote_addr" | "realip_remote_addr" => "{client}",
         "server_port" => "{port}",
+        "sent_http_content_type" => "{type}",
         _ => "",
     };
     if !plain.is_empty() {
@@ -170,7 +185,7 @@ fn of_request(name: &str) -> Option<String> {
 }
 
 /// The name of a variable at the start of a text, and where it ends.
-fn name(text: &str) -> (&str, usize) {
+pub(super) fn name(text: &str) -> (&str, usize) {
     if let Some((name, _)) = text.strip_prefix('{').and_then(|inner| inner.split_once('}')) {
         return (name, name.len() + 2);
     }

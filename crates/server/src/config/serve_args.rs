@@ -13,7 +13,7 @@ use crate::limits::LimitsConfig;
 use crate::listen::{Listen, ListenConfig};
 use crate::observe::access_log::AccessLogConfig;
 use crate::observe::metrics::MetricsConfig;
-use crate::site::{ProxyConfig, RedirectTable, RewriteTable, RouteConfig, SiteConfig};
+use crate::site::{ProxyConfig, RedirectTable, RewriteTable, RouteConfig, SiteConfig, literally};
 use crate::store::{CacheConfig, CacheRuleConfig};
 use crate::upstream::{ServerConfig, ServerUrl, UpstreamConfig};
 use crate::values::{At, Given, Problems, SecretUrl, Short, Size};
@@ -191,7 +191,7 @@ impl ServeArgs {
             })?;
             problems = Problems::of_arguments();
         } else if with_files {
-            site.root = Some(self.root.clone().into());
+            site.root = Some(literally(&self.root).into());
             self.check_secrets(&mut problems);
         }
         if self.spa && !self.to.is_empty() {
@@ -251,7 +251,7 @@ fn serve_file(file: &Path, site: &mut SiteConfig) -> Result<(), String> {
     let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // Otherwise a brace would begin a placeholder.
     let to = format!("/{}", percent_encode(name.as_bytes(), OUTSIDE_PCHAR)).replace('{', "{{").replace('}', "}}");
-    site.root = Some(directory.to_owned().into());
+    site.root = Some(literally(directory).into());
     site.show_dotfiles = name.starts_with('.');
     let redirect = RedirectTable { to: to.clone().into(), status: Some(307), ..RedirectTable::default() };
     site.route.push(RouteConfig {

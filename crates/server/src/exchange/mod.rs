@@ -175,7 +175,9 @@ impl<'c, 'r> Exchange<'c, 'r> {
     /// sites' limits.
     pub(crate) fn admit(&mut self, permit: &mut Permit, connection: &impl Connection) {
         let limits = self.limits();
-        match permit.admit(limits, address(self.owed.peer.address)) {
+        let key = limits.and_then(SiteLimits::key);
+        let value = key.and_then(|_| self.site?.limit_value(self.request?, self.client()));
+        match permit.admit(limits, address(self.owed.peer.address), value.as_deref()) {
             Ok(None) => {}
             Ok(Some(rate)) => connection.pace(rate),
             Err(refusal) => self.owed.refusal = Some(refusal),

@@ -43,6 +43,8 @@ pub(crate) struct Outcome<'a> {
     pub(crate) aborted: Option<&'a dyn Display>,
     /// Whether the access log has no line for it.
     pub(crate) is_unlogged: bool,
+    /// The number of the route that answered.
+    pub(crate) route: Option<u32>,
 }
 
 impl<'a> Outcome<'a> {
@@ -69,6 +71,7 @@ impl<'a> Outcome<'a> {
             cache: response.cache,
             aborted,
             is_unlogged: response.is_unlogged,
+            route: response.route,
         }
     }
 }
@@ -143,6 +146,7 @@ impl Exchange<'_, '_> {
                     request,
                     protocol: peer.protocol,
                     site: self.site.map_or("", |site| &site.name),
+                    route: self.site.and_then(|site| site.route_name(outcome.route)),
                 }),
                 user: outcome.user,
                 status: outcome.status.code(),

@@ -9,15 +9,20 @@ use crate::values::{At, Problems};
 
 /// Content types by lowercase extension.
 #[derive(Debug, Default)]
-pub(crate) struct MediaTypes(HashMap<String, ContentType>);
+pub(crate) struct MediaTypes {
+    of_extensions: HashMap<String, ContentType>,
+    /// The type of names whose extension has none, or that have no extension.
+    of_others: Option<ContentType>,
+}
 
 impl MediaTypes {
     /// Validates extensions and types. `None`: the table is empty.
     pub(crate) fn build(config: &BTreeMap<String, At<String>>, key: &str, problems: &mut Problems) -> Option<Self> {
-        let mut types = HashMap::new();
+        let mut types = MediaTypes::default();
         for (extension, media_type) in config {
             let key = format!("{key}.{extension}");
             let plain = extension.strip_prefix('.').unwrap_or(extension);
+            let own = ContentType::Custom(media_type.as_str().into());
             if plain.is_empty() || plain.contains(['.', '/']) {
                 problems.add(
                     &media_type.span,
@@ -28,19 +33,26 @@ impl MediaTypes {
                 let remedy =
                     format!("{:?} is not a media type: write for instance text/plain; charset=utf-8", media_type.value);
                 problems.add(&media_type.span, &key, remedy);
+            } else if plain == "*" {
+                types.of_others = Some(own);
             } else {
-                types.insert(plain.to_lowercase(), ContentType::Custom(media_type.as_str().into()));
+                types.of_extensions.insert(plain.to_lowercase(), own);
             }
         }
-        (!types.is_empty()).then_some(MediaTypes(types))
+        (!types.of_extensions.is_empty() || types.of_others.is_some()).then_some(types)
     }
 
-    /// The configured type for a file name, if its extension has one.
+    /// The configured type for a file name. `None`: that of its extension.
     pub(crate) fn of_name(&self, name: &[u8]) -> Option<ContentType> {
+        let of_others = || self.of_others.clone().filter(|_| ContentType::of_name(name) == ContentType::of_name(b""));
+        self.of_extension(name).or_else(of_others)
+    }
+
+    fn of_extension(&self, name: &[u8]) -> Option<ContentType> {
         let file_name = name.rsplit(|byte| *byte == b'/').next().unwrap_or(name);
         let dot = file_name.iter().rposition(|byte| *byte == b'.').filter(|dot| *dot > 0)?;
         let extension = std::str::from_utf8(&file_name[dot + 1..]).ok()?;
-        self.0.get(&*extension.to_lowercase()).cloned()
+        self.of_extensions.get(&*extension.to_lowercase()).cloned()
     }
 }
 
@@ -57,6 +69,22 @@ mod tests {
         let config = toml::from_str(text).unwrap();
         let mut problems = Problems::of_file("f".as_ref(), text);
         (MediaTypes::build(&config, "site.media_types", &mut problems), problems)
+    }
+
+    #[test]
+    fn names_without_a_type_of_their_own_may_have_one() {
+        let (types, problems) = build("\"*\" = 'text/plain'\nmd = 'text/markdown'");
+        assert!(problems.is_empty(), "{problems}");
+        let types = types.unwrap();
+        for (name, expected) in [
+            ("feed", Some("text/plain")),
+            ("a/x.unknown-extension", Some("text/plain")),
+            ("x.md", Some("text/markdown")),
+            ("x.html", None),
+        ] {
+            let expected = expected.map(|value| ContentType::Custom(value.into()));
+            assert_eq!(types.of_name(name.as_bytes()), expected, "{name}");
+        }
     }
 
     #[test]

@@ -193,7 +193,7 @@ impl Root {
     }
 
     /// The content type for a file name.
-    fn content_type(&self, name: &[u8]) -> ContentType {
+    pub(crate) fn content_type(&self, name: &[u8]) -> ContentType {
         let own = self.media_types.as_ref().and_then(|types| types.of_name(name));
         own.unwrap_or_else(|| ContentType::of_name(name))
     }

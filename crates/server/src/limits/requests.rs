@@ -1,6 +1,5 @@
-//! Request rate limit per client.
+//! Request rate limit per client, or per value of requests.
 
-use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,19 +8,30 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use siphasher::sip128::SipHasher13;
 
 use super::ClientNetwork;
 
-/// A token bucket per client: a rate in requests per second, and a burst after a pause.
+/// A token bucket per client or value: a rate in requests per second, and a burst after a pause.
 #[derive(Debug)]
 pub(crate) struct Requests {
     quota: Quota,
-    buckets: ArcSwap<DefaultKeyedRateLimiter<ClientNetwork>>,
+    buckets: ArcSwap<DefaultKeyedRateLimiter<Counted>>,
+    /// Hashes values, so that no client chooses which share a bucket.
+    hasher: SipHasher13,
     clock: DefaultClock,
     /// Requests since the last sweep, an upper bound of the new clients since. Counting clients would lock every shard
     /// of the table on each request.
     taken: AtomicUsize,
     bounds: Bounds,
+}
+
+/// What requests are counted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Counted {
+    Client(ClientNetwork),
+    /// The hash of a value.
+    Value(u128),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -43,21 +53,27 @@ impl Requests {
 
     fn with_bounds(quota: Quota, bounds: Bounds) -> Self {
         let buckets = ArcSwap::from_pointee(RateLimiter::keyed(quota));
-        Requests { quota, buckets, clock: DefaultClock::default(), taken: AtomicUsize::new(0), bounds }
+        let mut key = [0; 16];
+        // Without random numbers TLS would not work either.
+        aws_lc_rs::rand::fill(&mut key).expect("the system has random numbers");
+        let hasher = SipHasher13::new_with_key(&key);
+        Requests { quota, buckets, hasher, clock: DefaultClock::default(), taken: AtomicUsize::new(0), bounds }
+    }
+
+    /// Counts requests by a value.
+    pub(super) fn by_value(&self, value: &[u8]) -> Counted {
+        Counted::Value(self.hasher.hash(value).as_u128())
     }
 
     /// Takes a token.
     ///
     /// # Errors
     /// The bucket is empty; the value is the time until the next token.
-    pub(crate) fn take(&self, address: IpAddr) -> Result<(), Duration> {
+    pub(super) fn take(&self, counted: Counted) -> Result<(), Duration> {
         if self.taken.fetch_add(1, Ordering::Relaxed) + 1 == self.bounds.sweep_every {
             self.sweep();
         }
-        self.buckets
-            .load()
-            .check_key(&ClientNetwork::of(address))
-            .map_err(|not_until| not_until.wait_time_from(self.clock.now()))
+        self.buckets.load().check_key(&counted).map_err(|not_until| not_until.wait_time_from(self.clock.now()))
     }
 
     /// Drops buckets that are full again. An attacker with very many addresses can still fill the table if bursts are
@@ -69,7 +85,7 @@ impl Requests {
         if buckets.len() > self.bounds.most {
             self.buckets.store(Arc::new(RateLimiter::keyed(self.quota)));
             tracing::warn!(
-                "more than {} clients are within a burst of requests: all request counts were reset. Lower site.limits.burst, \
+                "more than {} clients or values are within a burst of requests: all request counts were reset. Lower site.limits.burst, \
                  so that clients are forgotten sooner",
                 self.bounds.most
             );
@@ -85,7 +101,8 @@ mod tests {
     #[test]
     fn a_burst_passes_and_what_follows_is_told_when_to_come_again() {
         let requests = Requests::new(NonZeroU32::MIN, NonZeroU32::new(3).unwrap());
-        let (a, b) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
+        let client = |text: &str| Counted::Client(ClientNetwork::of(text.parse().unwrap()));
+        let (a, b) = (client("192.0.2.1"), client("192.0.2.2"));
         for _ in 0..3 {
             assert_eq!(requests.take(a), Ok(()));
         }
@@ -96,7 +113,7 @@ mod tests {
 
     #[test]
     fn buckets_that_are_full_again_go_and_too_many_others_too() {
-        let client = |n: u32| IpAddr::from(n.to_be_bytes());
+        let client = |n: u32| Counted::Client(ClientNetwork::of(n.to_be_bytes().into()));
         let per_second = |rate: u32, burst: u32| {
             Quota::per_second(NonZeroU32::new(rate).unwrap()).allow_burst(NonZeroU32::new(burst).unwrap())
         };

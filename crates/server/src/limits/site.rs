@@ -9,8 +9,10 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Requests;
+use super::ClientNetwork;
 use super::bandwidth::{Bucket, ClientBuckets, Pace};
+use super::requests::{Counted, Requests};
+use crate::placeholders::{Known, Template};
 use crate::values::{At, Bounded, Problems, Size};
 
 /// Limits of a site. A reload resets the counts.
@@ -20,6 +22,9 @@ pub(crate) struct SiteLimitsConfig {
     /// Requests per second from one client, an IPv4 address or an IPv6 /64. Further requests get 429 with Retry-After
     /// [default: unlimited]
     pub requests_per_second: Option<Bounded<1, 1_000_000>>,
+    /// Value that requests are counted by in place of the client, with placeholders: `{header.x-api-key}`, `{cookie.session}`, `{host}`. Requests with an
+    /// empty value are not counted [default: the client]
+    pub key: Option<At<String>>,
     /// Requests that one client may send at once after a pause [default: as many as `requests_per_second`]
     pub burst: Option<At<Bounded<1, 1_000_000>>>,
     /// Concurrent connections with requests for this site; requests on further connections get 503 [default: unlimited]
@@ -42,6 +47,8 @@ pub(super) const MIN_BANDWIDTH: u64 = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct SiteLimits {
     requests: Option<Requests>,
+    /// `None`: requests are counted by client.
+    key: Option<Template>,
     connections: Option<Arc<Slots>>,
     /// Bytes per second.
     bandwidth: Option<u64>,
@@ -70,13 +77,17 @@ pub(crate) enum Refusal {
 
 impl SiteLimitsConfig {
     /// Checks the configuration and starts counting. `None`: the site has no limits.
-    pub(crate) fn build(&self, key: &str, problems: &mut Problems) -> Option<SiteLimits> {
+    pub(crate) fn build(&self, known: Known<'_>, key: &str, problems: &mut Problems) -> Option<SiteLimits> {
         if self == &Self::default() {
             return None;
         }
         if let (Some(burst), None) = (&self.burst, self.requests_per_second) {
             let what = "has no effect without requests_per_second: add that key, or remove this one";
             problems.add(&burst.span, &format!("{key}.burst"), what);
+        }
+        if let (Some(own), None) = (&self.key, self.requests_per_second) {
+            let what = "has no effect without requests_per_second: add that key, or remove this one";
+            problems.add(&own.span, &format!("{key}.key"), what);
         }
         let bandwidths = [
             ("bandwidth", &self.bandwidth),
@@ -99,7 +110,10 @@ impl SiteLimitsConfig {
             wider = Some((name, bandwidth.0));
         }
         let per_second = |number: u64| NonZeroU32::new(number as u32).unwrap_or(NonZeroU32::MIN);
+        let counted_by = self.key.as_ref();
+        let counted_by = counted_by.and_then(|own| Template::parse(own, known, &format!("{key}.key"), problems));
         Some(SiteLimits {
+            key: counted_by,
             requests: self.requests_per_second.map(|rate| {
                 let burst = self.burst.as_ref().map_or(rate, |burst| burst.value);
                 Requests::new(per_second(rate.get()), per_second(burst.get()))
@@ -113,14 +127,24 @@ impl SiteLimitsConfig {
 }
 
 impl SiteLimits {
-    /// Counts a request of this client, on a connection that may already hold slots of this and other sites.
+    /// The value that requests are counted by. `None`: by client.
+    pub(crate) fn key(&self) -> Option<&Template> {
+        self.key.as_ref()
+    }
+
+    /// Counts a request of this client, or with this value, on a connection that may already hold slots of this and other sites.
     ///
     /// # Errors
     /// The request must be rejected.
-    fn admit(&self, client: Option<IpAddr>, quotas: &mut Vec<Quota>) -> Result<(), Refusal> {
-        // Peers on a Unix socket have no address, so their rate is not limited.
-        if let (Some(requests), Some(client)) = (&self.requests, client) {
-            requests.take(client).map_err(Refusal::TooMany)?;
+    fn admit(&self, client: Option<IpAddr>, value: Option<&[u8]>, quotas: &mut Vec<Quota>) -> Result<(), Refusal> {
+        if let Some(requests) = &self.requests {
+            let counted = match value {
+                Some(b"") => None,
+                Some(value) => Some(requests.by_value(value)),
+                // Peers on a Unix socket have no address, so their rate is not limited.
+                None => client.map(|client| Counted::Client(ClientNetwork::of(client))),
+            };
+            counted.map_or(Ok(()), |counted| requests.take(counted)).map_err(Refusal::TooMany)?;
         }
         if let Some(slots) = &self.connections
             && !quotas.iter().any(|quota| Arc::ptr_eq(&quota.0, slots))
@@ -181,7 +205,8 @@ impl Permit {
         self.paced
     }
 
-    /// Counts a request of this client. Returns the new rate of its connection, if the rate changes. `limits`: the site's limits, if any.
+    /// Counts a request of this client. Returns the new rate of its connection, if the rate changes. `limits`: the site's limits, if any. `value`: what
+    /// they count the request by in place of the client.
     ///
     /// # Errors
     /// The request must be rejected.
@@ -189,9 +214,10 @@ impl Permit {
         &mut self,
         limits: Option<&SiteLimits>,
         client: Option<IpAddr>,
+        value: Option<&[u8]>,
     ) -> Result<Option<PacingRate>, Refusal> {
         if let Some(limits) = limits {
-            limits.admit(client, &mut self.quotas)?;
+            limits.admit(client, value, &mut self.quotas)?;
         }
         let mut bandwidth = limits.and_then(|limits| limits.bandwidth);
         if self.is_shared {
@@ -228,7 +254,9 @@ mod tests {
     fn built(text: &str) -> (Option<SiteLimits>, Problems) {
         let config: SiteLimitsConfig = toml::from_str(text).unwrap();
         let mut problems = Problems::of_file(Path::new("x.toml"), text);
-        (config.build("site.limits", &mut problems), problems)
+        let tables = crate::placeholders::Tables::default();
+        let known = Known { groups: None, tables: &tables, in_response: false };
+        (config.build(known, "site.limits", &mut problems), problems)
     }
 
     #[test]
@@ -240,6 +268,8 @@ mod tests {
     fn what_bounds_nothing_or_everything_is_refused() {
         for (text, words) in [
             ("burst = 3", "x.toml:1: site.limits.burst: "),
+            ("key = '{host}'", "x.toml:1: site.limits.key: has no effect"),
+            ("requests_per_second = 1\nkey = '{hots}'", "x.toml:2: site.limits.key: {hots} is no placeholder"),
             ("bandwidth = '1B'", "write 4096 or more"),
             ("client_bandwidth = '1B'", "x.toml:1: site.limits.client_bandwidth: 1B per second is too low"),
             ("site_bandwidth = '0'", "x.toml:1: site.limits.site_bandwidth: 0B per second is too low"),
@@ -263,30 +293,50 @@ mod tests {
         let limits = built("connections = 1").0.unwrap();
         let client = "192.0.2.1".parse().ok();
         let (mut first, mut second) = (Vec::new(), Vec::new());
-        assert_eq!(limits.admit(client, &mut first), Ok(()));
-        assert_eq!(limits.admit(client, &mut first), Ok(()));
-        assert_eq!(limits.admit(client, &mut second), Err(Refusal::NoPlace));
+        assert_eq!(limits.admit(client, None, &mut first), Ok(()));
+        assert_eq!(limits.admit(client, None, &mut first), Ok(()));
+        assert_eq!(limits.admit(client, None, &mut second), Err(Refusal::NoPlace));
         let other = built("connections = 1").0.unwrap();
-        assert_eq!(other.admit(client, &mut first), Ok(()));
+        assert_eq!(other.admit(client, None, &mut first), Ok(()));
         assert_eq!(
-            limits.admit(client, &mut second),
+            limits.admit(client, None, &mut second),
             Err(Refusal::NoPlace),
             "a request to another site frees no place"
         );
         drop(first);
-        assert_eq!(limits.admit(client, &mut second), Ok(()));
+        assert_eq!(limits.admit(client, None, &mut second), Ok(()));
     }
 
     #[test]
     fn requests_above_the_rate_are_told_when_to_come_again() {
         let limits = built("requests_per_second = 1\nburst = 2").0.unwrap();
         let client = "2001:db8::1".parse().ok();
-        assert_eq!(limits.admit(client, &mut Vec::new()), Ok(()));
-        assert_eq!(limits.admit(client, &mut Vec::new()), Ok(()));
-        assert!(matches!(limits.admit(client, &mut Vec::new()), Err(Refusal::TooMany(_))));
+        assert_eq!(limits.admit(client, None, &mut Vec::new()), Ok(()));
+        assert_eq!(limits.admit(client, None, &mut Vec::new()), Ok(()));
+        assert!(matches!(limits.admit(client, None, &mut Vec::new()), Err(Refusal::TooMany(_))));
         for _ in 0..5 {
-            assert_eq!(limits.admit(None, &mut Vec::new()), Ok(()), "nobody counts those without an address as one");
+            assert_eq!(
+                limits.admit(None, None, &mut Vec::new()),
+                Ok(()),
+                "nobody counts those without an address as one"
+            );
         }
+    }
+
+    #[test]
+    fn requests_are_counted_by_a_value_in_place_of_the_client() {
+        let limits = built("requests_per_second = 1\nburst = 1\nkey = '{header.x-key}'").0.unwrap();
+        assert!(limits.key().is_some());
+        let [one, other] = ["192.0.2.1", "192.0.2.2"].map(|client| client.parse().ok());
+        assert_eq!(limits.admit(one, Some(b"a"), &mut Vec::new()), Ok(()));
+        assert!(matches!(limits.admit(other, Some(b"a"), &mut Vec::new()), Err(Refusal::TooMany(_))));
+        assert_eq!(limits.admit(one, Some(b"b"), &mut Vec::new()), Ok(()));
+        for _ in 0..5 {
+            assert_eq!(limits.admit(one, Some(b""), &mut Vec::new()), Ok(()), "an empty value is not counted");
+        }
+        // A request whose value cannot be told counts for its client.
+        assert_eq!(limits.admit(one, None, &mut Vec::new()), Ok(()));
+        assert!(matches!(limits.admit(one, None, &mut Vec::new()), Err(Refusal::TooMany(_))));
     }
 
     #[test]
@@ -295,7 +345,7 @@ mod tests {
         let mut permit = Permit::default();
         let mut paced = |limits: Option<&SiteLimits>, is_shared| {
             permit.is_shared = is_shared;
-            permit.admit(limits, None).unwrap();
+            permit.admit(limits, None, None).unwrap();
             permit.paced
         };
         let lowest = paced(Some(&slow), false);

@@ -119,8 +119,7 @@ impl Places {
         let shared = self.shared.upgrade().filter(|shared| *shared.phase.borrow() == Phase::Serving);
         let shared = shared.ok_or(Refused::Ending)?;
         let fits = |entrance: &&Arc<Entrance>| {
-            *entrance.listener.name == *arrival.resting.listener
-                && *entrance.config.tls == arrival.frozen.has_tls()
+            *entrance.listener.name == *arrival.resting.listener && *entrance.config.tls == arrival.frozen.has_tls()
         };
         let entrance = Arc::clone(self.entrances.iter().find(fits).ok_or(Refused::Listener)?);
         let slot = Arc::clone(&shared.slots).try_acquire_owned().map_err(|_| Refused::Places)?;

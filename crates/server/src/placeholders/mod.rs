@@ -66,6 +66,10 @@ pub(crate) struct Asked<'a> {
     pub(crate) tables: &'a Tables,
     /// The fields of a server's response.
     pub(crate) upstream: Option<&'a HeaderMap>,
+    /// The media type of the response, without parameters.
+    pub(crate) media_type: Option<&'a [u8]>,
+    /// The value that a table looks up: `groups` are of the expression that matches it, and not the path.
+    pub(crate) looked_up: Option<&'a [u8]>,
 }
 
 /// The expressions of a route whose groups placeholders name.
@@ -146,6 +150,16 @@ impl Template {
         Some(texts)
     }
 
+    /// Whether its values depend on the client's address, by tables too.
+    pub(crate) fn names_client(&self, tables: &Tables) -> bool {
+        self.0.iter().any(|piece| match piece {
+            Piece::Value(Source::Client) => true,
+            Piece::Value(Source::Map(place)) => tables.map_templates(*place).any(|own| own.names_client(tables)),
+            Piece::Value(Source::Split(place)) => tables.split_template(*place).names_client(tables),
+            Piece::Value(_) | Piece::Text(_) => false,
+        })
+    }
+
     /// Whether the text has a query, or values that may bring one.
     pub(crate) fn may_have_query(&self) -> bool {
         self.0.iter().any(|piece| match piece {
@@ -181,6 +195,34 @@ impl Template {
             }
         }
         Ok(rendered.into())
+    }
+
+    /// The directory for a request, beneath another one and without slashes at its ends.
+    ///
+    /// # Errors
+    /// A value is empty, or would name another directory than one beneath, or a hidden one. Tables alone may name several directories at once.
+    pub(crate) fn render_directory(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Unfit> {
+        let mut rendered = Vec::new();
+        let mut value = Vec::new();
+        for piece in &self.0 {
+            let source = match piece {
+                Piece::Text(text) => {
+                    rendered.extend_from_slice(text.as_bytes());
+                    continue;
+                }
+                Piece::Value(source) => source,
+            };
+            value.clear();
+            source.append(asked, Form::Plain, &mut value)?;
+            let has_slash = value.contains(&b'/') && !source.is_constant(asked.tables);
+            let is_hidden = value.starts_with(b".") && matches!(rendered.last(), None | Some(b'/'));
+            if value.is_empty() || value.contains(&0) || has_slash || is_hidden {
+                return Err(Unfit);
+            }
+            rendered.extend_from_slice(&value);
+        }
+        let is_directory = rendered.split(|byte| *byte == b'/').all(|name| !matches!(name, b"" | b"." | b".."));
+        if is_directory { Ok(rendered) } else { Err(Unfit) }
     }
 
     /// The URL or path for a request. It names another host only where the template does.

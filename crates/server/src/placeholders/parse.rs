@@ -19,7 +19,7 @@ pub(crate) struct Known<'a> {
 }
 
 /// Names without a parameter.
-const PLAIN: [(&str, Source); 12] = [
+const PLAIN: [(&str, Source); 14] = [
     ("host", Source::Host),
     ("path", Source::Path),
     ("query", Source::Query),
@@ -29,7 +29,9 @@ const PLAIN: [(&str, Source); 12] = [
     ("client", Source::Client),
     ("port", Source::Port),
     ("authority", Source::Authority),
-    ("is_args", Source::QueryMark),
+    ("is_args", Source::QueryMark(b'?')),
+    ("and_args", Source::QueryMark(b'&')),
+    ("type", Source::MediaType),
     ("time", Source::Time),
     ("time.unix", Source::UnixTime),
 ];

@@ -1,12 +1,13 @@
 //! The values that placeholders name.
 
+use std::borrow::Cow;
 use std::time::SystemTime;
 
 use http::HeaderName;
 use percent_encoding::{percent_decode, percent_encode};
 use sealion_http::path::OUTSIDE_PCHAR;
 
-use super::{Asked, Form, Unfit};
+use super::{Asked, Form, Tables, Unfit};
 
 /// A value of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,8 +18,8 @@ pub(super) enum Source {
     /// The decoded path, encoded again.
     Path,
     Query,
-    /// `?` where there is a query.
-    QueryMark,
+    /// `?` or `&` where there is a query.
+    QueryMark(u8),
     /// Path and query as the client wrote them.
     Uri,
     Scheme,
@@ -43,13 +44,15 @@ pub(super) enum Source {
     Split(usize),
     /// A field of the server's response.
     UpstreamField(HeaderName),
+    /// The media type of the response; empty before there is one.
+    MediaType,
 }
 
 impl Source {
     /// Whether its values are parts of URLs as they stand.
     pub(super) fn is_url(&self) -> bool {
         match self {
-            Self::Host | Self::Authority | Self::Path | Self::Query | Self::QueryMark | Self::Uri | Self::Scheme => {
+            Self::Host | Self::Authority | Self::Path | Self::Query | Self::QueryMark(_) | Self::Uri | Self::Scheme => {
                 true
             }
             Self::Client | Self::Port | Self::Time | Self::UnixTime => true,
@@ -61,7 +64,8 @@ impl Source {
             | Self::Cookie(_)
             | Self::Group(_)
             | Self::NamedGroup(_)
-            | Self::UpstreamField(_) => false,
+            | Self::UpstreamField(_)
+            | Self::MediaType => false,
         }
     }
 
@@ -77,7 +81,16 @@ impl Source {
 
     /// Whether its values may have a query.
     pub(super) fn may_have_query(&self) -> bool {
-        matches!(self, Self::Uri | Self::Query | Self::QueryMark | Self::Map(_))
+        matches!(self, Self::Uri | Self::Query | Self::QueryMark(_) | Self::Map(_))
+    }
+
+    /// Whether tables alone have its values, as the operator wrote them.
+    pub(super) fn is_constant(&self, tables: &Tables) -> bool {
+        match self {
+            Self::Map(place) => tables.texts(*place).is_some(),
+            Self::Split(_) => true,
+            _ => false,
+        }
     }
 
     /// Appends the value. One that the request lacks is empty.
@@ -86,8 +99,8 @@ impl Source {
             Self::Host => out.extend_from_slice(asked.host().as_bytes()),
             Self::Path => out.extend(percent_encode(&asked.path.full(), OUTSIDE_PCHAR).flat_map(str::bytes)),
             Self::Authority => out.extend_from_slice(asked.request.authority.unwrap_or_default().as_bytes()),
-            Self::QueryMark if asked.query.is_none_or(str::is_empty) => {}
-            Self::QueryMark => out.push(b'?'),
+            Self::QueryMark(_) if asked.query.is_none_or(str::is_empty) => {}
+            Self::QueryMark(mark) => out.push(*mark),
             Self::Time => {
                 out.extend_from_slice(humantime::format_rfc3339_millis(SystemTime::now()).to_string().as_bytes())
             }
@@ -125,6 +138,7 @@ impl Source {
             Self::Group(number) => append_group(asked, out, |captures| captures.get(*number)),
             Self::NamedGroup(name) => append_group(asked, out, |captures| captures.name(name)),
             Self::Map(place) => asked.tables.append_mapped(*place, asked, form, out)?,
+            Self::MediaType => out.extend_from_slice(asked.media_type.unwrap_or_default()),
             Self::Split(place) => asked.tables.append_share(*place, asked, out)?,
             Self::UpstreamField(name) => {
                 let values = asked.upstream.into_iter().flat_map(|fields| fields.get_all(name));
@@ -144,7 +158,7 @@ fn append_group(
     group: impl for<'h> Fn(&regex::bytes::Captures<'h>) -> Option<regex::bytes::Match<'h>>,
 ) {
     let Some(groups) = asked.groups else { return };
-    let full = asked.path.full();
+    let full = asked.looked_up.map_or_else(|| asked.path.full().into(), Cow::Borrowed);
     if let Some(found) = groups.path.as_ref().and_then(|regex| regex.captures(&full)).and_then(|all| group(&all)) {
         return out.extend_from_slice(found.as_bytes());
     }

@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hasher;
+use std::net::IpAddr;
 
+use ipnet::IpNet;
 use regex::bytes::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
 
-use super::{Asked, Form, Known, Template, Unfit};
+use super::{Asked, Form, Groups, Known, Template, Unfit};
 use crate::values::{At, Problems, Secret};
 
 /// A table from a value of the request to another, for `{map.NAME}`.
@@ -22,8 +24,9 @@ pub(crate) struct MapConfig {
     /// Value for all others [default: empty]
     #[serde(default)]
     pub default: Option<At<Secret>>,
-    /// Values by text (`"a" = "1"`), beginning (`"^~ /img/" = "2"`) or expression (`"~ ^b" = "3"`, `"~* ^b"` ignores case). A text goes before the
-    /// longest beginning, that before the first expression of the file. Values may have placeholders.
+    /// Values by text (`"a" = "1"`), network (`"in 10.0.0.0/8" = "2"`), beginning (`"^~ /img/" = "3"`) or expression (`"~ ^b" = "4"`, `"~* ^b"` ignores
+    /// case). A text goes before the narrowest network, that before the longest beginning, that before the first expression of the file. Values may have
+    /// placeholders; those of an expression may name its groups.
     #[serde(default)]
     pub entries: BTreeMap<String, At<Secret>>,
     /// Whether texts and beginnings ignore the case of ASCII letters. Expressions do with `~*`.
@@ -56,9 +59,11 @@ struct Map {
     from: Template,
     default: Template,
     exact: HashMap<Box<[u8]>, Template>,
+    /// The narrowest first.
+    networks: Vec<(IpNet, Template)>,
     /// The longest first.
     beginnings: Vec<(Box<[u8]>, Template)>,
-    expressions: Vec<(Regex, Template)>,
+    expressions: Vec<(Groups, Template)>,
     /// Whether `exact` and `beginnings` are in lower case, for values in any case.
     ignores_case: bool,
 }
@@ -130,8 +135,9 @@ impl Tables {
     ) -> Result<(), Unfit> {
         let map = &self.maps[place];
         let from = map.from.render(asked, Form::Plain)?;
-        let value = map.find(&from).render(asked, form)?;
-        out.extend_from_slice(&value);
+        let (groups, value) = map.find(&from);
+        let asked = Asked { groups, looked_up: Some(&from), ..*asked };
+        out.extend_from_slice(&value.render(&asked, form)?);
         Ok(())
     }
 
@@ -143,11 +149,20 @@ impl Tables {
         Ok(())
     }
 
+    /// The value that a map looks up, and its results.
+    pub(super) fn map_templates(&self, place: usize) -> impl Iterator<Item = &Template> {
+        let map = &self.maps[place];
+        std::iter::once(&map.from).chain(map.values())
+    }
+
+    /// The value that a split hashes.
+    pub(super) fn split_template(&self, place: usize) -> &Template {
+        &self.splits[place].from
+    }
+
     /// All values of a map that are texts. `None`: one of them has placeholders.
     pub(super) fn texts(&self, place: usize) -> Option<Vec<&str>> {
-        let map = &self.maps[place];
-        let values = map.exact.values().chain(map.beginnings.iter().map(|(_, value)| value));
-        let values = values.chain(map.expressions.iter().map(|(_, value)| value)).chain([&map.default]);
+        let values = self.maps[place].values();
         // Without a default, what the map does not name leads nowhere.
         values.filter(|value| value.as_text() != Some("")).map(Template::as_text).collect()
     }
@@ -173,6 +188,7 @@ impl Map {
             from: from?,
             default: default?,
             exact: HashMap::new(),
+            networks: Vec::new(),
             beginnings: Vec::new(),
             expressions: Vec::new(),
             ignores_case: config.ignore_case,
@@ -181,42 +197,70 @@ impl Map {
         let mut entries: Vec<_> = config.entries.iter().collect();
         entries.sort_by_key(|(_, value)| value.span.start);
         for (text, value) in entries {
+            let groups = match expression(text).map(|expression| Regex::new(&expression)) {
+                None => None,
+                Some(Ok(regex)) => Some(Groups { path: Some(regex), hosts: Vec::new() }),
+                Some(Err(error)) => {
+                    let what = error.to_string();
+                    let what = what.lines().last().unwrap_or_default();
+                    problems.add(
+                        &value.span,
+                        "map.entries",
+                        format_args!("{text:?} is not a regular expression: {what}"),
+                    );
+                    continue;
+                }
+            };
+            let known = Known { groups: groups.as_ref(), ..known };
             let Some(template) = Template::parse_text(value.reveal(), &value.span, known, "map.entries", problems)
             else {
                 continue;
             };
-            if let Some(beginning) = text.strip_prefix("^~ ") {
+            if let Some(groups) = groups {
+                map.expressions.push((groups, template));
+            } else if let Some(beginning) = text.strip_prefix("^~ ") {
                 map.beginnings.push((folded(beginning).into_bytes().into(), template));
-            } else if let Some(expression) = expression(text) {
-                match Regex::new(&expression) {
-                    Ok(regex) => map.expressions.push((regex, template)),
-                    Err(error) => {
-                        let what = error.to_string();
-                        let what = what.lines().last().unwrap_or_default();
-                        problems.add(
-                            &value.span,
-                            "map.entries",
-                            format_args!("{text:?} is not a regular expression: {what}"),
-                        );
+            } else if let Some(network) = text.strip_prefix("in ") {
+                let address = || network.parse::<IpAddr>().ok().map(IpNet::from);
+                match network.parse::<IpNet>().ok().or_else(address) {
+                    Some(network) => map.networks.push((network, template)),
+                    None => {
+                        let what = format_args!("{network:?} is no network: write for instance \"in 10.0.0.0/8\"");
+                        problems.add(&value.span, "map.entries", what);
                     }
                 }
-            } else {
-                if map.exact.insert(folded(text).into_bytes().into(), template).is_some() {
-                    let what = format_args!("{text:?} is there twice in another case: remove one");
-                    problems.add(&value.span, "map.entries", what);
-                }
+            } else if map.exact.insert(folded(text).into_bytes().into(), template).is_some() {
+                let what = format_args!("{text:?} is there twice in another case: remove one");
+                problems.add(&value.span, "map.entries", what);
             }
         }
+        map.networks.sort_by_key(|(network, _)| std::cmp::Reverse(network.prefix_len()));
         map.beginnings.sort_by_key(|(beginning, _)| std::cmp::Reverse(beginning.len()));
         Some(map)
     }
 
-    fn find(&self, from: &[u8]) -> &Template {
+    fn values(&self) -> impl Iterator<Item = &Template> {
+        let values = self.exact.values().chain(self.networks.iter().map(|(_, value)| value));
+        let values = values.chain(self.beginnings.iter().map(|(_, value)| value));
+        values.chain(self.expressions.iter().map(|(_, value)| value)).chain([&self.default])
+    }
+
+    /// The template for a value, and the expression whose groups it may name.
+    fn find(&self, from: &[u8]) -> (Option<&Groups>, &Template) {
         let lower = self.ignores_case.then(|| from.to_ascii_lowercase());
         let text = lower.as_deref().unwrap_or(from);
+        let network = || {
+            let address = (!self.networks.is_empty()).then(|| std::str::from_utf8(from).ok()?.parse::<IpAddr>().ok());
+            let address = address.flatten()?.to_canonical();
+            Some(&self.networks.iter().find(|(network, _)| network.contains(&address))?.1)
+        };
         let beginning = || Some(&self.beginnings.iter().find(|(beginning, _)| text.starts_with(beginning))?.1);
-        let expression = || Some(&self.expressions.iter().find(|(regex, _)| regex.is_match(from))?.1);
-        self.exact.get(text).or_else(beginning).or_else(expression).unwrap_or(&self.default)
+        if let Some(found) = self.exact.get(text).or_else(network).or_else(beginning) {
+            return (None, found);
+        }
+        let matches = |groups: &Groups| groups.path.as_ref().is_some_and(|regex| regex.is_match(from));
+        let expression = self.expressions.iter().find(|(groups, _)| matches(groups));
+        expression.map_or((None, &self.default), |(groups, value)| (Some(groups), value))
     }
 }
 

@@ -80,6 +80,8 @@ fn rendered(text: &str, lines: &[u8], url: bool) -> Result<String, Unfit> {
         groups: Some(&groups),
         tables: &tables,
         upstream: None,
+        media_type: None,
+        looked_up: None,
     };
     match url {
         true => template.render_url(&asked),
@@ -210,4 +212,100 @@ fn the_mark_of_a_query_stands_where_there_is_one() {
         seconds.split_once('.').is_some_and(|(whole, part)| whole.parse::<u64>().is_ok() && part.len() == 3),
         "{seconds}"
     );
+}
+
+#[test]
+fn directories_lie_beneath_their_root() {
+    let (tables, problems) = tables(
+        "[[map]]\nname = 'site'\nfrom = '{host}'\nentries = { 'ada.example' = 'a/b' }\n\
+         [[map]]\nname = 'up'\nfrom = 'x'\ndefault = '../b'\n[[map]]\nname = 'own'\nfrom = 'x'\ndefault = '{header.x-own}'",
+    );
+    assert!(problems.is_empty(), "{problems}");
+    let path = SitePath::parse("/x", false).unwrap();
+    let rendered = |text: &str, value: &[u8]| {
+        let lines = [b"X-Own: ", value, b"\r\n"].concat();
+        let request = Request {
+            method: Method::Get,
+            target: Target::from_origin_form("/x").unwrap(),
+            raw_target: "/x",
+            authority: Some("ada.example"),
+            conditions: Conditions::default(),
+            fields: FieldSection::from_lines(&lines),
+        };
+        let (client, is_plain, groups, upstream) = (None, false, None, None);
+        let (media_type, looked_up) = (None, None);
+        let tables = &tables;
+        let (request, path, query) = (&request, &path, None);
+        let asked = Asked { request, path, query, client, is_plain, groups, tables, upstream, media_type, looked_up };
+        let mut problems = Problems::of_arguments();
+        let known = Known { groups: None, tables, in_response: false };
+        let template = Template::parse(&at(text), known, "key", &mut problems).unwrap();
+        template.render_directory(&asked).map(|directory| String::from_utf8(directory).unwrap())
+    };
+    for (text, value, expected) in [
+        ("{host}/public", "", Ok("ada.example/public")),
+        ("{map.site}", "", Ok("a/b")),
+        ("site-{header.x-own}", ".x", Ok("site-.x")),
+        (".hidden/{header.x-own}", "x y", Ok(".hidden/x y")),
+        ("{map.up}", "", Err(Unfit)),
+        ("{header.x-own}", "", Err(Unfit)),
+        ("site-{header.x-own}", "", Err(Unfit)),
+        ("{header.x-own}", "..", Err(Unfit)),
+        ("{header.x-own}", ".", Err(Unfit)),
+        ("{header.x-own}", ".git", Err(Unfit)),
+        ("a/{header.x-own}", ".git", Err(Unfit)),
+        (".{header.x-own}", ".", Err(Unfit)),
+        ("{header.x-own}", "a/b", Err(Unfit)),
+        ("{map.own}", "a/b", Err(Unfit)),
+        ("{map.own}", "..", Err(Unfit)),
+        ("{header.x-own}", "a\0b", Err(Unfit)),
+    ] {
+        assert_eq!(
+            rendered(text, value.as_bytes()).as_deref(),
+            expected.as_ref().map(|text| *text),
+            "{text} {value:?}"
+        );
+    }
+}
+
+#[test]
+fn entries_may_name_networks_and_the_groups_of_their_expression() {
+    let (tables, problems) = tables(
+        "[[map]]\nname = 'place'\nfrom = '{client}'\ndefault = 'elsewhere'\n\
+         entries = { 'in 192.0.2.0/24' = 'net', 'in 192.0.2.1' = 'host', 'in 2001:db8::/32' = 'six' }\n\
+         [[map]]\nname = 'moved'\nfrom = '{header.x-old}'\nentries = { '~ ^/old/(?<id>\\d+)/(.*)$' = '/items/{id}?{2}' }",
+    );
+    assert!(problems.is_empty(), "{problems}");
+    let path = SitePath::parse("/x", false).unwrap();
+    let rendered = |text: &str, client: &str, lines: &[u8]| {
+        let request = Request {
+            method: Method::Get,
+            target: Target::from_origin_form("/x").unwrap(),
+            raw_target: "/x",
+            authority: None,
+            conditions: Conditions::default(),
+            fields: FieldSection::from_lines(lines),
+        };
+        let (client, is_plain, groups, upstream) = (client.parse().ok(), false, None, None);
+        let (media_type, looked_up) = (None, None);
+        let tables = &tables;
+        let (request, path, query) = (&request, &path, None);
+        let asked = Asked { request, path, query, client, is_plain, groups, tables, upstream, media_type, looked_up };
+        let known = Known { groups: None, tables, in_response: false };
+        let template = Template::parse(&at(text), known, "key", &mut Problems::of_arguments()).unwrap();
+        String::from_utf8(template.render(&asked, Form::Plain).unwrap().into_owned()).unwrap()
+    };
+    for (client, expected) in [
+        ("192.0.2.1", "host"),
+        ("::ffff:192.0.2.1", "host"),
+        ("192.0.2.2", "net"),
+        ("2001:db8::1", "six"),
+        ("10.0.0.1", "elsewhere"),
+        ("", "elsewhere"),
+    ] {
+        assert_eq!(rendered("{map.place}", client, b""), expected, "{client}");
+    }
+    assert_eq!(rendered("{map.moved}", "", b"X-Old: /old/7/b\r\n"), "/items/7?b");
+    let (_, problems) = self::tables("[[map]]\nname = 'a'\nfrom = 'x'\nentries = { 'in 10.0.0.0/33' = 'b' }");
+    assert!(problems.to_string().contains("is no network"), "{problems}");
 }

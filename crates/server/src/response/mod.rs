@@ -42,6 +42,8 @@ pub(crate) struct Response {
     pub rate: Option<NonZeroU64>,
     /// Whether the client does not get it: the connection, or the stream of HTTP/2 and HTTP/3, ends without it.
     pub is_withheld: bool,
+    /// The number of the route that answered. `None`: the site's root, or no site.
+    pub route: Option<u32>,
 }
 
 impl Response {
@@ -57,6 +59,7 @@ impl Response {
             is_unlogged: false,
             rate: None,
             is_withheld: false,
+            route: None,
         }
     }
 

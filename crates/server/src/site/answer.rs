@@ -37,11 +37,12 @@ use super::accel::KeptFields;
 use super::early_hints::is_navigation;
 use super::forward_auth::Asking;
 use super::maintenance::Maintenance;
-use super::route::{Action, Route};
+use super::route::{Action, FileLocation, Route};
 use super::{Site, error_text, plain_http, proxy};
 use crate::files::cache::Files;
 use crate::files::resolve::{Found, SiteFile, Unresolved};
 use crate::limits::Refusal;
+use crate::placeholders::Asked;
 use crate::response::{Response, of_file};
 use crate::upstream::Inbound;
 
@@ -236,12 +237,11 @@ impl<'a> Answering<'a> {
         {
             return None;
         }
-        let (files, mounted_at) = self.files_of(path)?;
-        // The directory of an alias is always a directory.
-        if mounted_at == path.as_bytes().len() && mounted_at > 0 && !path.names_directory() {
+        let FileLocation { files, path: beneath, is_alias } = self.locate(path)?;
+        if is_alias {
             return None;
         }
-        let file = files.find_cached(&path.beneath(mounted_at), &self.request.conditions.accept_encoding)?;
+        let file = files.find_cached(&beneath, &self.request.conditions.accept_encoding)?;
         if self.may_withhold(&file) || self.image(path).is_some() {
             return None;
         }
@@ -253,6 +253,7 @@ impl<'a> Answering<'a> {
             }
             self.add_fields(&mut response.fields, response.status, path.as_bytes());
             response.is_unlogged = features.is_unlogged;
+            response.route = self.route.shown_number();
         }
         answer
     }
@@ -276,6 +277,7 @@ impl<'a> Answering<'a> {
         self.add_fields(&mut response.fields, response.status, path.as_bytes());
         self.compress(&mut response);
         response.is_unlogged = self.route.features.is_unlogged;
+        response.route = self.route.shown_number();
         Some(response)
     }
 
@@ -332,6 +334,7 @@ impl<'a> Answering<'a> {
         own.add_fields(&mut response.fields, response.status, name.as_deref().unwrap_or(asked));
         own.compress(&mut response);
         response.is_unlogged = self.route.features.is_unlogged || own.route.features.is_unlogged;
+        response.route = own.route.shown_number();
         response
     }
 
@@ -342,7 +345,12 @@ impl<'a> Answering<'a> {
         if let Some(headers) = &features.headers {
             match SitePath::of_octets(name).ok().filter(|_| headers.have_placeholders()) {
                 None => headers.add(status, None, fields),
-                Some(path) => headers.add(status, Some(&self.asked(&path)), fields),
+                Some(path) => {
+                    let mut media_type = Vec::new();
+                    fields.content_type.iter().for_each(|own| own.write(&mut media_type));
+                    let media_type = media_type.split(|byte| *byte == b';').next();
+                    headers.add(status, Some(&Asked { media_type, ..self.asked(&path) }), fields);
+                }
             }
         }
         // A preflight response has its CORS fields already.
@@ -571,8 +579,7 @@ impl<'a> Answering<'a> {
         if names.iter().position(|name| *name == script).is_none_or(|at| at + 1 == names.len()) {
             return false;
         }
-        let Some((files, mounted_at)) = self.files_of(path) else { return false };
-        let beneath = path.beneath(mounted_at);
+        let Some(FileLocation { files, path: beneath, .. }) = self.locate(path) else { return false };
         for name in names {
             if name == script {
                 let own = path.child(script);

@@ -33,7 +33,7 @@ pub(crate) struct BasicAuthConfig {
     /// Realm, shown by browsers in the password prompt.
     pub realm: At<String>,
     /// File of users and password hashes (bcrypt or argon2id), one per line, as `sealion passwd` and `htpasswd -B` write them. Read at
-    /// start and on reload.
+    /// start and on reload. Hashes of MD5 (`$apr1$`, `$1$`) and SHA-1 (`{SHA}`) are accepted with a warning.
     pub users: At<PathBuf>,
 }
 
@@ -169,7 +169,9 @@ impl Users {
         if let Some(same) = in_use.iter().filter_map(Weak::upgrade).find(|users| users.digest == digest) {
             return Ok(same);
         }
-        let users = Arc::new(Users::new(Htpasswd::of_file(path, &text)?, digest));
+        let htpasswd = Htpasswd::of_file(path, &text)?;
+        warn_of_weak(path, &htpasswd);
+        let users = Arc::new(Users::new(htpasswd, digest));
         in_use.push(Arc::downgrade(&users));
         Ok(users)
     }
@@ -228,6 +230,21 @@ impl Credentials {
         let user = String::from_utf8(decoded[..colon].to_vec()).ok()?;
         Some(Credentials { user, password: decoded[colon + 1..].to_vec() })
     }
+}
+
+/// Names the users whose hashes have to be renewed, in one line for a file.
+fn warn_of_weak(path: &Path, htpasswd: &Htpasswd) {
+    let weak = htpasswd.weak();
+    let Some((first, others)) = weak.split_first() else { return };
+    let who = match others.len() {
+        0 => format!("the password of {first} is"),
+        1 => format!("the passwords of {first} and {} are", others[0]),
+        more => format!("the passwords of {first} and {more} others are"),
+    };
+    tracing::warn!(
+        "{}: {who} hashed by MD5 or SHA-1, which are guessed fast once the file is stolen: renew each line with `sealion passwd USER` or `htpasswd -B`",
+        path.display()
+    );
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

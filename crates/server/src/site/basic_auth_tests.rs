@@ -102,14 +102,14 @@ fn a_file_read_again_keeps_what_is_known_unless_it_changed() {
 #[test]
 fn configuration_errors() {
     let directory = tempfile::tempdir().unwrap();
-    let md5 = directory.path().join("md5");
-    std::fs::write(&md5, "ada:$apr1$x$y\n").unwrap();
+    let sha2 = directory.path().join("sha2");
+    std::fs::write(&sha2, "ada:$6$x$y\n").unwrap();
     let good = users(&directory, "users", &[("ada", "a")]);
     let realm = BasicAuthConfig { realm: "a\"b".to_owned().into(), ..config(good) };
     for (config, words) in [
         (BasicAuthConfig::default(), "is missing: name the file of users"),
         (config(directory.path().join("none")), "cannot read"),
-        (config(md5), ":1: ada: the password hash is MD5"),
+        (config(sha2), ":1: ada: the password hash is crypt's SHA-2"),
         (realm, "write visible ASCII without quotes"),
     ] {
         let mut problems = Problems::of_arguments();

@@ -1,5 +1,6 @@
 //! Cross-origin requests (Fetch standard, §3.2).
 
+use regex::Regex;
 use schemars::JsonSchema;
 use sealion_http::extra_fields::{ExtraFields, is_name};
 use sealion_http::{Fields, Method, Request, Status};
@@ -12,7 +13,7 @@ use crate::values::{At, Problems, Time};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct CorsConfig {
-    /// Allowed origins: `https://app.example.org`, or `*` for all. Empty: none.
+    /// Allowed origins: `https://app.example.org`, `~ ^https://[a-z]+\\.example\\.org$` (an expression for whole origins), or `*` for all. Empty: none.
     pub origins: Vec<At<String>>,
     /// Allowed methods. The server itself answers GET and HEAD.
     pub methods: Vec<At<String>>,
@@ -43,11 +44,44 @@ impl Default for CorsConfig {
 #[derive(Debug)]
 pub(crate) struct Cors {
     /// `None`: any origin.
-    origins: Option<Vec<String>>,
+    origins: Option<Vec<Origin>>,
     /// Fields of a response to an allowed origin.
     response: ExtraFields,
     /// Further fields of a preflight response.
     preflight: ExtraFields,
+}
+
+/// An origin that is allowed.
+#[derive(Debug)]
+enum Origin {
+    Named(String),
+    Matching(Regex),
+}
+
+impl Origin {
+    fn is(&self, origin: &str) -> bool {
+        match self {
+            Origin::Named(known) => known == origin,
+            Origin::Matching(regex) => regex.is_match(origin),
+        }
+    }
+
+    /// The origin or expression of a configuration. An error says what to write.
+    fn parse(text: &str) -> Result<Self, String> {
+        let (expression, flags) = match (text.strip_prefix("~ "), text.strip_prefix("~* ")) {
+            (Some(expression), _) => (expression, ""),
+            (_, Some(expression)) => (expression, "(?i)"),
+            (None, None) if is_origin(text) => return Ok(Origin::Named(text.to_owned())),
+            (None, None) => {
+                return Err(format!(
+                    "{text:?} is not an origin: write scheme and host in lowercase, and the port unless it is the default, for instance https://app.example.org"
+                ));
+            }
+        };
+        // Otherwise `https://example.org.evil.example` would be allowed.
+        let regex = Regex::new(&format!("{flags}^(?:{expression})$"));
+        regex.map(Origin::Matching).map_err(|error| format!("{text:?} is not a regular expression: {error}"))
+    }
 }
 
 impl CorsConfig {
@@ -71,12 +105,10 @@ impl CorsConfig {
                 problems.add(&self.credentials.span, &format!("{key}.credentials"), remedy);
             }
         } else {
-            for origin in self.origins.iter().filter(|origin| !is_origin(origin)) {
-                let remedy = format!(
-                    "{:?} is not an origin: write scheme and host in lowercase, and the port unless it is the default, for instance https://app.example.org",
-                    origin.value
-                );
-                problems.add(&origin.span, &format!("{key}.origins"), remedy);
+            for origin in &self.origins {
+                if let Err(remedy) = Origin::parse(origin) {
+                    problems.add(&origin.span, &format!("{key}.origins"), remedy);
+                }
             }
         }
         for (names, which) in [(&self.methods, "methods"), (&self.headers, "headers"), (&self.expose, "expose")] {
@@ -107,7 +139,8 @@ impl CorsConfig {
         if let Some(max_age) = self.max_age {
             preflight.add("Access-Control-Max-Age", &max_age.0.as_secs().to_string());
         }
-        let origins = every.is_none().then(|| self.origins.iter().map(|origin| origin.value.clone()).collect());
+        let origins =
+            every.is_none().then(|| self.origins.iter().filter_map(|origin| Origin::parse(origin).ok()).collect());
         Some(Cors { origins, response, preflight })
     }
 }
@@ -199,7 +232,10 @@ impl Cors {
     fn allow(&self, origin: &[u8], extra: &mut ExtraFields) -> bool {
         let allowed = match &self.origins {
             None => Some("*"),
-            Some(origins) => origins.iter().map(|known| &**known).find(|known| known.as_bytes() == origin),
+            Some(origins) => {
+                let origin = std::str::from_utf8(origin).ok();
+                origin.filter(|origin| origins.iter().any(|known| known.is(origin)))
+            }
         };
         if let Some(allowed) = allowed {
             extra.add("Access-Control-Allow-Origin", allowed);
@@ -261,6 +297,7 @@ mod tests {
     fn responses() {
         const NAMED: &str =
             "origins = ['https://a.example', 'http://b.example:81']\nexpose = ['ETag']\ncredentials = true";
+        const MATCHED: &str = r"origins = ['~ ^https://([a-z]+\.)?b\.test$']";
         const A: &str =
             "AC-Allow-Origin: https://a.example|AC-Allow-Credentials: true|AC-Expose-Headers: ETag|Vary: Origin|";
         for (text, origin, expected) in [
@@ -269,6 +306,11 @@ mod tests {
             (NAMED, Some("https://a.example.evil"), "Vary: Origin|"),
             (NAMED, Some("http://a.example"), "Vary: Origin|"),
             (NAMED, Some("null"), "Vary: Origin|"),
+            (MATCHED, Some("https://x.b.test"), "AC-Allow-Origin: https://x.b.test|Vary: Origin|"),
+            (MATCHED, Some("https://b.test.evil.test"), "Vary: Origin|"),
+            (MATCHED, Some("https://evil.test?https://b.test"), "Vary: Origin|"),
+            ("origins = ['~ https://a|https://b']", Some("https://a.evil.test"), "Vary: Origin|"),
+            ("origins = ['~ https://a|https://b']", Some("https://b"), "AC-Allow-Origin: https://b|Vary: Origin|"),
             ("origins = ['*']", None, "AC-Allow-Origin: *|"),
             ("origins = ['*']", Some("https://any"), "AC-Allow-Origin: *|"),
         ] {
@@ -311,6 +353,7 @@ mod tests {
             ("origins = ['https://A']", "f:1: cors.origins: \"https://A\" is not an origin"),
             ("origins = ['https://a:443']", "f:1: cors.origins: \"https://a:443\" is not an origin"),
             ("origins = ['null']", "f:1: cors.origins: \"null\" is not an origin"),
+            ("origins = ['~ ^($']", "f:1: cors.origins: \"~ ^($\" is not a regular"),
             ("origins = ['*.example.org']", "f:1: cors.origins: \"*.example.org\" is not an origin"),
             ("credentials = true", "f:1: cors.origins: is missing"),
             ("origins = ['*']\nmethods = []", "f:1: cors.methods: is empty"),

@@ -13,6 +13,7 @@ use sealion_http::{Status, cgi};
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 
+use super::route::has_placeholders;
 use crate::files::resolve::{NotOpened, Root, Wait};
 use crate::values::{At, Problems, Secret, SecretUrl};
 
@@ -120,6 +121,11 @@ impl FastcgiConfig {
             problems.add(&(0..0), key, what);
             return None;
         };
+        if has_placeholders(root) {
+            let what = "has a placeholder, and scripts have one directory: set root of fastcgi to a directory";
+            problems.add(&root.span, &format!("{key}.root"), what);
+            return None;
+        }
         let path = problems.resolve(root);
         let opened = std::path::absolute(&path).map_err(|error| error.to_string());
         let opened = opened.and_then(|path| Ok((Root::open(&path).map_err(|error| error.to_string())?, path)));

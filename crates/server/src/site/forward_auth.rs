@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use super::proxy::{self, FieldChange, apply, failed, of_reply};
 use super::route::Route;
 use crate::response::{Response, discard};
 use crate::upstream::{
-    Forwarded, Hop, Inbound, Reading, Upstream, Upstreams, forward, is_hop_by_hop, is_loop, pass_span_on,
+    Forwarded, Hop, Inbound, Reading, Reply, Upstream, Upstreams, forward, is_hop_by_hop, is_loop, pass_span_on,
     request_fields,
 };
 use crate::values::{At, Problems, SecretUrl};
@@ -39,6 +40,21 @@ pub(crate) struct ForwardAuthConfig {
     /// Fields of the answer that a forwarded request gets, for instance `Remote-User`. What a client sends under these names is dropped,
     /// on every path of the site.
     pub copy: At<Vec<String>>,
+    /// The same under other names: `{ X-User = "Remote-User" }` is the field X-User, with the value of Remote-User in the answer.
+    pub copy_as: At<BTreeMap<String, String>>,
+    /// What a client gets that may not pass: the `response` of the server, or its `status` alone, as by nginx: error pages apply then.
+    pub refusal: AuthRefusal,
+}
+
+/// What a client gets that another server does not let pass.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum AuthRefusal {
+    /// The response of the server.
+    #[default]
+    Response,
+    /// Its status, 401 with the challenge (WWW-Authenticate) or 403; 500 for any other.
+    Status,
 }
 
 /// The server that is asked about the requests for a route.
@@ -46,7 +62,9 @@ pub(crate) struct ForwardAuthConfig {
 pub(crate) struct ForwardAuth {
     upstream: Arc<Upstream>,
     target: Uri,
-    copy: Vec<HeaderName>,
+    /// Names of requests, and of answers.
+    copy: Vec<(HeaderName, HeaderName)>,
+    refusal: AuthRefusal,
 }
 
 impl ForwardAuthConfig {
@@ -75,21 +93,28 @@ impl ForwardAuthConfig {
         if target.is_none() {
             problems.add(&self.to.span, &to_key, "has no path: write for instance http://127.0.0.1:9091/verify");
         }
+        let mut field = |name: &str, span: &Range<usize>, of: &str| {
+            let lower = name.to_ascii_lowercase();
+            let field = HeaderName::try_from(&lower).ok();
+            let field = field.filter(|_| is_name(name) && !is_hop_by_hop(&lower) && lower != "host");
+            if field.is_none() {
+                let what = format!("{name:?} cannot be copied: name a field, for instance Remote-User");
+                problems.add(span, &format!("{key}.{of}"), what);
+            }
+            field
+        };
         let mut copy = Vec::new();
         for name in self.copy.iter() {
-            let lower = name.to_ascii_lowercase();
-            match HeaderName::try_from(&lower) {
-                Ok(field) if is_name(name) && !is_hop_by_hop(&lower) && lower != "host" => copy.push(field),
-                _ => {
-                    let what = format!("{name:?} cannot be copied: name a field, for instance Remote-User");
-                    problems.add(&self.copy.span, &format!("{key}.copy"), what);
-                }
-            }
+            copy.extend(field(name, &self.copy.span, "copy").map(|field| (field.clone(), field)));
+        }
+        for (name, source) in self.copy_as.iter() {
+            let span = &self.copy_as.span;
+            copy.extend(field(name, span, "copy_as").zip(field(source, span, "copy_as")));
         }
         if problems.len() > before {
             return None;
         }
-        Some(ForwardAuth { upstream: server?, target: target?, copy })
+        Some(ForwardAuth { upstream: server?, target: target?, copy, refusal: self.refusal })
     }
 }
 
@@ -105,8 +130,8 @@ fn split(url: &str) -> (&str, &str) {
 
 impl ForwardAuth {
     /// The fields that it copies.
-    pub(super) fn copied(&self) -> &[HeaderName] {
-        &self.copy
+    pub(super) fn copied(&self) -> impl Iterator<Item = &HeaderName> {
+        self.copy.iter().map(|(name, _)| name)
     }
 
     /// Whether a server learns the ends of a client's connection.
@@ -176,11 +201,41 @@ impl ForwardAuth {
         match result {
             Err(failure) => Err(Box::new(failed(&failure, Some(trace), &self.upstream))),
             Ok(reply) if (200..300).contains(&reply.status.code()) => {
-                let changes = self.copy.iter().map(|name| (name.clone(), value(&reply.fields, name))).collect();
-                drop(timeout(DRAIN, discard(reply.body.into())).await);
+                let changes = self.copy.iter();
+                let changes = changes.map(|(name, source)| (name.clone(), value(&reply.fields, source))).collect();
+                drain(reply).await;
                 Ok(changes)
             }
+            Ok(reply) if self.refusal == AuthRefusal::Status => {
+                let mut response = refused(&reply);
+                drain(reply).await;
+                response.upstream = Some(Box::new(trace));
+                Err(Box::new(response))
+            }
             Ok(reply) => Err(Box::new(Response { upstream: Some(Box::new(trace)), ..of_reply(reply) })),
+        }
+    }
+}
+
+/// Reads the rest of a short answer, so that its connection is used again.
+async fn drain(reply: Reply) {
+    drop(timeout(DRAIN, discard(reply.body.into())).await);
+}
+
+/// The response to a client by the status of a server's answer alone.
+fn refused(reply: &Reply) -> Response {
+    match reply.status {
+        Status::FORBIDDEN => Response::plain(Status::FORBIDDEN),
+        Status::UNAUTHORIZED => {
+            let mut response = Response::plain(Status::UNAUTHORIZED);
+            for challenge in reply.fields.get_all(header::WWW_AUTHENTICATE) {
+                response.fields.extra.add_octets("WWW-Authenticate", challenge.as_bytes());
+            }
+            response
+        }
+        other => {
+            let what = format!("the server that is asked whether requests may pass answered {}", other.code());
+            Response::plain(Status::INTERNAL_SERVER_ERROR).because(Some(io::Error::other(what)))
         }
     }
 }

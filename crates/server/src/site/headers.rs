@@ -46,7 +46,7 @@ pub(crate) struct Headers {
     /// The fields of every response, if none has placeholders and errors have all.
     all: Option<ExtraFields>,
     set: Vec<Set>,
-    cache_control: Option<String>,
+    cache_control: Option<Template>,
 }
 
 /// A field with its value.
@@ -94,8 +94,10 @@ impl Fields<'_> {
         };
         set.retain(|field| !is_own(&field.name));
         set.extend(own);
-        let cache_control = Some(self.cache_control.value.clone()).filter(|value| !value.is_empty());
-        if cache_control.as_ref().is_some_and(|value| !is_value(value)) {
+        let of_cache = Some(self.cache_control).filter(|value| !value.is_empty());
+        let cache_control =
+            of_cache.and_then(|value| Template::parse(value, self.known, &dotted(key, "cache_control"), problems));
+        if of_cache.is_some_and(|value| !is_value(value)) {
             let remedy = "write directives in visible ASCII, for instance public, max-age=3600";
             problems.add(&self.cache_control.span, &dotted(key, "cache_control"), remedy);
         }
@@ -103,7 +105,8 @@ impl Fields<'_> {
             return None;
         }
         let is_constant = |field: &Set| field.statuses == Statuses::All && field.value.as_text().is_some();
-        let all = set.iter().all(is_constant).then(|| {
+        let is_constant_for_caches = cache_control.as_ref().is_none_or(|value| value.as_text().is_some());
+        let all = (is_constant_for_caches && set.iter().all(is_constant)).then(|| {
             let mut fields = ExtraFields::default();
             apply(&set, Status::OK, None, &mut fields);
             fields
@@ -173,7 +176,17 @@ impl Headers {
             && let Some(value) = &self.cache_control
             && !fields.extra.has("cache-control")
         {
-            fields.extra.add("Cache-Control", value);
+            match (value.as_text(), asked) {
+                (Some(text), _) => fields.extra.add("Cache-Control", text),
+                (None, Some(asked)) => {
+                    if let Ok(value) = value.render(asked, Form::Plain).map(|value| value.trim_ascii().to_vec())
+                        && !value.is_empty()
+                    {
+                        fields.extra.add_octets("Cache-Control", &value);
+                    }
+                }
+                (None, None) => {}
+            }
         }
     }
 }

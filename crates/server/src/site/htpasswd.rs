@@ -1,10 +1,16 @@
-//! Files of users and password hashes, as written by `htpasswd -B`.
+//! Files of users and password hashes, as written by `htpasswd -B`. Hashes of MD5 and SHA-1 are accepted, and named in a warning.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use argon2::password_hash::phc::PasswordHash;
 use argon2::{Argon2, PasswordVerifier};
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+
+use super::md5_crypt::Md5Crypt;
 
 /// Users with their password hashes.
 #[derive(Debug)]
@@ -25,7 +31,22 @@ struct Hash {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cost {
     Bcrypt(u32),
-    Argon2id { memory: u32, times: u32, lanes: u32 },
+    Argon2id {
+        memory: u32,
+        times: u32,
+        lanes: u32,
+    },
+    /// `$apr1$` or `$1$`
+    Md5,
+    /// `{SHA}`
+    Sha1,
+}
+
+impl Cost {
+    /// Whether a stolen file gives passwords away within hours.
+    fn is_weak(self) -> bool {
+        matches!(self, Cost::Md5 | Cost::Sha1)
+    }
 }
 
 impl Htpasswd {
@@ -72,6 +93,14 @@ impl Htpasswd {
         Ok(Htpasswd { users, of_each_cost })
     }
 
+    /// The users whose hashes are weak, in the order of their names.
+    pub(super) fn weak(&self) -> Vec<&str> {
+        let weak = self.users.iter().filter(|(_, hash)| hash.cost.is_weak());
+        let mut weak: Vec<&str> = weak.map(|(user, _)| &**user).collect();
+        weak.sort_unstable();
+        weak
+    }
+
     /// Whether the password is right. Takes 5 to 500 ms of processor time by design: not for a worker.
     pub(super) fn verify(&self, user: &str, password: &[u8]) -> bool {
         let own = self.users.get(user);
@@ -116,14 +145,22 @@ impl Hash {
             let lanes = parsed.params.get_decimal("p").unwrap_or(1);
             return Ok(Hash { text: text.into(), cost: Cost::Argon2id { memory, times, lanes } });
         }
+        if text.starts_with("$apr1$") || text.starts_with("$1$") {
+            Md5Crypt::parse(text).ok_or_else(|| format!("the MD5 hash is damaged: {REMEDY}"))?;
+            return Ok(Hash { text: text.into(), cost: Cost::Md5 });
+        }
+        if text.starts_with("{SHA}") {
+            sha1_of(text).ok_or_else(|| format!("the SHA-1 hash is damaged: {REMEDY}"))?;
+            return Ok(Hash { text: text.into(), cost: Cost::Sha1 });
+        }
         let kind = match text {
-            _ if text.starts_with("$apr1$") || text.starts_with("$1$") => "MD5",
-            _ if text.starts_with("{SHA}") => "SHA-1 without salt",
             _ if text.starts_with("$5$") || text.starts_with("$6$") => "crypt's SHA-2",
             _ if text.starts_with("$argon2") => "argon2i or argon2d",
             _ => "DES crypt, or plain text",
         };
-        Err(format!("the password hash is {kind}, which is not supported (only bcrypt and argon2id): {REMEDY}"))
+        Err(format!(
+            "the password hash is {kind}, which is not supported (only bcrypt, argon2id, MD5 and SHA-1): {REMEDY}"
+        ))
     }
 
     fn verify(&self, password: &[u8]) -> bool {
@@ -131,8 +168,18 @@ impl Hash {
             Cost::Bcrypt(_) => bcrypt::verify(password, &self.text).unwrap_or(false),
             Cost::Argon2id { .. } => PasswordHash::new(&self.text)
                 .is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok()),
+            Cost::Md5 => Md5Crypt::parse(&self.text).is_some_and(|hash| hash.verify(password)),
+            Cost::Sha1 => sha1_of(&self.text).is_some_and(|hash| {
+                verify_slices_are_equal(&hash, digest(&SHA1_FOR_LEGACY_USE_ONLY, password).as_ref()).is_ok()
+            }),
         }
     }
+}
+
+/// The hash of `{SHA}…`. `None`: it is damaged.
+fn sha1_of(text: &str) -> Option<Vec<u8>> {
+    let hash = BASE64_STANDARD.decode(text.strip_prefix("{SHA}")?).ok()?;
+    (hash.len() == SHA1_FOR_LEGACY_USE_ONLY.output_len()).then_some(hash)
 }
 
 /// At cost 14 a verification takes about a second. A higher cost would mainly help attackers to keep the server busy.
@@ -174,6 +221,19 @@ mod tests {
     }
 
     #[test]
+    fn weak_hashes_are_accepted_and_named() {
+        let sha1 = "{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=";
+        let text = format!("eve:{sha1}\nada:$apr1$lZL6Vxci$yAMrxbTXz9GgGyzVmW0Px0\nbob:{}\n", bcrypt());
+        let users = Htpasswd::parse(&text).unwrap();
+        for user in ["ada", "bob", "eve"] {
+            assert!(users.verify(user, b"secret"), "{user}");
+            assert!(!users.verify(user, b"secret2") && !users.verify(user, b""), "{user}");
+        }
+        assert!(!users.verify("cid", b"secret"));
+        assert_eq!(users.weak(), ["ada", "eve"]);
+    }
+
+    #[test]
     fn a_wrong_password_costs_the_same_for_every_user_and_for_none() {
         let bcrypt5 = bcrypt::hash_with_result("secret", 5).unwrap().format_for_version(bcrypt::Version::TwoB);
         let text = format!("ada:{}\nbob:{}\ncid:{bcrypt5}\ndan:{}\n", bcrypt(), argon2id(8), bcrypt());
@@ -198,8 +258,8 @@ mod tests {
         let costly = bcrypt().replace("$2y$04$", "$2y$15$");
         let large = argon2id(8).replace("m=8", "m=1048576");
         for (hash, words) in [
-            ("$apr1$x$y", "MD5"),
-            ("{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=", "SHA-1"),
+            ("$apr1$x$y", "the MD5 hash is damaged"),
+            ("{SHA}W6ph5Mm5Pz8=", "the SHA-1 hash is damaged"),
             ("$6$x$y", "SHA-2"),
             ("$argon2i$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$aGFzaGhhc2hoYXNo", "argon2id"),
             ("secret", "plain text"),

@@ -26,7 +26,9 @@ mod listing_page;
 mod listing_pages;
 mod listing_view;
 mod locate;
+mod look_around;
 mod maintenance;
+mod md5_crypt;
 mod names;
 mod pages;
 mod pattern;
@@ -55,7 +57,7 @@ pub(crate) use headers::is_ours;
 pub(crate) use hosts::Hosts;
 pub(crate) use names::Sites;
 pub(crate) use proxy::ProxyConfig;
-pub(crate) use route::{RedirectTable, RewriteTable, RouteConfig, SiteConfig, SiteContext};
+pub(crate) use route::{RedirectTable, RewriteTable, RouteConfig, SiteConfig, SiteContext, literally};
 
 use route::{Route, Routes};
 
@@ -98,6 +100,12 @@ impl Site {
             (Some(number), Some(routes)) => routes.get(number),
             _ => &self.root,
         }
+    }
+
+    /// The name or path of a route, for the log.
+    pub(crate) fn route_name(&self, number: Option<u32>) -> Option<&str> {
+        let routes = self.routes.as_ref()?;
+        Some(&*routes.all().get(usize::try_from(number?).ok()?)?.shown)
     }
 
     /// Whether a request may be forwarded to an upstream: its content is then read only as fast as that takes it.

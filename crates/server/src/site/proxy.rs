@@ -16,10 +16,10 @@ use http::Uri;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode, utf8_percent_encode};
 use sealion_http::path::{OUTSIDE_PCHAR, SitePath};
-use sealion_http::{Protocol, Request, Status};
+use sealion_http::{FieldSection, Protocol, Request, Status};
 
 use super::fastcgi::{Found, Scripts};
-use super::proxy_redirects::Rewriter;
+use super::proxy_redirects::Rewriting;
 use crate::observe::Warnings;
 use crate::observe::access_log::UpstreamTrace;
 use crate::placeholders::{Asked, Form, Groups, Tables, Template};
@@ -49,6 +49,8 @@ pub(crate) struct Rule {
     to_prefix: String,
     pub(super) files_first: bool,
     host: Host,
+    /// Whether the server gets the fields of the request.
+    passes_fields: bool,
     request: Vec<(HeaderName, Option<HeaderValue>)>,
     response: Vec<(HeaderName, Option<HeaderValue>)>,
     /// Fields whose values have placeholders.
@@ -59,7 +61,7 @@ pub(crate) struct Rule {
     pub(super) intercept_errors: bool,
     /// Empty: all.
     methods: Vec<String>,
-    rewriter: Option<Arc<Rewriter>>,
+    rewriter: Option<Arc<Rewriting>>,
     interim: InterimRequests,
     /// Fields that interim responses cannot have, since the rule sets, removes or rewrites them.
     hidden: Arc<[HeaderName]>,
@@ -198,6 +200,8 @@ impl Rule {
             groups: Some(&self.groups),
             tables: &self.tables,
             upstream: None,
+            media_type: None,
+            looked_up: None,
         }
     }
 
@@ -290,12 +294,17 @@ impl Rule {
         // What is no part of the key of a stored response must not make it.
         let query = self.query_sent(request);
         let query = query.as_deref();
-        let separator = if query.is_some() { "?" } else { "" };
+        // REQUEST_URI has the query that was asked with, whatever a rewrite made of it.
+        let asked = match &self.cache {
+            None => request.raw_target.split_once('?').map(|(_, query)| query),
+            Some(_) => query,
+        };
+        let separator = if asked.is_some() { "?" } else { "" };
         inbound.script = Some(Box::new(Script {
             root: Arc::clone(&scripts.root_path),
             name: [b"/", found.name.as_slice()].concat(),
             path_info: found.path_info,
-            request_uri: [&with_one_slash(path), separator, query.unwrap_or_default()].concat(),
+            request_uri: [&with_one_slash(path), separator, asked.unwrap_or_default()].concat(),
             query: query.unwrap_or_default().to_owned(),
             scheme: inbound.scheme,
             protocol: if self.cache.is_some() { Protocol::Http11 } else { inbound.protocol },
@@ -357,7 +366,11 @@ impl Rule {
             target.push('?');
             target.push_str(&query);
         }
-        let mut fields = request_fields(request, &inbound.hop(request.authority));
+        let hop = inbound.hop(request.authority);
+        let mut fields = match self.passes_fields {
+            true => request_fields(request, &hop),
+            false => request_fields(&Request { fields: FieldSection::default(), ..request.clone() }, &hop),
+        };
         if !inbound.fields.is_empty() {
             apply(&inbound.fields, &mut fields);
         }

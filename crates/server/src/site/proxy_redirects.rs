@@ -17,7 +17,93 @@ pub(crate) enum Redirects {
     Rewrite,
 }
 
-/// How the fields of answers are rewritten.
+/// A beginning of a text, and what stands there instead.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Replacement {
+    /// Beginning that is replaced.
+    pub from: String,
+    /// The text in its place.
+    pub to: String,
+}
+
+/// How the fields of answers are changed for clients.
+#[derive(Debug)]
+pub(super) enum Rewriting {
+    /// By what the rule does to paths and hosts.
+    ByRule(Rewriter),
+    /// By texts of the configuration.
+    Replace(Replacements),
+}
+
+impl Rewriting {
+    /// `client`: the host that was asked for.
+    pub(super) fn rewrite(&self, fields: &mut HeaderMap, client: Option<&str>) {
+        match self {
+            Rewriting::ByRule(rewriter) => {
+                change(fields, |location| rewriter.location(location, client), |cookie| Some(rewriter.cookie(cookie)));
+            }
+            Rewriting::Replace(own) => change(fields, |location| own.location(location), |cookie| own.cookie(cookie)),
+        }
+    }
+}
+
+/// Changes Location, Content-Location and the cookies of an answer. `None`: a value stays as it is.
+fn change(fields: &mut HeaderMap, location: impl Fn(&str) -> Option<String>, cookie: impl Fn(&str) -> Option<String>) {
+    for name in [header::LOCATION, header::CONTENT_LOCATION] {
+        let changed = fields.get(&name).and_then(|value| location(value.to_str().ok()?));
+        if let Some(value) = changed.and_then(|location| HeaderValue::try_from(location).ok()) {
+            fields.insert(name, value);
+        }
+    }
+    if fields.contains_key(header::SET_COOKIE) {
+        for own in fields.iter_mut().filter(|(name, _)| *name == header::SET_COOKIE).map(|(_, own)| own) {
+            let changed = own.to_str().ok().and_then(&cookie);
+            if let Some(value) = changed.and_then(|text| HeaderValue::try_from(text).ok()) {
+                *own = value;
+            }
+        }
+    }
+}
+
+/// Beginnings of Locations and of paths of cookies.
+#[derive(Debug)]
+pub(super) struct Replacements {
+    pub(super) locations: Vec<Replacement>,
+    pub(super) cookie_paths: Vec<Replacement>,
+}
+
+impl Replacements {
+    fn location(&self, location: &str) -> Option<String> {
+        let changed = replaced(&self.locations, location)?;
+        if !changed.starts_with('/') {
+            return Some(changed);
+        }
+        // A path of two slashes would be a host.
+        let path = changed.trim_start_matches('/');
+        let (path, query) = path.split_at(path.find(['?', '#']).unwrap_or(path.len()));
+        Some(format!("/{}{query}", utf8_percent_encode(path, READ_BY_BROWSERS)))
+    }
+
+    fn cookie(&self, cookie: &str) -> Option<String> {
+        if self.cookie_paths.is_empty() || cookie.trim_start().starts_with("__Host-") {
+            return None;
+        }
+        let attributes = cookie.split(';').enumerate().map(|(n, attribute)| {
+            let path = attribute.split_once('=').filter(|(name, _)| n > 0 && name.trim().eq_ignore_ascii_case("path"));
+            let changed = path.and_then(|(_, value)| replaced(&self.cookie_paths, value.trim()));
+            changed.map_or_else(|| attribute.to_owned(), |path| format!(" Path={path}"))
+        });
+        Some(attributes.collect::<Vec<_>>().join(";"))
+    }
+}
+
+/// A text with another beginning, by the first replacement that fits.
+fn replaced(replacements: &[Replacement], text: &str) -> Option<String> {
+    replacements.iter().find_map(|own| Some(format!("{}{}", own.to, text.strip_prefix(&own.from)?)))
+}
+
+/// How Locations and cookies are rewritten by what the rule does.
 #[derive(Debug)]
 pub(super) struct Rewriter {
     /// Hosts with ports that mean the application, in lower case.
@@ -29,24 +115,6 @@ pub(super) struct Rewriter {
 }
 
 impl Rewriter {
-    /// `client`: the host that was asked for.
-    pub(super) fn rewrite(&self, fields: &mut HeaderMap, client: Option<&str>) {
-        for name in [header::LOCATION, header::CONTENT_LOCATION] {
-            let rewritten = fields.get(&name).and_then(|value| self.location(value.to_str().ok()?, client));
-            if let Some(value) = rewritten.and_then(|location| HeaderValue::try_from(location).ok()) {
-                fields.insert(name, value);
-            }
-        }
-        if fields.contains_key(header::SET_COOKIE) {
-            for cookie in fields.iter_mut().filter(|(name, _)| *name == header::SET_COOKIE).map(|(_, cookie)| cookie) {
-                let rewritten = cookie.to_str().ok().and_then(|text| HeaderValue::try_from(self.cookie(text)).ok());
-                if let Some(value) = rewritten {
-                    *cookie = value;
-                }
-            }
-        }
-    }
-
     /// `None`: it stays as it is.
     fn location(&self, location: &str, client: Option<&str>) -> Option<String> {
         let path = match location.split_once("://") {
@@ -160,6 +228,37 @@ mod tests {
         ] {
             assert_eq!(with("").location(location, client).as_deref(), without, "{location}");
             assert_eq!(with("/api").location(location, client).as_deref(), prefixed, "{location}");
+        }
+    }
+
+    #[test]
+    fn beginnings_are_replaced() {
+        let replacement = |from: &str, to: &str| Replacement { from: from.to_owned(), to: to.to_owned() };
+        let own = Replacements {
+            locations: vec![
+                replacement("http://app.internal/moved", "https://other.example/"),
+                replacement("http://app.internal/", "/app/"),
+                replacement("http://root.internal", "/"),
+            ],
+            cookie_paths: vec![replacement("/", "/app/")],
+        };
+        for (location, expected) in [
+            ("http://app.internal/x?y", Some("/app/x?y")),
+            ("http://app.internal/moved/x", Some("https://other.example//x")),
+            ("http://root.internal/evil.example/", Some("/evil.example/")),
+            ("http://root.internal//\\evil.example/", Some("/%5Cevil.example/")),
+            ("/x", None),
+            ("http://app.internal.evil.example/", None),
+        ] {
+            assert_eq!(own.location(location).as_deref(), expected, "{location}");
+        }
+        for (cookie, expected) in [
+            ("a=1; Path=/x; Secure", Some("a=1; Path=/app/x; Secure")),
+            ("path=/; path=/", Some("path=/; Path=/app/")),
+            ("a=1", Some("a=1")),
+            ("__Host-a=1; Path=/; Secure", None),
+        ] {
+            assert_eq!(own.cookie(cookie).as_deref(), expected, "{cookie}");
         }
     }
 

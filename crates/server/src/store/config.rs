@@ -10,6 +10,7 @@ use sealion_cache::Policy;
 use sealion_http::extra_fields::is_name;
 use serde::{Deserialize, Serialize};
 
+use crate::placeholders::{Known, Tables, Template};
 use crate::values::{At, Bounded, Problems, SecretUrl, Size, Time, parse_network};
 
 /// The cache of responses.
@@ -68,6 +69,8 @@ pub(crate) struct CacheRuleConfig {
     pub key_headers: At<Vec<String>>,
     /// Cookies that belong to the key.
     pub key_cookies: Vec<String>,
+    /// Values that belong to the key, with placeholders, for instance `{map.device}`. The client's address is none.
+    pub key_values: Vec<At<String>>,
     /// Cookies with which a request goes to the server, and its response is not stored; `*` at the end stands for any: `["session", "wp_*"]`.
     pub bypass_cookies: Vec<String>,
     /// Requests for a response before it is stored.
@@ -119,6 +122,7 @@ impl Default for CacheRuleConfig {
             drop_parameters: Vec::new(),
             key_headers: At::default(),
             key_cookies: Vec::new(),
+            key_values: Vec::new(),
             bypass_cookies: Vec::new(),
             min_uses: const { Bounded::new(1).unwrap() },
             ignore: At::default(),
@@ -178,6 +182,21 @@ impl CacheRuleConfig {
             );
         }
         policy
+    }
+
+    /// The values of keys.
+    pub(super) fn values(&self, tables: &Tables, key: &str, problems: &mut Problems) -> Box<[Template]> {
+        let known = Known { groups: None, tables, in_response: false };
+        let key = format!("{key}.key_values");
+        let mut parse = |text: &At<String>| {
+            let template = Template::parse(text, known, &key, problems)?;
+            if template.names_client(tables) {
+                let what = "depends on the client's address, which no key has: choose by a field or a cookie";
+                problems.add(&text.span, &key, what);
+            }
+            Some(template)
+        };
+        self.key_values.iter().filter_map(&mut parse).collect()
     }
 
     /// Octets of a slice.

@@ -12,6 +12,7 @@ use http::header::CONTENT_RANGE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ipnet::IpNet;
 use sealion_cache::{CacheStatus, Forward, Lifetime, Policy};
+use sealion_http::path::SitePath;
 use sealion_http::{ExtraFields, FieldSection, Method, Request, Status};
 
 use super::Store;
@@ -21,6 +22,7 @@ use super::object::Head;
 use super::purge_url::{one_slash_first, origin, spelled};
 use super::slices::Sliced;
 use crate::observe::access_log::{CacheOutcome, CacheTrace};
+use crate::placeholders::{Asked, Form, Tables, Template, Unfit};
 use crate::response::Response;
 use crate::upstream::{MadeHere, made_here};
 use crate::values::Problems;
@@ -33,6 +35,8 @@ pub(crate) struct CacheRule {
     drop_parameters: Box<[Pattern]>,
     key_headers: Box<[Box<str>]>,
     key_cookies: Box<[Box<str>]>,
+    key_values: Box<[Template]>,
+    tables: Arc<Tables>,
     pub(super) bypass_cookies: Box<[Pattern]>,
     pub(super) min_uses: u64,
     pub(super) ignore_request: bool,
@@ -134,8 +138,8 @@ impl CacheRuleConfig {
         &self,
         store: Option<&Arc<Store>>,
         lines: Box<Lines>,
-        span: &Range<usize>,
-        key: &str,
+        (span, key): (&Range<usize>, &str),
+        tables: &Arc<Tables>,
         problems: &mut Problems,
     ) -> Option<CacheRule> {
         let policy = self.policy(key, problems);
@@ -164,6 +168,8 @@ impl CacheRuleConfig {
             drop_parameters: of_parameters(&self.drop_parameters),
             key_headers: boxed(&self.key_headers),
             key_cookies: self.key_cookies.iter().map(|name| name.as_str().into()).collect(),
+            key_values: self.values(tables, key, problems),
+            tables: Arc::clone(tables),
             bypass_cookies: patterns(&self.bypass_cookies),
             min_uses: self.min_uses.get(),
             ignore_request: self.ignore_request,
@@ -281,6 +287,35 @@ impl CacheRule {
                     // No field is called so.
                     add_part(key, &[b"cookie:", name].concat(), value);
                 }
+            }
+        }
+        if !self.key_values.is_empty() {
+            self.add_values(key, request, scheme, target);
+        }
+    }
+
+    /// Appends the values that belong to the key.
+    fn add_values(&self, key: &mut Vec<u8>, request: &Request<'_>, scheme: &str, target: Targeted<'_>) {
+        let path = SitePath::parse_forwarded(target.path).or_else(|_| SitePath::of_octets(b""));
+        let Ok(path) = path else { return };
+        let asked = Asked {
+            request,
+            path: &path,
+            query: target.query,
+            client: None,
+            is_plain: scheme == "http",
+            groups: None,
+            tables: &self.tables,
+            upstream: None,
+            media_type: None,
+            looked_up: None,
+        };
+        for (n, value) in self.key_values.iter().enumerate() {
+            // No field is called so.
+            let name = format!("value:{n}");
+            match value.render(&asked, Form::Plain) {
+                Ok(value) => add_part(key, name.as_bytes(), &value),
+                Err(Unfit) => add_part(key, format!("{name}:unfit").as_bytes(), b""),
             }
         }
     }

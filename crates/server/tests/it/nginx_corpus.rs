@@ -450,5 +450,5 @@ fn what_nginx_refuses_is_refused_or_marked() {
     assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
     // Marks are an admission, and no way out.
     marked.sort();
-    assert_eq!(marked, ["conditions", "regex-flags", "regex-possessive"]);
+    assert_eq!(marked, ["regex-flags", "regex-possessive"]);
 }

@@ -6,7 +6,7 @@
 use toml::Value;
 
 use crate::convert::context::Context;
-use crate::convert::values;
+use crate::convert::{tables, values};
 use crate::syntax::Directive;
 
 /// The `proxy_cache_path` and `fastcgi_cache_path` of `http`, and whether a rule uses it.
@@ -67,6 +67,7 @@ fn rule<'a>(
     for (name, list) in [
         ("key_headers", key.headers),
         ("key_cookies", key.cookies),
+        ("key_values", key.values),
         ("bypass_cookies", conditions.cookies),
         ("ignore", ignored(context, all, conditions.need_set_cookie)),
     ] {
@@ -114,6 +115,8 @@ fn rule<'a>(
 struct Key {
     headers: Vec<String>,
     cookies: Vec<String>,
+    /// Values by tables.
+    values: Vec<String>,
 }
 
 impl Key {
@@ -131,7 +134,10 @@ impl Key {
                     (Some(name), _) => add(&mut self.headers, name.replace('_', "-")),
                     (_, Some(name)) => add(&mut self.cookies, name.to_owned()),
                     _ if other.starts_with("arg_") => has_query = true,
-                    _ => return Err((directive, format!("${other} cannot be a part of the key"))),
+                    _ => match tables::placeholder(context, other).filter(|_| tables::is_shared(context, other)) {
+                        Some(own) => add(&mut self.values, own),
+                        None => return Err((directive, format!("${other} cannot be a part of the key"))),
+                    },
                 },
             }
         }

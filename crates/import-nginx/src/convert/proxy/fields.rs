@@ -89,7 +89,7 @@ pub(super) fn of_requests(
         if plain == format!("$http_{}", lower.replace('-', "_")) {
             continue;
         }
-        match variables.template(context, &value_of(&plain)) {
+        match variables.value_of(context, &value_of(&plain)) {
             Ok(value) if is_value(&value) => fields.set(name, &value),
             _ if MADE_HERE.iter().any(|(made, _)| *made == lower) => {
                 context

@@ -23,9 +23,14 @@ use fields::Constants;
 use upstreams::Options;
 use url::{Sent, Url};
 
+use redirects::Answers;
+
 pub(super) use cache::CacheZones;
 pub(super) use upstreams::Upstreams;
 pub(super) use url::without_query;
+
+/// The beginning of paths by which routes lead to servers that get other paths.
+const ELSEWHERE: &str = "/sealion-import-";
 
 /// A location that passes requests on.
 #[derive(Clone, Copy)]
@@ -156,7 +161,7 @@ fn set_prefix(table: &mut Table, before: &str) {
 /// Adds a route that asks the server of a location with what follows a prefix, and returns that prefix.
 pub(super) fn elsewhere(context: &mut Context, place: Place<'_, '_>, pass: &Directive) -> Result<String, NotPassed> {
     let url = Url { path: None, ..url(context, place.variables, pass)? };
-    let prefix = format!("/sealion-import-{}", context.next_number());
+    let prefix = format!("{ELSEWHERE}{}", context.next_number());
     let mut table = Table::default();
     table.comment(format!("{}, behind another path", pass.place));
     table.set("path", format!("^~ {prefix}/"));
@@ -239,7 +244,7 @@ fn target(context: &mut Context, url: &Url, options: Options) -> Result<upstream
                 );
             }
         }
-        return Ok(upstreams::Target { name: url.authority.clone(), host: "client".to_owned() });
+        return Ok(upstreams::Target { name: url.authority.clone(), host: url.authority.clone() });
     }
     let is_url = |value: &String| value.contains("://");
     if values.iter().any(|value| is_block(context, value)) {
@@ -279,7 +284,8 @@ fn rule(
     let target = target(context, url, options)?;
     table.set("to", target.name);
     let sets = level.all("auth_request_set");
-    let set: Vec<_> = all("proxy_set_header").into_iter().filter(|field| !guards::is_copied(field, &sets)).collect();
+    let set: Vec<_> =
+        all("proxy_set_header").into_iter().filter(|field| guards::source_of(field, &sets).is_none()).collect();
     let (of_requests, host) = fields::of_requests(context, &set, &target.host, place.variables);
     let constants = Constants { name: place.variables.server_name.as_deref() };
     let (prefix, to_prefix) = stripped.unwrap_or_default();
@@ -291,17 +297,26 @@ fn rule(
         host: &host,
         constants,
     };
-    if !is_grpc && redirects::of_rule(context, pass, &forwarding, &all) {
-        table.set("redirects", "rewrite");
+    if !is_grpc {
+        match redirects::of_rule(context, pass, &forwarding, &all) {
+            Answers::Rewrite => table.set("redirects", "rewrite"),
+            Answers::Replace { locations, cookie_paths } => {
+                replacements(table, "locations", locations);
+                replacements(table, "cookie_paths", cookie_paths);
+            }
+        }
     }
     if host != "client" {
         table.set("host", host);
+    }
+    if last("proxy_pass_request_headers").is_some_and(|passes| passes.first() == "off") {
+        table.set("pass_fields", false);
     }
     if let Some(fields) = of_requests.into_value() {
         table.set("request_headers", fields);
     }
     let mut of_responses = fields::of_responses(context, &all("proxy_hide_header"));
-    if let Some(value) = cache_control(context, level) {
+    if let Some(value) = cache_control(context, level, place.variables) {
         of_responses.set("Cache-Control", &value);
     }
     if let Some(fields) = of_responses.into_value() {
@@ -317,6 +332,19 @@ fn rule(
         table.set("cache", cache);
     }
     Ok(())
+}
+
+/// Writes beginnings, and what stands there instead.
+fn replacements(table: &mut Table, key: &str, pairs: Vec<(String, String)>) {
+    let written = |(from, to): (String, String)| -> Value {
+        [("from".to_owned(), Value::from(from)), ("to".to_owned(), to.into())]
+            .into_iter()
+            .collect::<toml::Table>()
+            .into()
+    };
+    if !pairs.is_empty() {
+        table.set(key, pairs.into_iter().map(written).collect::<Vec<_>>());
+    }
 }
 
 /// The largest content of a request. `None`: there is no bound.
@@ -350,8 +378,8 @@ pub(super) fn own_max_body(context: &mut Context, level: &Level<'_>) -> u64 {
 
 /// The Cache-Control of forwarded responses. nginx sets it on responses without an error alone, and a rule on all: a value that would make clients keep
 /// errors is reported.
-fn cache_control(context: &mut Context, level: &Level<'_>) -> Option<String> {
-    let value = settings::cache_control(level)?;
+fn cache_control(context: &mut Context, level: &Level<'_>, variables: &Variables) -> Option<String> {
+    let value = settings::cache_control(context, level, variables)?;
     let is_safe = value
         .split(',')
         .any(|word| matches!(word.trim().to_ascii_lowercase().as_str(), "no-store" | "no-cache" | "max-age=0"));
@@ -371,7 +399,7 @@ fn cache_control(context: &mut Context, level: &Level<'_>) -> Option<String> {
 /// Whether a directive turns off, or leaves at its default, what has no counterpart.
 pub(super) fn is_off(directive: &Directive) -> bool {
     match directive.name.as_str() {
-        "proxy_pass_request_headers" | "proxy_pass_request_body" => directive.first() == "on",
+        "proxy_pass_request_body" => directive.first() == "on",
         "proxy_cache" | "proxy_store" | "proxy_bind" | "auth_request" => directive.first() == "off",
         _ => false,
     }

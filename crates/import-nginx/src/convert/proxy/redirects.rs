@@ -21,13 +21,23 @@ pub(super) struct Forwarding<'a> {
     pub(super) constants: Constants<'a>,
 }
 
-/// Whether the rule has `redirects = "rewrite"`. What it does not do as nginx does is reported.
+/// What a rule does to Location and cookies.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Answers {
+    /// `redirects = "rewrite"`
+    Rewrite,
+    /// `locations` and `cookie_paths`: beginnings, and what stands there instead.
+    Replace { locations: Vec<(String, String)>, cookie_paths: Vec<(String, String)> },
+}
+
+/// What the rule does to Location and cookies. What it does not do as nginx does is reported.
 pub(super) fn of_rule<'a>(
     context: &mut Context,
     pass: &Directive,
     forwarding: &Forwarding<'_>,
     all: &impl Fn(&str) -> Vec<&'a Directive>,
-) -> bool {
+) -> Answers {
+    let mut notes: Vec<(&Directive, &str)> = Vec::new();
     let redirects = all("proxy_redirect");
     let is_off = |directive: &&Directive| matches!(directive.arguments.as_slice(), [off] if off == "off");
     let is_turned_off = redirects.iter().any(is_off);
@@ -52,7 +62,7 @@ pub(super) fn of_rule<'a>(
     if by_default && !forwarding.keeps_paths() && !wanted.paths {
         let remedy = "a Location with the server's name is sent as it is: set redirects = \"rewrite\" in the rule, by which the paths of \
                       all its redirects and cookies get the location's prefix";
-        context.note(pass, remedy);
+        notes.push((pass, remedy));
     }
     let mut cookies = Vec::new();
     for directive in all("proxy_cookie_path").into_iter().chain(all("proxy_cookie_domain")) {
@@ -75,20 +85,20 @@ pub(super) fn of_rule<'a>(
                         "the domains of cookies are sent as the server wrote them: redirects = \"rewrite\" in the rule leaves out the server's own name alone"
                     }
                 };
-                context.note(directive, remedy);
+                notes.push((directive, remedy));
             }
         }
     }
     for flags in all("proxy_cookie_flags").into_iter().filter(|flags| flags.first() != "off") {
-        context.note(flags, "the flags of cookies are sent as the server wrote them: let the application set them");
+        notes.push((flags, "the flags of cookies are sent as the server wrote them: let the application set them"));
     }
     // Location would change, too.
     let is_against = is_turned_off || (!forwarding.keeps_paths() && !wanted.paths);
     if (wanted.cookies || !cookies.is_empty()) && is_against {
         let remedy = "cookies are changed together with Location here: set redirects = \"rewrite\" in the rule, if that may change too";
         for directive in all("proxy_cookie_path").into_iter().chain(cookies.iter().copied()) {
-            if !context.is_reported(directive) {
-                context.note(directive, remedy);
+            if !notes.iter().any(|(noted, _)| *noted == directive) {
+                notes.push((directive, remedy));
             }
         }
         wanted.cookies = false;
@@ -96,17 +106,52 @@ pub(super) fn of_rule<'a>(
     }
     if wanted.paths && !wanted.cookies && !forwarding.keeps_paths() {
         let directive = redirects.last().copied().unwrap_or(pass);
-        context.note(directive, "the paths of cookies get the location's prefix too, as redirects do");
+        notes.push((directive, "the paths of cookies get the location's prefix too, as redirects do"));
     }
     for directive in others {
         let remedy =
             "Location is sent as the server wrote it: let the application make redirects from Host, or relative ones";
-        context.note(directive, remedy);
+        notes.push((directive, remedy));
     }
-    match forwarding.keeps_paths() {
+    let rewrites = match forwarding.keeps_paths() {
         true => wanted.authorities && !is_turned_off,
         false => wanted.paths,
+    };
+    if rewrites {
+        notes.into_iter().for_each(|(directive, remedy)| context.note(directive, remedy));
+        return Answers::Rewrite;
     }
+    let (mut locations, mut cookie_paths) = (Vec::new(), Vec::new());
+    let mut replaced: Vec<&Directive> = Vec::new();
+    for directive in redirects.iter().copied().filter(|_| !is_turned_off) {
+        if let [from, to] = directive.arguments.as_slice()
+            && let Some(pair) = forwarding.replacement(from, to)
+        {
+            locations.push(pair);
+            replaced.push(directive);
+        }
+    }
+    // No client asks for the prefix of a route that lies elsewhere.
+    let is_asked_for = !forwarding.prefix.starts_with(super::ELSEWHERE);
+    if by_default && !forwarding.keeps_paths() && !is_turned_off && is_asked_for {
+        let scheme = if forwarding.url.tls { "https" } else { "http" };
+        let from = format!("{scheme}://{}{}/", forwarding.url.authority, forwarding.to_prefix);
+        locations.push((from, format!("{}/", forwarding.prefix)));
+        replaced.push(pass);
+    }
+    for directive in all("proxy_cookie_path") {
+        if let [from, to] = directive.arguments.as_slice()
+            && from.starts_with('/')
+            && to.starts_with('/')
+            && !to.contains('$')
+        {
+            cookie_paths.push((from.clone(), to.clone()));
+            replaced.push(directive);
+        }
+    }
+    let notes = notes.into_iter().filter(|(directive, _)| !replaced.contains(directive));
+    notes.for_each(|(directive, remedy)| context.note(directive, remedy));
+    Answers::Replace { locations, cookie_paths }
 }
 
 /// What directives ask for.
@@ -153,6 +198,14 @@ impl Forwarding<'_> {
             _ => false,
         };
         is_own.then_some(Wanted { authorities: has_authority, paths: !has_authority, cookies: false })
+    }
+
+    /// The beginning that a `proxy_redirect` replaces, and what stands there instead. `None`: they have variables, or an expression.
+    fn replacement(&self, from: &str, to: &str) -> Option<(String, String)> {
+        let from = from.replace("$proxy_host", &self.url.authority);
+        let to = self.path_of_client(to).unwrap_or(to);
+        let is_target = to.starts_with('/') && !to.starts_with("//") || to.starts_with("http");
+        (is_target && !from.starts_with('~') && !from.contains('$') && !to.contains('$')).then(|| (from, to.to_owned()))
     }
 
     /// The path of a URL for clients.

@@ -16,7 +16,8 @@ use super::destination::Destination;
 use super::field::{Field, Naming};
 use super::layout::{Format, Layout};
 use super::rotation::{RotateConfig, Rotation};
-use crate::values::{Problems, Time, overridable};
+use super::text::Text;
+use crate::values::{At, Problems, Time, overridable};
 
 /// A line for each response.
 #[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize, JsonSchema)]
@@ -46,6 +47,12 @@ pub(crate) struct AccessLogConfig {
     )]
     pub fields: Vec<Field>,
 
+    /// Text of a line with the same fields, fields of requests and cookies in braces, in place of `fields`:
+    /// `{address} "{method} {target}" {status} {header.x-id} {cookie.lang}`. Values are escaped as in `combined`; with
+    /// `format = "json"`, as within a string of JSON.
+    #[arg(skip)]
+    pub text: Option<At<String>>,
+
     /// Maximum time that lines are collected. The first line after a pause of that length is written at once. `0s`
     /// writes each line at once, which costs more CPU than the response. If the server is killed (SIGKILL, a power
     /// failure), waiting lines are lost.
@@ -71,6 +78,7 @@ impl Default for AccessLogConfig {
             to: Destination::Stdout,
             format: Format::default(),
             fields: Vec::new(),
+            text: None,
             // People who watch the log notice no delay.
             flush_after: Time(Duration::from_millis(250)),
             sample: Sample(NonZeroU32::MIN),
@@ -83,6 +91,7 @@ overridable!(AccessLogConfig {
     to = "access_log",
     format = "access_log_format",
     fields = "access_log_fields",
+    text,
     flush_after = "access_log_flush_after",
     sample = "access_log_sample",
     rotate,
@@ -139,6 +148,15 @@ impl AccessLogConfig {
                 problems.add(&(0..0), &format!("{table}.rotate"), what);
             }
         }
+        if let Some(text) = &self.text {
+            if let Err(what) = Text::parse(text) {
+                problems.add(&text.span, &format!("{table}.text"), what);
+            }
+            if !self.fields.is_empty() {
+                let what = "stands beside fields: write them in the text, and remove the list";
+                problems.add(&text.span, &format!("{table}.text"), what);
+            }
+        }
         if self.format == Format::Combined && !self.fields.is_empty() {
             problems.add(
                 &(0..0),
@@ -163,7 +181,8 @@ impl AccessLogConfig {
                 Destination::File(path) => Destination::File(problems.resolve(path)),
                 other => other.clone(),
             },
-            layout: Layout::new(self.format, &self.fields, naming),
+            layout: Layout::new(self.format, &self.fields, naming)
+                .with_text(self.text.as_ref().and_then(|text| Text::parse(text).ok())),
             // A person at a terminal sees each line at once.
             flush_after: match self.to == Destination::Stdout && std::io::stdout().is_terminal() {
                 true => Duration::ZERO,
@@ -204,6 +223,8 @@ mod tests {
         assert!(
             build("format = 'combined'\nfields = ['ms']").1.contains("access_log.fields: the fields of the combined")
         );
+        assert!(build("text = '{stats}'").1.contains("f:1: access_log.text: {stats} is no field"));
+        assert!(build("text = '{status}'\nfields = ['ms']").1.contains("access_log.text: stands beside fields"));
         for text in [
             "fields = ['megabytes']",
             "to = 'syslog:x'",

@@ -114,6 +114,8 @@ pub(crate) struct Requested<'a> {
     pub protocol: Protocol,
     /// The name of the site; empty if no site served it.
     pub site: &'a str,
+    /// The name or path of the route that answered. `None`: the site itself did, or none.
+    pub route: Option<&'a str>,
 }
 
 impl<'a> Requested<'a> {

@@ -20,18 +20,23 @@ pub(super) fn plain(line: &mut Vec<u8>, text: &[u8]) {
 
 /// A JSON string (RFC 8259 §7). Bytes that are not UTF-8 become U+FFFD.
 pub(super) fn json(line: &mut Vec<u8>, text: &[u8]) {
+    line.push(b'"');
+    in_json(line, text);
+    line.push(b'"');
+}
+
+/// As [`json`], without the quotes.
+pub(super) fn in_json(line: &mut Vec<u8>, text: &[u8]) {
     let push = |line: &mut Vec<u8>, c| match c {
         // All harmful characters are in the Basic Multilingual Plane. Writing to a Vec cannot fail.
         c if is_harmful(c) => _ = write!(line, "\\u{:04x}", u32::from(c)),
         c => push_in_quotes(line, c),
     };
-    line.push(b'"');
     by_characters(line, text, push, |line, invalid| {
         if !invalid.is_empty() {
             push_char(line, char::REPLACEMENT_CHARACTER);
         }
     });
-    line.push(b'"');
 }
 
 /// For the combined format, without the quotes: visible ASCII and spaces except `"` and `\`; all other bytes as `\x0A`.

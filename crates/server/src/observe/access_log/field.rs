@@ -47,12 +47,16 @@ macro_rules! fields {
 fields! {
     /// When the response ended: UTC, RFC 3339 with milliseconds.
     Time = "time", Always, |line| Value::Time(line.stamp);
+    /// The same in local time, as the combined format has it.
+    TimeLocal = "time_local", IfChosen, |line| Value::CombinedTime(line.stamp);
     /// The client's address and port; port 0 if a trusted proxy names the client without one.
     Peer = "peer", Always, |line| Value::Peer(line.entry.peer);
     /// The client's address.
     Address = "address", IfChosen, |line| Value::Address(line.entry.peer.ip());
     /// The name of the site that served the request.
     Site = "site", IfChosen, |line| text(line.request().map(|requested| requested.site).filter(|site| !site.is_empty()));
+    /// The name of the route that answered, or its path.
+    Route = "route", IfChosen, |line| text(line.request().and_then(|requested| requested.route));
     /// The host named by the request.
     Host = "host", IfChosen, |line| text(line.request().and_then(|requested| requested.request.authority));
     /// The server name in the client's handshake (SNI).
@@ -84,6 +88,8 @@ fields! {
     };
     /// Milliseconds from the end of the request's head to the response's last byte.
     Ms = "ms", Always, |line| Value::Millis(line.entry.duration.as_micros() as u64);
+    /// The same in seconds.
+    Seconds = "seconds", IfChosen, |line| Value::Seconds(line.entry.duration.as_micros() as u64);
     /// The TLS version; `-`, as in the next three fields, on a listener without TLS.
     Tls = "tls", Always, |line| line.entry.tls.map_or(Value::Absent, |tls| Value::Word(match tls.version {
         Version::Tls12 => "1.2",
@@ -118,6 +124,10 @@ fields! {
     /// Milliseconds to the head of its response, including all tries.
     UpstreamMs = "upstream_ms", IfPresent, |line| {
         line.entry.upstream.map_or(Value::Absent, |trace| Value::Millis(trace.took.as_micros() as u64))
+    };
+    /// The same in seconds.
+    UpstreamSeconds = "upstream_seconds", IfChosen, |line| {
+        line.entry.upstream.map_or(Value::Absent, |trace| Value::Seconds(trace.took.as_micros() as u64))
     };
     /// Tries, if there was more than one.
     Tries = "tries", IfPresent, |line| {
@@ -188,8 +198,18 @@ impl<'a> Line<'a, '_> {
     }
 
     /// The first value of a field of the request.
-    fn field_of_request(&self, name: &str) -> Value<'a> {
+    pub(super) fn field_of_request(&self, name: &str) -> Value<'a> {
         self.request().and_then(|requested| requested.field(name)).map_or(Value::Absent, Value::Text)
+    }
+}
+
+impl<'a> Line<'a, '_> {
+    /// The first value of a cookie.
+    pub(super) fn cookie(&self, name: &str) -> Value<'a> {
+        let Some(requested) = self.request() else { return Value::Absent };
+        let pairs = requested.request.fields.all("cookie").flat_map(|line| line.split(|byte| *byte == b';'));
+        let mut values = pairs.filter_map(|pair| pair.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"="));
+        values.next().map_or(Value::Absent, Value::Text)
     }
 }
 

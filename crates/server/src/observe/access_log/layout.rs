@@ -11,6 +11,7 @@ use super::entry::{Entry, Requested};
 use super::escape;
 use super::field::{Field, Line, Naming, Shown};
 use super::stamp::Stamp;
+use super::text::{Escape, Text};
 use super::value::Value;
 use crate::values::write_address;
 
@@ -34,6 +35,8 @@ pub(crate) struct Layout {
     fields: Vec<Named>,
     /// Whether the operator chose the fields. If so, every line has all of them, so that the columns are stable.
     chosen: bool,
+    /// The operator's own text in place of all fields.
+    text: Option<Text>,
     envelope: Envelope,
 }
 
@@ -78,7 +81,13 @@ impl Layout {
         let chosen = !fields.is_empty();
         let fields = if chosen { fields.to_vec() } else { Field::usual(naming) };
         let fields = fields.into_iter().map(|field| Named::new(field, format)).collect();
-        Self { format, fields, chosen, envelope: Envelope::Line }
+        Self { format, fields, chosen, text: None, envelope: Envelope::Line }
+    }
+
+    /// The same layout with the operator's own text. `None`: without.
+    pub(super) fn with_text(self, text: Option<Text>) -> Self {
+        let fields = if text.is_some() { Vec::new() } else { self.fields };
+        Self { text, fields, ..self }
     }
 
     /// The same layout with a destination's envelope.
@@ -137,6 +146,10 @@ impl Layout {
     }
 
     fn write(&self, line: &mut Vec<u8>, data: &Line<'_, '_>) {
+        if let Some(text) = &self.text {
+            let escape = if self.format == Format::Json { Escape::Json } else { Escape::Combined };
+            return text.write(line, data, escape);
+        }
         match self.format {
             Format::Logfmt => self.write_fields(line, data, b"", |value, line| value.write(line, escape::quoted)),
             Format::Json => {

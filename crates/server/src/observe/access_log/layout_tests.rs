@@ -32,7 +32,7 @@ pub(in super::super) fn get<'a>(target: &'a str, lines: &'a [u8]) -> Request<'a>
 }
 
 pub(in super::super) fn entry<'a>(request: &'a Request<'a>) -> Entry<'a> {
-    Entry { request: Some(Requested { request, protocol: Protocol::Http11, site: "" }), ..unread() }
+    Entry { request: Some(Requested { request, protocol: Protocol::Http11, site: "", route: None }), ..unread() }
 }
 
 /// The entry of a request that could not be read.
@@ -174,7 +174,7 @@ fn no_byte_forges_a_line() {
         let lines =
             [b"Referer: ", &*field_value(&parts[2]), b"\r\nUser-Agent: ", &*field_value(&parts[3]), b"\r\n"].concat();
         let request = Request { authority: Some(&host), ..get(&target, &lines) };
-        let requested = Requested { request: &request, protocol: Protocol::Http11, site: &user };
+        let requested = Requested { request: &request, protocol: Protocol::Http11, site: &user, route: None };
         let tls = HandshakeInfo { server_name: Some(user.as_str().into()), ..TLS.clone() };
         let trace =
             UpstreamTrace { server: user.as_str().into(), tries: 2, took: Duration::from_millis(1), status: Some(502) };
@@ -242,4 +242,26 @@ fn names_in_logfmt(line: &str) -> Vec<String> {
         chars.next();
     }
     names
+}
+
+#[test]
+fn a_text_has_its_fields_and_no_value_ends_it() {
+    let lines = b"X-Id: a\"b\xe9\tc\r\nCookie: sid=x; lang=\"de\"\r\n";
+    let request = get("/a\nb\"c", lines);
+    let written = |format, text: &str| {
+        let layout = Layout::new(format, &[], Naming::Nothing).with_text(Text::parse(text).ok());
+        text_of(&layout, &entry(&request))
+    };
+    assert_eq!(
+        written(Format::Logfmt, "{address} [{time_local}] \"{method} {target}\" {status} {seconds} {user} {route}"),
+        "192.0.2.1 [01/Jan/1970:00:00:00 +0000] \"GET /a\\x0Ab\\x22c\" 206 0.001 - -\n"
+    );
+    assert_eq!(
+        written(Format::Combined, "{header.x-id}|{header.none}|{cookie.lang}|{cookie.none}|{{}}"),
+        "a\\x22b\\xE9\\x09c|-|\\x22de\\x22|-|{}\n"
+    );
+    let json = written(Format::Json, "{\"target\": \"{target}\", \"id\": \"{header.x-id}\", \"status\": {status}}");
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((json["target"].as_str(), json["id"].as_str()), (Some("/a\nb\"c"), Some("a\"b\u{fffd}\tc")));
+    assert_eq!(json["status"], 206);
 }

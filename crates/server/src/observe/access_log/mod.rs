@@ -20,6 +20,7 @@ mod of_sites;
 mod rotation;
 mod sink;
 mod stamp;
+mod text;
 mod value;
 mod writer;
 

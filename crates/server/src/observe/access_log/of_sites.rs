@@ -12,7 +12,7 @@ use super::layout::Format;
 use super::rotation::RotateConfig;
 use super::writer::LAST_LINES;
 use super::{AccessLog, AccessLogConfig, AccessLogPlan, Destination, Writer};
-use crate::values::{Problems, Time};
+use crate::values::{At, Problems, Time};
 
 /// An access log for this site: its responses are not in the common log. Keys that are not set here are inherited from
 /// `[access_log]`, except `rotate`.
@@ -29,6 +29,9 @@ pub(crate) struct SiteLogConfig {
     /// Fields of a line.
     #[serde(default)]
     pub fields: Option<Vec<Field>>,
+    /// Text of a line, in place of fields.
+    #[serde(default)]
+    pub text: Option<At<String>>,
     /// Maximum time that lines are collected.
     #[serde(default)]
     pub flush_after: Option<Time>,
@@ -45,11 +48,15 @@ impl SiteLogConfig {
     /// With the keys inherited from the common log.
     fn completed(&self, common: &AccessLogConfig) -> AccessLogConfig {
         let format = self.format.unwrap_or(common.format);
-        let inherited = || if format == Format::Combined { Vec::new() } else { common.fields.clone() };
+        let chooses = self.format.is_some() || self.fields.is_some();
+        let text = self.text.clone().or_else(|| common.text.clone().filter(|_| !chooses));
+        let has_none = format == Format::Combined || text.is_some();
+        let inherited = || if has_none { Vec::new() } else { common.fields.clone() };
         AccessLogConfig {
             to: self.to.clone(),
             format,
             fields: self.fields.clone().unwrap_or_else(inherited),
+            text,
             flush_after: self.flush_after.unwrap_or(common.flush_after),
             sample: self.sample.unwrap_or(common.sample),
             rotate: self.rotate.clone(),

@@ -20,7 +20,11 @@ pub(super) enum Value<'a> {
     Number(u64),
     /// Microseconds, shown as milliseconds.
     Millis(u64),
+    /// Microseconds, shown as seconds.
+    Seconds(u64),
     Time(&'a Stamp),
+    /// The time as the combined format has it.
+    CombinedTime(&'a Stamp),
     Peer(SocketAddr),
     Address(IpAddr),
     /// A token (RFC 9110 §5.6.2).
@@ -48,7 +52,14 @@ impl Value<'_> {
                 line.push(b'.');
                 escape::push_padded(line, (micros % 1000) as u16);
             }
+            Value::Seconds(micros) => {
+                write_decimal(line, micros / 1_000_000);
+                line.push(b'.');
+                escape::push_padded(line, (micros / 1000 % 1000) as u16);
+            }
             Value::Time(stamp) => stamp.write_rfc3339(line),
+            // It has a space.
+            Value::CombinedTime(stamp) => text(line, stamp.combined().as_bytes()),
             Value::Peer(SocketAddr::V4(peer)) => {
                 write_address(line, IpAddr::V4(*peer.ip()));
                 line.push(b':');
@@ -68,7 +79,12 @@ impl Value<'_> {
         match self {
             Value::Absent => line.extend_from_slice(b"null"),
             Value::Flag(flag) => line.extend_from_slice(if *flag { b"true".as_slice() } else { b"false" }),
-            Value::Number(_) | Value::Millis(_) | Value::Text(_) | Value::Message(_) => self.write(line, escape::json),
+            Value::Number(_)
+            | Value::Millis(_)
+            | Value::Seconds(_)
+            | Value::CombinedTime(_)
+            | Value::Text(_)
+            | Value::Message(_) => self.write(line, escape::json),
             Value::Word(_) | Value::Time(_) | Value::Peer(_) | Value::Address(_) | Value::Token(_) => {
                 line.push(b'"');
                 self.write(line, escape::json);

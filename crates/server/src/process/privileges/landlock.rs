@@ -170,7 +170,7 @@ fn readable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
     paths.extend(config.otlp.roots.iter().flat_map(|file| directories_of(&base.join(&file.value))));
     paths.extend(config.metrics.token_file.iter().flat_map(|path| directories_of(&base.join(path))));
     for site in &config.site {
-        paths.extend(site.roots().map(|root| base.join(&root.value)));
+        paths.extend(site.roots().map(|root| base.join(root)));
         paths.extend(site.users().chain(site.contents()).map(|file| directory_of(&base.join(&file.value))));
         let scripts = site.scripts().filter_map(|scripts| scripts.root.as_ref());
         paths.extend(scripts.map(|root| base.join(&root.value)));

@@ -114,7 +114,7 @@ pub(crate) fn check_roots(config: &Config, file: Option<&Path>, confinement: Con
         // access(2) checks permissions only: if they allow reading, Landlock denies it.
         denied && rustix::fs::access(root, rustix::fs::Access::READ_OK).is_ok()
     };
-    let of_site = |site: &SiteConfig| site.roots().map(|root| base.join(&root.value)).collect::<Vec<_>>();
+    let of_site = |site: &SiteConfig| site.roots().map(|root| base.join(root)).collect::<Vec<_>>();
     let roots = config.site.iter().flat_map(of_site);
     let lines: Vec<String> = roots
         .filter(refused)

@@ -16,7 +16,10 @@ impl Answering<'_> {
     /// Whether there may be an archive of the directory at `path`, asked for at `asked`. What was rewritten has files under other paths than
     /// those that guards know, and a server that is asked may decide on each URL.
     pub(super) fn offers_archives(&self, path: &SitePath<'_>, asked: &SitePath<'_>) -> bool {
-        path.as_bytes() == asked.as_bytes() && self.route.features.forward_auth.is_none()
+        path.as_bytes() == asked.as_bytes()
+            && self.route.features.forward_auth.is_none()
+            // The directory of an entry may be another one than that of the listing.
+            && !self.route.has_named_directory()
     }
 
     /// The archive of the directory at `path`, which is `beneath` the root of `files`. `archives`: the bounds, if it has one. `None`: the directory
@@ -86,13 +89,13 @@ impl Answering<'_> {
         let Ok(own) = SitePath::of_octets(own) else { return false };
         // Files of another route may be others, or none.
         let is_here = self.route_of(&own).is_ok_and(|route| route.number == self.route.number);
-        let Some((own_files, _)) = self.files_of(&own) else { return false };
+        let Some(located) = self.locate(&own) else { return false };
         is_here
             && self.is_allowed(&own)
             && !self.needs_more(&own, Some(listed))
             // Its directories have no listing, whose names an archive would show.
             && self.route.is_of_files()
-            && std::ptr::eq(own_files, files)
+            && std::ptr::eq(located.files, files)
     }
 }
 

@@ -16,31 +16,24 @@ use crate::site::listing_page::{self, ShowDirectory};
 use crate::site::listing_pages::NoPage;
 use crate::site::listing_view::{self, View};
 use crate::site::pages::Page;
+use crate::site::route::FileLocation;
 use crate::site::{fallback, image_formats};
 
 impl Answering<'_> {
     /// Answers with the file or directory at `path`. `asked`: the path before rewriting.
     pub(super) async fn serve(&self, path: &SitePath<'_>, asked: &SitePath<'_>, user: &mut Option<Box<str>>) -> Answer {
         // A path that was rewritten may lie outside the directory of `alias`.
-        let Some((files, mounted_at)) = self.files_of(path) else {
+        let Some(FileLocation { files, path: beneath, is_alias }) = self.locate(path) else {
             return Response::plain(Status::NOT_FOUND).into();
         };
-        let beneath = path.beneath(mounted_at);
         // The directory of an alias is always one.
-        let found = if mounted_at == path.as_bytes().len() && mounted_at > 0 && !path.names_directory() {
-            Ok(Found::Directory)
-        } else {
-            self.find(files, &beneath).await
-        };
+        let found = if is_alias { Ok(Found::Directory) } else { self.find(files, &beneath).await };
         self.respond_with(found, files, &beneath, path, asked, user).await
     }
 
-    /// The files that a path is among, and the bytes of the path of their alias. `None`: the path is not beneath the alias.
-    pub(super) fn files_of(&self, path: &SitePath<'_>) -> Option<(&Files, usize)> {
-        let alias = &*self.route.alias;
-        let rest = path.as_bytes().strip_prefix(alias)?;
-        let is_beneath = alias.is_empty() || rest.is_empty() || rest.starts_with(b"/");
-        is_beneath.then_some((&*self.route.files, alias.len()))
+    /// Where the file of a path is. `None`: no file has it.
+    pub(super) fn locate<'p>(&'p self, path: &'p SitePath<'p>) -> Option<FileLocation<'p, 'p>> {
+        self.route.locate(path, || self.asked(path))
     }
 
     /// The names of index files, in order.

@@ -11,7 +11,7 @@ use crate::placeholders::{Asked, Template, Unfit};
 use crate::response::Response;
 use crate::site::locate::path_of;
 use crate::site::proxy;
-use crate::site::route::{Action, Last, Route, Try};
+use crate::site::route::{Action, FileLocation, Last, Route, Try};
 use crate::upstream::Inbound;
 
 /// Times that a request goes on with another path or route, as in nginx.
@@ -76,10 +76,12 @@ impl<'a> Answering<'a> {
         let answer = match &*self.route.action {
             Action::Files | Action::Forward(_) => self.serve_or_forward(path, asked, rewritten, user, inbound).await,
             Action::Deny => plain(Status::FORBIDDEN),
-            Action::Respond(respond) => match respond.response(&self.asked(path)) {
-                Ok(response) => Answer { is_final: respond.has_content(), ..response.into() },
-                Err(Unfit) => plain(Status::BAD_REQUEST),
-            },
+            Action::Respond(respond) => {
+                match respond.response(&self.asked(path), || self.route.files.root().content_type(path.as_bytes())) {
+                    Ok(response) => Answer { is_final: respond.has_content(), ..response.into() },
+                    Err(Unfit) => plain(Status::BAD_REQUEST),
+                }
+            }
             Action::Redirect(redirect) => match redirect.response(&self.asked(path)) {
                 Ok(response) => response.into(),
                 Err(Unfit) => plain(Status::BAD_REQUEST),
@@ -136,8 +138,7 @@ impl<'a> Answering<'a> {
 
     /// Whether the route has a file for a path, or, for one that ends in a slash, an index or a listing.
     async fn has_file(&self, path: &SitePath<'_>) -> bool {
-        let Some((files, mounted_at)) = self.files_of(path) else { return false };
-        let beneath = path.beneath(mounted_at);
+        let Some(FileLocation { files, path: beneath, .. }) = self.locate(path) else { return false };
         if matches!(self.find(files, &beneath).await, Ok(Found::File(_))) {
             return true;
         }

@@ -16,7 +16,7 @@ use crate::observe::Warnings;
 use crate::placeholders::{Known, Template};
 use crate::site::early_hints::is_navigation;
 use crate::site::fastcgi::{FastcgiConfig, Scripts};
-use crate::site::proxy_redirects::{Redirects, Rewriter};
+use crate::site::proxy_redirects::{Redirects, Replacement, Replacements, Rewriter, Rewriting};
 use crate::store::CacheRuleConfig;
 use crate::upstream::{BufferConfig, Spooling, Upstream, WEBSOCKET, is_hop_by_hop, passed_on};
 use crate::values::{At, Problems, Secret, SecretUrl, Size};
@@ -35,8 +35,11 @@ pub(crate) struct ProxyConfig {
     pub to_prefix: Option<At<String>>,
     /// Whether a file of the site goes before: only requests without one are forwarded. Methods but GET and HEAD are always forwarded.
     pub files_first: bool,
-    /// Host that the server gets: `client`, that of the request; `upstream`, that of the URL; or another.
+    /// Host that the server gets: `client`, that of the request; `upstream`, that of the URL; or another. The text of `to` with its placeholders is the
+    /// name that they choose.
     pub host: Option<At<String>>,
+    /// Whether the server gets the fields of the request. Otherwise it gets those that are made for each request, and those of `request_headers`.
+    pub pass_fields: bool,
     /// Fields to set in the request; an empty value removes the field.
     pub request_headers: At<Vec<FieldRule>>,
     /// Fields to set in the response; an empty value removes the field.
@@ -48,6 +51,10 @@ pub(crate) struct ProxyConfig {
     /// Whether Location and cookies of answers are rewritten for clients: for an application that knows neither their host nor the `path` that
     /// `strip_prefix` leaves out.
     pub redirects: Redirects,
+    /// Beginnings of Location that are replaced, the first that fits: `[{ from = "http://127.0.0.1:3000/", to = "/app/" }]`; in place of `redirects`.
+    pub locations: At<Vec<Replacement>>,
+    /// Beginnings of paths of cookies that are replaced: `[{ from = "/", to = "/app/" }]`; in place of `redirects`.
+    pub cookie_paths: At<Vec<Replacement>>,
     /// Requests to which interim responses of the server (1xx: 103 Early Hints, 102 Processing) are passed on.
     pub interim: At<InterimRequests>,
     /// Whether requests carry W3C Trace Context: a valid `traceparent` of the client, or a new one. `sample` of `[otlp]` goes before.
@@ -77,11 +84,14 @@ impl Default for ProxyConfig {
             to_prefix: None,
             files_first: false,
             host: None,
+            pass_fields: true,
             request_headers: At::default(),
             response_headers: At::default(),
             intercept_errors: false,
             methods: At::default(),
             redirects: Redirects::default(),
+            locations: At::default(),
+            cookie_paths: At::default(),
             interim: At::default(),
             trace_context: false,
             upgrade: None,
@@ -95,6 +105,32 @@ impl Default for ProxyConfig {
 }
 
 impl ProxyConfig {
+    /// The beginnings that are replaced in answers. `None`: there are none.
+    fn replacements(&self, key: &str, problems: &mut Problems) -> Option<Rewriting> {
+        for (name, list) in [("locations", &self.locations), ("cookie_paths", &self.cookie_paths)] {
+            let is_text =
+                |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b';');
+            let is_target = |to: &str| {
+                to.starts_with('/') && !to.starts_with("//") || to.starts_with("https://") || to.starts_with("http://")
+            };
+            let is_right = |own: &Replacement| is_text(&own.from) && is_text(&own.to) && is_target(&own.to);
+            if let Some(wrong) = list.iter().find(|own| !is_right(own)) {
+                let what = format_args!(
+                    "{:?} becomes no path: write for instance {{ from = \"/\", to = \"/app/\" }}",
+                    wrong.from
+                );
+                problems.add(&list.span, &format!("{key}.{name}"), what);
+            }
+            if self.redirects == Redirects::Rewrite && !list.is_empty() {
+                let what = "stands beside redirects = \"rewrite\", which changes the same fields: remove one of them";
+                problems.add(&list.span, &format!("{key}.{name}"), what);
+            }
+        }
+        let (locations, cookie_paths) = (self.locations.value.clone(), self.cookie_paths.value.clone());
+        let is_any = !locations.is_empty() || !cookie_paths.is_empty();
+        is_any.then_some(Rewriting::Replace(Replacements { locations, cookie_paths }))
+    }
+
     /// Whether contents may wait in files.
     pub(crate) fn buffers_in_files(&self) -> bool {
         [&self.buffer, &self.buffer_request].into_iter().flatten().any(|buffer| buffer.disk.is_some())
@@ -224,7 +260,8 @@ impl ProxyConfig {
         let upstream = upstream?;
         let directory: Option<Box<[u8]>> = directory.map(Box::from);
         let upstream_speaks_http1 = upstream.speaks_http1();
-        let rewriter = (self.redirects == Redirects::Rewrite).then(|| {
+        let replaces = self.replacements(key, problems);
+        let by_rule = (self.redirects == Redirects::Rewrite).then(|| {
             let prefix = match directory.as_deref() {
                 Some(directory) if *self.strip_prefix && !directory.is_empty() => {
                     format!("/{}", percent_encode(directory, PATH))
@@ -233,8 +270,9 @@ impl ProxyConfig {
             };
             let fixed = self.host.iter().map(|host| host.to_ascii_lowercase());
             let authorities = upstream.authorities().chain(fixed).collect();
-            Arc::new(Rewriter { authorities, prefix, to_prefix: to_prefix.to_owned() })
+            Rewriting::ByRule(Rewriter { authorities, prefix, to_prefix: to_prefix.to_owned() })
         });
+        let rewriter = by_rule.or(replaces).map(Arc::new);
         let cache = self.cache.as_ref().map(|cache| {
             let (changes, rewriter) = (response.clone(), rewriter.clone());
             let lines = move |fields: &HeaderMap, authority: Option<&str>| {
@@ -246,7 +284,8 @@ impl ProxyConfig {
                 apply(&changes, &mut fields);
                 passed_on(&fields).extra
             };
-            cache.build(store, Box::new(lines), &cache.span, &format!("{key}.cache"), problems)
+            let place = (&cache.span, &*format!("{key}.cache"));
+            cache.build(store, Box::new(lines), place, tables, problems)
         });
         let rewritten = rewriter.iter().flat_map(|_| const { &[header::LOCATION, header::SET_COOKIE] });
         let cache_name = match listeners {
@@ -274,6 +313,7 @@ impl ProxyConfig {
             to_prefix: to_prefix.to_owned(),
             files_first: self.files_first,
             host: host?,
+            passes_fields: self.pass_fields,
             guarded: request
                 .iter()
                 .map(|(name, _)| name)

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::fs;
 use std::path::PathBuf;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use schemars::JsonSchema;
 use sealion_http::extra_fields::is_value;
 use sealion_http::{ContentType, Fields, Status};
@@ -22,9 +24,11 @@ pub(crate) struct RespondTable {
     pub status: Option<At<u16>>,
     /// Content, with placeholders [default: the text of an error, else none]
     pub text: Option<At<Secret>>,
+    /// Content in Base64.
+    pub base64: Option<At<String>>,
     /// File with the content, read at start.
     pub file: Option<At<PathBuf>>,
-    /// Content type [default: `text/plain`]
+    /// Content type, or `by-name`: that of files with the name in the path [default: `text/plain`]
     #[serde(rename = "type")]
     pub media_type: Option<At<String>>,
 }
@@ -111,7 +115,8 @@ pub(in crate::site) enum Action {
 pub(in crate::site) struct Respond {
     pub(in crate::site) status: Status,
     content: Content,
-    media_type: ContentType,
+    /// `None`: that of files with the name in the path.
+    media_type: Option<ContentType>,
 }
 
 #[derive(Debug)]
@@ -154,6 +159,9 @@ pub(in crate::site) enum Last {
     Path(Template),
 }
 
+/// The `type` of a response whose path tells it.
+const BY_NAME: &str = "by-name";
+
 /// Bytes of a file that `respond` keeps in memory.
 const MAX_FILE: u64 = 1 << 20;
 
@@ -186,15 +194,18 @@ impl Respond {
                 format_args!("{code} is no status of a response: write one from 200 to 599"),
             );
         }
-        let content = match (&table.text, &table.file) {
-            (Some(_), Some(_)) => {
-                problems.add(span, key, "has text and file: remove one of them");
-                None
-            }
-            (Some(text), None) => {
+        let content = match (&table.text, &table.file, &table.base64) {
+            (Some(text), None, None) => {
                 Template::parse_text(text.reveal(), span, known, &format!("{key}.text"), problems).map(Content::Text)
             }
-            (None, Some(file)) => {
+            (None, None, Some(text)) => match BASE64_STANDARD.decode(text.as_str()) {
+                Ok(bytes) => Some(Content::Bytes(bytes.into())),
+                Err(error) => {
+                    problems.add(&text.span, &format!("{key}.base64"), format_args!("is not Base64: {error}"));
+                    None
+                }
+            },
+            (None, Some(file), None) => {
                 let path = problems.resolve(file);
                 let read = fs::metadata(&path).and_then(|metadata| match metadata.len() {
                     0..=MAX_FILE => fs::read(&path),
@@ -212,20 +223,30 @@ impl Respond {
                     }
                 }
             }
-            (None, None) => Some(Content::OfStatus),
+            (None, None, None) => Some(Content::OfStatus),
+            _ => {
+                problems.add(span, key, "has several contents: keep one of text, base64 and file");
+                None
+            }
         };
         let media_type = table.media_type.as_ref().map_or("text/plain; charset=utf-8", |own| own.as_str());
-        if !is_value(media_type) || !media_type.contains('/') {
+        let is_by_name = media_type == BY_NAME;
+        if !is_by_name && (!is_value(media_type) || !media_type.contains('/')) {
             problems.add(span, &format!("{key}.type"), "is no media type: write for instance application/json");
             return None;
         }
-        Some(Respond { status: status?, content: content?, media_type: ContentType::Custom(media_type.into()) })
+        let media_type = (!is_by_name).then(|| ContentType::Custom(media_type.into()));
+        Some(Respond { status: status?, content: content?, media_type })
     }
 
     /// No response. The log has nginx' status for that.
     fn withheld() -> Self {
         let media_type = ContentType::Text("text/plain");
-        Respond { status: Status::new(444).unwrap_or(Status::BAD_REQUEST), content: Content::Withheld, media_type }
+        Respond {
+            status: Status::new(444).unwrap_or(Status::BAD_REQUEST),
+            content: Content::Withheld,
+            media_type: Some(media_type),
+        }
     }
 
     /// Whether no response is sent.
@@ -238,7 +259,12 @@ impl Respond {
         !matches!(self.content, Content::OfStatus)
     }
 
-    pub(in crate::site) fn response(&self, asked: &Asked<'_>) -> Result<Response, Unfit> {
+    /// `by_name`: the type of files with the name in the path.
+    pub(in crate::site) fn response(
+        &self,
+        asked: &Asked<'_>,
+        by_name: impl FnOnce() -> ContentType,
+    ) -> Result<Response, Unfit> {
         let bytes = match &self.content {
             Content::OfStatus if self.status.code() >= 400 => return Ok(Response::plain(self.status)),
             Content::OfStatus => return Ok(Response::new(self.status, Fields::default(), Body::Empty)),
@@ -252,7 +278,8 @@ impl Respond {
                 return Ok(Response { is_withheld: true, ..response });
             }
         };
-        let fields = Fields { content_type: Some(self.media_type.clone()), ..Fields::default() };
+        let media_type = self.media_type.clone().unwrap_or_else(by_name);
+        let fields = Fields { content_type: Some(media_type), ..Fields::default() };
         Ok(Response::new(self.status, fields, Body::Bytes(bytes.into())))
     }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::action::Action;
 use super::checks::refuse_loops;
 use super::choice::{Candidate, Choice};
-use super::condition::{ConditionContext, Place};
 use super::config::RouteConfig;
+use super::directory::{self, opened};
 use super::path::RoutePath;
 use super::{Route, Routes, no_such_name};
 use crate::files::cache::{FileCache, Files};
@@ -16,7 +16,7 @@ use crate::files::coding::Coder;
 use crate::files::coding::config::Encoding;
 use crate::files::media_types::MediaTypes;
 use crate::files::resolve::Root;
-use crate::placeholders::{Groups, Tables};
+use crate::placeholders::{Groups, Known, Tables};
 use crate::site::features::inherited;
 use crate::site::listing_pages::Pages;
 use crate::site::pages::Whereto;
@@ -73,7 +73,7 @@ fn scripts_of(site: &SiteConfig) -> Arc<[Box<str>]> {
 
 /// Opens a root.
 fn open(path: &At<PathBuf>, key: &str, problems: &mut Problems) -> Option<Root> {
-    Root::open(&problems.resolve(path)).map_err(|error| problems.add(&path.span, key, error)).ok()
+    Root::open(&problems.resolve(&opened(path))).map_err(|error| problems.add(&path.span, key, error)).ok()
 }
 
 impl SiteConfig {
@@ -86,6 +86,10 @@ impl SiteConfig {
         let scripts = scripts_of(self);
         let files = self.open_files(&scripts, context, problems)?;
         let mut root = self.build_route(files, None, "site", context, problems);
+        root.directory = self.root.as_ref().and_then(|path| {
+            let known = Known { groups: Some(&root.groups), tables: &context.tables, in_response: false };
+            directory::template(path, known, "site.root", problems).map(Arc::new)
+        });
         let everything = RoutePath::Prefix { text: b"/".as_slice().into(), is_final: false };
         let own = self.root_route();
         let action = own.action(&everything, &root, self, ("site", context), problems);
@@ -187,14 +191,17 @@ impl SiteConfig {
             _ => Arc::clone(&files),
         };
         let limits = around.map(|around| (&around.settings.limits, &around.route.limits));
-        let limits = inherited(&self.limits, limits, |limits| limits.build(&format!("{key}.limits"), problems));
+        let known = Known { groups: None, tables: &context.tables, in_response: false };
+        let limits = inherited(&self.limits, limits, |limits| limits.build(known, &format!("{key}.limits"), problems));
         Route {
             number: None,
             around: around.and_then(|around| around.route.number),
             label: self.label().into(),
+            shown: Box::default(),
             error_files: of_around(sets_error_pages, |route| &route.error_files),
             fallback_files: of_around(sets_fallback, |route| &route.fallback_files),
             alias: around.map_or_else(Box::default, |around| around.route.alias.clone()),
+            directory: around.and_then(|around| around.route.directory.clone()),
             pages: around.map_or_else(|| Arc::new(Pages::default()), |around| Arc::clone(&around.route.pages)),
             options: FileOptions { max_ranges: context.max_ranges, show_dotfiles: self.show_dotfiles },
             limits,
@@ -285,6 +292,7 @@ impl Tree<'_> {
             .as_ref()
             .or(own.name.as_ref())
             .map_or_else(|| around.route.label.clone(), |text| text.as_str().into());
+        route.shown = own.name.as_ref().map_or_else(|| route.label.clone(), |name| name.as_str().into());
         route.is_internal |= own.internal;
         route.names_ends = !matches!(path, RoutePath::Prefix { .. });
         if own.alias.is_some() {
@@ -299,13 +307,14 @@ impl Tree<'_> {
         }
         if let Some(conditions) = &own.conditions {
             let key = format!("{KEY}.match");
-            let place = Place {
-                files: Arc::clone(&route.files),
-                alias: route.alias.clone(),
-                show_dotfiles: route.options.show_dotfiles,
-            };
-            let parts = ConditionContext { place: &place, tables: &context.tables };
-            route.conditions = Some(conditions.build(&mut groups, &parts, &key, problems));
+            route.conditions = Some(conditions.build(&mut groups, &context.tables, &key, problems));
+        }
+        let own_root =
+            own.alias.as_ref().map(|alias| (alias, "alias")).or(own.root.as_ref().map(|root| (root, "root")));
+        if let Some((root, name)) = own_root {
+            let known = Known { groups: Some(&groups), tables: &context.tables, in_response: false };
+            let template = directory::template(root, known, &format!("{KEY}.{name}"), problems);
+            route.directory = template.map(Arc::new);
         }
         route.groups = Arc::new(groups);
         let action = own.action(&path, &route, &settings, (KEY, context), problems);
@@ -435,7 +444,7 @@ impl Tree<'_> {
             interim: with_root().flat_map(Route::rules).map(Rule::interim).max(),
             names_endpoints: with_root().any(Route::names_endpoints),
             asks: with_root().any(|route| route.features.forward_auth.is_some()),
-            copied: copied.flat_map(|auth| auth.copied().iter().cloned()).collect(),
+            copied: copied.flat_map(|auth| auth.copied().cloned()).collect(),
         };
         routes.all = all;
         refuse_loops(self.site, &routes, problems);

@@ -13,6 +13,7 @@ use std::iter::successors;
 use regex::bytes::{RegexSet, RegexSetBuilder};
 
 use super::path::RoutePath;
+use crate::site::look_around::{LookAround, TooManySteps};
 use crate::site::pattern::fold;
 
 /// A route in the choice, by its number.
@@ -54,9 +55,17 @@ struct Prefix {
 #[derive(Debug)]
 struct Expression {
     route: RouteNumber,
+    pattern: Pattern,
+}
+
+#[derive(Debug)]
+enum Pattern {
     /// Its patterns in the set; for one that ignores case, the last is for characters, and for folded paths.
-    first: usize,
-    last: usize,
+    InSet {
+        first: usize,
+        last: usize,
+    },
+    LookAround(LookAround),
 }
 
 /// A route for the choice.
@@ -71,8 +80,8 @@ impl Choice {
     /// Compiles the choice. `candidates`: in the order of the file.
     ///
     /// # Errors
-    /// The expressions are too large together.
-    pub(super) fn new(candidates: &[Candidate]) -> Result<Self, regex::Error> {
+    /// The expressions are too large together, or one is none.
+    pub(super) fn new(candidates: &[Candidate]) -> Result<Self, String> {
         let mut choice =
             Choice { top: Level::default(), within: HashMap::new(), expressions: RegexSet::empty(), folds: false };
         let mut patterns = Vec::new();
@@ -91,18 +100,24 @@ impl Choice {
                         true => patterns.extend([format!("(?is-u:{text})"), format!("(?isu:{text})")]),
                     }
                     choice.folds |= ignores_case;
-                    level.expressions.push(Expression { route: *route, first, last: patterns.len() - 1 });
+                    let pattern = Pattern::InSet { first, last: patterns.len() - 1 };
+                    level.expressions.push(Expression { route: *route, pattern });
+                }
+                RoutePath::LookAround(text) => {
+                    let pattern = Pattern::LookAround(LookAround::new(text)?);
+                    level.expressions.push(Expression { route: *route, pattern });
                 }
             }
         }
         choice.top.compile();
         choice.within.values_mut().for_each(Level::compile);
-        choice.expressions = RegexSetBuilder::new(patterns).size_limit(EXPRESSIONS_SIZE).build()?;
+        let built = RegexSetBuilder::new(patterns).size_limit(EXPRESSIONS_SIZE).build();
+        choice.expressions = built.map_err(|error| error.to_string())?;
         Ok(choice)
     }
 
     /// The route for a path with its slashes. `None`: none of them has it. `admits`: whether a route admits the request.
-    pub(super) fn find<E>(
+    pub(super) fn find<E: From<TooManySteps>>(
         &self,
         full: &[u8],
         admits: &mut dyn FnMut(RouteNumber) -> Result<bool, E>,
@@ -121,8 +136,11 @@ impl Choice {
             let folded = fold(full);
             let patterns = self.expressions.matches(&folded);
             let levels = std::iter::once(&self.top).chain(self.within.values());
-            let ignoring_case = levels.flat_map(|level| &level.expressions).filter(|one| one.first != one.last);
-            matched.extend(ignoring_case.filter(|one| patterns.matched(one.last)).map(|one| one.last));
+            let ignoring_case = levels.flat_map(|level| &level.expressions).filter_map(|one| match one.pattern {
+                Pattern::InSet { first, last } if first != last => Some(last),
+                Pattern::InSet { .. } | Pattern::LookAround(_) => None,
+            });
+            matched.extend(ignoring_case.filter(|last| patterns.matched(*last)));
         }
         matched
     }
@@ -152,7 +170,7 @@ struct Found {
     is_final: bool,
 }
 
-impl<E> Search<'_, E> {
+impl<E: From<TooManySteps>> Search<'_, E> {
     fn within(&mut self, level: &Level) -> Result<Option<Found>, E> {
         if let Some(routes) = level.exact.get(self.full) {
             for route in routes {
@@ -171,7 +189,7 @@ impl<E> Search<'_, E> {
             return Ok(found);
         }
         for expression in &level.expressions {
-            if self.matches(expression) && (self.admits)(expression.route)? {
+            if self.matches(expression)? && (self.admits)(expression.route)? {
                 return self.inside(expression.route).map(|found| Some(Found { is_final: true, ..found }));
             }
         }
@@ -205,10 +223,15 @@ impl<E> Search<'_, E> {
         Ok(None)
     }
 
-    fn matches(&mut self, expression: &Expression) -> bool {
+    fn matches(&mut self, expression: &Expression) -> Result<bool, E> {
         let (choice, full) = (self.choice, self.full);
-        let matched = self.matched.get_or_insert_with(|| choice.matched(full));
-        matched.iter().any(|pattern| (expression.first..=expression.last).contains(pattern))
+        match &expression.pattern {
+            Pattern::InSet { first, last } => {
+                let matched = self.matched.get_or_insert_with(|| choice.matched(full));
+                Ok(matched.iter().any(|pattern| (*first..=*last).contains(pattern)))
+            }
+            Pattern::LookAround(look_around) => Ok(look_around.is_match(full)?),
+        }
     }
 }
 

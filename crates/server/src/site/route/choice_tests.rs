@@ -160,7 +160,8 @@ fn a_route_that_does_not_admit_the_request_is_passed_over() {
         &[("/a", "= /a if yes"), ("/b/", "/b/"), ("/b/c/d", "/b/"), ("/b/c/d.x", "~ \\.x$ if yes"), ("/d/e/", "")],
     );
     let (choice, _) = choice("= /a");
-    assert_eq!(choice.find(b"/a", &mut |_| Err("refused")), Err("refused"));
+    let refused = sealion_http::Status::BAD_REQUEST;
+    assert_eq!(choice.find(b"/a", &mut |_| Err(refused)), Err(refused));
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Conditions of a route: the key `match`.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use ipnet::IpNet;
 use regex::bytes::Regex;
@@ -11,10 +10,11 @@ use sealion_http::extra_fields::is_name;
 use sealion_http::path::SitePath;
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::Route;
 use super::action::path_template;
-use crate::files::cache::Files;
 use crate::placeholders::{Asked, Form, Groups, Known, Tables, Template, cookies, expression, parameters};
 use crate::site::access::{names, network};
+use crate::site::look_around::{LookAround, SIGN, TooManySteps};
 use crate::values::{At, Problems, Secret, Short};
 
 /// Conditions of a route: all keys must hold. Of the values of a key one must. A route whose conditions fail is passed over as if it were not there.
@@ -168,7 +168,6 @@ pub(super) enum Condition {
 pub(super) struct Exists {
     path: Template,
     kind: EntryKind,
-    place: Place,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,21 +175,6 @@ enum EntryKind {
     File,
     Directory,
     Any,
-}
-
-/// The files of a route.
-#[derive(Debug, Clone)]
-pub(super) struct Place {
-    pub(super) files: Arc<Files>,
-    /// The directory that is no part of their names, without slashes at its ends.
-    pub(super) alias: Box<[u8]>,
-    pub(super) show_dotfiles: bool,
-}
-
-/// Parts of a route that its conditions need.
-pub(super) struct ConditionContext<'a> {
-    pub(super) place: &'a Place,
-    pub(super) tables: &'a Tables,
 }
 
 #[derive(Debug)]
@@ -211,18 +195,12 @@ pub(super) enum Test {
 pub(super) enum ValuePattern {
     Text(String),
     Matching(Regex),
+    LookAround(LookAround),
 }
 
 impl MatchConfig {
     /// Validates the conditions. `groups`: gets the expressions of hosts.
-    pub(super) fn build(
-        &self,
-        groups: &mut Groups,
-        context: &ConditionContext<'_>,
-        key: &str,
-        problems: &mut Problems,
-    ) -> Condition {
-        let tables = context.tables;
+    pub(super) fn build(&self, groups: &mut Groups, tables: &Tables, key: &str, problems: &mut Problems) -> Condition {
         let mut all = Vec::new();
         let methods = self.method.all();
         if !methods.is_empty() {
@@ -284,16 +262,16 @@ impl MatchConfig {
         }
         if let Some(exists) = &self.exists {
             let known = Known { groups: Some(groups), tables, in_response: false };
-            all.extend(Exists::build(exists, context.place, known, &format!("{key}.exists"), problems));
+            all.extend(Exists::build(exists, known, &format!("{key}.exists"), problems));
         }
         let inner = |all: &[MatchConfig], name: &str, groups: &mut Groups, problems: &mut Problems| {
             let key = format!("{key}.{name}");
-            all.iter().map(|one| one.build(groups, context, &key, problems)).collect::<Vec<_>>()
+            all.iter().map(|one| one.build(groups, tables, &key, problems)).collect::<Vec<_>>()
         };
         if let Some(not) = &self.not {
             all.push(Condition::Not(Box::new(not.build(
                 &mut Groups { path: groups.path.clone(), hosts: Vec::new() },
-                context,
+                tables,
                 &format!("{key}.not"),
                 problems,
             ))));
@@ -315,9 +293,16 @@ impl Wanted {
         if texts.is_empty() {
             problems.add(span, key, "is empty: write a text, \"~ expression\", true or false");
         }
-        let pattern = |text: &String| match expression(text) {
-            None => Some(ValuePattern::Text(text.clone())),
-            Some(expression) => regex(&expression, span, key, problems).map(ValuePattern::Matching),
+        let pattern = |text: &String| match (expression(text), text.strip_prefix(SIGN)) {
+            (Some(expression), _) => regex(&expression, span, key, problems).map(ValuePattern::Matching),
+            (None, Some(expression)) => match LookAround::new(expression) {
+                Ok(built) => Some(ValuePattern::LookAround(built)),
+                Err(error) => {
+                    problems.add(span, key, format_args!("is not a regular expression: {error}"));
+                    None
+                }
+            },
+            (None, None) => Some(ValuePattern::Text(text.clone())),
         };
         Test::OneOf(texts.iter().filter_map(pattern).collect())
     }
@@ -376,10 +361,12 @@ impl Test {
         let mut all = 0;
         for value in values {
             all += 1;
-            met += usize::from(match self {
-                Test::Present(present) => *present,
-                Test::OneOf(patterns) => patterns.iter().any(|pattern| pattern.matches(value.as_ref())),
-            });
+            let meets = match self {
+                Test::Present(present) => Ok(*present),
+                Test::OneOf(patterns) => Test::is_one_of(patterns, value.as_ref()),
+            };
+            let Ok(meets) = meets else { return Holds::Unclear };
+            met += usize::from(meets);
         }
         match self {
             Test::Present(present) => Holds::from_bool((all > 0) == *present),
@@ -391,16 +378,26 @@ impl Test {
 }
 
 impl Test {
+    fn is_one_of(patterns: &[ValuePattern], value: &[u8]) -> Result<bool, TooManySteps> {
+        for pattern in patterns {
+            if pattern.matches(value)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     fn is_text(&self) -> bool {
         matches!(self, Test::OneOf(_))
     }
 }
 
 impl ValuePattern {
-    fn matches(&self, value: &[u8]) -> bool {
+    fn matches(&self, value: &[u8]) -> Result<bool, TooManySteps> {
         match self {
-            ValuePattern::Text(text) => text.as_bytes() == value,
-            ValuePattern::Matching(regex) => regex.is_match(value),
+            ValuePattern::Text(text) => Ok(text.as_bytes() == value),
+            ValuePattern::Matching(regex) => Ok(regex.is_match(value)),
+            ValuePattern::LookAround(look_around) => look_around.is_match(value),
         }
     }
 }
@@ -408,7 +405,6 @@ impl ValuePattern {
 impl Exists {
     fn build(
         config: &At<Short<String, ExistsTable>>,
-        place: &Place,
         known: Known<'_>,
         key: &str,
         problems: &mut Problems,
@@ -425,23 +421,18 @@ impl Exists {
         let paths = paths.into_iter().filter_map(|(kind, path)| Some((kind, path.as_ref()?)));
         let built = paths.filter_map(|(kind, text)| {
             let path = path_template(text, &config.span, known, key, problems)?;
-            Some(Condition::Exists(Exists { path, kind, place: place.clone() }))
+            Some(Condition::Exists(Exists { path, kind }))
         });
         built.collect()
     }
 
     /// Whether the path exists. It is looked up at once: a route is chosen before anything waits.
-    fn holds(&self, asked: &Asked<'_>) -> Holds {
+    fn holds(&self, asked: &Asked<'_>, route: &Route) -> Holds {
         let Ok(url) = self.path.render_url(asked) else { return Holds::No };
         let raw = url.split('?').next().unwrap_or_default();
-        let Ok(path) = SitePath::parse(raw, self.place.show_dotfiles) else { return Holds::No };
-        let alias = &*self.place.alias;
-        let is_beneath = |rest: &[u8]| alias.is_empty() || rest.is_empty() || rest.starts_with(b"/");
-        if !path.as_bytes().strip_prefix(alias).is_some_and(is_beneath) {
-            return Holds::No;
-        }
-        let beneath = path.beneath(alias.len());
-        let Ok(metadata) = self.place.files.root().metadata(beneath.as_bytes()) else { return Holds::No };
+        let Ok(path) = SitePath::parse(raw, route.options.show_dotfiles) else { return Holds::No };
+        let Some(located) = route.locate(&path, || Asked { path: &path, ..*asked }) else { return Holds::No };
+        let Ok(metadata) = located.files.root().metadata(located.path.as_bytes()) else { return Holds::No };
         // As of nginx' -f: a slash at the end names a directory.
         let is_file = metadata.is_file() && !path.names_directory();
         Holds::from_bool(match self.kind {
@@ -453,8 +444,8 @@ impl Exists {
 }
 
 impl Condition {
-    /// Whether the request meets it.
-    pub(super) fn holds(&self, asked: &Asked<'_>) -> Holds {
+    /// Whether the request meets it. `route`: the route whose condition it is.
+    pub(super) fn holds(&self, asked: &Asked<'_>, route: &Route) -> Holds {
         let request = asked.request;
         match self {
             Condition::Method(methods) => {
@@ -492,10 +483,10 @@ impl Condition {
                 Ok(value) => test.holds(Some(value).filter(|value| !value.is_empty() || test.is_text()).into_iter()),
                 Err(_) => Holds::Unclear,
             },
-            Condition::Exists(exists) => exists.holds(asked),
-            Condition::All(all) => Holds::all(all.iter().map(|one| one.holds(asked))),
-            Condition::Any(all) => Holds::any(all.iter().map(|one| one.holds(asked))),
-            Condition::Not(inner) => inner.holds(asked).not(),
+            Condition::Exists(exists) => exists.holds(asked, route),
+            Condition::All(all) => Holds::all(all.iter().map(|one| one.holds(asked, route))),
+            Condition::Any(all) => Holds::any(all.iter().map(|one| one.holds(asked, route))),
+            Condition::Not(inner) => inner.holds(asked, route).not(),
         }
     }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::action::{RedirectConfig, RespondConfig, RewriteConfig};
 use super::condition::MatchConfig;
+use super::directory::opened;
 use crate::certificates::{AcmeOnDemandConfig, AcmeUse, CertificateConfig, ClientAuthConfig};
 use crate::files::coding::config::CompressConfig;
 use crate::files::resolve::EntityTags;
@@ -145,7 +146,7 @@ configs! {
     /// within. docs/routes.md shows examples.
     route {
         /// Paths: `/api/` (and everything beneath it, `/api` too), `/api` (everything that begins so, `/apix` too), `= /healthz` (this path alone),
-        /// `~ \.php$` (an expression; `~*` ignores case), or `^~ /images/` (a prefix before which no expression goes). The exact path is chosen, else the first expression of the file that matches, else the
+        /// `~ \.php$` (an expression; `~*` ignores case, `~~` has look-around and is matched by backtracking), or `^~ /images/` (a prefix before which no expression goes). The exact path is chosen, else the first expression of the file that matches, else the
         /// longest prefix [default: the paths of the route around it]
         path: Option<At<String>>,
         /// Name with an at sign, for instance `@app`: other routes lead here by it.
@@ -157,7 +158,7 @@ configs! {
         internal: bool,
         /// Whether requests are answered with files, though the route around it does something else.
         files: bool,
-        /// Directory whose files appear beneath the path, which is no part of their names.
+        /// Directory whose files appear beneath the path, which is no part of their names. It may have placeholders, as `root`.
         alias: Option<At<PathBuf>>,
     }
     actions {
@@ -176,7 +177,8 @@ configs! {
         r#try: Vec<At<String>>,
     }
     optional {
-        /// Directory to serve. Nothing outside it is reachable.
+        /// Directory to serve. Nothing outside it is reachable. Behind a first directory it may have placeholders, `/srv/{host}/public`: a request whose
+        /// values name no directory there has no files.
         root: At<PathBuf>,
         /// Page of a single-page application: a path beneath the root, sent with status 200 for paths without a file.
         fallback: At<String>,
@@ -209,13 +211,13 @@ configs! {
         etag: EntityTags = EntityTags::default(),
         /// Whether files and directories whose names begin with a dot are served. Otherwise only `.well-known` is.
         show_dotfiles: bool = false,
-        /// Content types by file name extension, for instance `md = "text/plain; charset=utf-8"`.
+        /// Content types by file name extension, for instance `md = "text/plain; charset=utf-8"`. `"*"`: the type of names without an extension that has one.
         media_types: BTreeMap<String, At<String>> = BTreeMap::new(),
         /// Whether responses carry `Server: sealion`.
         server_header: bool = true,
         /// Header fields to add to responses. Those of a route replace those of the route around it.
         headers: HeadersConfig = HeadersConfig::default(),
-        /// Cache-Control of responses with a file, for instance `public, max-age=3600`. Empty: none.
+        /// Cache-Control of responses with a file, for instance `public, max-age=3600`, with placeholders. Empty: none.
         cache_control: At<String> = At::default(),
         /// Links that browsers are sent in a response 103 (Early Hints), while the page that needs them is being made or fetched: values of Link, for instance
         /// `</app.css>; rel=preload; as=style`. Browsers follow `preload` and `preconnect`.
@@ -263,12 +265,12 @@ impl SiteConfig {
         self.route.iter().flat_map(RouteConfig::all)
     }
 
-    /// The directories whose files the site sends.
-    pub(crate) fn roots(&self) -> impl Iterator<Item = &At<PathBuf>> {
-        let of_routes = self.all_routes().flat_map(|route| route.root.iter().chain(&route.alias));
+    /// The directories whose files the site sends, as they are opened at start.
+    pub(crate) fn roots(&self) -> impl Iterator<Item = PathBuf> {
+        let all = self.root.iter().chain(self.all_routes().flat_map(|route| route.root.iter().chain(&route.alias)));
         let accel = std::iter::once(&self.accel).chain(self.all_routes().filter_map(|route| route.accel.as_ref()));
         let sendfile_from = accel.filter_map(Short::table).flat_map(|accel| &accel.sendfile_from);
-        self.root.iter().chain(of_routes).chain(sendfile_from)
+        all.map(|root| opened(root)).chain(sendfile_from.map(|directory| directory.value.clone()))
     }
 
     /// The keys `proxy` of the site and its routes.

@@ -34,13 +34,20 @@ impl Forward {
         }
         let to_key = format!("{key}.to");
         let template = Template::parse_text(to.reveal(), &to.span, known, &to_key, problems)?;
-        let target = |text: &str| At { value: SecretUrl::from(text.to_owned()), span: to.span.clone() };
+        let with_target = |text: &str| {
+            let mut own = config.clone();
+            own.upstream = At { value: SecretUrl::from(text.to_owned()), span: to.span.clone() };
+            // The same text is the same value.
+            if let Some(host) = own.host.as_mut().filter(|host| host.as_str() == to.reveal()) {
+                host.value = text.to_owned();
+            }
+            own
+        };
         let mut by_target = HashMap::new();
         match template.all_texts(known.tables) {
             Some(texts) => {
                 for text in texts {
-                    let rule =
-                        ProxyConfig { upstream: target(&text), ..config.clone() }.build(key, context, problems)?;
+                    let rule = with_target(&text).build(key, context, problems)?;
                     by_target.insert(text.into(), rule);
                 }
             }
@@ -48,8 +55,7 @@ impl Forward {
                 for name in context.upstreams.names(config.fastcgi.is_some()) {
                     // An upstream that the rule does not fit is no target.
                     let mut others = problems.emptied();
-                    let rule =
-                        ProxyConfig { upstream: target(&name), ..config.clone() }.build(key, context, &mut others);
+                    let rule = with_target(&name).build(key, context, &mut others);
                     by_target.extend(rule.map(|rule| (name, rule)));
                 }
             }

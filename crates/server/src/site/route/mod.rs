@@ -16,6 +16,7 @@ mod checks;
 mod choice;
 mod condition;
 mod config;
+mod directory;
 mod forward;
 mod path;
 
@@ -36,7 +37,7 @@ use super::proxy::InterimRequests;
 use super::{FileOptions, proxy};
 use crate::files::cache::Files;
 use crate::limits::SiteLimits;
-use crate::placeholders::{Asked, Groups};
+use crate::placeholders::{Asked, Groups, Template};
 use crate::values::Problems;
 
 pub(super) use action::{Action, Last, Try, path_template, url_template};
@@ -44,6 +45,8 @@ pub(crate) use action::{RedirectTable, RewriteTable};
 pub(super) use build::Around;
 pub(crate) use build::SiteContext;
 pub(crate) use config::{RouteConfig, SiteConfig};
+pub(crate) use directory::literally;
+pub(super) use directory::{FileLocation, has_placeholders};
 
 use choice::{Choice, RouteNumber};
 use condition::{Condition, Holds};
@@ -58,9 +61,13 @@ pub(crate) struct Route {
     pub(super) around: Option<RouteNumber>,
     /// Its path or name, for messages.
     pub(super) label: Box<str>,
+    /// Its name, else its path, for the log.
+    pub(super) shown: Box<str>,
     pub(super) files: Arc<Files>,
     /// The directory of `alias`, whose path is no part of the names of files, without slashes at its ends.
     pub(super) alias: Box<[u8]>,
+    /// The directory beneath the root of `files` that a request names. `None`: the root itself.
+    directory: Option<Arc<Template>>,
     /// Where error pages are.
     pub(super) error_files: Arc<Files>,
     /// Where the fallback is.
@@ -135,6 +142,16 @@ impl Route {
             Action::Files => leads_elsewhere(),
             Action::Respond(_) | Action::Redirect(_) | Action::Deny => false,
         }
+    }
+
+    /// Whether requests name the directory of its files.
+    pub(super) fn has_named_directory(&self) -> bool {
+        self.directory.is_some()
+    }
+
+    /// Its number, for the log.
+    pub(super) fn shown_number(&self) -> Option<u32> {
+        u32::try_from(self.number?).ok()
     }
 
     /// Whether it sends files alone.
@@ -224,7 +241,7 @@ impl Route {
 
     /// Whether the request meets the conditions of the route, whose groups they may name. `None`: it has none.
     fn holds(&self, asked: &Asked<'_>) -> Option<Holds> {
-        Some(self.conditions.as_ref()?.holds(&Asked { groups: Some(&self.groups), ..*asked }))
+        Some(self.conditions.as_ref()?.holds(&Asked { groups: Some(&self.groups), ..*asked }, self))
     }
 
     /// Whether both have the same guards. `but_for_slash`: the paths differ in their last slash alone, which a redirect usually adds.

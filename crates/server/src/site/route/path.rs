@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::placeholders::expression;
+use crate::site::look_around::{LookAround, SIGN};
 use crate::site::pattern::build_regex;
 use crate::values::{At, Problems};
 
@@ -23,11 +24,19 @@ pub(super) enum RoutePath {
         text: String,
         ignores_case: bool,
     },
+    /// `~~ /\.(?!well-known/)`: an expression with look-around.
+    LookAround(String),
 }
 
 impl RoutePath {
     /// Parses the key, and adds errors to `problems`.
     pub(super) fn parse(text: &At<String>, key: &str, problems: &mut Problems) -> Option<Self> {
+        if let Some(expression) = text.strip_prefix(SIGN) {
+            let built = LookAround::new(expression);
+            let built = built
+                .map_err(|error| problems.add(&text.span, key, format_args!("is not a regular expression: {error}")));
+            return built.ok().map(|_| RoutePath::LookAround(expression.to_owned()));
+        }
         if let Some(expression) = expression(text) {
             let ignores_case = text.starts_with("~*");
             build_regex(&expression, &text.span, key, problems)?;
@@ -56,12 +65,12 @@ impl RoutePath {
     pub(super) fn may_contain(&self, other: &RoutePath) -> bool {
         let inner = match other {
             RoutePath::Exact(inner) | RoutePath::Prefix { text: inner, .. } => inner,
-            RoutePath::Expression { .. } => return true,
+            RoutePath::Expression { .. } | RoutePath::LookAround(_) => return true,
         };
         match self {
             RoutePath::Prefix { text, .. } => inner.starts_with(text),
             RoutePath::Exact(own) => own == inner,
-            RoutePath::Expression { .. } => true,
+            RoutePath::Expression { .. } | RoutePath::LookAround(_) => true,
         }
     }
 }
@@ -107,6 +116,7 @@ mod tests {
             ("/a", prefix("/a", false)),
             ("^~ /a/", prefix("/a/", true)),
             ("~ \\.php$", RoutePath::Expression { text: "\\.php$".into(), ignores_case: false }),
+            ("~~ ^/a(?!b)", RoutePath::LookAround("^/a(?!b)".into())),
             ("~* ^/a b", RoutePath::Expression { text: "^/a b".into(), ignores_case: true }),
         ] {
             let mut problems = Problems::of_arguments();
@@ -126,6 +136,7 @@ mod tests {
             ("= /a/../b", "without empty segments"),
             ("~ ^a", "never matches"),
             ("~ (", "is not a regular expression"),
+            ("~~ (?!", "is not a regular expression"),
         ] {
             let mut problems = Problems::of_arguments();
             assert!(RoutePath::parse(&text.to_owned().into(), "path", &mut problems).is_none(), "{text}");

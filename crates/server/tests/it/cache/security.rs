@@ -6,7 +6,7 @@ use sealion_testkit::http;
 
 use super::{Cached, answer, counting, status};
 use crate::support::upstream::{Received, Upstream};
-use crate::support::{wait_for_cache, wait_until};
+use crate::support::{Site, wait_for_cache, wait_until};
 
 const FRESH: &str = "Cache-Control: max-age=1000\r\n";
 
@@ -321,6 +321,25 @@ fn a_field_and_a_cookie_of_one_name_are_two_parts_of_a_key() {
     let cached = Cached::with(origin, "", "key_headers = ['lang'], key_cookies = ['lang']");
     let by_field = cached.get("/a", &[("Lang", "de")]);
     assert_ne!(cached.get("/a", &[("Cookie", "lang=de")]).body, by_field.body);
+}
+
+#[test]
+fn a_value_of_the_key_tells_responses_apart() {
+    let origin = Upstream::answering(|request| answer(200, FRESH, request.all("x-device").join("|").as_bytes()));
+    let table =
+        "[[map]]\nname = 'device'\nfrom = '{header.x-device}'\ndefault = 'desk'\nentries = { '~* phone' = 'phone' }";
+    let cached = Cached::with(origin, table, "key_values = ['{map.device}']");
+    for (device, expected) in
+        [("Phone A", "Phone A"), ("phone B", "Phone A"), ("x", "x"), ("y", "x"), ("Phone C", "Phone A")]
+    {
+        let response = cached.get("/a", &[("X-Device", device)]);
+        assert_eq!(String::from_utf8_lossy(&response.body), expected, "{device}");
+    }
+    let site = Site::new();
+    let keys = "proxy = { to = 'http://127.0.0.1:1', cache = { key_values = ['{split.half}'] } }";
+    let tables = "[cache]\ndirectories = ['cache']\n[[split]]\nname = 'half'\nfrom = '{client}'\nshares = { a = '50%', b = '*' }";
+    let problems = site.config(keys).table(tables).problems();
+    assert!(problems.contains("cache.key_values: depends on the client's address"), "{problems}");
 }
 
 /// Neither a field name in another case nor a second one of a name leads to another's response.

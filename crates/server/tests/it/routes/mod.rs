@@ -5,6 +5,7 @@ mod conditions;
 mod error_pages;
 mod guards;
 mod redirects;
+mod values;
 
 use sealion_testkit::http::{self, Response};
 use sealion_testkit::server::Server;
