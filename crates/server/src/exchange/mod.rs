@@ -47,7 +47,7 @@ pub(crate) use connection::Connection;
 pub(crate) use context::{Context, Peer};
 pub(crate) use error::{Cut, Error};
 pub(crate) use forwarded::Forwarding;
-pub(crate) use generation::{Current, Generation, Generations};
+pub(crate) use generation::{Current, Generation, Generations, Http3Limits};
 pub(crate) use head_blocks::HeadBlocks;
 pub(crate) use listener::{Alternative, Listener, Scheme};
 pub(crate) use multiplexed::{

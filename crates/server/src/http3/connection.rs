@@ -21,6 +21,7 @@ use sealion_tls::HandshakeInfo;
 use super::content::Streamed;
 use super::link::Link;
 use super::response::Sending;
+use super::window::{MIN_SEND_WINDOW, SendWindow};
 use crate::exchange::{Answers, Context, Cut, Delivery, End, PathChoice, poll_idle_end};
 use crate::limits::{ConnectionStreams, Idle, Permit};
 use crate::observe::metrics;
@@ -42,6 +43,7 @@ pub(super) struct Http3<'a> {
     streams: Arc<ConnectionStreams>,
     path: PathChoice,
     head_room: Arc<HeadRoom>,
+    window: SendWindow,
     /// The server's control stream, and bytes that it has not taken.
     control: Option<sealion_quic::StreamId>,
     control_bytes: Vec<u8>,
@@ -57,10 +59,6 @@ pub(super) struct Http3<'a> {
     /// The connection is closed, for this reason.
     ended: Option<String>,
 }
-
-/// The bytes that may be written and not acknowledged: twice the congestion window, within bounds. GUESS.
-const MIN_SEND_WINDOW: u64 = 128 << 10;
-const MAX_SEND_WINDOW: u64 = 8 << 20;
 
 impl<'a> Http3<'a> {
     pub(super) fn new(
@@ -81,6 +79,7 @@ impl<'a> Http3<'a> {
             streams: context.shared.streams.connection(client),
             path: PathChoice::constant(PathReason::Quic),
             head_room: Arc::default(),
+            window: SendWindow::new(client),
             control: None,
             control_bytes: Vec::new(),
             receiving: Vec::new(),
@@ -131,9 +130,16 @@ impl<'a> Http3<'a> {
             self.close(endpoint, ErrorCode::H3_EXCESSIVE_LOAD, why);
             return Poll::Ready(());
         }
-        if self.is_idle() && self.poll_end().is_ready() {
-            self.close(endpoint, ErrorCode::H3_NO_ERROR, "");
-            return Poll::Ready(());
+        if self.is_idle() {
+            if self.window.shrink()
+                && let Some(mut quic) = endpoint.connection(self.key)
+            {
+                quic.set_send_window(MIN_SEND_WINDOW);
+            }
+            if self.poll_end().is_ready() {
+                self.close(endpoint, ErrorCode::H3_NO_ERROR, "");
+                return Poll::Ready(());
+            }
         }
         Poll::Pending
     }

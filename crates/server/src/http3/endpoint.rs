@@ -49,7 +49,8 @@ pub(crate) async fn serve(bound: Bound, listener: &Listener, shared: &Arc<Shared
     let Bound { socket, route, secrets } = bound;
     let port = socket.local_addr()?.port();
     let tls = TlsConfig::chosen_by(Arc::new(CurrentTls(Arc::downgrade(shared)))).map_err(io::Error::other)?;
-    let limits = limits(shared);
+    let limits = Limits { connections: shared.most_connections, ..shared.generations.current().http3.transport.clone() };
+    let streams = limits.bidirectional_streams;
     let endpoint = Endpoint::new(Config { tls, limits, secrets, route }, Instant::now(), SystemTime::now());
     let mut phase = shared.phase.clone();
     let mut drained = pin!(draining(&mut phase));
@@ -57,6 +58,7 @@ pub(crate) async fn serve(bound: Bound, listener: &Listener, shared: &Arc<Shared
         readiness: tokio::net::UdpSocket::from_std(socket.as_std().try_clone()?)?,
         socket,
         port,
+        streams,
         listener,
         shared,
         hub: Arc::new(Hub { state: Mutex::new(State { endpoint, inboxes: Slab::new() }), ready: Mutex::default() }),
@@ -75,23 +77,6 @@ pub(crate) async fn serve(bound: Bound, listener: &Listener, shared: &Arc<Shared
     .await;
     Ok(())
 }
-
-/// The limits of a socket's connections. Idle connections end by the server's own time, which is the first; the transport's ends those whose client
-/// is gone.
-fn limits(shared: &Shared) -> Limits {
-    let limits = &shared.generations.current().limits;
-    let times = [limits.idle_timeout.duration(), limits.stall_timeout.duration(), limits.request_timeout.duration()];
-    let longest = times.into_iter().max().unwrap_or_default();
-    Limits {
-        connections: shared.most_connections,
-        handshake: limits.handshake_timeout.duration(),
-        idle: longest + GONE,
-        ..Limits::default()
-    }
-}
-
-/// Beyond the longest time of the server's own.
-const GONE: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// The endpoint, which the socket's task and its connections share. They run on one thread, so that none waits for the lock.
 struct Hub {
@@ -150,6 +135,8 @@ struct Driver<'a> {
     /// The same socket, for the runtime.
     readiness: tokio::net::UdpSocket,
     port: u16,
+    /// The number of streams that the transport permits on a connection.
+    streams: u32,
     listener: &'a Listener,
     shared: &'a Arc<Shared>,
     hub: Arc<Hub>,
@@ -246,7 +233,8 @@ impl Driver<'_> {
             let index = state.inboxes.insert(VecDeque::new());
             drop(state);
             let waker = Waker::from(Arc::new(Bell { hub: Arc::clone(&self.hub), connection: index }));
-            let seat = Seat { hub: Arc::clone(&self.hub), index, key, remote, local, _slot: slot };
+            let (hub, streams) = (Arc::clone(&self.hub), self.streams);
+            let seat = Seat { hub, index, key, remote, local, streams, _slot: slot };
             let future = Box::pin(run(seat, self.listener, self.shared, waker.clone()));
             let inserted = self.connections.insert(Running { future, waker, key });
             debug_assert_eq!(inserted, index, "inboxes and connections are inserted and removed together");
@@ -354,12 +342,14 @@ struct Seat {
     key: ConnectionKey,
     remote: SocketAddr,
     local: Option<SocketAddr>,
+    /// The number of streams that the transport permits.
+    streams: u32,
     _slot: OwnedSemaphorePermit,
 }
 
 /// Serves a connection from its handshake to its end.
 async fn run(seat: Seat, listener: &Listener, shared: &Shared, waker: Waker) {
-    let Seat { hub, index, key, remote, local, _slot } = seat;
+    let Seat { hub, index, key, remote, local, streams, _slot } = seat;
     let counted = metrics::worker();
     let _open = counted.map(|worker| worker.open.enter());
     let (handshaking, accepted) = (counted.map(|worker| worker.handshaking.enter()), Instant::now());
@@ -391,7 +381,8 @@ async fn run(seat: Seat, listener: &Listener, shared: &Shared, waker: Waker) {
         let why = b"too many connections";
         return lock(&hub.state).endpoint.close(Instant::now(), key, ErrorCode::H3_EXCESSIVE_LOAD.0, why);
     }
-    let limits = current.http3.clone();
+    // The transport's number of streams does not change with a reload.
+    let limits = sealion_h3::Limits { streams, ..current.http3.protocol.clone() };
     drop(current);
     let context = Context { shared, listener, remote, auth: info.client_auth };
     let idle = shared.idle.register(waker);

@@ -159,7 +159,8 @@ impl Http3<'_> {
                 let delivery = Delivery { stream: stream.get(), body: 0, wire: 0, path, choice, aborted: Some(&why) };
                 delivery.of_reset(self.context, Protocol::Http3, Status::BAD_REQUEST, Some(&self.link.info));
             }
-            Event::GoAway => self.protocol.drain_now(),
+            // Its ID is a push's (RFC 9114 §5.2): requests that were sent before it, on other streams, may come after it.
+            Event::GoAway => self.protocol.drain(),
             Event::PriorityChanged { .. } | Event::Settings => {}
         }
     }
@@ -170,6 +171,10 @@ impl Http3<'_> {
         self.count_request(&current);
         if !self.may_keep(head) {
             self.refuse(stream, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, HeadBuffer::default());
+        } else if !head.has_authority() {
+            // RFC 9114 §4.3.1.
+            let head = std::mem::replace(head, free_head());
+            self.refuse(stream, Status::BAD_REQUEST, head);
         } else if let Some(protocol) = head.protocol() {
             // RFC 9220: what follows is the protocol's, and never content to wait for.
             if !protocol.eq_ignore_ascii_case(WEBSOCKET) {

@@ -88,7 +88,12 @@ fn what_is_forwarded_comes_and_goes_whole() {
 #[test]
 fn content_that_breaks_off_never_ends_as_if_it_were_complete() {
     let site = Site::new();
-    let upstream = Upstream::answering(|_| b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nonly this".to_vec());
+    // It closes behind the first part.
+    let upstream = Upstream::start(|accepted| {
+        if accepted.request().is_some() {
+            accepted.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nonly this");
+        }
+    });
     let keys = format!("proxy = {{ to = '{}' }}", upstream.url());
     let server = config(&site, &keys).serve_from_user_space();
     let mut client = Http3::connect(&site, &server);
