@@ -125,6 +125,7 @@ impl<'a> Http3<'a> {
         self.poll_answers(cx);
         self.poll_sending(cx, endpoint);
         self.carry_out(endpoint);
+        self.count_resets();
         self.write_control(endpoint);
         if let Some(why) = self.deadlines.failed.take() {
             self.close(endpoint, ErrorCode::H3_EXCESSIVE_LOAD, why);
@@ -164,12 +165,23 @@ impl<'a> Http3<'a> {
 
     fn fail(&mut self, endpoint: &mut Endpoint, error: &ConnectionError) {
         tracing::debug!("{}: HTTP/3: closed: {error}", self.context.remote);
+        if let (Some(flood), Some(worker)) = (error.flood, metrics::worker()) {
+            worker.http3.flooded(flood);
+        }
         self.close(endpoint, error.code, error.why);
     }
 
     fn close(&mut self, endpoint: &mut Endpoint, code: ErrorCode, why: &str) {
         endpoint.close(Instant::now(), self.key, code.0, why.as_bytes());
         self.ended = Some(if why.is_empty() { "the connection ended".to_owned() } else { why.to_owned() });
+    }
+
+    fn count_resets(&mut self) {
+        if let Some(resets) = self.protocol.take_resets()
+            && let Some(worker) = metrics::worker()
+        {
+            worker.http3.reset(&resets);
+        }
     }
 
     /// Carries out the orders of the protocol.
@@ -220,6 +232,9 @@ impl<'a> Http3<'a> {
         let path = sealion_tls::SealedBy::User;
         let delivery = Delivery { stream: stream.get(), body, wire, path, choice: &mut self.path, aborted };
         answered.finish(Some(&self.link.info), delivery);
+        if let Some(worker) = metrics::worker() {
+            worker.http3.responses.add(1);
+        }
     }
 
     /// Logs what the end of the connection cut short. Answers that are being made are waited for: what they were asked, a wrong password too, is

@@ -12,7 +12,7 @@ use bytes::BytesMut;
 use sealion_h3::ErrorCode;
 use sealion_net::{Batch, ReceiveBuffers, UdpSocket};
 use sealion_quic::{
-    Config, ConnectionKey, Datagram, Ecn, Endpoint, Event, Incoming, Limits, Route, Secrets, TlsConfig, Transmit,
+    CloseReason, Config, ConnectionKey, Datagram, Ecn, Endpoint, Event, Incoming, Limits, Route, Secrets, TlsConfig, Totals, Transmit,
 };
 use slab::Slab;
 use tokio::io::Interest;
@@ -24,7 +24,7 @@ use super::link::Link;
 use super::tls::CurrentTls;
 use crate::exchange::{Context, Listener, Shared};
 use crate::limits::Moment;
-use crate::observe::metrics;
+use crate::observe::metrics::{self, HandshakeFailure, Http3Metrics};
 use crate::values::{Phase, draining};
 
 /// A UDP socket of one worker, and its place in the group of sockets at its address.
@@ -68,6 +68,7 @@ pub(crate) async fn serve(bound: Bound, listener: &Listener, shared: &Arc<Shared
         out: Vec::new(),
         unsent: None,
         timer: Box::pin(sleep_until(tokio::time::Instant::now())),
+        counted: Totals::default(),
     };
     let mut is_draining = false;
     poll_fn(|cx| {
@@ -149,6 +150,8 @@ struct Driver<'a> {
     /// A batch in `out` that the kernel did not take.
     unsent: Option<Transmit>,
     timer: Pin<Box<Sleep>>,
+    /// The part of the endpoint's totals that is in the worker's metrics.
+    counted: Totals,
 }
 
 impl Driver<'_> {
@@ -164,6 +167,7 @@ impl Driver<'_> {
         self.run_ready();
         self.take_events();
         is_again |= self.transmit(cx, now);
+        self.count();
         {
             let mut ready = lock(&self.hub.ready);
             is_again |= !ready.connections.is_empty();
@@ -185,16 +189,28 @@ impl Driver<'_> {
         Poll::Pending
     }
 
+    /// Adds what the endpoint has counted to the worker's metrics.
+    fn count(&mut self) {
+        let Some(Http3Metrics { lost_bytes, retries, .. }) = metrics::worker().map(|worker| &worker.http3) else { return };
+        let totals = lock(&self.hub.state).endpoint.totals();
+        lost_bytes.add(totals.lost_bytes - self.counted.lost_bytes);
+        retries.add(totals.retries - self.counted.retries);
+        self.counted = totals;
+    }
+
     /// Receives what has come. Returns whether there may be more.
     fn receive(&mut self, cx: &mut TaskContext<'_>, now: Instant) -> bool {
         let mut state = lock(&self.hub.state);
         let (endpoint, buffers) = (&mut state.endpoint, &mut self.buffers);
+        let counted = metrics::worker().map(|worker| &worker.http3);
         for _ in 0..MAX_RECEIVES {
             if self.readiness.poll_recv_ready(cx).is_pending() {
                 return false;
             }
+            let (mut datagrams, mut bytes) = (0, 0);
             let received = self.readiness.try_io(Interest::READABLE, || {
                 self.socket.receive(buffers, |received| {
+                    (datagrams, bytes) = (datagrams + 1, bytes + received.bytes.len() as u64);
                     let data = BytesMut::from(received.bytes);
                     let (remote, ecn) = (received.remote, Ecn::from_bits(received.ecn));
                     endpoint.receive(now, Datagram { remote, local: received.local, ecn, data });
@@ -202,6 +218,7 @@ impl Driver<'_> {
             });
             // An error is one of a datagram that was sent (ICMP).
             drop(received);
+            counted.into_iter().for_each(|http3| http3.received(datagrams, bytes));
         }
         true
     }
@@ -301,6 +318,9 @@ impl Driver<'_> {
             let sent = self.readiness.try_io(Interest::WRITABLE, || self.socket.send(&batch));
             if sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
                 self.unsent = Some(transmit);
+            } else if let Some(worker) = metrics::worker() {
+                let datagrams = transmit.segment.map_or(1, |segment| transmit.size.div_ceil(segment.max(1)));
+                worker.http3.sent(datagrams as u64, transmit.size as u64);
             }
         }
         true
@@ -347,11 +367,32 @@ struct Seat {
     _slot: OwnedSemaphorePermit,
 }
 
+/// Why a handshake failed, for metrics.
+fn failure(reason: &CloseReason) -> HandshakeFailure {
+    match reason {
+        CloseReason::HandshakeTimedOut | CloseReason::TimedOut => HandshakeFailure::Timeout,
+        CloseReason::Violation { code, .. } if CERTIFICATE_ALERTS.contains(&code.wrapping_sub(CRYPTO_ERROR)) => {
+            HandshakeFailure::ClientCertificate
+        }
+        CloseReason::ClosedByTransport { code: CRYPTO_ERROR..=0x1ff, .. } => HandshakeFailure::PeerAlert,
+        CloseReason::ClosedByTransport { .. } | CloseReason::ClosedByApplication { .. } | CloseReason::Reset => {
+            HandshakeFailure::Closed
+        }
+        CloseReason::Violation { .. } | CloseReason::Failed => HandshakeFailure::Tls,
+    }
+}
+
+/// The first code of QUIC for alerts of TLS (RFC 9001 §4.8).
+const CRYPTO_ERROR: u64 = 0x100;
+
+/// Alerts about the certificate of a client (RFC 8446 §6.2): bad_certificate to certificate_unknown, unknown_ca, certificate_required.
+const CERTIFICATE_ALERTS: [u64; 7] = [42, 43, 44, 45, 46, 48, 116];
+
 /// Serves a connection from its handshake to its end.
 async fn run(seat: Seat, listener: &Listener, shared: &Shared, waker: Waker) {
     let Seat { hub, index, key, remote, local, streams, _slot } = seat;
     let counted = metrics::worker();
-    let _open = counted.map(|worker| worker.open.enter());
+    let _open = counted.map(|worker| (worker.open.enter(), worker.http3.open.enter()));
     let (handshaking, accepted) = (counted.map(|worker| worker.handshaking.enter()), Instant::now());
     let connected = poll_fn(|_| {
         let mut state = lock(&hub.state);
@@ -360,6 +401,7 @@ async fn run(seat: Seat, listener: &Listener, shared: &Shared, waker: Waker) {
                 Event::Connected => return Poll::Ready(handshake_info(&mut state.endpoint, key)),
                 Event::Closed(reason) => {
                     tracing::debug!("{remote}: QUIC: no handshake: {reason:?}");
+                    counted.into_iter().for_each(|worker| worker.handshake_failed(failure(&reason)));
                     return Poll::Ready(None);
                 }
                 _ => {}
@@ -371,6 +413,7 @@ async fn run(seat: Seat, listener: &Listener, shared: &Shared, waker: Waker) {
     drop(handshaking);
     if let Some(worker) = counted {
         worker.shook_hands(&info, accepted.elapsed());
+        worker.http3.handshakes.add(1);
     }
     // The client has shown that the address is its own: only now it counts.
     let current = shared.generations.current();

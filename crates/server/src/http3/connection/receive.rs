@@ -4,7 +4,7 @@ use std::task::Context as TaskContext;
 use std::time::Instant;
 
 use bytes::Bytes;
-use sealion_h3::{ConnectionError, ErrorCode, HeadBuffer, StreamId};
+use sealion_h3::{ConnectionError, ErrorCode, HeadBuffer, Opened, StreamId};
 use sealion_http::{Protocol, Status};
 use sealion_quic::{CloseReason, Endpoint, Event, Read};
 
@@ -13,6 +13,7 @@ use crate::exchange::{
     Current, Delivery, Generation, Upload, announced_length, expects_continue, free_head, keep_head,
 };
 use crate::http3::content::Streamed;
+use crate::observe::metrics::{self, StreamResult};
 use crate::upstream::WEBSOCKET;
 
 /// A request whose content is discarded, and has not ended.
@@ -35,7 +36,11 @@ impl Http3<'_> {
         let id = |stream: sealion_quic::StreamId| StreamId::new(stream.get());
         match event {
             Event::Connected | Event::StreamAvailable => {}
-            Event::Opened(stream) => drop(self.protocol.open(id(stream))?),
+            Event::Opened(stream) => {
+                if self.protocol.open(id(stream))? == Opened::Refused {
+                    opened(StreamResult::Refused);
+                }
+            }
             Event::Readable(stream) => self.read(endpoint, id(stream))?,
             Event::Writable(stream) => {
                 self.sending.iter_mut().filter(|sending| sending.stream == id(stream)).for_each(|sending| {
@@ -154,6 +159,7 @@ impl Http3<'_> {
             Event::Reset { stream, code, .. } => self.was_reset(stream, code),
             Event::Malformed { stream, why } => {
                 tracing::debug!("{}: stream {stream}: malformed request: {why}", self.context.remote);
+                opened(StreamResult::Malformed);
                 let path = sealion_tls::SealedBy::User;
                 let choice = &mut self.path;
                 let delivery = Delivery { stream: stream.get(), body: 0, wire: 0, path, choice, aborted: Some(&why) };
@@ -230,6 +236,7 @@ impl Http3<'_> {
     }
 
     fn count_request(&mut self, current: &Generation) {
+        opened(StreamResult::Accepted);
         self.requests += 1;
         self.permit.is_shared = self.protocol.open_streams() > 1;
         if !self.idle.begin() {
@@ -245,6 +252,12 @@ impl Http3<'_> {
             self.protocol.drain_now();
             self.closing = true;
         }
+    }
+}
+
+fn opened(result: StreamResult) {
+    if let Some(worker) = metrics::worker() {
+        worker.http3.opened(result);
     }
 }
 
