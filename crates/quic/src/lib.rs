@@ -35,5 +35,5 @@ pub use congestion::Congestion;
 pub use connection::{Connection, Read, Statistics, WriteError};
 pub use endpoint::{Config, Endpoint, Incoming, Totals};
 pub use event::{CloseReason, ConnectionKey, Datagram, Ecn, Event, StreamId, Transmit};
-pub use route::{CONNECTION_ID_LEN, Route};
+pub use route::{CONNECTION_ID_LEN, Route, SHARES};
 pub use session::{Handshake, Handshakes};

@@ -55,7 +55,7 @@ fn batches(what: &str, does: &str, works: bool) -> Finding {
 fn steering(first: &UdpSocket) -> Finding {
     let attached = first.local_addr().and_then(|address| {
         let _second = socket(address.port())?;
-        Steering { workers: 1, to_second_half: false }.attach(first)
+        Steering { workers: 1, shares: 2, share: 0 }.attach(first)
     });
     match attached {
         Ok(()) => Finding::new(TOPIC, State::Good, "SO_REUSEPORT steers datagrams by connection ID", ""),
