@@ -28,7 +28,7 @@ use crate::observe::metrics;
 use crate::path::policy::PathReason;
 use crate::upstream::HeadRoom;
 use answer::Waiting;
-use deadlines::Deadlines;
+use deadlines::{Deadlines, Farewell};
 use receive::Receiving;
 
 /// A connection whose handshake has ended.
@@ -137,7 +137,7 @@ impl<'a> Http3<'a> {
             {
                 quic.set_send_window(MIN_SEND_WINDOW);
             }
-            if self.poll_end().is_ready() {
+            if self.poll_end().is_ready() && self.poll_farewell(cx, endpoint).is_ready() {
                 self.close(endpoint, ErrorCode::H3_NO_ERROR, "");
                 return Poll::Ready(());
             }
@@ -161,6 +161,20 @@ impl<'a> Http3<'a> {
                 worker.evicted.add(1);
             }
         })
+    }
+
+    /// Tells the client which requests are served, and waits for a round trip: those that come meanwhile are rejected, so that the client can repeat them
+    /// (RFC 9114 §5.2).
+    fn poll_farewell(&mut self, cx: &mut TaskContext<'_>, endpoint: &mut Endpoint) -> Poll<()> {
+        self.closing = true;
+        if self.deadlines.farewell == Farewell::None {
+            self.protocol.drain_now();
+            self.write_control(endpoint);
+            let round_trip = endpoint.connection(self.key).map(|quic| quic.round_trip()).unwrap_or_default();
+            self.deadlines.farewell = Farewell::Until(Instant::now() + round_trip);
+            self.poll_deadlines(cx, endpoint);
+        }
+        if self.deadlines.farewell == Farewell::Over { Poll::Ready(()) } else { Poll::Pending }
     }
 
     fn fail(&mut self, endpoint: &mut Endpoint, error: &ConnectionError) {
