@@ -8,6 +8,7 @@ use sealion_http::FieldSection;
 use serde::{Deserialize, Serialize};
 
 use super::Forwarding;
+use crate::response::Response;
 
 /// A listener, as the requests of its connections see it.
 #[derive(Debug)]
@@ -75,6 +76,11 @@ impl Scheme {
 pub(super) const HTTP: &str = "http";
 
 impl Listener {
+    /// What a response announces.
+    pub(crate) fn alternative(&self, response: &Response) -> Option<&Alternative> {
+        self.alternative.as_ref().filter(|_| !response.is_unannounced)
+    }
+
     /// Whether the other end of a connection is a trusted proxy.
     pub(crate) fn trusts(&self, remote: SocketAddr) -> bool {
         self.forwarding.as_ref().is_some_and(|forwarding| forwarding.trusts(remote.ip()))

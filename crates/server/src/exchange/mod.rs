@@ -187,7 +187,13 @@ impl<'c, 'r> Exchange<'c, 'r> {
 
     /// The response to a request that no site answers on this connection (RFC 9110 §15.5.20).
     fn misdirected(&self) -> Response {
-        self.generation.sites.plain(Status::MISDIRECTED_REQUEST)
+        let response = self.generation.sites.plain(Status::MISDIRECTED_REQUEST);
+        Response { is_unannounced: self.is_on_tcp(), ..response }
+    }
+
+    /// Whether no response of the site announces HTTP/3.
+    fn is_on_tcp(&self) -> bool {
+        self.site.is_some_and(|site| !site.http3)
     }
 
     /// The answer to the validation of a certificate authority that a listener without TLS receives, if it is one that is expected.
@@ -288,6 +294,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
             None => self.generation.sites.plain(status),
         };
         self.owed.peer.keep_to_scheme(&mut response);
+        response.is_unannounced |= self.is_on_tcp();
         response
     }
 
@@ -297,6 +304,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
         let (peer, method) = (self.owed.peer, self.request.map_or(Method::Get, |request| request.method));
         let framing = self.framing(method, response);
         peer.keep_to_scheme(response);
+        response.is_unannounced |= self.is_on_tcp();
         if let Some(pace) = self.limits().and_then(|limits| limits.pace(address(peer.address))) {
             response.body = std::mem::replace(&mut response.body, Body::Empty).paced(pace);
         }

@@ -33,11 +33,23 @@ pub(crate) struct Response {
     pub cache: Option<CacheTrace>,
     /// Whether the access log has no line for it.
     pub is_unlogged: bool,
+    /// Whether it does not announce HTTP/3, though the listener has it.
+    pub is_unannounced: bool,
 }
 
 impl Response {
     pub(crate) fn new(status: Status, fields: Fields, body: Body) -> Self {
-        Response { status, fields, body, cause: None, user: None, upstream: None, cache: None, is_unlogged: false }
+        Response {
+            status,
+            fields,
+            body,
+            cause: None,
+            user: None,
+            upstream: None,
+            cache: None,
+            is_unlogged: false,
+            is_unannounced: false,
+        }
     }
 
     /// A response whose body is the status as text. 405 carries Allow (RFC 9110 §15.5.6), and 503 Retry-After.

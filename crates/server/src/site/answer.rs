@@ -248,6 +248,7 @@ impl<'a> Answering<'a> {
             }
             self.add_fields(&mut response.fields, response.status, path.as_bytes());
             response.is_unlogged = features.is_unlogged;
+            response.is_unannounced = features.is_unannounced;
         }
         answer
     }
@@ -266,6 +267,7 @@ impl<'a> Answering<'a> {
         }
         self.add_fields(&mut response.fields, response.status, path.as_bytes());
         response.is_unlogged = self.route.features.is_unlogged;
+        response.is_unannounced = self.route.features.is_unannounced;
         Some(response)
     }
 
@@ -309,6 +311,7 @@ impl<'a> Answering<'a> {
         error_text::show_as_page(&mut response, || self.request.fields.singleton("accept").value());
         own.add_fields(&mut response.fields, response.status, name.as_deref().unwrap_or(asked));
         response.is_unlogged = self.route.features.is_unlogged || own.route.features.is_unlogged;
+        response.is_unannounced = self.route.features.is_unannounced || own.route.features.is_unannounced;
         response
     }
 

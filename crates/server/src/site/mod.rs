@@ -66,6 +66,8 @@ pub(crate) struct Site {
     pub listen: Option<Box<[Box<str>]>>,
     /// Whether it answers over HTTP/2.
     pub http2: bool,
+    /// Whether it answers over HTTP/3.
+    pub http3: bool,
     /// The port of HTTPS, if requests by `http` are redirected to it.
     pub https_only: Option<u16>,
     /// The access log that its responses are written to.
@@ -228,6 +230,7 @@ impl SiteConfig {
             number: SiteNumber::of(&self.label()),
             listen: self.listen.as_ref().map(|names| names.iter().map(|name| name.value.as_str().into()).collect()),
             http2: self.http2,
+            http3: self.http3,
             https_only: None,
             log: SiteLog::Common,
             root,
