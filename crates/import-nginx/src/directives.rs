@@ -77,7 +77,11 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
         ),
         "",
     ),
-    ("http3 quic_retry", Minor("HTTP/3 is off until `http3 = true` of the `[[listen]]` turns it on; clients use HTTP/2"), ""),
+    (
+        "http3 quic_retry",
+        Minor("HTTP/3 is off until `http3 = true` of the `[[listen]]` turns it on; clients use HTTP/2"),
+        "",
+    ),
     ("server_name", Converted(&["site.names"]), "`_` is dropped; regular expressions and `www.example.*` are reported"),
     (
         "server_name_in_redirect port_in_redirect absolute_redirect",

@@ -185,7 +185,8 @@ fn transport_config(limits: &Limits, lost: &Arc<AtomicU64>) -> TransportConfig {
     let mut mtu = MtuDiscoveryConfig::default();
     mtu.upper_bound(limits.max_datagram);
     let idle = u64::try_from(limits.idle.as_millis()).ok().and_then(|millis| VarInt::from_u64(millis).ok());
-    let factory = BoundedFactory { congestion: limits.congestion, max_window: limits.congestion_window, lost: Arc::clone(lost) };
+    let factory =
+        BoundedFactory { congestion: limits.congestion, max_window: limits.congestion_window, lost: Arc::clone(lost) };
     let mut config = TransportConfig::default();
     config
         .max_concurrent_bidi_streams(limits.bidirectional_streams.into())

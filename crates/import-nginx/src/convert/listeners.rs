@@ -160,7 +160,10 @@ impl Listeners {
         for directive in directives {
             let has = |word: &str| directive.arguments.iter().skip(1).any(|argument| argument == word);
             if has("quic") {
-                context.report_with(directive, "HTTP/3 is not converted: set http3 = true in the [[listen]] of this address");
+                context.report_with(
+                    directive,
+                    "HTTP/3 is not converted: set http3 = true in the [[listen]] of this address",
+                );
                 continue;
             }
             let Some(address) = address(directive.first()) else {

@@ -21,6 +21,7 @@ mod listener;
 mod multiplexed;
 mod outcome;
 mod path_choice;
+mod receiving;
 mod shared;
 mod stream;
 mod upload;
@@ -56,6 +57,7 @@ pub(crate) use multiplexed::{
 };
 pub(crate) use outcome::Outcome;
 pub(crate) use path_choice::{PathChoice, PathPolicy};
+pub(crate) use receiving::{MAX_BEHIND_THE_LAST, Receiving, may_keep};
 pub(crate) use shared::Shared;
 pub(crate) use stream::Stream;
 pub(crate) use upload::Upload;

@@ -128,7 +128,8 @@ mod tests {
             let problems = problems(text);
             assert!(problems.contains(words) && problems.is_empty() == words.is_empty(), "{text}: {problems}");
         }
-        for text in ["max_streams = 0", "max_streams = 1001", "idle_timeout = '0s'", "retry_above = 65537", "other = 1"] {
+        for text in ["max_streams = 0", "max_streams = 1001", "idle_timeout = '0s'", "retry_above = 65537", "other = 1"]
+        {
             assert!(toml::from_str::<Http3Config>(text).is_err(), "{text}");
         }
     }

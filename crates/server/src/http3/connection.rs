@@ -22,14 +22,13 @@ use super::content::Streamed;
 use super::link::Link;
 use super::response::Sending;
 use super::window::{MIN_SEND_WINDOW, SendWindow};
-use crate::exchange::{Answers, Context, Cut, Delivery, End, PathChoice, poll_idle_end};
+use crate::exchange::{Answers, Context, Cut, Delivery, End, PathChoice, Receiving, may_keep, poll_idle_end};
 use crate::limits::{ConnectionStreams, Idle, Permit};
 use crate::observe::metrics;
 use crate::path::policy::PathReason;
 use crate::upstream::HeadRoom;
 use answer::Waiting;
 use deadlines::{Deadlines, Farewell};
-use receive::Receiving;
 
 /// A connection whose handshake has ended.
 pub(super) struct Http3<'a> {
@@ -47,7 +46,7 @@ pub(super) struct Http3<'a> {
     /// The server's control stream, and bytes that it has not taken.
     control: Option<sealion_quic::StreamId>,
     control_bytes: Vec<u8>,
-    receiving: Vec<Receiving>,
+    receiving: Vec<Receiving<StreamId>>,
     streamed: Vec<Streamed>,
     answering: Vec<Waiting<'a>>,
     sending: Vec<Sending<'a>>,
@@ -291,18 +290,16 @@ pub(super) fn handshake_info(endpoint: &mut Endpoint, key: ConnectionKey) -> Opt
     endpoint.connection(key)?.handshake_result()
 }
 
-/// Bytes of heads that a connection may keep. Beyond, large heads are refused.
-const MAX_KEPT: usize = 1 << 20;
-
-/// Bytes of a head that is large.
-const LARGE_HEAD: usize = 4 << 10;
-
 impl Http3<'_> {
     /// Whether a request may keep its head while it waits: small ones always.
     fn may_keep(&self, head: &HeadBuffer) -> bool {
-        let kept: usize = self.receiving.iter().map(|receiving| receiving.head.memory()).sum::<usize>()
+        may_keep(head, || self.kept())
+    }
+
+    /// Bytes of heads that wait for content, an answer's end or the log.
+    fn kept(&self) -> usize {
+        self.receiving.iter().map(|receiving| receiving.head.memory()).sum::<usize>()
             + self.answering.iter().map(|waiting| waiting.memory).sum::<usize>()
-            + self.sending.iter().map(|sending| sending.answered.memory()).sum::<usize>();
-        head.memory() <= LARGE_HEAD || kept <= MAX_KEPT
+            + self.sending.iter().map(|sending| sending.answered.memory()).sum::<usize>()
     }
 }

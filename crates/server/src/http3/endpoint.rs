@@ -12,7 +12,8 @@ use bytes::BytesMut;
 use sealion_h3::ErrorCode;
 use sealion_net::{Batch, ReceiveBuffers, UdpSocket};
 use sealion_quic::{
-    CloseReason, Config, ConnectionKey, Datagram, Ecn, Endpoint, Event, Incoming, Limits, Route, Secrets, TlsConfig, Totals, Transmit,
+    CloseReason, Config, ConnectionKey, Datagram, Ecn, Endpoint, Event, Incoming, Limits, Route, Secrets, TlsConfig,
+    Totals, Transmit,
 };
 use slab::Slab;
 use tokio::io::Interest;
@@ -49,7 +50,8 @@ pub(crate) async fn serve(bound: Bound, listener: &Listener, shared: &Arc<Shared
     let Bound { socket, route, secrets } = bound;
     let port = socket.local_addr()?.port();
     let tls = TlsConfig::chosen_by(Arc::new(CurrentTls(Arc::downgrade(shared)))).map_err(io::Error::other)?;
-    let limits = Limits { connections: shared.most_connections, ..shared.generations.current().http3.transport.clone() };
+    let limits =
+        Limits { connections: shared.most_connections, ..shared.generations.current().http3.transport.clone() };
     let streams = limits.bidirectional_streams;
     let endpoint = Endpoint::new(Config { tls, limits, secrets, route }, Instant::now(), SystemTime::now());
     let mut phase = shared.phase.clone();
@@ -191,7 +193,9 @@ impl Driver<'_> {
 
     /// Adds what the endpoint has counted to the worker's metrics.
     fn count(&mut self) {
-        let Some(Http3Metrics { lost_bytes, retries, .. }) = metrics::worker().map(|worker| &worker.http3) else { return };
+        let Some(Http3Metrics { lost_bytes, retries, .. }) = metrics::worker().map(|worker| &worker.http3) else {
+            return;
+        };
         let totals = lock(&self.hub.state).endpoint.totals();
         lost_bytes.add(totals.lost_bytes - self.counted.lost_bytes);
         retries.add(totals.retries - self.counted.retries);

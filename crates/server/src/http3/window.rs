@@ -23,7 +23,8 @@ impl SendWindow {
 
     /// The window for a connection whose congestion window is `congestion` bytes: twice as much, as far as there is room.
     pub(super) fn fit(&mut self, congestion: u64, current: &Generation) -> u64 {
-        let wanted = congestion.saturating_mul(2).min(current.http3.send_window).saturating_sub(MIN_SEND_WINDOW) as usize;
+        let wanted =
+            congestion.saturating_mul(2).min(current.http3.send_window).saturating_sub(MIN_SEND_WINDOW) as usize;
         let has = self.reserved.as_ref().map_or(0, Reservation::bytes);
         if wanted > has {
             let reserved = self.reserved.get_or_insert_with(|| Reservation::new(&current.buffered, self.client));

@@ -88,8 +88,7 @@ impl Inherited {
 
     /// How this process serves UDP.
     pub(super) fn datagrams(&self) -> Datagrams {
-        let first =
-            || Datagrams { share: Some(Share::default()), older: Vec::new(), secrets: Secrets::random() };
+        let first = || Datagrams { share: Some(Share::default()), older: Vec::new(), secrets: Secrets::random() };
         self.datagrams.clone().unwrap_or_else(first)
     }
 

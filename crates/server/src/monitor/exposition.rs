@@ -12,8 +12,8 @@ use crate::exchange::Shared;
 use crate::observe::access_log::CacheOutcome;
 use crate::observe::messages;
 use crate::observe::metrics::{
-    BUCKETS, Counter, DIRECTIONS, Deadline, ErrorKind, HandshakeFailure, Histogram, Http2Metrics, Http3Metrics, SUITES, SiteNumber, StreamResult,
-    WorkerMetrics,
+    BUCKETS, Counter, DIRECTIONS, Deadline, ErrorKind, HandshakeFailure, Histogram, Http2Metrics, Http3Metrics, SUITES,
+    SiteNumber, StreamResult, WorkerMetrics,
 };
 use crate::path::costs::Origin;
 use crate::path::offer::combinations;
@@ -365,7 +365,10 @@ impl Scrape<'_> {
             .value(self.count(|w| &w.http3.handshakes));
         page.counter("sealion_http3_responses_total", "Responses over HTTP/3.")
             .value(self.count(|w| &w.http3.responses));
-        page.counter("sealion_http3_streams_total", "Requests that clients opened over HTTP/3, by what became of them.");
+        page.counter(
+            "sealion_http3_streams_total",
+            "Requests that clients opened over HTTP/3, by what became of them.",
+        );
         for &result in StreamResult::ALL {
             page.sample(&[("result", result.label())], self.count(|w| w.http3.streams(result)));
         }

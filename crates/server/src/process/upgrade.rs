@@ -34,7 +34,7 @@ use sealion_tls::{OwnTicketKeys, TicketKeys, TicketSecret};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use crate::listen::{Address, Datagrams, Share, Held, Inherited, Purpose};
+use crate::listen::{Address, Datagrams, Held, Inherited, Purpose, Share};
 use crate::observe::{Left, Predecessors};
 use crate::process::privileges::Confinement;
 

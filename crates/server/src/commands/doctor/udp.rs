@@ -72,7 +72,8 @@ fn buffer(name: &str, does: &str, bytes: u64) -> Finding {
     if bytes >= ROOMY {
         return Finding::new(TOPIC, State::Good, format!("net.core.{name} is {bytes} bytes"), "");
     }
-    let means = format!("bursts of HTTP/3 overflow the buffer of a socket that {does} for many clients, and are sent again");
+    let means =
+        format!("bursts of HTTP/3 overflow the buffer of a socket that {does} for many clients, and are sent again");
     Finding::new(TOPIC, State::Note, format!("net.core.{name} is {bytes} bytes"), means)
         .remedy(format!("sysctl -w net.core.{name}={ROOMY}"))
 }
@@ -81,7 +82,8 @@ fn buffer(name: &str, does: &str, bytes: u64) -> Finding {
 fn conntrack(table: Option<(u64, u64)>) -> Option<Finding> {
     let (used, most) = table?;
     let found = format!("connection tracking has {used} of {most} entries in use");
-    let means = "each client of HTTP/3 takes an entry, as of TCP; with a full table, the kernel drops datagrams of new clients";
+    let means =
+        "each client of HTTP/3 takes an entry, as of TCP; with a full table, the kernel drops datagrams of new clients";
     let state = if used.saturating_mul(2) > most { State::Warning } else { State::Note };
     let remedy = "sysctl -w net.netfilter.nf_conntrack_max=262144, or leave the UDP port out: nft add rule ip raw prerouting udp dport 443 notrack";
     Some(Finding::new(TOPIC, state, found, means).remedy(remedy))

@@ -111,10 +111,8 @@ pub(super) fn lines(now: &Summary, rates: &Rates) -> Vec<(&'static str, String)>
     if now.http3 != Http3Summary::default() {
         let Http3Summary { connections, responses, bytes: sent, lost_bytes } = now.http3;
         let lost = if sent > 0 { lost_bytes as f64 / sent as f64 * 100.0 } else { 0.0 };
-        let line = format!(
-            "{connections} connections, {responses} responses, sent {} ({lost:.1} % lost)",
-            bytes(sent as f64)
-        );
+        let line =
+            format!("{connections} connections, {responses} responses, sent {} ({lost:.1} % lost)", bytes(sent as f64));
         lines.insert(4, ("http/3", line));
     }
     if !now.predecessors.is_empty() {

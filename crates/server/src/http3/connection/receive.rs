@@ -1,7 +1,6 @@
 //! What the client sends, and what each event means for its request.
 
 use std::task::Context as TaskContext;
-use std::time::Instant;
 
 use bytes::Bytes;
 use sealion_h3::{ConnectionError, ErrorCode, HeadBuffer, Opened, StreamId};
@@ -10,26 +9,12 @@ use sealion_quic::{CloseReason, Endpoint, Event, Read};
 
 use super::Http3;
 use crate::exchange::{
-    Current, Delivery, Generation, Upload, announced_length, expects_continue, free_head, keep_head,
+    Delivery, Generation, MAX_BEHIND_THE_LAST, Receiving, Upload, announced_length, expects_continue, free_head,
+    keep_head,
 };
 use crate::http3::content::Streamed;
 use crate::observe::metrics::{self, StreamResult};
 use crate::upstream::WEBSOCKET;
-
-/// A request whose content is discarded, and has not ended.
-pub(super) struct Receiving {
-    pub(super) stream: StreamId,
-    pub(super) head: HeadBuffer,
-    /// The settings that it began under.
-    current: Current,
-    /// Bytes of content so far.
-    content: u64,
-    /// When all of it has to be there.
-    pub(super) deadline: Instant,
-}
-
-/// Requests behind the last one that `max_requests` allows: what a client may have sent before it read GOAWAY.
-const MAX_BEHIND_THE_LAST: u64 = 128;
 
 impl Http3<'_> {
     pub(super) fn on_event(&mut self, endpoint: &mut Endpoint, event: Event) -> Result<(), ConnectionError> {
@@ -200,18 +185,14 @@ impl Http3<'_> {
         } else if end || expects_continue(head) {
             self.answer(stream, head, None, current);
         } else {
-            let head = std::mem::replace(head, free_head());
-            let deadline = Instant::now() + current.limits.request_timeout.duration();
-            self.receiving.push(Receiving { stream, head, current, content: 0, deadline });
+            self.receiving.push(Receiving::new(stream, head, current));
         }
     }
 
     /// Discards content, which files do not need. Its end, or too much of it, brings the response.
     fn discard(&mut self, stream: StreamId, length: u64, end: bool) {
         let Some(index) = self.receiving.iter().position(|receiving| receiving.stream == stream) else { return };
-        let receiving = &mut self.receiving[index];
-        receiving.content += length;
-        if end || receiving.content > receiving.current.limits.max_body.0 {
+        if self.receiving[index].discard(length, end) {
             let Receiving { mut head, current, .. } = self.receiving.swap_remove(index);
             self.answer(stream, &mut head, None, current);
             keep_head(head);

@@ -46,10 +46,7 @@ fn trailers_go_both_ways() {
 fn interim_responses_come_before_the_response() {
     let site = Site::new();
     let upstream = Upstream::answering(|_| ok(b"page"));
-    let keys = format!(
-        "early_hints = ['</one.css>; rel=preload; as=style']\nproxy = {{ to = '{}' }}",
-        upstream.url()
-    );
+    let keys = format!("early_hints = ['</one.css>; rel=preload; as=style']\nproxy = {{ to = '{}' }}", upstream.url());
     let server = config(&site, &keys).serve_from_user_space();
     let mut client = Http3::connect(&site, &server);
     let answer = client.get("/", &[("sec-fetch-mode", "navigate")]);
@@ -158,9 +155,8 @@ fn clients_show_certificates_and_other_names_are_misdirected() {
         .site("root", &[&pki], "names = ['open.test']")
         .site("closed", &[], &format!("names = ['closed.test']\n{auth}"))
         .serve_from_user_space();
-    let connect = |name, certificate| {
-        Http3::try_connect(server.address(), Options { certificate, ..Options::new(&pki, name) })
-    };
+    let connect =
+        |name, certificate| Http3::try_connect(server.address(), Options { certificate, ..Options::new(&pki, name) });
     let ask = |client: &mut Http3, name| {
         let stream = client.send(host(name), None);
         client.receive(stream).status.as_u16()
@@ -174,10 +170,9 @@ fn clients_show_certificates_and_other_names_are_misdirected() {
     assert_eq!(ask(&mut client, "open.test"), 200);
     for certificate in [None, Some(&eve)] {
         // The client's handshake ends before the server has seen its certificate.
-        if let Ok(quic) = super::client::Quic::connect(
-            server.address(),
-            Options { certificate, ..Options::new(&pki, "closed.test") },
-        ) {
+        if let Ok(quic) =
+            super::client::Quic::connect(server.address(), Options { certificate, ..Options::new(&pki, "closed.test") })
+        {
             let error = quic.runtime.block_on(quic.connection.closed());
             assert!(matches!(error, quinn::ConnectionError::ConnectionClosed(_)), "{error}");
         }

@@ -129,12 +129,7 @@ fn an_idle_connection_is_told_its_last_request_before_it_ends() {
     site.add("f", "content");
     let mut server = config(&site, "").serve_from_user_space();
     let mut raw = Raw::connect(&site, &server);
-    let asked = raw.request(&[
-        (":method", "GET"),
-        (":scheme", "https"),
-        (":authority", "localhost"),
-        (":path", "/f"),
-    ]);
+    let asked = raw.request(&[(":method", "GET"), (":scheme", "https"), (":authority", "localhost"), (":path", "/f")]);
     assert_eq!(raw.response(asked), (200, b"content".to_vec()));
     server.signal(Signal::TERM);
     let frames: Vec<_> = std::iter::repeat_with(|| raw.next_control()).take(3).collect();
