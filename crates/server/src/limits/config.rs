@@ -94,7 +94,7 @@ pub(crate) struct LimitsConfig {
     pub max_body: Size,
 
     /// Memory for all bodies that wait for a slow side (`buffer`, `buffer_request` and bodies for scripts), and for
-    /// windows of HTTP/2 beyond their first size. Beyond it bodies wait in files if the route has any; other bodies are
+    /// windows of HTTP/2 and HTTP/3 beyond their first size. Beyond it bodies wait in files if the route has any; other bodies are
     /// passed on as they are taken, and requests for scripts get 503.
     #[arg(long, value_name = "SIZE", env = "SEALION_MAX_BUFFERED", default_value_t = Self::default().max_buffered)]
     pub max_buffered: Size,
