@@ -109,7 +109,7 @@ fn receive(
     Ok(())
 }
 
-/// Sends a part of a response. What the connection accepts fits what was sent before.
+/// Sends a part of a response. A call that the connection accepts fits the calls before.
 fn send(
     connection: &mut Connection,
     stream: StreamId,

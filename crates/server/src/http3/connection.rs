@@ -267,12 +267,12 @@ impl<'a> Http3<'a> {
     }
 }
 
-/// What is being sent when it is dropped, with the worker's runtime at the end of the grace time, has a line too.
+/// Responses under way get their line too when the connection is dropped, with the worker's runtime at the end of the grace time.
 impl Drop for Http3<'_> {
     fn drop(&mut self) {
         let cut = Cut::of(self.context.shared);
         for Waiting { stream, mut answer, wait, .. } in std::mem::take(&mut self.answering) {
-            // What is forwarded is answered at once when its client is gone.
+            // A request that is forwarded is answered at once when its client is gone.
             if wait.cancel.map(drop).is_some()
                 && let Poll::Ready(answered) = answer.as_mut().poll(&mut TaskContext::from_waker(Waker::noop()))
             {

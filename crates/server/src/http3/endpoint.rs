@@ -12,8 +12,8 @@ use bytes::BytesMut;
 use sealion_h3::ErrorCode;
 use sealion_net::{Batch, ReceiveBuffers, UdpSocket};
 use sealion_quic::{
-    CloseReason, Config, ConnectionKey, Datagram, Ecn, Endpoint, Event, Incoming, Limits, Route, Secrets, TlsConfig,
-    Totals, Transmit,
+    Config, ConnectionKey, Datagram, Ecn, Endpoint, Event, Incoming, Limits, Route, Secrets, TlsConfig, Totals,
+    Transmit,
 };
 use slab::Slab;
 use tokio::io::Interest;
@@ -21,11 +21,12 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Sleep, sleep_until};
 
 use super::connection::{Http3, handshake_info};
+use super::failure::handshake_failure;
 use super::link::Link;
 use super::tls::CurrentTls;
 use crate::exchange::{Context, Listener, Shared};
 use crate::limits::Moment;
-use crate::observe::metrics::{self, HandshakeFailure, Http3Metrics};
+use crate::observe::metrics::{self, Http3Metrics};
 use crate::values::{Phase, draining};
 
 /// A UDP socket of one worker, and its place in the group of sockets at its address.
@@ -340,7 +341,7 @@ impl Drop for Driver<'_> {
         state.endpoint.close_all(now, ErrorCode::H3_INTERNAL_ERROR.0, b"the server ends");
         self.out.clear();
         while let Some(transmit) = state.endpoint.poll_transmit(now, 1, &mut self.out) {
-            // What the kernel does not take now is lost.
+            // Datagrams that the kernel does not take now are lost.
             let _ = self.socket.send(&batch(&transmit, &self.out));
             self.out.clear();
         }
@@ -371,27 +372,6 @@ struct Seat {
     _slot: OwnedSemaphorePermit,
 }
 
-/// Why a handshake failed, for metrics.
-fn failure(reason: &CloseReason) -> HandshakeFailure {
-    match reason {
-        CloseReason::HandshakeTimedOut | CloseReason::TimedOut => HandshakeFailure::Timeout,
-        CloseReason::Violation { code, .. } if CERTIFICATE_ALERTS.contains(&code.wrapping_sub(CRYPTO_ERROR)) => {
-            HandshakeFailure::ClientCertificate
-        }
-        CloseReason::ClosedByTransport { code: CRYPTO_ERROR..=0x1ff, .. } => HandshakeFailure::PeerAlert,
-        CloseReason::ClosedByTransport { .. } | CloseReason::ClosedByApplication { .. } | CloseReason::Reset => {
-            HandshakeFailure::Closed
-        }
-        CloseReason::Violation { .. } | CloseReason::Failed => HandshakeFailure::Tls,
-    }
-}
-
-/// The first code of QUIC for alerts of TLS (RFC 9001 §4.8).
-const CRYPTO_ERROR: u64 = 0x100;
-
-/// Alerts about the certificate of a client (RFC 8446 §6.2): bad_certificate to certificate_unknown, unknown_ca, certificate_required.
-const CERTIFICATE_ALERTS: [u64; 7] = [42, 43, 44, 45, 46, 48, 116];
-
 /// Serves a connection from its handshake to its end.
 async fn run(seat: Seat, listener: &Listener, shared: &Shared, waker: Waker) {
     let Seat { hub, index, key, remote, local, streams, _slot } = seat;
@@ -405,7 +385,7 @@ async fn run(seat: Seat, listener: &Listener, shared: &Shared, waker: Waker) {
                 Event::Connected => return Poll::Ready(handshake_info(&mut state.endpoint, key)),
                 Event::Closed(reason) => {
                     tracing::debug!("{remote}: QUIC: no handshake: {reason:?}");
-                    counted.into_iter().for_each(|worker| worker.handshake_failed(failure(&reason)));
+                    counted.into_iter().for_each(|worker| worker.handshake_failed(handshake_failure(&reason)));
                     return Poll::Ready(None);
                 }
                 _ => {}

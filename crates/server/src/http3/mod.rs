@@ -14,6 +14,7 @@ mod config;
 mod connection;
 mod content;
 mod endpoint;
+mod failure;
 mod link;
 mod response;
 mod tls;

@@ -1,4 +1,4 @@
-//! What HTTP/3 needs of UDP on this machine.
+//! The facilities of UDP that HTTP/3 uses on this machine.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::{fs, io};

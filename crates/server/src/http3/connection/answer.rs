@@ -139,7 +139,9 @@ impl<'a> Http3<'a> {
         }
         if let Some(mut quic) = endpoint.connection(self.key) {
             let current = self.context.shared.generations.current();
-            quic.set_send_window(self.window.fit(quic.congestion_window(), &current));
+            let max = current.http3.send_window;
+            let window = self.window.fit(quic.congestion_window(), max, &current.buffered, &current.limits);
+            quic.set_send_window(window);
         }
         if self.sending.len() > 1 {
             let protocol = &self.protocol;

@@ -1,4 +1,4 @@
-//! What the client owes, and until when.
+//! The deadlines of a client.
 
 use std::pin::Pin;
 use std::task::Context as TaskContext;

@@ -1,4 +1,4 @@
-//! What the client sends, and what each event means for its request.
+//! The bytes that the client sends, and the meaning of each event for its request.
 
 use std::task::Context as TaskContext;
 
