@@ -14,16 +14,18 @@ use libc::{
 };
 use nix::sys::socket::{setsockopt, sockopt};
 
-/// Which socket of a group gets a datagram of QUIC. It has two halves, one for each process of a hand-over, and a socket
-/// for each worker in each half.
+/// Which socket of a group gets a datagram of QUIC. The group has a share for each process at the address, and a socket for
+/// each worker in each share.
 ///
 /// `sealion_quic::Route::steer` computes the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Steering {
     /// The number of workers, at least 1.
     pub workers: u32,
-    /// Whether new connections go to the second half.
-    pub to_second_half: bool,
+    /// The number of shares, at least 1.
+    pub shares: u32,
+    /// The share that new connections go to.
+    pub share: u32,
 }
 
 impl Steering {
@@ -32,7 +34,7 @@ impl Steering {
     /// A process that takes over calls it when it serves, not before: from then on it gets all new connections.
     ///
     /// # Errors
-    /// EINVAL: the socket is in no group, or there are no workers. ENOMEM: the kernel is short of memory.
+    /// EINVAL: the socket is in no group, or there are no workers, or no such share. ENOMEM: the kernel is short of memory.
     pub fn attach(self, socket: impl AsFd) -> io::Result<()> {
         let mut program = self.program()?;
         // The kernel copies the program before the call returns.
@@ -41,10 +43,9 @@ impl Steering {
     }
 
     fn program(self) -> io::Result<[sock_filter; 13]> {
-        if self.workers == 0 || self.workers > u32::MAX / 2 {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        let half = if self.to_second_half { self.workers } else { 0 };
+        let Steering { workers, shares, share } = self;
+        let sockets = workers.checked_mul(shares).filter(|sockets| *sockets > 0 && share < shares);
+        let Some(sockets) = sockets else { return Err(io::ErrorKind::InvalidInput.into()) };
         let step = |code: u32, k: u32| sock_filter { code: code as u16, jt: 0, jf: 0, k };
         let jump = |code: u32, k: u32, jt: u8, jf: u8| sock_filter { code: code as u16, jt, jf, k };
         Ok([
@@ -54,8 +55,8 @@ impl Steering {
             jump(BPF_JMP | BPF_JGT | BPF_K, TYPE_0_RTT, 4, 0), // to 8 or 4
             // Initial, 0-RTT: a worker of the process that serves.
             step(BPF_LD | BPF_W | BPF_ABS, LONG_HEADER_ID),
-            step(BPF_ALU | BPF_MOD | BPF_K, self.workers),
-            step(BPF_ALU | BPF_ADD | BPF_K, half),
+            step(BPF_ALU | BPF_MOD | BPF_K, workers),
+            step(BPF_ALU | BPF_ADD | BPF_K, share * workers),
             step(BPF_RET | BPF_A, 0),
             // Handshake, Retry.
             step(BPF_LD | BPF_W | BPF_ABS, LONG_HEADER_ID),
@@ -63,7 +64,7 @@ impl Steering {
             // Short header.
             step(BPF_LD | BPF_W | BPF_ABS, SHORT_HEADER_ID),
             // The owner of the connection.
-            step(BPF_ALU | BPF_MOD | BPF_K, 2 * self.workers),
+            step(BPF_ALU | BPF_MOD | BPF_K, sockets),
             step(BPF_RET | BPF_A, 0),
         ])
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use aws_lc_rs::{hkdf, hmac};
@@ -158,11 +159,17 @@ impl TryFrom<Arc<rustls::ServerConfig>> for TlsConfig {
 }
 
 /// The parameters of all connections of an endpoint.
-pub(crate) fn server_config(tls: TlsConfig, limits: &Limits, secrets: &Secrets, clock: Arc<Clock>) -> ServerConfig {
+/// `lost`: counts bytes of packets that are deemed lost.
+pub(crate) fn server_config(
+    tls: TlsConfig,
+    limits: &Limits,
+    (secrets, clock): (&Secrets, Arc<Clock>),
+    lost: &Arc<AtomicU64>,
+) -> ServerConfig {
     let token_key = hkdf::Salt::new(hkdf::HKDF_SHA256, b"sealion quic token").extract(&secrets.token);
     let mut config = ServerConfig::new(tls.0, Arc::new(token_key));
     config
-        .transport_config(Arc::new(transport_config(limits)))
+        .transport_config(Arc::new(transport_config(limits, lost)))
         .time_source(clock)
         .max_incoming(limits.incoming.saturating_mul(2))
         .incoming_buffer_size(INCOMING_BUFFER)
@@ -174,11 +181,12 @@ pub(crate) fn server_config(tls: TlsConfig, limits: &Limits, secrets: &Secrets, 
 /// share takes two datagrams.
 const INCOMING_BUFFER: u64 = 16 * 1024;
 
-fn transport_config(limits: &Limits) -> TransportConfig {
+fn transport_config(limits: &Limits, lost: &Arc<AtomicU64>) -> TransportConfig {
     let mut mtu = MtuDiscoveryConfig::default();
     mtu.upper_bound(limits.max_datagram);
     let idle = u64::try_from(limits.idle.as_millis()).ok().and_then(|millis| VarInt::from_u64(millis).ok());
-    let factory = BoundedFactory { congestion: limits.congestion, max_window: limits.congestion_window };
+    let factory =
+        BoundedFactory { congestion: limits.congestion, max_window: limits.congestion_window, lost: Arc::clone(lost) };
     let mut config = TransportConfig::default();
     config
         .max_concurrent_bidi_streams(limits.bidirectional_streams.into())

@@ -5,6 +5,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use quinn_proto::RttEstimator;
@@ -24,6 +25,8 @@ pub(crate) struct BoundedFactory {
     pub(crate) congestion: Congestion,
     /// Bytes.
     pub(crate) max_window: u64,
+    /// Bytes of packets that were deemed lost, of all connections.
+    pub(crate) lost: Arc<AtomicU64>,
 }
 
 impl ControllerFactory for BoundedFactory {
@@ -32,13 +35,14 @@ impl ControllerFactory for BoundedFactory {
             Congestion::Cubic => Arc::new(CubicConfig::default()).build(now, current_mtu),
             Congestion::Bbr => Arc::new(BbrConfig::default()).build(now, current_mtu),
         };
-        Box::new(Bounded { inner, max_window: self.max_window })
+        Box::new(Bounded { inner, max_window: self.max_window, lost: Arc::clone(&self.lost) })
     }
 }
 
 struct Bounded {
     inner: Box<dyn Controller>,
     max_window: u64,
+    lost: Arc<AtomicU64>,
 }
 
 impl Controller for Bounded {
@@ -55,6 +59,7 @@ impl Controller for Bounded {
     }
 
     fn on_congestion_event(&mut self, now: Instant, sent: Instant, is_persistent: bool, lost_bytes: u64) {
+        self.lost.fetch_add(lost_bytes, Ordering::Relaxed);
         self.inner.on_congestion_event(now, sent, is_persistent, lost_bytes);
     }
 
@@ -71,7 +76,8 @@ impl Controller for Bounded {
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(Bounded { inner: self.inner.clone_box(), max_window: self.max_window })
+        let lost = Arc::clone(&self.lost);
+        Box::new(Bounded { inner: self.inner.clone_box(), max_window: self.max_window, lost })
     }
 
     fn initial_window(&self) -> u64 {
@@ -91,16 +97,18 @@ mod tests {
     fn no_acknowledgement_opens_the_window_beyond_its_bound() {
         for congestion in [Congestion::Cubic, Congestion::Bbr] {
             let now = Instant::now();
-            let factory = Arc::new(BoundedFactory { congestion, max_window: 20_000 });
+            let lost = Arc::new(AtomicU64::new(0));
+            let factory = Arc::new(BoundedFactory { congestion, max_window: 20_000, lost: Arc::clone(&lost) });
             let mut controller = factory.build(now, 1200);
             for number in 0..1000 {
                 controller.on_sent(now, 1200, number);
             }
-            controller.on_congestion_event(now, now, false, 0);
+            controller.on_congestion_event(now, now, false, 1200);
+            assert_eq!(lost.load(Ordering::Relaxed), 1200);
             assert!(controller.window() <= 20_000, "{congestion:?}: {}", controller.window());
             assert!(controller.initial_window() <= 20_000);
             assert!(controller.clone_box().window() <= 20_000);
-            let tight = Arc::new(BoundedFactory { congestion, max_window: 5000 }).build(now, 1200);
+            let tight = Arc::new(BoundedFactory { congestion, max_window: 5000, lost }).build(now, 1200);
             assert_eq!(tight.window(), 5000, "{congestion:?}");
         }
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
@@ -54,7 +55,19 @@ pub struct Endpoint {
     timers: Timers,
     /// Clients without a validated address: in handshakes, and waiting for the driver.
     unvalidated: usize,
+    /// Bytes of packets that were deemed lost.
+    lost: Arc<AtomicU64>,
+    retries: u64,
     refuses: bool,
+}
+
+/// Numbers of an endpoint, for metrics.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Bytes of packets that were deemed lost, and whose content is sent again.
+    pub lost_bytes: u64,
+    /// Retry packets sent.
+    pub retries: u64,
 }
 
 /// A connection.
@@ -117,7 +130,8 @@ impl Endpoint {
     pub fn new(config: Config, now: Instant, time_of_day: SystemTime) -> Self {
         let Config { tls, limits, secrets, route } = config;
         let clock = Arc::new(Clock::new(now, time_of_day));
-        let server_config = server_config(tls, &limits, &secrets, clock.clone());
+        let lost = Arc::new(AtomicU64::new(0));
+        let server_config = server_config(tls, &limits, (&secrets, clock.clone()), &lost);
         let endpoint_config = Arc::new(endpoint_config(route, &secrets));
         Endpoint {
             inner: quinn_proto::Endpoint::new(endpoint_config, Some(Arc::new(server_config.clone())), true, None),
@@ -133,6 +147,8 @@ impl Endpoint {
             responses: VecDeque::new(),
             timers: Timers::default(),
             unvalidated: 0,
+            lost,
+            retries: 0,
             refuses: false,
         }
     }
@@ -160,6 +176,11 @@ impl Endpoint {
     pub fn keys(&self) -> impl Iterator<Item = ConnectionKey> {
         let is_open = |slot: &Option<Box<Slot>>| slot.as_ref().is_some_and(|slot| slot.is_open);
         self.slots.iter().enumerate().filter(move |(_, slot)| is_open(slot)).map(|(index, _)| ConnectionKey(index))
+    }
+
+    /// Numbers since the endpoint was made.
+    pub fn totals(&self) -> Totals {
+        Totals { lost_bytes: self.lost.load(Ordering::Relaxed), retries: self.retries }
     }
 
     // ---- input
@@ -259,6 +280,7 @@ impl Endpoint {
         self.forget(&incoming);
         let mut response = Vec::new();
         if let Ok(transmit) = self.inner.retry(incoming.inner, &mut response) {
+            self.retries += 1;
             self.respond(transmit, response);
         }
     }

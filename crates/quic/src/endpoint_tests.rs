@@ -35,7 +35,7 @@ fn endpoint() -> (Endpoint, Vec<u8>) {
         tls: TlsConfig::try_from(Arc::new(server)).unwrap(),
         limits: Limits::default(),
         secrets: Secrets::random(),
-        route: Route { worker: 0, workers: 1, generation: 0 },
+        route: Route { worker: 0, workers: 1, share: 0 },
     };
     (Endpoint::new(config, now, SystemTime::UNIX_EPOCH), first)
 }

@@ -1,11 +1,12 @@
 //! Connection IDs that tell which socket their connection belongs to.
 //!
 //! The sockets of a port form a group (SO_REUSEPORT). A classic BPF program gets a datagram's payload, and returns the
-//! index of the socket that receives it. While a process hands over to its successor, the group has the sockets of
-//! both: two halves, which take turns from one hand-over to the next.
+//! index of the socket that receives it. A process that has handed over goes on with its connections, and its successor
+//! may hand over, too. The group therefore has a share of sockets for each of several processes; a new process takes
+//! one that no living process has.
 //!
-//! The first four bytes of a connection ID are a random word with one property: modulo the number of sockets of both
-//! halves, it is the index of the socket. Modulo the number of workers, it is then the worker. Any word belongs to one
+//! The first four bytes of a connection ID are a random word with one property: modulo the number of sockets of all
+//! shares, it is the index of the socket. Modulo the number of workers, it is then the worker. Any word belongs to one
 //! worker, so that also the connection IDs that clients choose for their first packets have one.
 
 use quinn_proto::{ConnectionId, ConnectionIdGenerator, InvalidCid};
@@ -18,21 +19,29 @@ pub const CONNECTION_ID_LEN: usize = 8;
 pub struct Route {
     /// The index of the worker, below `workers`.
     pub worker: u32,
-    /// The number of workers, at least 1. It is the same in both processes of a hand-over.
+    /// The number of sockets in a share, at least 1. It is the same in all processes at the address.
     pub workers: u32,
-    /// The number of hand-overs before this process. Whether it is odd tells the half of the group.
-    pub generation: u32,
+    /// The share of this process, below [`SHARES`].
+    pub share: u32,
 }
 
+/// The number of processes that can have connections at one address at a time.
+pub const SHARES: u32 = 4;
+
 impl Route {
-    /// The index of the endpoint's socket in the group: below twice the number of workers.
+    /// The index of the endpoint's socket in the group, which has [`SHARES`] sockets for each worker.
     pub fn slot(self) -> u32 {
-        self.half_start() + self.worker
+        self.share_start() + self.worker
     }
 
-    /// The first index of this process' half.
-    fn half_start(self) -> u32 {
-        self.generation % 2 * self.workers
+    /// The first index of this process' share.
+    fn share_start(self) -> u32 {
+        self.share % SHARES * self.workers
+    }
+
+    /// The number of sockets in the group.
+    fn slots(self) -> u32 {
+        SHARES * self.workers
     }
 
     /// The index of the socket that should receive a datagram of version 1, if this process serves new connections.
@@ -47,12 +56,12 @@ impl Route {
         let at = if is_long { LONG_HEADER_ID } else { SHORT_HEADER_ID };
         let word = u32::from_be_bytes(*datagram.get(at..)?.first_chunk()?);
         let is_first_flight = is_long && first & LONG_TYPE <= TYPE_0_RTT;
-        Some(if is_first_flight { self.half_start() + word % self.workers } else { word % (2 * self.workers) })
+        Some(if is_first_flight { self.share_start() + word % self.workers } else { word % self.slots() })
     }
 
     /// A connection ID of this endpoint, made of random bytes.
     fn connection_id(self, mut bytes: [u8; CONNECTION_ID_LEN]) -> [u8; CONNECTION_ID_LEN] {
-        let slots = 2 * self.workers;
+        let slots = self.slots();
         let (word, _) = bytes.split_first_chunk_mut::<4>().unwrap_or_else(|| unreachable!("eight bytes"));
         let random = u32::from_be_bytes(*word);
         let multiple = random - random % slots;
@@ -63,7 +72,7 @@ impl Route {
 
     fn owns(self, id: &[u8]) -> bool {
         let word = id.first_chunk().map(|word| u32::from_be_bytes(*word));
-        id.len() == CONNECTION_ID_LEN && word.is_some_and(|word| word % (2 * self.workers) == self.slot())
+        id.len() == CONNECTION_ID_LEN && word.is_some_and(|word| word % self.slots() == self.slot())
     }
 }
 
@@ -114,9 +123,9 @@ mod tests {
     fn every_connection_id_leads_to_its_endpoint() {
         for workers in [1, 2, 3, 7, 64, 1000] {
             for worker in [0, workers / 2, workers - 1] {
-                for generation in 0..3 {
-                    let route = Route { worker, workers, generation };
-                    let successor = Route { generation: generation + 1, ..route };
+                for share in 0..SHARES {
+                    let route = Route { worker, workers, share };
+                    let successor = Route { share: (share + 1) % SHARES, ..route };
                     for word in [0, 1, 77, 0x8000_0000, u32::MAX - 1, u32::MAX] {
                         let random = [word.to_be_bytes(), [9; 4]].concat().try_into().unwrap();
                         let id = route.connection_id(random);
@@ -140,7 +149,7 @@ mod tests {
 
     #[test]
     fn connection_ids_differ_and_spread() {
-        let route = Route { worker: 1, workers: 3, generation: 0 };
+        let route = Route { worker: 1, workers: 3, share: 0 };
         let mut ids: Vec<_> = (0..1000).map(|_| ConnectionIds(route).generate_cid().to_vec()).collect();
         ids.sort();
         ids.dedup();
@@ -153,7 +162,7 @@ mod tests {
 
     #[test]
     fn datagrams_without_a_whole_word_have_no_socket() {
-        let route = Route { worker: 0, workers: 2, generation: 0 };
+        let route = Route { worker: 0, workers: 2, share: 0 };
         for datagram in [&[][..], &[0x40], &[0x40, 1, 2, 3], &[0xc0, 0, 0, 0, 1, 8, 1, 2, 3]] {
             assert_eq!(route.steer(datagram), None);
         }

@@ -108,6 +108,11 @@ impl HeadBuffer {
         }
     }
 
+    /// Whether the request names a host, by `:authority` or Host.
+    pub fn has_authority(&self) -> bool {
+        self.pseudo[Pseudo::Authority as usize].is_some() || self.host.is_some()
+    }
+
     /// The protocol that CONNECT requests (RFC 8441 §4), without evaluating the rest of [`Self::request`].
     pub fn protocol(&self) -> Option<&str> {
         self.text(self.pseudo[Pseudo::Protocol as usize])

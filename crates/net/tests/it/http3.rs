@@ -246,7 +246,7 @@ fn pair(content: Bytes) -> (Server, Client) {
         tls: TlsConfig::try_from(Arc::new(of_server)).unwrap(),
         limits: Limits::default(),
         secrets: Secrets::random(),
-        route: Route { worker: 0, workers: 1, generation: 0 },
+        route: Route { worker: 0, workers: 1, share: 0 },
     };
     let endpoint = Endpoint::new(config, now, SystemTime::now());
     let (connections, head, paths) = Default::default();

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use sealion_net::{Batch, ReceiveBuffers, Steering, UdpOptions, UdpSocket};
-use sealion_quic::Route;
+use sealion_quic::{Route, SHARES};
 
 fn bind(address: IpAddr) -> UdpSocket {
     UdpSocket::bind(SocketAddr::new(address, 0), UdpOptions::default()).unwrap()
@@ -105,20 +105,20 @@ fn packet(first: u8, word: u32) -> Vec<u8> {
     [&[first], before, &word.to_be_bytes(), &[7; 20]].concat()
 }
 
-/// The program of the kernel and `Route::steer` agree, in both halves of a hand-over.
+/// The program of the kernel and `Route::steer` agree, in all shares.
 #[test]
 fn datagrams_reach_the_owner_of_their_connection() {
     const WORKERS: u32 = 3;
     let first = bind(Ipv4Addr::LOCALHOST.into());
     let remote = first.local_addr().unwrap();
     let mut group = vec![first];
-    group.extend((1..2 * WORKERS).map(|_| UdpSocket::bind(remote, UdpOptions::default()).unwrap()));
+    group.extend((1..SHARES * WORKERS).map(|_| UdpSocket::bind(remote, UdpOptions::default()).unwrap()));
     let client = bind(Ipv4Addr::LOCALHOST.into());
-    for generation in [0, 1, 2] {
-        let route = Route { worker: 0, workers: WORKERS, generation };
+    for share in 0..SHARES {
+        let route = Route { worker: 0, workers: WORKERS, share };
         // Any member replaces the program of the group.
-        let steering = Steering { workers: WORKERS, to_second_half: generation % 2 == 1 };
-        steering.attach(&group[generation as usize]).unwrap();
+        let steering = Steering { workers: WORKERS, shares: SHARES, share };
+        steering.attach(&group[share as usize]).unwrap();
         for word in [0, 1, 2, 3, 4, 5, 6, 77, 0x7fff_ffff, 0x8000_0000, u32::MAX] {
             for first in [0x40, 0x7f, 0xc0, 0xd1, 0xe2, 0xf3] {
                 let bytes = packet(first, word);
@@ -133,9 +133,9 @@ fn datagrams_reach_the_owner_of_their_connection() {
 #[test]
 fn steering_needs_a_group_and_workers() {
     let alone = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let error = Steering { workers: 1, to_second_half: false }.attach(&alone).unwrap_err();
+    let error = Steering { workers: 1, shares: 2, share: 0 }.attach(&alone).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
     let member = bind(Ipv4Addr::LOCALHOST.into());
-    let error = Steering { workers: 0, to_second_half: false }.attach(&member).unwrap_err();
+    let error = Steering { workers: 0, shares: 2, share: 0 }.attach(&member).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
 }

@@ -73,7 +73,7 @@ fn client_config() -> ClientConfig {
 }
 
 pub(crate) fn route() -> Route {
-    Route { worker: 1, workers: 4, generation: 0 }
+    Route { worker: 1, workers: 4, share: 0 }
 }
 
 pub(crate) fn endpoint(limits: Limits, secrets: Secrets, now: Instant) -> Endpoint {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sealion_quic::{CONNECTION_ID_LEN, Limits, Route};
+use sealion_quic::{CONNECTION_ID_LEN, Limits, Route, SHARES};
 
 use crate::network::{Network, route};
 
@@ -28,7 +28,7 @@ fn connection_ids_lead_back_to_their_endpoint() {
     network.run_for(Duration::from_millis(50));
     let id = id_of_server(&mut network);
     assert_eq!(route().steer(&short_packet(&id)), Some(route().slot()));
-    let successor = Route { generation: 1, ..route() };
+    let successor = Route { share: 1, ..route() };
     assert_eq!(successor.steer(&short_packet(&id)), Some(route().slot()), "until the connection ends");
     assert_eq!(successor.steer(&first).map(|slot| slot >= 4), Some(true), "new ones go to the successor");
 }
@@ -38,7 +38,7 @@ fn connection_ids_lead_back_to_their_endpoint() {
 fn packets_of_other_endpoints_connections_cause_nothing() {
     let mut network = Network::new(Limits::default());
     let address = "203.0.113.1:1".parse().unwrap();
-    let slots = 2 * route().workers;
+    let slots = SHARES * route().workers;
     for word in 0..u32::from(u8::MAX) {
         network.now += Duration::from_secs(1);
         let id = [word.to_be_bytes(), [9; 4]].concat();

@@ -31,13 +31,16 @@ fn streams_come_back_in_full() {
 
 #[test]
 fn streams_come_back_in_full_over_a_bad_network() {
+    let mut lost = 0;
     for seed in 1..12 {
         let congestion = if seed % 2 == 0 { Congestion::Bbr } else { Congestion::Cubic };
         let mut network = Network::new(Limits { congestion, ..Limits::default() });
         network.random.0 = seed;
         (network.loss, network.jitter) = (seed * 10, seed * 3);
         echo(&mut network, &[0, 10, 30_000, 150_000]);
+        lost += network.server.endpoint.totals().lost_bytes;
     }
+    assert!(lost > 11 * 1200, "{lost} bytes");
 }
 
 #[test]

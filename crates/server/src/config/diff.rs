@@ -53,7 +53,7 @@ pub(crate) fn needs_new_process(key: &str) -> bool {
 }
 
 /// Keys applied before the first connection: sockets, threads, privileges, process-wide limits.
-const FIXED: [&str; 15] = [
+const FIXED: [&str; 16] = [
     "server.workers",
     "server.calibration",
     "server.self_check_every",
@@ -63,6 +63,7 @@ const FIXED: [&str; 15] = [
     "server.log",
     "server.log_format",
     "limits.max_connections",
+    "http3",
     "listen",
     "access_log",
     "privileges",
@@ -222,6 +223,7 @@ mod tests {
         let known = [
             "access_log",
             "http2",
+            "http3",
             "import",
             "include",
             "limits",

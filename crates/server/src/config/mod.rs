@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::certificates::TlsConfig;
 use crate::http2::Http2Config;
+use crate::http3::Http3Config;
 use crate::limits::LimitsConfig;
 use crate::listen::ListenConfig;
 use crate::observe::access_log::{AccessLogConfig, SiteLogConfig};
@@ -49,6 +50,8 @@ pub(crate) struct Config {
     pub limits: LimitsConfig,
     /// HTTP/2 on all listeners with TLS.
     pub http2: Http2Config,
+    /// HTTP/3 on the listeners that have it.
+    pub http3: Http3Config,
     /// Addresses to listen on.
     pub listen: Vec<ListenConfig>,
     /// Versions, suites, session tickets and automatic certificates, for all sites.

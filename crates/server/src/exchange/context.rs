@@ -45,7 +45,7 @@ impl Context<'_> {
     }
 
     /// The site that answers requests for this authority. `None`: no site has the name on this listener, the listener redirects its requests, or the
-    /// connection was opened for another site with other client authentication, or with HTTP/2.
+    /// connection was opened for another site with other client authentication, or does not have its version.
     pub(crate) fn route<'g>(
         &self,
         generation: &'g Generation,
@@ -61,7 +61,12 @@ impl Context<'_> {
         let has_shown = site.client_auth.as_ref().is_none_or(|auth| self.auth == Some(auth.id()));
         let is_refused = site.rejects_handshake && self.listener.is_tls;
         let is_served = !is_refused && self.listener.redirects(site.https).is_none();
-        is_served && has_shown && (site.http2 || protocol != Protocol::Http2)
+        let has_version = match protocol {
+            Protocol::Http2 => site.http2,
+            Protocol::Http3 => site.http3,
+            Protocol::Http10 | Protocol::Http11 => true,
+        };
+        is_served && has_shown && has_version
     }
 
     /// The connection, as the upstream of a request learns of it.

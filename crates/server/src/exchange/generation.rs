@@ -45,10 +45,21 @@ pub(crate) struct Generation {
     pub head_limits: HeadLimits,
     /// What one client may do on a connection of HTTP/2.
     pub http2: sealion_h2::Limits,
-    /// What one client may do on a connection of HTTP/3.
-    pub http3: sealion_h3::Limits,
+    /// What clients of HTTP/3 may do.
+    pub http3: Http3Limits,
     /// When connections move into the kernel.
     pub ktls: KtlsMode,
+}
+
+/// The limits of HTTP/3 and of the transport below it.
+#[derive(Debug, Clone)]
+pub(crate) struct Http3Limits {
+    /// What one client may do on a connection.
+    pub(crate) protocol: sealion_h3::Limits,
+    /// The limits of a UDP socket and its connections.
+    pub(crate) transport: sealion_quic::Limits,
+    /// The largest send window of a connection, in bytes.
+    pub(crate) send_window: u64,
 }
 
 /// The newest generation, and each worker's handle to the one it uses.

@@ -8,6 +8,7 @@ use sealion_http::FieldSection;
 use serde::{Deserialize, Serialize};
 
 use super::Forwarding;
+use crate::response::Response;
 
 /// A listener, as the requests of its connections see it.
 #[derive(Debug)]
@@ -90,6 +91,11 @@ impl Listener {
     pub(crate) fn redirects(&self, https: Option<u16>) -> Option<u16> {
         let ToHttps { port } = self.to_https?;
         Some(port.unwrap_or(https?)).filter(|_| https.is_some())
+    }
+
+    /// What a response announces.
+    pub(crate) fn alternative(&self, response: &Response) -> Option<&Alternative> {
+        self.alternative.as_ref().filter(|_| !response.is_unannounced)
     }
 
     /// Whether the other end of a connection is a trusted proxy.

@@ -21,6 +21,7 @@ mod listener;
 mod multiplexed;
 mod outcome;
 mod path_choice;
+mod receiving;
 mod shared;
 mod stream;
 mod upload;
@@ -46,7 +47,7 @@ pub(crate) use connection::Connection;
 pub(crate) use context::{Context, Peer};
 pub(crate) use error::{Cut, Error};
 pub(crate) use forwarded::Forwarding;
-pub(crate) use generation::{Current, Generation, Generations};
+pub(crate) use generation::{Current, Generation, Generations, Http3Limits};
 pub(crate) use head_blocks::HeadBlocks;
 pub(crate) use listener::{Alternative, Listener, Scheme, ToHttps};
 pub(crate) use multiplexed::{
@@ -55,6 +56,7 @@ pub(crate) use multiplexed::{
 };
 pub(crate) use outcome::Outcome;
 pub(crate) use path_choice::{PathChoice, PathPolicy};
+pub(crate) use receiving::{MAX_BEHIND_THE_LAST, Receiving, may_keep};
 pub(crate) use shared::Shared;
 pub(crate) use stream::Stream;
 pub(crate) use upload::Upload;
@@ -191,7 +193,12 @@ impl<'c, 'r> Exchange<'c, 'r> {
 
     /// The response to a request that no site answers on this connection (RFC 9110 §15.5.20).
     fn misdirected(&self) -> Response {
-        self.plain(Status::MISDIRECTED_REQUEST)
+        Response { is_unannounced: self.is_on_tcp(), ..self.plain(Status::MISDIRECTED_REQUEST) }
+    }
+
+    /// Whether no response of the site announces HTTP/3.
+    fn is_on_tcp(&self) -> bool {
+        self.site.is_some_and(|site| !site.http3)
     }
 
     /// A response where no site shows anything of itself.
@@ -321,6 +328,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
             None => self.plain(status),
         };
         self.owed.peer.keep_to_scheme(&mut response);
+        response.is_unannounced |= self.is_on_tcp();
         response
     }
 
@@ -330,6 +338,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
         let (peer, method) = (self.owed.peer, self.request.map_or(Method::Get, |request| request.method));
         let framing = self.framing(method, response);
         peer.keep_to_scheme(response);
+        response.is_unannounced |= self.is_on_tcp();
         let own = response.rate.map(Pace::of_response);
         let of_site = self.limits().and_then(|limits| limits.pace(address(peer.address)));
         for pace in own.into_iter().chain(of_site) {

@@ -256,7 +256,7 @@ impl Http1<'_> {
             (false, Version::Http10) => Connection::KeepAlive10,
             (false, Version::Http11) => Connection::KeepAlive,
         };
-        let head = Head { framing, connection, date, alternative: context.listener.alternative.as_ref() };
+        let head = Head { framing, connection, date, alternative: context.listener.alternative(response) };
         let result = respond(stream, response, head, exchange.path_policy(), progress).await;
         reply.finish(result.as_ref().err().map(|error| error as &dyn Display));
         result?;

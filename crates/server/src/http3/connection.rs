@@ -21,14 +21,14 @@ use sealion_tls::HandshakeInfo;
 use super::content::Streamed;
 use super::link::Link;
 use super::response::Sending;
-use crate::exchange::{Answers, Context, Cut, Delivery, End, PathChoice, poll_idle_end};
+use super::window::{MIN_SEND_WINDOW, SendWindow};
+use crate::exchange::{Answers, Context, Cut, Delivery, End, PathChoice, Receiving, may_keep, poll_idle_end};
 use crate::limits::{ConnectionStreams, Idle, Permit};
 use crate::observe::metrics;
 use crate::path::policy::PathReason;
 use crate::upstream::HeadRoom;
 use answer::Waiting;
-use deadlines::Deadlines;
-use receive::Receiving;
+use deadlines::{Deadlines, Farewell};
 
 /// A connection whose handshake has ended.
 pub(super) struct Http3<'a> {
@@ -42,10 +42,11 @@ pub(super) struct Http3<'a> {
     streams: Arc<ConnectionStreams>,
     path: PathChoice,
     head_room: Arc<HeadRoom>,
+    window: SendWindow,
     /// The server's control stream, and bytes that it has not taken.
     control: Option<sealion_quic::StreamId>,
     control_bytes: Vec<u8>,
-    receiving: Vec<Receiving>,
+    receiving: Vec<Receiving<StreamId>>,
     streamed: Vec<Streamed>,
     answering: Vec<Waiting<'a>>,
     sending: Vec<Sending<'a>>,
@@ -57,10 +58,6 @@ pub(super) struct Http3<'a> {
     /// The connection is closed, for this reason.
     ended: Option<String>,
 }
-
-/// The bytes that may be written and not acknowledged: twice the congestion window, within bounds. GUESS.
-const MIN_SEND_WINDOW: u64 = 128 << 10;
-const MAX_SEND_WINDOW: u64 = 8 << 20;
 
 impl<'a> Http3<'a> {
     pub(super) fn new(
@@ -81,6 +78,7 @@ impl<'a> Http3<'a> {
             streams: context.shared.streams.connection(client),
             path: PathChoice::constant(PathReason::Quic),
             head_room: Arc::default(),
+            window: SendWindow::new(client),
             control: None,
             control_bytes: Vec::new(),
             receiving: Vec::new(),
@@ -126,14 +124,22 @@ impl<'a> Http3<'a> {
         self.poll_answers(cx);
         self.poll_sending(cx, endpoint);
         self.carry_out(endpoint);
+        self.count_resets();
         self.write_control(endpoint);
         if let Some(why) = self.deadlines.failed.take() {
             self.close(endpoint, ErrorCode::H3_EXCESSIVE_LOAD, why);
             return Poll::Ready(());
         }
-        if self.is_idle() && self.poll_end().is_ready() {
-            self.close(endpoint, ErrorCode::H3_NO_ERROR, "");
-            return Poll::Ready(());
+        if self.is_idle() {
+            if self.window.shrink()
+                && let Some(mut quic) = endpoint.connection(self.key)
+            {
+                quic.set_send_window(MIN_SEND_WINDOW);
+            }
+            if self.poll_end().is_ready() && self.poll_farewell(cx, endpoint).is_ready() {
+                self.close(endpoint, ErrorCode::H3_NO_ERROR, "");
+                return Poll::Ready(());
+            }
         }
         Poll::Pending
     }
@@ -156,14 +162,39 @@ impl<'a> Http3<'a> {
         })
     }
 
+    /// Tells the client which requests are served, and waits for a round trip: those that come meanwhile are rejected, so that the client can repeat them
+    /// (RFC 9114 §5.2).
+    fn poll_farewell(&mut self, cx: &mut TaskContext<'_>, endpoint: &mut Endpoint) -> Poll<()> {
+        self.closing = true;
+        if self.deadlines.farewell == Farewell::None {
+            self.protocol.drain_now();
+            self.write_control(endpoint);
+            let round_trip = endpoint.connection(self.key).map(|quic| quic.round_trip()).unwrap_or_default();
+            self.deadlines.farewell = Farewell::Until(Instant::now() + round_trip);
+            self.poll_deadlines(cx, endpoint);
+        }
+        if self.deadlines.farewell == Farewell::Over { Poll::Ready(()) } else { Poll::Pending }
+    }
+
     fn fail(&mut self, endpoint: &mut Endpoint, error: &ConnectionError) {
         tracing::debug!("{}: HTTP/3: closed: {error}", self.context.remote);
+        if let (Some(flood), Some(worker)) = (error.flood, metrics::worker()) {
+            worker.http3.flooded(flood);
+        }
         self.close(endpoint, error.code, error.why);
     }
 
     fn close(&mut self, endpoint: &mut Endpoint, code: ErrorCode, why: &str) {
         endpoint.close(Instant::now(), self.key, code.0, why.as_bytes());
         self.ended = Some(if why.is_empty() { "the connection ended".to_owned() } else { why.to_owned() });
+    }
+
+    fn count_resets(&mut self) {
+        if let Some(resets) = self.protocol.take_resets()
+            && let Some(worker) = metrics::worker()
+        {
+            worker.http3.reset(&resets);
+        }
     }
 
     /// Carries out the orders of the protocol.
@@ -214,6 +245,9 @@ impl<'a> Http3<'a> {
         let path = sealion_tls::SealedBy::User;
         let delivery = Delivery { stream: stream.get(), body, wire, path, choice: &mut self.path, aborted };
         answered.finish(Some(&self.link.info), delivery);
+        if let Some(worker) = metrics::worker() {
+            worker.http3.responses.add(1);
+        }
     }
 
     /// Logs what the end of the connection cut short. Answers that are being made are waited for: what they were asked, a wrong password too, is
@@ -233,12 +267,12 @@ impl<'a> Http3<'a> {
     }
 }
 
-/// What is being sent when it is dropped, with the worker's runtime at the end of the grace time, has a line too.
+/// Responses under way get their line too when the connection is dropped, with the worker's runtime at the end of the grace time.
 impl Drop for Http3<'_> {
     fn drop(&mut self) {
         let cut = Cut::of(self.context.shared);
         for Waiting { stream, mut answer, wait, .. } in std::mem::take(&mut self.answering) {
-            // What is forwarded is answered at once when its client is gone.
+            // A request that is forwarded is answered at once when its client is gone.
             if wait.cancel.map(drop).is_some()
                 && let Poll::Ready(answered) = answer.as_mut().poll(&mut TaskContext::from_waker(Waker::noop()))
             {
@@ -256,18 +290,16 @@ pub(super) fn handshake_info(endpoint: &mut Endpoint, key: ConnectionKey) -> Opt
     endpoint.connection(key)?.handshake_result()
 }
 
-/// Bytes of heads that a connection may keep. Beyond, large heads are refused.
-const MAX_KEPT: usize = 1 << 20;
-
-/// Bytes of a head that is large.
-const LARGE_HEAD: usize = 4 << 10;
-
 impl Http3<'_> {
     /// Whether a request may keep its head while it waits: small ones always.
     fn may_keep(&self, head: &HeadBuffer) -> bool {
-        let kept: usize = self.receiving.iter().map(|receiving| receiving.head.memory()).sum::<usize>()
+        may_keep(head, || self.kept())
+    }
+
+    /// Bytes of heads that wait for content, an answer's end or the log.
+    fn kept(&self) -> usize {
+        self.receiving.iter().map(|receiving| receiving.head.memory()).sum::<usize>()
             + self.answering.iter().map(|waiting| waiting.memory).sum::<usize>()
-            + self.sending.iter().map(|sending| sending.answered.memory()).sum::<usize>();
-        head.memory() <= LARGE_HEAD || kept <= MAX_KEPT
+            + self.sending.iter().map(|sending| sending.answered.memory()).sum::<usize>()
     }
 }

@@ -12,7 +12,8 @@ use bytes::BytesMut;
 use sealion_h3::ErrorCode;
 use sealion_net::{Batch, ReceiveBuffers, UdpSocket};
 use sealion_quic::{
-    Config, ConnectionKey, Datagram, Ecn, Endpoint, Event, Incoming, Limits, Route, Secrets, TlsConfig, Transmit,
+    Config, ConnectionKey, Datagram, Ecn, Endpoint, Event, Incoming, Limits, Route, Secrets, TlsConfig, Totals,
+    Transmit,
 };
 use slab::Slab;
 use tokio::io::Interest;
@@ -20,11 +21,12 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Sleep, sleep_until};
 
 use super::connection::{Http3, handshake_info};
+use super::failure::handshake_failure;
 use super::link::Link;
 use super::tls::CurrentTls;
 use crate::exchange::{Context, Listener, Shared};
 use crate::limits::Moment;
-use crate::observe::metrics;
+use crate::observe::metrics::{self, Http3Metrics};
 use crate::values::{Phase, draining};
 
 /// A UDP socket of one worker, and its place in the group of sockets at its address.
@@ -50,7 +52,9 @@ pub(crate) async fn serve(bound: Bound, listener: &Listener, shared: &Arc<Shared
     let port = socket.local_addr()?.port();
     let current = CurrentTls { shared: Arc::downgrade(shared), listener: listener.place };
     let tls = TlsConfig::chosen_by(Arc::new(current)).map_err(io::Error::other)?;
-    let limits = limits(shared);
+    let limits =
+        Limits { connections: shared.most_connections, ..shared.generations.current().http3.transport.clone() };
+    let streams = limits.bidirectional_streams;
     let endpoint = Endpoint::new(Config { tls, limits, secrets, route }, Instant::now(), SystemTime::now());
     let mut phase = shared.phase.clone();
     let mut drained = pin!(draining(&mut phase));
@@ -58,6 +62,7 @@ pub(crate) async fn serve(bound: Bound, listener: &Listener, shared: &Arc<Shared
         readiness: tokio::net::UdpSocket::from_std(socket.as_std().try_clone()?)?,
         socket,
         port,
+        streams,
         listener,
         shared,
         hub: Arc::new(Hub { state: Mutex::new(State { endpoint, inboxes: Slab::new() }), ready: Mutex::default() }),
@@ -67,6 +72,7 @@ pub(crate) async fn serve(bound: Bound, listener: &Listener, shared: &Arc<Shared
         out: Vec::new(),
         unsent: None,
         timer: Box::pin(sleep_until(tokio::time::Instant::now())),
+        counted: Totals::default(),
     };
     let mut is_draining = false;
     poll_fn(|cx| {
@@ -76,23 +82,6 @@ pub(crate) async fn serve(bound: Bound, listener: &Listener, shared: &Arc<Shared
     .await;
     Ok(())
 }
-
-/// The limits of a socket's connections. Idle connections end by the server's own time, which is the first; the transport's ends those whose client
-/// is gone.
-fn limits(shared: &Shared) -> Limits {
-    let limits = &shared.generations.current().limits;
-    let times = [limits.idle_timeout.duration(), limits.stall_timeout.duration(), limits.request_timeout.duration()];
-    let longest = times.into_iter().max().unwrap_or_default();
-    Limits {
-        connections: shared.most_connections,
-        handshake: limits.handshake_timeout.duration(),
-        idle: longest + GONE,
-        ..Limits::default()
-    }
-}
-
-/// Beyond the longest time of the server's own.
-const GONE: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// The endpoint, which the socket's task and its connections share. They run on one thread, so that none waits for the lock.
 struct Hub {
@@ -151,6 +140,8 @@ struct Driver<'a> {
     /// The same socket, for the runtime.
     readiness: tokio::net::UdpSocket,
     port: u16,
+    /// The number of streams that the transport permits on a connection.
+    streams: u32,
     listener: &'a Listener,
     shared: &'a Arc<Shared>,
     hub: Arc<Hub>,
@@ -163,6 +154,8 @@ struct Driver<'a> {
     /// A batch in `out` that the kernel did not take.
     unsent: Option<Transmit>,
     timer: Pin<Box<Sleep>>,
+    /// The part of the endpoint's totals that is in the worker's metrics.
+    counted: Totals,
 }
 
 impl Driver<'_> {
@@ -178,6 +171,7 @@ impl Driver<'_> {
         self.run_ready();
         self.take_events();
         is_again |= self.transmit(cx, now);
+        self.count();
         {
             let mut ready = lock(&self.hub.ready);
             is_again |= !ready.connections.is_empty();
@@ -199,16 +193,30 @@ impl Driver<'_> {
         Poll::Pending
     }
 
+    /// Adds what the endpoint has counted to the worker's metrics.
+    fn count(&mut self) {
+        let Some(Http3Metrics { lost_bytes, retries, .. }) = metrics::worker().map(|worker| &worker.http3) else {
+            return;
+        };
+        let totals = lock(&self.hub.state).endpoint.totals();
+        lost_bytes.add(totals.lost_bytes - self.counted.lost_bytes);
+        retries.add(totals.retries - self.counted.retries);
+        self.counted = totals;
+    }
+
     /// Receives what has come. Returns whether there may be more.
     fn receive(&mut self, cx: &mut TaskContext<'_>, now: Instant) -> bool {
         let mut state = lock(&self.hub.state);
         let (endpoint, buffers) = (&mut state.endpoint, &mut self.buffers);
+        let counted = metrics::worker().map(|worker| &worker.http3);
         for _ in 0..MAX_RECEIVES {
             if self.readiness.poll_recv_ready(cx).is_pending() {
                 return false;
             }
+            let (mut datagrams, mut bytes) = (0, 0);
             let received = self.readiness.try_io(Interest::READABLE, || {
                 self.socket.receive(buffers, |received| {
+                    (datagrams, bytes) = (datagrams + 1, bytes + received.bytes.len() as u64);
                     let data = BytesMut::from(received.bytes);
                     let (remote, ecn) = (received.remote, Ecn::from_bits(received.ecn));
                     endpoint.receive(now, Datagram { remote, local: received.local, ecn, data });
@@ -216,6 +224,7 @@ impl Driver<'_> {
             });
             // An error is one of a datagram that was sent (ICMP).
             drop(received);
+            counted.into_iter().for_each(|http3| http3.received(datagrams, bytes));
         }
         true
     }
@@ -247,7 +256,8 @@ impl Driver<'_> {
             let index = state.inboxes.insert(VecDeque::new());
             drop(state);
             let waker = Waker::from(Arc::new(Bell { hub: Arc::clone(&self.hub), connection: index }));
-            let seat = Seat { hub: Arc::clone(&self.hub), index, key, remote, local, _slot: slot };
+            let (hub, streams) = (Arc::clone(&self.hub), self.streams);
+            let seat = Seat { hub, index, key, remote, local, streams, _slot: slot };
             let future = Box::pin(run(seat, self.listener, self.shared, waker.clone()));
             let inserted = self.connections.insert(Running { future, waker, key });
             debug_assert_eq!(inserted, index, "inboxes and connections are inserted and removed together");
@@ -314,6 +324,9 @@ impl Driver<'_> {
             let sent = self.readiness.try_io(Interest::WRITABLE, || self.socket.send(&batch));
             if sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
                 self.unsent = Some(transmit);
+            } else if let Some(worker) = metrics::worker() {
+                let datagrams = transmit.segment.map_or(1, |segment| transmit.size.div_ceil(segment.max(1)));
+                worker.http3.sent(datagrams as u64, transmit.size as u64);
             }
         }
         true
@@ -329,7 +342,7 @@ impl Drop for Driver<'_> {
         state.endpoint.close_all(now, ErrorCode::H3_INTERNAL_ERROR.0, b"the server ends");
         self.out.clear();
         while let Some(transmit) = state.endpoint.poll_transmit(now, 1, &mut self.out) {
-            // What the kernel does not take now is lost.
+            // Datagrams that the kernel does not take now are lost.
             let _ = self.socket.send(&batch(&transmit, &self.out));
             self.out.clear();
         }
@@ -355,14 +368,16 @@ struct Seat {
     key: ConnectionKey,
     remote: SocketAddr,
     local: Option<SocketAddr>,
+    /// The number of streams that the transport permits.
+    streams: u32,
     _slot: OwnedSemaphorePermit,
 }
 
 /// Serves a connection from its handshake to its end.
 async fn run(seat: Seat, listener: &Listener, shared: &Shared, waker: Waker) {
-    let Seat { hub, index, key, remote, local, _slot } = seat;
+    let Seat { hub, index, key, remote, local, streams, _slot } = seat;
     let counted = metrics::worker();
-    let _open = counted.map(|worker| worker.open.enter());
+    let _open = counted.map(|worker| (worker.open.enter(), worker.http3.open.enter()));
     let (handshaking, accepted) = (counted.map(|worker| worker.handshaking.enter()), Instant::now());
     let connected = poll_fn(|_| {
         let mut state = lock(&hub.state);
@@ -371,6 +386,7 @@ async fn run(seat: Seat, listener: &Listener, shared: &Shared, waker: Waker) {
                 Event::Connected => return Poll::Ready(handshake_info(&mut state.endpoint, key)),
                 Event::Closed(reason) => {
                     tracing::debug!("{remote}: QUIC: no handshake: {reason:?}");
+                    counted.into_iter().for_each(|worker| worker.handshake_failed(handshake_failure(&reason)));
                     return Poll::Ready(None);
                 }
                 _ => {}
@@ -382,6 +398,7 @@ async fn run(seat: Seat, listener: &Listener, shared: &Shared, waker: Waker) {
     drop(handshaking);
     if let Some(worker) = counted {
         worker.shook_hands(&info, accepted.elapsed());
+        worker.http3.handshakes.add(1);
     }
     // The client has shown that the address is its own: only now it counts.
     let current = shared.generations.current();
@@ -392,7 +409,8 @@ async fn run(seat: Seat, listener: &Listener, shared: &Shared, waker: Waker) {
         let why = b"too many connections";
         return lock(&hub.state).endpoint.close(Instant::now(), key, ErrorCode::H3_EXCESSIVE_LOAD.0, why);
     }
-    let limits = current.http3.clone();
+    // The transport's number of streams does not change with a reload.
+    let limits = sealion_h3::Limits { streams, ..current.http3.protocol.clone() };
     drop(current);
     let context = Context { shared, listener, remote, auth: info.client_auth };
     let idle = shared.idle.register(waker);

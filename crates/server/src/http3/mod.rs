@@ -10,11 +10,15 @@
 //! Each connection is a future, so that it can borrow its context; the task of the socket polls it when it has events, or when an answer of its
 //! own is ready.
 
+mod config;
 mod connection;
 mod content;
 mod endpoint;
+mod failure;
 mod link;
 mod response;
 mod tls;
+mod window;
 
+pub(crate) use config::Http3Config;
 pub(crate) use endpoint::{Bound, serve};

@@ -94,9 +94,9 @@ pub(crate) struct LimitsConfig {
     pub max_body: Size,
 
     /// Memory for all bodies that wait for a slow side (`buffer`, `buffer_request` and bodies for scripts), for
-    /// windows of HTTP/2 beyond their first size, and for encoders of `compress`. Beyond it bodies wait in files if the
-    /// route has any; other bodies are passed on as they are taken, and requests for scripts get 503. Beyond half of it
-    /// responses of applications are not compressed.
+    /// windows of HTTP/2 and HTTP/3 beyond their first size, and for encoders of `compress`. Beyond it bodies wait in
+    /// files if the route has any; other bodies are passed on as they are taken, and requests for scripts get 503.
+    /// Beyond half of it responses of applications are not compressed.
     #[arg(long, value_name = "SIZE", env = "SEALION_MAX_BUFFERED", default_value_t = Self::default().max_buffered)]
     pub max_buffered: Size,
 

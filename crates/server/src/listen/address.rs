@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
+use sealion_quic::SHARES;
 use serde::{Deserialize, Serialize};
 use socket2::{SockAddr, SockRef};
 
@@ -82,26 +83,29 @@ pub(crate) enum Purpose {
     /// A `[[listen]]` table.
     Clients,
     /// The UDP sockets of a `[[listen]]` table.
-    Datagrams(Half),
+    Datagrams(Share),
     /// `[metrics]`.
     Metrics,
 }
 
-/// A half of the UDP sockets at an address. Processes that take over from each other have them in turn.
+/// A share of the UDP sockets at an address: those that one process reads. Each process that lives has another.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Half {
-    #[default]
-    First,
-    Second,
-}
+pub(crate) struct Share(u32);
 
-impl Half {
-    pub(crate) fn other(self) -> Self {
-        match self {
-            Half::First => Half::Second,
-            Half::Second => Half::First,
-        }
+impl Share {
+    /// All shares, in the order of their sockets.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        (0..SHARES).map(Share)
+    }
+
+    /// The first that is none of these.
+    pub(crate) fn besides(used: &[(u32, Share)]) -> Option<Self> {
+        Self::all().find(|share| used.iter().all(|(_, other)| other != share))
+    }
+
+    /// Its number, below [`SHARES`].
+    pub(crate) fn number(self) -> u32 {
+        self.0
     }
 }
 
@@ -128,6 +132,19 @@ mod tests {
         let long = format!("unix:/{}", "x".repeat(107));
         assert!(Address::parse_unix(&long).unwrap().unwrap_err().contains("107 bytes"));
         assert!(Address::parse_unix(&long[..long.len() - 1]).unwrap().is_ok());
+    }
+
+    #[test]
+    fn a_process_gets_a_share_that_no_other_has() {
+        let mut used = Vec::new();
+        for number in 0..SHARES {
+            let share = Share::besides(&used).expect("a share");
+            assert_eq!(share.number(), number);
+            used.push((number + 1, share));
+        }
+        assert_eq!(Share::besides(&used), None);
+        used.remove(2);
+        assert_eq!(Share::besides(&used), Some(Share(2)));
     }
 
     #[test]

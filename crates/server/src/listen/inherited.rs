@@ -6,7 +6,7 @@ use listenfd::ListenFd;
 
 use sealion_quic::Secrets;
 
-use super::address::{Address, Half, Held, Purpose};
+use super::address::{Address, Held, Purpose, Share};
 
 /// Inherited sockets that no listener has taken yet.
 #[derive(Debug, Default)]
@@ -20,8 +20,10 @@ pub(crate) struct Inherited {
 /// How a process serves UDP.
 #[derive(Debug, Clone)]
 pub(crate) struct Datagrams {
-    /// The half of the sockets that it reads.
-    pub(crate) half: Half,
+    /// The share of the sockets that it reads. `None`: processes before it have them all, so that it has no HTTP/3.
+    pub(crate) share: Option<Share>,
+    /// The shares of the processes before it that have not ended, by their numbers.
+    pub(crate) older: Vec<(u32, Share)>,
     pub(crate) secrets: Secrets,
 }
 
@@ -75,15 +77,19 @@ impl Inherited {
         Ok(Self { sockets, origin, datagrams: None })
     }
 
-    /// With what the predecessor says of UDP: it goes on with its own half.
-    pub(crate) fn with_datagrams(self, datagrams: Option<Datagrams>) -> Self {
-        let datagrams = datagrams.map(|own| Datagrams { half: own.half.other(), ..own });
+    /// With what the predecessor says of UDP: it goes on with its own share. `pid`: its number.
+    pub(crate) fn with_datagrams(self, datagrams: Option<Datagrams>, pid: u32) -> Self {
+        let datagrams = datagrams.map(|Datagrams { share, mut older, secrets }| {
+            older.extend(share.map(|share| (pid, share)));
+            Datagrams { share: Share::besides(&older), older, secrets }
+        });
         Self { datagrams, ..self }
     }
 
     /// How this process serves UDP.
     pub(super) fn datagrams(&self) -> Datagrams {
-        self.datagrams.clone().unwrap_or_else(|| Datagrams { half: Half::First, secrets: Secrets::random() })
+        let first = || Datagrams { share: Some(Share::default()), older: Vec::new(), secrets: Secrets::random() };
+        self.datagrams.clone().unwrap_or_else(first)
     }
 
     /// The sockets that the predecessor passes.

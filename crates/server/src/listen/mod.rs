@@ -22,11 +22,11 @@ use std::path::PathBuf;
 
 use rustix::io::Errno;
 use sealion_net::{Steering, UdpOptions, UdpSocket};
-use sealion_quic::Route;
+use sealion_quic::{Route, SHARES};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::http3;
-pub(crate) use address::{Address, Half, Held, Purpose};
+pub(crate) use address::{Address, Held, Purpose, Share};
 pub(crate) use config::{Listen, ListenConfig, Mode, check, check_names, https_port, names};
 pub(crate) use idle::close_idle;
 pub(crate) use inherited::{Datagrams, Inherited};
@@ -161,8 +161,8 @@ impl Listeners {
         Ok(())
     }
 
-    /// Binds the UDP sockets beside a TCP address, or takes them over. There are two halves, so that a successor has sockets of its own, and their
-    /// order never changes: each process keeps both open, and reads one. `asked`: the address in the configuration.
+    /// Binds the UDP sockets beside a TCP address, or takes them over. There are several shares, so that a successor has sockets of its own, and their
+    /// order never changes: each process keeps all open, and reads one. `asked`: the address in the configuration.
     fn bind_http3(
         &mut self,
         place: usize,
@@ -177,34 +177,52 @@ impl Listeners {
         let failed = |error: io::Error| {
             format!("cannot listen on UDP {address} for HTTP/3: {error}: stop what has the port, or remove http3")
         };
-        let halves = [Half::First, Half::Second];
-        let mut sockets = halves.map(|half| inherited.take(Purpose::Datagrams(half), asked));
-        let is_inherited = !sockets[0].is_empty() && sockets[0].len() == sockets[1].len();
+        let mut shares: Vec<_> =
+            Share::all().map(|share| (share, inherited.take(Purpose::Datagrams(share), asked))).collect();
+        let workers = shares[0].1.len();
+        let is_inherited = workers > 0 && shares.iter().all(|(_, sockets)| sockets.len() == workers);
         if !is_inherited {
             let bind = |_| Ok(OwnedFd::from(bind_udp(*address)?.as_std().try_clone()?));
-            for half in &mut sockets {
-                *half = (0..self.sets.len()).map(bind).collect::<io::Result<_>>().map_err(failed)?;
+            for (_, sockets) in &mut shares {
+                *sockets = (0..self.sets.len()).map(bind).collect::<io::Result<_>>().map_err(failed)?;
             }
         }
-        let (workers, own) = (sockets[0].len() as u32, self.datagrams.half);
-        let steering = Steering { workers, to_second_half: own == Half::Second };
+        match self.datagrams.share {
+            Some(own) => self.read_share(place, own, &shares, is_inherited).map_err(failed)?,
+            None => tracing::warn!(
+                "HTTP/3 is not served on {address}: {} processes before this one still have connections of it; clients use TCP until the next upgrade",
+                SHARES
+            ),
+        }
+        for (share, sockets) in shares {
+            let held = |socket| Held { purpose: Purpose::Datagrams(share), wanted: asked.clone(), socket };
+            self.held.extend(sockets.into_iter().map(held));
+        }
+        Ok(())
+    }
+
+    /// Has workers read a share of UDP sockets. `shares`: all of the address.
+    fn read_share(
+        &mut self,
+        place: usize,
+        own: Share,
+        shares: &[(Share, Vec<OwnedFd>)],
+        is_inherited: bool,
+    ) -> io::Result<()> {
+        let (first, workers) = (&shares[0].1[0], shares[0].1.len() as u32);
+        let steering = Steering { workers, shares: SHARES, share: own.number() };
         if is_inherited {
-            self.steering.push((inherited::second(&sockets[0][0]).map_err(failed)?, steering));
+            self.steering.push((inherited::second(first)?, steering));
         } else {
-            steering.attach(&sockets[0][0]).map_err(failed)?;
+            steering.attach(first)?;
         }
         let sets = self.sets.len();
-        for (worker, socket) in (0..).zip(&sockets[own as usize]) {
-            let socket = inherited::second(socket).and_then(|socket| UdpSocket::from_std(socket.into()));
-            let route = Route { worker, workers, generation: own as u32 };
-            let bound =
-                http3::Bound { socket: socket.map_err(failed)?, route, secrets: self.datagrams.secrets.clone() };
+        for (worker, socket) in (0..).zip(&shares[own.number() as usize].1) {
+            let socket = UdpSocket::from_std(inherited::second(socket)?.into())?;
+            let route = Route { worker, workers, share: own.number() };
+            let bound = http3::Bound { socket, route, secrets: self.datagrams.secrets.clone() };
             let listener = Listener { socket: ListeningSocket::Udp(Box::new(bound)), wanted: place };
             self.sets[worker as usize % sets].push(listener);
-        }
-        for (half, sockets) in halves.into_iter().zip(sockets) {
-            let held = |socket| Held { purpose: Purpose::Datagrams(half), wanted: asked.clone(), socket };
-            self.held.extend(sockets.into_iter().map(held));
         }
         Ok(())
     }

@@ -12,8 +12,8 @@ use crate::exchange::Shared;
 use crate::observe::access_log::CacheOutcome;
 use crate::observe::messages;
 use crate::observe::metrics::{
-    BUCKETS, Counter, Deadline, ErrorKind, HandshakeFailure, Histogram, Http2Metrics, SUITES, SiteNumber, StreamResult,
-    WorkerMetrics,
+    BUCKETS, Counter, DIRECTIONS, Deadline, ErrorKind, HandshakeFailure, Histogram, Http2Metrics, Http3Metrics, SUITES,
+    SiteNumber, StreamResult, WorkerMetrics,
 };
 use crate::path::costs::Origin;
 use crate::path::offer::combinations;
@@ -31,6 +31,7 @@ pub(super) fn collect(shared: &Shared) -> Vec<Family> {
     scrape.handshakes(&mut page);
     scrape.responses(&mut page);
     scrape.http2(&mut page);
+    scrape.http3(&mut page);
     scrape.upstreams(&mut page);
     scrape.store(&mut page);
     scrape.kernel_path(&mut page);
@@ -362,6 +363,42 @@ impl Scrape<'_> {
         for &flood in Flood::ALL {
             page.sample(&[("limit", flood.name())], self.count(|w| w.http2.floods(flood)));
         }
+    }
+
+    fn http3(&self, page: &mut Families) {
+        let open = self.workers.iter().fold(0_u64, |sum, w| sum.wrapping_add(w.http3.open.get()));
+        page.gauge("sealion_http3_connections", "Open connections over HTTP/3.").value(open);
+        page.counter("sealion_http3_handshakes_total", "Handshakes over QUIC that succeeded.")
+            .value(self.count(|w| &w.http3.handshakes));
+        page.counter("sealion_http3_responses_total", "Responses over HTTP/3.")
+            .value(self.count(|w| &w.http3.responses));
+        page.counter(
+            "sealion_http3_streams_total",
+            "Requests that clients opened over HTTP/3, by what became of them.",
+        );
+        for &result in StreamResult::ALL {
+            page.sample(&[("result", result.label())], self.count(|w| w.http3.streams(result)));
+        }
+        page.counter("sealion_http3_resets_total", "Requests cancelled, by the side that did so and the error code.");
+        for (by, code, place) in Http3Metrics::reset_labels() {
+            page.sample(&[("by", by), ("code", code)], self.count(|w| w.http3.resets(place)));
+        }
+        page.counter("sealion_http3_floods_total", "Connections ended by a limit against abuse, by limit.");
+        for &flood in sealion_h3::Flood::ALL {
+            page.sample(&[("limit", flood.name())], self.count(|w| w.http3.floods(flood)));
+        }
+        page.counter("sealion_quic_datagrams_total", "UDP datagrams of QUIC, by direction.");
+        for (place, direction) in DIRECTIONS.into_iter().enumerate() {
+            page.sample(&[("direction", direction)], self.count(|w| &w.http3.datagrams[place]));
+        }
+        page.counter("sealion_quic_bytes_total", "Bytes of UDP payload, by direction.");
+        for (place, direction) in DIRECTIONS.into_iter().enumerate() {
+            page.sample(&[("direction", direction)], self.count(|w| &w.http3.bytes[place]));
+        }
+        page.counter("sealion_quic_lost_bytes_total", "Bytes of packets that were deemed lost and sent again.")
+            .value(self.count(|w| &w.http3.lost_bytes));
+        page.counter("sealion_quic_retries_total", "Retry packets, by which new clients have to prove their address.")
+            .value(self.count(|w| &w.http3.retries));
     }
 
     fn by_reason(&self, page: &mut Families, counters: impl Fn(&WorkerMetrics) -> &[Counter]) {

@@ -28,6 +28,7 @@ pub(crate) struct Summary {
     pub bytes_user: u64,
     pub bytes_kernel: u64,
     pub moves: u64,
+    pub http3: Http3Summary,
     /// Responses by the first digit of their status.
     pub statuses: [u64; 5],
     /// Requests by bucket; [`bound`](crate::observe::metrics::bound) has the bounds.
@@ -43,6 +44,17 @@ pub(crate) struct Summary {
     pub resident_bytes: u64,
     pub open_descriptors: u64,
     pub paths: Vec<TopPath>,
+}
+
+/// HTTP/3.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Http3Summary {
+    /// Open connections.
+    pub connections: u64,
+    pub responses: u64,
+    /// Bytes of datagrams sent, and those of them that were lost.
+    pub bytes: u64,
+    pub lost_bytes: u64,
 }
 
 /// Open connections by state.
@@ -120,6 +132,12 @@ impl Summary {
             bytes_user: sum(&|w| w.progress.sent(SealedBy::User)),
             bytes_kernel: sum(&|w| w.progress.sent(SealedBy::Kernel)),
             moves: sum(&|w| w.responses[PathReason::Moved as usize].get()),
+            http3: Http3Summary {
+                connections: sum(&|w| w.http3.open.get()),
+                responses: sum(&|w| w.http3.responses.get()),
+                bytes: sum(&|w| w.http3.bytes[1].get()),
+                lost_bytes: sum(&|w| w.http3.lost_bytes.get()),
+            },
             statuses,
             latency,
             errors: sum(&|w| ErrorKind::ALL.iter().map(|kind| w.errors[*kind as usize].get()).sum()),

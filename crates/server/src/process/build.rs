@@ -40,6 +40,7 @@ pub(crate) fn build(
     }
     listen::check(&config.listen, config.metrics.listen, &mut problems);
     config.site.iter().for_each(|site| check_listeners(config, site, &mut problems));
+    config.http3.check(&mut problems);
     config.access_log.check("access_log", &mut problems);
     let _ = monitor::Settings::new(&config.otlp, &mut problems);
     let logs = SiteLogs::new(&config.access_log, config.site_logs(), &mut problems);
@@ -138,18 +139,12 @@ pub(crate) fn build(
                 buffered,
                 head_limits: config.limits.head(),
                 http2: config.http2.limits(&config.limits.head(), has_proxies, permits_websocket),
-                http3: http3_limits(config, permits_websocket),
+                http3: config.http3.limits(&config.limits, &config.limits.head(), permits_websocket),
                 ktls: config.server.ktls,
             })
         }
         _ => Err(problems),
     }
-}
-
-/// What one client may do on a connection of HTTP/3. `connect_protocol`: whether a site permits WebSocket.
-fn http3_limits(config: &Config, connect_protocol: bool) -> sealion_h3::Limits {
-    let head = config.limits.head();
-    sealion_h3::Limits { head: head.head, fields: head.fields, connect_protocol, ..sealion_h3::Limits::default() }
 }
 
 /// The listeners with TLS or the only one that there is without `[[listen]]`, by their places.

@@ -34,7 +34,7 @@ use sealion_tls::{OwnTicketKeys, TicketKeys, TicketSecret};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use crate::listen::{Address, Datagrams, Half, Held, Inherited, Purpose};
+use crate::listen::{Address, Datagrams, Held, Inherited, Purpose, Share};
 use crate::observe::{Left, Predecessors};
 use crate::process::privileges::Confinement;
 
@@ -60,8 +60,8 @@ enum Message {
     Predecessor { pid: u32 },
     /// Old to new: the keys of its session tickets, if they are its own. `until`: seconds since 1970.
     Tickets { sealing: Secret, others: Vec<Secret>, until: u64 },
-    /// Old to new: its half of the UDP sockets, and the secrets of its connections: for stateless resets and for tokens.
-    Datagrams { half: Half, reset: QuicSecret, token: QuicSecret },
+    /// Old to new: its share of the UDP sockets, those of the processes before it, and the secrets of its connections: for stateless resets and for tokens.
+    Datagrams { share: Option<Share>, older: Vec<(u32, Share)>, reset: QuicSecret, token: QuicSecret },
     /// Old to new: end of the sockets; and the confinement that the new process inherits. `passes`: connections at rest can pass.
     All {
         confinement: Confinement,
@@ -149,15 +149,16 @@ impl Predecessor {
                     let others = others.iter().filter_map(secret).collect();
                     tickets = secret(&sealing).map(|sealing| OwnTicketKeys { sealing, others, until });
                 }
-                Some((Message::Datagrams { half, reset, token }, None)) => {
-                    datagrams = Some(Datagrams { half, secrets: Secrets { reset: *reset.0, token: *token.0 } });
+                Some((Message::Datagrams { share, older, reset, token }, None)) => {
+                    let secrets = Secrets { reset: *reset.0, token: *token.0 };
+                    datagrams = Some(Datagrams { share, older, secrets });
                 }
                 Some((Message::All { confinement, passes }, None)) => break (confinement, passes),
                 other => return Err(broken(&format_args!("unexpected message {other:?}"))),
             }
         };
-        let inherited = Inherited::from_predecessor(held)?.with_datagrams(datagrams);
         let pid = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs());
+        let inherited = Inherited::from_predecessor(held)?.with_datagrams(datagrams, pid);
         Ok(Some((Self { socket, pid, older, tickets, confinement, passes }, inherited)))
     }
 
@@ -473,17 +474,19 @@ fn greet(to: BorrowedFd<'_>, service: &Service) -> Result<Takes, NotServing> {
     let older = service.predecessors.to_pass_on().map_err(|error| {
         NotServing::Channel(ChannelError::Socket(Errno::from_io_error(&error).unwrap_or(Errno::MFILE)))
     })?;
-    for (pid, socket) in older {
-        send(to, &Message::Predecessor { pid }, Some(socket.as_fd()), LONGEST_START)?;
+    for (pid, socket) in &older {
+        send(to, &Message::Predecessor { pid: *pid }, Some(socket.as_fd()), LONGEST_START)?;
     }
     if let Some(OwnTicketKeys { sealing, others, until }) = service.tickets.as_ref().and_then(|keys| keys.own()) {
         let until = until.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let others = others.iter().map(Secret::from).collect();
         send(to, &Message::Tickets { sealing: Secret::from(&sealing), others, until }, None, LONGEST_START)?;
     }
-    if let Some(Datagrams { half, secrets: Secrets { reset, token } }) = &service.datagrams {
+    if let Some(Datagrams { share, older: shares, secrets: Secrets { reset, token } }) = &service.datagrams {
         let [reset, token] = [reset, token].map(|secret| QuicSecret(Zeroizing::new(*secret)));
-        send(to, &Message::Datagrams { half: *half, reset, token }, None, LONGEST_START)?;
+        let lives = |(pid, _): &&(u32, Share)| older.iter().any(|(other, _)| other == pid);
+        let older = shares.iter().filter(lives).copied().collect();
+        send(to, &Message::Datagrams { share: *share, older, reset, token }, None, LONGEST_START)?;
     }
     send(to, &Message::All { confinement: service.confinement, passes: true }, None, LONGEST_START)?;
     match receive(to, LONGEST_START)? {

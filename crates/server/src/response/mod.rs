@@ -44,6 +44,8 @@ pub(crate) struct Response {
     pub is_withheld: bool,
     /// The number of the route that answered. `None`: the site's root, or no site.
     pub route: Option<u32>,
+    /// Whether it does not announce HTTP/3, though the listener has it.
+    pub is_unannounced: bool,
 }
 
 impl Response {
@@ -60,6 +62,7 @@ impl Response {
             rate: None,
             is_withheld: false,
             route: None,
+            is_unannounced: false,
         }
     }
 

@@ -254,6 +254,7 @@ impl<'a> Answering<'a> {
             self.add_fields(&mut response.fields, response.status, path.as_bytes());
             response.is_unlogged = features.is_unlogged;
             response.route = self.route.shown_number();
+            response.is_unannounced = features.is_unannounced;
         }
         answer
     }
@@ -278,6 +279,7 @@ impl<'a> Answering<'a> {
         self.compress(&mut response);
         response.is_unlogged = self.route.features.is_unlogged;
         response.route = self.route.shown_number();
+        response.is_unannounced = self.route.features.is_unannounced;
         Some(response)
     }
 
@@ -335,6 +337,7 @@ impl<'a> Answering<'a> {
         own.compress(&mut response);
         response.is_unlogged = self.route.features.is_unlogged || own.route.features.is_unlogged;
         response.route = own.route.shown_number();
+        response.is_unannounced = self.route.features.is_unannounced || own.route.features.is_unannounced;
         response
     }
 

@@ -30,6 +30,8 @@ pub(crate) struct Features {
     pub anonymous: bool,
     /// Whether the access log has no lines for its responses.
     pub is_unlogged: bool,
+    /// Whether its responses do not announce HTTP/3.
+    pub is_unannounced: bool,
     /// The site is under maintenance.
     pub maintenance: Option<Arc<Maintenance>>,
     /// Access by client network.
@@ -118,6 +120,7 @@ impl SiteConfig {
             anonymous: !self.server_header,
             // A whole site without a log has none that a line could be missing from.
             is_unlogged: around.is_some() && !self.access_log,
+            is_unannounced: !self.announce_http3,
             maintenance: inherit!(maintenance, |config| {
                 let config = config.clone().into_table()?;
                 Some(Maintenance::build(&config, root, &name("maintenance"), problems))

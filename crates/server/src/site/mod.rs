@@ -74,6 +74,8 @@ pub(crate) struct Site {
     pub rejects_handshake: bool,
     /// Whether it answers over HTTP/2.
     pub http2: bool,
+    /// Whether it answers over HTTP/3.
+    pub http3: bool,
     /// The port of its first listener with TLS. `None`: no request for it can come by TLS, so that no listener redirects its requests.
     pub https: Option<u16>,
     /// Whether requests by `http` are redirected to HTTPS.
@@ -252,6 +254,7 @@ impl SiteConfig {
             has_names: !self.names.is_empty(),
             rejects_handshake: *self.reject_handshake,
             http2: self.http2,
+            http3: self.http3,
             https: None,
             https_only: *self.https_only,
             log: SiteLog::Common,

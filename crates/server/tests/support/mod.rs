@@ -321,12 +321,28 @@ pub(crate) fn wait_for_message(server: &Server, words: &str) -> String {
 /// A process that took over from a server. It ends when it is dropped.
 pub(crate) struct Successor(Pid);
 
+/// Of the message of a process that was replaced.
+const TAKEN_OVER: &str = " has taken over";
+
 impl Successor {
     /// Starts one by SIGUSR2, and waits until the service is its own.
     #[track_caller]
     pub(crate) fn of(server: &Server) -> Self {
         server.signal(Signal::USR2);
-        let line = wait_for_message(server, " has taken over");
+        Self::named_by(&wait_for_message(server, TAKEN_OVER))
+    }
+
+    /// The same for a process that took over itself from `server`.
+    #[track_caller]
+    pub(crate) fn behind(process: &Successor, server: &Server) -> Self {
+        let lines = || server.lines().into_iter().filter(|line| line.stderr && line.text.contains(TAKEN_OVER));
+        let before = lines().count();
+        kill_process(process.0, Signal::USR2).expect("it lives");
+        wait_until("another process has taken over", || lines().count() > before);
+        Self::named_by(&lines().nth(before).expect("it was counted").text)
+    }
+
+    fn named_by(line: &str) -> Self {
         let number = line.rsplit_once("process ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
         Self(number.and_then(Pid::from_raw).expect("the line names the process"))
     }

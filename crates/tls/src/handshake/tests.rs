@@ -10,6 +10,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustls::pki_types::UnixTime;
+use rustls::quic;
+use rustls::server::Acceptor;
 use rustls::time_provider::TimeProvider;
 use rustls::{AlertDescription, ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
 use sealion_testkit::PATIENCE;
@@ -232,6 +234,69 @@ impl CertificateSource for Silent {
     fn certificate(&self, _name: &str, _client: Option<IpAddr>) -> Obtaining<'_> {
         Box::pin(std::future::pending())
     }
+}
+
+/// Has its certificate at hand.
+#[derive(Debug)]
+struct AtHand(Certificate);
+
+impl CertificateSource for AtHand {
+    fn certificate(&self, _name: &str, _client: Option<IpAddr>) -> Obtaining<'_> {
+        let certificate = self.0.clone();
+        Box::pin(async move { Ok(certificate) })
+    }
+}
+
+/// Nothing waits there. A client that sees the certificate of another name uses TCP.
+#[test]
+fn over_quic_a_certificate_on_demand_is_shown_where_it_is_at_hand() {
+    let load = |pki: &Pki| Certificate::from_pem_files(&pki.certificate_file(), &pki.key_file()).unwrap();
+    let (fleet, other) = (Fleet::new(), Pki::for_names(&["other.test"]));
+    let sources: [(Arc<dyn CertificateSource>, bool); 2] =
+        [(Arc::new(AtHand(load(&fleet.pki))), true), (Arc::new(Silent), false)];
+    for (source, is_shown) in sources {
+        let certificates = Arc::new(SiteCertificates::new(vec![load(&other)]).with_source(source));
+        let site = SiteTls { names: Vec::new(), certificates, client_auth: None, alpn: None };
+        let server = ServerConfig::new(&site, &[], &TlsOptions::new(&[]).unwrap(), Limits::default()).unwrap();
+        match over_quic(&server, fleet.client(VERSIONS[0], None)) {
+            Ok(info) => assert!(is_shown && info.server_name.as_deref() == Some("localhost")),
+            Err(error) => assert!(!is_shown, "{error}"),
+        }
+    }
+}
+
+/// A handshake over QUIC, whose messages need no packets.
+fn over_quic(server: &ServerConfig, client: Arc<ClientConfig>) -> Result<HandshakeInfo, rustls::Error> {
+    let name = "localhost".try_into().unwrap();
+    let mut client = quic::ClientConnection::new(client, quic::Version::V1, name, Vec::new())?;
+    let mut hello = Vec::new();
+    let _ = client.write_hs(&mut hello);
+    let mut acceptor = Acceptor::default();
+    let record = [&[22, 3, 1], &(hello.len() as u16).to_be_bytes()[..], &hello].concat();
+    acceptor.read_tls(&mut &record[..]).unwrap();
+    let accepted = acceptor.accept().unwrap().expect("a whole ClientHello");
+    let mut handshake = server.begin_quic(Some(&accepted.client_hello()));
+    let config = Arc::clone(handshake.rustls());
+    let mut connection = quic::ServerConnection::new(config, quic::Version::V1, Vec::new())?;
+    handshake.read(&mut connection, &hello)?;
+    loop {
+        // Up to the next change of keys.
+        let mut flight = Vec::new();
+        let keys = handshake.write(&mut connection, &mut flight);
+        client.read_hs(&flight)?;
+        if keys.is_none() {
+            break;
+        }
+    }
+    loop {
+        let mut flight = Vec::new();
+        let keys = client.write_hs(&mut flight);
+        handshake.read(&mut connection, &flight)?;
+        if keys.is_none() {
+            break;
+        }
+    }
+    Ok(handshake.info(&connection).expect("the handshake has ended"))
 }
 
 /// The handshake would wait for its certificate for ever.

@@ -10,6 +10,7 @@ mod paths;
 mod privileges;
 mod settings;
 mod sockets;
+mod udp;
 
 use std::process::ExitCode;
 
@@ -112,6 +113,7 @@ impl Report {
         findings.extend(paths::rekey(&probe));
         findings.extend(crypto::drivers());
         findings.extend(settings::all());
+        findings.extend(udp::all());
         findings.extend(nic::all());
         findings.push(openssl::on_this_machine());
         findings.extend(privileges::of_this_kernel());

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::rates::Rates;
-use crate::monitor::Summary;
+use crate::monitor::{Http3Summary, Summary};
 use crate::observe::Left;
 
 /// The maximum number of paths on a page of text.
@@ -108,6 +108,13 @@ pub(super) fn lines(now: &Summary, rates: &Rates) -> Vec<(&'static str, String)>
             format!("{} written, {} lost ({}/s)", now.log_written, now.log_dropped, number(rates.log_dropped)),
         ),
     ];
+    if now.http3 != Http3Summary::default() {
+        let Http3Summary { connections, responses, bytes: sent, lost_bytes } = now.http3;
+        let lost = if sent > 0 { lost_bytes as f64 / sent as f64 * 100.0 } else { 0.0 };
+        let line =
+            format!("{connections} connections, {responses} responses, sent {} ({lost:.1} % lost)", bytes(sent as f64));
+        lines.insert(4, ("http/3", line));
+    }
     if !now.predecessors.is_empty() {
         lines.insert(1, ("replaced", replaced(&now.predecessors)));
     }

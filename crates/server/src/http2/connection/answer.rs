@@ -72,8 +72,8 @@ impl<'a> Http2<'a> {
             return self.finish(sending, stream, None);
         }
         let before = self.heads.len();
-        let more = self.context.listener.alternative.as_ref().map_or(&[][..], Alternative::http2);
         let Answered { response, framing, .. } = &mut *sending.answered;
+        let more = self.context.listener.alternative(response).map_or(&[][..], Alternative::http2);
         let written = HEADS.with_borrow_mut(|heads| {
             heads.with_head((response.status, &response.fields, *framing), &now(), more, |head| {
                 self.protocol.respond(id, head, length == Some(0), &mut self.heads)

@@ -23,7 +23,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 
-use sealion_h2::Connection;
+use sealion_h2::{Connection, StreamId};
 use sealion_http::Protocol;
 use sealion_tls::TlsStream;
 use tokio::task::yield_now;
@@ -31,13 +31,14 @@ use tokio::task::yield_now;
 use super::batch::{Batch, free_bytes, keep_bytes, shrink};
 use super::content::{ContentWindow, Streamed};
 use super::response::{Ahead, Sending};
-use crate::exchange::{Answers, Context, Cut, Delivery, End, Error, Listener, PathChoice, Shared, poll_idle_end};
+use crate::exchange::{
+    Answers, Context, Cut, Delivery, End, Error, Listener, PathChoice, Receiving, Shared, poll_idle_end,
+};
 use crate::limits::{ConnectionStreams, Idle, Permit};
 use crate::observe::metrics;
 use crate::passing::{Baggage, Driver, Passes, Resting};
 use answer::Waiting;
 use deadlines::Deadlines;
-use receive::Receiving;
 
 /// Serves requests until the connection should be closed in order, or pass on; the caller does so. `baggage`: what it begins with, and leaves when it passes.
 ///
@@ -153,7 +154,7 @@ struct Http2<'a> {
     /// Places of the responses that hold descriptors.
     streams: Arc<ConnectionStreams>,
     path: PathChoice,
-    receiving: Vec<Receiving>,
+    receiving: Vec<Receiving<StreamId>>,
     /// Contents that are passed on.
     streamed: Vec<Streamed>,
     window: ContentWindow,

@@ -2,7 +2,6 @@
 
 use std::fmt::Display;
 use std::task::{Context as TaskContext, Poll};
-use std::time::Instant;
 
 use sealion_h2::{By, ErrorCode, Event, HeadBuffer, StreamId};
 use sealion_http::{Protocol, Status};
@@ -10,7 +9,8 @@ use sealion_tls::TlsStream;
 
 use super::Http2;
 use crate::exchange::{
-    Current, Delivery, End, Error, Generation, Upload, announced_length, expects_continue, free_head, keep_head,
+    Current, Delivery, End, Error, Generation, MAX_BEHIND_THE_LAST, Receiving, Upload, announced_length,
+    expects_continue, free_head, keep_head, may_keep,
 };
 use crate::http2::content::Streamed;
 use crate::http2::response::reset_by_client;
@@ -144,9 +144,7 @@ impl Http2<'_> {
         } else if end || expects_continue(head) {
             self.answer(id, head, stream, None, current);
         } else {
-            let head = std::mem::replace(head, free_head());
-            let deadline = Instant::now() + current.limits.request_timeout.duration();
-            self.receiving.push(Receiving { stream: id, head, current, content: 0, deadline });
+            self.receiving.push(Receiving::new(id, head, current));
         }
     }
 
@@ -198,10 +196,10 @@ impl Http2<'_> {
     fn discard(&mut self, id: StreamId, length: u64, end: bool, stream: &TlsStream) {
         let Some(index) = self.receiving.iter().position(|receiving| receiving.stream == id) else { return };
         let receiving = &mut self.receiving[index];
-        receiving.content += length;
+        let is_over = receiving.discard(length, end);
         // Behind the answer no more is taken than the window has room for.
         self.protocol.consume(id, length as usize);
-        if end || receiving.content > receiving.current.limits.max_body.0 {
+        if is_over {
             let Receiving { mut head, current, .. } = self.receiving.swap_remove(index);
             self.answer(id, &mut head, stream, None, current);
             keep_head(head);
@@ -224,7 +222,7 @@ impl Http2<'_> {
         if self.requests >= most.get() {
             self.protocol.drain();
         }
-        if self.requests >= most.get().saturating_add(MOST_BEHIND_THE_LAST) {
+        if self.requests >= most.get().saturating_add(MAX_BEHIND_THE_LAST) {
             // The client does not reply to the PING that would tell what it had sent before it knew.
             self.protocol.drain_now();
         }
@@ -245,7 +243,7 @@ impl Http2<'_> {
 
     /// Whether a request may keep its head while it waits: small ones always.
     fn may_keep(&self, head: &HeadBuffer) -> bool {
-        head.memory() <= LARGE_HEAD || self.kept() <= MOST_KEPT
+        may_keep(head, || self.kept())
     }
 
     /// Octets of heads that wait for content, an answer's end or the log.
@@ -256,29 +254,8 @@ impl Http2<'_> {
     }
 }
 
-/// A request whose content has not ended.
-pub(super) struct Receiving {
-    pub(super) stream: StreamId,
-    pub(super) head: HeadBuffer,
-    /// The settings that it began under. Under others its content, of which some is discarded already, might be forwarded.
-    current: Current,
-    /// Octets of content so far.
-    content: u64,
-    /// When all of it has to be there.
-    pub(super) deadline: Instant,
-}
-
 fn opened(result: StreamResult) {
     if let Some(worker) = metrics::worker() {
         worker.http2.opened(result);
     }
 }
-
-/// Requests behind the last one that `max_requests` allows: what a client may have sent before it read GOAWAY.
-const MOST_BEHIND_THE_LAST: u64 = 128;
-
-/// Octets of a head that is large.
-const LARGE_HEAD: usize = 4 << 10;
-
-/// Octets of heads that a connection may keep: 32 of the largest that `max_head` allows by default. Beyond, large heads are refused.
-const MOST_KEPT: usize = 1 << 20;

@@ -8,7 +8,7 @@ use sealion_h3::{ErrorCode, HeadBuffer, HeaderBlock, StreamId};
 use sealion_http::{ExtraFields, Protocol, Status};
 use sealion_quic::Endpoint;
 
-use super::{Http3, MAX_SEND_WINDOW, MIN_SEND_WINDOW};
+use super::Http3;
 use crate::exchange::{
     Answer, Answered, Answering, Answers, Current, HeadBlocks, MAX_AHEAD_STREAMS, UpstreamSide, Wait, now,
 };
@@ -142,8 +142,10 @@ impl<'a> Http3<'a> {
             return;
         }
         if let Some(mut quic) = endpoint.connection(self.key) {
-            let window = quic.congestion_window().saturating_mul(2);
-            quic.set_send_window(window.clamp(MIN_SEND_WINDOW, MAX_SEND_WINDOW));
+            let current = self.context.shared.generations.current();
+            let max = current.http3.send_window;
+            let window = self.window.fit(quic.congestion_window(), max, &current.buffered, &current.limits);
+            quic.set_send_window(window);
         }
         if self.sending.len() > 1 {
             let protocol = &self.protocol;

@@ -1,4 +1,4 @@
-//! What the client owes, and until when.
+//! The deadlines of a client.
 
 use std::pin::Pin;
 use std::task::Context as TaskContext;
@@ -21,10 +21,22 @@ pub(super) struct Deadlines {
     head: Option<(StreamId, Instant)>,
     /// When the connection's rate lets more be sent.
     pub(super) paced: Option<Instant>,
+    /// When the client has read the last GOAWAY.
+    pub(super) farewell: Farewell,
     /// The connection ends for this reason.
     pub(super) failed: Option<&'static str>,
     /// Wakes the connection. It may go off earlier.
     timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// The end of an idle connection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Farewell {
+    #[default]
+    None,
+    /// The last GOAWAY is under way.
+    Until(Instant),
+    Over,
 }
 
 impl Http3<'_> {
@@ -73,11 +85,20 @@ impl Http3<'_> {
         let stalled = self.sending.iter().filter(|sending| sending.is_blocked);
         let stalls = stalled.map(|sending| sending.progress + stall_timeout);
         let paced = self.deadlines.paced;
-        settings.into_iter().chain(head).chain(contents).chain(pieces).chain(stalls).chain(paced).min()
+        let farewell = match self.deadlines.farewell {
+            Farewell::Until(due) => Some(due),
+            Farewell::None | Farewell::Over => None,
+        };
+        settings.into_iter().chain(farewell).chain(head).chain(contents).chain(pieces).chain(stalls).chain(paced).min()
     }
 
     fn expire(&mut self, endpoint: &mut Endpoint, now: Instant) {
         self.deadlines.paced = self.deadlines.paced.filter(|until| *until > now);
+        if let Farewell::Until(due) = self.deadlines.farewell
+            && due <= now
+        {
+            self.deadlines.farewell = Farewell::Over;
+        }
         let (request_timeout, stall_timeout) = {
             let limits = &self.context.shared.generations.current().limits;
             (limits.request_timeout.duration(), limits.stall_timeout.duration())

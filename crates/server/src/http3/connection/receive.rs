@@ -1,41 +1,31 @@
-//! What the client sends, and what each event means for its request.
+//! The bytes that the client sends, and the meaning of each event for its request.
 
 use std::task::Context as TaskContext;
-use std::time::Instant;
 
 use bytes::Bytes;
-use sealion_h3::{ConnectionError, ErrorCode, HeadBuffer, StreamId};
+use sealion_h3::{ConnectionError, ErrorCode, HeadBuffer, Opened, StreamId};
 use sealion_http::{Protocol, Status};
 use sealion_quic::{CloseReason, Endpoint, Event, Read};
 
 use super::Http3;
 use crate::exchange::{
-    Current, Delivery, Generation, Upload, announced_length, expects_continue, free_head, keep_head,
+    Delivery, Generation, MAX_BEHIND_THE_LAST, Receiving, Upload, announced_length, expects_continue, free_head,
+    keep_head,
 };
 use crate::http3::content::Streamed;
+use crate::observe::metrics::{self, StreamResult};
 use crate::upstream::WEBSOCKET;
-
-/// A request whose content is discarded, and has not ended.
-pub(super) struct Receiving {
-    pub(super) stream: StreamId,
-    pub(super) head: HeadBuffer,
-    /// The settings that it began under.
-    current: Current,
-    /// Bytes of content so far.
-    content: u64,
-    /// When all of it has to be there.
-    pub(super) deadline: Instant,
-}
-
-/// Requests behind the last one that `max_requests` allows: what a client may have sent before it read GOAWAY.
-const MAX_BEHIND_THE_LAST: u64 = 128;
 
 impl Http3<'_> {
     pub(super) fn on_event(&mut self, endpoint: &mut Endpoint, event: Event) -> Result<(), ConnectionError> {
         let id = |stream: sealion_quic::StreamId| StreamId::new(stream.get());
         match event {
             Event::Connected | Event::StreamAvailable => {}
-            Event::Opened(stream) => drop(self.protocol.open(id(stream))?),
+            Event::Opened(stream) => {
+                if self.protocol.open(id(stream))? == Opened::Refused {
+                    opened(StreamResult::Refused);
+                }
+            }
             Event::Readable(stream) => self.read(endpoint, id(stream))?,
             Event::Writable(stream) => {
                 self.sending.iter_mut().filter(|sending| sending.stream == id(stream)).for_each(|sending| {
@@ -154,12 +144,14 @@ impl Http3<'_> {
             Event::Reset { stream, code, .. } => self.was_reset(stream, code),
             Event::Malformed { stream, why } => {
                 tracing::debug!("{}: stream {stream}: malformed request: {why}", self.context.remote);
+                opened(StreamResult::Malformed);
                 let path = sealion_tls::SealedBy::User;
                 let choice = &mut self.path;
                 let delivery = Delivery { stream: stream.get(), body: 0, wire: 0, path, choice, aborted: Some(&why) };
                 delivery.of_reset(self.context, Protocol::Http3, Status::BAD_REQUEST, Some(&self.link.info));
             }
-            Event::GoAway => self.protocol.drain_now(),
+            // Its ID is a push's (RFC 9114 §5.2): requests that were sent before it, on other streams, may come after it.
+            Event::GoAway => self.protocol.drain(),
             Event::PriorityChanged { .. } | Event::Settings => {}
         }
     }
@@ -170,6 +162,10 @@ impl Http3<'_> {
         self.count_request(&current);
         if !self.may_keep(head) {
             self.refuse(stream, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, HeadBuffer::default());
+        } else if !head.has_authority() {
+            // RFC 9114 §4.3.1.
+            let head = std::mem::replace(head, free_head());
+            self.refuse(stream, Status::BAD_REQUEST, head);
         } else if let Some(protocol) = head.protocol() {
             // RFC 9220: what follows is the protocol's, and never content to wait for.
             if !protocol.eq_ignore_ascii_case(WEBSOCKET) {
@@ -189,18 +185,14 @@ impl Http3<'_> {
         } else if end || expects_continue(head) {
             self.answer(stream, head, None, current);
         } else {
-            let head = std::mem::replace(head, free_head());
-            let deadline = Instant::now() + current.limits.request_timeout.duration();
-            self.receiving.push(Receiving { stream, head, current, content: 0, deadline });
+            self.receiving.push(Receiving::new(stream, head, current));
         }
     }
 
     /// Discards content, which files do not need. Its end, or too much of it, brings the response.
     fn discard(&mut self, stream: StreamId, length: u64, end: bool) {
         let Some(index) = self.receiving.iter().position(|receiving| receiving.stream == stream) else { return };
-        let receiving = &mut self.receiving[index];
-        receiving.content += length;
-        if end || receiving.content > receiving.current.limits.max_body.0 {
+        if self.receiving[index].discard(length, end) {
             let Receiving { mut head, current, .. } = self.receiving.swap_remove(index);
             self.answer(stream, &mut head, None, current);
             keep_head(head);
@@ -225,6 +217,7 @@ impl Http3<'_> {
     }
 
     fn count_request(&mut self, current: &Generation) {
+        opened(StreamResult::Accepted);
         self.requests += 1;
         self.permit.is_shared = self.protocol.open_streams() > 1;
         if !self.idle.begin() {
@@ -240,6 +233,12 @@ impl Http3<'_> {
             self.protocol.drain_now();
             self.closing = true;
         }
+    }
+}
+
+fn opened(result: StreamResult) {
+    if let Some(worker) = metrics::worker() {
+        worker.http3.opened(result);
     }
 }
 

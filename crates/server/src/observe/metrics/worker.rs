@@ -8,6 +8,7 @@ use sealion_tls::{Counts, Error, HandshakeError, HandshakeInfo, NoCertificate, P
 
 use super::counter::{Counter, Histogram, Level};
 use super::http2::Http2Metrics;
+use super::http3::Http3Metrics;
 use super::sites::SiteNumber;
 use super::top_paths::TopPaths;
 use crate::observe::access_log::CacheOutcome;
@@ -78,6 +79,7 @@ pub(crate) struct WorkerMetrics {
     /// Bytes of files in the cache; as above.
     pub cache_bytes: AtomicU64,
     pub http2: Http2Metrics,
+    pub http3: Http3Metrics,
     pub top: Mutex<TopPaths>,
     /// Counters by [`super::SiteNumber`].
     pub sites: PerSite,

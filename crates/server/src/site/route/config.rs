@@ -125,6 +125,9 @@ configs! {
         /// Whether clients are offered HTTP/2 for this site. `false`: they use HTTP/1.1, and requests that come over a connection of HTTP/2 for another site are
         /// answered 421, upon which browsers open another connection.
         http2: bool = true,
+        /// Whether clients may use HTTP/3 for this site, where a listener has it. `false`: no response announces it, and requests that come over a connection of HTTP/3
+        /// are answered 421, upon which browsers use TCP.
+        http3: bool = true,
         /// Whether requests by `http`, at listeners with `plain = "serve"`, are redirected to the same address over HTTPS, with status 308 and the port of the
         /// first listener with TLS.
         https_only: At<bool> = false.into(),
@@ -188,6 +191,9 @@ configs! {
         deny: bool = false,
         /// Whether responses are written to the access log.
         access_log: bool = true,
+        /// Whether responses announce the HTTP/3 of their listener (`Alt-Svc`). Clients remember an announcement for the whole host: for large downloads, which
+        /// cost less over TCP with kernel TLS, give a host of their own `http3 = false`.
+        announce_http3: bool = true,
         /// Limits on the use by clients.
         limits: SiteLimitsConfig = SiteLimitsConfig::default(),
         /// Codings of precompressed files beside their originals (`style.css.br`, `.zst`, `.gz`), of `br`, `zstd` and `gzip`. They are

@@ -8,10 +8,12 @@ use h3::client::{RequestStream, SendRequest};
 use h3::error::{Code, StreamError};
 use h3_quinn::{BidiStream, OpenStreams};
 use http::{HeaderMap, Request, StatusCode};
+use quinn::ConnectionError;
 use quinn::crypto::rustls::QuicClientConfig;
 use rustls::RootCertStore;
 
 use crate::support::Site;
+use sealion_testkit::pki::Pki;
 use sealion_testkit::server::Server;
 
 /// A connection, with a runtime of its own.
@@ -21,6 +23,64 @@ pub(super) struct Http3 {
     endpoint: quinn::Endpoint,
 }
 
+/// How a client connects.
+pub(super) struct Options<'a> {
+    /// The certificate that it trusts.
+    pub(super) trusted: &'a Pki,
+    /// The name that it asks for (SNI).
+    pub(super) name: &'a str,
+    /// Its own certificate.
+    pub(super) certificate: Option<&'a Pki>,
+    pub(super) transport: quinn::TransportConfig,
+}
+
+impl<'a> Options<'a> {
+    pub(super) fn new(trusted: &'a Pki, name: &'a str) -> Self {
+        Options { trusted, name, certificate: None, transport: quinn::TransportConfig::default() }
+    }
+
+    fn tls(&self) -> rustls::ClientConfig {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.trusted.certificate().clone()).expect("a certificate");
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = rustls::ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .expect("TLS 1.3")
+            .with_root_certificates(roots);
+        let mut tls = match self.certificate {
+            Some(own) => {
+                builder.with_client_auth_cert(vec![own.certificate().clone()], own.key()).expect("a certificate")
+            }
+            None => builder.with_no_client_auth(),
+        };
+        tls.alpn_protocols = vec![b"h3".to_vec()];
+        tls
+    }
+}
+
+/// A connection of QUIC, with a runtime of its own.
+pub(super) struct Quic {
+    pub(super) runtime: tokio::runtime::Runtime,
+    pub(super) connection: quinn::Connection,
+    pub(super) endpoint: quinn::Endpoint,
+}
+
+impl Quic {
+    pub(super) fn connect(address: SocketAddr, options: Options<'_>) -> Result<Self, ConnectionError> {
+        let tls = QuicClientConfig::try_from(options.tls()).expect("a suite");
+        let mut config = quinn::ClientConfig::new(Arc::new(tls));
+        config.transport_config(Arc::new(options.transport));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (endpoint, connection) = runtime.block_on(async {
+            let mut endpoint = quinn::Endpoint::client(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a socket");
+            endpoint.set_default_client_config(config);
+            let connection = endpoint.connect(address, options.name).expect("a name").await;
+            (endpoint, connection)
+        });
+        Ok(Quic { runtime, connection: connection?, endpoint })
+    }
+}
+
 /// A response, and how it ended.
 #[derive(Debug)]
 pub(super) struct Answer {
@@ -28,6 +88,8 @@ pub(super) struct Answer {
     pub(super) fields: HeaderMap,
     pub(super) body: Vec<u8>,
     pub(super) trailers: Option<HeaderMap>,
+    /// Interim responses before it.
+    pub(super) interim: Vec<(StatusCode, HeaderMap)>,
     /// Why it is incomplete.
     pub(super) error: Option<String>,
 }
@@ -49,27 +111,19 @@ impl Http3 {
 
     #[track_caller]
     pub(super) fn connect_with(site: &Site, address: SocketAddr, transport: quinn::TransportConfig) -> Self {
-        let mut roots = RootCertStore::empty();
-        roots.add(site.pki.certificate().clone()).expect("a certificate");
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut tls = rustls::ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .expect("TLS 1.3")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        tls.alpn_protocols = vec![b"h3".to_vec()];
-        let mut config = quinn::ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).expect("a suite")));
-        config.transport_config(Arc::new(transport));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let (sender, endpoint) = runtime.block_on(async {
-            let mut endpoint = quinn::Endpoint::client(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a socket");
-            endpoint.set_default_client_config(config);
-            let connection = endpoint.connect(address, "localhost").expect("a name").await.expect("a handshake");
+        let options = Options { transport, ..Options::new(&site.pki, "localhost") };
+        Self::try_connect(address, options).expect("a connection")
+    }
+
+    /// Connects, and asks for HTTP/3.
+    pub(super) fn try_connect(address: SocketAddr, options: Options<'_>) -> Result<Self, ConnectionError> {
+        let Quic { runtime, connection, endpoint } = Quic::connect(address, options)?;
+        let sender = runtime.block_on(async {
             let (mut driver, sender) = h3::client::new(h3_quinn::Connection::new(connection)).await.expect("HTTP/3");
             tokio::spawn(async move { std::future::poll_fn(|cx| driver.poll_close(cx)).await });
-            (sender, endpoint)
+            sender
         });
-        Http3 { runtime, sender, endpoint }
+        Ok(Http3 { runtime, sender, endpoint })
     }
 
     /// Closes the connection, after what was received is acknowledged.
@@ -99,12 +153,49 @@ impl Http3 {
         })
     }
 
+    /// Sends a request with content and trailers.
+    #[track_caller]
+    pub(super) fn send_with_trailers(&mut self, request: Request<()>, content: &str, trailers: HeaderMap) -> Streamed {
+        self.runtime.block_on(async {
+            let mut stream = self.sender.send_request(request).await.expect("the request leaves");
+            stream.send_data(content.to_owned().into()).await.expect("the content leaves");
+            stream.send_trailers(trailers).await.expect("the trailers leave");
+            stream.finish().await.expect("the stream ends");
+            stream
+        })
+    }
+
+    /// Reads two responses at a time. Returns the bytes of `other` that came before the end of `until`.
+    #[track_caller]
+    pub(super) fn received_until(&mut self, mut other: Streamed, mut until: Streamed) -> u64 {
+        self.runtime.block_on(async {
+            let mut received = 0;
+            let ended = async {
+                until.recv_response().await.expect("a head");
+                while until.recv_data().await.expect("content").is_some() {}
+            };
+            let counted = async {
+                other.recv_response().await.expect("a head");
+                while let Some(piece) = other.recv_data().await.expect("content") {
+                    received += piece.remaining() as u64;
+                }
+                std::future::pending().await
+            };
+            tokio::select! {
+                () = ended => {}
+                () = counted => {}
+            }
+            received
+        })
+    }
+
     /// Receives the response, to its end or to its error.
     #[track_caller]
     pub(super) fn receive(&mut self, mut stream: Streamed) -> Answer {
         self.runtime.block_on(async {
-            let mut head = stream.recv_response().await.expect("a head");
+            let (mut head, mut interim) = (stream.recv_response().await.expect("a head"), Vec::new());
             while head.status().is_informational() {
+                interim.push((head.status(), head.headers().clone()));
                 head = stream.recv_response().await.expect("a head");
             }
             let (mut body, mut error) = (Vec::new(), None);
@@ -120,7 +211,7 @@ impl Http3 {
             }
             let trailers = if error.is_none() { stream.recv_trailers().await.expect("an end") } else { None };
             let (status, fields) = (head.status(), head.headers().clone());
-            Answer { status, fields, body, trailers, error }
+            Answer { status, fields, body, trailers, interim, error }
         })
     }
 

@@ -1,5 +1,7 @@
 //! HTTP/3: responses equal those of the other versions, incomplete ones never look complete, and other versions announce it.
 
 mod client;
+mod features;
+mod raw;
 mod same;
 mod stop;

@@ -2,9 +2,12 @@
 
 use std::io::Read;
 
-use sealion_testkit::{http, pattern};
+use sealion_testkit::pki::Pki;
+use sealion_testkit::{Connector, Suite, http, pattern};
 
-use super::client::{Http3, config, request};
+use super::client::{Http3, Options, config, request};
+use crate::support::http2_upstream::{connect, run};
+use crate::support::sites::Sites;
 use crate::support::upstream::{Upstream, ok};
 use crate::support::{Site, access_line, access_lines, exchange};
 
@@ -127,13 +130,22 @@ fn what_an_application_answers_is_compressed_and_is_cut_with_its_origin() {
 #[test]
 fn content_that_breaks_off_never_ends_as_if_it_were_complete() {
     let site = Site::new();
-    let upstream = Upstream::answering(|_| b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nonly this".to_vec());
+    // It closes behind the first part, once the client has that.
+    let (close, closes) = std::sync::mpsc::channel::<()>();
+    let closes = std::sync::Mutex::new(closes);
+    let upstream = Upstream::start(move |accepted| {
+        if accepted.request().is_some() {
+            accepted.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nonly this");
+            let _ = closes.lock().expect("no panic").recv();
+        }
+    });
     let keys = format!("proxy = {{ to = '{}' }}", upstream.url());
     let server = config(&site, &keys).serve_from_user_space();
     let mut client = Http3::connect(&site, &server);
     let stream = client.send(super::client::request("GET", "/", &[]), None);
-    let answer = client.receive(stream);
-    assert!(answer.error.is_some(), "{answer:?}");
+    let stream = client.begin(stream);
+    drop(close);
+    client.rest(stream).expect_err("the response is incomplete");
     assert!(access_line(&server, 1).find("aborted").is_some());
 }
 
@@ -165,6 +177,48 @@ fn a_stream_ends_without_a_response_and_others_go_on() {
     assert_eq!(client.get("/f", &[]).body, b"content");
     let lines = access_lines(&server, 2);
     assert_eq!([lines[0].get("status"), lines[0].get("bytes")], ["444", "0"]);
+}
+
+#[test]
+fn sites_and_routes_stay_on_tcp() {
+    let pki = Pki::for_names(&["localhost", "app.test", "files.test"]);
+    let sites = Sites::new();
+    let server = sites
+        .config()
+        .listen("address = '127.0.0.1:0'\nhttp3 = true")
+        .site("root", &[&pki], "names = ['app.test']\nroute = [{ path = '/large/', announce_http3 = false }]")
+        .site("root", &[], "names = ['files.test']\nhttp3 = false")
+        .serve_from_user_space();
+    let over_http1 = |name: &str, path: &str| {
+        let mut client = Connector::trusting(&[&pki], Suite::TLS13, None, false).name(name).connect(server.address());
+        let answer = http::request(&mut client, "GET", path, &[("Host", name)]).expect("a response");
+        answer.field("alt-svc").is_some()
+    };
+    let over_http2 = |name: &str, path: &str| {
+        run(async {
+            let mut client = connect(server.address(), &pki).await;
+            let request = ::http::Request::get(format!("https://{name}{path}")).body(()).expect("a request");
+            let (response, _) = client.send_request(request, true).expect("it leaves");
+            response.await.expect("a response").headers().contains_key("alt-svc")
+        })
+    };
+    for (name, path, expected) in [
+        ("app.test", "/name", true),
+        ("app.test", "/none", true),
+        ("app.test", "/large/name", false),
+        ("files.test", "/name", false),
+        ("files.test", "/none", false),
+        ("files.test", "/%", false),
+    ] {
+        assert_eq!(over_http1(name, path), expected, "{name}{path}");
+        assert_eq!(over_http2(name, path), expected, "{name}{path} over HTTP/2");
+    }
+    let mut client = Http3::try_connect(server.address(), Options::new(&pki, "app.test")).expect("a connection");
+    for (name, status) in [("app.test", 200), ("files.test", 421)] {
+        let request = ::http::Request::get(format!("https://{name}/name")).body(()).expect("a request");
+        let stream = client.send(request, None);
+        assert_eq!(client.receive(stream).status, status, "{name}");
+    }
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! The end of connections.
 
+use sealion_testkit::http;
 use sealion_testkit::server::{Server, Signal};
 
 use super::client::{Http3, Streamed, config, request};
-use crate::support::{LARGE, Site, Successor, access_line, access_lines};
+use super::raw::{GOAWAY, H3_NO_ERROR, Raw, SETTINGS, varint};
+use crate::support::{LARGE, Site, Successor, access_line, access_lines, wait_for_message, wait_until};
 
 /// A client that takes little before it reads.
 fn slow() -> quinn::TransportConfig {
@@ -62,6 +64,47 @@ fn a_response_that_the_client_cancels_is_logged_and_the_connection_goes_on() {
     assert!(lines.iter().any(|line| line.find("aborted").is_some()), "{lines:?}");
 }
 
+/// Connections stay with the process that has them, however many come behind it; and a process without a share of the sockets serves without HTTP/3.
+#[test]
+fn connections_outlive_several_upgrades_and_changes_of_workers() {
+    let site = Site::new();
+    site.add_pattern("large", LARGE);
+    site.add("f", "content");
+    let write = |workers: u32| config(&site, "").table(&format!("[server]\nworkers = {workers}"));
+    let server = write(2).serve_from_user_space();
+    let mut downloads = vec![begun(&site, &server)];
+    let mut processes = Vec::new();
+    for workers in [1, 3, 2] {
+        write(workers).write();
+        processes.push(match processes.last() {
+            None => Successor::of(&server),
+            Some(process) => Successor::behind(process, &server),
+        });
+        downloads.push(begun(&site, &server));
+    }
+    // Four processes have connections.
+    let behind = Successor::behind(&processes[2], &server);
+    wait_for_message(&server, "HTTP/3 is not served on");
+    let mut client = site.connect(&server);
+    assert_eq!(http::get(&mut client, "/f").expect("a response").field("alt-svc"), None);
+    for (mut client, stream) in downloads {
+        let rest = client.rest(stream).expect("the response is complete");
+        assert!(rest > LARGE - (1 << 20), "{rest}");
+        client.close();
+    }
+    // They have ended.
+    let (replaced, last) = (processes, behind);
+    wait_until("the processes end", || replaced.iter().all(|process| has_ended(process.pid())));
+    let _newest = Successor::behind(&last, &server);
+    let mut client = Http3::connect(&site, &server);
+    assert_eq!(client.get("/f", &[]).body, b"content");
+}
+
+/// Whether a process is gone, or a zombie.
+fn has_ended(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "))
+}
+
 #[test]
 fn a_connection_outlives_an_upgrade_and_new_ones_reach_the_successor() {
     let site = Site::new();
@@ -77,4 +120,21 @@ fn a_connection_outlives_an_upgrade_and_new_ones_reach_the_successor() {
     // Both processes wait for acknowledgements.
     other.close();
     client.close();
+}
+
+/// RFC 9114 §5.2: the client learns which of its requests may be repeated, before the connection ends without an error.
+#[test]
+fn an_idle_connection_is_told_its_last_request_before_it_ends() {
+    let site = Site::new();
+    site.add("f", "content");
+    let mut server = config(&site, "").serve_from_user_space();
+    let mut raw = Raw::connect(&site, &server);
+    let asked = raw.request(&[(":method", "GET"), (":scheme", "https"), (":authority", "localhost"), (":path", "/f")]);
+    assert_eq!(raw.response(asked), (200, b"content".to_vec()));
+    server.signal(Signal::TERM);
+    let frames: Vec<_> = std::iter::repeat_with(|| raw.next_control()).take(3).collect();
+    let ids: Vec<_> = frames[1..].iter().map(|(kind, id)| (*kind, varint(id).map(|(id, _)| id))).collect();
+    assert_eq!((frames[0].0, ids), (SETTINGS, vec![(GOAWAY, Some((1 << 62) - 4)), (GOAWAY, Some(4))]));
+    assert_eq!(raw.end(), H3_NO_ERROR);
+    assert!(server.wait().success());
 }

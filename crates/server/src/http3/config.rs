@@ -1,0 +1,147 @@
+//! `[http3]`
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use sealion_http::http1::head::HeadLimits;
+use serde::{Deserialize, Serialize};
+
+use super::window::MIN_SEND_WINDOW;
+use crate::exchange::Http3Limits;
+use crate::limits::LimitsConfig;
+use crate::values::{At, Bounded, Problems, Size, Timeout};
+
+/// HTTP/3 on the listeners with `http3 = true`. The limits on heads, bodies and times in `[limits]` hold for it too. A reload changes none of these keys.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Http3Config {
+    /// Requests that a client may have in progress at a time on one connection. RFC 9114 asks for 100 at least.
+    pub max_streams: Bounded<1, 1000>,
+
+    /// Bytes of one request's content that the client may send before an upstream takes them, between 16 KiB and 16 MiB.
+    // GUESS: 40 Mbit/s of upload at a round trip of 50 ms.
+    #[schemars(with = "Size")]
+    pub stream_window: At<Size>,
+
+    /// The same for all requests of a connection, at most 64 MiB. It has to be `stream_window` at least.
+    #[schemars(with = "Size")]
+    pub connection_window: At<Size>,
+
+    /// Bytes of responses that one connection may have sent and the client not acknowledged, between 128 KiB and 256 MiB. The bytes beyond 128 KiB
+    /// count against `limits.max_buffered`.
+    #[schemars(with = "Size")]
+    pub send_window: At<Size>,
+
+    /// Time after which a connection whose client sends no packets is forgotten [default: 5 s more than the longest of `idle_timeout`,
+    /// `request_timeout` and `stall_timeout` in `[limits]`]
+    pub idle_timeout: Option<Timeout>,
+
+    /// Handshakes with clients whose address is not validated, at each UDP socket of a worker, above which a new client has to prove its address by
+    /// a Retry packet. That costs it a round trip. 0: every client has to.
+    pub retry_above: Bounded<0, 65_536>,
+}
+
+impl Default for Http3Config {
+    fn default() -> Self {
+        Http3Config {
+            max_streams: const { Bounded::new(128).unwrap() },
+            stream_window: Size(256 << 10).into(),
+            connection_window: Size(1 << 20).into(),
+            send_window: Size(8 << 20).into(),
+            idle_timeout: None,
+            retry_above: const { Bounded::new(128).unwrap() },
+        }
+    }
+}
+
+/// Beyond the longest time of the server's own, which ends idle connections first.
+const GONE: Duration = Duration::from_secs(5);
+
+impl Http3Config {
+    pub(crate) fn check(&self, problems: &mut Problems) {
+        let ranges = [
+            (&self.stream_window, "stream_window", 16 << 10, 16 << 20),
+            (&self.connection_window, "connection_window", 16 << 10, 64 << 20),
+            (&self.send_window, "send_window", MIN_SEND_WINDOW, 256 << 20),
+        ];
+        for (size, key, min, max) in ranges {
+            if !(min..=max).contains(&size.0) {
+                let what = format_args!("{} is not between {} and {}", size.value, Size(min), Size(max));
+                problems.add(&size.span, &format!("http3.{key}"), what);
+            }
+        }
+        if self.connection_window.value < self.stream_window.value {
+            let what = "is smaller than stream_window: the window of a connection holds those of its requests";
+            problems.add(&self.connection_window.span, "http3.connection_window", what);
+        }
+    }
+
+    /// The limits. `connect_protocol`: whether a site permits WebSocket.
+    pub(crate) fn limits(&self, limits: &LimitsConfig, head: &HeadLimits, connect_protocol: bool) -> Http3Limits {
+        let streams = self.max_streams.get() as u32;
+        let times = [limits.idle_timeout, limits.stall_timeout, limits.request_timeout].map(Timeout::duration);
+        let longest = times.into_iter().max().unwrap_or_default();
+        Http3Limits {
+            protocol: sealion_h3::Limits {
+                streams,
+                head: head.head,
+                fields: head.fields,
+                connect_protocol,
+                resets: 2 * streams,
+            },
+            transport: sealion_quic::Limits {
+                unvalidated: self.retry_above.usize(),
+                handshake: limits.handshake_timeout.duration(),
+                idle: self.idle_timeout.map_or(longest + GONE, Timeout::duration),
+                bidirectional_streams: streams,
+                stream_window: self.stream_window.0 as u32,
+                connection_window: self.connection_window.0 as u32,
+                send_window: MIN_SEND_WINDOW,
+                ..sealion_quic::Limits::default()
+            },
+            send_window: self.send_window.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(text: &str) -> String {
+        let mut problems = Problems::of_arguments();
+        toml::from_str::<Http3Config>(text).expect("keys").check(&mut problems);
+        problems.to_string()
+    }
+
+    #[test]
+    fn windows_that_cannot_hold_are_refused() {
+        for (text, words) in [
+            ("", ""),
+            ("stream_window = '16KiB'\nconnection_window = '16KiB'\nsend_window = '128KiB'", ""),
+            ("stream_window = '1KiB'", "1KiB is not between 16KiB and 16MiB"),
+            ("stream_window = '32MiB'\nconnection_window = '64MiB'", "32MiB is not between 16KiB and 16MiB"),
+            ("connection_window = '65MiB'", "65MiB is not between 16KiB and 64MiB"),
+            ("send_window = '64KiB'", "64KiB is not between 128KiB and 256MiB"),
+            ("stream_window = '2MiB'", "is smaller than stream_window"),
+        ] {
+            let problems = problems(text);
+            assert!(problems.contains(words) && problems.is_empty() == words.is_empty(), "{text}: {problems}");
+        }
+        for text in ["max_streams = 0", "max_streams = 1001", "idle_timeout = '0s'", "retry_above = 65537", "other = 1"]
+        {
+            assert!(toml::from_str::<Http3Config>(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_transport_outlasts_the_servers_own_times() {
+        let limits = LimitsConfig::default();
+        let made = Http3Config::default().limits(&limits, &limits.head(), false);
+        assert!(made.transport.idle > limits.idle_timeout.duration());
+        assert!(made.transport.idle > limits.stall_timeout.duration());
+        assert_eq!(made.transport.bidirectional_streams, made.protocol.streams);
+        let short = Http3Config { idle_timeout: Some(Timeout::seconds(3)), ..Http3Config::default() };
+        assert_eq!(short.limits(&limits, &limits.head(), true).transport.idle, Duration::from_secs(3));
+    }
+}
