@@ -29,7 +29,7 @@ impl Moment {
 /// All connections that wait for requests or serve them.
 #[derive(Debug, Default)]
 pub(crate) struct IdleConnections {
-    /// What becomes of connections as soon as they are idle: 0 (they wait for requests), [`PASS`] or [`DRAIN`].
+    /// What becomes of connections as soon as they are idle: 0 (they wait for requests), [`PASS`], [`PASS_OR_DRAIN`] or [`DRAIN`].
     then: AtomicU8,
     open: Mutex<Slab<Arc<Connection>>>,
 }
@@ -48,8 +48,10 @@ const TIMED_OUT: u64 = u64::MAX - 1;
 
 /// They pass to another process, if they can.
 const PASS: u8 = 1;
+/// They pass to another process, and those that cannot are closed.
+const PASS_OR_DRAIN: u8 = 2;
 /// They are closed.
-const DRAIN: u8 = 2;
+const DRAIN: u8 = 3;
 
 /// Why an idle connection waits no longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,6 +145,11 @@ impl IdleConnections {
         self.end(DRAIN);
     }
 
+    /// Closes every idle connection that cannot pass to another process, and the others that cannot as soon as they are idle.
+    pub(crate) fn drain_rest(&self) {
+        self.end(PASS_OR_DRAIN);
+    }
+
     /// Passes every idle connection that can to another process, and the others as soon as they are idle.
     pub(crate) fn pass(&self) {
         self.end(PASS);
@@ -216,7 +223,8 @@ impl Idle<'_> {
             seen => match self.all.then.load(Ordering::SeqCst) {
                 DRAIN => Poll::Ready(Closing::Draining),
                 _ if seen == TIMED_OUT => Poll::Ready(Closing::TimedOut),
-                PASS if self.passes => Poll::Ready(Closing::Passing),
+                PASS | PASS_OR_DRAIN if self.passes => Poll::Ready(Closing::Passing),
+                PASS_OR_DRAIN => Poll::Ready(Closing::Draining),
                 _ => Poll::Pending,
             },
         }
@@ -324,6 +332,22 @@ mod tests {
             "a shorter timeout"
         );
         assert_eq!(told(&mut connections[1..]), [Some(Closing::TimedOut)]);
+    }
+
+    #[test]
+    fn connections_pass_however_late_they_become_idle_and_the_others_are_closed() {
+        let all = IdleConnections::default();
+        let mut connections = idle_since(&all, &[1, 1]);
+        connections[0].can_pass();
+        all.pass();
+        assert_eq!(told(&mut connections), [Some(Closing::Passing), None]);
+        all.drain_rest();
+        assert_eq!(told(&mut connections), [Some(Closing::Passing), Some(Closing::Draining)]);
+        let mut late = all.register(Waker::noop().clone());
+        late.can_pass();
+        assert_eq!(late.poll_closing(|| at(9)), Poll::Ready(Closing::Passing));
+        all.drain();
+        assert_eq!(late.poll_closing(|| at(9)), Poll::Ready(Closing::Draining));
     }
 
     #[test]

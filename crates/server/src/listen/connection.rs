@@ -1,15 +1,18 @@
 //! A connection from accept to close: handshake, or the first bytes without TLS, then HTTP, then an orderly end.
 
+use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use sealion_h2::PREFACE;
 use sealion_tls::{AlertDescription, Frozen, HandshakeError, NotFrozen, Part, Socket, TlsStream};
 use tokio::io::AsyncWriteExt;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 use tokio::time::timeout;
 
 use super::{ListenConfig, proxy_protocol};
@@ -17,7 +20,7 @@ use crate::exchange::{Current, End, Error, Listener, Shared};
 use crate::limits::Admitted;
 use crate::observe::Warnings;
 use crate::observe::metrics::{self, Deadline, HandshakeFailure};
-use crate::passing::{Arrival, Baggage, Driver, Offered, Passes};
+use crate::passing::{Arrival, Baggage, Driver, Giver, Offered, Passes, Refused};
 use crate::{http1, http2};
 
 /// How long to send close_notify on an idle connection that makes room for another. TCP takes it at once, unless the
@@ -117,33 +120,51 @@ async fn serve_established(
         if !matches!(served, Ok(End::Passing)) {
             return Box::pin(close(&mut stream, served, peer, shared)).await;
         }
-        match Box::pin(pass(stream, &mut baggage, peer, shared)).await {
+        let Some(giver) = shared.giver.get() else { return Box::pin(close(&mut stream, served, peer, shared)).await };
+        // A client that sends a request meanwhile has its answer first.
+        let Some(turn) = Box::pin(turn_unless_called(giver, &mut stream)).await else { continue };
+        match Box::pin(pass(stream, &mut baggage, peer, giver, shared)).await {
             Some(refused) => stream = refused,
             None => return,
         }
+        drop(turn);
     }
 }
 
+/// Waits for the turn of an idle connection to pass. `None`: the client sent something first, or left.
+async fn turn_unless_called<'g>(giver: &'g Giver, stream: &mut TlsStream) -> Option<SemaphorePermit<'g>> {
+    let mut turn = pin!(giver.turn());
+    poll_fn(|cx| match turn.as_mut().poll(cx) {
+        Poll::Ready(turn) => Poll::Ready(turn),
+        Poll::Pending => stream.poll_wait_for_record(cx).map(|_| None),
+    })
+    .await
+}
+
 /// Passes an idle connection to the process that has taken over. `Some`: it stays, and nothing has changed.
-async fn pass(stream: TlsStream, baggage: &mut Baggage, peer: SocketAddr, shared: &Shared) -> Option<TlsStream> {
+async fn pass(
+    stream: TlsStream,
+    baggage: &mut Baggage,
+    peer: SocketAddr,
+    giver: &Giver,
+    shared: &Shared,
+) -> Option<TlsStream> {
     baggage.passes = Passes::Never;
-    let (Some(giver), Some(resting)) = (shared.giver.get(), &baggage.resting) else { return Some(stream) };
+    let Some(resting) = &baggage.resting else { return Some(stream) };
     let head = giver.describe(resting);
     let (socket, frozen) = match stream.freeze() {
         Ok(parts) => parts,
-        Err(NotFrozen::NotAtRest { stream, .. }) => return Some(*stream),
+        Err(NotFrozen::NotAtRest { stream, .. }) => {
+            giver.stays(Refused::Busy);
+            return Some(*stream);
+        }
         Err(error @ NotFrozen::Lost(_)) => {
             tracing::warn!("{peer}: closed: {error}");
             return None;
         }
     };
-    if let Some(Offered { socket, frozen, .. }) = giver.offer(Offered { head, socket, frozen }).await {
-        return thaw(socket, frozen, peer, shared);
-    }
-    if let Some(worker) = metrics::worker() {
-        worker.handed_over.add(1);
-    }
-    None
+    let Offered { socket, frozen, .. } = giver.offer(Offered { head, socket, frozen }).await?;
+    thaw(socket, frozen, peer, shared)
 }
 
 /// Everything before the first request: PROXY header, connection limit of the client, handshake. `None`: the connection

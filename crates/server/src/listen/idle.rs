@@ -18,7 +18,8 @@ const IDLE_SHARE_OF_GRACE: f32 = 0.75;
 /// own timer.
 pub(crate) async fn close_idle(shared: Weak<Shared>) {
     let Some(mut phase) = shared.upgrade().map(|shared| shared.phase.clone()) else { return };
-    let mut drained = pin!(time_to_drain(&mut phase, &shared));
+    let mut waited = phase.clone();
+    let mut drained = pin!(time_to_drain(&mut waited, &shared));
     loop {
         let Some(server) = shared.upgrade() else { return };
         let pause =
@@ -28,6 +29,14 @@ pub(crate) async fn close_idle(shared: Weak<Shared>) {
             () = sleep(pause) => {}
             () = &mut drained => break,
         }
+    }
+    let passing = shared.upgrade().filter(|server| server.giver.get().is_some());
+    if let Some(server) = passing {
+        // The others pass, however long their responses take.
+        server.idle.drain_rest();
+        drop(server);
+        // An error means that the server ends.
+        let _ = phase.wait_for(|phase| *phase > Phase::HandedOver).await;
     }
     if let Some(server) = shared.upgrade() {
         server.idle.drain();

@@ -219,11 +219,6 @@ impl Scrape<'_> {
             "Failures to accept a connection, for lack of descriptors or memory.",
         )
         .value(self.count(|w| &w.accept_errors));
-        page.counter(
-            "sealion_connections_handed_over_total",
-            "Connections that went on in the process that took over.",
-        )
-        .value(self.count(|w| &w.handed_over));
         page.counter("sealion_connections_taken_over_total", "Connections of the process before that went on here.")
             .value(self.count(|w| &w.taken_over));
         page.counter("sealion_connections_evicted_total", "Idle connections closed to make room for new ones.")

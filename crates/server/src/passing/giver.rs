@@ -2,20 +2,25 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SendError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{io, thread};
 
+use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 use sealion_tls::Frozen;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
 use super::words::{
     Answer, LONGEST_CONTENT, Received, Refused, Resting, describe, receive_answer, send_offer, set_patience,
 };
 
 /// How long the new process may take for one connection. It answers within microseconds, unless it hangs.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Connections that are taken apart at a time: the others answer requests meanwhile.
+const MOST_AT_A_TIME: usize = 16;
 
 /// A connection, taken apart.
 pub(crate) struct Offered {
@@ -27,15 +32,21 @@ pub(crate) struct Offered {
 
 /// Offers connections to the process that has taken over.
 #[derive(Debug)]
-pub(crate) struct Giver(Sender<Errand>);
+pub(crate) struct Giver {
+    errands: Sender<Errand>,
+    turns: Semaphore,
+}
 
 /// All of a connection but its TLS state and its socket, as bytes.
 pub(crate) struct Description(Vec<u8>);
 
-struct Errand {
-    offered: Offered,
-    /// `Some`: it was not taken.
-    end: oneshot::Sender<Option<Offered>>,
+enum Errand {
+    /// `end` gets a connection that was not taken.
+    Offer { offered: Box<Offered>, end: oneshot::Sender<Option<Box<Offered>>> },
+    /// A connection does not pass.
+    Stays(Refused),
+    /// No connection is left.
+    End,
 }
 
 impl Giver {
@@ -43,16 +54,37 @@ impl Giver {
     ///
     /// # Errors
     /// The thread or the socket.
-    pub(crate) fn start(channel_end: OwnedFd, pid: u32) -> io::Result<Self> {
+    pub(crate) fn start(channel_end: OwnedFd, pid: u32) -> io::Result<(Self, JoinHandle<()>)> {
         set_patience(&channel_end, PATIENCE)?;
         let (errands, queue) = channel();
         let work = move || {
-            let mut offers = Offers { channel: Some(channel_end), next: 0, passed: 0, refused: BTreeMap::new() };
+            let mut offers = Offers {
+                channel: Some(channel_end),
+                given_up: Refused::Silence,
+                next: 0,
+                passed: 0,
+                refused: BTreeMap::new(),
+            };
             offers.work(&queue);
             offers.report(pid);
         };
-        thread::Builder::new().name("passing".to_owned()).spawn(work)?;
-        Ok(Self(errands))
+        let thread = thread::Builder::new().name("passing".to_owned()).spawn(work)?;
+        Ok((Self { errands, turns: Semaphore::new(MOST_AT_A_TIME) }, thread))
+    }
+
+    /// Waits for the turn of a connection. It must be held until [`Self::offer`] has returned.
+    pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        self.turns.acquire().await.ok()
+    }
+
+    /// A connection does not pass.
+    pub(crate) fn stays(&self, why: Refused) {
+        let _ = self.errands.send(Errand::Stays(why));
+    }
+
+    /// No connection is left: the thread says how many went on, and ends.
+    pub(crate) fn end(&self) {
+        let _ = self.errands.send(Errand::End);
     }
 
     /// What is said of a connection at rest.
@@ -63,11 +95,12 @@ impl Giver {
     /// Offers a connection. `Some`: it was not taken, and nothing has changed.
     pub(crate) async fn offer(&self, offered: Offered) -> Option<Offered> {
         let (end, ended) = oneshot::channel();
-        if let Err(unsent) = self.0.send(Errand { offered, end }) {
-            return Some(unsent.0.offered);
+        match self.errands.send(Errand::Offer { offered: Box::new(offered), end }) {
+            // The thread answers each errand. If it panicked, the connection is closed, for nobody knows who has it.
+            Ok(()) => ended.await.unwrap_or_default().map(|offered| *offered),
+            Err(SendError(Errand::Offer { offered, .. })) => Some(*offered),
+            Err(_) => None,
         }
-        // The thread answers each errand. If it panicked, the connection is closed, for nobody knows who has it.
-        ended.await.unwrap_or_default()
     }
 }
 
@@ -75,6 +108,8 @@ impl Giver {
 struct Offers {
     /// `None`: the other process does not answer any more.
     channel: Option<OwnedFd>,
+    /// Why not.
+    given_up: Refused,
     next: u64,
     passed: u64,
     refused: BTreeMap<Refused, u64>,
@@ -82,7 +117,15 @@ struct Offers {
 
 impl Offers {
     fn work(&mut self, queue: &Receiver<Errand>) {
-        while let Ok(Errand { offered, end }) = queue.recv() {
+        while let Ok(errand) = queue.recv() {
+            let (offered, end) = match errand {
+                Errand::Offer { offered, end } => (offered, end),
+                Errand::Stays(why) => {
+                    *self.refused.entry(why).or_default() += 1;
+                    continue;
+                }
+                Errand::End => return,
+            };
             let back = match self.offer(&offered) {
                 Ok(()) => {
                     self.passed += 1;
@@ -103,7 +146,7 @@ impl Offers {
     /// # Errors
     /// It was not taken, and will not be.
     fn offer(&mut self, Offered { head: Description(head), socket, frozen }: &Offered) -> Result<(), Refused> {
-        let Some(channel) = &self.channel else { return Err(Refused::Silence) };
+        let Some(channel) = &self.channel else { return Err(self.given_up) };
         self.next += 1;
         let tls = frozen.to_bytes();
         if head.len() + tls.len() > LONGEST_CONTENT {
@@ -111,15 +154,16 @@ impl Offers {
         }
         let answer = match send_offer(channel.as_fd(), self.next, [head, &tls], socket.as_fd()) {
             Ok(()) => wait_for_answer(channel),
-            Err(_) => None,
+            // An offer that was not sent whole was not received.
+            Err(Errno::PIPE | Errno::CONNRESET) => Err(Refused::Ended),
+            Err(_) => Err(Refused::Silence),
         };
         match answer {
-            Some(Answer::Taken(id)) if id == self.next => Ok(()),
-            Some(Answer::Refused(id, why)) if id == self.next => Err(why),
-            // An offer that was not sent whole was not received.
-            _ => {
-                self.channel = None;
-                Err(Refused::Silence)
+            Ok(Answer::Taken(id)) if id == self.next => Ok(()),
+            Ok(Answer::Refused(id, why)) if id == self.next => Err(why),
+            answer => {
+                (self.channel, self.given_up) = (None, answer.err().unwrap_or(Refused::Silence));
+                Err(self.given_up)
             }
         }
     }
@@ -134,17 +178,20 @@ impl Offers {
     }
 }
 
-/// `None`: there is none, and there will be none. The other process cannot send one any more.
-fn wait_for_answer(channel: &OwnedFd) -> Option<Answer> {
+/// The answer to an offer.
+///
+/// # Errors
+/// There is none, and there will be none: the other process cannot send one any more.
+fn wait_for_answer(channel: &OwnedFd) -> Result<Answer, Refused> {
     match receive_answer(channel.as_fd()) {
-        Ok(Received::Message(answer)) => return Some(answer),
-        Ok(Received::Closed) => return None,
+        Ok(Received::Message(answer)) => return Ok(answer),
+        Ok(Received::Closed) => return Err(Refused::Ended),
         Ok(Received::Silence) | Err(_) => {}
     }
     // From here on its answers fail (EPIPE). One that was sent before waits in the queue.
     let _ = shutdown(channel, Shutdown::Read);
     match receive_answer(channel.as_fd()) {
-        Ok(Received::Message(answer)) => Some(answer),
-        _ => None,
+        Ok(Received::Message(answer)) => Ok(answer),
+        _ => Err(Refused::Silence),
     }
 }

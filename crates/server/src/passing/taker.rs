@@ -63,7 +63,7 @@ pub(crate) fn take_from(
 }
 
 fn accept(offer: Offer, place: impl Fn(Arrival) -> Result<(), Refused>) -> Result<oneshot::Sender<()>, Refused> {
-    let Content { resting, tls, socket } = offer.content.ok_or(Refused::Format)?;
+    let Content { resting, tls, socket } = offer.content?;
     let frozen = Frozen::from_bytes(&tls).map_err(|_| Refused::Format)?;
     let (go, is_ours) = oneshot::channel();
     place(Arrival { socket, frozen, resting, is_ours })?;

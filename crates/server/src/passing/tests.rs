@@ -64,7 +64,7 @@ async fn a_connection_that_is_refused_or_of_which_nothing_is_heard_comes_back() 
         // Too late: nobody reads the answer any more.
         (
             |id| {
-                std::thread::sleep(Duration::from_millis(1500));
+                std::thread::sleep(Duration::from_millis(5500));
                 Some(Answer::Taken(id))
             },
             false,
@@ -73,7 +73,7 @@ async fn a_connection_that_is_refused_or_of_which_nothing_is_heard_comes_back() 
     for (n, (says, is_taken)) in all.into_iter().enumerate() {
         let (near, far) = channel();
         let other = other(far, says);
-        let giver = Giver::start(near, 1).unwrap();
+        let (giver, _thread) = Giver::start(near, 1).unwrap();
         let (offered, _client) = connection(&giver);
         assert_eq!(giver.offer(offered).await.is_none(), is_taken, "{n}");
         drop(giver);
@@ -84,9 +84,9 @@ async fn a_connection_that_is_refused_or_of_which_nothing_is_heard_comes_back() 
 #[tokio::test]
 async fn an_answer_that_is_late_fails_so_that_the_other_process_does_not_touch_the_connection() {
     let (near, far) = channel();
-    let giver = Giver::start(near, 1).unwrap();
+    let (giver, _thread) = Giver::start(near, 1).unwrap();
     let (offered, _client) = connection(&giver);
-    // Nobody answers for a second.
+    // Nobody answers for some seconds.
     assert!(giver.offer(offered).await.is_some());
     let mut space = vec![0; LONGEST_OFFER];
     set_patience(&far, Duration::from_secs(30)).unwrap();
@@ -113,7 +113,7 @@ async fn a_connection_arrives_as_it_left_and_only_after_the_other_process_knows(
         }
     };
     take_from(far, 1, place).unwrap();
-    let giver = Giver::start(near, 1).unwrap();
+    let (giver, _thread) = Giver::start(near, 1).unwrap();
     let (offered, _client) = connection(&giver);
     assert!(giver.offer(offered).await.is_none());
     let (refused, _client) = connection(&giver);
@@ -129,7 +129,7 @@ async fn a_connection_arrives_as_it_left_and_only_after_the_other_process_knows(
 async fn an_offer_of_another_format_is_refused_and_harms_no_other() {
     let (near, far) = channel();
     take_from(far, 1, |_| Ok(())).unwrap();
-    let giver = Giver::start(near.try_clone().unwrap(), 1).unwrap();
+    let (giver, thread) = Giver::start(near.try_clone().unwrap(), 1).unwrap();
     // As a later version may write it: heading, then anything.
     let heading = postcard::to_allocvec(&(2_u16, 99_u64)).unwrap();
     rustix::net::send(&near, &[&heading[..], &[0xff; 100]].concat(), rustix::net::SendFlags::empty()).unwrap();
@@ -139,4 +139,6 @@ async fn an_offer_of_another_format_is_refused_and_harms_no_other() {
     ));
     let (offered, _client) = connection(&giver);
     assert!(giver.offer(offered).await.is_none());
+    giver.end();
+    thread.join().unwrap();
 }

@@ -77,6 +77,8 @@ pub(super) enum Answer {
 pub(crate) enum Refused {
     /// The new process does not know the format.
     Format,
+    /// The new process has no descriptor left.
+    Descriptors,
     /// Its listener is gone, or has TLS where it had none.
     Listener,
     /// All places for connections are taken.
@@ -87,17 +89,24 @@ pub(crate) enum Refused {
     Length,
     /// The new process does not answer.
     Silence,
+    /// The new process has ended.
+    Ended,
+    /// Something was under way.
+    Busy,
 }
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Refused::Format => "its version does not know their format",
+            Refused::Descriptors => "it reached its limit of open files (LimitNOFILE=)",
             Refused::Listener => "their listener is gone",
             Refused::Places => "all its places are taken (limits.max_connections)",
             Refused::Ending => "it ends",
             Refused::Length => "too many bytes wait in them",
             Refused::Silence => "it does not answer",
+            Refused::Ended => "it has ended",
+            Refused::Busy => "a handshake of HTTP/2 or the renewal of a key was under way",
         })
     }
 }
@@ -114,8 +123,7 @@ pub(super) enum Received<T> {
 /// An offer as it came.
 pub(super) struct Offer {
     pub(super) id: u64,
-    /// `None`: another format, or a descriptor did not arrive.
-    pub(super) content: Option<Content>,
+    pub(super) content: Result<Content, Refused>,
 }
 
 pub(super) struct Content {
@@ -203,12 +211,12 @@ pub(super) fn receive_offer(from: BorrowedFd<'_>, space: &mut [u8]) -> Result<Re
     let bytes = &space[..received.bytes];
     let (Heading { format, id }, rest) = postcard::take_from_bytes(bytes).map_err(|_| Errno::PROTO)?;
     let is_whole = !received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
-    let content = (is_whole && format == FORMAT)
-        .then(|| {
-            let (resting, tls) = postcard::take_from_bytes::<Resting>(rest).ok()?;
-            Some(Content { resting, tls: Zeroizing::new(tls.to_vec()), socket: socket? })
-        })
-        .flatten();
+    let content = || {
+        let (resting, tls) = postcard::take_from_bytes::<Resting>(rest).map_err(|_| Refused::Format)?;
+        let socket = socket.filter(|_| is_whole).ok_or(Refused::Descriptors)?;
+        Ok(Content { resting, tls: Zeroizing::new(tls.to_vec()), socket })
+    };
+    let content = if format == FORMAT { content() } else { Err(Refused::Format) };
     Ok(Received::Message(Offer { id, content }))
 }
 

@@ -114,7 +114,8 @@ fn bind(prepared: &Prepared, mut inherited: Inherited) -> Result<Listeners, Stri
     if let Some(listener) = &prepared.metrics_listener {
         listeners.held.push(listener.held()?);
     }
-    for address in inherited.finish()? {
+    // Each worker had a socket of its own.
+    for address in inherited.finish()?.into_iter().map(|address| address.to_string()).collect::<BTreeSet<_>>() {
         tracing::info!("no longer listening on {address}: it is gone from the configuration");
     }
     Ok(listeners)
@@ -147,6 +148,8 @@ struct Server<'a> {
     workers: Vec<thread::JoinHandle<()>>,
     /// For connections of the process before.
     places: Option<worker::Places>,
+    /// Passes connections to the process that has taken over.
+    passing: Option<thread::JoinHandle<()>>,
     metrics_thread: Option<thread::JoinHandle<()>>,
     exporter: Option<Exporter>,
     service: Arc<Service>,
@@ -214,7 +217,18 @@ impl<'a> Server<'a> {
             tickets: Some(Arc::clone(shared.tls.ticket_keys())),
             datagrams: Some(listeners.datagrams),
         });
-        Ok(Self { args, config, shared, phase, workers, places: Some(places), metrics_thread, exporter, service })
+        Ok(Self {
+            args,
+            config,
+            shared,
+            phase,
+            workers,
+            places: Some(places),
+            passing: None,
+            metrics_thread,
+            exporter,
+            service,
+        })
     }
 
     /// Watches certificate files, and orders certificates.
@@ -365,7 +379,10 @@ impl<'a> Server<'a> {
         self.service = Arc::default();
         if let (Some(channel), Some(successor)) = (passing, &successor) {
             match Giver::start(channel, successor.pid()) {
-                Ok(giver) => drop(self.shared.giver.set(giver)),
+                Ok((giver, thread)) => {
+                    let _ = self.shared.giver.set(giver);
+                    self.passing = Some(thread);
+                }
                 Err(error) => tracing::error!("connections end here: cannot pass them: {error}"),
             }
         }
@@ -433,7 +450,12 @@ impl<'a> Server<'a> {
 
     /// Writes the last lines of the access logs.
     fn finish(self, log_writers: Writers) {
-        let Self { shared, metrics_thread, phase: _phase, .. } = self;
+        let Self { shared, metrics_thread, passing, phase: _phase, .. } = self;
+        if let (Some(thread), Some(giver)) = (passing, shared.giver.get()) {
+            giver.end();
+            // It says what went on elsewhere.
+            let _ = thread.join();
+        }
         if let Some(thread) = metrics_thread.filter(|_| *shared.phase.borrow() == Phase::HandedOver) {
             // It answers the connections that it accepted before the successor did.
             let _ = thread.join();

@@ -36,7 +36,7 @@ use crate::exchange::{
 };
 use crate::limits::{ConnectionStreams, Idle, Permit};
 use crate::observe::metrics;
-use crate::passing::{Baggage, Driver, Passes, Resting};
+use crate::passing::{Baggage, Driver, Passes, Refused, Resting};
 use answer::Waiting;
 use deadlines::Deadlines;
 
@@ -79,6 +79,9 @@ pub(crate) async fn serve(
                 }
                 None => {
                     connection.passes = Passes::Never;
+                    if let Some(giver) = shared.giver.get() {
+                        giver.stays(Refused::Busy);
+                    }
                     connection.idle.cannot_pass();
                 }
             },

@@ -174,7 +174,7 @@ fn no_byte_forges_a_line() {
         let lines =
             [b"Referer: ", &*field_value(&parts[2]), b"\r\nUser-Agent: ", &*field_value(&parts[3]), b"\r\n"].concat();
         let request = Request { authority: Some(&host), ..get(&target, &lines) };
-        let requested = Requested { request: &request, protocol: Protocol::Http11, site: &user, route: None };
+        let requested = Requested { request: &request, protocol: Protocol::Http11, site: &user, route: Some(&user) };
         let tls = HandshakeInfo { server_name: Some(user.as_str().into()), ..TLS.clone() };
         let trace =
             UpstreamTrace { server: user.as_str().into(), tries: 2, took: Duration::from_millis(1), status: Some(502) };

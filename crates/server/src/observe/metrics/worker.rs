@@ -49,8 +49,6 @@ pub(crate) struct WorkerMetrics {
     pub lingering: Level,
     /// Accepted connections.
     pub accepted: Counter,
-    /// Connections that went on in the process that has taken over.
-    pub handed_over: Counter,
     /// Connections of the process before that went on here.
     pub taken_over: Counter,
     /// Idle connections closed to make room for new ones.
