@@ -228,8 +228,8 @@ impl Rule {
                     Ok(content) => inbound.content = Some(content),
                     Err(error) => {
                         let cause = match error {
-                            // A client that breaks off is no fault of the configuration.
-                            NotCollected::Client(_) => None,
+                            // A client that breaks off is no fault of the configuration. A disk that hangs was logged.
+                            NotCollected::Client(_) | NotCollected::NoDisk => None,
                             _ => self.warnings.line(error, OTHER_REQUESTS).map(io::Error::other),
                         };
                         return Response::plain(error.status()).because(cause);
