@@ -3,5 +3,6 @@
 mod admission;
 pub(crate) mod cache;
 pub(crate) mod coding;
+pub(crate) mod disk_threads;
 pub(crate) mod media_types;
 pub(crate) mod resolve;

@@ -500,6 +500,13 @@ impl<'a> Answering<'a> {
             },
         };
         if let Some(auth) = self.auth {
+            // Scripts get the path that was requested, as REQUEST_URI.
+            if let (Some(raw), false) = (rewritten, rule.runs_scripts()) {
+                let forwarded = rule.as_asked(raw, path);
+                if let Some(refusal) = Box::pin(auth.refusal_of_forwarded(&forwarded, self.query())).await {
+                    return refusal.into();
+                }
+            }
             inbound.fields = auth.fields();
         }
         if rule.runs_scripts() {

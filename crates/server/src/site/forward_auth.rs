@@ -139,24 +139,13 @@ impl ForwardAuth {
         self.upstream.names_endpoints()
     }
 
-    /// Asks whether a request may pass: the fields that it gets then, or the answer for the client.
-    async fn ask(
-        &self,
-        site: &Site,
-        route: &Route,
-        request: &Request<'_>,
-        hop: &Hop<'_>,
-    ) -> Result<Vec<FieldChange>, Box<Response>> {
+    /// Asks whether a request for `uri` may pass: the fields that it gets then, or the answer for the client.
+    async fn ask(&self, request: &Request<'_>, uri: &str, hop: &Hop<'_>) -> Result<Vec<FieldChange>, Box<Response>> {
         let refuse = |status| Err(Box::new(Response::plain(status)));
-        let Target::Path { path, query } = request.target else { return refuse(Status::BAD_REQUEST) };
         if is_loop(request) {
             let what = "the request has come back: the server that is asked whether it may pass leads here again";
             return Err(Box::new(Response::plain(Status::LOOP_DETECTED).because(Some(io::Error::other(what)))));
         }
-        let Some(path) = site.path_asked(path, route) else { return refuse(Status::BAD_REQUEST) };
-        let uri = query.map_or_else(|| path.clone(), |query| format!("{path}?{query}"));
-        // As it is forwarded.
-        let Some(uri) = proxy::uri(&uri).map(|uri| uri.to_string()) else { return refuse(Status::BAD_REQUEST) };
         let url = format!("{}://{}{uri}", hop.scheme, hop.host.unwrap_or_default());
         let (Ok(method), Ok(uri), Ok(url)) =
             (HeaderValue::from_str(request.method.as_str()), HeaderValue::try_from(uri), HeaderValue::try_from(url))
@@ -271,7 +260,8 @@ fn value(fields: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
 /// Time for the content of an answer that lets a request pass. Beyond it, the connection is closed.
 const DRAIN: Duration = Duration::from_millis(100);
 
-/// A request of which routes of its site want to know whether it may pass. Each server is asked once, under whatever paths it is met.
+/// A request of which routes of its site want to know whether it may pass. Each server is asked once, under whatever paths it is met, and once more about
+/// the path that is forwarded, if a rewrite made it.
 #[derive(Debug)]
 pub(super) struct Asking<'a> {
     site: &'a Site,
@@ -279,8 +269,18 @@ pub(super) struct Asking<'a> {
     route: &'a Route,
     request: &'a Request<'a>,
     hop: Hop<'a>,
-    /// Those that let it pass, by their addresses, and what they copy.
-    passed: Mutex<BTreeMap<usize, Vec<FieldChange>>>,
+    /// Servers that let it pass, by their addresses.
+    passed: Mutex<BTreeMap<usize, Passed>>,
+}
+
+/// A server that lets a request pass.
+#[derive(Debug)]
+struct Passed {
+    by: Arc<ForwardAuth>,
+    /// The path and query that it was last asked about.
+    uri: String,
+    /// The fields that are copied from its answer.
+    fields: Vec<FieldChange>,
 }
 
 impl<'a> Asking<'a> {
@@ -288,19 +288,44 @@ impl<'a> Asking<'a> {
         Asking { site, route, request, hop: inbound.hop(request.authority), passed: Mutex::default() }
     }
 
-    fn passed(&self) -> MutexGuard<'_, BTreeMap<usize, Vec<FieldChange>>> {
+    fn passed(&self) -> MutexGuard<'_, BTreeMap<usize, Passed>> {
         self.passed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The refusal if the server of `auth` does not let the request pass.
-    pub(super) async fn refusal(&self, auth: &ForwardAuth) -> Option<Response> {
-        let address = std::ptr::from_ref(auth).addr();
-        if self.passed().contains_key(&address) {
+    pub(super) async fn refusal(&self, auth: &Arc<ForwardAuth>) -> Option<Response> {
+        if self.passed().contains_key(&Arc::as_ptr(auth).addr()) {
             return None;
         }
-        match auth.ask(self.site, self.route, self.request, &self.hop).await {
+        let Target::Path { path, query } = self.request.target else {
+            return Some(Response::plain(Status::BAD_REQUEST));
+        };
+        let uri = self.site.path_asked(path, self.route).and_then(|path| uri(&path, query));
+        match uri {
+            Some(uri) => self.ask(auth, uri).await,
+            None => Some(Response::plain(Status::BAD_REQUEST)),
+        }
+    }
+
+    /// The refusal if a server that let the request pass does not let it pass with the path and query that are forwarded.
+    pub(super) async fn refusal_of_forwarded(&self, path: &str, query: Option<&str>) -> Option<Response> {
+        let Some(uri) = uri(path, query) else { return Some(Response::plain(Status::BAD_REQUEST)) };
+        let others: Vec<_> = {
+            let passed = self.passed();
+            passed.values().filter(|passed| passed.uri != uri).map(|passed| Arc::clone(&passed.by)).collect()
+        };
+        for auth in &others {
+            if let Some(refusal) = self.ask(auth, uri.clone()).await {
+                return Some(refusal);
+            }
+        }
+        None
+    }
+
+    async fn ask(&self, auth: &Arc<ForwardAuth>, uri: String) -> Option<Response> {
+        match auth.ask(self.request, &uri, &self.hop).await {
             Ok(fields) => {
-                self.passed().insert(address, fields);
+                self.passed().insert(Arc::as_ptr(auth).addr(), Passed { by: Arc::clone(auth), uri, fields });
                 None
             }
             Err(refusal) => Some(*refusal),
@@ -311,9 +336,16 @@ impl<'a> Asking<'a> {
     pub(super) fn fields(&self) -> Vec<FieldChange> {
         let passed = self.passed();
         let mut fields: Vec<FieldChange> = self.site.copied_fields().map(|name| (name.clone(), None)).collect();
-        fields.extend(passed.values().flatten().filter(|(_, value)| value.is_some()).cloned());
+        let copied = passed.values().flat_map(|passed| &passed.fields);
+        fields.extend(copied.filter(|(_, value)| value.is_some()).cloned());
         fields
     }
+}
+
+/// A path and query as they are forwarded.
+fn uri(path: &str, query: Option<&str>) -> Option<String> {
+    let uri = query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
+    proxy::uri(&uri).map(|uri| uri.to_string())
 }
 
 #[cfg(test)]

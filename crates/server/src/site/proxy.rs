@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use http::Uri;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use percent_encoding::{AsciiSet, CONTROLS, percent_encode, utf8_percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode, utf8_percent_encode};
 use sealion_http::path::{OUTSIDE_PCHAR, SitePath};
 use sealion_http::{FieldSection, Protocol, Request, Status};
 
@@ -165,12 +165,12 @@ impl Rule {
 
     /// The path of a request as its client names what is forwarded, for a server that is asked about it: with the slashes that the rule's server gets.
     pub(super) fn as_asked<'a>(&self, raw: &'a str, path: &SitePath<'_>) -> Cow<'a, str> {
-        let Some(prefix) = self.stripped_prefix() else { return with_one_slash(raw) };
-        match strip(raw, prefix, path) {
-            Some(rest) if rest.len() - rest.trim_start_matches(['/', '\\']).len() > 1 => {
-                format!("/{}{}", percent_encode(prefix, OUTSIDE_PCHAR), with_one_slash(&rest)).into()
+        match self.stripped(raw, path) {
+            Some((prefix, rest)) => {
+                let rest = if raw.ends_with('/') || *rest != *"/" { with_one_slash(&rest) } else { "".into() };
+                format!("/{}{rest}", percent_encode(prefix, OUTSIDE_PCHAR)).into()
             }
-            _ => with_one_slash(raw),
+            None => with_one_slash(raw),
         }
     }
 
@@ -241,8 +241,8 @@ impl Rule {
                     Ok(content) => inbound.content = Some(content),
                     Err(error) => {
                         let cause = match error {
-                            // A client that breaks off is no fault of the configuration.
-                            NotCollected::Client(_) => None,
+                            // A client that breaks off is no fault of the configuration. A disk that hangs was logged.
+                            NotCollected::Client(_) | NotCollected::NoDisk => None,
                             _ => self.warnings.line(error, OTHER_REQUESTS).map(io::Error::other),
                         };
                         return Response::plain(error.status()).because(cause);
@@ -566,9 +566,14 @@ fn is_read(request: &Request<'_>) -> bool {
 /// `raw` without its first segments, those of `prefix`. `None`: an encoded slash hides where they end.
 fn strip<'a>(raw: &'a str, prefix: &[u8], path: &SitePath<'_>) -> Option<Cow<'a, str>> {
     let mut rest = raw;
-    for _ in prefix.split(|octet| *octet == b'/') {
+    for segment in prefix.split(|octet| *octet == b'/') {
         rest = rest.trim_start_matches('/');
-        rest = rest.find('/').map_or("", |slash| &rest[slash..]);
+        let end = rest.find('/').unwrap_or(rest.len());
+        // An application reads `/p%2F/x` as `/p//x`, and a server that is asked may take it for a path beneath another directory.
+        if !percent_decode_str(&rest[..end]).eq(segment.iter().copied()) {
+            return None;
+        }
+        rest = &rest[end..];
     }
     let rest = if rest.is_empty() { "/" } else { rest };
     let stripped = SitePath::parse_forwarded(rest).ok()?;

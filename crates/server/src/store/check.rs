@@ -25,8 +25,8 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::Store;
 use super::disk::Disk;
-use super::disk_threads::{DEADLINE, progress};
 use super::object::{Object, checksum};
+use crate::files::disk_threads::{DEADLINE, progress};
 use crate::files::resolve::{Content, SiteFile};
 use crate::response::{Piece, Source};
 

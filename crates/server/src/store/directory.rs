@@ -32,10 +32,10 @@ use rustix::fs::{
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::claim::require_own;
-use super::disk_threads::DiskThreads;
 use super::emptied::OuterDirectories;
 use super::format::{FOOTER, Footer, Metadata};
 use super::now_ms;
+use crate::files::disk_threads::DiskThreads;
 use crate::files::resolve::Wait;
 
 /// A directory of stored responses.

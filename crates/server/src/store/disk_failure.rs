@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::disk::{Disk, LOCKS};
-use super::disk_threads::{DEADLINE, NoReply};
 use super::now_ms;
+use crate::files::disk_threads::{DEADLINE, NoReply};
 
 impl Disk {
     /// Does something that may block, on a thread of the disk. `None`: the disk failed or did not answer in time, which was said.

@@ -202,7 +202,7 @@ async fn the_threads_of_the_disk_are_asked_whether_a_large_body_has_room() {
     assert!(disk.directory.try_own().unwrap());
     let (release, held) = std::sync::mpsc::channel::<()>();
     let held = Arc::new(Mutex::new(held));
-    for _ in 0..super::super::disk_threads::MOST_THREADS {
+    for _ in 0..crate::files::disk_threads::MOST_THREADS {
         let held = Arc::clone(&held);
         disk.directory.threads.run_later(move || drop(held.lock().map(|held| held.recv())));
     }

@@ -470,9 +470,9 @@ const LOOK: Duration = Duration::from_millis(100);
 mod tests {
     use std::task::Waker;
 
-    use super::super::disk_threads::DiskThreads;
     use super::super::tail::MAX_UNWRITTEN;
     use super::*;
+    use crate::files::disk_threads::DiskThreads;
 
     const LENGTH: u64 = MAX_UNWRITTEN as u64;
 

@@ -21,7 +21,6 @@ mod describe;
 mod directory;
 mod disk;
 mod disk_failure;
-mod disk_threads;
 mod emptied;
 mod fetch;
 mod file_system;

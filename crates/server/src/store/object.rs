@@ -14,10 +14,10 @@ use super::KEPT_IN_MEMORY;
 use super::check::Check;
 use super::directory::{Opened, read_exact_at};
 use super::disk::Times;
-use super::disk_threads::DiskThreads;
 use super::format::{Kind, Metadata};
 use super::rule::Rules;
 use super::slices::Sliced;
+use crate::files::disk_threads::DiskThreads;
 use crate::files::resolve::{Content, SiteFile, Wait};
 
 /// A stored response.

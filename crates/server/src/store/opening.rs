@@ -19,13 +19,13 @@ use super::config::CacheConfig;
 use super::counts::DiskState;
 use super::directory::{Directory, choose_salt};
 use super::disk::Disk;
-use super::disk_threads::DEADLINE;
 use super::file_system;
 use super::key::KeyHasher;
 use super::purge::Purges;
 use super::purge_file::PurgeFile;
 use super::purge_orders::PurgeFiles;
 use super::{Opened, Store, now_ms};
+use crate::files::disk_threads::DEADLINE;
 
 /// A directory of the configuration.
 #[derive(Debug)]

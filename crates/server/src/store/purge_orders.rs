@@ -12,9 +12,9 @@ use tokio::time::timeout_at;
 
 use super::Store;
 use super::directory::Directory;
-use super::disk_threads::DEADLINE;
 use super::purge::Purge;
 use super::purge_file::{Durable, NOT_LASTING, PurgeFile};
+use crate::files::disk_threads::DEADLINE;
 
 /// The files of all directories. They have the same lines.
 #[derive(Debug, Default)]

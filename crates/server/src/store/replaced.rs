@@ -186,7 +186,7 @@ impl Fetch {
 }
 
 impl Rules {
-    /// Why a response takes the place of a stored one without being stored.
+    /// Why a response takes the place of a stored one, or withdraws it, without being stored.
     fn supersedes(
         &self,
         range: &FetchRange,
@@ -198,7 +198,7 @@ impl Rules {
         // A slice stands for the whole.
         let code = code(reply.status, range);
         if !is_about_page(request, code) {
-            return None;
+            return self.prohibits(request, reply, requested, received);
         }
         self.may_store(range, &request.of_anybody(), reply, requested, received).err()
     }
@@ -304,10 +304,7 @@ impl Passing {
         let Passing { rules, old, key, of_url, request, is_head, requested } = self;
         let (whole, store) = (&FetchRange::Whole, &rules.store);
         let received = now_s();
-        let supersedes = || rules.supersedes(whole, request, reply, requested.second, received);
-        let Some(why) = supersedes().or_else(|| rules.prohibits(request, reply, requested.second, received)) else {
-            return;
-        };
+        let Some(why) = rules.supersedes(whole, request, reply, requested.second, received) else { return };
         // Another status may be about the method (RFC 9111 §4.3.5), and HEAD needs no Content-Length.
         if *is_head && (reply.status != Status::OK || !matches!(why, Unstored::ByRule(_))) {
             return;

@@ -375,7 +375,7 @@ const PARTS_OF_URL: [&str; 16] = [
 ];
 
 /// Others.
-const OVERRIDES: [&str; 35] = [
+const OVERRIDES: [&str; 54] = [
     "base-url",
     "cf-visitor",
     "cloudfront-forwarded-proto",
@@ -384,6 +384,7 @@ const OVERRIDES: [&str; 35] = [
     "proxy-host",
     "proxy-url",
     "request-uri",
+    "wl-proxy-ssl",
     "x-appengine-https",
     "x-arr-ssl",
     "x-backend-host",
@@ -391,6 +392,9 @@ const OVERRIDES: [&str; 35] = [
     "x-envoy-original-host",
     "x-envoy-original-method",
     "x-envoy-original-path",
+    "x-forwarded",
+    "x-forwarded-query",
+    "x-forwarded-root",
     "x-host",
     "x-host-override",
     "x-http-host-override",
@@ -398,19 +402,34 @@ const OVERRIDES: [&str; 35] = [
     "x-http-method-override",
     "x-http-path-override",
     "x-https",
+    "x-invoke-output",
     "x-invoke-path",
+    "x-invoke-query",
+    "x-is-https",
+    "x-matched-path",
     "x-method-override",
+    "x-middleware-subrequest",
+    "x-ms-original-url",
+    "x-nextjs-data",
+    "x-now-route-matches",
+    "x-path",
+    "x-path-info",
     "x-proto",
     "x-proxy-host",
     "x-proxy-url",
     "x-real-host",
     "x-real-scheme",
+    "x-request-scheme",
     "x-request-uri",
     "x-scheme",
     "x-script-name",
     "x-ssl",
     "x-uri",
+    "x-url",
     "x-url-scheme",
+    "x-vhost",
+    "x-virtual-host",
+    "x-waws-unencoded-url",
 ];
 
 /// What a request is for.
@@ -472,9 +491,10 @@ mod tests {
         for name in ["x-url-scheme", "x-forwarded-ssl", "x-original-request-uri", "x-forwarded-proto-version"] {
             assert!(names_url(name), "{name}");
         }
-        for name in
-            ["x-country", "x-forwarded-user", "x-forwarded-client-cert", "x-original-forwarded-for", "x-forwarded"]
-        {
+        for name in ["x-forwarded", "x-forwarded-query", "x-invoke-query", "x-matched-path", "x-vhost"] {
+            assert!(names_url(name), "{name}");
+        }
+        for name in ["x-country", "x-forwarded-user", "x-forwarded-client-cert", "x-original-forwarded-for"] {
             assert!(!names_url(name), "{name}");
         }
     }

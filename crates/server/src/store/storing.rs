@@ -10,7 +10,6 @@ use http::HeaderName;
 
 use super::directory::Temporary;
 use super::disk::{Disk, Times};
-use super::disk_threads::progress;
 use super::fetch::Guard;
 use super::fill::Fill;
 use super::format::Metadata;
@@ -18,6 +17,7 @@ use super::object::Object;
 use super::purge::Verdict;
 use super::replaced::Superseded;
 use super::rule::Rules;
+use crate::files::disk_threads::progress;
 use crate::files::resolve::{Content, SiteFile};
 
 /// Where a body goes while it comes.

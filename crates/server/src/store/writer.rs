@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{fmt, io, mem, thread};
 
-use super::disk_threads::DEADLINE;
+use crate::files::disk_threads::DEADLINE;
 
 /// The writer of a disk.
 #[derive(Debug, Default)]

@@ -5,9 +5,7 @@
 //! ```
 
 use std::future::poll_fn;
-use std::io;
 use std::net::IpAddr;
-use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -17,11 +15,11 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame};
 use sealion_http::{FieldSection, Status};
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
 use super::content::{ContentWriter, Incomplete, RequestContent, Room, pipe};
-use super::spool::{Place, Queue, Rest, Spooling, Taken, write};
+use super::spool::{Place, Queue, Rest, Spooling, Taken};
+use super::spool_disk::DiskError;
 use crate::observe::metrics;
 
 /// Why a content was not collected.
@@ -42,6 +40,8 @@ pub(crate) enum NotCollected {
         "contents that wait take all of limits.max_buffered, or the disk of buffer_request is full or fails: set buffer_request = {{ disk = \"1GiB\", directory = \"/var/tmp\" }} in the rule, or raise max_buffered"
     )]
     NoRoom,
+    #[error("the disk of buffer_request does not answer")]
+    NoDisk,
 }
 
 impl NotCollected {
@@ -50,7 +50,7 @@ impl NotCollected {
         match self {
             NotCollected::Client(incomplete) => incomplete.status,
             NotCollected::TooLong => Status::CONTENT_TOO_LARGE,
-            NotCollected::NoRoomForClient | NotCollected::NoRoom => Status::SERVICE_UNAVAILABLE,
+            NotCollected::NoRoomForClient | NotCollected::NoRoom | NotCollected::NoDisk => Status::SERVICE_UNAVAILABLE,
         }
     }
 }
@@ -151,12 +151,16 @@ pub(crate) async fn collect(
                     queue.push(data);
                     break 'all Some(content);
                 }
-                Place::File { file, at, share } => {
+                Place::File(slot) => {
                     let begun = Instant::now();
-                    let written = write(spooling, file, at, data.clone()).await;
+                    let written = spooling.write(slot, data.clone()).await;
                     rate.pause(begun.elapsed());
                     match written {
-                        Ok((file, range)) => queue.wrote(file, range, share),
+                        Ok(written) => queue.wrote(written),
+                        // What is in the file already cannot be read either.
+                        Err(DiskError::NoReply) if rest == Rest::Refused || queue.needs_file() => {
+                            return Err(NotCollected::NoDisk);
+                        }
                         Err(error) => {
                             queue.failed(&error);
                             continue;
@@ -198,21 +202,17 @@ async fn feed(
                     if poll_fn(|cx| writer.poll_room(cx)).await == Room::Closed {
                         return;
                     }
-                    let (file, at) = (Arc::clone(&file.file), range.start);
-                    let length = (range.end - at).min(READ);
-                    let read = spawn_blocking(move || {
-                        let mut octets = vec![0; length as usize];
-                        file.read_exact_at(&mut octets, at).map(|()| octets)
-                    });
-                    match read.await.map_err(io::Error::other).flatten() {
+                    let next = range.start..range.end.min(range.start + READ);
+                    range.start = next.end;
+                    // Where it fails, the client sent all of it.
+                    match spooling.read(&file, next).await {
                         Ok(octets) => writer.write(octets.into()),
-                        Err(error) => {
-                            // The client sent all of it.
-                            spooling.warn_of_read(&error);
+                        Err(DiskError::NoReply) => return writer.fail(Status::SERVICE_UNAVAILABLE),
+                        Err(DiskError::Failed(error)) => {
+                            spooling.files.warn_of_read(&error);
                             return writer.fail(Status::INTERNAL_SERVER_ERROR);
                         }
                     }
-                    range.start += length;
                 }
             }
         }
@@ -250,7 +250,7 @@ async fn feed(
 
 #[cfg(test)]
 mod tests {
-    use super::super::spool::{BufferConfig, Written};
+    use super::super::spool::BufferConfig;
     use super::*;
     use crate::values::{Problems, Size};
 
@@ -259,7 +259,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (mut client, rest) = pipe(None);
         let (writer, mut content) = pipe(None);
-        let spooling = Arc::new(Spooling::new(1 << 20, &Arc::default(), 0, std::path::PathBuf::new()));
+        let spooling = Spooling::in_memory(1 << 20, &Arc::default());
         let queue = Queue::new(&spooling, None);
         runtime.block_on(async {
             let fed = tokio::spawn(feed(writer, spooling, queue, Some(rest), None));
@@ -283,13 +283,12 @@ mod tests {
             directory: Some(directory.path().to_owned().into()),
         };
         let spooling = config.build(&Arc::default(), "buffer", &mut Problems::of_arguments()).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let mut queue = Queue::new(&spooling, None);
-        let Place::File { file, at, share } = queue.place(30, Rest::Refused) else { panic!("there is room") };
-        let (file, range) = runtime.block_on(write(&spooling, file, at, Bytes::from_static(&[7; 30]))).unwrap();
-        let Written::New(written) = &file else { panic!("the first content begins a file") };
-        written.set_len(0).unwrap();
-        queue.wrote(file, range, share);
+        let Place::File(slot) = queue.place(30, Rest::Refused) else { panic!("there is room") };
+        let written = runtime.block_on(spooling.write(slot, Bytes::from_static(&[7; 30]))).unwrap();
+        written.file.on_disk.file.set_len(0).unwrap();
+        queue.wrote(written);
         let (writer, mut content) = pipe(Some(30));
         let fed = feed(writer, spooling, queue, None, None);
         let frame = runtime.block_on(async {

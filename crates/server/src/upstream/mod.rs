@@ -31,6 +31,7 @@ mod protocol;
 mod proxy_header;
 mod reply;
 mod spool;
+mod spool_disk;
 mod sticky;
 mod tls;
 mod tunnel;

@@ -5,28 +5,28 @@
 //! ```
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use rustix::fs::{CWD, Mode, OFlags, openat};
 use schemars::JsonSchema;
 use sealion_http::ExtraFields;
 use serde::{Deserialize, Serialize};
-use tokio::task::spawn_blocking;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::pieces::Pieces;
+use super::spool_disk::{DiskError, SpoolDisk};
 use super::waiting::Waiting;
+use crate::files::disk_threads::DiskFile;
 use crate::files::resolve::{Content, SiteFile};
 use crate::limits::{NoRoom, Reservation};
 use crate::response::{Piece, Source};
@@ -58,20 +58,17 @@ pub(crate) struct Spooling {
     /// Bounds the memory of all rules together.
     pub(super) waiting: Arc<Waiting>,
     pub(super) disk: u64,
-    directory: PathBuf,
+    /// Where the files are.
+    pub(super) files: Arc<SpoolDisk>,
     /// Octets in files.
     used: AtomicU64,
-    /// Whether it was said that a file cannot be written.
-    has_warned: AtomicBool,
-    /// Whether it was said that a file cannot be read.
-    has_warned_of_reads: AtomicBool,
 }
 
 impl BufferConfig {
     /// `None`: there are problems.
     pub(crate) fn build(&self, waiting: &Arc<Waiting>, key: &str, problems: &mut Problems) -> Option<Arc<Spooling>> {
-        let directory = match (&self.directory, self.disk) {
-            (None, None) => PathBuf::new(),
+        let files = match (&self.directory, self.disk) {
+            (None, None) => Arc::default(),
             (None, Some(_)) => {
                 let what = "names no directory for what does not fit into memory: add directory = \"/var/tmp\", or remove disk";
                 problems.add(&(0..0), key, what);
@@ -87,23 +84,23 @@ impl BufferConfig {
             }
             (Some(directory), Some(_)) => {
                 let path = problems.resolve(directory);
-                if let Err(error) = create(&path) {
+                let files = SpoolDisk::of(&path);
+                if let Err(error) = files.probe() {
                     let what = format_args!("no file can be made in {}: {error}", path.display());
                     problems.add(&directory.span, &format!("{key}.directory"), what);
                     return None;
                 }
-                path
+                files
             }
         };
-        let memory = usize::try_from(self.memory.0).unwrap_or(usize::MAX);
-        Some(Arc::new(Spooling::new(memory, waiting, self.disk.map_or(0, |disk| disk.0), directory)))
+        Some(Arc::new(Spooling {
+            memory: usize::try_from(self.memory.0).unwrap_or(usize::MAX),
+            waiting: Arc::clone(waiting),
+            disk: self.disk.map_or(0, |disk| disk.0),
+            files,
+            used: AtomicU64::new(0),
+        }))
     }
-}
-
-/// A file that no other process can open by a name.
-fn create(directory: &Path) -> io::Result<File> {
-    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    Ok(openat(CWD, directory, flags, Mode::RUSR | Mode::WUSR)?.into())
 }
 
 /// Directory of contents for scripts, unless the rule names another.
@@ -115,21 +112,17 @@ const DISK_FOR_SCRIPTS: u64 = 1 << 30;
 impl Spooling {
     /// For contents of scripts where the rule says nothing: in memory, then in [`DIRECTORY_FOR_SCRIPTS`] if a file can be made there.
     pub(crate) fn for_scripts(waiting: &Arc<Waiting>) -> Arc<Self> {
-        let directory = PathBuf::from(DIRECTORY_FOR_SCRIPTS);
-        let disk = if create(&directory).is_ok() { DISK_FOR_SCRIPTS } else { 0 };
-        Arc::new(Self::new(usize::try_from(memory().0).unwrap_or(usize::MAX), waiting, disk, directory))
+        let files = SpoolDisk::of(Path::new(DIRECTORY_FOR_SCRIPTS));
+        let disk = if files.probe().is_ok() { DISK_FOR_SCRIPTS } else { 0 };
+        let (memory, waiting) = (usize::try_from(memory().0).unwrap_or(usize::MAX), Arc::clone(waiting));
+        Arc::new(Spooling { memory, waiting, disk, files, used: AtomicU64::new(0) })
     }
 
-    pub(super) fn new(memory: usize, waiting: &Arc<Waiting>, disk: u64, directory: PathBuf) -> Self {
-        Spooling {
-            memory,
-            waiting: Arc::clone(waiting),
-            disk,
-            directory,
-            used: AtomicU64::new(0),
-            has_warned: AtomicBool::new(false),
-            has_warned_of_reads: AtomicBool::new(false),
-        }
+    /// In memory alone.
+    #[cfg(test)]
+    pub(crate) fn in_memory(memory: usize, waiting: &Arc<Waiting>) -> Arc<Self> {
+        let waiting = Arc::clone(waiting);
+        Arc::new(Spooling { memory, waiting, disk: 0, files: Arc::default(), used: AtomicU64::new(0) })
     }
 
     fn reserve(&self, octets: u64) -> bool {
@@ -139,25 +132,6 @@ impl Spooling {
             self.used.fetch_sub(octets, Ordering::Relaxed);
         }
         has_room
-    }
-
-    /// A file cannot be read that this process wrote.
-    pub(super) fn warn_of_read(&self, error: &io::Error) {
-        if !self.has_warned_of_reads.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                "{}: cannot read contents that waited for a server: {error}: their requests fail",
-                self.directory.display()
-            );
-        }
-    }
-
-    fn warn(&self, error: &io::Error) {
-        if !self.has_warned.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                "{}: cannot keep contents that wait for a slow side: {error}: they are passed on as they are taken",
-                self.directory.display()
-            );
-        }
     }
 }
 
@@ -187,7 +161,7 @@ impl Drop for Share {
 /// A file, and its share of the bound: both end when nobody sends from the file any more.
 #[derive(Debug)]
 pub(super) struct SpoolFile {
-    pub(super) file: Arc<File>,
+    pub(super) on_disk: DiskFile,
     share: Share,
 }
 
@@ -228,13 +202,23 @@ pub(super) enum Taken {
 /// Where a content goes.
 pub(super) enum Place {
     Memory,
-    File {
-        file: Option<Arc<SpoolFile>>,
-        at: u64,
-        share: Share,
-    },
+    File(Slot),
     /// There is none, until something was taken.
     Nowhere,
+}
+
+/// A place in a file.
+pub(super) struct Slot {
+    /// `None`: a new one.
+    file: Option<Arc<SpoolFile>>,
+    at: u64,
+    share: Share,
+}
+
+/// A content in a file.
+pub(super) struct Written {
+    pub(super) file: Arc<SpoolFile>,
+    range: Range<u64>,
 }
 
 /// What becomes of a content for which there is no room.
@@ -277,10 +261,10 @@ impl Queue {
         let share = if self.has_failed { None } else { Share::of(&self.spooling, octets as u64) };
         let Some(share) = share else { return Place::Nowhere };
         self.is_writing = true;
-        match &self.spool {
-            Some(spool) => Place::File { file: Some(Arc::clone(&spool.file)), at: spool.written, share },
-            None => Place::File { file: None, at: 0, share },
-        }
+        Place::File(match &self.spool {
+            Some(spool) => Slot { file: Some(Arc::clone(&spool.file)), at: spool.written, share },
+            None => Slot { file: None, at: 0, share },
+        })
     }
 
     pub(super) fn push(&mut self, content: Bytes) {
@@ -296,24 +280,26 @@ impl Queue {
     }
 
     /// Takes note of what was written to the file.
-    pub(super) fn wrote(&mut self, file: Written, range: Range<u64>, share: Share) {
+    pub(super) fn wrote(&mut self, written: Written) {
+        let Written { file, range } = written;
         self.in_file += 1;
         self.is_writing = false;
-        let file = match file {
-            Written::More(file) => {
-                file.share.add(share);
-                file
-            }
-            Written::New(file) => Arc::new(SpoolFile { file: Arc::new(file), share }),
-        };
         self.spool = Some(Spool { file: Arc::clone(&file), written: range.end });
         self.parts.push_back(Part::File { file, range });
     }
 
-    pub(super) fn failed(&mut self, error: &io::Error) {
+    /// Takes note that nothing could be written to the file: no more is.
+    pub(super) fn failed(&mut self, error: &DiskError) {
         self.is_writing = false;
-        self.spooling.warn(error);
+        if let DiskError::Failed(error) = error {
+            self.spooling.files.warn(error);
+        }
         self.has_failed = true;
+    }
+
+    /// Whether a part is in the file.
+    pub(super) fn needs_file(&self) -> bool {
+        self.in_file > 0
     }
 
     pub(super) fn pop(&mut self) -> Option<Taken> {
@@ -335,31 +321,39 @@ impl Queue {
     }
 }
 
-/// What was written to.
-pub(super) enum Written {
-    New(File),
-    More(Arc<SpoolFile>),
-}
+impl Spooling {
+    /// Writes to a file. The share of a write that fails, or is waited for no more, is given back when the disk is done with it.
+    pub(super) async fn write(&self, slot: Slot, content: Bytes) -> Result<Written, DiskError> {
+        let files = Arc::clone(&self.files);
+        let write = move || {
+            let Slot { file, at, share } = slot;
+            let range = at..at + content.len() as u64;
+            let file = match file {
+                Some(file) => {
+                    file.on_disk.file.write_all_at(&content, at)?;
+                    file.share.add(share);
+                    file
+                }
+                None => {
+                    let on_disk = files.create()?;
+                    on_disk.file.write_all_at(&content, at)?;
+                    Arc::new(SpoolFile { on_disk, share })
+                }
+            };
+            Ok(Written { file, range })
+        };
+        self.files.run(write).await
+    }
 
-/// Writes to the file, or to a new one.
-pub(super) async fn write(
-    spooling: &Arc<Spooling>,
-    file: Option<Arc<SpoolFile>>,
-    at: u64,
-    content: Bytes,
-) -> io::Result<(Written, Range<u64>)> {
-    let directory = file.is_none().then(|| spooling.directory.clone());
-    let written = spawn_blocking(move || {
-        let range = at..at + content.len() as u64;
-        if let Some(spool) = file {
-            spool.file.write_all_at(&content, at)?;
-            return Ok((Written::More(spool), range));
-        }
-        let file = create(&directory.unwrap_or_default())?;
-        file.write_all_at(&content, at)?;
-        Ok((Written::New(file), range))
-    });
-    written.await.unwrap_or_else(|error| Err(io::Error::other(error)))
+    /// Reads a part of a file.
+    pub(super) async fn read(&self, file: &Arc<SpoolFile>, range: Range<u64>) -> Result<Vec<u8>, DiskError> {
+        let file = Arc::clone(file);
+        let read = move || {
+            let mut octets = vec![0; (range.end - range.start) as usize];
+            file.on_disk.file.read_exact_at(&mut octets, range.start).map(|()| octets)
+        };
+        self.files.run(read).await
+    }
 }
 
 /// The body of a response that is read at the server's speed.
@@ -416,8 +410,8 @@ async fn read(mut source: Pin<Box<dyn Source>>, shared: Arc<Mutex<Shared>>, spoo
                     place => Poll::Ready(place),
                 }
             });
-            let (file, at, share) = match place.await {
-                Place::File { file, at, share } => (file, at, share),
+            let slot = match place.await {
+                Place::File(slot) => slot,
                 Place::Memory | Place::Nowhere => {
                     let mut shared = lock(&shared);
                     shared.queue.push(content);
@@ -425,11 +419,11 @@ async fn read(mut source: Pin<Box<dyn Source>>, shared: Arc<Mutex<Shared>>, spoo
                     break;
                 }
             };
-            let written = write(&spooling, file, at, content.clone()).await;
+            let written = spooling.write(slot, content.clone()).await;
             let mut shared = lock(&shared);
             match written {
-                Ok((file, range)) => {
-                    shared.queue.wrote(file, range, share);
+                Ok(written) => {
+                    shared.queue.wrote(written);
                     shared.wake_reader();
                     break;
                 }
@@ -463,7 +457,7 @@ impl Source for Buffered {
             return Poll::Ready(Some(Ok(match taken {
                 Taken::Memory(content) => Piece::Bytes(content),
                 Taken::File { file, range } => {
-                    let content = Content::File(Arc::clone(&file.file));
+                    let content = Content::File(Arc::clone(&file.on_disk.file));
                     Piece::File { file: SiteFile::of_content_until_closed(content, range.end, file), range }
                 }
             })));
@@ -500,12 +494,11 @@ mod tests {
         };
         let spooling = config.build(&Arc::default(), "buffer", &mut Problems::of_arguments()).unwrap();
         let used = || spooling.used.load(Ordering::Relaxed);
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let mut queue = Queue::new(&spooling, None);
         let put = |queue: &mut Queue| {
-            let Place::File { file, at, share } = queue.place(30, Rest::Refused) else { panic!("there is room") };
-            let (file, range) = runtime.block_on(write(&spooling, file, at, Bytes::from_static(&[7; 30]))).unwrap();
-            queue.wrote(file, range, share);
+            let Place::File(slot) = queue.place(30, Rest::Refused) else { panic!("there is room") };
+            queue.wrote(runtime.block_on(spooling.write(slot, Bytes::from_static(&[7; 30]))).unwrap());
         };
         put(&mut queue);
         put(&mut queue);

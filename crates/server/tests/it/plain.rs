@@ -520,9 +520,14 @@ fn connections_drain_and_a_successor_takes_the_listener_over() {
     let mut first = [0; 1000];
     under_way.read_exact(&mut first).expect("it begins");
     let successor = Successor::of(&server);
-    let rest = read_to_end(&mut under_way).expect("FIN after the last response");
+    let head = first.windows(4).position(|end| end == b"\r\n\r\n").expect("a head") + 4;
+    let mut rest = vec![0; head + LEN as usize - first.len()];
+    under_way.read_exact(&mut rest).expect("it goes on");
     let all = [&first[..], &rest].concat();
     pattern::assert_equal(curl::parse_response(&all).1, 0..LEN);
+    // The connection goes on in the successor.
+    under_way.write_all(http::head("GET", "/f", &[]).as_bytes()).expect("it leaves");
+    assert!(under_way.read(&mut first).expect("a response") > 0);
     assert_eq!(get(&site, &server, "/f", &[]).body, b"content", "of the successor");
     rustix::process::kill_process(
         rustix::process::Pid::from_raw(successor.pid() as i32).expect("a number"),

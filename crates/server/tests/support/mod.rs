@@ -8,6 +8,7 @@ pub(crate) mod curl;
 pub(crate) mod disk;
 pub(crate) mod doctor;
 pub(crate) mod fastcgi;
+pub(crate) mod frozen;
 pub(crate) mod http2_upstream;
 pub(crate) mod library;
 pub(crate) mod module;

@@ -14,12 +14,13 @@ use sealion_testkit::service::Service;
 
 use super::sharing::{LENGTH, body, in_halves, second_half};
 use super::{Cached, answer, counting, status};
+use crate::support::process::wait_until_it_rests;
 use crate::support::upstream::Upstream;
 use crate::support::{begin, messages, wait_for_cache, wait_for_message, wait_until};
 
 #[test]
 fn a_purge_at_the_process_that_took_over_reaches_the_one_before() {
-    let keys = "[limits]\ngrace = '1h'\n";
+    let keys = "[limits]\ngrace = '1h'\nrequest_timeout = '1h'\n";
     let mut cached = Cached::with(counting(FRESH), keys, PURGE_FROM);
     let service = Service { first: cached.server.take().expect("it runs") };
     let mut idle: Vec<_> = (0..30).map(|_| cached.site.connect(&service.first)).collect();
@@ -41,25 +42,29 @@ fn a_purge_at_the_process_that_took_over_reaches_the_one_before() {
 struct Moving {
     cached: Cached,
     service: Service,
-    /// Connections of the first process. Each has one more answer once another process has taken over.
-    idle: Vec<Client>,
+    /// Connections that stay with the first process: each has sent the first letter of a method.
+    begun: Vec<Client>,
 }
 
 impl Moving {
-    fn start(mut cached: Cached) -> Self {
+    fn start(mut cached: Cached, letter: &str) -> Self {
         cached.restart();
         let service = Service { first: cached.server.take().expect("it runs") };
-        let mut idle: Vec<_> = (0..4).map(|_| cached.site.connect(&service.first)).collect();
-        for client in &mut idle {
+        let mut begun: Vec<_> = (0..4).map(|_| cached.site.connect(&service.first)).collect();
+        for client in &mut begun {
             http::get(client, "/idle").expect("an answer");
+            client.send(letter.as_bytes()).expect("it leaves");
         }
-        Self { cached, service, idle }
+        wait_until_it_rests(&service.first);
+        Self { cached, service, begun }
     }
 
     /// By the first process.
     #[track_caller]
     fn ask_first(&mut self, method: &str, target: &str) -> Response {
-        ask(&mut self.idle.pop().expect("a connection is left"), method, target)
+        let mut client = self.begun.pop().expect("a connection is left");
+        client.send(&http::head(method, target, &[]).as_bytes()[1..]).expect("the request leaves");
+        http::read_response(&mut client, method).expect("an answer")
     }
 
     /// By the newest process.
@@ -86,8 +91,9 @@ const PURGE_FROM: &str = "purge_from = ['127.0.0.1']";
 
 #[test]
 fn a_purge_at_the_process_before_reaches_one_with_other_directories() {
-    let keys = "[limits]\ngrace = '1h'\n[privileges]\nno_new_privileges = true\nseccomp = 'refuse'\n";
-    let mut moving = Moving::start(Cached::stopped(counting(FRESH), keys, PURGE_FROM));
+    let keys =
+        "[limits]\ngrace = '1h'\nrequest_timeout = '1h'\n[privileges]\nno_new_privileges = true\nseccomp = 'refuse'\n";
+    let mut moving = Moving::start(Cached::stopped(counting(FRESH), keys, PURGE_FROM), "P");
     moving.cached.directory.set_file_name("other");
     moving.cached.config().write();
     moving.service.upgrade();
@@ -115,14 +121,18 @@ fn a_purge_at_the_process_before_reaches_one_with_other_directories() {
 /// The one that took over takes no orders any more, and the purge file of their directory has the purge.
 #[test]
 fn a_purge_reaches_the_process_after_the_next_by_a_directory_of_both() {
-    let mut moving = Moving::start(Cached::stopped(counting(FRESH), "[limits]\ngrace = '1h'\n", PURGE_FROM));
+    let mut moving = Moving::start(
+        Cached::stopped(counting(FRESH), "[limits]\ngrace = '1h'\nrequest_timeout = '1h'\n", PURGE_FROM),
+        "P",
+    );
     moving.store("/a");
     moving.service.upgrade();
     // The second process has told its directories.
     assert_eq!(moving.ask_first("PURGE", "/b").status, 200);
-    // A connection without its last answer keeps the second process.
+    // A request that has begun keeps the second process.
     let mut second = moving.cached.site.connect(&moving.service.first);
     http::get(&mut second, "/a").expect("an answer");
+    second.send(b"G").expect("it leaves");
     moving.service.upgrade();
     moving.store("/a");
     assert_eq!(moving.ask_first("PURGE", "/a").status, 200);
@@ -139,7 +149,8 @@ fn a_withdrawal_that_the_process_before_learns_of_reaches_the_one_that_took_over
         let control = if is_over.load(Ordering::Relaxed) { "no-store" } else { "max-age=1000" };
         answer(200, &format!("Cache-Control: {control}\r\n"), b"page")
     });
-    let mut moving = Moving::start(Cached::stopped(origin, "[limits]\ngrace = '1h'\n", ""));
+    let mut moving =
+        Moving::start(Cached::stopped(origin, "[limits]\ngrace = '1h'\nrequest_timeout = '1h'\n", ""), "G");
     moving.service.upgrade();
     wait_for_message(&moving.service.first, "no new connections");
     moving.store("/page");
@@ -151,7 +162,7 @@ fn a_withdrawal_that_the_process_before_learns_of_reaches_the_one_that_took_over
 /// The successor waits for the file of a password before it has its directory.
 #[test]
 fn a_purge_while_a_process_with_other_directories_starts_reaches_it() {
-    let mut cached = Cached::stopped(counting(FRESH), "[limits]\ngrace = '1h'\n", PURGE_FROM);
+    let mut cached = Cached::stopped(counting(FRESH), "[limits]\ngrace = '1h'\nrequest_timeout = '1h'\n", PURGE_FROM);
     let first = cached.directory.clone();
     // The other directory has responses from before.
     let other = first.with_file_name("other");
@@ -161,11 +172,11 @@ fn a_purge_while_a_process_with_other_directories_starts_reaches_it() {
         wait_until("the response is stored", || status(&cached.get(target, &[])) == "hit");
     }
     cached.directory = first;
-    let mut moving = Moving::start(cached);
+    let mut moving = Moving::start(cached, "P");
     let password = other.with_file_name("password");
     rustix::fs::mkfifoat(rustix::fs::CWD, &password, Mode::RUSR | Mode::WUSR).expect("a pipe");
     let keys = format!(
-        "purge_stream = 'redis://127.0.0.1:9/purges'\npurge_stream_password = {password:?}\n[limits]\ngrace = '1h'\n"
+        "purge_stream = 'redis://127.0.0.1:9/purges'\npurge_stream_password = {password:?}\n[limits]\ngrace = '1h'\nrequest_timeout = '1h'\n"
     );
     moving.cached.directory = other;
     moving.cached.keys.0 = keys.leak();

@@ -20,8 +20,8 @@ const NEW: &[u8] = b"the new body";
 /// Any age is accepted.
 const MAX_STALE: (&str, &str) = ("Cache-Control", "max-stale");
 
-/// Full responses by which an origin withdraws a page.
-const WITHDRAWN: [(u16, &str); 12] = [
+/// Responses by which an origin withdraws a page.
+const WITHDRAWN: [(u16, &str); 14] = [
     (200, "Cache-Control: no-store\r\n"),
     (200, "Cache-Control: private, max-age=60\r\nSet-Cookie: session=1\r\n"),
     (200, "Cache-Control: max-age=60\r\nSet-Cookie: session=1\r\n"),
@@ -34,6 +34,8 @@ const WITHDRAWN: [(u16, &str); 12] = [
     (401, "WWW-Authenticate: Basic\r\n"),
     (403, ""),
     (451, ""),
+    (206, "Cache-Control: no-store\r\nContent-Range: bytes 0-11/12\r\n"),
+    (206, "Cache-Control: private\r\nContent-Range: bytes 0-11/20\r\n"),
 ];
 
 /// An origin whose answer the test changes: the old page, the withdrawal with this number, or `Self::BROKEN`.

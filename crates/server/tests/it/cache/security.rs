@@ -23,7 +23,7 @@ fn echo(request: &Received) -> Vec<u8> {
 }
 
 /// Field names by which some applications take another URL, host, scheme or method than the request line says.
-const OVERRIDES: [&str; 51] = [
+const OVERRIDES: [&str; 70] = [
     "X-Forwarded-Host",
     "X-Forwarded-Proto",
     "X-Forwarded-Port",
@@ -75,6 +75,25 @@ const OVERRIDES: [&str; 51] = [
     "Fastly-Ssl",
     "CF-Visitor",
     "Proxy-Host",
+    "X-Invoke-Query",
+    "X-Invoke-Output",
+    "X-Matched-Path",
+    "X-Now-Route-Matches",
+    "X-Middleware-Subrequest",
+    "X-Nextjs-Data",
+    "X-Ms-Original-Url",
+    "X-Waws-Unencoded-Url",
+    "WL-Proxy-SSL",
+    "X-Path",
+    "X-Path-Info",
+    "X-Url",
+    "X-Forwarded",
+    "X-Forwarded-Query",
+    "X-Forwarded-Root",
+    "X-Request-Scheme",
+    "X-Is-Https",
+    "X-Vhost",
+    "X-Virtual-Host",
 ];
 
 #[test]

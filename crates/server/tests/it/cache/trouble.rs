@@ -1,7 +1,7 @@
 //! A disk that hangs, and one that is in trouble when the server starts.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use super::disk::{objects, wait_until_it_stores_again, wait_until_stored};
 use super::{Cached, answer, counting, status};
-use crate::support::process::threads;
+use crate::support::frozen::{Ext4, waits_for_disk};
 use crate::support::upstream::Upstream;
 use crate::support::{PROGRAM, Tmpfs, messages, tool, wait_for_message, wait_until};
 
@@ -18,44 +18,6 @@ const FRESH: &str = "Cache-Control: max-age=1000\r\n";
 
 /// More than is kept in memory.
 const LENGTH: usize = 300_000;
-
-/// A file system of its own, on a loop device, that can be frozen.
-struct Ext4(PathBuf);
-
-/// As long as it lives, whatever would write to the file system hangs, and no signal ends it.
-struct Frozen<'a>(&'a Path);
-
-impl Ext4 {
-    #[track_caller]
-    fn mount(on: &Path) -> Self {
-        let image = on.with_extension("image");
-        fs::File::create(&image).and_then(|file| file.set_len(64 << 20)).expect("the image is made");
-        fs::create_dir(on).expect("a directory");
-        let [image, path] = [&image, on].map(|path| path.to_str().expect("a path in UTF-8"));
-        tool("mkfs.ext4", ["-q", "-F", image]);
-        tool("mount", ["-o", "loop,noatime", image, path]);
-        Self(on.to_owned())
-    }
-
-    #[track_caller]
-    fn freeze(&self) -> Frozen<'_> {
-        tool("fsfreeze", ["-f", self.0.to_str().expect("a path in UTF-8")]);
-        Frozen(&self.0)
-    }
-}
-
-impl Drop for Frozen<'_> {
-    fn drop(&mut self) {
-        let _ = Command::new("fsfreeze").arg("-u").arg(self.0).status();
-    }
-}
-
-impl Drop for Ext4 {
-    fn drop(&mut self) {
-        // Lazily: the server may still have a file open there.
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
 
 /// An origin whose bodies begin with the number of the request.
 fn large() -> Upstream {
@@ -65,13 +27,6 @@ fn large() -> Upstream {
         body.resize(LENGTH, b'x');
         answer(200, FRESH, &body)
     })
-}
-
-/// Threads of the server that wait for a disk, but for those that the cache has for it.
-fn waits_for_disk(cached: &Cached) -> Vec<String> {
-    // Number, name in parentheses, state: proc_pid_stat(5).
-    let stats = threads(cached.server()).into_iter().filter_map(|thread| fs::read_to_string(thread.join("stat")).ok());
-    stats.filter(|stat| stat.contains(") D ") && !stat.contains("(sealion-")).collect()
 }
 
 #[test]
@@ -90,7 +45,7 @@ fn a_disk_that_hangs_costs_hits_alone_and_gives_back_nothing_that_was_purged() {
         }
     });
     wait_for_message(cached.server(), hangs);
-    wait_until("only the disk's own threads wait for it", || waits_for_disk(&cached).is_empty());
+    wait_until("only the disk's own threads wait for it", || waits_for_disk(cached.server()).is_empty());
     assert_eq!(cached.ask("POST", "/purged", &[]).status, 200);
     for target in ["/purged", "/replaced", "/new"] {
         let fetches = cached.fetches();

@@ -286,6 +286,92 @@ fn it_is_asked_about_the_path_that_is_forwarded() {
     }
 }
 
+/// Refuses what begins with `/admin`, and tells in `X-Asked` what it was asked about.
+fn guard_of_admin() -> Upstream {
+    Upstream::answering(|request| match request.field("x-forwarded-uri") {
+        uri if uri.starts_with("/admin") => b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n".to_vec(),
+        uri => format!("HTTP/1.1 200 OK\r\nX-Asked: {uri}\r\nContent-Length: 0\r\n\r\n").into_bytes(),
+    })
+}
+
+/// The URIs that a server was asked about since it had been asked so often.
+fn asked_since(auth: &Upstream, before: usize) -> Vec<String> {
+    auth.requests()[before..].iter().map(|request| request.field("x-forwarded-uri").to_owned()).collect()
+}
+
+#[test]
+fn it_is_asked_about_the_path_that_a_rewrite_makes() {
+    let site = Site::new();
+    let (auth, upstream) = (guard_of_admin(), Upstream::answering(|request| ok(request.head.as_bytes())));
+    let keys = format!(
+        "forward_auth = {{ to = '{auth}', copy = ['X-Asked'] }}\n\
+         proxy = {{ to = '{url}' }}\n\
+         route = [\n\
+           {{ path = '~ ^/r(/.*)$', rewrite = '{{1}}' }},\n\
+           {{ path = '~ ^/q(/.*)$', rewrite = '/open{{1}}?a=b' }},\n\
+           {{ path = '~ ^/s(/.*)$', rewrite = '/strip{{1}}' }},\n\
+           {{ path = '/strip/', proxy = {{ to = '{url}', strip_prefix = true }} }},\n\
+         ]",
+        auth = auth.url(),
+        url = upstream.url()
+    );
+    let server = site.config(&keys).serve_from_user_space();
+    let mut client = site.connect(&server);
+    for target in ["/r/admin/x", "/r//admin/x", "/r/admin"] {
+        assert_eq!(http::get(&mut client, target).expect("a response").status, 403, "{target}");
+    }
+    assert_eq!(upstream.requests().len(), 0);
+    for (target, forwarded, asked) in [
+        ("/r/open/x?q", "/open/x?q", vec!["/r/open/x?q", "/open/x?q"]),
+        ("/q/x", "/open/x?a=b", vec!["/q/x", "/open/x?a=b"]),
+        ("/s/x", "/x", vec!["/s/x", "/strip/x"]),
+        ("/open/x", "/open/x", vec!["/open/x"]),
+    ] {
+        let before = auth.requests().len();
+        let seen = http::request(&mut client, "GET", target, &[("X-Asked", "forged")]).expect("a response").body;
+        let seen = String::from_utf8(seen).expect("text");
+        assert!(seen.starts_with(&format!("GET {forwarded} ")), "{target}: {seen}");
+        // The last answer is the one for what is forwarded.
+        let last = asked.last().expect("it is asked");
+        let copied = format!("x-asked: {last}");
+        assert!(seen.lines().any(|line| line.eq_ignore_ascii_case(&copied)), "{target}: {seen}");
+        assert_eq!(asked_since(&auth, before), asked, "{target}");
+    }
+}
+
+#[test]
+fn a_prefix_whose_end_an_encoded_slash_hides_is_refused() {
+    let site = Site::new();
+    let (auth, upstream) = (guard_of_admin(), Upstream::answering(|request| ok(request.line().as_bytes())));
+    let keys = format!(
+        "forward_auth = {{ to = '{auth}' }}\n\
+         route = [\n\
+           {{ path = '/p/', proxy = {{ to = '{url}', strip_prefix = true }} }},\n\
+           {{ path = '/a/b/', proxy = {{ to = '{url}', strip_prefix = true }} }},\n\
+         ]",
+        auth = auth.url(),
+        url = upstream.url()
+    );
+    let server = site.config(&keys).serve_from_user_space();
+    for target in ["/p%2F/admin/x", "/p%2f/x", "/%2Fp/x", "/p%2Fx", "/a%2F/b/x", "/a%2Fb/x", "/a/b%2F/x"] {
+        let response = http::get(&mut site.connect(&server), target).expect("a response");
+        assert_eq!(response.status, 400, "{target}: {:?}", String::from_utf8_lossy(&response.body));
+    }
+    assert_eq!(upstream.requests().len(), 0);
+    let mut client = site.connect(&server);
+    for (target, forwarded, asked) in [
+        ("/p/x", "/x", "/p/x"),
+        ("/%70//x/", "/x/", "/p/x/"),
+        ("/p", "/", "/p"),
+        ("/p/", "/", "/p/"),
+        ("//a//b/x%2Fy", "/x%2Fy", "/a/b/x%2Fy"),
+    ] {
+        let response = http::get(&mut client, target).expect("a response");
+        assert_eq!(String::from_utf8_lossy(&response.body), format!("GET {forwarded}"), "{target}");
+        assert_eq!(auth.last().field("x-forwarded-uri"), asked, "{target}");
+    }
+}
+
 #[test]
 fn the_file_that_is_sent_must_pass_under_its_own_name() {
     let site = Site::new();

@@ -24,7 +24,7 @@ fn wait_until_read(server: &Server) {
 }
 
 /// A server that answers with the length of the content that it got, and the table of its upstream `php`.
-fn counting() -> (Upstream, String) {
+pub(super) fn counting() -> (Upstream, String) {
     let (upstream, _) = answering(|accepted, request| {
         let answer = format!("Content-Type: text/plain\r\n\r\n{}", request.content.len());
         accepted.write(&[stdout(answer), end()].concat());

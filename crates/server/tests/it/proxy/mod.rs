@@ -7,6 +7,7 @@ mod buffers;
 pub(crate) mod connect;
 mod connections;
 mod content;
+mod disk;
 mod fastcgi;
 mod fastcgi_contents;
 mod fastcgi_guards;

@@ -21,11 +21,11 @@ use std::{fmt, thread};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::files::resolve::{Content, SiteFile};
+use super::resolve::{Content, SiteFile};
 
 /// The threads of a disk, and the operations that wait for them.
 #[derive(Debug)]
-pub(super) struct DiskThreads(Arc<Shared>);
+pub(crate) struct DiskThreads(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -53,7 +53,7 @@ struct Job {
 
 /// Why an operation gave no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NoReply {
+pub(crate) enum NoReply {
     /// The disk was known to hang: nothing was given to it.
     Hangs,
     /// An operation made no progress for [`DEADLINE`]: the disk counts as hanging from now on.
@@ -79,7 +79,7 @@ impl Default for DiskThreads {
 impl DiskThreads {
     /// Has a thread do `work`, which may block. Work that is waited for no more is not begun. The caller drops work that is refused: what it owns must not touch
     /// the disk then.
-    pub(super) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, NoReply> {
+    pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, NoReply> {
         let (result, mut waiting) = oneshot::channel();
         let steps = self.give(move || {
             if !result.is_closed() {
@@ -97,7 +97,7 @@ impl DiskThreads {
     }
 
     /// As [`Self::run`], for a caller that may block.
-    pub(super) fn run_and_block<T: Send + 'static>(
+    pub(crate) fn run_and_block<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, NoReply> {
@@ -117,7 +117,7 @@ impl DiskThreads {
     }
 
     /// Has a thread do what must be done in any case, such as closing a file, when the disk lets it.
-    pub(super) fn run_later(&self, work: impl FnOnce() + Send + 'static) {
+    pub(crate) fn run_later(&self, work: impl FnOnce() + Send + 'static) {
         let job = Job { work: Box::new(work), steps: Arc::default() };
         let mut queue = self.0.lock();
         queue.jobs.push_back(job);
@@ -125,23 +125,29 @@ impl DiskThreads {
     }
 
     /// A file of the disk, to be sent. One of its threads closes it.
-    pub(super) fn site_file(self: &Arc<Self>, file: Arc<File>, len: u64) -> Arc<SiteFile> {
-        let closed = ClosedLater { file: Some(Arc::clone(&file)), threads: Arc::clone(self) };
+    pub(crate) fn site_file(self: &Arc<Self>, file: Arc<File>, len: u64) -> Arc<SiteFile> {
+        let DiskFile { file, closed } = self.file(file);
         SiteFile::of_content_until_closed(Content::File(file), len, Arc::new(closed))
     }
 
+    /// A file of the disk. One of its threads closes it.
+    pub(crate) fn file(self: &Arc<Self>, file: Arc<File>) -> DiskFile {
+        let closed = ClosedLater { file: Some(Arc::clone(&file)), threads: Arc::clone(self) };
+        DiskFile { file, closed }
+    }
+
     /// Whether the disk hangs, so that nothing is to be asked of it.
-    pub(super) fn hangs(&self) -> bool {
+    pub(crate) fn hangs(&self) -> bool {
         self.0.hangs.load(Ordering::Acquire)
     }
 
     /// The disk hangs, as another thread of it found. Returns whether that is new.
-    pub(super) fn begin_to_hang(&self) -> bool {
+    pub(crate) fn begin_to_hang(&self) -> bool {
         !self.0.hangs.swap(true, Ordering::AcqRel)
     }
 
     /// Whether an operation has made no progress for [`DEADLINE`].
-    pub(super) fn is_stuck(&self) -> bool {
+    pub(crate) fn is_stuck(&self) -> bool {
         let now = self.0.now();
         let is_stuck = |moved: &AtomicU64| {
             let moved = moved.load(Ordering::Relaxed);
@@ -150,9 +156,9 @@ impl DiskThreads {
         self.0.moved.iter().any(is_stuck)
     }
 
-    /// The disk answers again.
-    pub(super) fn recover(&self) {
-        self.0.hangs.store(false, Ordering::Release);
+    /// The disk answers again. Returns whether that is new.
+    pub(crate) fn recover(&self) -> bool {
+        self.0.hangs.swap(false, Ordering::AcqRel)
     }
 
     fn give(&self, work: impl FnOnce() + Send + 'static) -> Result<Arc<AtomicU64>, NoReply> {
@@ -209,7 +215,7 @@ impl Shared {
             match started {
                 Ok(_) => queue.threads += 1,
                 // The others take the job. The first of all is tried again with the next job.
-                Err(error) => tracing::debug!("cache: cannot start a thread: {error}"),
+                Err(error) => tracing::debug!("disk: cannot start a thread: {error}"),
             }
         }
     }
@@ -250,6 +256,14 @@ impl Drop for ClosedLater {
     }
 }
 
+/// A file of a disk, which a thread of the disk closes unless a clone of it outlives this value.
+#[derive(Debug)]
+pub(crate) struct DiskFile {
+    pub(crate) file: Arc<File>,
+    /// Behind `file`, whose own share ends before.
+    closed: ClosedLater,
+}
+
 /// The operation of a thread.
 struct Operation {
     shared: Arc<Shared>,
@@ -273,7 +287,7 @@ thread_local! {
 }
 
 /// The operation of this thread makes progress: those that take long say so after each part.
-pub(super) fn progress() {
+pub(crate) fn progress() {
     CURRENT.with_borrow(|operation| {
         if let Some(operation) = operation {
             operation.step();
@@ -291,13 +305,13 @@ impl fmt::Debug for Queue {
 const IDLE: u64 = u64::MAX;
 
 /// GUESS: operations of a disk that run side by side. A disk of flash is busy with fewer, and one that turns is slower with more.
-pub(super) const MOST_THREADS: usize = 16;
+pub(crate) const MOST_THREADS: usize = 16;
 
 /// Operations that wait, at which nothing more is taken.
 const MOST_WAITING: usize = 1024;
 
 /// GUESS: time without progress after which a disk counts as hanging. A disk that turns, with much to write back, takes a second or two for an operation.
-pub(super) const DEADLINE: Duration = Duration::from_secs(5);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
