@@ -411,7 +411,7 @@ fn what_is_open_now_is_marked() {
         ("if ($cookie_user = \"\") { rewrite ^ /login last; }", &[]),
         ("if ($host = b.example) { return 301 https://a.example$request_uri; }", &[]),
         ("if ($request_method = POST) { return 405; }", &[]),
-        ("valid_referers none server_names; if ($invalid_referer) { return 403; }", &["if"]),
+        ("valid_referers none server_names; if ($invalid_referer) { return 403; }", &[]),
         // Who may.
         ("location /x/ { auth_request /auth; }", &[]),
         ("auth_request /auth;", &[]),
