@@ -26,8 +26,10 @@ struct Sent {
 }
 
 fuzz_target!(|input: &[u8]| {
-    let (mut connection, mut head) =
-        (Connection::new(Limits { streams: 4, head: 2000, connect_protocol: true, ..Limits::default() }), HeadBuffer::default());
+    let (mut connection, mut head) = (
+        Connection::new(Limits { streams: 4, head: 2000, connect_protocol: true, ..Limits::default() }),
+        HeadBuffer::default(),
+    );
     for stream in STREAMS {
         connection.open(StreamId::new(stream)).expect("few streams");
     }
@@ -54,7 +56,9 @@ fuzz_target!(|input: &[u8]| {
             (127, _) => {
                 let stream = StreamId::new(STREAMS[usize::from(argument & 7)]);
                 match connection.cancelled(stream, ErrorCode(u64::from(*argument))) {
-                    Ok(Some(Event::Reset { stream, .. })) => responses.get_mut(&stream).expect("a slot").has_ended = true,
+                    Ok(Some(Event::Reset { stream, .. })) => {
+                        responses.get_mut(&stream).expect("a slot").has_ended = true
+                    }
                     Ok(_) => {}
                     Err(_) => return,
                 }
@@ -69,7 +73,9 @@ fuzz_target!(|input: &[u8]| {
                 responses.remove(&stream);
             }
             (88..92, Some(stream)) => drop(connection.informational(stream, &[block.as_bytes()], &mut out)),
-            (92..96, Some(stream)) => connection.set_priority(stream, Priority { urgency: argument & 7, incremental: argument & 8 != 0 }),
+            (92..96, Some(stream)) => {
+                connection.set_priority(stream, Priority { urgency: argument & 7, incremental: argument & 8 != 0 })
+            }
             (96, _) => connection.drain(),
             (97, _) => connection.drain_now(),
             (98, _) => connection.shrink(),

@@ -1,7 +1,6 @@
 //! The cost of handing a connection's keys to the kernel: the time of each system call, over many connections.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;

@@ -1,6 +1,6 @@
 //! Results of one thread's clients.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hdrhistogram::Histogram;
 
