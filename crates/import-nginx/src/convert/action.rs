@@ -261,12 +261,21 @@ fn front(context: &mut Context, place: Place<'_, '_>, last: &str, tries_director
     }
     let has_index =
         || place.level.all("index").iter().flat_map(|index| &index.arguments).any(|name| name.ends_with(".php"));
-    let front = match tries_directory && has_index() {
+    // A location for the front script alone runs no other, not even the index of a directory.
+    let inner: Vec<&Directive> = place.level.own().iter().copied().filter(|inner| inner.name == "location").collect();
+    let runs_others = [&inner[..], place.locations].into_iter().find_map(|locations| {
+        let runner = scripts::runner(locations, script)?;
+        Some(scripts::runner(locations, ANOTHER_SCRIPT).is_some_and(|other| std::ptr::eq(runner, other)))
+    });
+    let front = match tries_directory && has_index() && runs_others == Some(true) {
         true => Front::OrIndex(script.to_owned()),
         false => Front::Only(script.to_owned()),
     };
     run(context, place, script, front)
 }
+
+/// A script that no location names.
+const ANOTHER_SCRIPT: &str = "/of/another/name.php";
 
 /// A named route that runs scripts as the location of a script does.
 fn run(context: &mut Context, place: Place<'_, '_>, script: &str, front: Front) -> Option<String> {

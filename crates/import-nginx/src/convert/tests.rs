@@ -399,3 +399,19 @@ fn cookies_choose_servers_and_servers_drain() {
         assert!(table.get("sticky").is_none() && named.len() == 1, "{named:#?}");
     }
 }
+
+/// In nginx a file that somebody uploads as other.php is then no program, but sent.
+#[test]
+fn where_a_location_runs_the_front_script_alone_no_other_script_runs() {
+    for (php, only) in [(r"^/index\.php(/|$)", true), (r"\.php$", false)] {
+        let server = format!(
+            "root /srv; index index.php; location / {{ try_files $uri $uri/ /index.php?$query_string; }} \
+             location ~ {php} {{ fastcgi_pass unix:/run/php.sock; }}"
+        );
+        let (site, _, _) = converted("", &server);
+        let scripts = rules(site.as_table().unwrap()).into_iter().filter_map(|rule| rule.get("fastcgi"));
+        let front = scripts.filter(|scripts| scripts.get("front").is_some()).collect::<Vec<_>>();
+        let [front] = front[..] else { panic!("{site}") };
+        assert_eq!(front.get("only_front").and_then(Value::as_bool).unwrap_or(false), only, "{php}");
+    }
+}
