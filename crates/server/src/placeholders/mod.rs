@@ -238,15 +238,17 @@ impl Template {
         match is_path {
             // `//host` would name another host, and a value can begin with a slash.
             true => Ok(format!("/{}", url.trim_start_matches('/'))),
-            false if self.names_scheme() && (url.starts_with("https://") || url.starts_with("http://")) => Ok(url),
+            false if self.names_scheme(asked.tables) && (url.starts_with("https://") || url.starts_with("http://")) => {
+                Ok(url)
+            }
             false => Err(Unfit),
         }
     }
 
     /// Whether the template, and no client, says how a URL begins.
-    fn names_scheme(&self) -> bool {
+    fn names_scheme(&self, tables: &Tables) -> bool {
         match self.0.first() {
-            Some(Piece::Value(source)) => source.may_begin_url(),
+            Some(Piece::Value(source)) => source.may_begin_url(tables),
             Some(Piece::Text(_)) | None => true,
         }
     }

@@ -75,8 +75,11 @@ impl Source {
     }
 
     /// Whether a URL may begin with its values: no client names a host by them.
-    pub(super) fn may_begin_url(&self) -> bool {
-        self.is_whole_path() || matches!(self, Self::Scheme | Self::Map(_) | Self::Split(_))
+    pub(super) fn may_begin_url(&self, tables: &Tables) -> bool {
+        match self {
+            Self::Map(place) => tables.map_begins_urls(*place),
+            _ => self.is_whole_path() || matches!(self, Self::Scheme | Self::Split(_)),
+        }
     }
 
     /// Whether its values may have a query.

@@ -66,6 +66,8 @@ struct Map {
     expressions: Vec<(Groups, Template)>,
     /// Whether `exact` and `beginnings` are in lower case, for values in any case.
     ignores_case: bool,
+    /// Whether none of its values begins with what a client sent.
+    begins_urls: bool,
 }
 
 #[derive(Debug)]
@@ -169,6 +171,11 @@ impl Tables {
 }
 
 impl Tables {
+    /// Whether a URL may begin with the value of a map: none of its values begins with what a client sent.
+    pub(super) fn map_begins_urls(&self, place: usize) -> bool {
+        self.maps[place].begins_urls
+    }
+
     /// The results of a split.
     pub(super) fn shares(&self, place: usize) -> Vec<&str> {
         self.splits[place].shares.iter().map(|(_, result)| &**result).collect()
@@ -192,6 +199,7 @@ impl Map {
             beginnings: Vec::new(),
             expressions: Vec::new(),
             ignores_case: config.ignore_case,
+            begins_urls: true,
         };
         let folded = |text: &str| if config.ignore_case { text.to_ascii_lowercase() } else { text.to_owned() };
         let mut entries: Vec<_> = config.entries.iter().collect();
@@ -236,7 +244,8 @@ impl Map {
         }
         map.networks.sort_by_key(|(network, _)| std::cmp::Reverse(network.prefix_len()));
         map.beginnings.sort_by_key(|(beginning, _)| std::cmp::Reverse(beginning.len()));
-        Some(map)
+        let begins_urls = map.values().all(|value| value.names_scheme(tables));
+        Some(Map { begins_urls, ..map })
     }
 
     fn values(&self) -> impl Iterator<Item = &Template> {

@@ -72,6 +72,29 @@ fn no_request_chooses_the_host_of_a_redirect() {
     );
 }
 
+/// A table of which a value begins with a part of the request leads to paths alone.
+#[test]
+fn no_request_chooses_the_host_of_a_redirect_by_a_table() {
+    let site = Site::new();
+    let maps = "[[map]]\nname = 'plain'\nfrom = '{query.u}'\nentries = { home = 'https://a.example/', '~ ^x(.+)$' = 'https://b.example/{1}' }\n\
+                [[map]]\nname = 'open'\nfrom = '{query.u}'\nentries = { '~ ^x(.+)$' = '{1}' }\n\
+                [[map]]\nname = 'over'\nfrom = '{query.u}'\ndefault = '{map.open}'\n";
+    let routes: String = ["plain", "open", "over"]
+        .map(|name| format!("[[site.route]]\npath = '= /{name}'\nredirect = '{{map.{name}}}'\n"))
+        .concat();
+    let server = site.config(&routes).table(maps).serve_from_user_space();
+    let mut client = site.connect(&server);
+    for (target, expected) in [
+        ("/plain?u=home", (308, Some("https://a.example/"))),
+        ("/plain?u=xy", (308, Some("https://b.example/y"))),
+        ("/open?u=xhttps://evil.example/", (400, None)),
+        ("/over?u=xhttps://evil.example/", (400, None)),
+    ] {
+        let response = http::get(&mut client, target).expect("a response");
+        assert_eq!((response.status, response.field("location")), expected, "{target}");
+    }
+}
+
 #[test]
 fn a_group_in_a_query_begins_no_further_parameter() {
     check(
