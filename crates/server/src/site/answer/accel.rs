@@ -12,7 +12,6 @@ use super::{Answer, Answering};
 use crate::files::resolve::Found;
 use crate::response::{Body, BodyStream, Response, discard, of_file_as};
 use crate::site::accel::{AccelRedirect, AccelTarget, KeptFields};
-use crate::site::route::Route;
 use crate::upstream::Inbound;
 
 impl Answering<'_> {
@@ -76,18 +75,7 @@ impl Answering<'_> {
             let cause = io::Error::other(format!("X-Accel-Redirect names no route: {}", name.escape_default()));
             return Response::plain(Status::INTERNAL_SERVER_ERROR).because(Some(cause)).into();
         };
-        // A route that has a path too is guarded where a path leads to it.
-        if let Some(refusal) = self.guard_with_path(route, user).await {
-            return Answer { route: Some(route.number), ..refusal.into() };
-        }
-        self.turn_to(route, path, asked, None, (user, inbound)).await
-    }
-
-    async fn guard_with_path(&self, route: &Route, user: &mut Option<Box<str>>) -> Option<Response> {
-        match route.is_named() {
-            true => None,
-            false => Answering { route, ..*self }.guard_named(user).await,
-        }
+        self.turn_by_name(route, path, asked, None, (user, inbound)).await
     }
 
     /// The file of X-Sendfile, which an application names by its path in the file system.

@@ -108,7 +108,7 @@ impl<'a> Answering<'a> {
                 }
                 let request = self.unconditional();
                 let here = Answering { request: &request, ..*self };
-                here.turn_to(route, path, path, None, (&mut user, inbound)).await
+                here.turn_by_name(route, path, path, None, (&mut user, inbound)).await
             }
         };
         found.response.user = user;

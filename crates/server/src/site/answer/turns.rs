@@ -131,7 +131,7 @@ impl<'a> Answering<'a> {
             },
             Last::Named(name) => match self.site.routes.as_ref().and_then(|routes| routes.named(name)) {
                 None => plain(Status::NOT_FOUND),
-                Some(route) => self.turn_to(route, path, asked, rewritten, (user, inbound)).await,
+                Some(route) => self.turn_by_name(route, path, asked, rewritten, (user, inbound)).await,
             },
         }
     }
@@ -194,6 +194,23 @@ impl<'a> Answering<'a> {
         };
         answer.name.get_or_insert_with(|| path.as_bytes().to_vec());
         answer
+    }
+
+    /// Goes on in a route that a name leads to. One that has a path too is guarded as if the path led to it.
+    pub(super) async fn turn_by_name(
+        &self,
+        route: &Route,
+        path: &SitePath<'_>,
+        asked: &SitePath<'_>,
+        rewritten: Option<&str>,
+        (user, inbound): (&mut Option<Box<str>>, &mut Inbound),
+    ) -> Answer {
+        if !route.is_named()
+            && let Some(refusal) = (Answering { route, ..*self }).guard_named(user).await
+        {
+            return Answer { route: Some(route.number), ..refusal.into() };
+        }
+        self.turn_to(route, path, asked, rewritten, (user, inbound)).await
     }
 
     /// Goes on in another route. `rewritten`: `path`, encoded, if it is not the path of the request.

@@ -288,3 +288,31 @@ fn a_network_may_stand_for_a_password() {
         assert_eq!(request(&mut client, "GET", target, &ada).status, with, "{target}");
     }
 }
+
+/// Its guards hold where its name leads, too.
+#[test]
+fn a_route_with_a_name_and_a_path_is_guarded_by_whatever_leads_to_it() {
+    let site = Site::new();
+    site.add("x", "content");
+    add_users(&site, "users", &["ada"]);
+    let keys = "
+        [[site.route]]
+        path = '/'
+        try = ['/none', '@app']
+        [[site.route]]
+        path = '= /gone'
+        respond = 404
+        error_pages = { 404 = '@app' }
+        [[site.route]]
+        name = '@app'
+        path = '/app/'
+        basic_auth = { realm = 'r', users = 'users' }
+        respond = { text = 'secret' }
+    ";
+    let server = site.config(keys).serve_from_user_space();
+    let mut client = site.connect(&server);
+    for target in ["/app/x", "/other", "/gone"] {
+        let response = http::get(&mut client, target).expect("a response");
+        assert_ne!(response.body, b"secret", "{target}");
+    }
+}
