@@ -176,10 +176,16 @@ fn a_peer_that_leaves_is_noticed_behind_what_it_sent() {
 fn a_peer_that_sends_on_is_read_up_to_a_bound_and_no_further() {
     const LEN: u64 = 1 << 20;
     let serving = support::Server::new(support::limits()).serve(async |mut stream| {
-        let early = tokio::time::timeout(Duration::from_millis(300), stream.peer_gone()).await;
-        assert!(early.is_err(), "its end lies behind the bound: {early:?}");
-        let kept = stream.buffered().len();
-        assert!((16_384..65_536).contains(&kept), "{kept}");
+        // As long as the client needs to send so much, on an emulated machine that others keep busy.
+        let kept = loop {
+            let early = tokio::time::timeout(Duration::from_millis(300), stream.peer_gone()).await;
+            assert!(early.is_err(), "its end lies behind the bound: {early:?}");
+            match stream.buffered().len() {
+                0..16_384 => {}
+                kept => break kept,
+            }
+        };
+        assert!(kept < 65_536, "{kept}");
         let (all, ended) = support::read_to_end(&mut stream).await;
         ended.unwrap();
         pattern::assert_equal(&all, 0..LEN);
