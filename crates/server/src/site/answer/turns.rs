@@ -196,7 +196,7 @@ impl<'a> Answering<'a> {
         answer
     }
 
-    /// Goes on in a route that a name leads to. One that has a path too is guarded as if the path led to it.
+    /// Goes on in a route that a name leads to, if its guards permit it: no path has asked them.
     pub(super) async fn turn_by_name(
         &self,
         route: &Route,
@@ -205,9 +205,7 @@ impl<'a> Answering<'a> {
         rewritten: Option<&str>,
         (user, inbound): (&mut Option<Box<str>>, &mut Inbound),
     ) -> Answer {
-        if !route.is_named()
-            && let Some(refusal) = (Answering { route, ..*self }).guard_named(user).await
-        {
+        if let Some(refusal) = (Answering { route, ..*self }).guard_named(user).await {
             return Answer { route: Some(route.number), ..refusal.into() };
         }
         self.turn_to(route, path, asked, rewritten, (user, inbound)).await
@@ -227,11 +225,6 @@ impl<'a> Answering<'a> {
             return Response::plain(Status::INTERNAL_SERVER_ERROR).because(Some(io::Error::other(what))).into();
         }
         let next = Answering { route, turns: self.turns + 1, ..*self };
-        if route.is_named()
-            && let Some(refusal) = next.guard_named(user).await
-        {
-            return Answer { route: Some(route.number), ..refusal.into() };
-        }
         if route.is_of_files()
             && let Some(status) = next.file_refusal(path)
         {
