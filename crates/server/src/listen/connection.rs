@@ -151,7 +151,7 @@ async fn pass(
 ) -> Option<TlsStream> {
     baggage.passes = Passes::Never;
     let Some(resting) = &baggage.resting else { return Some(stream) };
-    let head = giver.describe(resting);
+    let head = resting.to_bytes();
     let (socket, frozen) = match stream.freeze() {
         Ok(parts) => parts,
         Err(NotFrozen::NotAtRest { stream, .. }) => {

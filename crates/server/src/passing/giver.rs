@@ -12,9 +12,7 @@ use rustix::net::{Shutdown, shutdown};
 use sealion_tls::Frozen;
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
-use super::words::{
-    Answer, LONGEST_CONTENT, Received, Refused, Resting, describe, receive_answer, send_offer, set_patience,
-};
+use super::words::{Answer, LONGEST_CONTENT, Received, Refused, receive_answer, send_offer, set_patience};
 
 /// How long the new process may take for one connection. It answers within microseconds, unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -24,8 +22,8 @@ const MOST_AT_A_TIME: usize = 16;
 
 /// A connection, taken apart.
 pub(crate) struct Offered {
-    /// By [`Giver::describe`].
-    pub(crate) head: Description,
+    /// By [`Resting::to_bytes`].
+    pub(crate) head: Vec<u8>,
     pub(crate) socket: OwnedFd,
     pub(crate) frozen: Frozen,
 }
@@ -36,9 +34,6 @@ pub(crate) struct Giver {
     errands: Sender<Errand>,
     turns: Semaphore,
 }
-
-/// All of a connection but its TLS state and its socket, as bytes.
-pub(crate) struct Description(Vec<u8>);
 
 enum Errand {
     /// `end` gets a connection that was not taken.
@@ -85,11 +80,6 @@ impl Giver {
     /// No connection is left: the thread says how many went on, and ends.
     pub(crate) fn end(&self) {
         let _ = self.errands.send(Errand::End);
-    }
-
-    /// What is said of a connection at rest.
-    pub(crate) fn describe(&self, resting: &Resting) -> Description {
-        Description(describe(resting))
     }
 
     /// Offers a connection. `Some`: it was not taken, and nothing has changed.
@@ -145,7 +135,7 @@ impl Offers {
     ///
     /// # Errors
     /// It was not taken, and will not be.
-    fn offer(&mut self, Offered { head: Description(head), socket, frozen }: &Offered) -> Result<(), Refused> {
+    fn offer(&mut self, Offered { head, socket, frozen }: &Offered) -> Result<(), Refused> {
         let Some(channel) = &self.channel else { return Err(self.given_up) };
         self.next += 1;
         let tls = frozen.to_bytes();

@@ -5,7 +5,6 @@ use std::{io, thread};
 
 use sealion_tls::Frozen;
 use tokio::sync::oneshot;
-use zeroize::Zeroize;
 
 use super::words::{Answer, Content, LONGEST_OFFER, Offer, Received, Refused, Resting, receive_offer, send_answer};
 
@@ -39,8 +38,6 @@ pub(crate) fn take_from(
         let mut taken = 0_u64;
         // Without a time-out: the other process may have a connection that becomes idle after hours.
         while let Ok(Received::Message(offer)) = receive_offer(channel.as_fd(), &mut space) {
-            space.zeroize();
-            space.resize(LONGEST_OFFER, 0);
             let id = offer.id;
             let (answer, go) = match accept(offer, &place) {
                 Ok(go) => (Answer::Taken(id), Some(go)),

@@ -30,14 +30,14 @@ fn resting() -> Resting {
 }
 
 /// A connection without TLS, taken apart, and the client's end.
-fn connection(giver: &Giver) -> (Offered, TcpStream) {
+fn connection() -> (Offered, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (server, _) = listener.accept().unwrap();
     server.set_nonblocking(true).unwrap();
     let stream = tokio::net::TcpStream::from_std(server).unwrap();
     let (socket, frozen) = TlsStream::plain(stream, &Arc::default()).freeze().unwrap();
-    (Offered { head: giver.describe(&resting()), socket, frozen }, client)
+    (Offered { head: resting().to_bytes(), socket, frozen }, client)
 }
 
 /// The other process, which does with each offer what `answer` says.
@@ -74,7 +74,7 @@ async fn a_connection_that_is_refused_or_of_which_nothing_is_heard_comes_back() 
         let (near, far) = channel();
         let other = other(far, says);
         let (giver, _thread) = Giver::start(near, 1).unwrap();
-        let (offered, _client) = connection(&giver);
+        let (offered, _client) = connection();
         assert_eq!(giver.offer(offered).await.is_none(), is_taken, "{n}");
         drop(giver);
         other.join().unwrap();
@@ -85,7 +85,7 @@ async fn a_connection_that_is_refused_or_of_which_nothing_is_heard_comes_back() 
 async fn an_answer_that_is_late_fails_so_that_the_other_process_does_not_touch_the_connection() {
     let (near, far) = channel();
     let (giver, _thread) = Giver::start(near, 1).unwrap();
-    let (offered, _client) = connection(&giver);
+    let (offered, _client) = connection();
     // Nobody answers for some seconds.
     assert!(giver.offer(offered).await.is_some());
     let mut space = vec![0; LONGEST_OFFER];
@@ -93,7 +93,7 @@ async fn an_answer_that_is_late_fails_so_that_the_other_process_does_not_touch_t
     let Ok(Received::Message(offer)) = receive_offer(far.as_fd(), &mut space) else { panic!("the offer was sent") };
     assert!(send_answer(far.as_fd(), Answer::Taken(offer.id)).is_err());
     // Nor is anything offered any more.
-    let (offered, _client) = connection(&giver);
+    let (offered, _client) = connection();
     assert!(giver.offer(offered).await.is_some());
 }
 
@@ -114,9 +114,9 @@ async fn a_connection_arrives_as_it_left_and_only_after_the_other_process_knows(
     };
     take_from(far, 1, place).unwrap();
     let (giver, _thread) = Giver::start(near, 1).unwrap();
-    let (offered, _client) = connection(&giver);
+    let (offered, _client) = connection();
     assert!(giver.offer(offered).await.is_none());
-    let (refused, _client) = connection(&giver);
+    let (refused, _client) = connection();
     assert!(giver.offer(refused).await.is_some());
     let arrival = arrived.lock().unwrap().pop().unwrap();
     let (_socket, frozen, resting) = arrival.wait().await.unwrap();
@@ -137,7 +137,7 @@ async fn an_offer_of_another_format_is_refused_and_harms_no_other() {
         super::words::receive_answer(near.as_fd()),
         Ok(Received::Message(Answer::Refused(99, Refused::Format)))
     ));
-    let (offered, _client) = connection(&giver);
+    let (offered, _client) = connection();
     assert!(giver.offer(offered).await.is_none());
     giver.end();
     thread.join().unwrap();

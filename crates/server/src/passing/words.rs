@@ -12,7 +12,7 @@ use rustix::net::{
     SendFlags, recvmsg, sendmsg,
 };
 use serde::{Deserialize, Serialize};
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::limits::Moment;
 
@@ -132,12 +132,14 @@ pub(super) struct Content {
     pub(super) socket: OwnedFd,
 }
 
-/// The part of an offer between heading and TLS state.
-pub(super) fn describe(resting: &Resting) -> Vec<u8> {
-    postcard::to_allocvec(resting).expect("it is written to memory")
+impl Resting {
+    /// The part of an offer between heading and TLS state.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        postcard::to_allocvec(self).expect("it is written to memory")
+    }
 }
 
-/// Sends an offer: what [`describe`] wrote, and the TLS state.
+/// Sends an offer: [`Resting::to_bytes`], and the TLS state.
 pub(super) fn send_offer(
     to: BorrowedFd<'_>,
     id: u64,
@@ -189,7 +191,7 @@ pub(super) fn receive_answer(from: BorrowedFd<'_>) -> Result<Received<Answer>, E
     }
 }
 
-/// Receives an offer. `space`: for [`LONGEST_OFFER`] bytes; they are wiped by the caller.
+/// Receives an offer. `space`: for [`LONGEST_OFFER`] bytes. What came is wiped from it.
 pub(super) fn receive_offer(from: BorrowedFd<'_>, space: &mut [u8]) -> Result<Received<Offer>, Errno> {
     let mut ancillary = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut ancillary);
@@ -208,7 +210,8 @@ pub(super) fn receive_offer(from: BorrowedFd<'_>, space: &mut [u8]) -> Result<Re
         RecvAncillaryMessage::ScmRights(mut sockets) => sockets.next(),
         _ => None,
     });
-    let bytes = &space[..received.bytes];
+    let length = received.bytes;
+    let bytes = &space[..length];
     let (Heading { format, id }, rest) = postcard::take_from_bytes(bytes).map_err(|_| Errno::PROTO)?;
     let is_whole = !received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
     let content = || {
@@ -217,6 +220,7 @@ pub(super) fn receive_offer(from: BorrowedFd<'_>, space: &mut [u8]) -> Result<Re
         Ok(Content { resting, tls: Zeroizing::new(tls.to_vec()), socket })
     };
     let content = if format == FORMAT { content() } else { Err(Refused::Format) };
+    space[..length].zeroize();
     Ok(Received::Message(Offer { id, content }))
 }
 
