@@ -27,7 +27,7 @@ use crate::handshake::{Group, HandshakeInfo};
 use crate::record::{Aead, Opener, Sealer, TrafficKeys};
 use crate::socket::Socket;
 
-/// A connection between two responses, without its socket: [`TlsStream::freeze`] takes it out, [`TlsStream::thaw`] continues with it.
+/// A connection between two responses, or between two sends of one, without its socket: [`TlsStream::freeze`] takes it out, [`TlsStream::thaw`] continues with it.
 ///
 /// ```text
 /// TlsStream ──freeze──► (socket, Frozen) ──to_bytes──► another process ──from_bytes──► Frozen ──thaw──► TlsStream
@@ -66,6 +66,8 @@ struct Parts {
     payload_sent: u64,
     response_from: u64,
     small_window: bool,
+    /// A response has begun, and goes on.
+    is_responding: bool,
     counts: FrozenCounts,
 }
 
@@ -126,7 +128,7 @@ struct FrozenCounts {
 }
 
 /// The format that this version writes and reads.
-const FORMAT: u16 = 1;
+const FORMAT: u16 = 2;
 
 /// Bytes of all other fields, at most.
 const FIXED: usize = 2048;
@@ -180,8 +182,9 @@ impl fmt::Debug for Frozen {
 }
 
 impl TlsStream {
-    /// Takes the connection apart, if nothing is under way: no response, no wait for TCP, no renewal of the kernel's key, and no end. Received bytes that were not
-    /// consumed, half a record, sealed bytes that TCP has not taken and a key update that is owed go along.
+    /// Takes the connection apart, if nothing is under way: no send, no renewal of the kernel's key, and no end. Received bytes that were not consumed, half a
+    /// record, sealed bytes that TCP has not taken and a key update that is owed go along. A response that has begun ([`Self::begin`], [`Self::pause`]) goes on
+    /// with a [`Self::send`] after [`Self::thaw`].
     ///
     /// The socket no longer belongs to the runtime. Nobody may read it, write to it or change its options until the connection is thawed: they belong to all
     /// processes that hold it.
@@ -201,7 +204,7 @@ impl TlsStream {
             receiver,
             outgoing,
             room: _,
-            sending: _,
+            sending,
             responding: _,
             patience,
             written,
@@ -227,6 +230,7 @@ impl TlsStream {
             payload_sent: *payload_sent,
             response_from: *response_from,
             small_window: *small_window,
+            is_responding: *sending == Sending::Responding,
             counts: FrozenCounts::of(*counts),
         };
         let (socket, sender) = match mem::replace(sender, Sender::Moving) {
@@ -252,8 +256,8 @@ impl TlsStream {
 
     /// The reason why the connection is not at rest.
     fn is_busy(&self) -> Option<&'static str> {
-        if self.sending != Sending::Open || self.responding {
-            return Some("a response is under way");
+        if !matches!(self.sending, Sending::Open | Sending::Responding) || self.responding {
+            return Some("a response is being sent");
         }
         if self.delivery.is_some() || !self.receiver.is_open() {
             return Some("the connection ends");
@@ -283,6 +287,7 @@ impl TlsStream {
             payload_sent,
             response_from,
             small_window,
+            is_responding,
             counts,
         }) = frozen;
         let io = Socket::from_fd(socket, is_tcp)?;
@@ -296,6 +301,9 @@ impl TlsStream {
         stream.payload_sent = payload_sent;
         stream.response_from = response_from;
         stream.small_window = small_window;
+        if is_responding {
+            stream.sending = Sending::Responding;
+        }
         stream.counts = counts.thaw();
         Ok(stream)
     }

@@ -36,14 +36,33 @@ impl TlsStream {
     /// Any [`Error`]; the stream is then unfinished. End it with [`Self::abort`].
     pub async fn respond(&mut self, parts: &[Part<'_>]) -> Result<(), Error> {
         let mut source = Source::new(parts);
-        poll_fn(|cx| {
-            if !source.started {
-                ready!(self.poll_begin(cx))?;
-            }
-            ready!(self.poll_send(cx, &mut source))?;
-            Poll::Ready(self.finish())
-        })
-        .await
+        poll_fn(|cx| self.poll_respond(cx, &mut source)).await
+    }
+
+    /// [`Self::respond`] for a caller that polls.
+    ///
+    /// # Errors
+    /// As [`Self::respond`].
+    #[inline]
+    pub fn poll_respond(&mut self, cx: &mut Context<'_>, source: &mut Source<'_>) -> Poll<Result<(), Error>> {
+        if !source.started {
+            ready!(self.poll_begin(cx))?;
+        }
+        ready!(self.poll_send(cx, source))?;
+        Poll::Ready(self.finish())
+    }
+
+    /// Stops a send that waits, between two records or within one. Returns the bytes of its parts that were sent, or are sealed and wait here for TCP. The response
+    /// goes on with a [`Self::send`] of the bytes behind them, here or, after [`Self::freeze`], in another process.
+    pub fn pause(&mut self, source: Source<'_>) -> u64 {
+        if self.sending != Sending::Midway || !source.started {
+            return 0;
+        }
+        if let Stage::Sealed { bytes } = source.stage {
+            self.progressed(bytes);
+        }
+        self.sending = Sending::Responding;
+        source.taken()
     }
 
     /// Begins a response: sends a key update that is due, and passes the rest of earlier writes to TCP. Until

@@ -119,9 +119,13 @@ impl<'a> Source<'a> {
     /// The bytes that were sent, if the send failed because of a file.
     pub(super) fn unread(&self) -> Option<Unread<'a>> {
         let file = self.reader.unreadable()?;
-        // A record that was being assembled here was not sent.
-        let taken = if let Stage::Record(record) = &self.stage { record.len as u64 } else { 0 };
-        Some(Unread { file, sent: self.reader.rest.total() - self.reader.rest.len - taken })
+        Some(Unread { file, sent: self.taken() })
+    }
+
+    /// The bytes that were sent, or are sealed. A record that was being assembled here was not sent, but for its beginning.
+    pub(super) fn taken(&self) -> u64 {
+        let unsent = if let Stage::Record(record) = &self.stage { record.unsent().len() as u64 } else { 0 };
+        self.reader.rest.total() - self.reader.rest.len - unsent
     }
 
     /// Before sendfile: whether the pages of `range` and of the frames behind it are in memory. `false`: they are

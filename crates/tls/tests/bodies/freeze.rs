@@ -1,11 +1,13 @@
-//! A connection that is frozen between two responses and thawed. The client opens strictly: a number that is repeated or left out is a bad MAC.
+//! A connection that is frozen between two responses, or within one, and thawed. The client opens strictly: a number that is repeated or left out is a bad MAC.
 
 use std::future::poll_fn;
 use std::os::fd::OwnedFd;
+use std::task::Poll;
+use std::time::Duration;
 
 use sealion_testkit::{Suite, pattern};
 use sealion_tls::record::ContentType;
-use sealion_tls::{Frozen, Malformed, NotFrozen, Part, TlsStream};
+use sealion_tls::{Frozen, Malformed, NotFrozen, Part, Source, TlsStream};
 
 use crate::support::{self, FILE, FILE_LEN, can_update, limits};
 
@@ -93,6 +95,64 @@ fn half_a_record_goes_along() {
     }
 }
 
+/// Sends a response of which each send that waits is stopped, and goes on after the connection was frozen.
+async fn respond_in_pieces(mut stream: TlsStream) -> TlsStream {
+    let head = pattern::bytes(0..100);
+    let (mut at, whole) = (0, 100 + FILE_LEN * TIMES);
+    let mut pauses = 0;
+    poll_fn(|cx| stream.poll_begin(cx)).await.expect("it begins");
+    while at < whole {
+        let in_head = at.min(100);
+        let mut parts = vec![Part::Bytes(&head[in_head as usize..])];
+        let from = at - in_head;
+        parts.extend((from / FILE_LEN..TIMES).map(|time| {
+            let start = if time == from / FILE_LEN { from % FILE_LEN } else { 0 };
+            Part::File { file: &FILE, range: start..FILE_LEN }
+        }));
+        let mut source = Source::new(&parts);
+        // Ready: all of it was sent. Otherwise the stream waits for the client, or gives its thread to others.
+        let is_sent = poll_fn(|cx| match stream.poll_send(cx, &mut source) {
+            Poll::Ready(sent) => Poll::Ready(sent.map(|()| true)),
+            Poll::Pending => Poll::Ready(Ok(false)),
+        });
+        let is_sent = is_sent.await.expect("it leaves");
+        at = match is_sent {
+            true => whole,
+            false => at + stream.pause(source),
+        };
+        (stream, pauses) = (pass(stream), pauses + 1);
+        // Not by its pauses alone: the client reads in between.
+        tokio::time::sleep(Duration::from_millis(u64::from(!is_sent))).await;
+    }
+    assert!(pauses > 2, "{pauses} pauses");
+    stream.finish().expect("it is whole");
+    stream
+}
+
+/// How often the response of [`respond_in_pieces`] has the file: more than TCP takes at once.
+const TIMES: u64 = 8;
+
+#[test]
+fn a_response_goes_on_after_its_connection_was_frozen() {
+    for suite in Suite::all() {
+        let serving = support::Server::new(limits()).serve(async |stream: TlsStream| {
+            let mut stream = respond_in_pieces(stream).await;
+            assert_eq!(stream.payload_sent(), 100 + FILE_LEN * TIMES);
+            stream.shutdown().await.expect("an orderly end");
+        });
+        let mut client = support::connect(&serving, suite);
+        let head = client.read(100).expect("the head");
+        pattern::assert_equal(&head, 0..100);
+        for _ in 0..TIMES {
+            pattern::assert_equal(&client.read(FILE_LEN as usize).expect("the file"), 0..FILE_LEN);
+        }
+        client.close_notify().expect("it leaves");
+        client.read_to_end().expect("what was sent opens").assert_orderly();
+        drop(client);
+        serving.finish();
+    }
+}
+
 /// Asserts that the connection is not frozen for this reason. It goes on.
 fn assert_busy(stream: TlsStream, expected: &str) -> TlsStream {
     match stream.freeze() {
@@ -109,7 +169,9 @@ fn a_connection_that_is_not_at_rest_goes_on() {
     for suite in Suite::all() {
         let serving = support::Server::new(limits()).serve(async |mut stream: TlsStream| {
             stream.begin().await.expect("it begins");
-            let mut stream = assert_busy(stream, "a response is under way");
+            stream.set_responding(true);
+            let mut stream = assert_busy(stream, "a response is being sent");
+            stream.set_responding(false);
             stream.send(&[Part::Bytes(b"abcd")]).await.expect("it leaves");
             stream.finish().expect("it is whole");
             assert_eq!(stream.read_more().await.expect("close_notify"), 0);
