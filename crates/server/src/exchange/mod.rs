@@ -20,6 +20,7 @@ mod head_blocks;
 mod listener;
 mod multiplexed;
 mod outcome;
+mod passing;
 mod path_choice;
 mod receiving;
 mod shared;

@@ -70,8 +70,13 @@ impl Shared {
 
     /// Whether a connection goes on after its response, here or in the process that has taken over.
     pub(crate) fn goes_on(&self, passes: Passes) -> bool {
-        self.is_serving()
-            || (passes == Passes::WhenIdle && self.giver.get().is_some() && *self.phase.borrow() == Phase::HandedOver)
+        self.is_serving() || self.heir(passes).is_some()
+    }
+
+    /// Passes a connection to the process that has taken over. `None`: there is none, or the connection ends here.
+    pub(crate) fn heir(&self, passes: Passes) -> Option<&Giver> {
+        let giver = self.giver.get().filter(|_| passes == Passes::WhenItCan)?;
+        (*self.phase.borrow() == Phase::HandedOver).then_some(giver)
     }
 
     /// The inputs to the choice of path. `mode`: the current setting.

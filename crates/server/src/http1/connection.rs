@@ -29,14 +29,14 @@ use tokio::task::yield_now;
 use super::buffer::Buffer;
 use super::guess_method;
 use super::receive::{Deadline, Unread, drain_body, read_head, status_of};
-use super::respond::{Head, Progress, respond};
+use super::respond::{Head, Leave, Progress, Sent, respond};
 use super::stream::Stream;
 use crate::exchange::{
     Context, Current, End, Error, Exchange, Listener, Outcome, PathChoice, Shared, now, poll_idle_end,
 };
 use crate::limits::{Idle, Moment, Permit};
 use crate::observe::metrics;
-use crate::passing::{Baggage, Driver, Passes, Resting};
+use crate::passing::{Baggage, Driver, Passes, Resting, Turn, UnderWay};
 use crate::response::Response;
 
 /// Serves requests until the connection should be closed in order, or pass on; the caller does so. `baggage`: what it begins with, and leaves when it passes.
@@ -53,18 +53,34 @@ pub(crate) async fn serve(
     let mut connection = Http1::new(listener, baggage);
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     let mut idle = shared.idle.register(waker);
-    if let Some(resting) = baggage.resting.take() {
-        idle.resume(resting.idle_since);
-    }
-    if baggage.passes == Passes::WhenIdle {
+    if baggage.passes == Passes::WhenItCan {
         idle.can_pass();
     }
+    let mut after = match baggage.resting.take().map(|resting| (resting.idle_since, resting.driver)) {
+        Some((_, Driver::Http1(Some(under_way)))) => {
+            Box::pin(connection.go_on(under_way, stream, peer, shared)).await?
+        }
+        Some((idle_since, _)) => {
+            idle.resume(idle_since);
+            After::Next
+        }
+        None => After::Next,
+    };
     let mut in_a_row = 0;
     loop {
+        match after {
+            After::Next => {}
+            After::Close => return Ok(End::Usual),
+            After::Pass(under_way, turn) => {
+                baggage.resting = Some(connection.rest(*peer, Moment::now(), Some(under_way)));
+                baggage.turn = Some(turn);
+                return Ok(End::Passing);
+            }
+        }
         let waited = wait_for_request(stream, &mut idle, &mut in_a_row).await?;
         if let Some(end) = waited {
             if end == End::Passing {
-                baggage.resting = Some(connection.rest(*peer, idle.since()));
+                baggage.resting = Some(connection.rest(*peer, idle.since(), None));
             }
             return Ok(end);
         }
@@ -77,9 +93,31 @@ pub(crate) async fn serve(
         // Boxed, so that an idle connection does not hold its memory.
         // Written into the box, so that it is not copied there.
         let exchange = Box::write(Box::new_uninit(), connection.exchange(stream, peer, shared));
-        if !Box::into_pin(exchange).await? {
-            return Ok(End::Usual);
+        after = Box::into_pin(exchange).await?;
+    }
+}
+
+/// What follows a response.
+pub(super) enum After {
+    /// The next request.
+    Next,
+    /// The end of the connection.
+    Close,
+    /// The rest of the response, in another process: it is this connection's turn to pass.
+    Pass(Box<UnderWay>, Turn),
+}
+
+impl After {
+    /// With the head of the request, which goes along.
+    pub(super) fn with_request(mut self, head: &[u8]) -> Self {
+        if let After::Pass(under_way, _) = &mut self {
+            under_way.request = head.to_vec();
         }
+        self
+    }
+
+    fn of(persists: bool) -> Self {
+        if persists { After::Next } else { After::Close }
     }
 }
 
@@ -88,14 +126,14 @@ pub(crate) async fn serve(
 const MOST_IN_A_ROW: u32 = 4;
 
 /// Connection state that persists across requests.
-struct Http1<'a> {
-    listener: &'a Listener,
-    path: PathChoice,
-    permit: Permit,
+pub(super) struct Http1<'a> {
+    pub(super) listener: &'a Listener,
+    pub(super) path: PathChoice,
+    pub(super) permit: Permit,
     requests: u64,
     /// The second of the latest answer.
     served: Option<WholeSeconds>,
-    passes: Passes,
+    pub(super) passes: Passes,
 }
 
 impl<'a> Http1<'a> {
@@ -111,7 +149,7 @@ impl<'a> Http1<'a> {
     }
 
     /// What another process needs to go on.
-    fn rest(&self, peer: SocketAddr, idle_since: Moment) -> Box<Resting> {
+    fn rest(&self, peer: SocketAddr, idle_since: Moment, under_way: Option<Box<UnderWay>>) -> Box<Resting> {
         Box::new(Resting {
             listener: self.listener.name.clone(),
             peer,
@@ -120,7 +158,7 @@ impl<'a> Http1<'a> {
             forgone: self.path.forgone(),
             moved_at: self.path.moved_at,
             paced: self.permit.paced(),
-            driver: Driver::Http1,
+            driver: Driver::Http1(under_way),
         })
     }
 }
@@ -167,8 +205,8 @@ fn skip_empty_lines(stream: &mut TlsStream) {
 }
 
 impl Http1<'_> {
-    /// Reads a request and sends the response. `false`: close the connection.
-    async fn exchange(&mut self, tls: &mut TlsStream, remote: &SocketAddr, shared: &Shared) -> Result<bool, Error> {
+    /// Reads a request and sends the response.
+    async fn exchange(&mut self, tls: &mut TlsStream, remote: &SocketAddr, shared: &Shared) -> Result<After, Error> {
         let _active = metrics::worker().map(|worker| worker.active.enter());
         self.requests += 1;
         let current = shared.generations.current();
@@ -181,25 +219,30 @@ impl Http1<'_> {
             Ok(span) => span,
             Err(Unread::Refused(status)) => {
                 let method = guess_method(tls.buffered());
-                return Box::pin(self.refuse(tls, unread(*remote), method, status)).await;
+                Box::pin(self.refuse(tls, unread(*remote), method, status)).await?;
+                return Ok(After::Close);
             }
-            Err(gone) => return gone.end(),
+            Err(gone) => return gone.end().map(After::of),
         };
         // The head is copied, so that the stream can keep reading.
         bytes.extend_from_slice(&tls.buffered()[span.start..span.end]);
         tls.consume(span.end);
         match RequestHead::parse(&bytes, span.from_start()) {
-            Ok(head) => self.answer(tls, &context, &current, &head, deadline).await,
+            Ok(head) => {
+                let after = self.answer(tls, &context, &current, &head, deadline).await;
+                after.map(|after| after.with_request(&bytes))
+            }
             Err(reject) => {
                 let client = head::fields(&bytes, span.from_start())
                     .map_or(*remote, |fields| self.listener.client(*remote, fields));
                 let method = guess_method(&bytes);
-                Box::pin(self.refuse(tls, unread(client), method, status_of(reject))).await
+                Box::pin(self.refuse(tls, unread(client), method, status_of(reject))).await?;
+                Ok(After::Close)
             }
         }
     }
 
-    /// Answers a request. `false`: close the connection.
+    /// Answers a request.
     async fn answer(
         &mut self,
         tls: &mut TlsStream,
@@ -207,7 +250,7 @@ impl Http1<'_> {
         current: &Current,
         head: &RequestHead<'_>,
         deadline: Deadline,
-    ) -> Result<bool, Error> {
+    ) -> Result<After, Error> {
         let peer = context.peer(head.request.fields, head.version.into());
         let mut exchange = Exchange::begin(context, current, peer, Some(&head.request));
         let date = now();
@@ -223,7 +266,7 @@ impl Http1<'_> {
             Err(Unread::Refused(status)) => (true, Some(status)),
             Err(unread) => {
                 exchange.abandon();
-                return unread.end();
+                return unread.end().map(After::of);
             }
         };
         close |= is_last || !context.shared.goes_on(self.passes);
@@ -237,7 +280,7 @@ impl Http1<'_> {
         };
         if response.is_withheld {
             reply.finish(None);
-            return Ok(false);
+            return Ok(After::Close);
         }
         close |= !stream.continues_after(response);
         if head.version == Version::Http10
@@ -257,20 +300,21 @@ impl Http1<'_> {
             (false, Version::Http11) => Connection::KeepAlive,
         };
         let head = Head { framing, connection, date, alternative: context.listener.alternative(response) };
-        let result = respond(stream, response, head, exchange.path_policy(), progress).await;
-        reply.finish(result.as_ref().err().map(|error| error as &dyn Display));
-        result?;
-        Ok(!matches!(connection, Connection::Close | Connection::Upgrade))
+        // Content that is still coming is read here.
+        let passes = if stream.content.is_some() { Passes::Never } else { exchange.passes(self.passes) };
+        let leave = Leave::of(context.shared, passes);
+        let result = respond(stream, response, head, (exchange.path_policy(), leave), progress).await;
+        reply.end(result, !matches!(connection, Connection::Close | Connection::Upgrade))
     }
 
-    /// Sends the response to a request that could not be read. `method`: guessed from its first bytes. `false`: close the connection.
+    /// Sends the response to a request that could not be read: the last one of its connection. `method`: guessed from its first bytes.
     async fn refuse(
         &mut self,
         tls: &mut TlsStream,
         exchange: Exchange<'_, '_>,
         method: Method<'_>,
         status: Status,
-    ) -> Result<bool, Error> {
+    ) -> Result<(), Error> {
         let response = exchange.refuse(status).await;
         let framing = exchange.framing(method, &response);
         let stream = Stream::new(tls, &mut self.path, None, Duration::ZERO);
@@ -278,9 +322,9 @@ impl Http1<'_> {
         let Reply { exchange, stream, response: place, progress } = &mut reply;
         let response = place.insert(response);
         let head = Head { framing, connection: Connection::Close, date: now(), alternative: None };
-        let result = respond(stream, response, head, exchange.path_policy(), progress).await;
+        let result = respond(stream, response, head, (exchange.path_policy(), Leave::never()), progress).await;
         reply.finish(result.as_ref().err().map(|error| error as &dyn Display));
-        result.map(|()| false)
+        result.map(drop)
     }
 }
 
@@ -367,18 +411,31 @@ const UNTIL_CLOSE: &str = "an answer without a length, over a Unix socket and to
 
 /// A request from the end of its content. Its line in the log is written when the response is sent, or when this is dropped before: with the worker's
 /// runtime, at the end of the grace time.
-struct Reply<'a, 'c> {
-    exchange: Exchange<'c, 'a>,
-    stream: Stream<'a>,
+pub(super) struct Reply<'a, 'c> {
+    pub(super) exchange: Exchange<'c, 'a>,
+    pub(super) stream: Stream<'a>,
     /// The response, once it is made. It is not moved from here: a move costs a quarter of what writing its head costs.
-    response: Option<Response>,
-    progress: Progress,
+    pub(super) response: Option<Response>,
+    pub(super) progress: Progress,
 }
 
 impl<'a, 'c> Reply<'a, 'c> {
     fn new(exchange: Exchange<'c, 'a>, stream: Stream<'a>) -> Self {
         let progress = Progress::new(stream.tls);
         Reply { exchange, stream, response: None, progress }
+    }
+
+    /// Ends the response: here, or by packing it for another process. `persists`: the next request follows.
+    pub(super) fn end(&mut self, result: Result<Sent, Error>, persists: bool) -> Result<After, Error> {
+        match result {
+            Ok(Sent::Paused(turn)) if let Some(response) = self.response.take() => {
+                Ok(After::Pass(self.pack(response, persists), turn))
+            }
+            result => {
+                self.finish(result.as_ref().err().map(|error| error as &dyn Display));
+                result.map(|_| After::of(persists))
+            }
+        }
     }
 
     /// Lets go of the response, and writes the line.

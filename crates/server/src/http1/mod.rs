@@ -6,6 +6,7 @@ mod content;
 mod receive;
 mod respond;
 mod stream;
+mod under_way;
 
 use sealion_http::Method;
 

@@ -1,6 +1,7 @@
 //! Sending a response over HTTP/1.1: choose the path, write the head, send the body.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use sealion_http::HttpTime;
@@ -12,7 +13,8 @@ use tokio::task::yield_now;
 use super::buffer::Buffer;
 use super::content::ContentReader;
 use super::stream::Stream;
-use crate::exchange::{Alternative, Error, PathChoice, PathPolicy};
+use crate::exchange::{Alternative, Error, PathChoice, PathPolicy, Shared};
+use crate::passing::{Passes, Turn};
 use crate::response::{Body, Cursor, Piece, Response, Segment};
 
 /// The content of a response, and how much of it has been sent. It can be read when the sending was dropped.
@@ -22,12 +24,29 @@ pub(super) struct Progress {
     before: u64,
     /// Bytes of head and framing.
     overhead: u64,
+    /// Bytes of the head that were not sent, if the response goes on in another process.
+    lead: Vec<u8>,
 }
 
 impl Progress {
     /// Nothing is sent of a response whose content is not known yet.
     pub(super) fn new(stream: &TlsStream) -> Self {
-        Progress { content: Cursor::default(), before: stream.payload_sent(), overhead: 0 }
+        Progress { content: Cursor::default(), before: stream.payload_sent(), overhead: 0, lead: Vec::new() }
+    }
+
+    /// The rest of a response: `before` and `overhead` as [`Self::start`] gave them.
+    pub(super) fn resume(content: Cursor, (before, overhead): (u64, u64)) -> Self {
+        Progress { content, before, overhead, lead: Vec::new() }
+    }
+
+    /// Bytes that the connection had sent before, and bytes of head and framing.
+    pub(super) fn start(&self) -> (u64, u64) {
+        (self.before, self.overhead)
+    }
+
+    /// The bytes of the head that were not sent.
+    pub(super) fn lead(&self) -> &[u8] {
+        &self.lead
     }
 
     /// Bytes of the body that were sent, and all bytes, including head and framing.
@@ -48,6 +67,13 @@ pub(super) struct Head<'a> {
     pub(super) alternative: Option<&'a Alternative>,
 }
 
+/// How sending a response ended.
+pub(super) enum Sent {
+    Whole,
+    /// The rest goes on in the process that has taken over. This is the connection's turn to pass.
+    Paused(Turn),
+}
+
 /// Sends a response; its content moves into `progress`. The path is chosen by the known length of the body. The content of the request that is still
 /// coming is read meanwhile.
 ///
@@ -57,27 +83,97 @@ pub(super) async fn respond(
     stream: &mut Stream<'_>,
     response: &mut Response,
     head: Head<'_>,
-    policy: PathPolicy<'_>,
+    (policy, leave): (PathPolicy<'_>, Leave<'_>),
     progress: &mut Progress,
-) -> Result<(), Error> {
+) -> Result<Sent, Error> {
     progress.content = Cursor::new(std::mem::replace(&mut response.body, Body::Empty));
     progress.before = stream.tls.payload_sent();
-    let result = send(stream, response, head, policy, progress).await;
+    let result = send(stream, response, head, (policy, leave), progress).await;
+    note_unreadable(&result, progress);
+    result
+}
+
+/// Sends the rest of a response that another process began.
+///
+/// # Errors
+/// The error that cut the response short.
+pub(super) async fn send_rest(tls: &mut TlsStream, leave: Leave<'_>, progress: &mut Progress) -> Result<Sent, Error> {
+    let parts: Vec<_> = progress.content.segments().map(Segment::part).collect();
+    let stopped = send_ready(tls, &parts, leave, |tls, cx, source| {
+        ready!(tls.poll_send(cx, source))?;
+        Poll::Ready(tls.finish())
+    });
+    let result = stopped.await.map(|stopped| progress.pause(0, stopped));
+    note_unreadable(&result, progress);
+    result
+}
+
+fn note_unreadable<T>(result: &Result<T, Error>, progress: &Progress) {
     if let Err(Error::Tls(error)) = &result
         && error.is_of_file()
     {
         progress.content.note_unreadable();
     }
-    result
+}
+
+/// Whether a response that waits for its client may go on in the process that has taken over. `None`: it ends here.
+#[derive(Clone, Copy)]
+pub(super) struct Leave<'g>(Option<&'g Shared>);
+
+impl<'g> Leave<'g> {
+    pub(super) fn of(shared: &'g Shared, passes: Passes) -> Self {
+        Leave(Some(shared).filter(|_| passes == Passes::WhenItCan))
+    }
+
+    /// It ends here.
+    pub(super) fn never() -> Self {
+        Leave(None)
+    }
+}
+
+/// A send that was stopped: after so many bytes, when its connection's turn to pass had come.
+struct Stopped {
+    after: u64,
+    turn: Turn,
+}
+
+/// Sends `parts` by `poll`, and stops if they wait for the client while another process takes over. `None`: all is sent.
+async fn send_ready(
+    tls: &mut TlsStream,
+    parts: &[Part<'_>],
+    Leave(shared): Leave<'_>,
+    mut poll: impl FnMut(&mut TlsStream, &mut Context<'_>, &mut Source<'_>) -> Poll<Result<(), sealion_tls::Error>>,
+) -> Result<Option<Stopped>, Error> {
+    let mut source = Source::new(parts);
+    let mut turn: Option<Pin<Box<dyn Future<Output = Option<Turn>> + Send + '_>>> = None;
+    let stopped = poll_fn(|cx| {
+        if let Poll::Ready(sent) = poll(tls, cx, &mut source) {
+            return Poll::Ready(sent.map(|()| None));
+        }
+        let Some(giver) = shared.and_then(|shared| shared.heir(Passes::WhenItCan)) else { return Poll::Pending };
+        turn.get_or_insert_with(|| Box::pin(giver.turn())).as_mut().poll(cx).map(Ok)
+    });
+    // The turns never end.
+    let Some(turn) = stopped.await? else { return Ok(None) };
+    Ok(Some(Stopped { after: tls.pause(source), turn }))
+}
+
+impl Progress {
+    /// Keeps what was not sent, if the send was stopped. Its parts began with `head` bytes before the content.
+    fn pause(&mut self, head: u64, stopped: Option<Stopped>) -> Sent {
+        let Some(Stopped { after, turn }) = stopped else { return Sent::Whole };
+        self.content.take(after.saturating_sub(head) as usize, |_, _| {});
+        Sent::Paused(turn)
+    }
 }
 
 async fn send(
     stream: &mut Stream<'_>,
     response: &Response,
     head: Head<'_>,
-    policy: PathPolicy<'_>,
+    (policy, leave): (PathPolicy<'_>, Leave<'_>),
     progress: &mut Progress,
-) -> Result<(), Error> {
+) -> Result<Sent, Error> {
     let Stream { tls, path, content, .. } = stream;
     let Head { framing, connection, date, alternative } = head;
     let has_content = framing.has_content();
@@ -91,18 +187,25 @@ async fn send(
     progress.overhead = head.len() as u64;
     if has_content && progress.content.source().is_some() {
         let mut sending = Sending { stream: tls, path, policy, framing, progress, content: content.as_mut() };
-        return Box::pin(sending.send(head)).await;
+        return Box::pin(sending.send(head)).await.map(|()| Sent::Whole);
     }
-    let head = Part::Bytes(&head);
-    let sent = match progress.content.only_segment() {
-        Some(only) if has_content => tls.respond(&[head, only.part()]).await,
+    let first = Part::Bytes(&head);
+    let stopped = match progress.content.only_segment() {
+        Some(only) if has_content => send_ready(tls, &[first, only.part()], leave, TlsStream::poll_respond).await?,
         None if has_content => {
             let segments = progress.content.segments().map(Segment::part);
-            tls.respond(&std::iter::once(head).chain(segments).collect::<Vec<_>>()).await
+            let parts: Vec<_> = std::iter::once(first).chain(segments).collect();
+            send_ready(tls, &parts, leave, TlsStream::poll_respond).await?
         }
-        _ => tls.respond(&[head]).await,
+        _ => {
+            tls.respond(&[first]).await?;
+            None
+        }
     };
-    sent.map_err(Error::from)
+    if let Some(Stopped { after, .. }) = &stopped {
+        progress.lead = head[(*after as usize).min(head.len())..].to_vec();
+    }
+    Ok(progress.pause(head.len() as u64, stopped))
 }
 
 /// Usual length of a head, for the choice of path.

@@ -115,12 +115,12 @@ async fn respond_once(stream: &mut TlsStream, version: Version, method: Method<'
     let mut progress = Progress::new(stream);
     let head = Head { framing, connection: Connection::Close, date, alternative: None };
     let mut stream = Stream::new(stream, &mut path, None, PATIENCE);
-    let result = respond(&mut stream, &mut response, head, policy, &mut progress).await;
+    let result = respond(&mut stream, &mut response, head, (policy, Leave::never()), &mut progress).await;
     let Stream { tls: stream, path, .. } = stream;
     assert_eq!(path.reason, Some(PathReason::Never));
     let (body, wire) = progress.sent(stream);
     let unsent = progress.content.given().saturating_sub(body);
-    Ended { result, body, wire, unsent }
+    Ended { result: result.map(drop), body, wire, unsent }
 }
 
 /// What the server sent. Closes the client first: the server waits for that.

@@ -205,6 +205,15 @@ impl Permit {
         self.paced
     }
 
+    /// Counts the connection for a site whose response another process began. It is not refused.
+    pub(crate) fn keep_place(&mut self, limits: Option<&SiteLimits>) {
+        if let Some(slots) = limits.and_then(|limits| limits.connections.as_ref())
+            && !self.quotas.iter().any(|quota| Arc::ptr_eq(&quota.0, slots))
+        {
+            self.quotas.extend(slots.take());
+        }
+    }
+
     /// Counts a request of this client. Returns the new rate of its connection, if the rate changes. `limits`: the site's limits, if any. `value`: what
     /// they count the request by in place of the client.
     ///

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use sealion_h2::PREFACE;
 use sealion_tls::{AlertDescription, Frozen, HandshakeError, NotFrozen, Part, Socket, TlsStream};
 use tokio::io::AsyncWriteExt;
-use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::{ListenConfig, proxy_protocol};
@@ -20,7 +20,7 @@ use crate::exchange::{Current, End, Error, Listener, Shared};
 use crate::limits::Admitted;
 use crate::observe::Warnings;
 use crate::observe::metrics::{self, Deadline, HandshakeFailure};
-use crate::passing::{Arrival, Baggage, Driver, Giver, Offered, Passes, Refused};
+use crate::passing::{Arrival, Baggage, Driver, Giver, Offered, Passes, Refused, Turn};
 use crate::{http1, http2};
 
 /// How long to send close_notify on an idle connection that makes room for another. TCP takes it at once, unless the
@@ -77,7 +77,7 @@ pub(super) async fn resume(arrival: Arrival, entrance: Arc<Entrance>, shared: Ar
         worker.taken_over.add(1);
     }
     let protocol = match resting.driver {
-        Driver::Http1 => Protocol::Http1,
+        Driver::Http1(_) => Protocol::Http1,
         Driver::Http2(_) => Protocol::Http2,
     };
     serve_established(protocol, Baggage::of_arrival(resting), stream, peer, &entrance, &shared).await;
@@ -121,8 +121,14 @@ async fn serve_established(
             return Box::pin(close(&mut stream, served, peer, shared)).await;
         }
         let Some(giver) = shared.giver.get() else { return Box::pin(close(&mut stream, served, peer, shared)).await };
-        // A client that sends a request meanwhile has its answer first.
-        let Some(turn) = Box::pin(turn_unless_called(giver, &mut stream)).await else { continue };
+        let turn = match baggage.turn.take() {
+            Some(turn) => turn,
+            // A client that sends a request meanwhile has its answer first.
+            None => match Box::pin(turn_unless_called(giver, &mut stream)).await {
+                Some(turn) => turn,
+                None => continue,
+            },
+        };
         match Box::pin(pass(stream, &mut baggage, peer, giver, shared)).await {
             Some(refused) => stream = refused,
             None => return,
@@ -132,7 +138,7 @@ async fn serve_established(
 }
 
 /// Waits for the turn of an idle connection to pass. `None`: the client sent something first, or left.
-async fn turn_unless_called<'g>(giver: &'g Giver, stream: &mut TlsStream) -> Option<SemaphorePermit<'g>> {
+async fn turn_unless_called(giver: &Giver, stream: &mut TlsStream) -> Option<Turn> {
     let mut turn = pin!(giver.turn());
     poll_fn(|cx| match turn.as_mut().poll(cx) {
         Poll::Ready(turn) => Poll::Ready(turn),
@@ -141,7 +147,7 @@ async fn turn_unless_called<'g>(giver: &'g Giver, stream: &mut TlsStream) -> Opt
     .await
 }
 
-/// Passes an idle connection to the process that has taken over. `Some`: it stays, and nothing has changed.
+/// Passes a connection to the process that has taken over. `Some`: it stays, and nothing has changed.
 async fn pass(
     stream: TlsStream,
     baggage: &mut Baggage,
@@ -151,7 +157,7 @@ async fn pass(
 ) -> Option<TlsStream> {
     baggage.passes = Passes::Never;
     let Some(resting) = &baggage.resting else { return Some(stream) };
-    let head = resting.to_bytes();
+    let (head, files) = (resting.to_bytes(), resting.files().to_vec());
     let (socket, frozen) = match stream.freeze() {
         Ok(parts) => parts,
         Err(NotFrozen::NotAtRest { stream, .. }) => {
@@ -163,7 +169,7 @@ async fn pass(
             return None;
         }
     };
-    let Offered { socket, frozen, .. } = giver.offer(Offered { head, socket, frozen }).await?;
+    let Offered { socket, frozen, .. } = giver.offer(Offered { head, files, socket, frozen }).await?;
     thaw(socket, frozen, peer, shared)
 }
 

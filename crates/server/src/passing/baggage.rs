@@ -1,6 +1,6 @@
 //! What a driver begins with, and leaves behind.
 
-use super::Resting;
+use super::{Resting, Turn};
 
 /// What a driver finds when it begins to serve a connection, and leaves when the connection passes.
 #[derive(Debug)]
@@ -8,22 +8,24 @@ pub(crate) struct Baggage {
     /// As another driver left it, here or in another process. `None`: the connection is new.
     pub(crate) resting: Option<Box<Resting>>,
     pub(crate) passes: Passes,
+    /// The turn to pass, if the driver has waited for it already.
+    pub(crate) turn: Option<Turn>,
 }
 
-/// Whether a connection passes to the process that has taken over, when it is idle.
+/// Whether a connection passes to the process that has taken over, when it is idle or sends a response whose rest is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Passes {
-    WhenIdle,
+    WhenItCan,
     /// It was refused, or its driver cannot take it apart: it ends here.
     Never,
 }
 
 impl Baggage {
     pub(crate) fn of_new_connection() -> Self {
-        Baggage { resting: None, passes: Passes::WhenIdle }
+        Baggage { resting: None, passes: Passes::WhenItCan, turn: None }
     }
 
     pub(crate) fn of_arrival(resting: Resting) -> Self {
-        Baggage { resting: Some(Box::new(resting)), passes: Passes::WhenIdle }
+        Baggage { resting: Some(Box::new(resting)), passes: Passes::WhenItCan, turn: None }
     }
 }

@@ -1,7 +1,9 @@
 //! The process that passes its connections on.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -10,7 +12,7 @@ use std::{io, thread};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 use sealion_tls::Frozen;
-use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::words::{Answer, LONGEST_CONTENT, Received, Refused, receive_answer, send_offer, set_patience};
 
@@ -24,6 +26,8 @@ const MOST_AT_A_TIME: usize = 16;
 pub(crate) struct Offered {
     /// By [`Resting::to_bytes`].
     pub(crate) head: Vec<u8>,
+    /// By [`Resting::files`].
+    pub(crate) files: Vec<Arc<File>>,
     pub(crate) socket: OwnedFd,
     pub(crate) frozen: Frozen,
 }
@@ -32,8 +36,12 @@ pub(crate) struct Offered {
 #[derive(Debug)]
 pub(crate) struct Giver {
     errands: Sender<Errand>,
-    turns: Semaphore,
+    turns: Arc<Semaphore>,
 }
+
+/// The turn of a connection to pass.
+#[derive(Debug)]
+pub(crate) struct Turn(#[expect(dead_code, reason = "held until it is dropped")] OwnedSemaphorePermit);
 
 enum Errand {
     /// `end` gets a connection that was not taken.
@@ -64,12 +72,12 @@ impl Giver {
             offers.report(pid);
         };
         let thread = thread::Builder::new().name("passing".to_owned()).spawn(work)?;
-        Ok((Self { errands, turns: Semaphore::new(MOST_AT_A_TIME) }, thread))
+        Ok((Self { errands, turns: Arc::new(Semaphore::new(MOST_AT_A_TIME)) }, thread))
     }
 
     /// Waits for the turn of a connection. It must be held until [`Self::offer`] has returned.
-    pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
-        self.turns.acquire().await.ok()
+    pub(crate) async fn turn(&self) -> Option<Turn> {
+        Arc::clone(&self.turns).acquire_owned().await.ok().map(Turn)
     }
 
     /// A connection does not pass.
@@ -135,17 +143,19 @@ impl Offers {
     ///
     /// # Errors
     /// It was not taken, and will not be.
-    fn offer(&mut self, Offered { head, socket, frozen }: &Offered) -> Result<(), Refused> {
+    fn offer(&mut self, Offered { head, files, socket, frozen }: &Offered) -> Result<(), Refused> {
         let Some(channel) = &self.channel else { return Err(self.given_up) };
         self.next += 1;
         let tls = frozen.to_bytes();
-        if head.len() + tls.len() > LONGEST_CONTENT {
+        if (head.len() + tls.len()) as u64 > LONGEST_CONTENT {
             return Err(Refused::Length);
         }
-        let answer = match send_offer(channel.as_fd(), self.next, [head, &tls], socket.as_fd()) {
+        let answer = match send_offer(channel.as_fd(), self.next, [head, &tls], socket.as_fd(), files) {
             Ok(()) => wait_for_answer(channel),
             // An offer that was not sent whole was not received.
             Err(Errno::PIPE | Errno::CONNRESET) => Err(Refused::Ended),
+            // Here, before anything was sent: the next connection may need fewer.
+            Err(Errno::MFILE | Errno::NFILE | Errno::TOOBIG | Errno::TOOMANYREFS) => return Err(Refused::Descriptors),
             Err(_) => Err(Refused::Silence),
         };
         match answer {

@@ -1,7 +1,7 @@
-//! Connections at rest pass to the process that has taken over, so that an upgrade ends none of them.
+//! Connections pass to the process that has taken over, so that an upgrade ends none of them: those at rest, and those that send a response whose rest is known.
 //!
 //! ```text
-//! old process   idle connection ─► freeze ─► OFFER, socket ─┐                    ┌─► TAKEN: its keys are wiped, its socket is closed
+//! old process        connection ─► freeze ─► OFFER, socket ─┐                    ┌─► TAKEN: its keys are wiped, its socket is closed
 //!                                                           ▼                    │   REFUSED: it is thawed, and ends with its next response
 //! new process                                     find listener, place, worker ──┤
 //!                                                                                └─► TAKEN sent: thaw ─► serve
@@ -15,11 +15,13 @@
 mod baggage;
 mod giver;
 mod taker;
+mod under_way;
 mod words;
 
 pub(crate) use baggage::{Baggage, Passes};
-pub(crate) use giver::{Giver, Offered};
+pub(crate) use giver::{Giver, Offered, Turn};
 pub(crate) use taker::{Arrival, take_from};
+pub(crate) use under_way::{Cache, Line, Segment, UnderWay, Upstream};
 pub(crate) use words::{Driver, Refused, Resting};
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::{io, thread};
 use sealion_tls::Frozen;
 use tokio::sync::oneshot;
 
-use super::words::{Answer, Content, LONGEST_OFFER, Offer, Received, Refused, Resting, receive_offer, send_answer};
+use super::words::{Answer, Content, LONGEST_MESSAGE, Offer, Received, Refused, Resting, receive_offer, send_answer};
 
 /// A connection that has arrived. Nobody may touch it before [`Self::wait`] says so.
 pub(crate) struct Arrival {
@@ -34,7 +34,7 @@ pub(crate) fn take_from(
     place: impl Fn(Arrival) -> Result<(), Refused> + Send + 'static,
 ) -> io::Result<()> {
     let work = move || {
-        let mut space = vec![0; LONGEST_OFFER];
+        let mut space = vec![0; LONGEST_MESSAGE];
         let mut taken = 0_u64;
         // Without a time-out: the other process may have a connection that becomes idle after hours.
         while let Ok(Received::Message(offer)) = receive_offer(channel.as_fd(), &mut space) {

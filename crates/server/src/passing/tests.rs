@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sealion_tls::TlsStream;
 
-use super::words::{Answer, LONGEST_OFFER, Received, receive_offer, send_answer, set_patience};
+use super::words::{Answer, LONGEST_MESSAGE, Received, receive_offer, send_answer, set_patience};
 use super::{Arrival, Driver, Giver, Offered, Refused, Resting, take_from};
 use crate::limits::Moment;
 
@@ -25,7 +25,7 @@ fn resting() -> Resting {
         forgone: 1,
         moved_at: None,
         paced: Some(1000),
-        driver: Driver::Http1,
+        driver: Driver::Http1(None),
     }
 }
 
@@ -37,13 +37,13 @@ fn connection() -> (Offered, TcpStream) {
     server.set_nonblocking(true).unwrap();
     let stream = tokio::net::TcpStream::from_std(server).unwrap();
     let (socket, frozen) = TlsStream::plain(stream, &Arc::default()).freeze().unwrap();
-    (Offered { head: resting().to_bytes(), socket, frozen }, client)
+    (Offered { head: resting().to_bytes(), files: Vec::new(), socket, frozen }, client)
 }
 
 /// The other process, which does with each offer what `answer` says.
 fn other(far: OwnedFd, answer: impl Fn(u64) -> Option<Answer> + Send + 'static) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
-        let mut space = vec![0; LONGEST_OFFER];
+        let mut space = vec![0; LONGEST_MESSAGE];
         while let Ok(Received::Message(offer)) = receive_offer(far.as_fd(), &mut space) {
             let Some(answer) = answer(offer.id) else { return };
             let _ = send_answer(far.as_fd(), answer);
@@ -88,7 +88,7 @@ async fn an_answer_that_is_late_fails_so_that_the_other_process_does_not_touch_t
     let (offered, _client) = connection();
     // Nobody answers for some seconds.
     assert!(giver.offer(offered).await.is_some());
-    let mut space = vec![0; LONGEST_OFFER];
+    let mut space = vec![0; LONGEST_MESSAGE];
     set_patience(&far, Duration::from_secs(30)).unwrap();
     let Ok(Received::Message(offer)) = receive_offer(far.as_fd(), &mut space) else { panic!("the offer was sent") };
     assert!(send_answer(far.as_fd(), Answer::Taken(offer.id)).is_err());
@@ -122,7 +122,7 @@ async fn a_connection_arrives_as_it_left_and_only_after_the_other_process_knows(
     let (_socket, frozen, resting) = arrival.wait().await.unwrap();
     assert!(!frozen.has_tls());
     assert_eq!((resting.requests, resting.paced, &*resting.listener), (7, Some(1000), "127.0.0.1:443"));
-    assert!(matches!(resting.driver, Driver::Http1));
+    assert!(matches!(resting.driver, Driver::Http1(None)));
 }
 
 #[tokio::test]
@@ -131,7 +131,7 @@ async fn an_offer_of_another_format_is_refused_and_harms_no_other() {
     take_from(far, 1, |_| Ok(())).unwrap();
     let (giver, thread) = Giver::start(near.try_clone().unwrap(), 1).unwrap();
     // As a later version may write it: heading, then anything.
-    let heading = postcard::to_allocvec(&(2_u16, 99_u64)).unwrap();
+    let heading = postcard::to_allocvec(&(3_u16, 99_u64)).unwrap();
     rustix::net::send(&near, &[&heading[..], &[0xff; 100]].concat(), rustix::net::SendFlags::empty()).unwrap();
     assert!(matches!(
         super::words::receive_answer(near.as_fd()),

@@ -1,11 +1,15 @@
 //! What the two processes say.
 
 use std::fmt;
-use std::io::{IoSlice, IoSliceMut};
+use std::fs::File;
+use std::io::{IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -14,16 +18,23 @@ use rustix::net::{
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
+use super::under_way::{MOST_FILES, UnderWay};
 use crate::limits::Moment;
 
 /// The format of an offer that this version writes and reads. Another one is refused, and its connection drains.
-pub(super) const FORMAT: u16 = 1;
+pub(super) const FORMAT: u16 = 2;
 
-/// The longest offer, in bytes. It fits the send buffer of a socket as the kernel makes it (212,992 bytes, wmem_default in socket(7)).
-pub(super) const LONGEST_OFFER: usize = 128 << 10;
+/// The longest message of an offer, in bytes. It fits the send buffer of a socket as the kernel makes it (212,992 bytes, wmem_default in socket(7)).
+pub(super) const LONGEST_MESSAGE: usize = 64 << 10;
 
-/// The longest content of an offer, in bytes; the rest is for its heading.
-pub(super) const LONGEST_CONTENT: usize = LONGEST_OFFER - 16;
+/// The longest content of an offer that its message contains, in bytes; the rest is for the heading. A longer one travels in a file in memory.
+const LONGEST_INLINE: usize = LONGEST_MESSAGE - 16;
+
+/// The longest content of an offer, in bytes: a response in memory, and what is sealed of it.
+pub(super) const LONGEST_CONTENT: u64 = 32 << 20;
+
+/// The descriptors of an offer: the socket, the file that has its content, and the files of a response.
+const MOST_DESCRIPTORS: usize = 2 + MOST_FILES;
 
 /// The longest answer, in bytes.
 const LONGEST_ANSWER: usize = 64;
@@ -51,8 +62,8 @@ pub(crate) struct Resting {
 /// The driver that serves the connection.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Driver {
-    /// HTTP/1.0 and HTTP/1.1, between two requests.
-    Http1,
+    /// HTTP/1.0 and HTTP/1.1. `None`: it is between two requests.
+    Http1(Option<Box<UnderWay>>),
     /// HTTP/2 without streams.
     Http2(Box<sealion_h2::Rest>),
 }
@@ -62,6 +73,14 @@ pub(crate) enum Driver {
 struct Heading {
     format: u16,
     id: u64,
+}
+
+/// Where the content of an offer is.
+#[derive(Serialize, Deserialize)]
+enum Place {
+    Here,
+    /// In the file whose descriptor follows the socket's.
+    File,
 }
 
 /// The answer to an offer.
@@ -137,21 +156,73 @@ impl Resting {
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         postcard::to_allocvec(self).expect("it is written to memory")
     }
+
+    /// The files that travel with it.
+    pub(crate) fn files(&self) -> &[Arc<File>] {
+        match &self.driver {
+            Driver::Http1(Some(under_way)) => &under_way.files,
+            Driver::Http1(None) | Driver::Http2(_) => &[],
+        }
+    }
+
+    /// Adds the files that travelled with it. `false`: it has others.
+    fn take_files(&mut self, files: impl Iterator<Item = OwnedFd>) -> bool {
+        match &mut self.driver {
+            Driver::Http1(Some(under_way)) => {
+                under_way.files = files.map(|file| Arc::new(File::from(file))).collect();
+                under_way.is_sound()
+            }
+            Driver::Http1(None) | Driver::Http2(_) => files.count() == 0,
+        }
+    }
 }
 
-/// Sends an offer: [`Resting::to_bytes`], and the TLS state.
+/// Sends an offer: [`Resting::to_bytes`], and the TLS state, with the socket and the files of a response.
 pub(super) fn send_offer(
     to: BorrowedFd<'_>,
     id: u64,
     [resting, tls]: [&[u8]; 2],
     socket: BorrowedFd<'_>,
+    files: &[Arc<File>],
 ) -> Result<(), Errno> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let length = resting.len() + tls.len();
+    let aside = if length > LONGEST_INLINE { Some(set_aside([resting, tls])?) } else { None };
+    let descriptors: Vec<BorrowedFd<'_>> = std::iter::once(socket)
+        .chain(aside.iter().map(AsFd::as_fd))
+        .chain(files.iter().map(|file| file.as_fd()))
+        .collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    let sockets = [socket];
-    control.push(SendAncillaryMessage::ScmRights(&sockets));
-    let heading = postcard::to_allocvec(&Heading { format: FORMAT, id }).expect("it is written to memory");
-    send(to, &[IoSlice::new(&heading), IoSlice::new(resting), IoSlice::new(tls)], &mut control)
+    if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        return Err(Errno::TOOBIG);
+    }
+    let place = if aside.is_some() { Place::File } else { Place::Here };
+    let heading = postcard::to_allocvec(&(Heading { format: FORMAT, id }, place)).expect("it is written to memory");
+    match aside {
+        Some(_) => send(to, &[IoSlice::new(&heading)], &mut control),
+        None => send(to, &[IoSlice::new(&heading), IoSlice::new(resting), IoSlice::new(tls)], &mut control),
+    }
+}
+
+/// The content of an offer in a file that no path leads to.
+fn set_aside(content: [&[u8]; 2]) -> Result<File, Errno> {
+    let mut file = File::from(memfd_create("sealion-passing", MemfdFlags::CLOEXEC)?);
+    let written = content.into_iter().try_for_each(|part| file.write_all(part));
+    written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOSPC))?;
+    Ok(file)
+}
+
+/// The content of an offer from [`set_aside`]. The file has keys: it is emptied.
+fn read_aside(file: OwnedFd) -> Result<Zeroizing<Vec<u8>>, Refused> {
+    let file = File::from(file);
+    let length = file.metadata().map_err(|_| Refused::Format)?.len();
+    if length > LONGEST_CONTENT {
+        return Err(Refused::Length);
+    }
+    let mut content = Zeroizing::new(vec![0; length as usize]);
+    file.read_exact_at(&mut content, 0).map_err(|_| Refused::Format)?;
+    file.set_len(0).map_err(|_| Refused::Format)?;
+    Ok(content)
 }
 
 pub(super) fn send_answer(to: BorrowedFd<'_>, answer: Answer) -> Result<(), Errno> {
@@ -191,9 +262,9 @@ pub(super) fn receive_answer(from: BorrowedFd<'_>) -> Result<Received<Answer>, E
     }
 }
 
-/// Receives an offer. `space`: for [`LONGEST_OFFER`] bytes. What came is wiped from it.
+/// Receives an offer. `space`: for [`LONGEST_MESSAGE`] bytes. What came is wiped from it.
 pub(super) fn receive_offer(from: BorrowedFd<'_>, space: &mut [u8]) -> Result<Received<Offer>, Errno> {
-    let mut ancillary = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut ancillary);
     let received = loop {
         match recvmsg(from, &mut [IoSliceMut::new(space)], &mut control, RecvFlags::CMSG_CLOEXEC) {
@@ -206,22 +277,41 @@ pub(super) fn receive_offer(from: BorrowedFd<'_>, space: &mut [u8]) -> Result<Re
     if received.bytes == 0 {
         return Ok(Received::Closed);
     }
-    let socket = control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut sockets) => sockets.next(),
-        _ => None,
-    });
+    let descriptors: Vec<OwnedFd> = control
+        .drain()
+        .flat_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),
+            _ => Vec::new(),
+        })
+        .collect();
     let length = received.bytes;
-    let bytes = &space[..length];
-    let (Heading { format, id }, rest) = postcard::take_from_bytes(bytes).map_err(|_| Errno::PROTO)?;
-    let is_whole = !received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
-    let content = || {
-        let (resting, tls) = postcard::take_from_bytes::<Resting>(rest).map_err(|_| Refused::Format)?;
-        let socket = socket.filter(|_| is_whole).ok_or(Refused::Descriptors)?;
-        Ok(Content { resting, tls: Zeroizing::new(tls.to_vec()), socket })
+    let (Heading { format, id }, rest) = postcard::take_from_bytes(&space[..length]).map_err(|_| Errno::PROTO)?;
+    let content = match format {
+        FORMAT if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) => Err(Refused::Descriptors),
+        FORMAT => Content::read(rest, descriptors),
+        _ => Err(Refused::Format),
     };
-    let content = if format == FORMAT { content() } else { Err(Refused::Format) };
     space[..length].zeroize();
     Ok(Received::Message(Offer { id, content }))
+}
+
+impl Content {
+    /// `message`: behind the heading.
+    fn read(message: &[u8], descriptors: Vec<OwnedFd>) -> Result<Self, Refused> {
+        let (place, rest) = postcard::take_from_bytes::<Place>(message).map_err(|_| Refused::Format)?;
+        let mut descriptors = descriptors.into_iter();
+        let socket = descriptors.next().ok_or(Refused::Descriptors)?;
+        let aside = match place {
+            Place::Here => None,
+            Place::File => Some(read_aside(descriptors.next().ok_or(Refused::Descriptors)?)?),
+        };
+        let content = aside.as_ref().map_or(rest, |content| content);
+        let (mut resting, tls) = postcard::take_from_bytes::<Resting>(content).map_err(|_| Refused::Format)?;
+        if !resting.take_files(descriptors) {
+            return Err(Refused::Format);
+        }
+        Ok(Content { resting, tls: Zeroizing::new(tls.to_vec()), socket })
+    }
 }
 
 /// A socket pair for offers and answers. Reads and writes end after `patience`.

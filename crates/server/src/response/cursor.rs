@@ -70,6 +70,13 @@ impl Cursor {
         }
     }
 
+    /// Content that is ready.
+    pub(crate) fn of_segments(segments: impl IntoIterator<Item = Segment>) -> Self {
+        let mut cursor = Cursor::default();
+        segments.into_iter().for_each(|segment| cursor.push_segment(segment));
+        cursor
+    }
+
     /// The source of more. `None`: it ended, or all content was ready from the start.
     pub(crate) fn source(&self) -> Option<&dyn Source> {
         self.source.as_ref().map(|stream| &*stream.source)
@@ -198,7 +205,7 @@ impl Cursor {
 }
 
 impl Segment {
-    pub(super) fn of_bytes(bytes: Cow<'static, [u8]>) -> Self {
+    pub(crate) fn of_bytes(bytes: Cow<'static, [u8]>) -> Self {
         let all = 0..bytes.len();
         Segment::Bytes(bytes, all)
     }

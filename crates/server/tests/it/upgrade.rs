@@ -1,5 +1,8 @@
 //! A new process takes over, and the configuration is read again, while requests come: none fails, and no byte is wrong.
 
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,13 +11,15 @@ use std::time::Duration;
 use rustix::process::Pid;
 use sealion_testkit::server::{Server, Signal};
 use sealion_testkit::service::Service;
-use sealion_testkit::{Suite, http, pattern};
+use sealion_testkit::{PATIENCE, Suite, http, pattern};
 
 use crate::support::config::Config;
 use crate::support::http2::{Http2, block, headers};
 use crate::support::port::free_port;
 use crate::support::watch::{Watched, scrape};
-use crate::support::{LARGE, PROGRAM, Site, access_line, begin, messages, wait_for_message, wait_until};
+use crate::support::{
+    LARGE, PROGRAM, SMALL_WINDOW, Site, access_line, access_lines, begin, messages, wait_for_message, wait_until,
+};
 
 /// Reloads and upgrades of the test under load. The full run is made by hand:
 /// `SEALION_TEST_RELOADS=100 SEALION_TEST_UPGRADES=20 cargo test -p sealion --test it under_load`.
@@ -151,13 +156,100 @@ fn idle_connections_of_http2_pass_to_the_new_process() {
     wait_for_message(&service.first, "3 connections went on in process");
 }
 
+/// The rest of each response comes from the new process, and so does its line in the access log: the old one has nothing left to do.
+#[test]
+fn responses_under_way_pass_to_the_new_process() {
+    let site = Site::new();
+    site.add("small", "content");
+    site.add_pattern("large", LARGE);
+    let mut service = Service { first: site.serve_from_user_space(&["--grace", "1h", "--workers", "2"]) };
+    let connect = |suite| site.connector(suite).receive_buffer(SMALL_WINDOW).connect(service.first.address());
+    let mut downloads: Vec<_> = Suite::all().into_iter().map(connect).collect();
+    for client in &mut downloads {
+        begin(client, "/large");
+    }
+    // Of the first two, some has been read, the end of a record or not.
+    let mut read = vec![0; downloads.len()];
+    for round in 1..=3 {
+        service.upgrade();
+        if round == 1 {
+            assert!(service.first.wait().success(), "nothing is left to do");
+        }
+        for (n, (client, read)) in downloads.iter_mut().zip(&mut read).enumerate() {
+            let more = 1 + n as u64 * 50_001;
+            pattern::assert_equal(&client.read(more as usize).expect("it goes on"), *read..*read + more);
+            *read += more;
+        }
+    }
+    for (client, read) in downloads.iter_mut().zip(read) {
+        pattern::assert_equal(&client.read((LARGE - read) as usize).expect("the rest"), read..LARGE);
+        let answer = http::get(client, "/small").expect("the connection goes on");
+        assert_eq!((answer.body.as_slice(), answer.field("connection")), (&b"content"[..], None));
+    }
+    let count = downloads.len();
+    wait_for_message(&service.first, &format!("{count} connections went on in process"));
+    let lines = access_lines(&service.first, 2 * count);
+    let of = |path: &str| {
+        lines
+            .iter()
+            .filter(|line| line.get("target") == path)
+            .map(|line| line.get("bytes").to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of("/large"), vec![LARGE.to_string(); count]);
+    assert_eq!(of("/small"), vec!["7"; count]);
+    assert!(lines.iter().all(|line| line.find("aborted").is_none()));
+}
+
+#[test]
+fn a_response_without_tls_passes_to_the_new_process() {
+    let site = Site::new();
+    site.add_pattern("large", LARGE);
+    let config = Config::within(site.outside()).listen("address = '127.0.0.1:0'\ntls = false\nplain = 'serve'");
+    let mut service = Service { first: config.site(site.root(), &[], "").serve() };
+    let mut client = TcpStream::connect(service.first.address()).expect("the kernel accepts it");
+    client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    client.write_all(http::head("GET", "/large", &[("Connection", "close")]).as_bytes()).expect("the request leaves");
+    // Nothing more is read: the response waits.
+    client.read_exact(&mut [0; 16]).expect("its beginning");
+    service.upgrade();
+    assert!(service.first.wait().success(), "nothing is left to do");
+    let mut received = Vec::new();
+    client.read_to_end(&mut received).expect("an orderly end");
+    let head = received.windows(4).position(|end| end == b"\r\n\r\n").expect("a head");
+    pattern::assert_equal(&received[head + 4..], 0..LARGE);
+    assert_eq!(access_line(&service.first, 1).get("bytes"), LARGE.to_string());
+}
+
+/// Content in memory goes along, however much of it is sealed already.
+#[test]
+fn a_response_in_memory_passes_to_the_new_process() {
+    let site = Site::new();
+    let text: String = (0..150_000).map(|n| format!("{n} ")).collect();
+    fs::write(site.outside().join("text"), &text).expect("the text");
+    let config = site.config("[[site.route]]\npath = '/text'\nrespond = { file = 'text' }\n");
+    let mut service = Service { first: config.serve_from_user_space() };
+    let mut client = site.connect_slow_reader(&service.first);
+    begin(&mut client, "/text");
+    service.upgrade();
+    assert!(service.first.wait().success(), "nothing is left to do");
+    assert!(client.read(text.len()).expect("the rest") == text.as_bytes());
+    assert_eq!(access_line(&service.first, 1).get("bytes"), text.len().to_string());
+}
+
+/// A server whose responses stay in the process that began them: the bandwidth of their site paces them.
+fn serve_paced(site: &Site, options: &[&str]) -> Server {
+    let keys = "[site.limits]\nsite_bandwidth = '1GB'\n";
+    site.config(keys).serve_with(&[&["--ktls", "never"], options].concat())
+}
+
 /// The grace of an upgrade has no bound by default, and that of a stop counts from the order to stop.
 #[test]
 fn what_outlasts_an_upgrade_goes_on_until_the_old_process_is_stopped() {
     let site = Site::new();
     site.add("small", "content");
     site.add_pattern("large", LARGE);
-    let mut service = Service { first: site.serve_from_user_space(&["--grace", "100ms"]) };
+    let mut service = Service { first: serve_paced(&site, &["--grace", "100ms"]) };
     let mut downloads = [site.connect_slow_reader(&service.first), site.connect_slow_reader(&service.first)];
     downloads.iter_mut().for_each(|client| drop(begin(client, "/large")));
     service.upgrade();
@@ -181,7 +273,7 @@ fn what_outlasts_an_upgrade_goes_on_until_the_old_process_is_stopped() {
 fn processes_that_have_been_replaced_are_shown_until_they_end() {
     let site = Site::new();
     site.add_pattern("large", LARGE);
-    let Watched { server, address } = Watched::of(site.serve_from_user_space(&["--metrics", "127.0.0.1:0"]));
+    let Watched { server, address } = Watched::of(serve_paced(&site, &["--metrics", "127.0.0.1:0"]));
     let mut service = Service { first: server };
     let shown = |count: f64, active: f64| {
         wait_until("the metrics show it", || {
@@ -207,7 +299,7 @@ fn processes_that_have_been_replaced_are_shown_until_they_end() {
 fn the_grace_of_an_upgrade_can_be_bounded() {
     let site = Site::new();
     site.add_pattern("large", LARGE);
-    let mut service = Service { first: site.serve_from_user_space(&["--upgrade-grace", "100ms", "--grace", "100ms"]) };
+    let mut service = Service { first: serve_paced(&site, &["--upgrade-grace", "100ms", "--grace", "100ms"]) };
     let mut download = site.connect_slow_reader(&service.first);
     begin(&mut download, "/large");
     service.upgrade();

@@ -5,7 +5,7 @@ use sealion_testkit::service::Service;
 use sealion_testkit::{Suite, content, http};
 
 use crate::support::http2::Http2;
-use crate::support::{Site, access_lines, wait_for_message};
+use crate::support::{LARGE, SMALL_WINDOW, Site, access_lines, begin, wait_for_message};
 
 const LEN: u64 = (1 << 20) + 7;
 
@@ -44,4 +44,30 @@ fn idle_connections_in_the_kernel_go_on_in_the_new_process() {
     assert_eq!(counters.since("TlsCurrTxSw"), all);
     wait_for_message(&service.first, &format!("{} connections went on in process", all));
     assert!(service.first.wait().success(), "nothing is left to do");
+}
+
+/// What the kernel has of a response, part of a record too, stays in the socket.
+#[test]
+fn responses_in_the_kernel_go_on_in_the_new_process() {
+    let site = Site::new();
+    site.add_large("large", LARGE);
+    let mut service = Service { first: site.serve(&["--ktls", "always", "--workers", "1"]) };
+    let address = service.first.address();
+    let counters = Counters::now();
+    let connect = |suite| site.connector(suite).receive_buffer(SMALL_WINDOW).connect(address);
+    let mut clients: Vec<_> = Suite::all().into_iter().map(connect).collect();
+    for client in &mut clients {
+        begin(client, "/large");
+    }
+    assert_eq!(counters.tx_sw_since(), clients.len() as i64);
+    for _ in 0..2 {
+        service.upgrade();
+    }
+    assert!(service.first.wait().success(), "nothing is left to do");
+    for client in &mut clients {
+        content::assert_equal(&client.read(LARGE as usize).expect("the rest"), 0..LARGE);
+    }
+    for line in access_lines(&service.first, clients.len()) {
+        assert_eq!((line.way(), line.get("bytes")), (("kernel", "moved"), &*LARGE.to_string()), "{}", line.text);
+    }
 }

@@ -77,8 +77,9 @@ impl Config {
         self.serve_with(&["--ktls=never"])
     }
 
+    /// Writes the file and serves by it, with `options` of the command line.
     #[track_caller]
-    fn serve_with(&self, options: &[&str]) -> Server {
+    pub(crate) fn serve_with(&self, options: &[&str]) -> Server {
         let file = self.write();
         let arguments = ["serve", "--config"].map(AsRef::as_ref).into_iter().chain([file.as_os_str()]);
         Server::start(PROGRAM.as_ref(), arguments.chain(options.iter().map(AsRef::as_ref)))

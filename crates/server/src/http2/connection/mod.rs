@@ -53,7 +53,7 @@ pub(crate) async fn serve(
 ) -> Result<End, Error> {
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     let mut idle = shared.idle.register(waker);
-    if baggage.passes == Passes::WhenIdle {
+    if baggage.passes == Passes::WhenItCan {
         idle.can_pass();
     }
     let auth = stream.info().and_then(|info| info.client_auth);

@@ -1,0 +1,76 @@
+//! An exchange whose response goes on in another process: that one writes the line in the access log.
+
+use std::time::{Duration, Instant};
+
+use sealion_http::{Fields, Request, Status};
+
+use super::{Context, Exchange, Generation, Owed, PathChoice, Peer, Started};
+use crate::limits::Permit;
+use crate::passing::{Cache, Line, Passes, Upstream};
+use crate::response::{Body, Response};
+
+impl<'c, 'r> Exchange<'c, 'r> {
+    /// Whether the connection may pass while this response is under way, if it otherwise `passes`. Its span is told to the tracer of the process that began it.
+    pub(crate) fn passes(&self, passes: Passes) -> Passes {
+        match self.span() {
+            Some(span) if span.is_sampled() => Passes::Never,
+            _ => passes,
+        }
+    }
+
+    /// Ends it here without a line. Returns what the other process needs for the line. `before` and `overhead`: response bytes that the connection had sent
+    /// before, and bytes of the head.
+    pub(crate) fn leave(&mut self, response: Response, path: &PathChoice, (before, overhead): (u64, u64)) -> Line {
+        let name = self.site.and_then(|site| site.route_name(response.route));
+        Line {
+            took: self.owed.started.take().map(|started| started.at.elapsed()),
+            status: response.status.code(),
+            encoding: response.fields.content_encoding,
+            user: response.user,
+            upstream: response.upstream.as_deref().map(Upstream::of),
+            cache: response.cache.map(Cache::of),
+            is_unlogged: response.is_unlogged,
+            route: response.route.zip(name.map(Into::into)),
+            reason: path.reason.map(|reason| reason.label().into()),
+            set_up: path.set_up,
+            before,
+            overhead,
+        }
+    }
+
+    /// Goes on with an exchange that another process began, `took` ago.
+    pub(crate) fn continued(
+        context: &'c Context<'c>,
+        generation: &'r Generation,
+        peer: Peer,
+        request: &'r Request<'r>,
+        took: Option<Duration>,
+    ) -> Self {
+        let now = Instant::now();
+        let started = took.map(|took| Started { at: now.checked_sub(took).unwrap_or(now), span: None });
+        Self::resume(generation, Some(request), Owed { context, peer, refusal: None, started })
+    }
+
+    /// Counts the connection for the site. It is not refused: it was admitted when the request came.
+    pub(crate) fn keep_place(&self, permit: &mut Permit) {
+        permit.keep_place(self.limits());
+    }
+
+    /// The response of which another process told this, without its content and what was sent of its head.
+    pub(crate) fn response_of(&self, line: &mut Line) -> Response {
+        // The route may have another number, or may be gone.
+        let is_same =
+            |(number, name): &(u32, Box<str>)| self.site?.route_name(Some(*number)).filter(|own| **own == **name);
+        let route = line.route.take().filter(|route| is_same(route).is_some()).map(|(number, _)| number);
+        let fields = Fields { content_encoding: line.encoding, ..Fields::default() };
+        let status = Status::new(line.status).unwrap_or(Status::OK);
+        Response {
+            user: line.user.take(),
+            upstream: line.upstream.take().map(|upstream| Box::new(upstream.trace())),
+            cache: line.cache.take().and_then(Cache::trace),
+            is_unlogged: line.is_unlogged,
+            route,
+            ..Response::new(status, fields, Body::Empty)
+        }
+    }
+}
