@@ -6,6 +6,8 @@
 //! - Responses that end within one frame go before any turn: they delay others only briefly, but would wait long
 //!   themselves.
 
+use serde::{Deserialize, Serialize};
+
 use crate::frame::{HEADER_LEN, RECORD_PAYLOAD};
 use crate::stream::Stream;
 use crate::windows::{SendWindow, Window};
@@ -22,7 +24,7 @@ const TURN: u32 = 4 * RECORD_PAYLOAD as u32;
 const WORTHWHILE: u32 = 1024;
 
 /// The state of the round-robin.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Turns {
     /// The stream that had the last turn.
     stream: u32,

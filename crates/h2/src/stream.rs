@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::windows::{ReceiveWindow, SendWindow};
 
 /// The identifier of a stream that the client opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StreamId(pub(crate) u32);
 
 impl StreamId {

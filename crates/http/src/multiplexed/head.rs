@@ -1,5 +1,7 @@
 //! The head of a request (RFC 9113 §8, RFC 9114 §4): decoded once into the driver's buffer.
 
+use serde::{Deserialize, Serialize};
+
 use crate::FieldSection;
 use crate::request::{Conditions, Method, Request, Target};
 
@@ -9,7 +11,7 @@ use super::Priority;
 /// driver that responds later keeps it (`std::mem::take`) with the request.
 ///
 /// It stores fields as HTTP/1.1 lines, so that [`FieldSection`] works for every protocol.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct HeadBuffer {
     pub(super) lines: Vec<u8>,
     /// The merged cookie, while its lines are read.
@@ -23,7 +25,7 @@ pub struct HeadBuffer {
     pub(super) priority: Option<Priority>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Span {
     pub(super) start: usize,
     pub(super) end: usize,

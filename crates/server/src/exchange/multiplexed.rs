@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use super::{Context, Current, Exchange, Outcome, Owed, PathChoice, Stream, now};
 use crate::limits::{ConnectionStreams, Permit, StreamPlace};
+use crate::passing::{Line, Passes};
 use crate::path::policy::PathReason;
 use crate::response::Response;
 use crate::upstream::{HeadRoom, Inbound, InterimReceiver, Reading, RequestContent};
@@ -274,6 +275,46 @@ impl Delivery<'_> {
         let current = context.shared.generations.current();
         let exchange = Exchange::begin(context, &current, context.peer_at(context.remote, protocol), None);
         self.finish(exchange, &Response::plain(status), tls);
+    }
+}
+
+impl<'a> Answered<'a> {
+    /// Whether the connection may pass while the response is under way. It is sent without what goes on in this process.
+    pub(crate) fn can_leave(&self) -> bool {
+        !self.is_tunnel && self.owed.passes(Passes::WhenItCan) == Passes::WhenItCan
+    }
+
+    /// Ends it here without a line. Returns the head of the request, and what another process needs for the line. `counts`: bytes of content and of frames.
+    pub(crate) fn leave(mut self, path: &PathChoice, counts: (u64, u64)) -> (Option<HeadBuffer>, Line) {
+        let response = std::mem::replace(&mut self.response, Response::plain(Status::OK));
+        let head = self.head.take();
+        let decoded = head.as_ref().map(HeadBuffer::request);
+        let request = decoded.as_ref().and_then(|decoded| decoded.to_request());
+        let line = Exchange::resume(&self.current, request.as_ref(), self.owed.take()).leave(response, path, counts);
+        (head, line)
+    }
+
+    /// Goes on with the request in `head`, whose response another process began. `permit`: the connection's share of its sites' limits.
+    pub(crate) fn continued(
+        context: &'a Context<'a>,
+        protocol: Protocol,
+        (head, line): (Option<HeadBuffer>, &mut Line),
+        permit: &mut Permit,
+        place: Option<StreamPlace>,
+    ) -> Box<Self> {
+        let current = context.shared.generations.current();
+        let decoded = head.as_ref().map(HeadBuffer::request);
+        let request = decoded.as_ref().and_then(|decoded| decoded.to_request());
+        let peer = match &request {
+            Some(request) => context.peer(request.fields, protocol),
+            None => context.peer_at(context.remote, protocol),
+        };
+        let exchange = Exchange::continued(context, &current, peer, request.as_ref(), line.took);
+        exchange.keep_place(permit);
+        let response = exchange.response_of(line);
+        let owed = exchange.park();
+        let framing = ResponseFraming::Nothing;
+        Box::new(Answered { head, current, owed, response, framing, is_tunnel: false, _place: place })
     }
 }
 

@@ -9,18 +9,24 @@ use crate::limits::Permit;
 use crate::passing::{Cache, Line, Passes, Upstream};
 use crate::response::{Body, Response};
 
-impl<'c, 'r> Exchange<'c, 'r> {
+impl Owed<'_> {
     /// Whether the connection may pass while this response is under way, if it otherwise `passes`. Its span is told to the tracer of the process that began it.
     pub(crate) fn passes(&self, passes: Passes) -> Passes {
-        match self.span() {
+        match self.started.as_ref().and_then(|started| started.span.as_ref()) {
             Some(span) if span.is_sampled() => Passes::Never,
             _ => passes,
         }
     }
+}
 
-    /// Ends it here without a line. Returns what the other process needs for the line. `before` and `overhead`: response bytes that the connection had sent
-    /// before, and bytes of the head.
-    pub(crate) fn leave(&mut self, response: Response, path: &PathChoice, (before, overhead): (u64, u64)) -> Line {
+impl<'c, 'r> Exchange<'c, 'r> {
+    /// See [`Owed::passes`].
+    pub(crate) fn passes(&self, passes: Passes) -> Passes {
+        self.owed.passes(passes)
+    }
+
+    /// Ends it here without a line. Returns what the other process needs for the line. `counts`: see [`Line::counts`].
+    pub(crate) fn leave(&mut self, response: Response, path: &PathChoice, counts: (u64, u64)) -> Line {
         let name = self.site.and_then(|site| site.route_name(response.route));
         Line {
             took: self.owed.started.take().map(|started| started.at.elapsed()),
@@ -33,8 +39,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
             route: response.route.zip(name.map(Into::into)),
             reason: path.reason.map(|reason| reason.label().into()),
             set_up: path.set_up,
-            before,
-            overhead,
+            counts,
         }
     }
 
@@ -43,12 +48,12 @@ impl<'c, 'r> Exchange<'c, 'r> {
         context: &'c Context<'c>,
         generation: &'r Generation,
         peer: Peer,
-        request: &'r Request<'r>,
+        request: Option<&'r Request<'r>>,
         took: Option<Duration>,
     ) -> Self {
         let now = Instant::now();
         let started = took.map(|took| Started { at: now.checked_sub(took).unwrap_or(now), span: None });
-        Self::resume(generation, Some(request), Owed { context, peer, refusal: None, started })
+        Self::resume(generation, request, Owed { context, peer, refusal: None, started })
     }
 
     /// Counts the connection for the site. It is not refused: it was admitted when the request came.

@@ -10,6 +10,7 @@ use sealion_h2::{DataFrame, HEADER_LEN, RECORD_PAYLOAD, StreamId, ends_by_header
 use sealion_tls::{FIRST_RECORD, Part};
 
 use crate::files::resolve::{Content, SiteFile};
+use crate::passing::{Files, Segment};
 use crate::response::SharedBytes;
 
 /// Plaintext of a full record.
@@ -66,6 +67,32 @@ impl Batch {
     /// Gives back the memory that many heads have taken. It is empty.
     pub(super) fn shrink(&mut self) {
         shrink(&mut self.copied);
+    }
+
+    /// The octets from `after` on, and how many at their beginning are the rest of a frame.
+    pub(super) fn pack(&self, after: usize, files: &mut Files) -> (Vec<Segment>, usize) {
+        let cut = self
+            .frames()
+            .into_iter()
+            .find(|(octets, frame)| octets.end > after && (octets.start < after || matches!(frame, Frame::Begun)));
+        let rest = self.slice(after..self.len).map(|stretch| match stretch {
+            Stretch::Copied(range) => Segment::Bytes(self.copied[range].to_vec()),
+            Stretch::Bytes(bytes) => Segment::Bytes(bytes.to_vec()),
+            Stretch::Shared(shared, range) => Segment::Bytes(shared.bytes[range].to_vec()),
+            Stretch::File(file, range) => files.pack(&file, &range),
+        });
+        (rest.collect(), cut.map_or(0, |(octets, _)| octets.end - after))
+    }
+
+    /// Appends frames that [`Self::pack`] took out, to an empty batch.
+    pub(super) fn unpack(&mut self, frames: Vec<Segment>, begun: usize, files: &Files) {
+        for segment in frames {
+            match segment {
+                Segment::Bytes(bytes) => self.copy(&bytes),
+                Segment::File { number, range } => self.file(&files.unpack(number, range.end), range),
+            }
+        }
+        self.begun = begun;
     }
 
     /// Octets of plaintext.

@@ -12,7 +12,8 @@ use sealion_h2::{Connection, DataFrame, HeaderBlock, Progress, StreamClosed, Str
 use sealion_http::ExtraFields;
 
 use super::batch::{Batch, RECORD};
-use crate::exchange::Answered;
+use crate::exchange::{Answered, PathChoice};
+use crate::passing::{Files, StreamUnderWay};
 use crate::response::{Body, Cursor, Piece, Segment, SourceError};
 use crate::upstream::HeadRoom;
 
@@ -65,6 +66,28 @@ impl<'a> Sending<'a> {
             stall: None,
             trailers: None,
         })
+    }
+
+    /// The rest of a response that another process began.
+    pub(super) fn resume(answered: Box<Answered<'a>>, under_way: StreamUnderWay, files: &Files) -> Box<Self> {
+        let StreamUnderWay { stream, line, ended, filled, rest, request: _ } = under_way;
+        let (body, wire) = line.counts;
+        let content = files.unpack_content(rest);
+        Box::new(Self { stream, answered, content, body, wire, ended, filled, stall: None, trailers: None })
+    }
+
+    /// Whether its rest is known, and it has nothing that this process must do.
+    pub(super) fn can_leave(&self) -> bool {
+        self.content.source().is_none() && self.trailers.is_none() && self.answered.can_leave()
+    }
+
+    /// What another process needs to send the rest. There is no line here any more.
+    #[expect(clippy::boxed_local, reason = "it is kept in its box")]
+    pub(super) fn pack(self: Box<Self>, path: &PathChoice, files: &mut Files) -> StreamUnderWay {
+        let rest = self.content.segments().map(|segment| files.pack_segment(segment)).collect();
+        let Sending { stream, answered, body, wire, ended, filled, .. } = *self;
+        let (request, line) = answered.leave(path, (body, wire));
+        StreamUnderWay { stream, request, line, ended, filled, rest }
     }
 
     /// Length of the content in bytes. `None`: not known in advance.

@@ -78,7 +78,7 @@ pub(super) async fn resume(arrival: Arrival, entrance: Arc<Entrance>, shared: Ar
     }
     let protocol = match resting.driver {
         Driver::Http1(_) => Protocol::Http1,
-        Driver::Http2(_) => Protocol::Http2,
+        Driver::Http2(..) => Protocol::Http2,
     };
     serve_established(protocol, Baggage::of_arrival(resting), stream, peer, &entrance, &shared).await;
     drop(slot);

@@ -4,20 +4,24 @@ use std::collections::HashSet;
 use std::fmt;
 use std::fs::File;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use sealion_h2::{HeadBuffer, StreamId};
 use sealion_http::http1::head::{HeadLimits, HeadSpan, RequestHead, find};
 use sealion_http::{Coding, Status};
 use serde::{Deserialize, Serialize};
 
+use crate::files::resolve::{Content, SiteFile};
 use crate::observe::access_log::{CacheOutcome, CacheTrace, UpstreamTrace};
 use crate::path::policy::PathReason;
+use crate::response::{self, Cursor};
 
-/// Descriptors of files that one response takes along, at most.
-pub(super) const MOST_FILES: usize = 8;
+/// Descriptors of files that a connection takes along, at most. The kernel passes 253 in a message (SCM_MAX_FD).
+pub(crate) const MOST_FILES: usize = 128;
 
-/// A response whose rest is known: bytes in memory, and ranges of files.
+/// A response of HTTP/1.1 whose rest is known.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct UnderWay {
     /// The head of its request, as it came.
@@ -27,21 +31,54 @@ pub(crate) struct UnderWay {
     pub(crate) line: Line,
     /// The rest, in sending order.
     pub(crate) rest: Vec<Segment>,
-    /// The files of the rest. Their descriptors travel beside the bytes.
     #[serde(skip)]
-    pub(crate) files: Vec<Arc<File>>,
+    pub(crate) files: Files,
+}
+
+/// The responses of a connection of HTTP/2, whose rests are known.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Streams {
+    /// Frames that are made and not sent.
+    pub(crate) frames: Vec<Segment>,
+    /// Bytes at their beginning that are the rest of a frame.
+    pub(crate) begun: usize,
+    /// Whether frames before them were sent in one response of the connection.
+    pub(crate) is_responding: bool,
+    /// Bytes of responses whose path has not been chosen.
+    pub(crate) upcoming: u64,
+    pub(crate) responses: Vec<StreamUnderWay>,
+    #[serde(skip)]
+    pub(crate) files: Files,
+}
+
+/// The response on a stream.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct StreamUnderWay {
+    pub(crate) stream: StreamId,
+    /// The head of its request, if the access log needs it.
+    pub(crate) request: Option<HeadBuffer>,
+    pub(crate) line: Line,
+    /// The frame with END_STREAM is made, and it is among the frames that are not sent.
+    pub(crate) ended: bool,
+    pub(crate) filled: bool,
+    /// The content that is in no frame, in sending order.
+    pub(crate) rest: Vec<Segment>,
 }
 
 /// A part of the rest.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Segment {
     Bytes(Vec<u8>),
-    /// A range of [`UnderWay::files`].
+    /// A range of one of the [`Files`].
     File {
         number: usize,
         range: Range<u64>,
     },
 }
+
+/// Files whose descriptors travel beside the bytes.
+#[derive(Default)]
+pub(crate) struct Files(Vec<Arc<File>>);
 
 /// What the line in the access log has about the response, beside its request. The process that ends the response writes the line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -59,10 +96,8 @@ pub(crate) struct Line {
     /// By [`PathReason::label`].
     pub(crate) reason: Option<Box<str>>,
     pub(crate) set_up: Option<Duration>,
-    /// Response bytes that the connection had sent before it.
-    pub(crate) before: u64,
-    /// Bytes of its head.
-    pub(crate) overhead: u64,
+    /// HTTP/1.1: response bytes that the connection had sent before it, and bytes of its head. HTTP/2: bytes of its content and of its frames so far.
+    pub(crate) counts: (u64, u64),
 }
 
 /// An [`UpstreamTrace`].
@@ -83,24 +118,61 @@ pub(crate) struct Cache {
     age: Option<u64>,
 }
 
-impl UnderWay {
-    /// Adds bytes to the rest.
-    pub(crate) fn push_bytes(&mut self, bytes: &[u8]) {
-        if !bytes.is_empty() {
-            self.rest.push(Segment::Bytes(bytes.to_vec()));
+impl Files {
+    pub(super) fn new(files: impl Iterator<Item = OwnedFd>) -> Self {
+        Files(files.map(|file| Arc::new(File::from(file))).collect())
+    }
+
+    pub(super) fn all(&self) -> &[Arc<File>] {
+        &self.0
+    }
+
+    /// A range of `file`, as it goes along.
+    pub(crate) fn pack(&mut self, file: &SiteFile, range: &Range<u64>) -> Segment {
+        let file = match &file.content {
+            Content::File(file) => file,
+            Content::Memory(bytes) => return Segment::Bytes(bytes[range.start as usize..range.end as usize].to_vec()),
+        };
+        let known = self.0.iter().position(|known| Arc::ptr_eq(known, file));
+        let number = known.unwrap_or_else(|| {
+            self.0.push(Arc::clone(file));
+            self.0.len() - 1
+        });
+        Segment::File { number, range: range.clone() }
+    }
+
+    /// A part of a response, as it goes along.
+    pub(crate) fn pack_segment(&mut self, segment: &response::Segment) -> Segment {
+        match segment {
+            response::Segment::Bytes(bytes, range) => Segment::Bytes(bytes[range.clone()].to_vec()),
+            response::Segment::Shared(shared, range) => Segment::Bytes(shared.bytes[range.clone()].to_vec()),
+            response::Segment::File(file, range) => self.pack(file, range),
         }
     }
 
-    /// Adds a range of a file to the rest.
-    pub(crate) fn push_file(&mut self, file: &Arc<File>, range: Range<u64>) {
-        let known = self.files.iter().position(|known| Arc::ptr_eq(known, file));
-        let number = known.unwrap_or_else(|| {
-            self.files.push(Arc::clone(file));
-            self.files.len() - 1
-        });
-        self.rest.push(Segment::File { number, range });
+    /// A file that came along, up to the end of what is sent of it.
+    pub(crate) fn unpack(&self, number: usize, end: u64) -> Arc<SiteFile> {
+        SiteFile::of_content(Content::File(Arc::clone(&self.0[number])), end)
     }
 
+    /// Content that came along.
+    pub(crate) fn unpack_content(&self, rest: Vec<Segment>) -> Cursor {
+        Cursor::of_segments(rest.into_iter().map(|segment| match segment {
+            Segment::Bytes(bytes) => response::Segment::of_bytes(bytes.into()),
+            Segment::File { number, range } => response::Segment::File(self.unpack(number, range.end), range),
+        }))
+    }
+
+    /// Whether all files of some content came along.
+    fn has_all(&self, rest: &[Segment]) -> bool {
+        rest.iter().all(|segment| match segment {
+            Segment::Bytes(_) => true,
+            Segment::File { number, range } => *number < self.0.len() && range.start <= range.end,
+        })
+    }
+}
+
+impl UnderWay {
     /// The head of its request. `None`: it is no head.
     pub(crate) fn request_span(&self) -> Option<HeadSpan> {
         let length = self.request.len();
@@ -111,11 +183,23 @@ impl UnderWay {
 
     /// Whether it is whole: an offer may have come from another version.
     pub(super) fn is_sound(&self) -> bool {
-        let has_file = |segment: &Segment| match segment {
-            Segment::Bytes(_) => true,
-            Segment::File { number, range } => *number < self.files.len() && range.start <= range.end,
-        };
-        Status::new(self.line.status).is_some() && self.request_span().is_some() && self.rest.iter().all(has_file)
+        self.line.is_sound() && self.request_span().is_some() && self.files.has_all(&self.rest)
+    }
+}
+
+impl Streams {
+    /// Whether it is whole, and `rest` has its streams.
+    pub(super) fn is_sound(&self, rest: &sealion_h2::Rest) -> bool {
+        let is_sound = |response: &StreamUnderWay| response.line.is_sound() && self.files.has_all(&response.rest);
+        rest.has_streams(self.responses.iter().map(|response| response.stream).collect())
+            && self.files.has_all(&self.frames)
+            && self.responses.iter().all(is_sound)
+    }
+}
+
+impl fmt::Debug for Streams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Streams").field("responses", &self.responses.len()).finish_non_exhaustive()
     }
 }
 
@@ -127,6 +211,10 @@ impl fmt::Debug for UnderWay {
 }
 
 impl Line {
+    fn is_sound(&self) -> bool {
+        Status::new(self.status).is_some()
+    }
+
     /// Why the response has its path.
     pub(crate) fn path_reason(&self) -> Option<PathReason> {
         let label = self.reason.as_deref()?;

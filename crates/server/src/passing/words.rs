@@ -18,7 +18,7 @@ use rustix::net::{
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::under_way::{MOST_FILES, UnderWay};
+use super::under_way::{Files, MOST_FILES, Streams, UnderWay};
 use crate::limits::Moment;
 
 /// The format of an offer that this version writes and reads. Another one is refused, and its connection drains.
@@ -64,8 +64,8 @@ pub(crate) struct Resting {
 pub(crate) enum Driver {
     /// HTTP/1.0 and HTTP/1.1. `None`: it is between two requests.
     Http1(Option<Box<UnderWay>>),
-    /// HTTP/2 without streams.
-    Http2(Box<sealion_h2::Rest>),
+    /// HTTP/2. `None`: it has no streams.
+    Http2(Box<sealion_h2::Rest>, Option<Box<Streams>>),
 }
 
 /// The beginning of an offer, in each format. What follows depends on the format; the TLS state comes last.
@@ -160,8 +160,9 @@ impl Resting {
     /// The files that travel with it.
     pub(crate) fn files(&self) -> &[Arc<File>] {
         match &self.driver {
-            Driver::Http1(Some(under_way)) => &under_way.files,
-            Driver::Http1(None) | Driver::Http2(_) => &[],
+            Driver::Http1(Some(under_way)) => under_way.files.all(),
+            Driver::Http2(_, Some(streams)) => streams.files.all(),
+            Driver::Http1(None) | Driver::Http2(_, None) => &[],
         }
     }
 
@@ -169,10 +170,15 @@ impl Resting {
     fn take_files(&mut self, files: impl Iterator<Item = OwnedFd>) -> bool {
         match &mut self.driver {
             Driver::Http1(Some(under_way)) => {
-                under_way.files = files.map(|file| Arc::new(File::from(file))).collect();
+                under_way.files = Files::new(files);
                 under_way.is_sound()
             }
-            Driver::Http1(None) | Driver::Http2(_) => files.count() == 0,
+            Driver::Http2(rest, Some(streams)) => {
+                streams.files = Files::new(files);
+                streams.is_sound(rest)
+            }
+            Driver::Http2(rest, None) => rest.has_streams(Vec::new()),
+            Driver::Http1(None) => true,
         }
     }
 }

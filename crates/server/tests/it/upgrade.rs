@@ -14,7 +14,7 @@ use sealion_testkit::service::Service;
 use sealion_testkit::{PATIENCE, Suite, http, pattern};
 
 use crate::support::config::Config;
-use crate::support::http2::{Http2, block, headers};
+use crate::support::http2::{Http2, MAX_WINDOW, block, headers, window_update};
 use crate::support::port::free_port;
 use crate::support::watch::{Watched, scrape};
 use crate::support::{
@@ -199,6 +199,67 @@ fn responses_under_way_pass_to_the_new_process() {
     assert_eq!(of("/large"), vec![LARGE.to_string(); count]);
     assert_eq!(of("/small"), vec!["7"; count]);
     assert!(lines.iter().all(|line| line.find("aborted").is_none()));
+}
+
+/// Streams that wait for TCP, within a frame, and streams that wait for a window: all go on.
+#[test]
+fn responses_under_way_of_http2_pass_to_the_new_process() {
+    const INITIAL_WINDOW_SIZE: u16 = 4;
+    const STREAMS: usize = 20;
+    let site = Site::new();
+    site.add("small", "content");
+    site.add_pattern("large", LARGE);
+    site.add_pattern("other", LARGE / 4);
+    let mut service = Service { first: site.serve_from_user_space(&["--grace", "1h", "--workers", "2"]) };
+    let connect = |suite, settings: &[_]| {
+        let connector = site.connector(suite).receive_buffer(SMALL_WINDOW);
+        let mut client = Http2::connect(connector, service.first.address(), settings);
+        // The server's settings are acknowledged.
+        client.ping();
+        client
+    };
+    let mut clients = Vec::new();
+    for suite in [Suite::TLS13, Suite::TLS12] {
+        let mut wide = connect(suite, &[(INITIAL_WINDOW_SIZE, MAX_WINDOW)]);
+        wide.send(&window_update(0, MAX_WINDOW - 65_535));
+        wide.credit = 0;
+        let streams: Vec<_> = ["/large", "/other", "/large"].into_iter().map(|path| (path, wide.get(path))).collect();
+        clients.push((wide, streams));
+        let mut narrow = connect(suite, &[]);
+        let streams: Vec<_> = (0..STREAMS).map(|_| ("/other", narrow.get("/other"))).collect();
+        clients.push((narrow, streams));
+    }
+    for (client, _) in &mut clients {
+        client.read_until("a frame of content", |client| !client.data.is_empty());
+    }
+    for round in 1..=3 {
+        service.upgrade();
+        if round == 1 {
+            assert!(service.first.wait().success(), "nothing is left to do");
+        }
+        for (client, _) in &mut clients {
+            let seen = client.data.len();
+            client.read_until("more content", |client| client.data.len() > seen + 5);
+        }
+    }
+    let mut expected = Vec::new();
+    for (client, streams) in &mut clients {
+        for (path, stream) in streams {
+            let length = if *path == "/large" { LARGE } else { LARGE / 4 };
+            pattern::assert_equal(client.response(*stream).whole().1, 0..length);
+            expected.push((path.to_string(), length.to_string()));
+        }
+        assert_eq!(client.fetch("/small"), (200, b"content".to_vec()));
+        expected.push(("/small".to_owned(), "7".to_owned()));
+        assert_eq!(client.go_aways, []);
+    }
+    let lines = access_lines(&service.first, expected.len());
+    assert!(lines.iter().all(|line| line.find("aborted").is_none()));
+    let mut logged: Vec<_> =
+        lines.iter().map(|line| (line.get("target").to_owned(), line.get("bytes").to_owned())).collect();
+    logged.sort();
+    expected.sort();
+    assert_eq!(logged, expected);
 }
 
 #[test]

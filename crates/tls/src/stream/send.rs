@@ -52,6 +52,11 @@ impl TlsStream {
         Poll::Ready(self.finish())
     }
 
+    /// Whether a response has begun, and no send is under way: after [`Self::begin`], [`Self::pause`], or [`Self::thaw`] of such a stream.
+    pub fn has_begun(&self) -> bool {
+        self.sending == Sending::Responding
+    }
+
     /// Stops a send that waits, between two records or within one. Returns the bytes of its parts that were sent, or are sealed and wait here for TCP. The response
     /// goes on with a [`Self::send`] of the bytes behind them, here or, after [`Self::freeze`], in another process.
     pub fn pause(&mut self, source: Source<'_>) -> u64 {

@@ -16,6 +16,7 @@ mod answer;
 mod deadlines;
 mod receive;
 mod send;
+mod under_way;
 
 use std::fmt::Display;
 use std::future::poll_fn;
@@ -34,11 +35,12 @@ use super::response::{Ahead, Sending};
 use crate::exchange::{
     Answers, Context, Cut, Delivery, End, Error, Listener, PathChoice, Receiving, Shared, poll_idle_end,
 };
-use crate::limits::{ConnectionStreams, Idle, Permit};
+use crate::limits::{ConnectionStreams, Idle, Moment, Permit};
 use crate::observe::metrics;
 use crate::passing::{Baggage, Driver, Passes, Refused, Resting};
 use answer::Waiting;
 use deadlines::Deadlines;
+use under_way::Leaving;
 
 /// Serves requests until the connection should be closed in order, or pass on; the caller does so. `baggage`: what it begins with, and leaves when it passes.
 ///
@@ -65,6 +67,9 @@ pub(crate) async fn serve(
         let ended = Box::pin(connection.work(stream)).await;
         connection.cut_short(stream, &ended).await;
         if let Some(end) = ended? {
+            if let Some((resting, turn)) = connection.leaving.packed.take() {
+                (baggage.resting, baggage.turn) = (Some(resting), Some(turn));
+            }
             return Ok(end);
         }
         connection.protocol.shrink();
@@ -186,6 +191,7 @@ struct Http2<'a> {
     /// Close the connection when everything is written.
     closing: Option<End>,
     deadlines: Deadlines,
+    leaving: Leaving<'a>,
 }
 
 /// Batches in a row, after which other connections have their turn.
@@ -223,11 +229,23 @@ impl<'a> Http2<'a> {
             failed: false,
             closing: None,
             deadlines: Deadlines::default(),
+            leaving: Leaving::default(),
         };
         match baggage.resting.take().map(|resting| *resting) {
-            Some(Resting { driver: Driver::Http2(rest), idle_since, requests, forgone, moved_at, paced, .. }) => {
-                connection.idle.resume(idle_since);
+            Some(Resting {
+                driver: Driver::Http2(rest, streams),
+                idle_since,
+                requests,
+                forgone,
+                moved_at,
+                paced,
+                ..
+            }) => {
+                if streams.is_none() {
+                    connection.idle.resume(idle_since);
+                }
                 Self {
+                    leaving: Leaving::of_arrived(streams),
                     protocol: Connection::resume(*rest),
                     permit: Permit::of_paced(paced),
                     path: PathChoice::resume(forgone, moved_at),
@@ -244,16 +262,20 @@ impl<'a> Http2<'a> {
     fn to_resting(&self) -> Option<Box<Resting>> {
         let is_at_rest = self.is_idle() && !self.finished && self.closing.is_none() && self.heads.is_empty();
         let protocol = self.protocol.to_rest().filter(|_| is_at_rest)?;
-        Some(Box::new(Resting {
+        Some(self.to_baggage(self.idle.since(), Driver::Http2(Box::new(protocol), None)))
+    }
+
+    fn to_baggage(&self, idle_since: Moment, driver: Driver) -> Box<Resting> {
+        Box::new(Resting {
             listener: self.context.listener.name.clone(),
             peer: self.context.remote,
-            idle_since: self.idle.since(),
+            idle_since,
             requests: self.requests,
             forgone: self.path.forgone(),
             moved_at: self.path.moved_at,
             paced: self.permit.paced(),
-            driver: Driver::Http2(Box::new(protocol)),
-        }))
+            driver,
+        })
     }
 
     /// Reads, answers and sends until no stream is left. `Some`: close the connection.
@@ -262,11 +284,26 @@ impl<'a> Http2<'a> {
         let mut batch = Batch::take();
         self.heads = free_bytes();
         let (mut in_a_row, mut octets_in_a_row, mut is_first) = (0, 0, true);
+        if let Some(streams) = self.leaving.arrived.take() {
+            is_first = false;
+            if self.go_on(*streams, &mut batch) || batch.len() > 0 {
+                Box::pin(self.send(stream, &mut batch)).await?;
+                batch.clear();
+                self.finish_ended(stream);
+            }
+        }
         loop {
+            if self.leaving.packed.is_some() {
+                return Ok(self.rest(batch, Some(End::Passing)));
+            }
             let next = poll_fn(|cx| {
                 self.receive(cx, stream)?;
                 self.poll_answers(cx, stream);
                 match self.next(stream) {
+                    Next::Wait if let Poll::Ready(turn) = self.poll_leave(cx) => {
+                        self.leave(turn, None, stream);
+                        Poll::Ready(Ok(Next::End(Some(End::Passing))))
+                    }
                     Next::Wait => {
                         (in_a_row, octets_in_a_row) = (0, 0);
                         shrink(&mut self.heads);
@@ -288,6 +325,9 @@ impl<'a> Http2<'a> {
             self.fill(&mut batch, is_first);
             is_first = false;
             self.send(stream, &mut batch).await?;
+            if self.leaving.packed.is_some() {
+                return Ok(self.rest(batch, Some(End::Passing)));
+            }
             octets_in_a_row += batch.len();
             batch.clear();
             self.finish_ended(stream);
@@ -311,6 +351,7 @@ impl<'a> Http2<'a> {
         keep_bytes(std::mem::take(&mut self.heads));
         self.deadlines.rest();
         self.window.reduce(&mut self.protocol);
+        self.leaving.stay();
         self.receiving.shrink_to(KEPT_STREAMS);
         self.answering.shrink_to(KEPT_STREAMS);
         self.sending.shrink_to(KEPT_STREAMS);

@@ -54,9 +54,15 @@ impl Http2<'_> {
     /// Sends a batch, and reads meanwhile: windows are opened by reading.
     pub(super) async fn send(&mut self, stream: &mut TlsStream, batch: &mut Batch) -> Result<(), Error> {
         let mut waited = false;
-        stream.begin().await?;
+        // A batch that another process began is in its response.
+        if !stream.has_begun() {
+            stream.begin().await?;
+        }
         while let Err(failed) = self.send_parts(stream, batch, &mut waited).await {
             self.skip_unreadable(stream, batch, failed)?;
+        }
+        if self.leaving.packed.is_some() {
+            return Ok(());
         }
         stream.finish()?;
         self.ahead.batched(0);
@@ -80,15 +86,20 @@ impl Http2<'_> {
         let mut source = Source::frames(parts, batch.first_record());
         let sent = poll_fn(|cx| {
             if let Poll::Ready(sent) = stream.poll_send(cx, &mut source) {
-                return Poll::Ready(sent.map_err(Error::from));
+                return Poll::Ready(sent.map(|()| None).map_err(Error::from));
             }
             *waited = true;
             self.receive(cx, stream)?;
             self.poll_answers(cx, stream);
-            Poll::Pending
+            self.poll_leave(cx).map(|turn| Ok(Some(turn)))
         })
         .await;
-        sent.map_err(|error| match stream.resume(&source) {
+        if let Ok(Some(turn)) = sent {
+            let after = stream.pause(source);
+            self.leave(turn, Some((batch, after as usize)), stream);
+            return Ok(());
+        }
+        sent.map(drop).map_err(|error| match stream.resume(&source) {
             Some(unread) => {
                 batch.note_unreadable(unread.file);
                 Unsent { file: batch.file_of(unread.file), sent: unread.sent as usize, error }
