@@ -55,6 +55,11 @@ pub fn converted(text: &str) {
     }
 }
 
+/// The content of an offer of a connection, which came with `files` descriptors.
+pub fn offer(content: &[u8], files: usize) {
+    crate::passing::fuzz_offer(content, files);
+}
+
 /// What a server of FastCGI sends, in pieces of `at_a_time` octets.
 pub fn fastcgi(octets: &[u8], at_a_time: usize) {
     fastcgi_fuzz::answer(octets, at_a_time);

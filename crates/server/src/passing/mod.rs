@@ -13,6 +13,8 @@
 //! Both talk over a Unix socket pair of their own, one offer at a time.
 
 mod baggage;
+#[cfg(any(test, fuzzing))]
+mod fuzz;
 mod giver;
 mod taker;
 mod under_way;
@@ -23,6 +25,9 @@ pub(crate) use giver::{Giver, Offered, Turn};
 pub(crate) use taker::{Arrival, take_from};
 pub(crate) use under_way::{Cache, Files, Line, MOST_FILES, Segment, StreamUnderWay, Streams, UnderWay, Upstream};
 pub(crate) use words::{Driver, Refused, Resting};
+
+#[cfg(fuzzing)]
+pub(crate) use fuzz::offer as fuzz_offer;
 
 #[cfg(test)]
 mod tests;

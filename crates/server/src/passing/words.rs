@@ -167,7 +167,7 @@ impl Resting {
     }
 
     /// Adds the files that travelled with it. `false`: it has others.
-    fn take_files(&mut self, files: impl Iterator<Item = OwnedFd>) -> bool {
+    pub(super) fn take_files(&mut self, files: impl Iterator<Item = OwnedFd>) -> bool {
         match &mut self.driver {
             Driver::Http1(Some(under_way)) => {
                 under_way.files = Files::new(files);

@@ -4,7 +4,7 @@ use sealion_testkit::ktls::Counters;
 use sealion_testkit::service::Service;
 use sealion_testkit::{Suite, content, http};
 
-use crate::support::http2::Http2;
+use crate::support::http2::{Http2, MAX_WINDOW, window_update};
 use crate::support::{LARGE, SMALL_WINDOW, Site, access_lines, begin, wait_for_message};
 
 const LEN: u64 = (1 << 20) + 7;
@@ -69,5 +69,37 @@ fn responses_in_the_kernel_go_on_in_the_new_process() {
     }
     for line in access_lines(&service.first, clients.len()) {
         assert_eq!((line.way(), line.get("bytes")), (("kernel", "moved"), &*LARGE.to_string()), "{}", line.text);
+    }
+}
+
+/// Frames that the kernel has not taken go along, and so do the streams.
+#[test]
+fn responses_of_http2_in_the_kernel_go_on_in_the_new_process() {
+    const INITIAL_WINDOW_SIZE: u16 = 4;
+    let site = Site::new();
+    site.add_large("large", LARGE);
+    let mut service = Service { first: site.serve(&["--ktls", "always", "--workers", "1"]) };
+    let mut clients = Vec::new();
+    for suite in Suite::all() {
+        let connector = site.connector(suite).receive_buffer(SMALL_WINDOW);
+        let mut client = Http2::connect(connector, service.first.address(), &[(INITIAL_WINDOW_SIZE, MAX_WINDOW)]);
+        client.ping();
+        client.send(&window_update(0, MAX_WINDOW - 65_535));
+        client.credit = 0;
+        let streams = [client.get("/large"), client.get("/large")];
+        client.read_until("a frame of content", |client| !client.data.is_empty());
+        clients.push((client, streams));
+    }
+    for _ in 0..2 {
+        service.upgrade();
+    }
+    assert!(service.first.wait().success(), "nothing is left to do");
+    for (client, streams) in &mut clients {
+        for stream in streams {
+            content::assert_equal(client.response(*stream).whole().1, 0..LARGE);
+        }
+    }
+    for line in access_lines(&service.first, 2 * clients.len()) {
+        assert_eq!((line.way().0, line.get("bytes")), ("kernel", &*LARGE.to_string()), "{}", line.text);
     }
 }

@@ -1,0 +1,125 @@
+//! An offer of another version, or a damaged one: it is refused, or has all that it needs.
+
+use std::os::fd::OwnedFd;
+
+use sealion_h2::{Connection, HeadBuffer};
+
+use super::words::{Driver, Resting};
+
+/// Reads the content of an offer that came with `files` descriptors of files.
+pub(crate) fn offer(content: &[u8], files: usize) {
+    let Ok((mut resting, _)) = postcard::take_from_bytes::<Resting>(content) else { return };
+    let files = (0..files).map(|_| OwnedFd::from(std::fs::File::open("/dev/null").expect("a descriptor")));
+    if !resting.take_files(files) {
+        return;
+    }
+    match resting.driver {
+        Driver::Http1(Some(mut under_way)) => {
+            assert!(under_way.request_span().is_some());
+            let rest = std::mem::take(&mut under_way.rest);
+            let _ = (under_way.files.unpack_content(rest), under_way.line.path_reason());
+        }
+        Driver::Http2(rest, Some(streams)) => {
+            for response in streams.responses {
+                let _ = response.request.as_ref().map(HeadBuffer::request).map(|head| head.to_request().is_some());
+                let _ = streams.files.unpack_content(response.rest);
+            }
+            assert!(Connection::resume(*rest).can_rest());
+        }
+        Driver::Http2(rest, None) => assert!(Connection::resume(*rest).is_idle()),
+        Driver::Http1(None) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sealion_h2::{Event, HeaderBlock, Limits, PREFACE};
+
+    use super::super::under_way::{Files, Line, Segment, StreamUnderWay, Streams, UnderWay};
+    use super::*;
+    use crate::limits::Moment;
+
+    fn resting(driver: Driver) -> Vec<u8> {
+        let resting = Resting {
+            listener: "127.0.0.1:443".into(),
+            peer: "192.0.2.1:40000".parse().unwrap(),
+            idle_since: Moment::now(),
+            requests: 7,
+            forgone: 1,
+            moved_at: Some(5),
+            paced: Some(1000),
+            driver,
+        };
+        resting.to_bytes()
+    }
+
+    fn line() -> Line {
+        Line {
+            took: Some(std::time::Duration::from_millis(5)),
+            status: 200,
+            encoding: None,
+            user: Some("user".into()),
+            upstream: None,
+            cache: None,
+            is_unlogged: false,
+            route: Some((1, "/a".into())),
+            reason: Some("small".into()),
+            set_up: None,
+            counts: (1, 2),
+        }
+    }
+
+    fn rest() -> Vec<Segment> {
+        vec![Segment::Bytes(b"content".to_vec()), Segment::File { number: 0, range: 3..9 }]
+    }
+
+    /// A connection with a response under way.
+    fn streams() -> Driver {
+        let mut connection = Connection::new(Limits::default());
+        let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+        let acknowledged = [0, 0, 0, 4, 1, 0, 0, 0, 0];
+        let request = [0, 0, 3, 1, 5, 0, 0, 0, 1, 0x82, 0x84, 0x87];
+        let input = [&PREFACE[..], &settings, &acknowledged, &request].concat();
+        let (mut input, mut head, mut out) = (&input[..], HeadBuffer::default(), Vec::new());
+        let mut responses = Vec::new();
+        while let Some(event) = connection.receive(&mut input, &mut head).unwrap() {
+            if let Event::Request { stream, .. } = event {
+                connection.respond(stream, &[HeaderBlock::response(200).as_bytes()], false, &mut out).unwrap();
+                connection.offer(stream, 100, true).unwrap();
+                let request = Some(std::mem::take(&mut head));
+                let under_way =
+                    StreamUnderWay { stream, request, line: line(), ended: false, filled: false, rest: rest() };
+                responses.push(under_way);
+            }
+        }
+        connection.write_control(&mut out);
+        let _ = connection.take_resets();
+        let streams =
+            Streams { frames: rest(), begun: 3, is_responding: true, upcoming: 0, responses, files: Files::default() };
+        Driver::Http2(Box::new(connection.to_rest().expect("it waits")), Some(Box::new(streams)))
+    }
+
+    #[test]
+    fn an_offer_that_was_changed_is_refused_or_whole() {
+        let request = b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n".to_vec();
+        let under_way = UnderWay { request, persists: true, line: line(), rest: rest(), files: Files::default() };
+        for content in [Driver::Http1(None), Driver::Http1(Some(Box::new(under_way))), streams()].map(resting) {
+            offer(&content, 1);
+            for at in 0..content.len() {
+                offer(&content[..at], 1);
+                for flipped in [1, 0x20, 0x80, 0xff] {
+                    let mut changed = content.clone();
+                    changed[at] ^= flipped;
+                    offer(&changed, usize::from(flipped & 3));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn files_that_did_not_come_are_missed() {
+        let content = resting(streams());
+        let (mut resting, _) = postcard::take_from_bytes::<Resting>(&content).unwrap();
+        assert!(!resting.take_files(std::iter::empty()));
+    }
+}
