@@ -44,7 +44,7 @@ impl Connection {
             return Err(ON_THE_CONNECTION);
         }
         let (bytes, end) = (frame.length as u32, frame.has(flag::END_STREAM));
-        if !self.receive_window.receive(bytes) {
+        if !self.kept.receive_window.receive(bytes) {
             return Err(ConnectionError::flow_control("more content than the connection's window"));
         }
         let mut data = Data { stream: None, left: frame.length, padding: 0, end };
@@ -60,8 +60,11 @@ impl Connection {
                     return Ok((data, event));
                 }
                 data.stream = Some(StreamId(frame.stream));
-                self.abuse.useful(u64::from(bytes));
-                if bytes > 0 && self.window_target < self.limits.largest_window && self.bandwidth_delay.receive(bytes) {
+                self.kept.abuse.useful(u64::from(bytes));
+                if bytes > 0
+                    && self.kept.window_target < self.kept.limits.largest_window
+                    && self.kept.bandwidth_delay.receive(bytes)
+                {
                     write_ping(&mut self.control, false, PING_BANDWIDTH);
                 }
                 Ok((data, None))
@@ -81,7 +84,7 @@ impl Connection {
     /// once.
     pub(super) fn begin_content<'a>(&mut self, data: Data, padding: usize) -> Outcome<'a> {
         if data.left == 0 && !data.end {
-            self.abuse.empty_data()?;
+            self.kept.abuse.empty_data()?;
         }
         if padding > 0 {
             self.drop_content(data.stream, padding);
@@ -161,10 +164,10 @@ impl Connection {
         if let Some(index) = self.index(block.stream) {
             return self.on_trailers(index, block, buffer);
         }
-        if block.stream > self.highest {
+        if block.stream > self.kept.highest {
             return self.on_request(block, buffer);
         }
-        match self.closed.get(block.stream) {
+        match self.kept.closed.get(block.stream) {
             Some(Closed::Reset(by)) => {
                 self.decode(Kind::Trailers, block, buffer)?;
                 self.on_block_of_reset_stream(block.stream, by)?;
@@ -176,12 +179,12 @@ impl Connection {
     }
 
     fn on_request<'a>(&mut self, block: Block<'_>, buffer: &mut HeadBuffer) -> Outcome<'a> {
-        self.highest = block.stream;
+        self.kept.highest = block.stream;
         let stream = StreamId(block.stream);
         let section = self.decode(Kind::Request, block, buffer)?;
         if let Drain::Final(_) = self.drain {
             // The client repeats the request elsewhere (§6.8).
-            self.abuse.reset()?;
+            self.kept.abuse.reset()?;
             self.remember_refused(block);
             return Ok(Some(Event::Refused { stream }));
         }
@@ -197,7 +200,7 @@ impl Connection {
             self.refuse(block, ErrorCode::PROTOCOL_ERROR)?;
             return Ok(Some(Event::Malformed { stream, why }));
         }
-        if self.streams.len() >= self.limits.streams as usize {
+        if self.streams.len() >= self.kept.limits.streams as usize {
             self.refuse(block, ErrorCode::REFUSED_STREAM)?;
             return Ok(Some(Event::Refused { stream }));
         }
@@ -208,11 +211,11 @@ impl Connection {
             id: stream.0,
             priority: early.or(buffer.priority()).unwrap_or_default(),
             state: State::Live { receiving, sending: Sending::Head },
-            send_window: SendWindow::new(self.peer.initial_window),
-            receive_window: ReceiveWindow::new(self.limits.stream_window),
+            send_window: SendWindow::new(self.kept.peer.initial_window),
+            receive_window: ReceiveWindow::new(self.kept.limits.stream_window),
             sent: 0,
         });
-        self.abuse.useful(block.bytes.len() as u64);
+        self.kept.abuse.useful(block.bytes.len() as u64);
         let end = block.end_stream;
         Ok(Some(match section {
             Section::TooLarge => Event::TooLarge { stream, end },
@@ -230,7 +233,7 @@ impl Connection {
                 }
                 let stream = StreamId(block.stream);
                 self.end_content(stream);
-                self.abuse.useful(block.bytes.len() as u64);
+                self.kept.abuse.useful(block.bytes.len() as u64);
                 Ok(Some(Event::Trailers { stream }))
             }
             State::Live { .. } => self.stream_error(index, ErrorCode::STREAM_CLOSED),
@@ -242,7 +245,7 @@ impl Connection {
     }
 
     fn decode(&mut self, kind: Kind, block: Block<'_>, buffer: &mut HeadBuffer) -> Result<Section, ConnectionError> {
-        request::decode(kind, &mut self.decoder, block.bytes, buffer, &self.limits)
+        request::decode(kind, &mut self.decoder, block.bytes, buffer, &self.kept.limits)
     }
 
     // ---- the other frames
@@ -251,14 +254,14 @@ impl Connection {
         self.check_not_idle(frame.stream)?;
         let Some(index) = self.index(frame.stream) else { return Ok(None) };
         let State::Live { .. } = self.streams[index].state else { return Ok(None) };
-        self.abuse.reset()?;
+        self.kept.abuse.reset()?;
         self.streams[index].state = State::Reset(By::Client);
         self.count_reset(By::Client, code);
         Ok(Some(Event::Reset { stream: StreamId(frame.stream), code, by: By::Client }))
     }
 
     fn on_window_update<'a>(&mut self, frame: FrameHead, increment: u32) -> Outcome<'a> {
-        self.abuse.window_update(increment)?;
+        self.kept.abuse.window_update(increment)?;
         if frame.stream == 0 {
             return self.on_connection_window_update(increment);
         }
@@ -282,7 +285,7 @@ impl Connection {
             return Err(ConnectionError::protocol("WINDOW_UPDATE by 0"));
         }
         let held_back = self.stalled().count();
-        if self.send_window.grow(increment).is_err() {
+        if self.kept.send_window.grow(increment).is_err() {
             return Err(ConnectionError::flow_control("a connection's window above 2^31 - 1"));
         }
         let opened = held_back > 0 && self.stalled().count() < held_back;
@@ -298,13 +301,13 @@ impl Connection {
                 return Ok(None);
             }
             self.settings_acknowledged = true;
-            self.decoder.set_limit(self.limits.header_table as usize);
+            self.decoder.set_limit(self.kept.limits.header_table as usize);
             return Ok(Some(Event::SettingsAcknowledged));
         }
-        let before = self.peer.initial_window;
-        self.peer.apply(payload)?;
-        let opened = self.shift_windows(i64::from(self.peer.initial_window) - i64::from(before))?;
-        self.abuse.reply()?;
+        let before = self.kept.peer.initial_window;
+        self.kept.peer.apply(payload)?;
+        let opened = self.shift_windows(i64::from(self.kept.peer.initial_window) - i64::from(before))?;
+        self.kept.abuse.reply()?;
         write_settings_ack(&mut self.control);
         Ok(opened.then_some(Event::WindowOpened { stream: None }))
     }
@@ -332,13 +335,13 @@ impl Connection {
         }
         let Ok(opaque) = <[u8; 8]>::try_from(payload) else { return Ok(None) };
         if !frame.has(flag::ACK) {
-            self.abuse.reply()?;
+            self.kept.abuse.reply()?;
             write_ping(&mut self.control, true, opaque);
         } else if opaque == PING_BANDWIDTH {
-            let measured = self.bandwidth_delay.measured(self.window_target, self.limits.largest_window);
+            let measured = self.kept.bandwidth_delay.measured(self.kept.window_target, self.kept.limits.largest_window);
             if let Some(target) = measured {
                 // Windows grow when the driver permits it.
-                self.window_target = target;
+                self.kept.window_target = target;
             }
         } else if opaque == PING_DRAIN && self.drain == Drain::Announced {
             self.drain_now();
@@ -367,7 +370,7 @@ impl Connection {
         if frame.stream == 0 {
             return Err(ON_THE_CONNECTION);
         }
-        self.abuse.priority_update()?;
+        self.kept.abuse.priority_update()?;
         let code = if frame.length != 5 {
             ErrorCode::FRAME_SIZE_ERROR
         } else if u32_at(payload, 0) & MAX_WINDOW == frame.stream {
@@ -388,7 +391,7 @@ impl Connection {
         if frame.stream != 0 {
             return Err(ON_A_STREAM);
         }
-        self.abuse.priority_update()?;
+        self.kept.abuse.priority_update()?;
         let update = PriorityUpdate::parse(payload)?;
         if update.stream.is_multiple_of(2) {
             return Err(ConnectionError::protocol("PRIORITY_UPDATE of a stream that no client opens"));
@@ -398,22 +401,23 @@ impl Connection {
             self.streams[index].priority = priority;
             return Ok(Some(Event::PriorityChanged { stream: StreamId(update.stream), priority }));
         }
-        if update.stream > self.highest && self.early_priorities.len() < MAX_EARLY_PRIORITIES {
-            self.early_priorities.retain(|(stream, _)| *stream != update.stream);
-            self.early_priorities.push((update.stream, priority));
+        if update.stream > self.kept.highest && self.kept.early_priorities.len() < MAX_EARLY_PRIORITIES {
+            self.kept.early_priorities.retain(|(stream, _)| *stream != update.stream);
+            self.kept.early_priorities.push((update.stream, priority));
         }
         Ok(None)
     }
 
     /// Removes the priority that a PRIORITY_UPDATE set before its stream was opened.
     fn take_early_priority(&mut self, stream: u32) -> Option<Priority> {
-        if self.early_priorities.is_empty() {
+        if self.kept.early_priorities.is_empty() {
             return None;
         }
-        let early = self.early_priorities.iter().find(|(early, _)| *early == stream).map(|(_, priority)| *priority);
-        self.early_priorities.retain(|(early, _)| *early > stream);
-        if self.early_priorities.is_empty() {
-            self.early_priorities = Vec::new();
+        let early =
+            self.kept.early_priorities.iter().find(|(early, _)| *early == stream).map(|(_, priority)| *priority);
+        self.kept.early_priorities.retain(|(early, _)| *early > stream);
+        if self.kept.early_priorities.is_empty() {
+            self.kept.early_priorities = Vec::new();
         }
         early
     }
@@ -422,7 +426,7 @@ impl Connection {
 
     /// Resets a stream that has a slot because of a client error.
     fn stream_error<'a>(&mut self, index: usize, code: ErrorCode) -> Outcome<'a> {
-        self.abuse.reset()?;
+        self.kept.abuse.reset()?;
         let stream = StreamId(self.streams[index].id);
         self.interrupt(index);
         self.write_reset(stream.0, code);
@@ -431,7 +435,7 @@ impl Connection {
 
     /// Resets a stream that gets no slot.
     fn refuse(&mut self, block: Block<'_>, code: ErrorCode) -> Result<(), ConnectionError> {
-        self.abuse.reset()?;
+        self.kept.abuse.reset()?;
         self.write_reset(block.stream, code);
         self.remember_refused(block);
         Ok(())
@@ -439,15 +443,15 @@ impl Connection {
 
     fn remember_refused(&mut self, block: Block<'_>) {
         if !block.end_stream {
-            self.abuse.interrupted(self.limits.stream_window);
+            self.kept.abuse.interrupted(self.kept.limits.stream_window);
         }
-        self.closed.remember(block.stream, Closed::Reset(By::Server));
+        self.kept.closed.remember(block.stream, Closed::Reset(By::Server));
     }
 
     /// DATA on a stream without a slot.
     fn on_data_of_closed_stream(&mut self, stream: u32, bytes: u32) -> Result<(), ConnectionError> {
         self.check_not_idle(stream)?;
-        match self.closed.get(stream) {
+        match self.kept.closed.get(stream) {
             Some(Closed::Ended) => Err(AFTER_THE_END),
             Some(Closed::Reset(by)) => self.on_data_of_reset_stream(stream, bytes, by),
             None => self.on_data_of_reset_stream(stream, bytes, By::Client),
@@ -459,7 +463,7 @@ impl Connection {
         match by {
             By::Client => self.on_frame_behind_reset(stream),
             By::Server => {
-                self.abuse.late_content(bytes);
+                self.kept.abuse.late_content(bytes);
                 Ok(())
             }
         }
@@ -469,13 +473,13 @@ impl Connection {
     fn on_block_of_reset_stream(&mut self, stream: u32, by: By) -> Result<(), ConnectionError> {
         match by {
             By::Client => self.on_frame_behind_reset(stream),
-            By::Server => self.abuse.late_block(),
+            By::Server => self.kept.abuse.late_block(),
         }
     }
 
     /// The client sent a frame on a stream that it had reset.
     fn on_frame_behind_reset(&mut self, stream: u32) -> Result<(), ConnectionError> {
-        self.abuse.reset()?;
+        self.kept.abuse.reset()?;
         self.write_reset(stream, ErrorCode::STREAM_CLOSED);
         Ok(())
     }
@@ -484,7 +488,7 @@ impl Connection {
         if stream == 0 {
             return Err(ON_THE_CONNECTION);
         }
-        if stream.is_multiple_of(2) || stream > self.highest {
+        if stream.is_multiple_of(2) || stream > self.kept.highest {
             return Err(ConnectionError::protocol("a frame on a stream that was not opened"));
         }
         Ok(())

@@ -10,6 +10,7 @@ pub use rest::Rest;
 pub use send::DataFrame;
 
 use sealion_http::multiplexed::{By, Priority};
+use serde::{Deserialize, Serialize};
 
 use crate::abuse::{Abuse, SMALL_UPDATE};
 use crate::error::{ConnectionError, ErrorCode};
@@ -30,19 +31,32 @@ use receive::Reader;
 /// END_STREAM.
 #[derive(Debug)]
 pub struct Connection {
-    limits: Limits,
+    kept: Kept,
     reader: Reader,
     decoder: Decoder,
-    peer: PeerSettings,
     /// Sorted by number.
     streams: Vec<Stream>,
+    /// Frames that wait for the driver, except responses.
+    control: Vec<u8>,
+    turns: Turns,
+    drain: Drain,
+    settings_acknowledged: bool,
+    failed: Option<ConnectionError>,
+    /// Counts since the last [`Connection::take_resets`].
+    resets: Option<Box<Resets>>,
+}
+
+/// The members that a connection keeps when another process continues with it ([`Rest`]).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Kept {
+    /// As announced to the client.
+    limits: Limits,
+    peer: PeerSettings,
     closed: RecentlyClosed,
     /// The highest stream that the client opened.
     highest: u32,
     /// Priorities of streams that are not open yet.
     early_priorities: Vec<(u32, Priority)>,
-    /// Frames that wait for the driver, except responses.
-    control: Vec<u8>,
     send_window: SendWindow,
     /// Octets of content in the frames that were made.
     sent: u64,
@@ -52,15 +66,9 @@ pub struct Connection {
     /// Bytes that all streams together may hold, or have room for.
     permitted_window: u32,
     bandwidth_delay: BandwidthDelay,
-    turns: Turns,
     abuse: Abuse,
-    drain: Drain,
     /// No header block was sent yet.
     first_block: bool,
-    settings_acknowledged: bool,
-    failed: Option<ConnectionError>,
-    /// Counts since the last [`Connection::take_resets`].
-    resets: Option<Box<Resets>>,
 }
 
 /// The end of a connection by two GOAWAY frames (RFC 9113 §6.8).
@@ -90,36 +98,39 @@ impl Connection {
         if connection_window > DEFAULT_WINDOW {
             write_window_update(&mut control, 0, connection_window - DEFAULT_WINDOW);
         }
-        Connection {
-            reader: Reader::default(),
-            decoder: Decoder::new(),
+        let kept = Kept {
             peer: PeerSettings::default(),
-            streams: Vec::new(),
             closed: RecentlyClosed::default(),
             highest: 0,
             early_priorities: Vec::new(),
-            control,
             send_window: SendWindow::new(DEFAULT_WINDOW),
             sent: 0,
             receive_window: ReceiveWindow::new(connection_window),
             window_target: limits.stream_window.min(MAX_WINDOW),
             permitted_window: connection_window,
             bandwidth_delay: BandwidthDelay::default(),
-            turns: Turns::default(),
             abuse: Abuse::new(&limits),
-            drain: Drain::No,
             first_block: true,
+            limits,
+        };
+        Connection {
+            kept,
+            reader: Reader::default(),
+            decoder: Decoder::new(),
+            streams: Vec::new(),
+            control,
+            turns: Turns::default(),
+            drain: Drain::No,
             settings_acknowledged: false,
             failed: None,
             resets: None,
-            limits,
         }
     }
 
     /// Whether [`receive`](Self::receive) should get more input. It is false while replies wait to be written, so that
     /// a client that sends without reading stops itself.
     pub fn wants_read(&self) -> bool {
-        self.failed.is_none() && !self.abuse.replies_wait()
+        self.failed.is_none() && !self.kept.abuse.replies_wait()
     }
 
     /// Whether [`write_control`](Self::write_control) has something to write.
@@ -133,7 +144,7 @@ impl Connection {
         if !self.control.is_empty() {
             out.extend_from_slice(&self.control);
             self.control.clear();
-            self.abuse.replies_written();
+            self.kept.abuse.replies_written();
         }
     }
 
@@ -154,7 +165,7 @@ impl Connection {
 
     /// The number of frames begun, which shows whether the same frame is still incomplete.
     pub fn frames_begun(&self) -> u64 {
-        self.abuse.frames()
+        self.kept.abuse.frames()
     }
 
     /// Whether the client has acknowledged our settings.
@@ -195,8 +206,8 @@ impl Connection {
     /// [`drain`](Self::drain).
     pub fn drain_now(&mut self) {
         if !matches!(self.drain, Drain::Final(_)) {
-            self.drain = Drain::Final(self.highest);
-            write_go_away(&mut self.control, self.highest, ErrorCode::NO_ERROR);
+            self.drain = Drain::Final(self.kept.highest);
+            write_go_away(&mut self.control, self.kept.highest, ErrorCode::NO_ERROR);
         }
     }
 
@@ -242,7 +253,7 @@ impl Connection {
     fn interrupt(&mut self, index: usize) {
         let stream = &mut self.streams[index];
         if stream.is_receiving() {
-            self.abuse.interrupted(stream.receive_window.open());
+            self.kept.abuse.interrupted(stream.receive_window.open());
         }
         stream.state = State::Reset(By::Server);
     }
@@ -259,13 +270,13 @@ impl Connection {
         let Some(index) = self.index(stream.0) else { return };
         let how = match self.streams[index].state {
             State::Live { receiving: Receiving::Ended, sending: Sending::Ended } => {
-                self.abuse.completed();
+                self.kept.abuse.completed();
                 Closed::Ended
             }
             State::Live { sending, .. } => {
                 let code = match sending {
                     Sending::Ended => {
-                        self.abuse.completed();
+                        self.kept.abuse.completed();
                         ErrorCode::NO_ERROR
                     }
                     _ => ErrorCode::INTERNAL_ERROR,
@@ -278,7 +289,7 @@ impl Connection {
         };
         let held = self.streams[index].receive_window.held();
         self.streams.remove(index);
-        self.closed.remember(stream.0, how);
+        self.kept.closed.remember(stream.0, how);
         self.discard(held);
     }
 
@@ -312,7 +323,7 @@ impl Connection {
     /// that opens the window byte by byte makes little progress.
     pub fn progress(&self, stream: StreamId) -> Progress {
         let of_stream = self.index(stream.0).map_or(0, |index| self.streams[index].sent);
-        Progress { stream: of_stream, connection: self.sent }
+        Progress { stream: of_stream, connection: self.kept.sent }
     }
 
     /// Bytes of a stream's content that the windows have room for, beyond what [is ready](Self::offer): its own window, and its part of the connection's if
@@ -339,72 +350,72 @@ impl Connection {
 
     /// Whether the window of the connection lets the client send no content that is worth a frame.
     pub fn is_receive_window_closed(&self) -> bool {
-        self.receive_window.open() < SMALL_UPDATE
+        self.kept.receive_window.open() < SMALL_UPDATE
     }
 
     /// The window that the connection should have, if more than half of it is used up and [permitted](Self::permit_window) bytes do not suffice.
     /// Streams whose content waits then leave room to the others.
     pub fn wanted_window(&self) -> Option<WantedWindow> {
-        let (goal, held) = (self.window_goal(), self.receive_window.held());
+        let (goal, held) = (self.window_goal(), self.kept.receive_window.held());
         let with_held = |goal: u32| goal.saturating_add(held).min(MAX_WINDOW);
-        let is_short = self.receive_window.open() <= goal / 2 && with_held(goal) > self.permitted_window;
+        let is_short = self.kept.receive_window.open() <= goal / 2 && with_held(goal) > self.kept.permitted_window;
         let least = self.least_window();
         is_short.then(|| WantedWindow { measured: with_held(goal), least: with_held(least) })
     }
 
     /// Bytes that all streams together may hold, or have room for. At first they are [`Limits::connection_window`].
     pub fn permitted_window(&self) -> u32 {
-        self.permitted_window
+        self.kept.permitted_window
     }
 
     /// Permits so many bytes, unless more are permitted already, and announces windows that they allow.
     pub fn permit_window(&mut self, bytes: u32) {
-        self.permitted_window = self.permitted_window.max(bytes.min(MAX_WINDOW));
+        self.kept.permitted_window = self.kept.permitted_window.max(bytes.min(MAX_WINDOW));
         self.announce_larger_windows();
     }
 
     /// Permits no more bytes than are in use, or will be soon. Returns by how many fewer: `worthwhile`, or all that were permitted beyond the first window.
     pub fn reduce_window(&mut self, worthwhile: u32) -> u32 {
-        let (open, held) = (self.receive_window.open(), self.receive_window.held());
+        let (open, held) = (self.kept.receive_window.open(), self.kept.receive_window.held());
         let goal = if self.streams.iter().any(Stream::is_receiving) { self.window_goal() } else { 0 };
         let needed = open.max(goal).saturating_add(held).max(self.least_window());
-        let surplus = self.permitted_window.saturating_sub(needed);
+        let surplus = self.kept.permitted_window.saturating_sub(needed);
         if surplus < worthwhile && needed > self.least_window() {
             return 0;
         }
-        self.permitted_window -= surplus;
+        self.kept.permitted_window -= surplus;
         surplus
     }
 
     /// Bytes of content that the client may send on the connection at best.
     fn window_goal(&self) -> u32 {
-        self.window_target.saturating_mul(2).clamp(self.least_window(), MAX_WINDOW)
+        self.kept.window_target.saturating_mul(2).clamp(self.least_window(), MAX_WINDOW)
     }
 
     /// The connection's first window.
     fn least_window(&self) -> u32 {
-        self.limits.connection_window.clamp(DEFAULT_WINDOW, MAX_WINDOW)
+        self.kept.limits.connection_window.clamp(DEFAULT_WINDOW, MAX_WINDOW)
     }
 
     /// The target of a stream's window, within what the connection is permitted.
     fn stream_target(&self) -> u32 {
-        self.window_target.min((self.permitted_window / 2).max(self.limits.stream_window))
+        self.kept.window_target.min((self.kept.permitted_window / 2).max(self.kept.limits.stream_window))
     }
 
     /// `bytes` of the streams' content no longer occupy memory.
     fn discard(&mut self, bytes: u32) {
-        self.receive_window.consume(bytes);
-        let goal = self.window_goal().min(self.permitted_window.saturating_sub(self.receive_window.held()));
-        if let Some(increment) = self.receive_window.open_to(goal, self.least_window().div_ceil(2)) {
+        self.kept.receive_window.consume(bytes);
+        let goal = self.window_goal().min(self.kept.permitted_window.saturating_sub(self.kept.receive_window.held()));
+        if let Some(increment) = self.kept.receive_window.open_to(goal, self.least_window().div_ceil(2)) {
             write_window_update(&mut self.control, 0, increment);
         }
     }
 
     fn bounds(&self) -> Bounds {
         Bounds {
-            window: self.send_window,
-            max_frame_size: self.peer.max_frame_size,
-            initial_window: self.peer.initial_window,
+            window: self.kept.send_window,
+            max_frame_size: self.kept.peer.max_frame_size,
+            initial_window: self.kept.peer.initial_window,
         }
     }
 
@@ -417,7 +428,7 @@ impl Connection {
         if self.failed.is_none() {
             self.failed = Some(error);
             // The number in GOAWAY never increases (RFC 9113 §6.8).
-            let last = if let Drain::Final(last) = self.drain { last } else { self.highest };
+            let last = if let Drain::Final(last) = self.drain { last } else { self.kept.highest };
             write_go_away(&mut self.control, last, error.code);
         }
     }

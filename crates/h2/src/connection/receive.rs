@@ -199,7 +199,7 @@ impl Connection {
         if self.reader.state == Reading::FirstHead && (frame.kind != kind::SETTINGS || frame.has(flag::ACK)) {
             return Err(ConnectionError::protocol("the first frame is not SETTINGS"));
         }
-        self.abuse.frame(HEADER_LEN + frame.length)?;
+        self.kept.abuse.frame(HEADER_LEN + frame.length)?;
         match &self.reader.block {
             Some(block) if frame.kind != kind::CONTINUATION || frame.stream != block.stream => {
                 return Err(ConnectionError::protocol("another frame within a header block"));

@@ -4,33 +4,18 @@ use sealion_http::multiplexed::Priority;
 use serde::{Deserialize, Serialize};
 
 use super::receive::Reader;
-use super::{Connection, Drain};
-use crate::abuse::Abuse;
+use super::{Connection, Drain, Kept};
 use crate::hpack::{Decoder, DecoderRest};
 use crate::schedule::Turns;
-use crate::settings::{Limits, PeerSettings};
-use crate::stream::{Receiving, RecentlyClosed, Sending, State, Stream, StreamId};
-use crate::windows::{BandwidthDelay, ReceiveWindow, SendWindow};
+use crate::stream::{Receiving, Sending, State, Stream, StreamId};
+use crate::windows::{ReceiveWindow, SendWindow};
 
-/// A connection between two frames of its client, which waits for responses alone: [`Connection::to_rest`] makes it, [`Connection::resume`] continues with it. It has no secrets beside fields of requests, which
-/// the client may repeat by their number in the table of HPACK.
+/// A connection between two frames of its client, which waits for responses alone: [`Connection::to_rest`] makes it, [`Connection::resume`] continues with it. It has
+/// no secrets beside fields of requests, which the client may repeat by their number in the table of HPACK.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Rest {
-    /// As announced to the client.
-    limits: Limits,
+    kept: Kept,
     decoder: DecoderRest,
-    peer: PeerSettings,
-    closed: RecentlyClosed,
-    highest: u32,
-    early_priorities: Vec<(u32, Priority)>,
-    send_window: SendWindow,
-    sent: u64,
-    receive_window: ReceiveWindow,
-    window_target: u32,
-    permitted_window: u32,
-    bandwidth_delay: BandwidthDelay,
-    abuse: Abuse,
-    first_block: bool,
     /// Sorted by number.
     streams: Vec<StreamRest>,
     turns: Turns,
@@ -94,47 +79,23 @@ impl Connection {
     /// The connection as a value. `None`: a request, a frame or a header block is under way, a response has not begun, output waits, the connection ends, or its
     /// settings are not acknowledged.
     pub fn to_rest(&self) -> Option<Rest> {
-        // Every field is named, so that none is forgotten.
+        // Every field is named, so that none is forgotten. `can_rest` looks at those that are left out.
         let Self {
-            limits,
+            kept,
+            reader: _,
             decoder,
-            peer,
             streams,
-            closed,
-            highest,
-            early_priorities,
             control,
-            send_window,
-            sent,
-            receive_window,
-            window_target,
-            permitted_window,
-            bandwidth_delay,
             turns,
-            abuse,
             drain: _,
-            first_block,
             settings_acknowledged: _,
             failed: _,
             resets,
-            reader: _,
         } = self;
         let is_at_rest = self.can_rest() && control.is_empty() && resets.is_none();
         is_at_rest.then(|| Rest {
-            limits: limits.clone(),
+            kept: kept.clone(),
             decoder: decoder.to_rest(),
-            peer: *peer,
-            closed: closed.clone(),
-            highest: *highest,
-            early_priorities: early_priorities.clone(),
-            send_window: *send_window,
-            sent: *sent,
-            receive_window: *receive_window,
-            window_target: *window_target,
-            permitted_window: *permitted_window,
-            bandwidth_delay: bandwidth_delay.clone(),
-            abuse: abuse.clone(),
-            first_block: *first_block,
             streams: streams.iter().filter_map(StreamRest::of).collect(),
             turns: *turns,
         })
@@ -142,44 +103,15 @@ impl Connection {
 
     /// Continues with a connection.
     pub fn resume(rest: Rest) -> Self {
-        let Rest {
-            limits,
-            decoder,
-            peer,
-            closed,
-            highest,
-            early_priorities,
-            send_window,
-            sent,
-            receive_window,
-            window_target,
-            permitted_window,
-            bandwidth_delay,
-            abuse,
-            first_block,
-            streams,
-            turns,
-        } = rest;
+        let Rest { kept, decoder, streams, turns } = rest;
         Connection {
-            limits,
+            kept,
             reader: Reader::between_frames(),
             decoder: Decoder::resume(decoder),
-            peer,
             streams: streams.into_iter().map(StreamRest::resume).collect(),
-            closed,
-            highest,
-            early_priorities,
             control: Vec::new(),
-            send_window,
-            sent,
-            receive_window,
-            window_target,
-            permitted_window,
-            bandwidth_delay,
             turns,
-            abuse,
             drain: Drain::No,
-            first_block,
             settings_acknowledged: true,
             failed: None,
             resets: None,

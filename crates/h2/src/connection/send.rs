@@ -103,9 +103,9 @@ impl Connection {
         });
         stream.send_window.take(pick.length);
         stream.sent += u64::from(pick.length);
-        self.send_window.take(pick.length);
-        self.sent += u64::from(pick.length);
-        self.abuse.sent_data(pick.length);
+        self.kept.send_window.take(pick.length);
+        self.kept.sent += u64::from(pick.length);
+        self.kept.abuse.sent_data(pick.length);
         let (length, flags) = (pick.length as usize, if pick.end { flag::END_STREAM } else { 0 });
         let header = FrameHead { length, kind: kind::DATA, flags, stream: id }.encode();
         Some(DataFrame { stream: StreamId(id), header, length, end: pick.end })
@@ -121,8 +121,8 @@ impl Connection {
     /// [`release`](Self::release) the stream.
     pub fn withdraw(&mut self, frame: DataFrame) {
         let bytes = frame.length as u32;
-        self.send_window.give_back(bytes);
-        self.sent = self.sent.saturating_sub(u64::from(bytes));
+        self.kept.send_window.give_back(bytes);
+        self.kept.sent = self.kept.sent.saturating_sub(u64::from(bytes));
         let Some(index) = self.index(frame.stream.0) else { return };
         let stream = &mut self.streams[index];
         stream.send_window.give_back(bytes);
@@ -141,9 +141,9 @@ impl Connection {
 
     fn write_block(&mut self, stream: StreamId, end: bool, block: &[&[u8]], out: &mut Vec<u8>) {
         self.write_control(out);
-        let prefix = if std::mem::take(&mut self.first_block) { NO_DYNAMIC_TABLE } else { &[] };
+        let prefix = if std::mem::take(&mut self.kept.first_block) { NO_DYNAMIC_TABLE } else { &[] };
         let before = out.len();
         write_headers(out, stream.0, end, prefix, block);
-        self.abuse.useful((out.len() - before) as u64);
+        self.kept.abuse.useful((out.len() - before) as u64);
     }
 }

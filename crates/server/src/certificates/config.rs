@@ -10,11 +10,12 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use sealion_tls::{ClientAuthMode, ExpiredLists, RequireEms, Version};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use smart_default::SmartDefault;
 
 use crate::values::{At, Secret, SecretUrl, Time, overridable};
 
 /// Versions, suites, session tickets and automatic certificates, for all sites.
-#[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Args, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct TlsConfig {
     /// Oldest TLS version accepted from clients.
@@ -35,6 +36,7 @@ pub(crate) struct TlsConfig {
 
     /// Whether OCSP responses are fetched and stapled for certificates that name a responder.
     #[arg(skip = true)]
+    #[default(true)]
     pub ocsp_stapling: bool,
 
     /// How clients resume sessions.
@@ -54,20 +56,6 @@ impl TlsConfig {
     /// All accounts at certificate authorities, used by sites or not.
     pub(crate) fn all_acme(&self) -> impl Iterator<Item = &AcmeConfig> {
         std::iter::once(&self.acme).chain(&self.acme_accounts)
-    }
-}
-
-impl Default for TlsConfig {
-    fn default() -> Self {
-        Self {
-            min_version: MinVersion::default(),
-            suites: Vec::new(),
-            require_extended_master_secret: RequireEmsKind::default(),
-            ocsp_stapling: true,
-            session_tickets: SessionTicketsConfig::default(),
-            acme: AcmeConfig::default(),
-            acme_accounts: Vec::new(),
-        }
     }
 }
 
@@ -127,21 +115,16 @@ impl From<MinVersion> for Version {
 }
 
 /// How clients resume sessions.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SessionTicketsConfig {
     /// Whether clients may resume sessions, for up to twelve hours.
+    #[default(true)]
     pub enabled: bool,
     /// Directory of ticket keys, the same on all servers of a fleet, so that each resumes the others' sessions.
     /// `sealion ticket-key` makes a key. Without a directory, the process uses its own keys and changes them every six
     /// hours.
     pub keys: Option<At<PathBuf>>,
-}
-
-impl Default for SessionTicketsConfig {
-    fn default() -> Self {
-        SessionTicketsConfig { enabled: true, keys: None }
-    }
 }
 
 /// A certificate chain with its private key.
@@ -278,12 +261,13 @@ pub(crate) struct AcmeOnDemandConfig {
 }
 
 /// Certificates obtained and renewed automatically (ACME, RFC 8555), for sites with `acme = true`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AcmeConfig {
     /// Name by which sites choose the account; only in `[[tls.acme_accounts]]`.
     pub name: Option<At<String>>,
     /// Directory URL of the certificate authority.
+    #[default("https://acme-v02.api.letsencrypt.org/directory".to_owned().into())]
     pub directory: SecretUrl,
     /// Contact addresses for the authority, for instance `mailto:admin@example.org`.
     pub contact: Vec<String>,
@@ -297,33 +281,17 @@ pub(crate) struct AcmeConfig {
     /// DNS server that sets and removes records for `dns-01` by dynamic updates (RFC 2136), instead of `dns_hook`.
     pub dns_update: Option<DnsUpdateConfig>,
     /// Time from setting the last record to the validation, for the zone to reach all its servers.
+    // INHERITED: certbot's plugins for DNS providers.
+    #[default(Time(Duration::from_secs(10)))]
     pub dns_wait: Time,
     /// Directory for the account and the certificates.
+    #[default(PathBuf::from("/var/lib/sealion/acme").into())]
     pub state: At<PathBuf>,
     /// Root certificate to verify the authority's HTTPS server with, PEM, for a private authority. By default, the
     /// system's roots are used.
     pub root: Option<At<PathBuf>>,
     /// Existing account to bind to, for authorities that require external account binding.
     pub external_account: Option<ExternalAccountConfig>,
-}
-
-impl Default for AcmeConfig {
-    fn default() -> Self {
-        AcmeConfig {
-            name: None,
-            directory: "https://acme-v02.api.letsencrypt.org/directory".to_owned().into(),
-            contact: Vec::new(),
-            agree_to_terms: false,
-            challenge: ChallengeKind::default(),
-            dns_hook: None,
-            dns_update: None,
-            // INHERITED: certbot's plugins for DNS providers.
-            dns_wait: Time(Duration::from_secs(10)),
-            state: PathBuf::from("/var/lib/sealion/acme").into(),
-            root: None,
-            external_account: None,
-        }
-    }
 }
 
 /// Dynamic updates of a zone, signed with a TSIG key (RFC 2136, RFC 8945). The primaries of BIND, Knot, PowerDNS and

@@ -10,8 +10,10 @@
 #[cfg(feature = "acme")]
 mod acme;
 pub(crate) mod authority;
+mod building;
 mod config;
 pub(crate) mod development;
+mod handshakes;
 mod ocsp;
 mod pair;
 pub(crate) mod private_file;
@@ -26,18 +28,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use development::DevCertificate;
 use sealion_tls::{
-    AlpnChallenges, Certificate, CertificateFacts, ClientAuth, ConfigError, Limits, NameFinder, OwnTicketKeys,
-    ServerConfig, SiteCertificates, SiteTls, TicketKeys, TlsOptions,
+    AlpnChallenges, CertificateFacts, ClientAuth, ConfigError, Limits, OwnTicketKeys, SiteCertificates, SiteTls,
+    TicketKeys, TlsOptions,
 };
 
 use crate::values::Problems;
 
 pub(crate) use config::{
-    AcmeOnDemandConfig, AcmeUse, CertificateConfig, ChallengeKind, ClientAuthConfig, ExpiredListsKind,
-    SessionTicketsConfig, TlsConfig,
+    AcmeOnDemandConfig, AcmeUse, CertificateConfig, ChallengeKind, ClientAuthConfig, ExpiredListsKind, TlsConfig,
 };
+pub(crate) use handshakes::{Handshakes, TlsListener};
 pub(crate) use ticket_keys::make_ticket_key;
 pub(crate) use watch::start;
 
@@ -45,8 +46,10 @@ pub(crate) use watch::start;
 use acme::{AcmeSite, Settings, Source};
 #[cfg(feature = "acme")]
 pub(crate) use acme::{HttpChallenges, OnDemand};
+use building::Building;
+use handshakes::{ListenerConfigs, OfListener, without_http2};
 use ocsp::Staples;
-use pair::{Loaded, PairFiles, Watched};
+use pair::Watched;
 use revocation::WatchedLists;
 use ticket_keys::TicketDirectory;
 #[cfg(not(feature = "acme"))]
@@ -268,58 +271,6 @@ pub(crate) struct CertifiedSite<'a> {
     pub(crate) http2: bool,
 }
 
-/// Everything that connections need before their first request.
-pub(crate) struct Handshakes {
-    /// By the place of the listener.
-    listeners: Vec<OfListener>,
-    /// The bounds of every connection.
-    pub(crate) bounds: Arc<Limits>,
-}
-
-impl Handshakes {
-    /// The configuration for the listener at this place. `None`: it has no TLS.
-    pub(crate) fn of(&self, listener: usize) -> Option<&Arc<ServerConfig>> {
-        self.listeners.get(listener)?.tcp.as_ref()
-    }
-
-    /// The configuration for HTTP/3 of the listener at this place.
-    pub(crate) fn quic(&self, listener: usize) -> Option<&Arc<ServerConfig>> {
-        self.listeners.get(listener)?.quic.as_ref()
-    }
-
-    /// Whether a listener has a configuration for HTTP/3.
-    pub(crate) fn has_quic(&self) -> bool {
-        self.listeners.iter().any(|listener| listener.quic.is_some())
-    }
-
-    /// Whether there are certificates for listeners with TLS.
-    pub(crate) fn has_tls(&self) -> bool {
-        self.listeners.iter().any(|listener| listener.tcp.is_some())
-    }
-}
-
-/// The configurations of a listener.
-#[derive(Default, Clone)]
-struct OfListener {
-    /// `None`: it has no TLS.
-    tcp: Option<Arc<ServerConfig>>,
-    /// For HTTP/3. `None`: it has none, or no suite is one of TLS 1.3.
-    quic: Option<Arc<ServerConfig>>,
-}
-
-/// A listener with TLS.
-#[derive(Debug, Clone)]
-pub(crate) struct TlsListener {
-    /// Equal for listeners with the same sites.
-    pub(crate) table: usize,
-    /// The places of its sites, that for unknown names first.
-    pub(crate) sites: Vec<usize>,
-    /// Which of them has a name.
-    pub(crate) names: NameFinder,
-    pub(crate) http2: bool,
-    pub(crate) http3: bool,
-}
-
 /// The relevant settings of other tables.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Others<'a> {
@@ -434,215 +385,4 @@ pub(crate) fn build(
     let default = watched.iter().find(|watched| Arc::ptr_eq(&watched.set, &shared));
     let default = default.map(|watched| (watched.files.cert.clone(), note));
     Some((built, Certificates { watched, revocation, staples, tickets, accounts, notes, default }))
-}
-
-/// The configurations of listeners while they are made.
-struct ListenerConfigs<'a> {
-    /// By place.
-    sites: &'a [SiteTls],
-    /// The certificates of a listener that no site is served on.
-    shared: &'a Arc<SiteCertificates>,
-    options: &'a TlsOptions,
-    bounds: &'a Arc<Limits>,
-    /// Listeners with the same sites and protocols share a configuration.
-    made: Vec<(&'a TlsListener, OfListener)>,
-}
-
-impl<'a> ListenerConfigs<'a> {
-    fn of(&mut self, listener: Option<&'a TlsListener>) -> Result<OfListener, ConfigError> {
-        let Some(listener) = listener else { return Ok(OfListener::default()) };
-        let kind = |listener: &TlsListener| (listener.table, listener.http2, listener.http3);
-        if let Some((_, made)) = self.made.iter().find(|(other, _)| kind(other) == kind(listener)) {
-            return Ok(made.clone());
-        }
-        let mut sites: Vec<SiteTls> = listener.sites.iter().map(|place| self.sites[*place].clone()).collect();
-        if sites.is_empty() {
-            let certificates = self.shared.clone();
-            sites.push(SiteTls { names: Vec::new(), certificates, client_auth: None, alpn: None });
-        }
-        let options = TlsOptions { names: Some(listener.names.clone()), ..self.options.clone() };
-        let options = if listener.http2 { options } else { TlsOptions { alpn: without_http2(), ..options } };
-        let tcp = Some(Arc::new(ServerConfig::new(&sites[0], &sites[1..], &options, self.bounds.clone())?));
-        let quic = if listener.http3 { self.quic(&sites, &options) } else { None };
-        let made = OfListener { tcp, quic };
-        self.made.push((listener, made.clone()));
-        Ok(made)
-    }
-
-    /// The configuration for HTTP/3, with the same certificates. `None`: no suite is one of TLS 1.3.
-    fn quic(&self, sites: &[SiteTls], options: &TlsOptions) -> Option<Arc<ServerConfig>> {
-        let sites: Vec<SiteTls> = sites.iter().map(|site| SiteTls { alpn: None, ..site.clone() }).collect();
-        let options = TlsOptions {
-            alpn: vec![b"h3".to_vec()],
-            min_version: sealion_tls::Version::Tls13,
-            challenges: None,
-            ..options.clone()
-        };
-        ServerConfig::new(&sites[0], &sites[1..], &options, self.bounds.clone()).map(Arc::new).ok()
-    }
-}
-
-/// The protocols of a site or a listener without HTTP/2.
-fn without_http2() -> Vec<Vec<u8>> {
-    vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()]
-}
-
-/// State while sites are built.
-struct Building {
-    accounts: Vec<Account>,
-    watched: Vec<Watched>,
-    notes: Vec<String>,
-    staples: Option<Arc<Staples>>,
-    on_demand: Arc<OnDemand>,
-}
-
-impl Building {
-    /// The certificates of a site. `None`: it has no certificates of its own, or the errors are in `problems`.
-    fn site(&mut self, site: &CertifiedSite<'_>, problems: &mut Problems) -> Option<Arc<SiteCertificates>> {
-        let mut pairs = Vec::new();
-        let mut complete = true;
-        for pair in site.certificates {
-            let files = PairFiles { cert: problems.resolve(&pair.cert), key: problems.resolve(&pair.key) };
-            match Loaded::from(&files) {
-                Ok(loaded) => pairs.push((files, loaded)),
-                Err(error) => {
-                    let of_key = matches!(&error, ConfigError::Unreadable { path, .. } if *path == files.key && files.key != files.cert);
-                    let error = with_remedy(error);
-                    match of_key {
-                        true => problems.add(&pair.key.span, "site.certificates.key", error),
-                        false => problems.add(&pair.cert.span, "site.certificates.cert", error),
-                    }
-                    complete = false;
-                }
-            }
-        }
-        let account = self.accounts.iter_mut().find(|account| account.choice == site.acme);
-        let source = match (account, site.on_demand) {
-            (Some(account), Some(on_demand)) => {
-                Some(account.settings.on_demand(site, on_demand, &self.on_demand, problems)?)
-            }
-            (Some(account), None) => {
-                if let Some((acme, loaded)) = account.settings.site(site, &mut self.notes, problems) {
-                    pairs.push((acme.files(), loaded));
-                    match account.sites.iter().find(|other| other.files() == acme.files()) {
-                        Some(other) if *other != acme => {
-                            let what = "another site with the same first name orders a certificate for other names: give both the same names";
-                            problems.add(&site.span, "site.acme", what);
-                        }
-                        // One order is for both.
-                        Some(_) => {}
-                        None => account.sites.push(acme),
-                    }
-                }
-                None
-            }
-            (None, Some(on_demand)) if site.acme == AcmeUse::No => {
-                let what = "needs an account to order by: set `acme = true`, or `acme = \"NAME\"` for one of [[tls.acme_accounts]]";
-                problems.add(&on_demand.ask.span, "site.acme_on_demand", what);
-                return None;
-            }
-            // Its error is in `problems`.
-            (None, _) => None,
-        };
-        match source {
-            _ if !complete => None,
-            None if pairs.is_empty() => None,
-            Some(source) if pairs.is_empty() => match Source::placeholder() {
-                Ok(certificates) => Some(Arc::new(certificates.with_source(Arc::new(source)))),
-                Err(error) => {
-                    problems.add(&site.span, "site.acme_on_demand", error);
-                    None
-                }
-            },
-            // Names that the certificates do not cover get certificates on demand.
-            Some(source) => Some(self.add(site.label.clone(), Vec::new(), pairs, Some(source))),
-            None => {
-                // No certificate covers the others.
-                let is_coverable = |name: &&String| !name.starts_with('~') && !name.ends_with(".*");
-                let names = site.names.iter().filter(is_coverable).cloned().collect();
-                Some(self.add(site.label.clone(), names, pairs, None))
-            }
-        }
-    }
-
-    fn add(
-        &mut self,
-        label: String,
-        names: Vec<String>,
-        pairs: Vec<(PairFiles, Loaded)>,
-        source: Option<Source>,
-    ) -> Arc<SiteCertificates> {
-        let stapled = |certificate: Certificate| match &self.staples {
-            Some(staples) => staples.staple(certificate),
-            None => certificate,
-        };
-        let certificates: Vec<_> = pairs.iter().map(|(_, loaded)| stapled(loaded.certificate.clone())).collect();
-        for (certificate, (files, _)) in certificates.iter().zip(&pairs) {
-            self.notes.extend(ocsp::note(certificate).map(|note| format!("{files}: {note}")));
-        }
-        let set = SiteCertificates::new(certificates);
-        let set = Arc::new(match source {
-            Some(source) => set.with_source(Arc::new(source)),
-            None => set,
-        });
-        let several = pairs.len() > 1;
-        for (place, (files, loaded)) in pairs.into_iter().enumerate() {
-            // With several certificates, each may cover only some of the names.
-            let covered = |name: &String| !set.get().iter().any(|one| one.facts().covers(name));
-            let to_cover =
-                if several { names.iter().filter(|name| covered(name)).cloned().collect() } else { names.clone() };
-            if files.cert.exists() {
-                self.notes.extend(files.notes(loaded.certificate.facts(), &to_cover, SystemTime::now()));
-            }
-            self.watched.push(Watched::new(label.clone(), to_cover, files, set.clone(), place, &loaded));
-        }
-        set
-    }
-
-    fn development(&mut self, problems: &mut Problems) -> Option<(Arc<SiteCertificates>, &'static str)> {
-        let loaded = DevCertificate::load_or_make().and_then(|pair| {
-            let files = PairFiles { cert: pair.cert, key: pair.key };
-            let loaded = Loaded::from(&files).map_err(|error| error.to_string())?;
-            Ok((files, loaded, (pair.new, pair.of_authority)))
-        });
-        match loaded {
-            Ok((files, loaded, is)) => {
-                let note = match is {
-                    (true, false) => " (made now, for localhost only: `sealion trust` has browsers accept it)",
-                    (false, false) => " (kept, for localhost only: `sealion trust` has browsers accept it)",
-                    (true, true) => " (made now, for localhost only, issued by the authority of `sealion trust`)",
-                    (false, true) => " (kept, for localhost only, issued by the authority of `sealion trust`)",
-                };
-                Some((self.add("default".to_owned(), Vec::new(), vec![(files, loaded)], None), note))
-            }
-            Err(error) => {
-                problems.add(&(0..0), "site.certificates", error);
-                None
-            }
-        }
-    }
-
-    /// The directory of shared ticket keys, if one is configured. `None`: the errors are in `problems`.
-    #[allow(clippy::option_option, reason = "the outer one is failure")]
-    fn tickets(&mut self, config: &SessionTicketsConfig, problems: &mut Problems) -> Option<Option<TicketDirectory>> {
-        let Some(path) = &config.keys else { return Some(None) };
-        if !config.enabled {
-            problems.add(
-                &path.span,
-                "tls.session_tickets.keys",
-                "unused with `enabled = false`: remove one of the two",
-            );
-            return None;
-        }
-        match TicketDirectory::open(&problems.resolve(path)) {
-            Ok(directory) => {
-                self.notes.extend(directory.notes());
-                Some(Some(directory))
-            }
-            Err(error) => {
-                problems.add(&path.span, "tls.session_tickets.keys", error);
-                None
-            }
-        }
-    }
 }

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use crate::values::overridable;
 
 /// Privileges that the process drops once its sockets are bound. docs/hardening.md describes the effects on reloads and
 /// upgrades.
-#[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Args, Serialize, Deserialize, JsonSchema)]
 #[command(next_help_heading = "Privileges")]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PrivilegesConfig {
@@ -26,6 +27,8 @@ pub(crate) struct PrivilegesConfig {
     /// Whether programs started by this process are kept from gaining privileges (PR_SET_NO_NEW_PRIVS).
     #[arg(long, value_name = "BOOL", env = "SEALION_NO_NEW_PRIVILEGES", action = clap::ArgAction::Set,
           default_value_t = Self::default().no_new_privileges)]
+    // Of the restrictions only those that cannot break a reload or an upgrade are on by default.
+    #[default(true)]
     pub no_new_privileges: bool,
 
     /// Whether Landlock confines the process to the files named in the configuration, the program and libraries that an
@@ -37,6 +40,7 @@ pub(crate) struct PrivilegesConfig {
     /// Action on system calls that a file server does not need: `refuse` makes them fail with ENOSYS, `kill` ends the
     /// process at once and the kernel log names the call, `off` allows them.
     #[arg(long, value_enum, env = "SEALION_SECCOMP", default_value_t = Self::default().seccomp)]
+    #[default(Seccomp::Off)]
     pub seccomp: Seccomp,
 
     /// Further directories or files that Landlock permits to read.
@@ -60,21 +64,6 @@ pub(crate) enum Seccomp {
     Refuse,
     /// They end the process.
     Kill,
-}
-
-impl Default for PrivilegesConfig {
-    // Only restrictions that cannot break a reload or an upgrade are on by default.
-    fn default() -> Self {
-        Self {
-            user: None,
-            group: None,
-            no_new_privileges: true,
-            landlock: false,
-            seccomp: Seccomp::Off,
-            landlock_read: Vec::new(),
-            landlock_write: Vec::new(),
-        }
-    }
 }
 
 overridable!(PrivilegesConfig { user, group, no_new_privileges, landlock, seccomp, landlock_read, landlock_write });

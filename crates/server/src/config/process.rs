@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use crate::files::cache::CacheLimits;
 use crate::observe::messages::{LogFormat, LogLevel};
@@ -13,7 +14,7 @@ use crate::path::policy::KtlsMode;
 use crate::values::{Bounded, Problems, Size, Time, Timeout, overridable};
 
 /// Process-wide settings.
-#[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Args, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ProcessConfig {
     /// Worker threads, each with its own runtime and listening sockets [default: one for each CPU available to the
@@ -24,6 +25,7 @@ pub(crate) struct ProcessConfig {
     /// When connections move into the kernel: `auto` as soon as the move pays, `always` before the first response, `never`
     /// leaves all records to user space.
     #[arg(long, value_enum, env = "SEALION_KTLS", default_value_t = Self::default().ktls)]
+    #[default(KtlsMode::Auto)]
     pub ktls: KtlsMode,
 
     /// Result of `sealion calibrate` [default: the file it writes by default]
@@ -37,11 +39,13 @@ pub(crate) struct ProcessConfig {
     /// How long a cached file is served without revalidation. A replaced file appears after this time at the latest.
     /// `0s` turns the cache off.
     #[arg(long, value_name = "TIME", env = "SEALION_FILE_CACHE_AGE", default_value_t = Self::default().file_cache_age)]
+    #[default(Time(CacheLimits::default().age))]
     pub file_cache_age: Time,
 
     /// Memory of each worker for files of up to 128 KiB, including their names and metadata. Longer files stay open, at
     /// most 1000 per worker. `0B` turns the cache off.
     #[arg(long, value_name = "SIZE", env = "SEALION_FILE_CACHE_MEMORY", default_value_t = Self::default().file_cache_memory)]
+    #[default(Size(CacheLimits::default().memory as u64))]
     pub file_cache_memory: Size,
 
     /// Memory of the caches of all workers together, for files and for responses of `[cache]`: each takes
@@ -52,27 +56,13 @@ pub(crate) struct ProcessConfig {
 
     /// Minimum severity of messages on standard error.
     #[arg(long, value_enum, env = "SEALION_LOG", default_value_t = Self::default().log)]
+    #[default(LogLevel::Info)]
     pub log: LogLevel,
 
     /// Format of messages on standard error: `text`, or `json` with one object per line.
     #[arg(long, value_enum, hide_possible_values = true, env = "SEALION_LOG_FORMAT", default_value_t = Self::default().log_format)]
+    #[default(LogFormat::Text)]
     pub log_format: LogFormat,
-}
-
-impl Default for ProcessConfig {
-    fn default() -> Self {
-        ProcessConfig {
-            workers: None,
-            ktls: KtlsMode::Auto,
-            calibration: None,
-            self_check_every: None,
-            file_cache_age: Time(CacheLimits::default().age),
-            file_cache_memory: Size(CacheLimits::default().memory as u64),
-            cache_memory: None,
-            log: LogLevel::Info,
-            log_format: LogFormat::Text,
-        }
-    }
 }
 
 overridable!(ProcessConfig {

@@ -1,7 +1,5 @@
 //! Errors that end a connection.
 
-use std::fmt;
-
 use sealion_tls::AlertDescription;
 
 use super::Shared;
@@ -10,12 +8,14 @@ use crate::response::SourceError;
 use crate::values::Phase;
 
 /// An error that ended a connection.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The TLS connection failed.
-    Tls(sealion_tls::Error),
+    #[error(transparent)]
+    Tls(#[from] sealion_tls::Error),
     /// The source of a response body failed.
-    Source(SourceError),
+    #[error(transparent)]
+    Source(#[from] SourceError),
 }
 
 impl Error {
@@ -37,13 +37,16 @@ impl Error {
 }
 
 /// Why a response was dropped before its end, without an error of its connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Cut {
     /// It took longer than the grace time.
+    #[error("the time of grace ended")]
     Grace,
     /// A second signal ended the process.
+    #[error("a second signal ended the server")]
     Stopped,
     /// The task of its connection panicked.
+    #[error("the task of the connection panicked")]
     Panic,
 }
 
@@ -60,38 +63,5 @@ impl Cut {
             Phase::Stopping => Cut::Stopped,
             Phase::Serving | Phase::HandedOver | Phase::Draining => Cut::Grace,
         }
-    }
-}
-
-impl fmt::Display for Cut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Cut::Grace => "the time of grace ended",
-            Cut::Stopped => "a second signal ended the server",
-            Cut::Panic => "the task of the connection panicked",
-        })
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Tls(error) => error.fmt(f),
-            Error::Source(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
-
-impl From<SourceError> for Error {
-    fn from(error: SourceError) -> Self {
-        Error::Source(error)
-    }
-}
-
-impl From<sealion_tls::Error> for Error {
-    fn from(error: sealion_tls::Error) -> Self {
-        Error::Tls(error)
     }
 }

@@ -36,6 +36,7 @@ use sealion_http::http1::head::Version;
 use sealion_http::{ExtraFields, HttpTime, Method, Protocol, Request, Status, Target};
 
 use crate::limits::{Closing, Idle, Moment, Pace, Permit, Refusal, SiteLimits};
+pub(crate) use crate::observe::access_log::Outcome;
 use crate::observe::metrics;
 use crate::observe::traces::Span;
 use crate::response::{Body, Response};
@@ -55,7 +56,6 @@ pub(crate) use multiplexed::{
     Answer, Answered, Answering, Answers, Delivery, MAX_AHEAD_STREAMS, UpstreamSide, Wait, announced_length,
     expects_continue, free_head, keep_head,
 };
-pub(crate) use outcome::Outcome;
 pub(crate) use path_choice::{PathChoice, PathPolicy};
 pub(crate) use receiving::{MAX_BEHIND_THE_LAST, Receiving, may_keep};
 pub(crate) use shared::Shared;

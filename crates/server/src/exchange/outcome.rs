@@ -2,50 +2,16 @@
 
 use std::fmt::Display;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use sealion_http::{Coding, Request, Status, Target};
+use sealion_http::{Request, Status, Target};
 use sealion_tls::{HandshakeInfo, SealedBy};
 
 use super::{Cut, Exchange, Owed, PathChoice, Started};
-use crate::observe::access_log::{CacheTrace, Entry, Requested, SiteLog, UpstreamTrace};
+use crate::observe::access_log::{CacheTrace, Entry, Outcome, Requested, SiteLog};
 use crate::observe::metrics::{self, Sent, SiteNumber};
 use crate::observe::traces::Ended;
-use crate::path::policy::PathReason;
 use crate::response::Response;
-
-/// The result of sending a response, for log and metrics.
-pub(crate) struct Outcome<'a> {
-    pub(crate) status: Status,
-    /// The Content-Encoding of the body.
-    pub(crate) encoding: Option<Coding>,
-    /// The authenticated user.
-    pub(crate) user: Option<&'a str>,
-    /// Bytes of the body that were sent.
-    pub(crate) body: u64,
-    /// Bytes that were sent, including head and framing.
-    pub(crate) wire: u64,
-    /// The number of its stream of HTTP/2.
-    pub(crate) stream: Option<u64>,
-    /// The path that sealed the response.
-    pub(crate) path: SealedBy,
-    /// The reason for the path. `None`: the connection was lost before the choice.
-    pub(crate) reason: Option<PathReason>,
-    /// Response bytes that the connection had sent when it moved into the kernel, if it did.
-    pub(crate) moved_at: Option<u64>,
-    /// Duration of the move, if it was made for this response.
-    pub(crate) set_up: Option<Duration>,
-    /// The server that the request was forwarded to.
-    pub(crate) upstream: Option<&'a UpstreamTrace>,
-    /// How the cache treated the request.
-    pub(crate) cache: Option<CacheTrace>,
-    /// The error that cut the response short.
-    pub(crate) aborted: Option<&'a dyn Display>,
-    /// Whether the access log has no line for it.
-    pub(crate) is_unlogged: bool,
-    /// The number of the route that answered.
-    pub(crate) route: Option<u32>,
-}
 
 impl<'a> Outcome<'a> {
     /// The outcome of sending `response`: `body` and `wire` bytes were sent by `path`, as `choice` has it.
@@ -148,21 +114,10 @@ impl Exchange<'_, '_> {
                     site: self.site.map_or("", |site| &site.name),
                     route: self.site.and_then(|site| site.route_name(outcome.route)),
                 }),
-                user: outcome.user,
-                status: outcome.status.code(),
-                body: outcome.body,
-                encoding: outcome.encoding,
-                stream: outcome.stream,
                 duration: took,
                 ended,
                 tls,
-                path: outcome.path,
-                why: outcome.reason,
-                moved_at: outcome.moved_at,
-                set_up: outcome.set_up,
-                upstream: outcome.upstream,
-                cache: outcome.cache,
-                aborted: outcome.aborted,
+                outcome: *outcome,
             });
         }
     }

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use sealion_http::Status;
 
+use super::worker::{in_memory, is_open};
 use super::*;
+use crate::files::resolve::Content;
 
 /// A root called `site`, a file called `secret` beside it, and a clock that only the test advances.
 struct Site {

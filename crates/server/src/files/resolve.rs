@@ -1,31 +1,32 @@
 //! Opens files below a root with openat2(2), so that no path and no symbolic link can leave it.
 
-use std::borrow::Cow;
+mod site_file;
+mod state;
+
 use std::fmt;
 use std::fs::{File, Metadata};
-use std::io::{self, IoSliceMut};
-use std::ops::Range;
+use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use aws_lc_rs::digest::{SHA256, digest};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
-use rustix::io::{Errno, ReadWriteFlags, preadv2};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::io::Errno;
 use schemars::JsonSchema;
 use sealion_http::content_type::ContentType;
 use sealion_http::date::HttpTime;
 use sealion_http::etag::EntityTag;
 use sealion_http::{Coding, Status};
-use sealion_tls::Part;
 use serde::{Deserialize, Serialize};
 
 use crate::files::media_types::MediaTypes;
+use site_file::read_whole;
+use state::file_system_time;
+
+pub(crate) use state::State;
 
 /// The served directory. Its path is re-opened every second, to notice a replaced directory or a changed symbolic link.
 #[derive(Debug)]
@@ -343,184 +344,6 @@ impl Root {
     }
 }
 
-impl SiteFile {
-    /// Content outside a root, of `len` bytes: the content of a stored response, whose fields are kept with it.
-    pub(crate) fn of_content(content: Content, len: u64) -> Arc<Self> {
-        Arc::new(Self::beneath_no_root(content, len))
-    }
-
-    /// As [`Self::of_content`], with a value that is dropped when the content is no longer being sent.
-    pub(crate) fn of_content_until_closed(
-        content: Content,
-        len: u64,
-        until_closed: Arc<dyn fmt::Debug + Send + Sync>,
-    ) -> Arc<Self> {
-        Arc::new(SiteFile { _until_closed: Some(until_closed), ..Self::beneath_no_root(content, len) })
-    }
-
-    fn beneath_no_root(content: Content, len: u64) -> Self {
-        SiteFile {
-            content,
-            len,
-            modified: None,
-            etag: EntityTag::from_fingerprint([0; 8]),
-            content_type: ContentType::of_name(b""),
-            coding: None,
-            is_sibling: false,
-            varies: false,
-            state: State([0; 7]),
-            read_at: [0; 2],
-            is_unreadable: AtomicBool::new(false),
-            _until_closed: None,
-        }
-    }
-
-    /// A range of it, as a connection sends it.
-    pub(crate) fn part(&self, range: &Range<u64>) -> Part<'_> {
-        match &self.content {
-            Content::File(file) => Part::File { file, range: range.clone() },
-            Content::Memory(bytes) => Part::Bytes(&bytes[range.start as usize..range.end as usize]),
-        }
-    }
-
-    /// Records that a response was cut short because this could not be read.
-    pub(crate) fn note_unreadable(&self) {
-        self.is_unreadable.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether a response was cut short because this could not be read.
-    pub(crate) fn is_unreadable(&self) -> bool {
-        self.is_unreadable.load(Ordering::Relaxed)
-    }
-
-    /// The same content with its length, which is known by now.
-    pub(crate) fn with_len(&self, len: u64) -> Option<Arc<Self>> {
-        match &self.content {
-            Content::File(file) => Some(Arc::new(SiteFile {
-                _until_closed: self._until_closed.clone(),
-                ..Self::beneath_no_root(Content::File(Arc::clone(file)), len)
-            })),
-            Content::Memory(_) => None,
-        }
-    }
-
-    /// Whether every later change will show in the change time. Within a clock tick it may not: content read between
-    /// two changes could have the time stamps of the second.
-    pub(crate) fn is_settled(&self) -> bool {
-        is_past(self.state.changed(), self.read_at)
-    }
-
-    /// Makes it the precompressed sibling of `original` in `coding`. Its tag differs from the original's even if size
-    /// and time are equal.
-    pub(crate) fn become_sibling(&mut self, original: &SiteFile, coding: Coding) {
-        let tag = hashed_tag(&[self.etag.opaque(), coding.token().as_bytes()].concat());
-        self.etag = if self.etag.is_weak() { tag.weakened() } else { tag };
-        self.content_type = original.content_type.clone();
-        self.coding = Some(coding);
-        self.is_sibling = true;
-        self.varies = true;
-    }
-
-    /// Whether the bytes still match the validators. Bytes in memory always do.
-    pub(crate) fn is_intact(&self) -> bool {
-        match &self.content {
-            Content::Memory(_) => true,
-            Content::File(file) => file.metadata().is_ok_and(|metadata| State::of(&metadata) == self.state),
-        }
-    }
-
-    pub(crate) fn state(&self) -> &State {
-        &self.state
-    }
-
-    /// Reads all bytes as described by the validators. May block.
-    ///
-    /// # Errors
-    /// The file cannot be read, or has changed since.
-    pub(crate) fn read_as_it_was(&self) -> io::Result<Cow<'_, [u8]>> {
-        match &self.content {
-            Content::Memory(bytes) => Ok(Cow::Borrowed(bytes)),
-            Content::File(file) => match read_whole(file, &self.state, Wait::Yes) {
-                Ok(Some(bytes)) => Ok(Cow::Owned(bytes.into_vec())),
-                Ok(None) => Err(io::Error::other("file changed while it was read")),
-                Err(NotOpened::Unresolved(Unresolved { cause: Some(cause), .. })) => Err(cause),
-                Err(error) => Err(io::Error::other(format!("{error:?}"))),
-            },
-        }
-    }
-
-    /// The variant of this file with `bytes` in `coding`. Its entity tag is a digest of the bytes, so it is strong even if the
-    /// encoder is not deterministic.
-    pub(crate) fn encoded(&self, bytes: Box<[u8]>, coding: Coding) -> Arc<Self> {
-        Arc::new(SiteFile {
-            len: bytes.len() as u64,
-            modified: self.modified,
-            etag: hashed_tag(&bytes),
-            content_type: self.content_type.clone(),
-            coding: Some(coding),
-            is_sibling: false,
-            varies: true,
-            content: Content::Memory(bytes),
-            state: self.state,
-            read_at: self.read_at,
-            is_unreadable: AtomicBool::new(false),
-            _until_closed: None,
-        })
-    }
-}
-
-#[cfg(any(test, fuzzing))]
-impl SiteFile {
-    pub(crate) fn read(&self, range: std::ops::Range<u64>) -> Vec<u8> {
-        match &self.content {
-            Content::Memory(bytes) => bytes[range.start as usize..range.end as usize].to_vec(),
-            Content::File(file) => {
-                let mut bytes = vec![0; (range.end - range.start) as usize];
-                std::os::unix::fs::FileExt::read_exact_at(&**file, &mut bytes, range.start).unwrap();
-                bytes
-            }
-        }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn of(file: File) -> Arc<Self> {
-        let state = State::of(&file.metadata().unwrap());
-        Arc::new(SiteFile {
-            content: Content::File(Arc::new(file)),
-            len: state.len(),
-            modified: None,
-            etag: state.entity_tag(EntityTags::default(), file_system_time()),
-            content_type: ContentType::of_name(b""),
-            coding: None,
-            is_sibling: false,
-            varies: false,
-            state,
-            read_at: file_system_time(),
-            is_unreadable: AtomicBool::new(false),
-            _until_closed: None,
-        })
-    }
-}
-
-/// Reads the whole file. `None`: it changed in the meantime.
-fn read_whole(file: &File, state: &State, wait: Wait) -> Result<Option<Box<[u8]>>, NotOpened> {
-    let flags = if wait == Wait::No { ReadWriteFlags::NOWAIT } else { ReadWriteFlags::empty() };
-    let mut bytes = vec![0; state.len() as usize].into_boxed_slice();
-    let mut read = 0;
-    while read < bytes.len() {
-        match preadv2(file, &mut [IoSliceMut::new(&mut bytes[read..])], read as u64, flags) {
-            Ok(0) => return Ok(None),
-            Ok(more) => read += more,
-            Err(Errno::INTR) => {}
-            // Some file systems do not support RWF_NOWAIT.
-            Err(Errno::AGAIN | Errno::OPNOTSUPP) if wait == Wait::No => return Err(NotOpened::Waits),
-            Err(errno) => return Err(Unresolved::broken(errno.into()).into()),
-        }
-    }
-    let after = file.metadata().map_err(Unresolved::broken)?;
-    Ok((State::of(&after) == *state).then_some(bytes))
-}
-
 impl Unresolved {
     pub(crate) fn not_found(cause: Option<io::Error>) -> Self {
         Unresolved { status: Status::NOT_FOUND, cause }
@@ -605,80 +428,6 @@ pub(crate) fn beneath(directory: &[u8], name: &[u8]) -> Vec<u8> {
     if directory.is_empty() { name.to_vec() } else { [directory, b"/", name].concat() }
 }
 
-/// Device, inode, size, modification time and change time, the times in seconds and nanoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct State([u64; 7]);
-
-impl State {
-    fn of(metadata: &Metadata) -> Self {
-        State([
-            metadata.dev(),
-            metadata.ino(),
-            metadata.len(),
-            metadata.mtime() as u64,
-            metadata.mtime_nsec() as u64,
-            metadata.ctime() as u64,
-            metadata.ctime_nsec() as u64,
-        ])
-    }
-
-    fn len(&self) -> u64 {
-        self.0[2]
-    }
-
-    fn changed(&self) -> [u64; 2] {
-        [self.0[5], self.0[6]]
-    }
-
-    fn modified(&self) -> [u64; 2] {
-        [self.0[3], self.0[4]]
-    }
-
-    /// Modification time in seconds since 1970; 0 if it was before.
-    pub(crate) fn modified_seconds(&self) -> u64 {
-        u64::try_from(self.0[3] as i64).unwrap_or(0)
-    }
-
-    /// Hashed, so that inode numbers are not disclosed. `now`: the file system's clock before the bytes are read.
-    fn entity_tag(&self, tags: EntityTags, now: [u64; 2]) -> EntityTag {
-        let [seconds, _] = self.modified();
-        // Nix, OSTree and reproducible archives set the same date for all files: 0 or 1. It carries no information
-        // about the content.
-        let (members, time) = match tags {
-            EntityTags::Modified if seconds > 1 => (&self.0[2..5], self.modified()),
-            EntityTags::Modified | EntityTags::Inode => (&self.0[..], self.changed()),
-        };
-        let bytes: Vec<u8> = members.iter().flat_map(|member| member.to_le_bytes()).collect();
-        let tag = hashed_tag(&bytes);
-        if is_past(time, now) { tag } else { tag.weakened() }
-    }
-
-    /// Whether the file was modified before `original`.
-    ///
-    /// Some tools and archives truncate times to whole seconds. Such a time is compared in seconds.
-    pub(crate) fn is_older_than(&self, original: &State) -> bool {
-        let [(ours, ours_ns), (its, its_ns)] = [self, original].map(|state| (state.0[3] as i64, state.0[4]));
-        ours < its || ours == its && ours_ns != 0 && ours_ns < its_ns
-    }
-}
-
-/// Whether every later change will have a later time stamp. Both times are in seconds and nanoseconds.
-fn is_past([seconds, nanoseconds]: [u64; 2], now: [u64; 2]) -> bool {
-    // Before 1970.
-    if seconds as i64 <= 0 {
-        return true;
-    }
-    // Some file systems only store whole seconds.
-    let latest = if nanoseconds == 0 { [seconds + 1, 0] } else { [seconds, nanoseconds] };
-    latest < now
-}
-
-/// The clock of file system time stamps, in seconds and nanoseconds. It advances in ticks.
-fn file_system_time() -> [u64; 2] {
-    let now = clock_gettime(ClockId::RealtimeCoarse);
-    [now.tv_sec as u64, now.tv_nsec as u64]
-}
-
 /// Always below the root, and never through magic links such as /proc/*/fd.
 const RESOLVE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 
@@ -689,14 +438,6 @@ const REFRESH_MS: u64 = 1000;
 
 /// openat2(2) asks the caller to retry after EAGAIN. Each retry only fails if another rename occurs in between.
 const MAX_RETRIES: u32 = 8;
-
-/// A strong entity tag: the hash of `bytes`.
-fn hashed_tag(bytes: &[u8]) -> EntityTag {
-    let hash = digest(&SHA256, bytes);
-    let mut fingerprint = [0; 8];
-    fingerprint.copy_from_slice(&hash.as_ref()[..8]);
-    EntityTag::from_fingerprint(fingerprint)
-}
 
 #[cfg(test)]
 #[path = "resolve_tests.rs"]

@@ -1,6 +1,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -5,17 +5,19 @@ use schemars::JsonSchema;
 use sealion_h2::Limits;
 use sealion_http::http1::head::HeadLimits;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use crate::values::{Bounded, overridable};
 
 /// HTTP/2 on all listeners with TLS. The limits on heads, bodies and times in `[limits]` hold for it too.
-#[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Args, Serialize, Deserialize, JsonSchema)]
 #[command(next_help_heading = "HTTP/2")]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Http2Config {
     /// Whether clients are offered HTTP/2 (ALPN `h2`). Without it they use HTTP/1.1.
     #[arg(long = "http2", id = "http2_enabled", value_name = "BOOL", env = "SEALION_HTTP2", action = clap::ArgAction::Set,
           default_value_t = Self::default().enabled)]
+    #[default(true)]
     pub enabled: bool,
 
     /// Requests that a client may have in progress at a time on one connection (SETTINGS_MAX_CONCURRENT_STREAMS). RFC 9113 asks for 100 at
@@ -23,13 +25,8 @@ pub(crate) struct Http2Config {
     // INHERITED: nginx' http2_max_concurrent_streams.
     #[arg(long = "http2-max-streams", id = "http2_max_streams", value_name = "NUMBER", env = "SEALION_HTTP2_MAX_STREAMS",
           default_value_t = Self::default().max_streams)]
+    #[default(const { Bounded::new(128).unwrap() })]
     pub max_streams: Bounded<1, 1000>,
-}
-
-impl Default for Http2Config {
-    fn default() -> Self {
-        Http2Config { enabled: true, max_streams: const { Bounded::new(128).unwrap() } }
-    }
 }
 
 overridable!(Http2Config { enabled = "http2_enabled", max_streams = "http2_max_streams" });

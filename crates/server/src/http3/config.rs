@@ -5,6 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use sealion_http::http1::head::HeadLimits;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use super::window::MIN_SEND_WINDOW;
 use crate::exchange::Http3Limits;
@@ -12,24 +13,28 @@ use crate::limits::LimitsConfig;
 use crate::values::{At, Bounded, Problems, Size, Timeout};
 
 /// HTTP/3 on the listeners with `http3 = true`. The limits on heads, bodies and times in `[limits]` hold for it too. A reload changes none of these keys.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Http3Config {
     /// Requests that a client may have in progress at a time on one connection. RFC 9114 asks for 100 at least.
+    #[default(const { Bounded::new(128).unwrap() })]
     pub max_streams: Bounded<1, 1000>,
 
     /// Bytes of one request's content that the client may send before an upstream takes them, between 16 KiB and 16 MiB.
     // GUESS: 40 Mbit/s of upload at a round trip of 50 ms.
     #[schemars(with = "Size")]
+    #[default(Size(256 << 10).into())]
     pub stream_window: At<Size>,
 
     /// The same for all requests of a connection, at most 64 MiB. It has to be `stream_window` at least.
     #[schemars(with = "Size")]
+    #[default(Size(1 << 20).into())]
     pub connection_window: At<Size>,
 
     /// Bytes of responses that one connection may have sent and the client not acknowledged, between 128 KiB and 256 MiB. The bytes beyond 128 KiB
     /// count against `limits.max_buffered`.
     #[schemars(with = "Size")]
+    #[default(Size(8 << 20).into())]
     pub send_window: At<Size>,
 
     /// Time after which a connection whose client sends no packets is forgotten [default: 5 s more than the longest of `idle_timeout`,
@@ -38,20 +43,8 @@ pub(crate) struct Http3Config {
 
     /// Handshakes with clients whose address is not validated, at each UDP socket of a worker, above which a new client has to prove its address by
     /// a Retry packet. That costs it a round trip. 0: every client has to.
+    #[default(const { Bounded::new(128).unwrap() })]
     pub retry_above: Bounded<0, 65_536>,
-}
-
-impl Default for Http3Config {
-    fn default() -> Self {
-        Http3Config {
-            max_streams: const { Bounded::new(128).unwrap() },
-            stream_window: Size(256 << 10).into(),
-            connection_window: Size(1 << 20).into(),
-            send_window: Size(8 << 20).into(),
-            idle_timeout: None,
-            retry_above: const { Bounded::new(128).unwrap() },
-        }
-    }
 }
 
 /// Beyond the longest time of the server's own, which ends idle connections first.

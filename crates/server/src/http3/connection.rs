@@ -179,7 +179,7 @@ impl<'a> Http3<'a> {
     fn fail(&mut self, endpoint: &mut Endpoint, error: &ConnectionError) {
         tracing::debug!("{}: HTTP/3: closed: {error}", self.context.remote);
         if let (Some(flood), Some(worker)) = (error.flood, metrics::worker()) {
-            worker.http3.flooded(flood);
+            worker.http3.streams.flooded(flood as usize);
         }
         self.close(endpoint, error.code, error.why);
     }
@@ -193,7 +193,7 @@ impl<'a> Http3<'a> {
         if let Some(resets) = self.protocol.take_resets()
             && let Some(worker) = metrics::worker()
         {
-            worker.http3.reset(&resets);
+            worker.http3.streams.reset(&resets);
         }
     }
 

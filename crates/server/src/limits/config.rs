@@ -7,11 +7,12 @@ use schemars::JsonSchema;
 use sealion_http::http1::head::HeadLimits;
 use sealion_tls::{LeastRate, Limits};
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use crate::values::{Bounded, Size, Timeout, overridable};
 
 /// Limits on connections, requests and time.
-#[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Args, Serialize, Deserialize, JsonSchema)]
 #[command(next_help_heading = "Limits")]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LimitsConfig {
@@ -30,42 +31,60 @@ pub(crate) struct LimitsConfig {
 
     /// Time for the TLS handshake.
     #[arg(long, value_name = "TIME", env = "SEALION_HANDSHAKE_TIMEOUT", default_value_t = Self::default().handshake_timeout)]
+    // INHERITED: the magnitude of nginx' client_header_timeout and ssl_handshake_timeout (60 s). They are
+    // shorter here, because a client that needs longer for a few kilobytes holds a connection that others wait
+    // for.
+    #[default(Timeout::seconds(10))]
     pub handshake_timeout: Timeout,
 
     /// Time from the first byte of a request to the end of its head, and again to the end of its body. For a body that
     /// is forwarded, the time to its next piece.
     #[arg(long, value_name = "TIME", env = "SEALION_REQUEST_TIMEOUT", default_value_t = Self::default().request_timeout)]
+    #[default(Timeout::seconds(10))]
     pub request_timeout: Timeout,
 
     /// Time a connection may stay idle between requests.
     #[arg(long, value_name = "TIME", env = "SEALION_IDLE_TIMEOUT", default_value_t = Self::default().idle_timeout)]
+    // INHERITED: nginx' keepalive_timeout as distributions ship it.
+    #[default(Timeout::seconds(65))]
     pub idle_timeout: Timeout,
 
     /// Time a client may go without taking any byte of a response.
     #[arg(long, value_name = "TIME", env = "SEALION_STALL_TIMEOUT", default_value_t = Self::default().stall_timeout)]
+    #[default(Timeout::seconds(Limits::default().stall.as_secs()))]
     pub stall_timeout: Timeout,
 
     /// Minimum bytes per second that a client sends of a body that is buffered completely (`buffer_request`, and bodies
     /// for scripts), averaged over `min_send_rate_window`. Slower requests get 408. 0: no minimum.
     #[arg(long, value_name = "BYTES", env = "SEALION_MIN_RECEIVE_RATE", default_value_t = Self::default().min_receive_rate)]
+    // GUESS: as in the other direction.
+    #[default(within(240))]
     pub min_receive_rate: Bounded<0, 1_048_576>,
 
     /// Minimum bytes per second that a client reads while data waits for it, averaged over `min_send_rate_window`.
     /// Slower connections are closed. Time in which the server has nothing to send does not count. 0: no minimum.
     #[arg(long, value_name = "BYTES", env = "SEALION_MIN_SEND_RATE", default_value_t = Self::default().min_send_rate)]
+    // INHERITED: IIS' minBytesPerSecond. The slowest GPRS has four times as much. Over five minutes the rate
+    // makes 72 kB. A phone that loses its signal repeatedly, each time for less than the stall timeout, takes
+    // as much in one of the intervals with signal.
+    #[default(within(240))]
     pub min_send_rate: Bounded<0, MAX_MIN_RATE>,
 
     /// Time over which `min_send_rate` and `min_receive_rate` are averaged. It should exceed the time that a mobile
     /// client may be without signal.
     #[arg(long, value_name = "TIME", env = "SEALION_MIN_SEND_RATE_WINDOW", default_value_t = Self::default().min_send_rate_window)]
+    #[default(Timeout::seconds(300))]
     pub min_send_rate_window: Timeout,
 
     /// Time to wait for the client to close a connection after the server has closed its side.
     #[arg(long, value_name = "TIME", env = "SEALION_LINGER_TIMEOUT", default_value_t = Self::default().linger_timeout)]
+    #[default(Timeout::seconds(Limits::default().linger.as_secs()))]
     pub linger_timeout: Timeout,
 
     /// Time for pending responses to finish after SIGINT or SIGTERM.
     #[arg(long, value_name = "TIME", env = "SEALION_GRACE", default_value_t = Self::default().grace)]
+    // A hundred megabytes at a few megabytes per second.
+    #[default(Timeout::seconds(30))]
     pub grace: Timeout,
 
     /// Time for pending responses, uploads and tunnels to finish in a process that an upgrade has replaced [default:
@@ -79,18 +98,23 @@ pub(crate) struct LimitsConfig {
 
     /// Bytes of a request line; longer ones get 414.
     #[arg(long, value_name = "BYTES", env = "SEALION_MAX_REQUEST_LINE", default_value_t = Self::default().max_request_line)]
+    #[default(within(HeadLimits::default().request_line as u64))]
     pub max_request_line: Bounded<256, 1_048_576>,
 
     /// Bytes of a request head; longer ones get 431.
     #[arg(long, value_name = "BYTES", env = "SEALION_MAX_HEAD", default_value_t = Self::default().max_head)]
+    #[default(within(HeadLimits::default().head as u64))]
     pub max_head: Bounded<256, 1_048_576>,
 
     /// Fields of a request head; requests with more get 431.
     #[arg(long, value_name = "N", env = "SEALION_MAX_FIELDS", default_value_t = Self::default().max_fields)]
+    #[default(within(HeadLimits::default().fields as u64))]
     pub max_fields: Bounded<1, { HeadLimits::MAX_FIELDS as u64 }>,
 
     /// Bytes of a request body that are read and discarded to keep the connection; a longer body closes it.
     #[arg(long, value_name = "SIZE", env = "SEALION_MAX_BODY", default_value_t = Self::default().max_body)]
+    // Bodies sent by mistake with a GET are small.
+    #[default(Size(64 << 10))]
     pub max_body: Size,
 
     /// Memory for all bodies that wait for a slow side (`buffer`, `buffer_request` and bodies for scripts), for
@@ -98,6 +122,8 @@ pub(crate) struct LimitsConfig {
     /// files if the route has any; other bodies are passed on as they are taken, and requests for scripts get 503.
     /// Beyond half of it responses of applications are not compressed.
     #[arg(long, value_name = "SIZE", env = "SEALION_MAX_BUFFERED", default_value_t = Self::default().max_buffered)]
+    // 256 bodies of the length that a rule buffers by default.
+    #[default(Size(256 << 20))]
     pub max_buffered: Size,
 
     /// The part of `max_buffered` that one client, an IPv4 address or an IPv6 /64, may use [default: a quarter of
@@ -107,6 +133,8 @@ pub(crate) struct LimitsConfig {
 
     /// Ranges in one request; a request with more gets the whole file.
     #[arg(long, value_name = "N", env = "SEALION_MAX_RANGES", default_value_t = Self::default().max_ranges)]
+    // PDF viewers and download managers request up to this many at once.
+    #[default(within(16))]
     pub max_ranges: Bounded<0, 1000>,
 
     /// Records sealed under one key before the key is changed or the connection closed. The suite's own limit also
@@ -117,48 +145,6 @@ pub(crate) struct LimitsConfig {
 
 /// The maximum of `min_send_rate`: half of the minimum bandwidth to which a site may limit its clients.
 const MAX_MIN_RATE: u64 = super::site::MIN_BANDWIDTH / 2;
-
-impl Default for LimitsConfig {
-    fn default() -> Self {
-        let head = HeadLimits::default();
-        let tls = Limits::default();
-        LimitsConfig {
-            max_connections: None,
-            max_connections_per_address: None,
-            // INHERITED: the magnitude of nginx' client_header_timeout and ssl_handshake_timeout (60 s). They are
-            // shorter here, because a client that needs longer for a few kilobytes holds a connection that others wait
-            // for.
-            handshake_timeout: Timeout::seconds(10),
-            request_timeout: Timeout::seconds(10),
-            // INHERITED: nginx' keepalive_timeout as distributions ship it.
-            idle_timeout: Timeout::seconds(65),
-            stall_timeout: Timeout::seconds(tls.stall.as_secs()),
-            // GUESS: as in the other direction.
-            min_receive_rate: within(240),
-            // INHERITED: IIS' minBytesPerSecond. The slowest GPRS has four times as much. Over five minutes the rate
-            // makes 72 kB. A phone that loses its signal repeatedly, each time for less than the stall timeout, takes
-            // as much in one of the intervals with signal.
-            min_send_rate: within(240),
-            min_send_rate_window: Timeout::seconds(300),
-            linger_timeout: Timeout::seconds(tls.linger.as_secs()),
-            // A hundred megabytes at a few megabytes per second.
-            grace: Timeout::seconds(30),
-            upgrade_grace: None,
-            max_requests: None,
-            max_request_line: within(head.request_line as u64),
-            max_head: within(head.head as u64),
-            max_fields: within(head.fields as u64),
-            // Bodies sent by mistake with a GET are small.
-            max_body: Size(64 << 10),
-            // 256 bodies of the length that a rule buffers by default.
-            max_buffered: Size(256 << 20),
-            max_buffered_per_address: None,
-            // PDF viewers and download managers request up to this many at once.
-            max_ranges: within(16),
-            max_records_per_key: None,
-        }
-    }
-}
 
 overridable!(LimitsConfig {
     max_connections,

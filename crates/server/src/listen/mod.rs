@@ -6,6 +6,7 @@
 
 mod address;
 mod config;
+mod configured;
 mod connection;
 mod idle;
 mod inherited;
@@ -27,7 +28,8 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::http3;
 pub(crate) use address::{Address, Held, Purpose, Share};
-pub(crate) use config::{Listen, ListenConfig, Mode, check, check_names, https_port, names};
+pub(crate) use config::{ListenConfig, check, check_names, https_port, names};
+pub(crate) use configured::{Listen, Mode};
 pub(crate) use idle::close_idle;
 pub(crate) use inherited::{Datagrams, Inherited};
 

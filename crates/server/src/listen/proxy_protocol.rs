@@ -3,8 +3,8 @@
 //!
 //! No byte after the header is consumed: bytes are peeked at (MSG_PEEK), and read only once they are known to belong to the header.
 
+use std::io;
 use std::net::SocketAddr;
-use std::{fmt, io};
 
 use ppp::{v1, v2};
 use rustix::net::{RecvFlags, recv};
@@ -30,32 +30,25 @@ const LOCAL: u8 = 0x20;
 const PROXY: &[u8] = b"PROXY ";
 
 /// The reason why a connection has no usable header.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Refused {
     /// The connection begins with something else.
+    #[error(
+        "does not begin with a PROXY protocol header: let the proxy send one, or remove proxy_protocol from this [[listen]]"
+    )]
     Missing,
     /// The header is longer than [`MAX_HEADER`].
+    #[error("its PROXY protocol header is longer than {} bytes", MAX_HEADER)]
     TooLong,
     /// The header violates the protocol.
+    #[error("its PROXY protocol header is malformed: {0}")]
     Malformed(String),
     /// The connection ended within the header.
+    #[error("ended within the PROXY protocol header")]
     Ended,
     /// Reading the socket failed.
+    #[error(transparent)]
     Io(io::Error),
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing => f.write_str(
-                "does not begin with a PROXY protocol header: let the proxy send one, or remove proxy_protocol from this [[listen]]",
-            ),
-            Self::TooLong => write!(f, "its PROXY protocol header is longer than {MAX_HEADER} bytes"),
-            Self::Malformed(error) => write!(f, "its PROXY protocol header is malformed: {error}"),
-            Self::Ended => f.write_str("ended within the PROXY protocol header"),
-            Self::Io(error) => error.fmt(f),
-        }
-    }
 }
 
 /// Reads the header, and nothing after it. `None`: the header names no client.

@@ -3,7 +3,6 @@
 
 use std::sync::atomic::Ordering;
 
-use sealion_h2::Flood;
 use sealion_http::Status;
 use sealion_tls::{AlertDescription, SealedBy};
 
@@ -12,8 +11,8 @@ use crate::exchange::Shared;
 use crate::observe::access_log::CacheOutcome;
 use crate::observe::messages;
 use crate::observe::metrics::{
-    BUCKETS, Counter, DIRECTIONS, Deadline, ErrorKind, HandshakeFailure, Histogram, Http2Metrics, Http3Metrics, SUITES,
-    SiteNumber, StreamResult, WorkerMetrics,
+    BUCKETS, Counter, DIRECTIONS, Deadline, ErrorKind, HandshakeFailure, Histogram, SIDES, SUITES, SiteNumber,
+    StreamMetrics, StreamResult, WorkerMetrics,
 };
 use crate::path::costs::Origin;
 use crate::path::offer::combinations;
@@ -341,28 +340,27 @@ impl Scrape<'_> {
     }
 
     fn http2(&self, page: &mut Families) {
+        use sealion_h2::{ErrorCode, Flood};
         page.counter("sealion_http2_streams_total", "Streams that clients opened, by what became of them.");
-        for &result in StreamResult::ALL {
-            page.sample(&[("result", result.label())], self.count(|w| w.http2.streams(result)));
-        }
+        self.fates(page, |w| &w.http2);
         page.counter(
             "sealion_http2_resets_total",
             "RST_STREAM frames by the side that sent them and their error code.",
         );
-        for (by, code, place) in Http2Metrics::reset_labels() {
-            page.sample(&[("by", by), ("code", code)], self.count(|w| w.http2.resets(place)));
-        }
+        let codes = ErrorCode::REGISTERED.iter().filter_map(|code| code.name());
+        self.resets(page, codes, |w| &w.http2);
         page.counter("sealion_http2_stalls_total", "Waits of responses for the client to open a flow-control window.")
-            .value(self.count(|w| &w.http2.stalls));
+            .value(self.count(|w| &w.http2_stalls));
         page.counter("sealion_http2_floods_total", "Connections ended by a limit against abuse, by limit.");
         for &flood in Flood::ALL {
-            page.sample(&[("limit", flood.name())], self.count(|w| w.http2.floods(flood)));
+            page.sample(&[("limit", flood.name())], self.count(|w| &w.http2.floods[flood as usize]));
         }
     }
 
     fn http3(&self, page: &mut Families) {
-        let open = self.workers.iter().fold(0_u64, |sum, w| sum.wrapping_add(w.http3.open.get()));
-        page.gauge("sealion_http3_connections", "Open connections over HTTP/3.").value(open);
+        use sealion_h3::{ErrorCode, Flood};
+        page.gauge("sealion_http3_connections", "Open connections over HTTP/3.")
+            .value(self.sum(|w| w.http3.open.get()));
         page.counter("sealion_http3_handshakes_total", "Handshakes over QUIC that succeeded.")
             .value(self.count(|w| &w.http3.handshakes));
         page.counter("sealion_http3_responses_total", "Responses over HTTP/3.")
@@ -371,16 +369,13 @@ impl Scrape<'_> {
             "sealion_http3_streams_total",
             "Requests that clients opened over HTTP/3, by what became of them.",
         );
-        for &result in StreamResult::ALL {
-            page.sample(&[("result", result.label())], self.count(|w| w.http3.streams(result)));
-        }
+        self.fates(page, |w| &w.http3.streams);
         page.counter("sealion_http3_resets_total", "Requests cancelled, by the side that did so and the error code.");
-        for (by, code, place) in Http3Metrics::reset_labels() {
-            page.sample(&[("by", by), ("code", code)], self.count(|w| w.http3.resets(place)));
-        }
+        let codes = ErrorCode::REGISTERED.iter().filter_map(|code| code.name());
+        self.resets(page, codes, |w| &w.http3.streams);
         page.counter("sealion_http3_floods_total", "Connections ended by a limit against abuse, by limit.");
-        for &flood in sealion_h3::Flood::ALL {
-            page.sample(&[("limit", flood.name())], self.count(|w| w.http3.floods(flood)));
+        for &flood in Flood::ALL {
+            page.sample(&[("limit", flood.name())], self.count(|w| &w.http3.streams.floods[flood as usize]));
         }
         page.counter("sealion_quic_datagrams_total", "UDP datagrams of QUIC, by direction.");
         for (place, direction) in DIRECTIONS.into_iter().enumerate() {
@@ -394,6 +389,29 @@ impl Scrape<'_> {
             .value(self.count(|w| &w.http3.lost_bytes));
         page.counter("sealion_quic_retries_total", "Retry packets, by which new clients have to prove their address.")
             .value(self.count(|w| &w.http3.retries));
+    }
+
+    fn fates<const CODES: usize, const FLOODS: usize>(
+        &self,
+        page: &mut Families,
+        of: impl Fn(&WorkerMetrics) -> &StreamMetrics<CODES, FLOODS>,
+    ) {
+        for &result in StreamResult::ALL {
+            page.sample(&[("result", result.label())], self.count(|w| &of(w).streams[result as usize]));
+        }
+    }
+
+    fn resets<'a, const CODES: usize, const FLOODS: usize>(
+        &self,
+        page: &mut Families,
+        codes: impl Iterator<Item = &'a str> + Clone,
+        of: impl Fn(&WorkerMetrics) -> &StreamMetrics<CODES, FLOODS>,
+    ) {
+        for (side, (_, by)) in SIDES.into_iter().enumerate() {
+            for (code, name) in codes.clone().chain(["other"]).enumerate() {
+                page.sample(&[("by", by), ("code", name)], self.count(|w| &of(w).resets[side][code]));
+            }
+        }
     }
 
     fn by_reason(&self, page: &mut Families, counters: impl Fn(&WorkerMetrics) -> &[Counter]) {

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use crate::values::{At, Secret, SecretUrl, Timeout};
 
 /// Metrics and traces for an OpenTelemetry collector, by OTLP over HTTP in protobuf. Metrics have the same names and
 /// labels as on the metrics listener, which is not required.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct OtlpConfig {
     /// URL of the collector, for instance `http://127.0.0.1:4318` or `https://otlp.example.org`: metrics go to
@@ -24,6 +25,7 @@ pub(crate) struct OtlpConfig {
     pub headers: At<BTreeMap<String, Secret>>,
 
     /// Time between two messages with metrics.
+    #[default(Timeout::seconds(60))]
     pub interval: Timeout,
 
     /// Share of requests for which spans are sent, from 0 to 1, for instance 0.01. If a trusted proxy began the trace,
@@ -31,18 +33,6 @@ pub(crate) struct OtlpConfig {
     pub sample: At<f64>,
 
     /// Name of this service at the collector (`service.name`).
+    #[default("sealion".to_owned().into())]
     pub service_name: At<String>,
-}
-
-impl Default for OtlpConfig {
-    fn default() -> Self {
-        OtlpConfig {
-            endpoint: None,
-            roots: None,
-            headers: At::default(),
-            interval: Timeout::seconds(60),
-            sample: 0.0.into(),
-            service_name: "sealion".to_owned().into(),
-        }
-    }
 }

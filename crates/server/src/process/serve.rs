@@ -4,6 +4,9 @@
 //! Prepared::new ─► bind ─► confine ─► AccessLogs::open ─► announce ─► Server::start ─► Server::serve ─► Server::drain ─► Server::finish
 //! ```
 
+mod handover;
+mod orders;
+
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -11,13 +14,13 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Semaphore, oneshot, watch};
-use tokio::task::{JoinError, JoinHandle};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
 use tokio::time::interval;
 use tokio_util::task::TaskTracker;
 
 use super::announce::{announce, describe};
-use super::control::{self, Order, Orders, Outcome};
+use super::control::{self, Orders};
 use super::descriptors::DescriptorPlan;
 use super::prepare::Prepared;
 use super::privileges::{self, Confinement, GivenUp};
@@ -25,10 +28,10 @@ use super::reload::{self, Refused};
 use super::service_manager;
 use super::show::Show;
 use super::signals::{Signal, Signals};
-use super::upgrade::{Connections as Passed, Predecessor, Program, Service, Starting, Successor};
+use super::upgrade::{Connections as Passed, Predecessor, Program, Service, Successor};
 use crate::certificates;
 use crate::config::{Config, ServeArgs};
-use crate::exchange::{Generation, Generations, Shared};
+use crate::exchange::{Generations, Shared};
 use crate::limits::{IdleConnections, StreamPlaces};
 use crate::listen::{Inherited, Listeners, close_idle, worker};
 use crate::monitor::{Connections, Exporter};
@@ -37,9 +40,10 @@ use crate::observe::messages;
 use crate::observe::{Left, Warnings};
 use crate::passing::{Giver, take_from};
 use crate::path::policy::KtlsMode;
-use crate::store::{CLOSING, Store, Target};
+use crate::store::CLOSING;
 use crate::upstream::check_health;
 use crate::values::{Phase, Timeout};
+use handover::{Upgrade, hand_over};
 
 /// Serves until SIGINT or SIGTERM.
 ///
@@ -245,63 +249,14 @@ impl<'a> Server<'a> {
 
     /// Handles signals until one of them ends this process, or a successor serves.
     async fn serve(&mut self, program: &Program, signals: &mut Signals, orders: &mut Orders) -> Stop {
-        let mut upgrade = Upgrade { store: self.shared.generations.latest().store.clone(), ..Upgrade::default() };
+        let mut upgrade = Upgrade::new(self.shared.generations.latest().store.clone());
         let mut reports = interval(REPORT_EVERY);
         let predecessors = Arc::clone(&self.shared.predecessors);
         loop {
             tokio::select! {
                 // They are read although nobody looks, so that the last ones have room.
                 _ = reports.tick(), if !predecessors.is_empty() => drop(predecessors.left()),
-                (order, reply) = orders.next() => match order {
-                    Order::Reload => self.reload_or_upgrade(&mut upgrade, program, reply),
-                    Order::Upgrade => upgrade.start(program, &self.service, "order", Some(reply)),
-                    Order::Purge { target, soft } => {
-                        let latest = self.shared.generations.latest();
-                        let upstreams = names_in_keys(&latest);
-                        let targets = match target {
-                            // Rules may store it with another query, for instance in their order.
-                            Target::Url(url) => latest.sites.spellings(url).into_iter().map(Target::Url).collect(),
-                            target => vec![target],
-                        };
-                        self.of_store(reply, move |store| {
-                            let names = || upstreams.iter().map(String::as_str);
-                            // All are ordered, though one fails.
-                            let told: Vec<_> =
-                                targets.into_iter().map(|target| store.ordered(target, soft, names())).collect();
-                            let failed = told.iter().any(Result::is_err);
-                            let lines = told.into_iter().map(|told| told.unwrap_or_else(|error| error));
-                            let lines = lines.collect::<Vec<_>>().join("\n");
-                            if failed { Err(lines) } else { Ok(lines) }
-                        });
-                    }
-                    Order::ApplyPurges { purges, directories } => {
-                        let latest = self.shared.generations.latest();
-                        match latest.store.clone() {
-                            None => drop(reply.send(Ok(String::new()))),
-                            Some(store) => drop(tokio::task::spawn_blocking(move || {
-                                let applied = store.apply_forwarded(purges, |url| latest.sites.spellings(url));
-                                let is_shared = store.directories().iter().any(|own| directories.contains(own));
-                                let told = if is_shared { control::SHARED.to_owned() } else { String::new() };
-                                let _ = reply.send(applied.map(|()| told).map_err(|error| error.to_string()));
-                            })),
-                        }
-                    }
-                    Order::Cache { url } => {
-                        let latest = self.shared.generations.latest();
-                        let upstreams = names_in_keys(&latest);
-                        let urls = url.map(|url| latest.sites.spellings(url));
-                        self.of_store(reply, move |store| {
-                            let Some(urls) = urls else { return Ok(store.describe()) };
-                            let names = || upstreams.iter().map(String::as_str);
-                            let told: Vec<_> = urls.iter().map(|url| store.describe_url(url, names())).collect();
-                            let stored: Vec<_> = told.iter().filter_map(|told| told.as_deref().ok()).collect();
-                            match stored[..] {
-                                [] => told.into_iter().next().unwrap_or_else(|| Ok(String::new())),
-                                _ => Ok(stored.join("\n")),
-                            }
-                        });
-                    }
-                },
+                (order, reply) = orders.next() => self.carry_out(order, reply, &mut upgrade, program),
                 signal = signals.next() => match signal {
                     Signal::Reload => drop(self.reload(false)),
                     Signal::Reopen => self.shared.access_log.reopen(),
@@ -326,29 +281,6 @@ impl<'a> Server<'a> {
                 }
             }
         }
-    }
-
-    /// Reloads; where the configuration needs a new process, that takes over. Process 1 cannot be replaced.
-    fn reload_or_upgrade(&mut self, upgrade: &mut Upgrade, program: &Program, reply: oneshot::Sender<Outcome>) {
-        let outcome = match self.reload(std::process::id() != 1) {
-            Ok(text) => Ok(text),
-            Err(Refused::Unusable(error)) => Err(error),
-            Err(Refused::NeedsNewProcess(_)) => return upgrade.start(program, &self.service, "reload", Some(reply)),
-        };
-        // The command may be gone.
-        let _ = reply.send(outcome);
-    }
-
-    /// Has the store do something, on a thread that may block.
-    fn of_store(&self, reply: oneshot::Sender<Outcome>, work: impl FnOnce(&Store) -> Outcome + Send + 'static) {
-        let Some(store) = self.shared.generations.latest().store.clone() else {
-            let _ = reply.send(Err("there is no cache: add [cache] to the configuration, or --cache DIR".to_owned()));
-            return;
-        };
-        tokio::task::spawn_blocking(move || {
-            // The command may be gone.
-            let _ = reply.send(work(&store));
-        });
     }
 
     fn reload(&mut self, may_upgrade: bool) -> Result<String, Refused> {
@@ -470,117 +402,6 @@ impl<'a> Server<'a> {
         drop(shared);
         log_writers.finish();
     }
-}
-
-/// The end of the task that starts a successor.
-type Ended = Result<Result<Successor, String>, JoinError>;
-
-/// A successor that is starting, if any.
-#[derive(Default)]
-struct Upgrade {
-    starting: Starting,
-    /// Keeps purges for it.
-    store: Option<Arc<Store>>,
-    task: Option<JoinHandle<Result<Successor, String>>>,
-    /// Where the outcome goes, if `sealion upgrade` ordered it.
-    reply: Option<oneshot::Sender<Outcome>>,
-}
-
-impl Upgrade {
-    /// Starts a successor on a thread that may block, unless one is starting.
-    fn start(&mut self, program: &Program, service: &Arc<Service>, by: &str, reply: Option<oneshot::Sender<Outcome>>) {
-        let refusal = if self.task.is_some() {
-            Some("an upgrade is under way already")
-        } else if std::process::id() == 1 {
-            Some("process 1 cannot be replaced, because the container ends with it: start a new container instead")
-        } else {
-            None
-        };
-        if let Some(refusal) = refusal {
-            tracing::error!("{by}: {refusal}");
-            if let Some(reply) = reply {
-                let _ = reply.send(Err(refusal.to_owned()));
-            }
-        } else {
-            self.reply = reply;
-            if let Some(store) = &self.store {
-                store.successor_starts();
-            }
-            tracing::info!("{by}: starting {} to take over", program.path().display());
-            let (program, service, starting) = (program.clone(), Arc::clone(service), self.starting.clone());
-            let start = move || Successor::start(&program, &service, &starting);
-            self.task = Some(tokio::task::spawn_blocking(start));
-        }
-    }
-
-    /// Waits for the successor; for ever if there is none.
-    async fn ended(&mut self) -> (Ended, Option<oneshot::Sender<Outcome>>) {
-        let Some(task) = &mut self.task else { return std::future::pending().await };
-        let ended = task.await;
-        self.task = None;
-        (ended, self.reply.take())
-    }
-
-    /// From now on, the process that took over gets the purges of this one. Those since its start are forwarded on a thread that may block, and `tell` is
-    /// called behind them. `None`: none took over, or there is no cache.
-    fn forward_purges(&self, successor: Option<u32>, tell: impl FnOnce() + Send + 'static) -> Option<JoinHandle<()>> {
-        let (Some(store), Some(pid)) = (&self.store, successor) else {
-            if let Some(store) = &self.store {
-                store.successor_failed();
-            }
-            tell();
-            return None;
-        };
-        let forward = control::forward_purges(pid, store.directories().to_vec());
-        let purges = store.successor_took_over(Arc::clone(&forward));
-        Some(tokio::task::spawn_blocking(move || {
-            // It says what fails.
-            drop(forward(&purges));
-            tell();
-        }))
-    }
-
-    /// Stops the successor that is starting, if any.
-    fn cancel(&mut self) {
-        self.starting.cancel();
-        // A successor that serves since a moment ago stops when the task's result is dropped.
-        drop(self.task.take());
-    }
-}
-
-/// Gives the service to a successor that serves. Returns its process id.
-///
-/// # Errors
-/// There is none, and this process goes on.
-fn hand_over(ended: Ended) -> Result<(Successor, Option<OwnedFd>), String> {
-    let handed_over = ended.unwrap_or_else(|error| Err(error.to_string())).and_then(|mut successor| {
-        let pid = successor.pid();
-        service_manager::replaced_by(pid);
-        match successor.hand_over() {
-            Ok(passing) => Ok((successor, passing)),
-            Err(error) => {
-                service_manager::not_replaced();
-                Err(format!("process {pid} did not take over: {error}"))
-            }
-        }
-    });
-    match handed_over {
-        Ok((successor, passing)) => {
-            tracing::info!("process {} has taken over", successor.pid());
-            Ok((successor, passing))
-        }
-        Err(error) => {
-            tracing::error!("the upgrade failed: {error}");
-            tracing::error!("this process goes on serving; SIGUSR2 tries again");
-            Err(format!("the upgrade failed: {error}\nthe process before goes on serving"))
-        }
-    }
-}
-
-/// The names of upstreams in keys of the cache.
-fn names_in_keys(generation: &Generation) -> BTreeSet<String> {
-    let upstreams = generation.upstreams.iter().map(|upstream| String::from(&*upstream.name));
-    upstreams.chain(generation.sites.cache_names()).collect()
 }
 
 /// The connections that have not ended.

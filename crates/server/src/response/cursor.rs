@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::{fmt, io};
 
 use bytes::Bytes;
 use sealion_http::ExtraFields;
@@ -34,27 +34,18 @@ pub(crate) enum Segment {
 }
 
 /// Why a source ended a response.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum SourceError {
+    #[error("reading the response body failed: {0}")]
     Failed(io::Error),
     /// It did not produce the announced length.
+    #[error("response body length mismatch: {announced} bytes announced, {given} produced")]
     Length {
         /// Announced length in bytes.
         announced: u64,
         /// Bytes that it produced before the mismatch was found.
         given: u64,
     },
-}
-
-impl fmt::Display for SourceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SourceError::Failed(error) => write!(f, "reading the response body failed: {error}"),
-            SourceError::Length { announced, given } => {
-                write!(f, "response body length mismatch: {announced} bytes announced, {given} produced")
-            }
-        }
-    }
 }
 
 impl Cursor {

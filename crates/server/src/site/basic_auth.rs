@@ -20,6 +20,7 @@ use schemars::JsonSchema;
 use sealion_http::Status;
 use sealion_http::extra_fields::is_value;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use super::htpasswd::Htpasswd;
 use super::verifications::VERIFICATIONS;
@@ -27,20 +28,15 @@ use crate::response::Response;
 use crate::values::{At, Problems};
 
 /// Password protection (HTTP Basic).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct BasicAuthConfig {
     /// Realm, shown by browsers in the password prompt.
+    #[default("this site".to_owned().into())]
     pub realm: At<String>,
     /// File of users and password hashes (bcrypt or argon2id), one per line, as `sealion passwd` and `htpasswd -B` write them. Read at
     /// start and on reload. Hashes of MD5 (`$apr1$`, `$1$`) and SHA-1 (`{SHA}`) are accepted with a warning.
     pub users: At<PathBuf>,
-}
-
-impl Default for BasicAuthConfig {
-    fn default() -> Self {
-        BasicAuthConfig { realm: "this site".to_owned().into(), users: PathBuf::new().into() }
-    }
 }
 
 /// The password that a route asks for.

@@ -5,17 +5,19 @@ use schemars::JsonSchema;
 use sealion_http::extra_fields::{ExtraFields, is_name};
 use sealion_http::{Fields, Method, Request, Status};
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use crate::response::{Body, Response};
 use crate::values::{At, Problems, Time};
 
 /// Cross-origin access: origins whose scripts may read responses.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct CorsConfig {
     /// Allowed origins: `https://app.example.org`, `~ ^https://[a-z]+\\.example\\.org$` (an expression for whole origins), or `*` for all. Empty: none.
     pub origins: Vec<At<String>>,
     /// Allowed methods. The server itself answers GET and HEAD.
+    #[default(["GET", "HEAD"].map(|method| method.to_owned().into()).into())]
     pub methods: Vec<At<String>>,
     /// Allowed request fields, besides those that browsers always allow, for instance `If-None-Match`.
     pub headers: Vec<At<String>>,
@@ -25,19 +27,6 @@ pub(crate) struct CorsConfig {
     pub max_age: Option<Time>,
     /// Whether scripts may send cookies and passwords.
     pub credentials: At<bool>,
-}
-
-impl Default for CorsConfig {
-    fn default() -> Self {
-        CorsConfig {
-            origins: Vec::new(),
-            methods: ["GET", "HEAD"].map(|method| method.to_owned().into()).into(),
-            headers: Vec::new(),
-            expose: Vec::new(),
-            max_age: None,
-            credentials: false.into(),
-        }
-    }
 }
 
 /// The CORS policy of a site.

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use sealion_http::path::SitePath;
 use sealion_http::{Status, cgi};
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use tokio::task::spawn_blocking;
 
 use super::route::has_placeholders;
@@ -18,7 +19,7 @@ use crate::files::resolve::{NotOpened, Root, Wait};
 use crate::values::{At, Problems, Secret, SecretUrl};
 
 /// The scripts of a rule whose upstream has `protocol = "fastcgi"`. No file with their extensions is sent by the site itself.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct FastcgiConfig {
     /// Name of an `[[upstream]]` with `protocol = "fastcgi"`, or the URL of a server: the action `fastcgi` of a route.
@@ -26,29 +27,17 @@ pub(crate) struct FastcgiConfig {
     /// Directory of the scripts, as php-fpm sees it too [default: the site's root]
     pub root: Option<At<PathBuf>>,
     /// Script of a path that ends with a slash, beneath that path.
+    #[default("index.php".to_owned().into())]
     pub index: At<String>,
     /// Script for all paths that have none, for instance `/index.php` [default: they are answered 404]
     pub front: Option<At<String>>,
     /// Whether `front` is the only script that is run: others are answered 404.
     pub only_front: bool,
     /// How the names of scripts end. What follows in a path is its PATH_INFO: `/x.php/a` runs `/x.php` with `/a`.
+    #[default(vec![".php".to_owned()].into())]
     pub extensions: At<Vec<String>>,
     /// Further variables, for instance `{ APP_ENV = "production" }`.
     pub params: At<BTreeMap<String, Secret>>,
-}
-
-impl Default for FastcgiConfig {
-    fn default() -> Self {
-        FastcgiConfig {
-            to: None,
-            root: None,
-            index: "index.php".to_owned().into(),
-            front: None,
-            only_front: false,
-            extensions: vec![".php".to_owned()].into(),
-            params: At::default(),
-        }
-    }
 }
 
 /// The scripts of a rule.

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::fs::{AtFlags, Dir, DirEntry, FileType, statat};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use super::archive::{ArchiveConfig, Archives};
 use super::checksums::{Beside, Checksum};
@@ -16,22 +17,18 @@ use crate::files::resolve::{NotOpened, Root, Unresolved, beneath};
 use crate::values::{At, Problems};
 
 /// Listings of directories without an index file.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ListingConfig {
     /// Entries per page; `?page=2` shows the next ones.
+    // 1000 entries make a page of about a quarter of a megabyte.
+    #[default(1000.into())]
     pub page: At<usize>,
     /// Most entries of a directory. Further ones are on no page, and the listing says so. Each takes about 200 bytes while a page is made.
+    #[default(100_000.into())]
     pub max_entries: At<usize>,
     /// Archives of directories for download: `?archive=tar.zst`. `{}` for the defaults [default: none]
     pub archive: Option<ArchiveConfig>,
-}
-
-impl Default for ListingConfig {
-    /// 1000 entries make a page of about a quarter of a megabyte.
-    fn default() -> Self {
-        ListingConfig { page: 1000.into(), max_entries: 100_000.into(), archive: None }
-    }
 }
 
 /// The listings of a route.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use super::access::{names, network};
 use super::pages::Page;
@@ -13,23 +14,17 @@ use crate::files::resolve::Root;
 use crate::values::{At, Problems, Time};
 
 /// Maintenance: every request is answered 503. `maintenance = true` for the defaults.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct MaintenanceConfig {
     /// Page to send: a path beneath the root [default: that of `error_pages` for 503, else the server's own text]
     pub page: Option<At<String>>,
     /// Time after which clients are asked to come back (Retry-After).
+    // Short enough that visitors and crawlers are back soon after work that ended early.
+    #[default(Time(Duration::from_secs(600)).into())]
     pub retry_after: At<Time>,
     /// Networks whose clients see the site, with all its guards.
     pub allow: Vec<At<String>>,
-}
-
-impl Default for MaintenanceConfig {
-    fn default() -> Self {
-        // Short enough that visitors and crawlers are back soon after work that ended early.
-        let retry_after = Time(Duration::from_secs(600)).into();
-        MaintenanceConfig { page: None, retry_after, allow: Vec::new() }
-    }
 }
 
 /// A site under maintenance.

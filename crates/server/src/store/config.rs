@@ -9,23 +9,28 @@ use schemars::JsonSchema;
 use sealion_cache::Policy;
 use sealion_http::extra_fields::is_name;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use crate::placeholders::{Known, Tables, Template};
 use crate::values::{At, Bounded, Problems, SecretUrl, Size, Time, parse_network};
 
 /// The cache of responses.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct CacheConfig {
     /// Directories of stored responses, one for each disk. Each belongs to one server, and is empty or has been its cache before.
     pub directories: At<Vec<PathBuf>>,
     /// Most octets that stored responses take in each directory.
+    #[default(Size(1_000_000_000))]
     pub size: Size,
     /// Most responses in each directory.
+    #[default(const { Bounded::new(10_000_000).unwrap() })]
     pub objects: Bounded<1, 1_000_000_000>,
     /// Bytes that stay free on each file system. Where it has less, the responses that are worth least are removed until it has.
+    #[default(Size(256 << 20))]
     pub free: Size,
     /// Memory for responses that are asked for often, for each worker.
+    #[default(Size(32 << 20))]
     pub memory: Size,
     /// A stream of Valkey or Redis by which the nodes of a fleet purge together: `redis://HOST:PORT/KEY`.
     pub purge_stream: Option<At<SecretUrl>>,
@@ -33,30 +38,18 @@ pub(crate) struct CacheConfig {
     pub purge_stream_password: Option<At<PathBuf>>,
 }
 
-impl Default for CacheConfig {
-    fn default() -> Self {
-        CacheConfig {
-            directories: At::default(),
-            size: Size(1_000_000_000),
-            objects: const { Bounded::new(10_000_000).unwrap() },
-            free: Size(256 << 20),
-            memory: Size(32 << 20),
-            purge_stream: None,
-            purge_stream_password: None,
-        }
-    }
-}
-
 /// How a rule stores responses. Without settings, as the origin says in Cache-Control or Expires (RFC 9111).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct CacheRuleConfig {
     /// Time for which a response is fresh where the origin does not say, by status: `{ 200 = "10m", 404 = "1m" }`.
     pub ttl: At<BTreeMap<String, Time>>,
     /// Whether a response with Last-Modified for which neither the origin nor `ttl` gives a time is fresh for a tenth of its age, a day at most.
     /// `false`: it is validated for each request.
+    #[default(true)]
     pub heuristic: bool,
     /// Largest body that is stored.
+    #[default(Size(10 << 30))]
     pub max_object: Size,
     /// Size of slices in which larger responses are fetched and stored, each with a Range request: what clients ask for of a large response is fetched alone.
     /// `max_object` bounds the whole [default: responses are fetched and stored whole]
@@ -74,6 +67,7 @@ pub(crate) struct CacheRuleConfig {
     /// Cookies with which a request goes to the server, and its response is not stored; `*` at the end stands for any: `["session", "wp_*"]`.
     pub bypass_cookies: Vec<String>,
     /// Requests for a response before it is stored.
+    #[default(const { Bounded::new(1).unwrap() })]
     pub min_uses: Bounded<1, 100>,
     /// Fields of the server's response that are ignored: `cache-control`, `expires`, `set-cookie`, `vary`, `x-accel-expires`.
     pub ignore: At<Vec<String>>,
@@ -86,15 +80,19 @@ pub(crate) struct CacheRuleConfig {
     /// Time for which a stale response is sent if the servers fail, where the origin does not say.
     pub stale_if_error: Option<Time>,
     /// Most responses of one URL that differ by Vary. Beyond, the one that was asked for least recently is removed.
+    #[default(const { Bounded::new(64).unwrap() })]
     pub variants: Bounded<1, 1000>,
     /// Whether a response is fetched to its end after all of its clients have left.
+    #[default(true)]
     pub finish: bool,
     /// Whether responses carry Cache-Status (RFC 9211).
+    #[default(true)]
     pub status_header: bool,
     /// Networks from which the method PURGE removes a URL. From all others it is refused (403), and never forwarded.
     pub purge_from: Vec<At<String>>,
     /// Whether a request with an unsafe method (POST, PUT, DELETE …) removes what is stored for its URL if the server answers without an error (RFC 9111 §4.4).
     /// `false`: what is stored stays until it is stale, whatever clients write.
+    #[default(true)]
     pub invalidate: bool,
 }
 
@@ -109,34 +107,6 @@ pub(crate) enum Query {
     Sorted,
     /// None. The server gets none either.
     None,
-}
-
-impl Default for CacheRuleConfig {
-    fn default() -> Self {
-        CacheRuleConfig {
-            ttl: At::default(),
-            heuristic: true,
-            max_object: Size(10 << 30),
-            slice: None,
-            query: Query::Whole,
-            drop_parameters: Vec::new(),
-            key_headers: At::default(),
-            key_cookies: Vec::new(),
-            key_values: Vec::new(),
-            bypass_cookies: Vec::new(),
-            min_uses: const { Bounded::new(1).unwrap() },
-            ignore: At::default(),
-            ignore_request: false,
-            store_set_cookie: false,
-            stale_while_revalidate: None,
-            stale_if_error: None,
-            variants: const { Bounded::new(64).unwrap() },
-            finish: true,
-            status_header: true,
-            purge_from: Vec::new(),
-            invalidate: true,
-        }
-    }
 }
 
 impl CacheRuleConfig {

@@ -18,7 +18,8 @@ use super::key::variant_in_words;
 use super::opening::is_damaged;
 use super::purge::{Target, Verdict};
 use super::purge_url::{normal, with_normal_host};
-use super::{Store, now_s, plain_key};
+use super::purging::plain_key;
+use super::{Store, now_s};
 use crate::files::resolve::Wait;
 
 /// What a file says behind its body.

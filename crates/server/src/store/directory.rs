@@ -14,20 +14,22 @@
 //! medians of six runs each, 2026-11-24). Nothing is synchronised to the disk meanwhile: after a loss of power, an object that was written before
 //! the boot is checked as a whole before it is sent ([`Directory::is_suspect`]).
 
+mod ownership;
+mod small_files;
+
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use arc_swap::ArcSwap;
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{
-    AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, ResolveFlags, flock, fstat, fsync, mkdirat, openat, openat2,
-    renameat, stat, statat, syncfs, unlinkat,
+    AtFlags, CWD, Dir, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat, openat2, renameat, stat, statat, unlinkat,
 };
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
@@ -37,6 +39,9 @@ use super::format::{FOOTER, Footer, Metadata};
 use super::now_ms;
 use crate::files::disk_threads::DiskThreads;
 use crate::files::resolve::Wait;
+use small_files::{read_file, write_file};
+
+pub(super) use ownership::Owned;
 
 /// A directory of stored responses.
 #[derive(Debug)]
@@ -85,10 +90,6 @@ pub(super) struct Temporary {
     place: Arc<Place>,
     is_published: bool,
 }
-
-/// The directory, while it belongs to this process: others only read.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Owned<'a>(pub(super) &'a Directory);
 
 /// A file of an object, opened.
 #[derive(Debug)]
@@ -173,74 +174,6 @@ impl Directory {
     pub(super) fn own_paths(&self) -> Vec<PathBuf> {
         let within = [LOCK, NUMBER, SALT, TEMPORARY].map(|name| self.path.join(name));
         [self.path.clone()].into_iter().chain(within).collect()
-    }
-
-    /// Becomes the owner, unless another process is. Then removes what that one left half written.
-    pub(super) fn try_own(&self) -> io::Result<bool> {
-        if self.is_owner() {
-            return Ok(true);
-        }
-        match flock(&self.place.load().lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Ok(false),
-            Err(errno) => return Err(errno.into()),
-        }
-        // Somebody may be emptying the directory still.
-        make_directory(&self.place.load().root, TEMPORARY)?;
-        let temporary = self.directory(TEMPORARY)?;
-        // A directory that begins again has files that this process is writing. A process before may have had the same number.
-        let own = self.has_owned.swap(true, Ordering::AcqRel).then(|| format!("{}-", std::process::id()));
-        let is_own = |name: &[u8]| own.as_ref().is_some_and(|own| name.starts_with(own.as_bytes()));
-        for entry in Dir::read_from(&temporary)? {
-            let entry = entry?;
-            let name = entry.file_name().to_bytes();
-            if !matches!(name, b"." | b"..") && !is_own(name) {
-                let _ = unlinkat(&temporary, entry.file_name(), AtFlags::empty());
-            }
-        }
-        // After a loss of power it would vouch for objects that are stored from now on.
-        match self.remove_file(CLEAN) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        self.is_owner.store(true, Ordering::Release);
-        self.is_newly_owned.store(true, Ordering::Release);
-        Ok(true)
-    }
-
-    pub(super) fn is_owner(&self) -> bool {
-        self.is_owner.load(Ordering::Acquire)
-    }
-
-    /// What the owner alone may do. `None`: another process is the owner.
-    pub(super) fn owned(&self) -> Option<Owned<'_>> {
-        self.is_owner().then_some(Owned(self))
-    }
-
-    /// Keeps the directory from being left to another process, for as long as the guard lives. `None`: this process is not the owner.
-    pub(super) fn keep(&self) -> Option<MutexGuard<'_, ()>> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        self.is_owner().then_some(kept)
-    }
-
-    /// Whether this process has become the owner since the last call, at the place where the path leads now.
-    pub(super) fn take_owned(&self) -> bool {
-        self.is_newly_owned.swap(false, Ordering::AcqRel)
-    }
-
-    /// Leaves the directory to another process. `is_clean`: everything that was written is to reach the disk first.
-    pub(super) fn disown(&self, is_clean: bool) -> io::Result<()> {
-        let _nobody_writes = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.is_owner.swap(false, Ordering::AcqRel) {
-            return Ok(());
-        }
-        // Another start would take the files of a directory that was emptied a moment ago for those of others.
-        self.restore_number(&self.place.load().root)?;
-        if is_clean {
-            syncfs(&self.place.load().root)?;
-            self.write_file(CLEAN, self.boot().to_string().as_bytes())?;
-        }
-        Ok(flock(&self.place.load().lock, FlockOperation::Unlock)?)
     }
 
     /// Whether purges could not be written on it yet. If it hangs, it is not used again before they are.
@@ -443,70 +376,8 @@ impl Directory {
         Ok((stat.f_bavail * stat.f_frsize, inodes))
     }
 
-    /// Reads a small file of the directory whole.
-    pub(super) fn read_file(&self, name: &str) -> io::Result<Vec<u8>> {
-        read_file(&self.place.load().root, name)
-    }
-
-    /// Inode and octets of a small file of the directory; 0 and 0 if there is none.
-    pub(super) fn state_of(&self, name: &str) -> io::Result<(u64, u64)> {
-        match statat(&self.place.load().root, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Ok((stat.st_ino, stat.st_size as u64)),
-            Err(Errno::NOENT) => Ok((0, 0)),
-            Err(errno) => Err(errno.into()),
-        }
-    }
-
-    /// Replaces a small file of the directory.
-    pub(super) fn write_file(&self, name: &str, content: &[u8]) -> io::Result<()> {
-        write_file(&self.place.load().root, name, content)
-    }
-
-    /// Removes a small file of the directory, on the disk too.
-    pub(super) fn remove_file(&self, name: &str) -> io::Result<()> {
-        let place = self.place.load();
-        unlinkat(&place.root, name, AtFlags::empty())?;
-        Ok(fsync(&place.root)?)
-    }
-
-    /// Opens a small file of the directory.
-    pub(super) fn open_file(&self, name: &str) -> io::Result<File> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        Ok(openat(&self.place.load().root, name, flags, Mode::empty())?.into())
-    }
-
-    /// Opens a file of the directory to which lines are appended.
-    pub(super) fn append(&self, name: &str) -> io::Result<File> {
-        let place = self.place.load();
-        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        match openat(&place.root, name, flags, Mode::empty()) {
-            Err(Errno::NOENT) => {
-                let file = openat(&place.root, name, flags | OFlags::CREATE, FILE)?;
-                fsync(&place.root)?;
-                Ok(file.into())
-            }
-            opened => Ok(opened?.into()),
-        }
-    }
-
     fn directory(&self, name: &str) -> io::Result<OwnedFd> {
         Ok(openat(&self.place.load().root, name, DIRECTORY, Mode::empty())?)
-    }
-}
-
-impl Owned<'_> {
-    /// Opens the file of an object for writing behind its end.
-    pub(super) fn open_to_append(&self, hash: u128) -> io::Result<File> {
-        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        Ok(openat(&self.0.place.load().root, name(hash), flags, Mode::empty())?.into())
-    }
-
-    /// Removes the object with this hash, if there is one.
-    pub(super) fn remove(&self, hash: u128) -> io::Result<()> {
-        match unlinkat(&self.0.place.load().root, name(hash), AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(errno.into()),
-        }
     }
 }
 
@@ -636,13 +507,6 @@ fn make_directory(root: &OwnedFd, name: &str) -> io::Result<()> {
     }
 }
 
-fn read_file(root: &OwnedFd, name: &str) -> io::Result<Vec<u8>> {
-    let file = openat(root, name, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())?;
-    let mut content = Vec::new();
-    File::from(file).read_to_end(&mut content)?;
-    Ok(content)
-}
-
 /// What the file [`DOUBTED`] says. Where it cannot be read, all is doubted.
 fn read_doubt(root: &OwnedFd) -> u64 {
     match read_file(root, DOUBTED) {
@@ -650,20 +514,6 @@ fn read_doubt(root: &OwnedFd) -> u64 {
         Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
         Err(_) => u64::MAX,
     }
-}
-
-fn write_file(root: &OwnedFd, name: &str, content: &[u8]) -> io::Result<()> {
-    let next = format!("{name}{NEXT}");
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let mut file = File::from(openat(root, &next, flags, FILE)?);
-    let written = file.write_all(content).and_then(|()| file.sync_all());
-    let renamed = written.and_then(|()| Ok(renameat(root, &next, root, name)?));
-    if renamed.is_err() {
-        // A full disk has no room for a part of it.
-        let _ = unlinkat(root, &next, AtFlags::empty());
-    }
-    renamed?;
-    Ok(fsync(root)?)
 }
 
 fn optional<T>(result: io::Result<T>) -> io::Result<Option<T>> {

@@ -1,3 +1,5 @@
+use std::io::Write;
+
 use super::super::format::Kind;
 use super::*;
 

@@ -1,34 +1,39 @@
 //! Fetches a response from the origin and stores it, for all requests that wait for it. A task of its own: it goes on when the request that it
 //! began for has ended.
 
+mod guard;
+mod request;
+
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use http::header::{
-    AGE, DATE, FORWARDED, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE,
-};
-use http::{HeaderMap, HeaderName, HeaderValue};
-use sealion_cache::{NotStored, RequestDirectives, StoreRequest};
-use sealion_http::{FieldSection, Method, Request, Status};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use http::header::{AGE, DATE};
+use http::{HeaderMap, HeaderName};
+use sealion_cache::NotStored;
+use sealion_http::Status;
 
 use super::disk::{Disk, Times};
 use super::fill::{End, Failed, FetchOutcome, Fill, Flowing};
-use super::key::{add_variant, is_slice};
+use super::key::add_variant;
 use super::object::Object;
 use super::replaced::{Superseded, Unstored};
-use super::rule::{Rules, hop_by_hop};
+use super::rule::Rules;
 use super::slices::{FetchRange, Judgement, SlicePosition, Sliced};
 use super::storing::{Storing, Whole};
 use super::tail::MAX_UNWRITTEN;
 use super::under_way::Fetching;
-use super::{KEPT_IN_MEMORY, Store, now_ms, now_s};
+use super::{KEPT_IN_MEMORY, now_ms, now_s};
 use crate::files::resolve::{Content, SiteFile};
 use crate::observe::access_log::UpstreamTrace;
 use crate::response::{Piece, Source};
 use crate::upstream::{Failure, Forwarded, Reply, Upstream, forward, is_hop_by_hop};
+use request::for_all_clients;
+
+pub(crate) use guard::bound_fetches;
+pub(super) use guard::{FetchPlace, Guard};
+pub(super) use request::{FetchRequest, names_user, variant};
 
 /// A response to be fetched.
 pub(super) struct Fetch {
@@ -63,153 +68,6 @@ impl StaleObject {
     /// One that the disk does not give.
     pub(super) fn unreadable(object: Arc<Object>) -> Self {
         StaleObject { object, may_serve_on_error: false, is_readable: false }
-    }
-}
-
-/// What matters of the request that a fetch began with.
-#[derive(Debug, Clone)]
-pub(super) struct FetchRequest {
-    /// The fields that the origin gets, as lines.
-    fields: Arc<[u8]>,
-    has_authorization: bool,
-    has_cookie: bool,
-    directives: RequestDirectives,
-}
-
-impl FetchRequest {
-    pub(super) fn of(request: &Request<'_>, directives: RequestDirectives) -> Self {
-        let mut fields = Vec::with_capacity(512);
-        let hidden: Vec<_> = hop_by_hop(request.fields).collect();
-        let is_sent = |name: &[u8]| !hidden.iter().any(|own| own.eq_ignore_ascii_case(name));
-        for (name, value) in request.fields.iter().filter(|(name, _)| is_sent(name)) {
-            for part in [name, b": ", value, b"\r\n"] {
-                fields.extend_from_slice(part);
-            }
-        }
-        let [authorization, cookie] = of_user(request);
-        FetchRequest { fields: fields.into(), has_authorization: authorization, has_cookie: cookie, directives }
-    }
-
-    /// A GET with these lines of fields.
-    #[cfg(test)]
-    pub(super) fn of_fields(fields: &[u8]) -> Self {
-        let directives = RequestDirectives::default();
-        FetchRequest { fields: fields.into(), has_authorization: false, has_cookie: false, directives }
-    }
-
-    /// As [`names_user`].
-    pub(super) fn names_user(&self) -> bool {
-        self.has_authorization || self.has_cookie
-    }
-
-    pub(super) fn has_authorization(&self) -> bool {
-        self.has_authorization
-    }
-
-    pub(super) fn fields(&self) -> FieldSection<'_> {
-        FieldSection::from_lines(&self.fields)
-    }
-
-    pub(super) fn variant(&self, names: &[HeaderName]) -> Vec<u8> {
-        variant(names, self.fields())
-    }
-
-    /// The request as a client sends it that names no user and demands nothing.
-    pub(super) fn of_anybody(&self) -> Self {
-        FetchRequest {
-            fields: Arc::clone(&self.fields),
-            has_authorization: false,
-            has_cookie: false,
-            directives: RequestDirectives::default(),
-        }
-    }
-
-    pub(super) fn has_cookie(&self) -> bool {
-        self.has_cookie
-    }
-
-    pub(super) fn to_store(&self) -> StoreRequest<'static> {
-        let FetchRequest { has_authorization, directives, .. } = *self;
-        StoreRequest { method: Method::Get, has_authorization, directives }
-    }
-}
-
-/// Whether the response may be for one user because of the request.
-pub(super) fn names_user(request: &Request<'_>) -> bool {
-    of_user(request).contains(&true)
-}
-
-/// Whether a request has Authorization, and a cookie.
-fn of_user(request: &Request<'_>) -> [bool; 2] {
-    request.fields.first_of(["authorization", "cookie"]).map(|value| value.is_some())
-}
-
-/// What selects among the variants of a URL.
-pub(super) fn variant(names: &[HeaderName], fields: FieldSection<'_>) -> Vec<u8> {
-    sealion_cache::variant_key(names, |name| fields.all(name.as_str()).collect())
-}
-
-/// Ends the fill of a fetch that was dropped, with its worker for instance.
-pub(super) struct Guard {
-    store: Arc<Store>,
-    fill: Arc<Fill>,
-    id: u128,
-    /// The hash of the key without variant.
-    of_url: u128,
-}
-
-impl Guard {
-    /// A fetch is under way. `of_url`: the hash of the key without variant.
-    fn new(store: &Arc<Store>, fill: &Arc<Fill>, id: u128, of_url: u128) -> Self {
-        store.under_way.begin(of_url);
-        Guard { store: Arc::clone(store), fill: Arc::clone(fill), id, of_url }
-    }
-
-    /// Runs a fetch that is under way from now on, whether its future is polled or not.
-    pub(super) fn run<F: Future<Output = Option<Whole>>>(
-        (store, fill): (&Arc<Store>, &Arc<Fill>),
-        (id, of_url): (u128, u128),
-        fetch: F,
-    ) -> impl Future<Output = ()> + use<F> {
-        let guard = Guard::new(store, fill, id, of_url);
-        async move {
-            // Requests for it find the fill meanwhile.
-            if let Some(whole) = fetch.await {
-                let (disk, octets) = (Arc::clone(&whole.disk), whole.octets());
-                disk.write_later(octets, move || whole.store(guard));
-            }
-        }
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        let failure = Failure::Broken("the fetch was ended".to_owned());
-        self.fill.end(End::Failed(Arc::new(Failed { failure, trace: None })));
-        self.store.forget(self.id, &self.fill);
-        self.store.under_way.end(self.of_url, &self.fill);
-    }
-}
-
-/// Fetches that may begin. Each holds a connection to a server and a file, also after its client has left: the limit on open files bounds them.
-static PLACES: Semaphore = Semaphore::const_new(Semaphore::MAX_PERMITS);
-
-/// Bounds the fetches of the process.
-pub(crate) fn bound_fetches(most: usize) {
-    PLACES.forget_permits(PLACES.available_permits().saturating_sub(most));
-}
-
-/// Room for the descriptors of one fetch, until dropped.
-pub(super) struct FetchPlace {
-    _permit: Option<SemaphorePermit<'static>>,
-}
-
-impl FetchPlace {
-    /// Taken before others find the fetch, so that none that they wait for lacks it. `None`: enough fetches run. `key`: of the response.
-    pub(super) fn take(key: &[u8]) -> Option<Self> {
-        let permit = PLACES.try_acquire().ok();
-        // The descriptors of a response in slices have room already.
-        (permit.is_some() || is_slice(key)).then_some(FetchPlace { _permit: permit })
     }
 }
 
@@ -607,28 +465,6 @@ impl Fetch {
     }
 }
 
-/// Leaves out of a request's fields what is of one client, so that the answer is right for all that the key and Vary hold for equal.
-fn for_all_clients(fields: &mut HeaderMap) {
-    for name in [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, IF_RANGE, RANGE] {
-        fields.remove(name);
-    }
-    // Servers that follow CGI read `_`, and some all but letters and digits, as `-`: they would take such a field for one of Vary, or of the key.
-    let is_plain =
-        |name: &HeaderName| name.as_str().bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'-');
-    let ambiguous: Vec<_> = fields.keys().filter(|name| !is_plain(name)).cloned().collect();
-    for name in ambiguous {
-        fields.remove(name);
-    }
-    // Of a chain of proxies, servers may take the first element for the URL that was asked for, which is no part of the key: ours is the last one.
-    let own = fields.get(FORWARDED).and_then(|value| value.to_str().ok()?.rsplit(", ").next()?.parse().ok());
-    if let Some(own) = own {
-        fields.insert(FORWARDED, own);
-    }
-    sealion_cache::make_canonical(fields);
-    // The origin may then answer with Surrogate-Control (<https://www.w3.org/TR/edge-arch/>, §2.1).
-    fields.insert(SURROGATE_CAPABILITY, HeaderValue::from_static("sealion=\"Surrogate/1.0\""));
-}
-
 /// When a fetch began.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Requested {
@@ -668,5 +504,3 @@ pub(super) fn code(status: Status, range: &FetchRange) -> u16 {
 /// Octets that are written at once.
 const WRITTEN_AT_ONCE: usize = 1 << 18;
 const _: () = assert!(WRITTEN_AT_ONCE < MAX_UNWRITTEN);
-
-const SURROGATE_CAPABILITY: HeaderName = HeaderName::from_static("surrogate-capability");

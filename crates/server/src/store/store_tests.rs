@@ -8,6 +8,8 @@ use sealion_cache::Lifetime;
 use sealion_http::{ExtraFields, Status};
 
 use super::disk::Times;
+use super::fill::Joined;
+use super::key::NUMBER;
 use super::object::Head;
 use super::*;
 use crate::files::resolve::{Content, SiteFile};

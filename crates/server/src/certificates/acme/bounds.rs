@@ -1,7 +1,6 @@
 //! Bounds on concurrent work and on waiting work for names on demand, per client network and for all clients together.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -43,23 +42,14 @@ struct Share {
 }
 
 /// No place is free.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Full {
     /// For this client's network, which has this many places.
+    #[error("clients of the network of {0} have {1} names that wait")]
     Network(IpAddr, usize),
     /// For any client: this many may wait.
+    #[error("{0} names wait")]
     All(usize),
-}
-
-impl fmt::Display for Full {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Full::Network(client, places) => {
-                write!(f, "clients of the network of {client} have {places} names that wait")
-            }
-            Full::All(waiting) => write!(f, "{waiting} names wait"),
-        }
-    }
 }
 
 /// A turn, until it is dropped.

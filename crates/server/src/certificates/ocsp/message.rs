@@ -1,6 +1,5 @@
 //! OCSP requests and responses (RFC 6960).
 
-use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
@@ -43,25 +42,18 @@ pub(super) struct Answer {
 }
 
 /// The reason why there is no response to staple.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unusable {
     /// The responder says that the certificate is revoked, since this time (thisUpdate).
+    #[error("the certificate is REVOKED: replace it")]
     Revoked(SystemTime),
+    #[error("{0}")]
     Other(String),
 }
 
 impl From<String> for Unusable {
     fn from(why: String) -> Self {
         Self::Other(why)
-    }
-}
-
-impl fmt::Display for Unusable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Revoked(_) => f.write_str("the certificate is REVOKED: replace it"),
-            Self::Other(why) => f.write_str(why),
-        }
     }
 }
 

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use sealion_http::content_type::ContentType;
 use sealion_http::{Coding, Codings};
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use super::stream::{Levels, LevelsConfig};
 use crate::values::{At, Problems, Size};
@@ -13,40 +14,31 @@ use crate::values::{At, Problems, Size};
 ///
 /// It is off unless this table exists, because it costs processor time and memory, and files compressed when the site
 /// is built are smaller.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct CompressConfig {
     /// Media types to compress, without parameters, such as `application/json` or `text/*`.
+    #[default(TYPES.map(str::to_owned).to_vec().into())]
     pub types: At<Vec<String>>,
     /// Minimum size of what is compressed. For less, the response head outweighs the savings. A response of an application whose length is not announced is
     /// compressed whatever its length.
+    // INHERITED: 1 KiB is near the MTU, below which a response is one packet either way (gzip_min_length in most nginx examples).
+    #[default(Size(1 << 10))]
     pub min: Size,
     /// Maximum size of files to compress, at most 16MiB. The client waits for the compression; precompress larger files
     /// with `sealion compress`.
+    // At most 30 ms of a processor, which is tolerable once per file.
+    #[default(Size(1 << 20).into())]
     pub max: At<Size>,
     /// Codings to use, from `br`, `zstd` and `gzip`. The client chooses; among equal weights this order decides.
+    #[default(Coding::ALL.to_vec().into())]
     pub codings: At<Vec<Coding>>,
     /// Memory for the compressed files of the site. The least recently used are dropped first, and compressed again on request.
+    // 32 MiB hold the text of a large site.
+    #[default(Size(32 << 20).into())]
     pub memory: At<Size>,
     /// Levels for responses of applications.
     pub levels: LevelsConfig,
-}
-
-impl Default for CompressConfig {
-    // INHERITED: 1 KiB is near the MTU, below which a response is one packet either way (gzip_min_length in most nginx
-    // examples).
-    // Compressing 1 MiB takes at most 30 ms of a processor, which is tolerable once per file. 32 MiB hold the text of a large
-    // site.
-    fn default() -> Self {
-        CompressConfig {
-            types: TYPES.map(str::to_owned).to_vec().into(),
-            min: Size(1 << 10),
-            max: Size(1 << 20).into(),
-            codings: Coding::ALL.to_vec().into(),
-            memory: Size(32 << 20).into(),
-            levels: LevelsConfig::default(),
-        }
-    }
 }
 
 /// Types that are text, or compress as well as text.

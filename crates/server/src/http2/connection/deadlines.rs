@@ -121,7 +121,7 @@ impl Http2<'_> {
             let held = window.map(|window| (window, self.protocol.progress(sending.stream)));
             let begins = sending.note_window(held, sharing, deadline);
             if begins && let Some(worker) = metrics::worker() {
-                worker.http2.stalls.add(1);
+                worker.http2_stalls.add(1);
             }
         }
     }

@@ -85,7 +85,7 @@ impl Http2<'_> {
                 Err(error) => {
                     tracing::debug!("{}: closed with GOAWAY: {error}", self.context.remote);
                     if let (Some(flood), Some(worker)) = (error.flood, metrics::worker()) {
-                        worker.http2.flooded(flood);
+                        worker.http2.flooded(flood as usize);
                     }
                     self.failed = true;
                     input = &[];

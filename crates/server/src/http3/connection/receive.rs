@@ -238,7 +238,7 @@ impl Http3<'_> {
 
 fn opened(result: StreamResult) {
     if let Some(worker) = metrics::worker() {
-        worker.http3.opened(result);
+        worker.http3.streams.opened(result);
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use super::AccessLogPlan;
 use super::destination::Destination;
@@ -20,13 +21,14 @@ use super::text::Text;
 use crate::values::{At, Problems, Time, overridable};
 
 /// A line for each response.
-#[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Args, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AccessLogConfig {
     /// Destination of the lines: `stdout`, `off`, a file to append to (SIGUSR1 reopens it), `journald`, `syslog` (the socket
     /// /dev/log), `syslog:/path/of/a/socket` or `syslog:HOST:PORT` (UDP).
     #[arg(id = "access_log", long = "access-log", value_name = "WHERE", env = "SEALION_ACCESS_LOG", default_value_t = Destination::Stdout)]
     #[schemars(with = "String")]
+    #[default(Destination::Stdout)]
     pub to: Destination,
 
     /// Format of a line: `logfmt` (`name=value`), `combined` (as in nginx and Apache httpd) or `json`.
@@ -58,6 +60,8 @@ pub(crate) struct AccessLogConfig {
     /// failure), waiting lines are lost.
     #[arg(id = "access_log_flush_after", long = "access-log-flush-after", value_name = "TIME",
           env = "SEALION_ACCESS_LOG_FLUSH_AFTER", default_value_t = Self::default().flush_after)]
+    // People who watch the log notice no delay.
+    #[default(Time(Duration::from_millis(250)))]
     pub flush_after: Time,
 
     /// The share of responses that are logged: with `1/100`, each worker logs every hundredth. Errors (status 400 and
@@ -65,26 +69,12 @@ pub(crate) struct AccessLogConfig {
     #[arg(id = "access_log_sample", long = "access-log-sample", value_name = "1/N",
           env = "SEALION_ACCESS_LOG_SAMPLE", default_value_t = Self::default().sample)]
     #[schemars(with = "String")]
+    #[default(Sample(NonZeroU32::MIN))]
     pub sample: Sample,
 
     /// Rotation of the file by the server itself.
     #[arg(skip)]
     pub rotate: Option<RotateConfig>,
-}
-
-impl Default for AccessLogConfig {
-    fn default() -> Self {
-        Self {
-            to: Destination::Stdout,
-            format: Format::default(),
-            fields: Vec::new(),
-            text: None,
-            // People who watch the log notice no delay.
-            flush_after: Time(Duration::from_millis(250)),
-            sample: Sample(NonZeroU32::MIN),
-            rotate: None,
-        }
-    }
 }
 
 overridable!(AccessLogConfig {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sealion_http::{Coding, Protocol, Request};
+use sealion_http::{Coding, Protocol, Request, Status};
 use sealion_tls::{HandshakeInfo, SealedBy};
 
 use crate::path::policy::PathReason;
@@ -16,34 +16,47 @@ pub(crate) struct Entry<'a> {
     pub peer: SocketAddr,
     /// `None`: the request could not be read.
     pub request: Option<Requested<'a>>,
-    /// The authenticated user.
-    pub user: Option<&'a str>,
-    pub status: u16,
-    /// Bytes of the body sent.
-    pub body: u64,
-    pub encoding: Option<Coding>,
-    /// The number of its HTTP/2 stream.
-    pub stream: Option<u64>,
     /// From the end of the request's head to the last byte of the response.
     pub duration: Duration,
     /// When the last byte of the response was sent.
     pub ended: Instant,
     /// The outcome of the handshake; `None`: the connection has no TLS.
     pub tls: Option<&'a HandshakeInfo>,
-    /// Where the response was sealed.
+    pub outcome: Outcome<'a>,
+}
+
+/// The result of sending a response, for log and metrics.
+#[derive(Clone, Copy)]
+pub(crate) struct Outcome<'a> {
+    pub status: Status,
+    /// The Content-Encoding of the body.
+    pub encoding: Option<Coding>,
+    /// The authenticated user.
+    pub user: Option<&'a str>,
+    /// Bytes of the body that were sent.
+    pub body: u64,
+    /// Bytes that were sent, including head and framing.
+    pub wire: u64,
+    /// The number of its stream of HTTP/2.
+    pub stream: Option<u64>,
+    /// The path that sealed the response.
     pub path: SealedBy,
-    /// The reason for the path; `None`: the connection was lost before the path was chosen.
-    pub why: Option<PathReason>,
-    /// Bytes of responses that the connection had sent before it moved to kernel TLS, if it did.
+    /// The reason for the path. `None`: the connection was lost before the choice.
+    pub reason: Option<PathReason>,
+    /// Response bytes that the connection had sent when it moved into the kernel, if it did.
     pub moved_at: Option<u64>,
-    /// The time to move the connection to kernel TLS, if this response did.
+    /// Duration of the move, if it was made for this response.
     pub set_up: Option<Duration>,
-    /// The server that got the forwarded request.
+    /// The server that the request was forwarded to.
     pub upstream: Option<&'a UpstreamTrace>,
-    /// The cache's handling of the request.
+    /// How the cache treated the request.
     pub cache: Option<CacheTrace>,
     /// The error that cut the response short.
     pub aborted: Option<&'a dyn Display>,
+    /// Whether the access log has no line for it.
+    pub is_unlogged: bool,
+    /// The number of the route that answered.
+    pub route: Option<u32>,
 }
 
 /// An upstream's handling of a request.
@@ -103,7 +116,7 @@ labels! {
 impl Entry<'_> {
     /// Whether the client got an error or an incomplete response.
     pub(super) fn is_error(&self) -> bool {
-        self.status >= 400 || self.aborted.is_some()
+        self.outcome.status.code() >= 400 || self.outcome.aborted.is_some()
     }
 }
 

@@ -62,7 +62,7 @@ fields! {
     /// The server name in the client's handshake (SNI).
     Sni = "sni", IfChosen, |line| text(line.entry.tls.and_then(|tls| tls.server_name.as_deref()));
     /// The authenticated user.
-    User = "user", IfChosen, |line| text(line.entry.user);
+    User = "user", IfChosen, |line| text(line.entry.outcome.user);
     /// The method; `-` if no request could be read.
     Method = "method", Always, |line| {
         line.request().map_or(Value::Absent, |requested| Value::Token(requested.request.method.as_str().as_bytes()))
@@ -77,14 +77,14 @@ fields! {
         line.request().map_or(Value::Absent, |requested| Value::Word(requested.protocol.as_str()))
     };
     /// The number of the HTTP/2 stream, in the order of a connection's requests: 1, 3, 5 and so on.
-    Stream = "stream", IfChosen, |line| line.entry.stream.map_or(Value::Absent, Value::Number);
+    Stream = "stream", IfChosen, |line| line.entry.outcome.stream.map_or(Value::Absent, Value::Number);
     /// The status of the response.
-    Status = "status", Always, |line| Value::Number(line.entry.status.into());
+    Status = "status", Always, |line| Value::Number(line.entry.outcome.status.code().into());
     /// Bytes of the body sent.
-    Bytes = "bytes", Always, |line| Value::Number(line.entry.body);
+    Bytes = "bytes", Always, |line| Value::Number(line.entry.outcome.body);
     /// The body's Content-Encoding.
     Encoding = "encoding", IfChosen, |line| {
-        line.entry.encoding.map_or(Value::Absent, |coding| Value::Token(coding.token().as_bytes()))
+        line.entry.outcome.encoding.map_or(Value::Absent, |coding| Value::Token(coding.token().as_bytes()))
     };
     /// Milliseconds from the end of the request's head to the response's last byte.
     Ms = "ms", Always, |line| Value::Millis(line.entry.duration.as_micros() as u64);
@@ -106,46 +106,46 @@ fields! {
         line.entry.tls.map_or(Value::Absent, |tls| Value::Flag(tls.resumed))
     };
     /// Where the response was sealed: `user` or `kernel`; `plain` without TLS.
-    Path = "path", Always, |line| Value::Word(line.entry.path.as_str());
+    Path = "path", Always, |line| Value::Word(line.entry.outcome.path.as_str());
     /// The reason for that path: see below.
-    Why = "why", Always, |line| line.entry.why.map_or(Value::Absent, |why| Value::Word(why.label()));
+    Why = "why", Always, |line| line.entry.outcome.reason.map_or(Value::Absent, |why| Value::Word(why.label()));
     /// Bytes of responses sent on the connection before it moved into the kernel.
-    MovedAt = "moved_at", IfChosen, |line| line.entry.moved_at.map_or(Value::Absent, Value::Number);
+    MovedAt = "moved_at", IfChosen, |line| line.entry.outcome.moved_at.map_or(Value::Absent, Value::Number);
     /// Microseconds that the move took, in the line of the response before which the connection moved.
     SetupUs = "setup_us", IfPresent, |line| {
-        line.entry.set_up.map_or(Value::Absent, |took| Value::Number(took.as_micros() as u64))
+        line.entry.outcome.set_up.map_or(Value::Absent, |took| Value::Number(took.as_micros() as u64))
     };
     /// The server to which the request was forwarded.
-    Upstream = "upstream", IfPresent, |line| text(line.entry.upstream.map(|trace| &*trace.server));
+    Upstream = "upstream", IfPresent, |line| text(line.entry.outcome.upstream.map(|trace| &*trace.server));
     /// The status of its response; absent if there was no response.
     UpstreamStatus = "upstream_status", IfPresent, |line| {
-        line.entry.upstream.and_then(|trace| trace.status).map_or(Value::Absent, |status| Value::Number(status.into()))
+        line.entry.outcome.upstream.and_then(|trace| trace.status).map_or(Value::Absent, |status| Value::Number(status.into()))
     };
     /// Milliseconds to the head of its response, including all tries.
     UpstreamMs = "upstream_ms", IfPresent, |line| {
-        line.entry.upstream.map_or(Value::Absent, |trace| Value::Millis(trace.took.as_micros() as u64))
+        line.entry.outcome.upstream.map_or(Value::Absent, |trace| Value::Millis(trace.took.as_micros() as u64))
     };
     /// The same in seconds.
     UpstreamSeconds = "upstream_seconds", IfChosen, |line| {
-        line.entry.upstream.map_or(Value::Absent, |trace| Value::Seconds(trace.took.as_micros() as u64))
+        line.entry.outcome.upstream.map_or(Value::Absent, |trace| Value::Seconds(trace.took.as_micros() as u64))
     };
     /// Tries, if there was more than one.
     Tries = "tries", IfPresent, |line| {
-        let tries = line.entry.upstream.map(|trace| trace.tries).filter(|tries| *tries > 1);
+        let tries = line.entry.outcome.upstream.map(|trace| trace.tries).filter(|tries| *tries > 1);
         tries.map_or(Value::Absent, |tries| Value::Number(tries.into()))
     };
     /// The cache's result: `hit`, `miss`, `expired` (stale, and fetched again), `stale` (sent although stale),
     /// `revalidated`, `bypass`.
-    Cache = "cache", IfPresent, |line| line.entry.cache.map_or(Value::Absent, |cache| Value::Word(cache.outcome.label()));
+    Cache = "cache", IfPresent, |line| line.entry.outcome.cache.map_or(Value::Absent, |cache| Value::Word(cache.outcome.label()));
     /// The reason why it was not a hit, or why the response was not stored; `collapsed`: the request shared another
     /// request's fetch.
     CacheReason = "cache_reason", IfPresent, |line| {
-        line.entry.cache.and_then(|cache| cache.reason).map_or(Value::Absent, Value::Word)
+        line.entry.outcome.cache.and_then(|cache| cache.reason).map_or(Value::Absent, Value::Word)
     };
     /// Seconds since the origin made the response.
-    Age = "age", IfPresent, |line| line.entry.cache.and_then(|cache| cache.age).map_or(Value::Absent, Value::Number);
+    Age = "age", IfPresent, |line| line.entry.outcome.cache.and_then(|cache| cache.age).map_or(Value::Absent, Value::Number);
     /// The error that cut the response short.
-    Aborted = "aborted", IfPresent, |line| line.entry.aborted.map_or(Value::Absent, Value::Message);
+    Aborted = "aborted", IfPresent, |line| line.entry.outcome.aborted.map_or(Value::Absent, Value::Message);
     /// The page from which the client sent the request, as stated by the client.
     Referer = "referer", IfChosen, |line| line.field_of_request("referer");
     /// The client's program, as stated by the client.

@@ -191,7 +191,7 @@ impl Layout {
 fn write_combined(line: &mut Vec<u8>, data: &Line<'_, '_>) {
     let entry = data.entry;
     write_address(line, entry.peer.ip());
-    match entry.user {
+    match entry.outcome.user {
         Some(user) => {
             line.extend_from_slice(b" - ");
             escape::combined_word(line, user.as_bytes());
@@ -213,9 +213,9 @@ fn write_combined(line: &mut Vec<u8>, data: &Line<'_, '_>) {
         None => line.push(b'-'),
     }
     line.extend_from_slice(b"\" ");
-    write_decimal(line, entry.status.into());
+    write_decimal(line, entry.outcome.status.code().into());
     line.push(b' ');
-    write_decimal(line, entry.body);
+    write_decimal(line, entry.outcome.body);
     let [referer, agent] = match entry.request {
         Some(Requested { request, .. }) => request.fields.first_of(["referer", "user-agent"]),
         None => [None, None],

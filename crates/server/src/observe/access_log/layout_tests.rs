@@ -3,11 +3,11 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant, SystemTime};
 
 use sealion_http::request::Conditions;
-use sealion_http::{FieldSection, Method, Protocol, Request, Target};
+use sealion_http::{FieldSection, Method, Protocol, Request, Status, Target};
 use sealion_tls::{Group, HandshakeInfo, SealedBy, Version};
 
 use super::*;
-use crate::observe::access_log::{CacheTrace, UpstreamTrace};
+use crate::observe::access_log::{CacheTrace, Outcome, UpstreamTrace};
 use crate::path::policy::PathReason;
 
 static TLS: LazyLock<HandshakeInfo> = LazyLock::new(|| HandshakeInfo {
@@ -35,26 +35,33 @@ pub(in super::super) fn entry<'a>(request: &'a Request<'a>) -> Entry<'a> {
     Entry { request: Some(Requested { request, protocol: Protocol::Http11, site: "", route: None }), ..unread() }
 }
 
+const OUTCOME: Outcome<'_> = Outcome {
+    status: Status::PARTIAL_CONTENT,
+    encoding: None,
+    user: None,
+    body: 7,
+    wire: 70,
+    stream: None,
+    path: SealedBy::Kernel,
+    reason: Some(PathReason::Moved),
+    moved_at: Some(70_000),
+    set_up: Some(Duration::from_nanos(41_999)),
+    upstream: None,
+    cache: None,
+    aborted: Some(&"line\nbreak"),
+    is_unlogged: false,
+    route: None,
+};
+
 /// The entry of a request that could not be read.
 fn unread() -> Entry<'static> {
     Entry {
         peer: peer(),
         request: None,
-        user: None,
-        status: 206,
-        body: 7,
-        encoding: None,
-        stream: None,
         duration: Duration::from_micros(1234),
         ended: Instant::now(),
         tls: Some(&TLS),
-        path: SealedBy::Kernel,
-        why: Some(PathReason::Moved),
-        moved_at: Some(70_000),
-        set_up: Some(Duration::from_nanos(41_999)),
-        upstream: None,
-        cache: None,
-        aborted: Some(&"line\nbreak"),
+        outcome: OUTCOME,
     }
 }
 
@@ -77,7 +84,7 @@ fn the_usual_line_says_it_all() {
          ms=1.234 tls=1.3 suite=TLS_AES_128_GCM_SHA256 group=X25519MLKEM768 resumed=no path=kernel why=moved setup_us=41 \
          aborted=\"line\\u{a}break\"\n"
     );
-    let entry = Entry { why: None, set_up: None, aborted: None, ..unread() };
+    let entry = Entry { outcome: Outcome { reason: None, set_up: None, aborted: None, ..OUTCOME }, ..unread() };
     let line = line(Format::Logfmt, &[], &entry);
     assert!(line.contains(" method=- target=\"-\" ") && line.ends_with(" why=-\n"), "{line}");
 }
@@ -85,7 +92,7 @@ fn the_usual_line_says_it_all() {
 #[test]
 fn chosen_fields_are_in_every_line_in_their_order() {
     let request = Request { authority: Some("h"), ..get("/", b"Referer:\r\nUser-Agent: a\xff\x1b[2Jb\r\n") };
-    let entry = Entry { set_up: None, user: Some("o\"k"), ..entry(&request) };
+    let entry = Entry { outcome: Outcome { set_up: None, user: Some("o\"k"), ..OUTCOME }, ..entry(&request) };
     let fields = [Field::UserAgent, Field::SetupUs, Field::User, Field::MovedAt, Field::Host, Field::Referer];
     assert_eq!(
         line(Format::Logfmt, &fields, &entry),
@@ -101,7 +108,7 @@ fn chosen_fields_are_in_every_line_in_their_order() {
 fn combined_is_what_log_analysers_read() {
     let request = get("/a b\"", b"Referer: https://x/\r\nUser-Agent: cu\x7frl\r\n");
     assert_eq!(
-        line(Format::Combined, &[], &Entry { user: Some("a b"), ..entry(&request) }),
+        line(Format::Combined, &[], &Entry { outcome: Outcome { user: Some("a b"), ..OUTCOME }, ..entry(&request) }),
         "192.0.2.1 - a\\x20b [01/Jan/1970:00:00:00 +0000] \"GET /a b\\x22 HTTP/1.1\" 206 7 \"https://x/\" \"cu\\x7Frl\"\n"
     );
     assert!(line(Format::Combined, &[], &unread()).ends_with(" +0000] \"-\" 206 7 \"-\" \"-\"\n"));
@@ -180,13 +187,16 @@ fn no_byte_forges_a_line() {
             UpstreamTrace { server: user.as_str().into(), tries: 2, took: Duration::from_millis(1), status: Some(502) };
         let cache = CacheTrace { age: Some(7), ..CacheTrace::bypass("cookie") };
         let entry = Entry {
-            stream: Some(1),
             request: Some(requested),
-            user: Some(&user),
             tls: Some(&tls),
-            upstream: Some(&trace),
-            cache: Some(cache),
-            aborted: Some(&user),
+            outcome: Outcome {
+                stream: Some(1),
+                user: Some(&user),
+                upstream: Some(&trace),
+                cache: Some(cache),
+                aborted: Some(&user),
+                ..OUTCOME
+            },
             ..entry(&request)
         };
         let all = Field::ALL.to_vec();

@@ -40,7 +40,7 @@ use stamp::Clock;
 
 pub(crate) use config::AccessLogConfig;
 pub(crate) use destination::Destination;
-pub(crate) use entry::{CacheOutcome, CacheTrace, Entry, Requested, UpstreamTrace};
+pub(crate) use entry::{CacheOutcome, CacheTrace, Entry, Outcome, Requested, UpstreamTrace};
 use layout::Layout;
 pub(crate) use of_sites::Writers;
 pub(crate) use of_sites::{AccessLogPlans, AccessLogs, SiteLog, SiteLogConfig, SiteLogs};

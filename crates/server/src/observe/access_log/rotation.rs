@@ -13,13 +13,14 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use crate::values::{Bounded, Size, Timeout};
 
 /// Rotation of the file by the server. Rotated files are named after the time of their rotation. The next rotation
 /// compresses them with gzip, so that a process that still drains loses no line. Without this table, use logrotate and
 /// SIGUSR1.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RotateConfig {
     /// Maximum size of the file, unless the lines of one `flush_after` alone exceed it.
@@ -27,13 +28,8 @@ pub(crate) struct RotateConfig {
     /// Age at which the file is rotated, before the next line.
     pub age: Option<Timeout>,
     /// Number of rotated files to keep; older files are removed.
+    #[default(Bounded::new(14).expect("it is within the bounds"))]
     pub keep: Bounded<1, 10_000>,
-}
-
-impl Default for RotateConfig {
-    fn default() -> Self {
-        RotateConfig { size: None, age: None, keep: Bounded::new(14).expect("it is within the bounds") }
-    }
 }
 
 /// Decides when a file is rotated.

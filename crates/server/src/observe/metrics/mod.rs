@@ -8,10 +8,10 @@
 
 mod config;
 mod counter;
-mod http2;
 mod http3;
 mod process;
 mod sites;
+mod streams;
 mod top_paths;
 mod worker;
 
@@ -22,9 +22,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 pub(crate) use config::MetricsConfig;
 pub(crate) use counter::{BUCKETS, Counter, Histogram, bound, quantile};
-pub(crate) use http2::{Http2Metrics, StreamResult};
 pub(crate) use http3::{DIRECTIONS, Http3Metrics};
 pub(crate) use sites::SiteNumber;
+pub(crate) use streams::{SIDES, StreamMetrics, StreamResult};
 pub(crate) use top_paths::{TopPath, TopPaths};
 pub(crate) use worker::{Deadline, ErrorKind, HandshakeFailure, SUITES, Sent, WorkerMetrics};
 

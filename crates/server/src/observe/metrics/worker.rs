@@ -7,9 +7,9 @@ use std::time::Duration;
 use sealion_tls::{Counts, Error, HandshakeError, HandshakeInfo, NoCertificate, Progress, Version};
 
 use super::counter::{Counter, Histogram, Level};
-use super::http2::Http2Metrics;
 use super::http3::Http3Metrics;
 use super::sites::SiteNumber;
+use super::streams::Http2Streams;
 use super::top_paths::TopPaths;
 use crate::observe::access_log::CacheOutcome;
 use crate::path::policy::PathReason;
@@ -76,7 +76,9 @@ pub(crate) struct WorkerMetrics {
     pub cache_entries: AtomicU64,
     /// Bytes of files in the cache; as above.
     pub cache_bytes: AtomicU64,
-    pub http2: Http2Metrics,
+    pub http2: Http2Streams,
+    /// Responses over HTTP/2 that had to wait for the client to open a window.
+    pub http2_stalls: Counter,
     pub http3: Http3Metrics,
     pub top: Mutex<TopPaths>,
     /// Counters by [`super::SiteNumber`].

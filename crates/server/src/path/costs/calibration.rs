@@ -57,27 +57,18 @@ pub struct SetUpSpread {
 }
 
 /// The reason why a file was not used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The file does not exist.
+    #[error("there is no {}", .0.display())]
     Missing(PathBuf),
     /// The file cannot be read or parsed, or its costs are implausible.
+    #[error("{path} cannot be used: {1}", path = .0.display())]
     Unusable(PathBuf, String),
     /// The file was made with another kernel, processor or program version.
+    #[error("{path} does not fit this machine: {1}", path = .0.display())]
     Elsewhere(PathBuf, String),
 }
-
-impl std::fmt::Display for LoadError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Missing(path) => write!(f, "there is no {}", path.display()),
-            Self::Unusable(path, why) => write!(f, "{} cannot be used: {why}", path.display()),
-            Self::Elsewhere(path, why) => write!(f, "{} does not fit this machine: {why}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for LoadError {}
 
 impl Calibration {
     /// A calibration of this machine.

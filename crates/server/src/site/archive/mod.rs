@@ -19,6 +19,7 @@ use schemars::JsonSchema;
 use sealion_http::path::OUTSIDE_PCHAR;
 use sealion_http::{Coding, ContentType, Fields, Status};
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 
@@ -31,26 +32,19 @@ use source::ArchiveSource;
 pub(super) use walk::Walk;
 
 /// Archives of listed directories for download.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ArchiveConfig {
     /// Most bytes of the files in an archive. A directory with more is answered 403.
+    #[default(Size(10 << 30).into())]
     pub max: At<Size>,
     /// Most files and directories in an archive. A directory with more is answered 403. Each takes about 150 bytes while the archive is sent.
+    #[default(const { Bounded::new(100_000).expect("it is within its bounds") })]
     pub files: Bounded<1, 1_000_000>,
     /// Archives that are made at a time; further requests are answered 503. A client, an IPv4 address or an IPv6 /64, may have half of them, and
     /// one at least. A compressed one keeps a processor busy.
+    #[default(const { Bounded::new(4).expect("it is within its bounds") })]
     pub concurrent: Bounded<1, 64>,
-}
-
-impl Default for ArchiveConfig {
-    fn default() -> Self {
-        ArchiveConfig {
-            max: Size(10 << 30).into(),
-            files: const { Bounded::new(100_000).expect("it is within its bounds") },
-            concurrent: const { Bounded::new(4).expect("it is within its bounds") },
-        }
-    }
 }
 
 /// The bounds of a site's archives.

@@ -10,6 +10,7 @@ use sealion_http::Request;
 use sealion_http::extra_fields::is_name;
 use sealion_http::path::SitePath;
 use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
 
 use super::{FieldChange, Host, Rule, RuleContext, apply, uri};
 use crate::observe::Warnings;
@@ -22,7 +23,7 @@ use crate::upstream::{BufferConfig, Spooling, Upstream, WEBSOCKET, is_hop_by_hop
 use crate::values::{At, Problems, Secret, SecretUrl, Size};
 
 /// Forwards requests.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ProxyConfig {
     /// Name of an `[[upstream]]`, or the URL of a server: `http://127.0.0.1:3000`, `https://app.internal`, `unix:/run/app.sock`.
@@ -39,6 +40,7 @@ pub(crate) struct ProxyConfig {
     /// name that they choose.
     pub host: Option<At<String>>,
     /// Whether the server gets the fields of the request. Otherwise it gets those that are made for each request, and those of `request_headers`.
+    #[default(true)]
     pub pass_fields: bool,
     /// Fields to set in the request; an empty value removes the field.
     pub request_headers: At<Vec<FieldRule>>,
@@ -74,34 +76,6 @@ pub(crate) struct ProxyConfig {
     pub fastcgi: Option<At<FastcgiConfig>>,
     /// Stores responses in the directories of `[cache]` and answers with them: `cache = {}` for what the server's Cache-Control allows.
     pub cache: Option<At<CacheRuleConfig>>,
-}
-
-impl Default for ProxyConfig {
-    fn default() -> Self {
-        ProxyConfig {
-            upstream: At::default(),
-            strip_prefix: false.into(),
-            to_prefix: None,
-            files_first: false,
-            host: None,
-            pass_fields: true,
-            request_headers: At::default(),
-            response_headers: At::default(),
-            intercept_errors: false,
-            methods: At::default(),
-            redirects: Redirects::default(),
-            locations: At::default(),
-            cookie_paths: At::default(),
-            interim: At::default(),
-            trace_context: false,
-            upgrade: None,
-            max_body: None,
-            buffer: None,
-            buffer_request: None,
-            fastcgi: None,
-            cache: None,
-        }
-    }
 }
 
 impl ProxyConfig {
