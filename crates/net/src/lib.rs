@@ -8,4 +8,4 @@ mod steering;
 mod udp;
 
 pub use steering::Steering;
-pub use udp::{Batch, ReceiveBuffers, Received, UdpOptions, UdpSocket};
+pub use udp::{Batch, Group, ReceiveBuffers, Received, UdpOptions, UdpSocket};

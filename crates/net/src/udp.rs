@@ -19,11 +19,23 @@ pub struct UdpSocket {
 /// How a socket is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UdpOptions {
+    /// The sockets beside which it may be bound.
+    pub group: Group,
     /// Bytes that the kernel keeps until they are read (SO_RCVBUF). The kernel gives no more than
     /// `net.core.rmem_max`: [`UdpSocket::receive_buffer`] tells the result. `None`: its default.
     pub receive_buffer: Option<usize>,
     /// Bytes that the kernel keeps until they are sent (SO_SNDBUF), up to `net.core.wmem_max`.
     pub send_buffer: Option<usize>,
+}
+
+/// The other sockets at the address of a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Group {
+    /// Joins those that are there, as far as they belong to the same user.
+    #[default]
+    Any,
+    /// Begins a group: where another socket has the address, bind fails.
+    Own,
 }
 
 /// Datagrams to send to one receiver.
@@ -90,18 +102,17 @@ impl AsFd for UdpSocket {
 }
 
 impl UdpSocket {
-    /// Binds a socket, which joins the group of all sockets at `address` (SO_REUSEPORT). An address of IPv6 gets no
-    /// datagrams of IPv4.
+    /// Binds a socket in the group of all sockets at `address` (SO_REUSEPORT). An address of IPv6 gets no datagrams of IPv4.
     ///
     /// # Errors
     /// Errors of socket(2), setsockopt(2) and bind(2). EADDRINUSE: another user, or a socket without SO_REUSEPORT, has
-    /// the address.
+    /// the address; with [`Group::Own`], any socket.
     pub fn bind(address: SocketAddr, options: UdpOptions) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM.cloexec(), Some(Protocol::UDP))?;
         if address.is_ipv6() {
             socket.set_only_v6(true)?;
         }
-        socket.set_reuse_port(true)?;
+        socket.set_reuse_port(options.group == Group::Any)?;
         if let Some(bytes) = options.receive_buffer {
             socket.set_recv_buffer_size(bytes)?;
         }
@@ -109,6 +120,8 @@ impl UdpSocket {
             socket.set_send_buffer_size(bytes)?;
         }
         socket.bind(&address.into())?;
+        // Sockets that are bound later make the group with it (linux/net/ipv4/udp.c: udp_reuseport_add_sock).
+        socket.set_reuse_port(true)?;
         Self::from_std(socket.into())
     }
 

@@ -210,6 +210,12 @@ impl<'a> Connection<'a> {
         self.inner.congestion_state().window()
     }
 
+    /// Changes the bytes of all streams that may have been received and not read. The client keeps what it may send already: a
+    /// smaller window takes effect as it sends that.
+    pub fn set_receive_window(&mut self, bytes: u64) {
+        self.inner.set_receive_window(VarInt::from_u64(bytes).unwrap_or(VarInt::MAX));
+    }
+
     /// Changes the bytes that may be written and not acknowledged, for instance under memory pressure.
     pub fn set_send_window(&mut self, bytes: u64) {
         self.inner.set_send_window(bytes);

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use sealion_net::{Batch, ReceiveBuffers, Steering, UdpOptions, UdpSocket};
+use sealion_net::{Batch, Group, ReceiveBuffers, Steering, UdpOptions, UdpSocket};
 use sealion_quic::{Route, SHARES};
 
 fn bind(address: IpAddr) -> UdpSocket {
@@ -94,9 +94,21 @@ fn a_datagram_that_is_too_large_is_dropped() {
 #[test]
 fn buffers_are_as_large_as_the_kernel_permits() {
     let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
-    let options = UdpOptions { receive_buffer: Some(8192), send_buffer: Some(8192) };
+    let options = UdpOptions { group: Group::Own, receive_buffer: Some(8192), send_buffer: Some(8192) };
     let small = UdpSocket::bind(address, options).unwrap().receive_buffer().unwrap();
     assert!(small < bind(address.ip()).receive_buffer().unwrap(), "{small}");
+}
+
+#[test]
+fn a_group_of_its_own_takes_no_datagrams_of_another() {
+    let own = UdpOptions { group: Group::Own, ..UdpOptions::default() };
+    let other = bind(Ipv4Addr::LOCALHOST.into());
+    let address = other.local_addr().unwrap();
+    assert_eq!(UdpSocket::bind(address, own).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    drop(other);
+    let _first = UdpSocket::bind(address, own).unwrap();
+    assert_eq!(UdpSocket::bind(address, own).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    UdpSocket::bind(address, UdpOptions::default()).unwrap();
 }
 
 /// A packet with a connection ID whose first word is `word`.
@@ -109,7 +121,8 @@ fn packet(first: u8, word: u32) -> Vec<u8> {
 #[test]
 fn datagrams_reach_the_owner_of_their_connection() {
     const WORKERS: u32 = 3;
-    let first = bind(Ipv4Addr::LOCALHOST.into());
+    let own = UdpOptions { group: Group::Own, ..UdpOptions::default() };
+    let first = UdpSocket::bind(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0), own).unwrap();
     let remote = first.local_addr().unwrap();
     let mut group = vec![first];
     group.extend((1..SHARES * WORKERS).map(|_| UdpSocket::bind(remote, UdpOptions::default()).unwrap()));

@@ -2,6 +2,7 @@
 
 mod abuse;
 mod connections;
+mod interop;
 mod network;
 mod routes;
 mod streams;

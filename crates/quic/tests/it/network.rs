@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::{Bytes, BytesMut};
 use quinn_proto::crypto::rustls::QuicClientConfig;
 use quinn_proto::{ClientConfig, ConnectionHandle, DatagramEvent, Dir, EcnCodepoint, EndpointConfig, VarInt};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sealion_quic::{
     Config, ConnectionKey, Datagram, Ecn, Endpoint, Event, Limits, Read, Route, Secrets, StreamId, TlsConfig, Transmit,
@@ -28,37 +29,46 @@ impl Random {
     }
 }
 
-struct Identity {
+pub(crate) struct Identity {
     certificate: CertificateDer<'static>,
     key: Vec<u8>,
 }
 
-static IDENTITY: LazyLock<Identity> = LazyLock::new(|| {
-    let made = rcgen::generate_simple_self_signed(["a.example".to_owned()]).unwrap();
-    Identity { certificate: made.cert.der().clone(), key: made.signing_key.serialize_der() }
-});
+impl Identity {
+    pub(crate) fn for_names(names: impl Iterator<Item = String>) -> Self {
+        let made = rcgen::generate_simple_self_signed(names.collect::<Vec<_>>()).unwrap();
+        Identity { certificate: made.cert.der().clone(), key: made.signing_key.serialize_der() }
+    }
+}
+
+pub(crate) static IDENTITY: LazyLock<Identity> =
+    LazyLock::new(|| Identity::for_names(std::iter::once("a.example".to_owned())));
 
 pub(crate) fn tls() -> TlsConfig {
     TlsConfig::try_from(Arc::new(rustls_config())).unwrap()
 }
 
 pub(crate) fn rustls_config() -> rustls::ServerConfig {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let key = PrivateKeyDer::try_from(IDENTITY.key.clone()).unwrap();
-    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+    rustls_config_of(&IDENTITY, rustls::crypto::aws_lc_rs::default_provider())
+}
+
+pub(crate) fn rustls_config_of(identity: &Identity, provider: CryptoProvider) -> rustls::ServerConfig {
+    let key = PrivateKeyDer::try_from(identity.key.clone()).unwrap();
+    let mut config = rustls::ServerConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .unwrap()
         .with_no_client_auth()
-        .with_single_cert(vec![IDENTITY.certificate.clone()], key)
+        .with_single_cert(vec![identity.certificate.clone()], key)
         .unwrap();
     config.alpn_protocols = vec![b"h3".to_vec()];
     config
 }
 
-fn client_config() -> ClientConfig {
+/// Clients with the same one share sessions.
+pub(crate) fn client_config(identity: &Identity) -> ClientConfig {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut roots = rustls::RootCertStore::empty();
-    roots.add(IDENTITY.certificate.clone()).unwrap();
+    roots.add(identity.certificate.clone()).unwrap();
     let mut config = rustls::ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
         .unwrap()
@@ -95,10 +105,10 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    fn new(address: SocketAddr, now: Instant) -> Self {
+    fn new(address: SocketAddr, now: Instant, client: ClientConfig) -> Self {
         let config = EndpointConfig::new(Arc::new(aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, &[7; 32])));
         let mut endpoint = quinn_proto::Endpoint::new(Arc::new(config), None, true, None);
-        let (handle, connection) = endpoint.connect(now, client_config(), SERVER, "a.example").unwrap();
+        let (handle, connection) = endpoint.connect(now, client, SERVER, "a.example").unwrap();
         let (events, received, resets, unsent) = Default::default();
         Client { address, endpoint, connection, handle, events, received, resets, unsent }
     }
@@ -117,10 +127,15 @@ impl Client {
 
     /// Opens a stream that carries `content` and ends.
     pub(crate) fn send(&mut self, content: Vec<u8>) -> quinn_proto::StreamId {
-        let id = self.connection.streams().open(Dir::Bi).expect("the server permits streams");
+        self.try_send(content).expect("the server permits streams")
+    }
+
+    /// The same, if the server permits a stream now.
+    pub(crate) fn try_send(&mut self, content: Vec<u8>) -> Option<quinn_proto::StreamId> {
+        let id = self.connection.streams().open(Dir::Bi)?;
         self.unsent.insert(id, content);
         self.received.insert(id, Default::default());
-        id
+        Some(id)
     }
 
     fn progress(&mut self) {
@@ -257,8 +272,16 @@ pub(crate) struct Network {
     pub(crate) random: Random,
     /// Datagrams lost, of 1,000.
     pub(crate) loss: u64,
-    /// The largest delay of a datagram beyond 10 milliseconds, in milliseconds. Any reorders them.
+    /// Datagrams of which a byte is changed, of 1,000.
+    pub(crate) corruption: u64,
+    /// Datagrams to clients that a router marks for congestion (CE), of 1,000.
+    pub(crate) marks: u64,
+    /// The time that a datagram takes, in milliseconds.
+    pub(crate) delay: u64,
+    /// The largest delay of a datagram beyond that, in milliseconds. Any reorders them.
     pub(crate) jitter: u64,
+    /// `None`: each client has its own.
+    pub(crate) client_config: Option<ClientConfig>,
     /// Datagrams that the server sent while no client was at their address.
     pub(crate) stray: Vec<(SocketAddr, Vec<u8>)>,
 }
@@ -273,15 +296,30 @@ impl Network {
         let (events, keys, receiving, sending, transmits) = Default::default();
         let endpoint = endpoint(limits, secrets, now);
         let server = Server { endpoint, events, keys, receiving, sending, accepts: true, transmits };
-        let (clients, in_flight, stray) = Default::default();
-        Network { now, server, clients, in_flight, random: Random(1), loss: 0, jitter: 0, stray }
+        let (clients, in_flight, stray, client_config) = Default::default();
+        let (random, loss, corruption, marks, delay, jitter) = (Random(1), 0, 0, 0, 10, 0);
+        Network {
+            now,
+            server,
+            clients,
+            in_flight,
+            random,
+            loss,
+            corruption,
+            marks,
+            delay,
+            jitter,
+            client_config,
+            stray,
+        }
     }
 
     /// Adds a client. It sends its first packets with the next step.
     pub(crate) fn connect(&mut self) -> usize {
         let number = self.clients.len();
         let address = SocketAddr::new(Ipv4Addr::new(198, 51, 100, number as u8).into(), 5000);
-        self.clients.push(Client::new(address, self.now));
+        let config = self.client_config.clone().unwrap_or_else(|| client_config(&IDENTITY));
+        self.clients.push(Client::new(address, self.now, config));
         number
     }
 
@@ -299,6 +337,13 @@ impl Network {
     /// The client's address changes, as behind a router that forgot it.
     pub(crate) fn rebind(&mut self, client: usize) {
         self.clients[client].address.set_port(6000);
+    }
+
+    /// The client gets an address of another network.
+    pub(crate) fn relocate(&mut self, client: usize) -> SocketAddr {
+        let address = SocketAddr::new(Ipv4Addr::new(203, 0, 113, 250).into(), 7000);
+        self.clients[client].address = address;
+        address
     }
 
     /// Goes on until `done`.
@@ -371,9 +416,16 @@ impl Network {
         if self.random.below(1000) < self.loss {
             return;
         }
-        let delay = 10 + if self.jitter > 0 { self.random.below(self.jitter) } else { 0 };
+        let mut bytes = bytes.to_vec();
+        if self.random.below(1000) < self.corruption {
+            let at = self.random.below(bytes.len() as u64) as usize;
+            bytes[at] ^= 0x55;
+        }
+        let is_marked = to.is_some() && ecn.is_some() && self.random.below(1000) < self.marks;
+        let ecn = if is_marked { Some(Ecn::Ce) } else { ecn };
+        let delay = self.delay + if self.jitter > 0 { self.random.below(self.jitter) } else { 0 };
         let arrives = self.now + Duration::from_millis(delay);
-        self.in_flight.push(InFlight { arrives, to, from, ecn, bytes: bytes.to_vec() });
+        self.in_flight.push(InFlight { arrives, to, from, ecn, bytes });
     }
 
     fn next_time(&mut self) -> Option<Instant> {
@@ -421,7 +473,8 @@ impl Network {
 
     /// The first datagram of a client that is not on the network.
     pub(crate) fn first_datagram(&self) -> Vec<u8> {
-        let mut client = Client::new(SocketAddr::new(Ipv4Addr::new(203, 0, 113, 1).into(), 1), self.now);
+        let mut client =
+            Client::new(SocketAddr::new(Ipv4Addr::new(203, 0, 113, 1).into(), 1), self.now, client_config(&IDENTITY));
         let mut out = Vec::new();
         let _ = client.connection.poll_transmit(self.now, 1, &mut out);
         out

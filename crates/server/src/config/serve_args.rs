@@ -85,6 +85,11 @@ pub(crate) struct ServeArgs {
     #[command(flatten, next_help_heading = "HTTP/2")]
     pub http2: Http2Config,
 
+    /// Whether listeners with TLS have HTTP/3, unless the configuration file says otherwise for a listener [default: listeners on port 443 have
+    /// it]
+    #[arg(long, value_name = "BOOL", env = "SEALION_HTTP3", help_heading = "HTTP/3")]
+    pub http3: Option<bool>,
+
     #[command(flatten, next_help_heading = "Privileges")]
     pub privileges: PrivilegesConfig,
 
@@ -166,6 +171,7 @@ impl ServeArgs {
         config.tls.override_by(&self.tls, &self.given);
         config.limits.override_by(&self.limits, &self.given);
         config.http2.override_by(&self.http2, &self.given);
+        config.http3.enabled = self.http3.or(config.http3.enabled);
         config.privileges.override_by(&self.privileges, &self.given);
         Ok((config, problems))
     }

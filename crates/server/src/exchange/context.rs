@@ -8,7 +8,7 @@ use sealion_tls::ClientAuthId;
 use super::listener::HTTP;
 use super::{Connection, Generation, Listener, Shared};
 use crate::response::Response;
-use crate::site::Site;
+use crate::site::{Site, host};
 use crate::upstream::{Endpoints, Inbound};
 
 /// The connection, as all of its requests share it.
@@ -20,6 +20,9 @@ pub(crate) struct Context<'a> {
     pub(crate) remote: SocketAddr,
     /// The client authentication that the handshake enforced.
     pub(crate) auth: Option<ClientAuthId>,
+    /// The name in the handshake of QUIC. `None`: requests may name any host. Over TCP they may: proxies send requests for many hosts over one
+    /// connection of HTTP/2.
+    pub(crate) server_name: Option<&'a str>,
 }
 
 /// The client of a request.
@@ -53,7 +56,16 @@ impl Context<'_> {
         authority: Option<&str>,
     ) -> Option<&'g Site> {
         let site = generation.sites.find(authority, self.listener.place);
-        site.filter(|site| self.permits(site, protocol))
+        site.filter(|site| self.permits(site, protocol) && self.covers(generation, authority))
+    }
+
+    /// Whether the connection's certificate is one for the host of a request: a client that asks for another by mistake learns so (421), and a connection
+    /// for one name is no way around what guards the other at the network.
+    pub(super) fn covers(&self, generation: &Generation, authority: Option<&str>) -> bool {
+        let (Some(own), Some(authority)) = (self.server_name, authority) else { return true };
+        let host = host(authority).trim_end_matches('.');
+        let is_covered = || generation.tls.quic(self.listener.place).is_some_and(|tls| tls.covers_both(own, host));
+        own.trim_end_matches('.').eq_ignore_ascii_case(host) || is_covered()
     }
 
     /// Whether requests for a site may come on this connection.

@@ -60,6 +60,8 @@ pub(crate) struct Http3Limits {
     pub(crate) transport: sealion_quic::Limits,
     /// The largest send window of a connection, in bytes.
     pub(crate) send_window: u64,
+    /// The largest receive window of a connection, in bytes.
+    pub(crate) receive_window: u64,
 }
 
 /// The newest generation, and each worker's handle to the one it uses.

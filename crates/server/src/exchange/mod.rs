@@ -189,7 +189,9 @@ impl<'c, 'r> Exchange<'c, 'r> {
 
     /// The site that answers the request: see [`Context::route`]. `None`: the response is [`Self::misdirected`].
     pub(crate) fn route(&self) -> Option<&'r Site> {
-        self.site.filter(|site| self.owed.context.permits(site, self.owed.peer.protocol))
+        let Owed { context, peer, .. } = &self.owed;
+        let authority = self.request.and_then(|request| request.authority);
+        self.site.filter(|site| context.permits(site, peer.protocol) && context.covers(self.generation, authority))
     }
 
     /// The response to a request that no site answers on this connection (RFC 9110 §15.5.20).

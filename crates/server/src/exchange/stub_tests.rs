@@ -205,7 +205,7 @@ fn with_context(site: &str, requests: impl AsyncFnOnce(&Context<'_>)) -> Vec<Str
         alternative: None,
     };
     let remote = "192.0.2.7:4711".parse().unwrap();
-    let context = Context { shared: &shared, listener: &listener, remote, auth: None };
+    let context = Context { shared: &shared, listener: &listener, remote, auth: None, server_name: None };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(requests(&context));
     writers.finish();

@@ -8,6 +8,9 @@ use sealion_http::{FieldSection, Status};
 
 use crate::upstream::{ContentWriter, RequestContent, pipe};
 
+/// Bytes after which a content is worth a larger window. GUESS.
+const LARGE: u64 = 32 << 10;
+
 /// The content of a request, whose response may have begun.
 pub(crate) struct Upload {
     /// `None`: nothing more is passed on.
@@ -75,6 +78,11 @@ impl Upload {
     /// Bytes for which the client can have its room back: nothing waits if nothing more is passed on.
     pub(crate) fn taken(&self) -> u64 {
         if self.writer.is_some() { self.taken.min(self.came) } else { self.came }
+    }
+
+    /// Whether it has come beyond the size of a form: it is worth a larger window.
+    pub(crate) fn is_large(&self) -> bool {
+        self.came >= LARGE
     }
 
     /// Bytes that wait for the upstream.

@@ -211,7 +211,7 @@ impl Http1<'_> {
         self.requests += 1;
         let current = shared.generations.current();
         let auth = tls.info().and_then(|info| info.client_auth);
-        let context = Context { shared, listener: self.listener, remote: *remote, auth };
+        let context = Context { shared, listener: self.listener, remote: *remote, auth, server_name: None };
         let unread = |client| Exchange::begin(&context, &current, context.peer_at(client, Protocol::Http11), None);
         let mut deadline = Deadline::new(&current);
         let mut bytes = Buffer::take();

@@ -26,7 +26,7 @@ impl Http1<'_> {
         let _active = metrics::worker().map(|worker| worker.active.enter());
         let current = shared.generations.current();
         let auth = tls.info().and_then(|info| info.client_auth);
-        let context = Context { shared, listener: self.listener, remote: *remote, auth };
+        let context = Context { shared, listener: self.listener, remote: *remote, auth, server_name: None };
         let content = under_way.files.unpack_content(std::mem::take(&mut under_way.rest));
         let span = under_way.request_span();
         let UnderWay { request, persists, line, .. } = &mut *under_way;

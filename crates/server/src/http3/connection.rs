@@ -21,7 +21,7 @@ use sealion_tls::HandshakeInfo;
 use super::content::Streamed;
 use super::link::Link;
 use super::response::Sending;
-use super::window::{MIN_SEND_WINDOW, SendWindow};
+use super::window::{MIN_SEND_WINDOW, ReceiveWindow, SendWindow};
 use crate::exchange::{Answers, Context, Cut, Delivery, End, PathChoice, Receiving, may_keep, poll_idle_end};
 use crate::limits::{ConnectionStreams, Idle, Permit};
 use crate::observe::metrics;
@@ -43,6 +43,7 @@ pub(super) struct Http3<'a> {
     path: PathChoice,
     head_room: Arc<HeadRoom>,
     window: SendWindow,
+    receive_window: ReceiveWindow,
     /// The server's control stream, and bytes that it has not taken.
     control: Option<sealion_quic::StreamId>,
     control_bytes: Vec<u8>,
@@ -79,6 +80,7 @@ impl<'a> Http3<'a> {
             path: PathChoice::constant(PathReason::Quic),
             head_room: Arc::default(),
             window: SendWindow::new(client),
+            receive_window: ReceiveWindow::new(client),
             control: None,
             control_bytes: Vec::new(),
             receiving: Vec::new(),

@@ -412,7 +412,8 @@ async fn run(seat: Seat, listener: &Listener, shared: &Shared, waker: Waker) {
     // The transport's number of streams does not change with a reload.
     let limits = sealion_h3::Limits { streams, ..current.http3.protocol.clone() };
     drop(current);
-    let context = Context { shared, listener, remote, auth: info.client_auth };
+    let server_name = info.server_name.clone();
+    let context = Context { shared, listener, remote, auth: info.client_auth, server_name: server_name.as_deref() };
     let idle = shared.idle.register(waker);
     let mut connection = Box::new(Http3::new(&context, key, idle, Link::new(info, local), limits));
     poll_fn(|cx| {

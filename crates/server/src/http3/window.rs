@@ -1,4 +1,4 @@
-//! The bytes that a connection may have sent and its client not acknowledged. They are in memory until then.
+//! Bytes of a connection in memory: those that were sent and not acknowledged, and those that came and were not passed on.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -46,9 +46,81 @@ impl SendWindow {
     }
 }
 
+/// Bytes that every client may send before they are read: as much as in HTTP/2 (RFC 9113 §6.9.2).
+pub(super) const MIN_RECEIVE_WINDOW: u64 = 64 << 10;
+
+/// The receive window of a connection. It opens for content that servers take, if there is room in `limits.max_buffered`. A client may use at any time what
+/// it was once given, so that bytes count until they came.
+pub(super) struct ReceiveWindow {
+    client: Option<IpAddr>,
+    /// The bytes beyond the first size, and those that are not given anew when they come. `None`: there are none.
+    reserved: Option<Reservation>,
+    /// Bytes beyond the first size.
+    open: u64,
+}
+
+impl ReceiveWindow {
+    pub(super) fn new(client: Option<IpAddr>) -> Self {
+        ReceiveWindow { client, reserved: None, open: 0 }
+    }
+
+    /// The window for a client that sends a large content, up to `max` and as far as there is room. `None`: it stays.
+    pub(super) fn grow(&mut self, max: u64, buffered: &Arc<BufferBudget>, limits: &LimitsConfig) -> Option<u64> {
+        let wanted = max.saturating_sub(MIN_RECEIVE_WINDOW);
+        if self.open > 0 || wanted == 0 {
+            return None;
+        }
+        let reserved = self.reserved.get_or_insert_with(|| Reservation::new(buffered, self.client));
+        let has_room = |more: &u64| reserved.room(*more as usize, Part::Half, limits).is_ok();
+        let Some(more) = [wanted, wanted / 4].into_iter().find(has_room) else {
+            self.forget();
+            return None;
+        };
+        reserved.add(more as usize);
+        self.open = more;
+        Some(MIN_RECEIVE_WINDOW + more)
+    }
+
+    /// No content comes now: the window gets its first size as the client uses the rest of it. `None`: it has that.
+    pub(super) fn shrink(&mut self) -> Option<u64> {
+        (std::mem::take(&mut self.open) > 0).then_some(MIN_RECEIVE_WINDOW)
+    }
+
+    /// The client sent bytes, which were read.
+    pub(super) fn read(&mut self, bytes: u64) {
+        let Some(reserved) = &mut self.reserved else { return };
+        let owed = reserved.bytes() as u64 - self.open;
+        reserved.remove(owed.min(bytes) as usize);
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        self.reserved.take_if(|reserved| reserved.bytes() == 0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_that_a_client_may_send_count_until_they_came() {
+        let limits = LimitsConfig { max_buffered: Size(4 * MIB), ..LimitsConfig::default() };
+        let budget = Arc::new(BufferBudget::default());
+        let (mut first, mut second) = (ReceiveWindow::new(None), ReceiveWindow::new(None));
+        let grow = |window: &mut ReceiveWindow| window.grow(2 * MIB, &budget, &limits);
+        assert_eq!((first.shrink(), grow(&mut first), grow(&mut first)), (None, Some(2 * MIB), None));
+        assert_eq!(grow(&mut second), None, "no room");
+        first.read(10 * MIB);
+        assert_eq!(grow(&mut second), None, "what came is given anew");
+        assert_eq!((first.shrink(), first.shrink()), (Some(MIN_RECEIVE_WINDOW), None));
+        assert_eq!(grow(&mut second), None, "the client may send them still");
+        first.read(2 * MIB - MIN_RECEIVE_WINDOW);
+        assert_eq!(grow(&mut second), Some(2 * MIB));
+        drop(second);
+        assert_eq!(grow(&mut first), Some(2 * MIB));
+        assert_eq!(ReceiveWindow::new(None).grow(MIN_RECEIVE_WINDOW, &budget, &limits), None);
+    }
     use crate::values::Size;
 
     const MIB: u64 = 1 << 20;

@@ -205,15 +205,18 @@ impl LimitsConfig {
         }
     }
 
+    /// The rate at which a client has to read. `None`: any.
+    pub(crate) fn least_rate(&self) -> Option<LeastRate> {
+        let (bytes_per_second, window) = (self.min_send_rate.get(), self.min_send_rate_window.duration());
+        (bytes_per_second > 0).then_some(LeastRate { bytes_per_second, window })
+    }
+
     /// Limits of a TLS connection.
     pub(crate) fn tls(&self, kernel_rekeys: bool) -> Limits {
         Limits {
             records_per_key: self.max_records_per_key.map_or(u64::MAX, Bounded::get),
             stall: self.stall_timeout.duration(),
-            least_rate: (self.min_send_rate.get() > 0).then(|| LeastRate {
-                bytes_per_second: self.min_send_rate.get(),
-                window: self.min_send_rate_window.duration(),
-            }),
+            least_rate: self.least_rate(),
             linger: self.linger_timeout.duration(),
             kernel_rekeys,
         }

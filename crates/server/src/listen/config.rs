@@ -23,6 +23,16 @@ pub(crate) enum Plain {
     Serve,
 }
 
+/// Whether a listener has HTTP/3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Http3Use {
+    Never,
+    /// By default: clients use TCP where UDP cannot be had.
+    IfPossible,
+    /// By its configuration: the server does not start without.
+    Required,
+}
+
 /// An address to listen on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -55,9 +65,10 @@ pub(crate) struct ListenConfig {
     pub http2: Option<At<bool>>,
 
     /// Whether clients may use HTTP/3, over UDP on the same port. Responses of the other versions announce it (`Alt-Svc`). It
-    /// needs TLS over TCP: a Unix socket or the PROXY protocol has no HTTP/3.
+    /// needs TLS over TCP: a Unix socket or the PROXY protocol has no HTTP/3. `true`: the server does not start if it cannot
+    /// listen on the UDP port [default: `http3.enabled`, as far as the UDP port can be had]
     #[serde(default)]
-    pub http3: At<bool>,
+    pub http3: Option<At<bool>>,
 
     /// Port of the redirects to HTTPS, for a listener without TLS [default: the port of the site's first listener with TLS]
     #[serde(default)]
@@ -114,9 +125,30 @@ impl ListenConfig {
         self.http2.as_ref().map_or(*self.tls, |http2| **http2)
     }
 
-    /// Whether clients may use HTTP/3.
-    pub(crate) fn http3(&self) -> bool {
-        *self.http3
+    /// Whether clients may use HTTP/3. `enabled`: `http3.enabled`.
+    ///
+    /// Another port than 443 is mostly mapped to one: clients could not reach the port that is announced.
+    pub(crate) fn http3(&self, enabled: Option<bool>) -> Http3Use {
+        let by_default = || enabled.unwrap_or_else(|| self.port() == Some(443)) && self.lacks_for_http3().is_none();
+        match self.http3.as_deref() {
+            Some(true) => Http3Use::Required,
+            None if by_default() => Http3Use::IfPossible,
+            Some(false) | None => Http3Use::Never,
+        }
+    }
+
+    /// The reason why the listener cannot have HTTP/3.
+    fn lacks_for_http3(&self) -> Option<&'static str> {
+        let is_tcp = |address: &Address| matches!(address, Address::Tcp(_));
+        if !*self.tls {
+            Some("HTTP/3 has TLS always: remove tls = false, or remove http3")
+        } else if *self.proxy_protocol {
+            Some("and proxy_protocol exclude each other: the PROXY protocol names no client of UDP")
+        } else if !self.address.addresses.iter().all(is_tcp) {
+            Some("needs an IP address and a port: a Unix socket has no UDP")
+        } else {
+            None
+        }
     }
 
     /// Whether requests can have the scheme `https`.
@@ -154,19 +186,11 @@ impl ListenConfig {
     }
 
     fn check_http3(&self, problems: &mut Problems) {
-        let is_tcp = |address: &Address| matches!(address, Address::Tcp(_));
-        let what = if !self.http3() {
-            return;
-        } else if !*self.tls {
-            "HTTP/3 has TLS always: remove tls = false, or remove http3"
-        } else if *self.proxy_protocol {
-            "and proxy_protocol exclude each other: the PROXY protocol names no client of UDP"
-        } else if !self.address.addresses.iter().all(is_tcp) {
-            "needs an IP address and a port: a Unix socket has no UDP"
-        } else {
-            return;
-        };
-        problems.add(&self.http3.span, "listen.http3", what);
+        if let Some(asked) = self.http3.as_ref().filter(|asked| asked.value)
+            && let Some(what) = self.lacks_for_http3()
+        {
+            problems.add(&asked.span, "listen.http3", what);
+        }
     }
 
     fn check(&self, problems: &mut Problems) {
@@ -375,7 +399,7 @@ impl From<Listen> for ListenConfig {
             plain: At::default(),
             scheme: None,
             http2: None,
-            http3: At::default(),
+            http3: None,
             https_port: None,
             mode: Mode::default(),
             proxy_protocol: At::default(),

@@ -3,6 +3,28 @@ use std::path::Path;
 use super::*;
 
 #[test]
+fn port_443_has_http3_by_default() {
+    let listen = |keys: &str| toml::from_str::<ListenConfig>(keys).expect("keys").http3(None);
+    for (keys, expected) in [
+        ("address = '0.0.0.0:443'", Http3Use::IfPossible),
+        ("address = '[::]:443'", Http3Use::IfPossible),
+        ("address = '0.0.0.0:8443'", Http3Use::Never),
+        ("address = '0.0.0.0:8443'\nhttp3 = true", Http3Use::Required),
+        ("address = '0.0.0.0:443'\nhttp3 = false", Http3Use::Never),
+        ("address = '0.0.0.0:443'\ntls = false", Http3Use::Never),
+        ("address = '0.0.0.0:443'\nproxy_protocol = true", Http3Use::Never),
+        ("address = 'unix:/run/s'", Http3Use::Never),
+    ] {
+        assert_eq!(listen(keys), expected, "{keys}");
+    }
+    let other: ListenConfig = toml::from_str("address = '0.0.0.0:8443'").expect("keys");
+    assert_eq!(
+        [Some(true), Some(false)].map(|enabled| other.http3(enabled)),
+        [Http3Use::IfPossible, Http3Use::Never]
+    );
+}
+
+#[test]
 fn localhost_is_both_families() {
     let listen: Listen = "localhost:8443".parse().unwrap();
     assert_eq!(listen, Listen::development());

@@ -22,13 +22,13 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
 use rustix::io::Errno;
-use sealion_net::{Steering, UdpOptions, UdpSocket};
+use sealion_net::{Group, Steering, UdpOptions, UdpSocket};
 use sealion_quic::{Route, SHARES};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::http3;
 pub(crate) use address::{Address, Held, Purpose, Share};
-pub(crate) use config::{ListenConfig, check, check_names, https_port, names};
+pub(crate) use config::{Http3Use, ListenConfig, check, check_names, https_port, names};
 pub(crate) use configured::{Listen, Mode};
 pub(crate) use idle::close_idle;
 pub(crate) use inherited::{Datagrams, Inherited};
@@ -71,16 +71,23 @@ pub(crate) struct Listeners {
     pub made: Vec<PathBuf>,
     /// How this process serves UDP.
     pub datagrams: Datagrams,
+    /// `http3.enabled`.
+    http3: Option<bool>,
     /// Inherited groups of UDP sockets, whose new clients are this process' once it has taken over.
     steering: Vec<(OwnedFd, Steering)>,
 }
 
 impl Listeners {
-    /// Binds every address for every worker, or takes its inherited sockets.
+    /// Binds every address for every worker, or takes its inherited sockets. `http3`: `http3.enabled`.
     ///
     /// # Errors
     /// One line with the address and the remedy.
-    pub(crate) fn bind(wanted: &[ListenConfig], workers: usize, inherited: &mut Inherited) -> Result<Self, String> {
+    pub(crate) fn bind(
+        wanted: &[ListenConfig],
+        workers: usize,
+        http3: Option<bool>,
+        inherited: &mut Inherited,
+    ) -> Result<Self, String> {
         let sets = (0..workers).map(|_| Vec::new()).collect();
         let mut listeners = Self {
             sets,
@@ -89,6 +96,7 @@ impl Listeners {
             held: Vec::new(),
             made: Vec::new(),
             datagrams: inherited.datagrams(),
+            http3,
             steering: Vec::new(),
         };
         for (place, one) in wanted.iter().enumerate() {
@@ -163,8 +171,8 @@ impl Listeners {
         Ok(())
     }
 
-    /// Binds the UDP sockets beside a TCP address, or takes them over. There are several shares, so that a successor has sockets of its own, and their
-    /// order never changes: each process keeps all open, and reads one. `asked`: the address in the configuration.
+    /// Binds the UDP sockets beside a TCP address, or takes them over. Where HTTP/3 is not required, a failure leaves clients to TCP. `asked`: the
+    /// address in the configuration.
     fn bind_http3(
         &mut self,
         place: usize,
@@ -172,25 +180,45 @@ impl Listeners {
         address: &Address,
         inherited: &mut Inherited,
     ) -> Result<(), String> {
-        let Address::Tcp(address) = address else { return Ok(()) };
-        if !wanted.http3() {
+        let (Address::Tcp(address), wish) = (address, wanted.http3(self.http3)) else { return Ok(()) };
+        if wish == Http3Use::Never {
             return Ok(());
         }
-        let failed = |error: io::Error| {
-            format!("cannot listen on UDP {address} for HTTP/3: {error}: stop what has the port, or remove http3")
-        };
+        let Err(error) = self.bind_udp(place, asked, *address, inherited) else { return Ok(()) };
+        let failed = format!("cannot listen on UDP {address} for HTTP/3: {error}");
+        if wish == Http3Use::Required {
+            return Err(format!("{failed}: stop what has the port, or remove http3"));
+        }
+        tracing::warn!(
+            "{failed}: clients use TCP. To serve without HTTP/3 on purpose, set http3 = false in [[listen]]"
+        );
+        Ok(())
+    }
+
+    /// Binds the UDP sockets of an address, or takes them over. There are several shares, so that a successor has sockets of its own, and their order
+    /// never changes: each process keeps all open, and reads one. A successor could not bind them itself: it has given up the privilege for ports
+    /// below 1024.
+    fn bind_udp(
+        &mut self,
+        place: usize,
+        asked: &Address,
+        address: SocketAddr,
+        inherited: &mut Inherited,
+    ) -> io::Result<()> {
         let mut shares: Vec<_> =
             Share::all().map(|share| (share, inherited.take(Purpose::Datagrams(share), asked))).collect();
         let workers = shares[0].1.len();
         let is_inherited = workers > 0 && shares.iter().all(|(_, sockets)| sockets.len() == workers);
         if !is_inherited {
-            let bind = |_| Ok(OwnedFd::from(bind_udp(*address)?.as_std().try_clone()?));
-            for (_, sockets) in &mut shares {
-                *sockets = (0..self.sets.len()).map(bind).collect::<io::Result<_>>().map_err(failed)?;
-            }
+            let group = match self.overlaps(address) {
+                true => Group::Any,
+                false => Group::Own,
+            };
+            let mut bound = bind_group(address, group, shares.len() * self.sets.len())?.into_iter();
+            shares.iter_mut().for_each(|(_, sockets)| *sockets = bound.by_ref().take(self.sets.len()).collect());
         }
         match self.datagrams.share {
-            Some(own) => self.read_share(place, own, &shares, is_inherited).map_err(failed)?,
+            Some(own) => self.read_share(place, own, &shares, is_inherited)?,
             None => tracing::warn!(
                 "HTTP/3 is not served on {address}: {} processes before this one still have connections of it; clients use TCP until the next upgrade",
                 SHARES
@@ -235,11 +263,7 @@ impl Listeners {
     }
 
     fn bind_tcp(&mut self, place: usize, wanted: &Address, mut address: SocketAddr) -> io::Result<u16> {
-        // If 0.0.0.0:443 and 127.0.0.1:443 are both bound, the latter gets the connections to its address.
-        let overlaps = self.addresses.iter().any(|(other, _)| match other {
-            Address::Tcp(other) => do_overlap(*other, address),
-            Address::Unix(_) => false,
-        });
+        let overlaps = self.overlaps(address);
         let mut sockets = Vec::with_capacity(self.sets.len());
         for worker in 0..self.sets.len() {
             let socket = bind_one(address, worker > 0 || overlaps)?;
@@ -257,6 +281,14 @@ impl Listeners {
         self.spread(place, wanted, sockets.into_iter().map(OwnedFd::from).collect())?;
         self.addresses.push((Address::Tcp(address), place));
         Ok(address.port())
+    }
+
+    /// Whether another listener covers the address. If 0.0.0.0:443 and 127.0.0.1:443 are both bound, the latter gets the connections to its address.
+    fn overlaps(&self, address: SocketAddr) -> bool {
+        self.addresses.iter().any(|(other, _)| match other {
+            Address::Tcp(other) => do_overlap(*other, address),
+            Address::Unix(_) => false,
+        })
     }
 }
 
@@ -281,8 +313,14 @@ fn ready(address: &Address, socket: OwnedFd) -> io::Result<ListeningSocket> {
     })
 }
 
-fn bind_udp(address: SocketAddr) -> io::Result<UdpSocket> {
-    UdpSocket::bind(address, UdpOptions::default())
+/// Binds so many UDP sockets to an address. `group`: of the first.
+fn bind_group(address: SocketAddr, group: Group, count: usize) -> io::Result<Vec<OwnedFd>> {
+    let bind = |number| {
+        let group = if number == 0 { group } else { Group::Any };
+        let socket = UdpSocket::bind(address, UdpOptions { group, ..UdpOptions::default() })?;
+        Ok(socket.as_std().try_clone()?.into())
+    };
+    (0..count).map(bind).collect()
 }
 
 fn bind_one(address: SocketAddr, share: bool) -> io::Result<Socket> {
@@ -347,7 +385,7 @@ mod tests {
     }
 
     fn bind(wanted: &[ListenConfig], workers: usize) -> Result<Listeners, String> {
-        Listeners::bind(wanted, workers, &mut Inherited::default())
+        Listeners::bind(wanted, workers, None, &mut Inherited::default())
     }
 
     fn address(listeners: &Listeners) -> SocketAddr {
@@ -390,7 +428,7 @@ mod tests {
             let clients: Vec<_> = (0..64).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
             let Listeners { held, sets, .. } = first;
             let mut inherited = Inherited::from_predecessor(held).unwrap();
-            let second = Listeners::bind(&wanted("127.0.0.1:0"), workers, &mut inherited).unwrap();
+            let second = Listeners::bind(&wanted("127.0.0.1:0"), workers, None, &mut inherited).unwrap();
             drop((inherited, sets));
             assert_eq!(super::tests::address(&second), address);
             assert_eq!(second.held.len(), 3);

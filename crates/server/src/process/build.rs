@@ -12,7 +12,7 @@ use crate::certificates::{self, AcmeUse, CertifiedSite, TlsListener, TlsProcess}
 use crate::config::{Config, Seccomp};
 use crate::exchange::Generation;
 use crate::files::cache::{CacheLimits, FileCache};
-use crate::listen::{self, ListenConfig};
+use crate::listen::{self, Http3Use, ListenConfig};
 use crate::monitor;
 use crate::observe::access_log::SiteLogs;
 use crate::placeholders::Tables;
@@ -116,11 +116,13 @@ pub(crate) fn build(
         process,
         &mut problems,
     );
-    if let Some(listen) = config.listen.iter().find(|listen| listen.http3())
+    let asks_for_http3 = |listen: &&ListenConfig| listen.http3(config.http3.enabled) == Http3Use::Required;
+    if let Some(listen) = config.listen.iter().find(asks_for_http3)
         && tls.as_ref().is_some_and(|(tls, _)| !tls.has_quic())
     {
         let what = "HTTP/3 needs a suite of TLS 1.3: add TLS_AES_128_GCM_SHA256 to tls.suites, or remove http3";
-        problems.add(&listen.http3.span, "listen.http3", what);
+        let span = listen.http3.as_ref().map(|asked| asked.span.clone()).unwrap_or_default();
+        problems.add(&span, "listen.http3", what);
     }
     let permits_websocket = sites.iter().any(|(config, site)| config.http2 && site.permits_websocket());
     let has_proxies = sites.iter().any(|(_, site)| site.has_proxies());
@@ -152,7 +154,7 @@ fn tls_listeners(config: &Config, hosts: &[Arc<Hosts>]) -> Vec<Option<TlsListene
     let listener = |(place, own): (usize, &Arc<Hosts>)| {
         let (has_tls, http2, http3) = match config.listen.get(place) {
             None => (true, true, false),
-            Some(listen) => (*listen.tls, listen.http2(), listen.http3()),
+            Some(listen) => (*listen.tls, listen.http2(), listen.http3(config.http3.enabled) != Http3Use::Never),
         };
         let table = hosts.iter().position(|other| Arc::ptr_eq(other, own)).unwrap_or(place);
         has_tls.then(|| own.for_handshakes()).map(|(sites, names)| TlsListener { table, sites, names, http2, http3 })

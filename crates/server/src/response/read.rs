@@ -1,5 +1,6 @@
 //! A range of a file in memory.
 
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,12 +10,95 @@ use sealion_tls::content::Reader;
 
 use crate::files::resolve::SiteFile;
 
+/// Bytes of a buffer that is used again.
+const BUFFER: usize = 64 << 10;
+
+/// Shorter reads get memory of their length: what is sent stays in memory until the client acknowledges it.
+const SHORT: usize = BUFFER / 2;
+
+/// Free buffers kept for each thread: 2 MiB at most.
+///
+/// MEASURED: is it worth it? 1 MiB over HTTP/3 from files that are not in memory, 32 connections, `perf record` on Linux 6.18, 2026-11-26: 2.6 % of
+/// the server's time went to memset of fresh buffers. Void where buffers need not be initialised.
+const KEPT: usize = 32;
+
+thread_local! {
+    static FREE: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A buffer, which goes back to the thread that drops it.
+struct Buffer {
+    bytes: Box<[u8]>,
+    filled: usize,
+}
+
+impl Buffer {
+    /// An empty buffer, behind whose end bytes of another file may be.
+    fn take() -> Self {
+        let bytes = FREE.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; BUFFER].into());
+        Buffer { bytes, filled: 0 }
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..self.filled]
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let bytes = std::mem::take(&mut self.bytes);
+        // A thread that ends has no place for it.
+        let _ = FREE.try_with(|free| {
+            if let Ok(mut free) = free.try_borrow_mut()
+                && free.len() < KEPT
+            {
+                free.push(bytes);
+            }
+        });
+    }
+}
+
 /// Reads a range of a file, without blocking the thread.
 pub(crate) async fn read_range(file: Arc<SiteFile>, range: Range<u64>) -> Result<Bytes, sealion_tls::Error> {
     let parts = [file.part(&range)];
     let mut reader = Reader::new(&parts);
-    let (mut buffer, mut filled) = (vec![0; (range.end - range.start) as usize], 0);
-    poll_fn(|cx| reader.poll_fill(cx, &mut buffer, &mut filled)).await?;
-    buffer.truncate(filled);
-    Ok(buffer.into())
+    let length = (range.end - range.start) as usize;
+    let mut filled = 0;
+    if (SHORT..=BUFFER).contains(&length) {
+        let mut buffer = Buffer::take();
+        poll_fn(|cx| reader.poll_fill(cx, &mut buffer.bytes[..length], &mut filled)).await?;
+        buffer.filled = filled;
+        return Ok(Bytes::from_owner(buffer));
+    }
+    let mut bytes = vec![0; length];
+    poll_fn(|cx| reader.poll_fill(cx, &mut bytes, &mut filled)).await?;
+    bytes.truncate(filled);
+    Ok(bytes.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_used_again_and_few_are_kept() {
+        let free = || FREE.with_borrow(Vec::len);
+        let mut buffers: Vec<_> = (0..KEPT + 5).map(|_| Buffer::take()).collect();
+        assert_eq!(free(), 0);
+        let mut last = buffers.pop().expect("a buffer");
+        last.bytes[..3].copy_from_slice(b"abc");
+        last.filled = 3;
+        let place = last.bytes.as_ptr();
+        let bytes = Bytes::from_owner(last);
+        let part = bytes.slice(1..);
+        drop(bytes);
+        assert_eq!((&part[..], free()), (&b"bc"[..], 0), "a part of it is in use");
+        drop(part);
+        let again = Buffer::take();
+        assert_eq!((again.bytes.as_ptr(), again.as_ref().len()), (place, 0));
+        drop((again, buffers));
+        assert_eq!(free(), KEPT);
+    }
 }

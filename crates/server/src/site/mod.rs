@@ -55,7 +55,7 @@ use crate::values::Problems;
 pub(crate) use answer::{Arrival, Client, answer, answer_from_cache, early_hints, is_refused_or_redirected, refuse};
 pub(crate) use headers::is_ours;
 pub(crate) use hosts::Hosts;
-pub(crate) use names::Sites;
+pub(crate) use names::{Sites, host};
 pub(crate) use proxy::ProxyConfig;
 pub(crate) use route::{RedirectTable, RewriteTable, RouteConfig, SiteConfig, SiteContext, literally};
 

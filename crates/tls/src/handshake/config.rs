@@ -24,6 +24,7 @@ use super::tickets::{TicketKeys, Ticketer};
 pub struct ServerConfig {
     default: Policy,
     choice: Option<Box<Choice>>,
+    resolver: Arc<Resolver>,
     /// The resolver, if a site has a source of certificates.
     with_sources: Option<Arc<Resolver>>,
     pub(crate) limits: Arc<Limits>,
@@ -125,7 +126,7 @@ pub struct LeastRate {
 
 impl LeastRate {
     /// Bytes in a window.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.bytes_per_second.saturating_mul(self.window.as_secs_f64().ceil() as u64)
     }
 }
@@ -274,7 +275,7 @@ impl ServerConfig {
         sites.find_by(options.names.as_ref(), all().map(|site| site.certificates.clone()).collect());
         let resolver = Arc::new(Resolver { sites, challenges: options.challenges.clone() });
         let with_sources = all().any(|site| site.certificates.has_source()).then(|| resolver.clone());
-        let common = Common { provider: options.provider()?, resolver, time };
+        let common = Common { provider: options.provider()?, resolver: resolver.clone(), time };
 
         let asked = all().any(|site| site.client_auth.is_some());
         let (mut validation, mut for_validations) = (None, None);
@@ -313,7 +314,15 @@ impl ServerConfig {
         let first = policies[0].clone();
         let differ = policies.len() > 1 || validation.is_some();
         let choice = by_name.filter(|_| differ).map(|by_name| Box::new(Choice { by_name, validation }));
-        Ok(Self { default: first, choice, with_sources, limits: limits.into() })
+        Ok(Self { default: first, choice, resolver, with_sources, limits: limits.into() })
+    }
+
+    /// Whether a certificate for `server_name` covers `name`, too: then a client may send requests for both over a
+    /// connection that it opened for one (RFC 9114 §3.3).
+    pub fn covers_both(&self, server_name: &str, name: &str) -> bool {
+        let server_name = server_name.trim_end_matches('.');
+        let certificates = self.resolver.sites.get(Some(server_name)).get();
+        certificates.iter().map(Certificate::facts).any(|facts| facts.covers(server_name) && facts.covers(name))
     }
 
     /// The policy for all clients, if there is only one and their names need no obtained certificate.

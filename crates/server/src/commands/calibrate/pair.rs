@@ -46,7 +46,7 @@ impl Host {
         let server = ServerConfig::from_pem_files(&pair.cert, &pair.key, &[], Limits::default());
         let loopback =
             Listen { name: "loopback".to_owned(), addresses: vec![Address::Tcp((Ipv4Addr::LOCALHOST, 0).into())] };
-        let mut listeners = Listeners::bind(&[ListenConfig::from(loopback)], 1, &mut Inherited::default())?;
+        let mut listeners = Listeners::bind(&[ListenConfig::from(loopback)], 1, None, &mut Inherited::default())?;
         let listener = listeners.sets.pop().and_then(|mut set| set.pop()).map(|listener| listener.socket);
         let (Some((Address::Tcp(address), _)), Some(ListeningSocket::Tcp(listener))) =
             (listeners.addresses.pop(), listener)

@@ -59,7 +59,7 @@ pub(crate) async fn serve(
         idle.can_pass();
     }
     let auth = stream.info().and_then(|info| info.client_auth);
-    let context = Context { shared, listener, remote: *peer, auth };
+    let context = Context { shared, listener, remote: *peer, auth, server_name: None };
     let mut serving = Serving { stream, connection: Box::new(Http2::new(&context, idle, baggage)) };
     loop {
         let Serving { stream, connection } = &mut serving;

@@ -2,11 +2,12 @@
 
 use std::pin::Pin;
 use std::task::Context as TaskContext;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sealion_h3::{ErrorCode, StreamId};
 use sealion_http::Status;
 use sealion_quic::Endpoint;
+use sealion_tls::LeastRate;
 use tokio::time::{Sleep, sleep_until};
 
 use super::Http3;
@@ -23,11 +24,16 @@ pub(super) struct Deadlines {
     pub(super) paced: Option<Instant>,
     /// When the client has read the last GOAWAY.
     pub(super) farewell: Farewell,
+    /// How fast the client reads while responses wait for it.
+    pace: ReadPace,
     /// The connection ends for this reason.
     pub(super) failed: Option<&'static str>,
     /// Wakes the connection. It may go off earlier.
     timer: Option<Pin<Box<Sleep>>>,
 }
+
+/// As the access log has it.
+const TOO_SLOW: &str = "the client read less than limits.min_send_rate";
 
 /// The end of an idle connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -37,6 +43,44 @@ pub(super) enum Farewell {
     /// The last GOAWAY is under way.
     Until(Instant),
     Over,
+}
+
+/// The rate at which a client reads: the bytes that streams took in a window of `limits.min_send_rate_window`. Only time counts in which responses wait
+/// for the client.
+#[derive(Debug, Default)]
+struct ReadPace {
+    /// When the present wait began, or its part in the window.
+    since: Option<Instant>,
+    /// The time waited in the window, without the present wait.
+    waited: Duration,
+    /// Bytes that streams had taken when the window began.
+    taken: u64,
+}
+
+impl ReadPace {
+    /// Notes whether responses wait. Returns when the window ends if they go on to wait.
+    fn note(&mut self, is_waiting: bool, now: Instant, least: Option<&LeastRate>) -> Option<Instant> {
+        match (self.since, is_waiting) {
+            (None, true) => self.since = Some(now),
+            (Some(since), false) => {
+                self.since = None;
+                self.waited += now.saturating_duration_since(since);
+            }
+            (None, false) | (Some(_), true) => {}
+        }
+        Some(self.since? + least?.window.saturating_sub(self.waited))
+    }
+
+    /// Whether a window has ended in which the client read too little. `taken`: bytes that streams took so far.
+    fn is_too_slow(&mut self, now: Instant, taken: u64, least: &LeastRate) -> bool {
+        let Some(since) = self.since else { return false };
+        if self.waited + now.saturating_duration_since(since) < least.window {
+            return false;
+        }
+        let came = taken.saturating_sub(self.taken);
+        *self = ReadPace { since: Some(now), waited: Duration::ZERO, taken };
+        came < least.bytes()
+    }
 }
 
 impl Http3<'_> {
@@ -66,9 +110,9 @@ impl Http3<'_> {
         if self.deadlines.failed.is_some() {
             return None;
         }
-        let (request_timeout, stall_timeout) = {
+        let (request_timeout, stall_timeout, least_rate) = {
             let limits = &self.context.shared.generations.current().limits;
-            (limits.request_timeout.duration(), limits.stall_timeout.duration())
+            (limits.request_timeout.duration(), limits.stall_timeout.duration(), limits.least_rate())
         };
         let settings = match self.protocol.peer_settings() {
             Some(_) => None,
@@ -80,16 +124,23 @@ impl Http3<'_> {
             _ => (stream, now + request_timeout),
         });
         let head = self.deadlines.head.map(|(_, deadline)| deadline);
+        if self.streamed.iter().any(|streamed| streamed.is_paused) {
+            // It may hold the window of all: the client could not send.
+            self.receiving.iter_mut().for_each(|receiving| receiving.deadline = now + request_timeout);
+        }
         let contents = self.receiving.iter().map(|receiving| receiving.deadline);
         let pieces = self.streamed.iter().filter_map(|streamed| Some(streamed.owed_since()? + request_timeout));
         let stalled = self.sending.iter().filter(|sending| sending.is_blocked);
         let stalls = stalled.map(|sending| sending.progress + stall_timeout);
+        let is_waiting = self.sending.iter().any(|sending| sending.is_blocked);
+        let slow = self.deadlines.pace.note(is_waiting, now, least_rate.as_ref());
         let paced = self.deadlines.paced;
         let farewell = match self.deadlines.farewell {
             Farewell::Until(due) => Some(due),
             Farewell::None | Farewell::Over => None,
         };
-        settings.into_iter().chain(farewell).chain(head).chain(contents).chain(pieces).chain(stalls).chain(paced).min()
+        let of_client = settings.into_iter().chain(head).chain(contents).chain(pieces).chain(stalls).chain(slow);
+        of_client.chain(farewell).chain(paced).min()
     }
 
     fn expire(&mut self, endpoint: &mut Endpoint, now: Instant) {
@@ -99,10 +150,15 @@ impl Http3<'_> {
         {
             self.deadlines.farewell = Farewell::Over;
         }
-        let (request_timeout, stall_timeout) = {
+        let (request_timeout, stall_timeout, least_rate) = {
             let limits = &self.context.shared.generations.current().limits;
-            (limits.request_timeout.duration(), limits.stall_timeout.duration())
+            (limits.request_timeout.duration(), limits.stall_timeout.duration(), limits.least_rate())
         };
+        if least_rate.is_some_and(|least| self.deadlines.pace.is_too_slow(now, self.link.sent, &least)) {
+            metrics::timed_out(metrics::Deadline::Stall);
+            self.deadlines.failed = Some(TOO_SLOW);
+            return;
+        }
         if self.protocol.peer_settings().is_none() && self.deadlines.settings.is_some_and(|due| due <= now) {
             metrics::timed_out(metrics::Deadline::Request);
             self.deadlines.failed = Some("the client did not send SETTINGS in time");
@@ -128,5 +184,28 @@ impl Http3<'_> {
             let why = format!("the client read nothing for {} s", stall_timeout.as_secs_f32());
             self.abort_stalled(endpoint, before, &why);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_reads_too_little_while_responses_wait_is_found() {
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let least = LeastRate { bytes_per_second: 100, window: 60 * second };
+        let mut pace = ReadPace::default();
+        assert_eq!(pace.note(false, start, Some(&least)), None);
+        assert_eq!(pace.note(true, start, Some(&least)), Some(start + 60 * second));
+        assert_eq!(pace.note(true, start, None), None, "any rate will do");
+        assert!(!pace.is_too_slow(start + 59 * second, 0, &least));
+        assert!(!pace.is_too_slow(start + 60 * second, 6000, &least), "just enough");
+        // Time in which nothing waits does not count.
+        assert_eq!(pace.note(false, start + 70 * second, Some(&least)), None);
+        assert!(!pace.is_too_slow(start + 500 * second, 6000, &least));
+        let again = start + 500 * second;
+        assert_eq!(pace.note(true, again, Some(&least)), Some(again + 50 * second));
+        assert!(pace.is_too_slow(again + 50 * second, 11_999, &least));
     }
 }

@@ -58,7 +58,10 @@ impl Http3<'_> {
         let (mut head, mut held, mut result) = (free_head(), None, Ok(()));
         let finished = quic.read(id, |read| {
             let (bytes, fin, reset) = match read {
-                Read::Data(bytes) => (held.replace(bytes), false, None),
+                Read::Data(bytes) => {
+                    self.receive_window.read(bytes.len() as u64);
+                    (held.replace(bytes), false, None)
+                }
                 Read::End => (Some(held.take().unwrap_or_default()), true, None),
                 Read::Blocked => (held.take(), false, None),
                 Read::Reset(code) => (held.take(), false, Some(code)),
@@ -118,7 +121,26 @@ impl Http3<'_> {
                 resumed.push(streamed.stream);
             }
         }
+        // A stream that is not read may hold the window of all.
+        let is_held = self.streamed.iter().any(|streamed| streamed.is_paused);
+        self.streamed.iter_mut().for_each(|streamed| streamed.upload.hold(is_held && !streamed.is_paused));
+        self.fit_receive_window(endpoint);
         resumed.into_iter().try_for_each(|stream| self.read(endpoint, stream))
+    }
+
+    /// Opens the window for content that servers take, and closes it behind the last.
+    fn fit_receive_window(&mut self, endpoint: &mut Endpoint) {
+        let window = if self.streamed.is_empty() {
+            self.receive_window.shrink()
+        } else if self.streamed.iter().any(|streamed| streamed.upload.is_large()) {
+            let current = self.context.shared.generations.current();
+            self.receive_window.grow(current.http3.receive_window, &current.buffered, &current.limits)
+        } else {
+            None
+        };
+        if let Some((window, mut quic)) = window.zip(endpoint.connection(self.key)) {
+            quic.set_receive_window(window);
+        }
     }
 
     fn on_request_event(&mut self, event: sealion_h3::Event<'_>, head: &mut HeadBuffer) {

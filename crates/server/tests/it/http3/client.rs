@@ -1,6 +1,6 @@
 //! A client of HTTP/3, by quinn and the crate h3.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
@@ -31,15 +31,17 @@ pub(super) struct Options<'a> {
     pub(super) name: &'a str,
     /// Its own certificate.
     pub(super) certificate: Option<&'a Pki>,
+    /// TLS of earlier connections, whose sessions it has. `None`: it has none.
+    pub(super) known: Option<rustls::ClientConfig>,
     pub(super) transport: quinn::TransportConfig,
 }
 
 impl<'a> Options<'a> {
     pub(super) fn new(trusted: &'a Pki, name: &'a str) -> Self {
-        Options { trusted, name, certificate: None, transport: quinn::TransportConfig::default() }
+        Options { trusted, name, certificate: None, known: None, transport: quinn::TransportConfig::default() }
     }
 
-    fn tls(&self) -> rustls::ClientConfig {
+    pub(super) fn tls(&self) -> rustls::ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(self.trusted.certificate().clone()).expect("a certificate");
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -67,12 +69,16 @@ pub(super) struct Quic {
 
 impl Quic {
     pub(super) fn connect(address: SocketAddr, options: Options<'_>) -> Result<Self, ConnectionError> {
-        let tls = QuicClientConfig::try_from(options.tls()).expect("a suite");
+        let tls = QuicClientConfig::try_from(options.known.clone().unwrap_or_else(|| options.tls())).expect("a suite");
         let mut config = quinn::ClientConfig::new(Arc::new(tls));
         config.transport_config(Arc::new(options.transport));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (endpoint, connection) = runtime.block_on(async {
-            let mut endpoint = quinn::Endpoint::client(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a socket");
+            let own = match address {
+                SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::LOCALHOST),
+                SocketAddr::V6(_) => IpAddr::from(Ipv6Addr::LOCALHOST),
+            };
+            let mut endpoint = quinn::Endpoint::client(SocketAddr::new(own, 0)).expect("a socket");
             endpoint.set_default_client_config(config);
             let connection = endpoint.connect(address, options.name).expect("a name").await;
             (endpoint, connection)
@@ -124,6 +130,15 @@ impl Http3 {
             sender
         });
         Ok(Http3 { runtime, sender, endpoint })
+    }
+
+    /// Goes on from another address (RFC 9000 §9), of the same machine.
+    pub(super) fn migrate(&mut self) -> SocketAddr {
+        let socket = UdpSocket::bind("127.0.0.2:0").expect("a socket");
+        let address = socket.local_addr().expect("an address");
+        let _entered = self.runtime.enter();
+        self.endpoint.rebind(socket).expect("the endpoint takes it");
+        address
     }
 
     /// Closes the connection, after what was received is acknowledged.

@@ -1,8 +1,8 @@
 //! What HTTP/3 has beside requests and responses.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
-use sealion_testkit::PATIENCE;
 use sealion_testkit::pki::{Authority, Pki};
+use sealion_testkit::{PATIENCE, pattern};
 
 use super::client::{Http3, Options, config, request};
 use super::raw::{GOAWAY, Raw, SETTINGS, varint};
@@ -175,6 +175,50 @@ fn clients_show_certificates_and_other_names_are_misdirected() {
         {
             let error = quic.runtime.block_on(quic.connection.closed());
             assert!(matches!(error, quinn::ConnectionError::ConnectionClosed(_)), "{error}");
+        }
+    }
+}
+
+/// RFC 9114 §3.3: a client may send requests for all names of the certificate over a connection, and for no other.
+#[test]
+fn names_that_the_certificate_does_not_cover_are_misdirected() {
+    let pki = Pki::for_names(&["one.test", "*.one.test"]);
+    let other = Pki::for_names(&["two.test", "www.one.test"]);
+    let sites = Sites::new();
+    let server = sites
+        .config()
+        .listen("address = '127.0.0.1:0'\nhttp3 = true")
+        .site("root", &[&pki], "names = ['one.test', 'www.one.test']")
+        .site("root", &[&other], "names = ['two.test']")
+        .serve_from_user_space();
+    let mut client = Http3::try_connect(server.address(), Options::new(&pki, "one.test")).expect("a connection");
+    let expected = [("one.test", 200), ("ONE.test:443", 200), ("www.one.test", 200), ("two.test", 421)];
+    for (name, status) in expected {
+        let stream = client.send(host(name), None);
+        assert_eq!(client.receive(stream).status.as_u16(), status, "{name}");
+    }
+    let mut client = Http3::try_connect(server.address(), Options::new(&other, "two.test")).expect("a connection");
+    for (name, status) in [("two.test", 200), ("www.one.test", 200), ("one.test", 421)] {
+        let stream = client.send(host(name), None);
+        assert_eq!(client.receive(stream).status.as_u16(), status, "{name}");
+    }
+}
+
+/// The window of the connection has its first size then.
+#[test]
+fn content_comes_whole_where_memory_has_no_room_for_larger_windows() {
+    let site = Site::new();
+    let upstream = Upstream::answering(|request| ok(&request.body));
+    for limits in
+        ["", "[limits]\nmax_buffered = '64KiB'", "[http3]\nstream_window = '16KiB'\nconnection_window = '64KiB'"]
+    {
+        let server = config(&site, &format!("proxy = {{ to = '{}' }}", upstream.url())).table(limits);
+        let server = server.serve_from_user_space();
+        let mut client = Http3::connect(&site, &server);
+        for length in [1_500_000, 10, 700_000] {
+            let answer = client.ask("POST", "/echo", &[], Some(pattern::bytes(0..length)));
+            assert_eq!((answer.status, &answer.error), (StatusCode::OK, &None), "{limits}");
+            pattern::assert_equal(&answer.body, 0..length);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod client;
 mod features;
+mod paths;
 mod raw;
 mod same;
 mod stop;

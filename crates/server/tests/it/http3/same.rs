@@ -1,15 +1,19 @@
 //! Responses over HTTP/3 equal those over HTTP/1.1.
 
 use std::io::Read;
+use std::net::UdpSocket;
+use std::process::Command;
 
 use sealion_testkit::pki::Pki;
+use sealion_testkit::server::Server;
 use sealion_testkit::{Connector, Suite, http, pattern};
 
 use super::client::{Http3, Options, config, request};
+use crate::support::config::Config;
 use crate::support::http2_upstream::{connect, run};
 use crate::support::sites::Sites;
 use crate::support::upstream::{Upstream, ok};
-use crate::support::{Site, access_line, access_lines, exchange};
+use crate::support::{PROGRAM, Site, access_line, access_lines, exchange, wait_for_message};
 
 #[test]
 fn files_of_any_length_come_whole() {
@@ -235,6 +239,51 @@ fn a_listener_that_cannot_have_it_is_refused() {
         let problems = site.config("").listen(keys).problems();
         assert!(problems.contains(words), "{keys}: {problems}");
     }
+}
+
+fn announces(site: &Site, server: &Server) -> bool {
+    let mut client = site.connect(server);
+    let answer = exchange(&mut client, http::head("GET", "/f", &[("Connection", "close")]).as_bytes());
+    String::from_utf8_lossy(&answer.data).contains("\r\nAlt-Svc: ")
+}
+
+/// A listener on a free port, which has HTTP/3 as one on port 443 has. `keys`: of the listener.
+fn by_default(site: &Site, keys: &str) -> Config {
+    site.config("").listen(&format!("address = '127.0.0.1:0'\n{keys}")).table("[http3]\nenabled = true")
+}
+
+#[test]
+fn listeners_with_tls_have_it_by_default() {
+    let site = Site::new();
+    site.add("f", "content");
+    let server = by_default(&site, "").serve_from_user_space();
+    assert!(announces(&site, &server));
+    assert_eq!(Http3::connect(&site, &server).get("/f", &[]).body, b"content");
+    let without = by_default(&site, "http3 = false").serve_from_user_space();
+    assert!(!announces(&site, &without));
+    // Without a suite of TLS 1.3.
+    let old = "[tls]\nsuites = ['TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256']";
+    let old = by_default(&site, "").table(old).serve_from_user_space();
+    let mut client = site.connector(Suite::TLS12).connect(old.address());
+    let answer = http::request(&mut client, "GET", "/f", &[("Host", "localhost")]).expect("a response");
+    assert!(answer.field("alt-svc").is_none());
+}
+
+#[test]
+fn where_udp_is_taken_clients_use_tcp_unless_it_is_required() {
+    let site = Site::new();
+    site.add("f", "content");
+    let taken = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let address = taken.local_addr().expect("an address");
+    let listen = |more: &str| site.config("").listen(&format!("address = '{address}'\n{more}"));
+    let server = listen("").table("[http3]\nenabled = true").serve_from_user_space();
+    assert!(!announces(&site, &server));
+    wait_for_message(&server, &format!("cannot listen on UDP {address} for HTTP/3"));
+    drop(server);
+    let required = listen("http3 = true").write();
+    let refused = Command::new(PROGRAM).args(["serve", "--config"]).arg(required).output().expect("the program starts");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("stop what has the port, or remove http3"), "{said}");
 }
 
 #[test]

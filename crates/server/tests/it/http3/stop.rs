@@ -5,7 +5,7 @@ use sealion_testkit::server::{Server, Signal};
 
 use super::client::{Http3, Streamed, config, request};
 use super::raw::{GOAWAY, H3_NO_ERROR, Raw, SETTINGS, varint};
-use crate::support::{LARGE, Site, Successor, access_line, access_lines, wait_for_message, wait_until};
+use crate::support::{LARGE, Site, Successor, access_line, access_lines, messages, wait_for_message, wait_until};
 
 /// A client that takes little before it reads.
 fn slow() -> quinn::TransportConfig {
@@ -64,6 +64,18 @@ fn a_response_that_the_client_cancels_is_logged_and_the_connection_goes_on() {
     assert!(lines.iter().any(|line| line.find("aborted").is_some()), "{lines:?}");
 }
 
+/// `limits.stall_timeout` is longer.
+#[test]
+fn a_client_that_reads_too_slowly_is_cut() {
+    let site = Site::new();
+    site.add_pattern("large", LARGE);
+    let limits = "[limits]\nmin_send_rate = 2048\nmin_send_rate_window = '1s'";
+    let server = config(&site, "").table(limits).serve_from_user_space();
+    let (_client, _stream) = begun(&site, &server);
+    let line = access_line(&server, 1);
+    assert!(line.get("aborted").contains("less than limits.min_send_rate"), "{line:?}");
+}
+
 /// Connections stay with the process that has them, however many come behind it; and a process without a share of the sockets serves without HTTP/3.
 #[test]
 fn connections_outlive_several_upgrades_and_changes_of_workers() {
@@ -80,6 +92,9 @@ fn connections_outlive_several_upgrades_and_changes_of_workers() {
             None => Successor::of(&server),
             Some(process) => Successor::behind(process, &server),
         });
+        // Until then it takes new clients, too.
+        let drains = || messages(&server, "upgrade: no new connections") == processes.len();
+        wait_until("the process before drains", drains);
         downloads.push(begun(&site, &server));
     }
     // Four processes have connections.
