@@ -11,6 +11,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod agent;
 pub mod arm;
 mod cli;
 mod handshake_cost;

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod agent;
 mod guard;
 mod handshake_cost;
 mod instructions;
@@ -30,6 +31,8 @@ struct Cli {
 enum Command {
     /// Load a server and print latencies, counts and failures; exit code 1 if anything failed
     Load(Box<load::LoadArgs>),
+    /// Send the requests of a run that the lab on another machine makes
+    Agent(agent::AgentArgs),
     /// Run a study on this server and its peers, and write a report
     Run(Box<run::RunArgs>),
     /// Time the system calls that hand a connection's keys to the kernel
@@ -58,6 +61,7 @@ enum Command {
 pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Load(args) => load::main(&args),
+        Command::Agent(args) => agent::main(&args),
         Command::Run(args) => run::main(&args),
         Command::SetupCost(args) => setup_cost::main(&args),
         Command::HandshakeCost(args) => handshake_cost::main(&args),
@@ -79,6 +83,16 @@ fn write_pages(directory: &Path) -> Result<ExitCode> {
         .and_then(|()| clap_mangen::generate_to(Cli::command(), directory))
         .with_context(|| format!("cannot write manual pages to {}", directory.display()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The command line as typed, quoted for a shell.
+fn command_line() -> String {
+    let quoted =
+        std::env::args().map(|word| match word.is_empty() || word.contains([' ', '\'', '"', '$', '*', ';', '&']) {
+            true => format!("'{}'", word.replace('\'', r"'\''")),
+            false => word,
+        });
+    quoted.collect::<Vec<_>>().join(" ")
 }
 
 /// Prints a result. A closed pipe is not an error: `head` closes it early.

@@ -8,6 +8,7 @@
 mod arm;
 mod chart;
 mod charts;
+mod conclusions;
 mod counted;
 mod document;
 mod figures;

@@ -7,6 +7,7 @@ mod scripted;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod agent;
 mod load;
 mod load_failures;
 mod readme;
