@@ -1,6 +1,7 @@
 //! The command line.
 
 mod agent;
+mod diff;
 mod guard;
 mod handshake_cost;
 mod instructions;
@@ -45,6 +46,8 @@ enum Command {
     Network(Box<network::NetworkArgs>),
     /// Rewrite the report of a run from its raw results
     Report(report::ReportArgs),
+    /// Compare two runs; exit code 1 on a regression
+    Diff(diff::DiffArgs),
     /// Make the page of the published studies from recorded runs, or record them
     Studies(studies::StudiesArgs),
     /// Compare instruction counts with their baselines, and the policy with both of its choices
@@ -68,6 +71,7 @@ pub fn main() -> ExitCode {
         Command::Instructions(args) => instructions::main(&args),
         Command::Network(args) => network::main(&args),
         Command::Report(args) => report::main(&args),
+        Command::Diff(args) => diff::main(&args),
         Command::Studies(args) => studies::main(&args),
         Command::Guard(args) => guard::main(&args),
         Command::Man { directory } => write_pages(&directory),

@@ -8,6 +8,7 @@ mod scripted;
 mod support;
 
 mod agent;
+mod diff;
 mod load;
 mod load_failures;
 mod readme;
