@@ -11,6 +11,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod advise;
 pub mod agent;
 pub mod arm;
 mod cli;

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod advise;
 mod agent;
 mod diff;
 mod guard;
@@ -32,6 +33,8 @@ struct Cli {
 enum Command {
     /// Load a server and print latencies, counts and failures; exit code 1 if anything failed
     Load(Box<load::LoadArgs>),
+    /// Say whether kernel TLS pays for the traffic of an access log, and how much CPU it saves
+    Advise(Box<advise::AdviseArgs>),
     /// Send the requests of a run that the lab on another machine makes
     Agent(agent::AgentArgs),
     /// Run a study on this server and its peers, and write a report
@@ -64,6 +67,7 @@ enum Command {
 pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Load(args) => load::main(&args),
+        Command::Advise(args) => advise::main(&args),
         Command::Agent(args) => agent::main(&args),
         Command::Run(args) => run::main(&args),
         Command::SetupCost(args) => setup_cost::main(&args),

@@ -7,6 +7,7 @@ mod scripted;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod advise;
 mod agent;
 mod diff;
 mod load;
