@@ -13,6 +13,7 @@ mod diff;
 mod load;
 mod load_failures;
 mod readme;
+mod recompute;
 mod report;
 mod runs;
 mod studies;
