@@ -11,6 +11,8 @@
 
 #![deny(unsafe_code)]
 
+pub mod advise;
+pub mod agent;
 pub mod arm;
 mod cli;
 mod handshake_cost;

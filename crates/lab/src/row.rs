@@ -73,6 +73,13 @@ pub struct Row {
     pub handshake: String,
     /// Histogram of the times to the first record of the response, as `latency`.
     pub first_byte: String,
+    /// Histogram of the times from a request's last byte sent to the response's last byte, as `latency`: without connect
+    /// and handshake, as wrk measures it.
+    #[serde(default)]
+    pub response: String,
+    /// Histogram of the client's own delays in an open loop, as `latency`: intended start to last byte sent.
+    #[serde(default)]
+    pub lag: String,
 
     /// Run time of the server's threads (schedstat), including kernel work on their behalf.
     pub server_cpu: Option<u64>,
@@ -93,6 +100,10 @@ pub struct Row {
     pub cores_busy: String,
     /// Softirq time of each core.
     pub cores_softirq: String,
+    /// Softirq time of the cores outside the server's own, ns: work for connections that no server thread's run time
+    /// contains. Over loopback a part of it is the client's.
+    #[serde(default)]
+    pub softirq_elsewhere: Option<u64>,
     /// Run time of the kernel's own threads (kworker, ksoftirqd), on any core. In a guest that counts instructions,
     /// their instructions.
     #[serde(default)]

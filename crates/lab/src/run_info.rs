@@ -1,5 +1,6 @@
 //! Conditions of a run: `run.json`, beside `raw.csv`.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -40,6 +41,24 @@ pub struct RunInfo {
     /// Preflight's warnings, a sentence each.
     #[serde(default)]
     pub warnings: Vec<String>,
+    /// The exact commands that made the rows, if there are several: one for each study of a recording.
+    #[serde(default)]
+    pub commands: Vec<String>,
+    /// The commit of the source tree that the lab was built in, with `-dirty` if it was changed; empty: not in a tree.
+    #[serde(default)]
+    pub commit: String,
+    /// The SHA-256 of every program that took part.
+    #[serde(default)]
+    pub programs: Vec<Program>,
+    /// Settings of the network stack, by their names for sysctl(8).
+    #[serde(default)]
+    pub sysctls: BTreeMap<String, String>,
+    /// The costs by which `auto` chose.
+    #[serde(default)]
+    pub calibration: CalibrationInfo,
+    /// The machine that the client ran on, if it was another one.
+    #[serde(default)]
+    pub client: String,
     /// Limits of the figures, a sentence each: loopback, virtual machine, shared cores.
     #[serde(default)]
     pub limits: Vec<String>,
@@ -61,6 +80,35 @@ pub struct Machine {
     /// The CPU frequency governor; empty: none detected.
     #[serde(default)]
     pub governor: String,
+    /// Whether the processor may exceed its nominal clock: `on`, `off`; empty: not known here.
+    #[serde(default)]
+    pub turbo: String,
+    /// Cores that share an execution unit (SMT), each group as the kernel lists it; empty: none do.
+    #[serde(default)]
+    pub smt: Vec<String>,
+}
+
+/// A program, identified by its content.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// Its file name.
+    pub name: String,
+    /// SHA-256 in hexadecimal.
+    pub sha256: String,
+}
+
+/// The costs by which `auto` chose. All servers of a run read the same file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CalibrationInfo {
+    /// Their source, in words; empty: not recorded.
+    pub origin: String,
+    /// SHA-256 of the file, in hexadecimal.
+    pub sha256: String,
+}
+
+impl CalibrationInfo {
+    /// Name of the file's copy in a run's directory.
+    pub const FILE: &str = "calibration.json";
 }
 
 /// A guest kernel that the run was made in.

@@ -16,6 +16,16 @@ pub(crate) fn size(bytes: f64) -> String {
     format!("{bytes:.0} B")
 }
 
+/// A size to two digits, for places between measured sizes: `3.9k`, `21k`.
+pub(crate) fn size_about(bytes: f64) -> String {
+    let units = [(1u64 << 30, "G"), (1 << 20, "M"), (1 << 10, "k")];
+    let found = units.into_iter().find(|(unit, _)| bytes >= *unit as f64);
+    let Some((unit, name)) = found else { return format!("{bytes:.0} B") };
+    let value = bytes / unit as f64;
+    let text = if value < 9.95 { format!("{value:.1}") } else { format!("{value:.0}") };
+    format!("{}{name}", text.trim_end_matches(".0"))
+}
+
 /// A body's size in words: `64 kB`, k being 1,024.
 pub(crate) fn body(bytes: f64) -> String {
     let text = size(bytes);
@@ -125,6 +135,9 @@ mod tests {
             (size(1048576.0), "1M"),
             (size(21811.2), "21.3k"),
             (size(300.0), "300 B"),
+            (size_about(3_993.0), "3.9k"),
+            (size_about(4_096.0), "4k"),
+            (size_about(21_811.0), "21k"),
             (size(1073741824.0), "1G"),
             (body(65536.0), "64 kB"),
             (body(300.0), "300 B"),

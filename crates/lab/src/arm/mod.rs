@@ -2,25 +2,26 @@
 
 mod certificate;
 mod nginx;
+mod nic;
 mod peer;
 mod process;
 mod sealion;
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, Result};
+use aws_lc_rs::digest;
 use rustix::thread::{CpuSet, sched_getaffinity};
-use sealion_ktls::nic::{Feature, nics};
 use sealion_ktls::probe::Probe;
 
 use crate::proof::Claim;
 
 pub(crate) use certificate::Certificate;
 pub use nginx::Nginx;
+pub(crate) use nic::{ClientPlace, Place};
 pub(crate) use peer::Peer;
 pub(crate) use process::{Process, end_all};
 use sealion::Deployment;
@@ -256,23 +257,11 @@ impl Arm {
 
     /// The reason why this machine cannot run it; `None` if it can. nginx with kernel TLS starts anywhere; the proof
     /// shows whether it used kernel TLS.
-    pub(crate) fn absent(&self, probe: &Probe) -> Option<String> {
+    pub(crate) fn absent(&self, probe: &Probe, place: Place) -> Option<String> {
         match self {
             Self::Kernel if !probe.any_tx() => Some(no_kernel_tls(probe)),
-            Self::Nic => {
-                let nics = nics().unwrap_or_default();
-                let able: BTreeSet<&str> =
-                    nics.iter().filter(|nic| nic.tx != Feature::Absent).map(|nic| nic.name.as_str()).collect();
-                let on = nics.iter().any(|nic| nic.tx == Feature::On);
-                match able.first() {
-                    None => Some("no network card here has TLS offload".to_owned()),
-                    Some(name) if !on => {
-                        Some(format!("{name} has TLS offload, and it is off: ethtool -K {name} tls-hw-tx-offload on"))
-                    }
-                    Some(_) if !probe.any_tx() => Some(no_kernel_tls(probe)),
-                    Some(_) => None,
-                }
-            }
+            Self::Nic => nic::absent(&nic::cards(), nic::interface_of(place.address).as_deref(), place)
+                .or_else(|| (!probe.any_tx()).then(|| no_kernel_tls(probe))),
             _ => None,
         }
     }
@@ -395,6 +384,16 @@ pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
         .chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from))
         .map(|directory| directory.join(name))
         .find(|candidate| candidate.is_file())
+}
+
+/// The SHA-256 of a program or file, in hexadecimal.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn sha256(file: &Path) -> Result<String> {
+    let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let hash = digest::digest(&digest::SHA256, &bytes);
+    Ok(hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// A command line, quoted for a shell.

@@ -4,10 +4,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::{Certificate, Ktls, LogFormat, Process, Server, Setup, sha256, shown};
 use anyhow::{Context, Result, ensure};
-use aws_lc_rs::digest;
-
-use super::{Certificate, Ktls, LogFormat, Process, Server, Setup, shown};
 
 /// The sealion program and its version.
 #[derive(Debug, Clone)]
@@ -39,9 +37,8 @@ impl Sealion {
         // The lines below the first list the program's features.
         let said = String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().trim().to_owned();
         ensure!(said.starts_with("sealion "), "{} is not sealion: it says {said:?}", program.display());
-        let bytes = std::fs::read(&program).with_context(|| format!("cannot read {}", program.display()))?;
-        let hash = digest::digest(&digest::SHA256, &bytes);
-        let short: String = hash.as_ref()[..6].iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash = sha256(&program)?;
+        let short = &hash[..12];
         let debug = said.contains("debug");
         Ok(Self { program, version: format!("{} (SHA-256 {short}…)", &said["sealion ".len()..]), debug })
     }
@@ -132,6 +129,9 @@ pub(super) fn start_proxy(setup: &Setup, to: SocketAddr, ktls: Ktls, cache: Opti
     let arguments = ["proxy", "--to", &to, "--listen", &listen, "--workers", &workers, "--ktls", ktls.as_str()];
     let others = ["--cert", &path(certificate), "--key", &path(key), "--log", "warn", "--access-log", "off"];
     let mut arguments: Vec<String> = [&arguments[..], &others].concat().into_iter().map(Into::into).collect();
+    if let Some(calibration) = setup.calibration.as_ref().filter(|_| ktls == Ktls::Auto) {
+        arguments.extend(["--calibration".to_owned(), path(calibration)]);
+    }
     if let Some(cache) = cache {
         arguments.extend(["--cache".to_owned(), path(cache)]);
     }

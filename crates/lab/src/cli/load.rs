@@ -228,13 +228,14 @@ impl fmt::Display for Shown<'_> {
 pub(super) const PERCENTILES: [(&str, f64); 5] =
     [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
 
-fn times(outcome: &Outcome) -> [(&'static str, &Histogram<u64>); 6] {
+fn times(outcome: &Outcome) -> [(&'static str, &Histogram<u64>); 7] {
     [
         ("latency", &outcome.latency),
         ("lag", &outcome.lag),
         ("connect", &outcome.connect),
         ("handshake", &outcome.handshake),
         ("first_byte", &outcome.first_byte),
+        ("response", &outcome.response),
         ("body_began", &outcome.body_began),
     ]
 }

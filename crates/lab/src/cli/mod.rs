@@ -1,5 +1,8 @@
 //! The command line.
 
+mod advise;
+mod agent;
+mod diff;
 mod guard;
 mod handshake_cost;
 mod instructions;
@@ -30,6 +33,10 @@ struct Cli {
 enum Command {
     /// Load a server and print latencies, counts and failures; exit code 1 if anything failed
     Load(Box<load::LoadArgs>),
+    /// Say whether kernel TLS pays for the traffic of an access log, and how much CPU it saves
+    Advise(Box<advise::AdviseArgs>),
+    /// Send the requests of a run that the lab on another machine makes
+    Agent(agent::AgentArgs),
     /// Run a study on this server and its peers, and write a report
     Run(Box<run::RunArgs>),
     /// Time the system calls that hand a connection's keys to the kernel
@@ -42,6 +49,8 @@ enum Command {
     Network(Box<network::NetworkArgs>),
     /// Rewrite the report of a run from its raw results
     Report(report::ReportArgs),
+    /// Compare two runs; exit code 1 on a regression
+    Diff(diff::DiffArgs),
     /// Make the page of the published studies from recorded runs, or record them
     Studies(studies::StudiesArgs),
     /// Compare instruction counts with their baselines, and the policy with both of its choices
@@ -58,12 +67,15 @@ enum Command {
 pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Load(args) => load::main(&args),
+        Command::Advise(args) => advise::main(&args),
+        Command::Agent(args) => agent::main(&args),
         Command::Run(args) => run::main(&args),
         Command::SetupCost(args) => setup_cost::main(&args),
         Command::HandshakeCost(args) => handshake_cost::main(&args),
         Command::Instructions(args) => instructions::main(&args),
         Command::Network(args) => network::main(&args),
         Command::Report(args) => report::main(&args),
+        Command::Diff(args) => diff::main(&args),
         Command::Studies(args) => studies::main(&args),
         Command::Guard(args) => guard::main(&args),
         Command::Man { directory } => write_pages(&directory),
@@ -79,6 +91,16 @@ fn write_pages(directory: &Path) -> Result<ExitCode> {
         .and_then(|()| clap_mangen::generate_to(Cli::command(), directory))
         .with_context(|| format!("cannot write manual pages to {}", directory.display()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The command line as typed, quoted for a shell.
+fn command_line() -> String {
+    let quoted =
+        std::env::args().map(|word| match word.is_empty() || word.contains([' ', '\'', '"', '$', '*', ';', '&']) {
+            true => format!("'{}'", word.replace('\'', r"'\''")),
+            false => word,
+        });
+    quoted.collect::<Vec<_>>().join(" ")
 }
 
 /// Prints a result. A closed pipe is not an error: `head` closes it early.

@@ -18,6 +18,10 @@ pub(crate) struct ReportArgs {
     #[arg(long)]
     readme: bool,
 
+    /// Print the aggregates of every cell and arm instead, and write nothing
+    #[arg(long, value_enum, value_name = "FORMAT", conflicts_with = "readme")]
+    export: Option<report::Format>,
+
     /// Put that table into FILE, between <!-- peers: DIRECTORY --> (or instructions:) and <!-- end -->
     #[arg(long, value_name = "FILE", requires = "readme")]
     update: Option<PathBuf>,
@@ -28,6 +32,10 @@ pub(crate) struct ReportArgs {
 }
 
 pub(crate) fn main(args: &ReportArgs) -> Result<ExitCode> {
+    if let Some(format) = args.export {
+        super::print(&report::export(&args.directory, format)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if let Some(readme) = &args.update {
         let text = std::fs::read_to_string(readme).with_context(|| format!("cannot read {}", readme.display()))?;
         let base = std::path::absolute(readme)?;

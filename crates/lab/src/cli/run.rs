@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use crate::arm::{Arm, end_all, find_program};
 use crate::load::Suite;
 use crate::report;
-use crate::run::{self, Options};
+use crate::run::{self, Agent, CalibrationSource, Options};
 use crate::study::{Scale, StudyName};
 use anyhow::{Context, Result, ensure};
 use clap::{ArgGroup, Args, ValueEnum};
@@ -66,6 +66,12 @@ pub(crate) struct RunArgs {
     /// The address that servers listen on
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     address: IpAddr,
+    /// Let `sealion-lab agent` on another machine send the requests: HOST:PORT. --address is then an address that it reaches
+    #[arg(long, value_name = "HOST:PORT", requires = "token_file")]
+    agent: Option<String>,
+    /// File with the secret that the agent has too
+    #[arg(long, value_name = "FILE", requires = "agent")]
+    token_file: Option<PathBuf>,
     /// Cores for the servers, one worker each [default: the first, if there are two]
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     server_cores: Option<Vec<usize>>,
@@ -78,6 +84,10 @@ pub(crate) struct RunArgs {
     /// Processor features that the guest lacks, by QEMU's names: aes for a processor without AES instructions
     #[arg(long, value_name = "FEATURE,…", value_delimiter = ',', requires = "guest")]
     without: Vec<String>,
+    /// Costs by which auto chooses: measure (`sealion calibrate`, before the run), shipped (built in), or a file of
+    /// `sealion calibrate` [default: measure; shipped in a guest]
+    #[arg(long, value_name = "measure|shipped|FILE")]
+    calibration: Option<CalibrationSource>,
     /// Pack the results into OUT.tar.gz, to be sent: docs/studies.md
     #[arg(long)]
     bundle: bool,
@@ -143,7 +153,11 @@ fn pack(out: &Path) -> Result<()> {
     let (parent, name) = out.parent().zip(out.file_name()).context("--out / cannot be packed: name a directory")?;
     let archive = parent.join(format!("{}.tar.gz", name.display()));
     let mut tar = Command::new("tar");
-    tar.arg("-czf").arg(&archive).arg("-C").arg(parent).args(BUNDLED.map(|file| Path::new(name).join(file)));
+    tar.arg("-czf")
+        .arg(&archive)
+        .arg("-C")
+        .arg(parent)
+        .args(BUNDLED.map(|file| Path::new(name).join(file)).iter().filter(|file| parent.join(file).exists()));
     let output = tar.output().context("cannot run tar: install it, or pack the directory by other means")?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "tar cannot write {}: {}", archive.display(), said.trim());
@@ -151,7 +165,7 @@ fn pack(out: &Path) -> Result<()> {
 }
 
 /// The report and the files that it is made from.
-const BUNDLED: [&str; 5] = ["raw.csv", "run.json", "plan.json", "summary.md", "report.html"];
+const BUNDLED: [&str; 6] = ["raw.csv", "run.json", "plan.json", "calibration.json", "summary.md", "report.html"];
 
 fn options(args: &RunArgs) -> Result<Options> {
     let studies = match args.study {
@@ -175,14 +189,11 @@ fn options(args: &RunArgs) -> Result<Options> {
     }
     let out = match &args.out {
         Some(out) => out.clone(),
-        None => {
-            let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-            let now: String = now.chars().filter(|c| c.is_ascii_digit()).collect();
-            PathBuf::from(format!("lab-{}-{now}", args.study.name()))
-        }
+        None => directory_for(args.study.name()),
     };
     Ok(Options {
         studies,
+        cells: None,
         scale,
         arms: args.arms.clone(),
         peer,
@@ -194,16 +205,31 @@ fn options(args: &RunArgs) -> Result<Options> {
         sealion: args.sealion.clone(),
         nginx: args.nginx.clone(),
         address: args.address,
+        agent: agent(args)?,
         server_cores: args.server_cores.clone(),
         client_cores: args.client_cores.clone(),
         allow_debug: args.allow_debug,
         yes: args.yes,
-        command: std::env::args().collect::<Vec<_>>().join(" "),
+        calibration: args.calibration.clone(),
+        command: super::command_line(),
     })
 }
 
+fn agent(args: &RunArgs) -> Result<Option<Agent>> {
+    let Some((address, file)) = args.agent.as_ref().zip(args.token_file.as_ref()) else { return Ok(None) };
+    ensure!(args.guest.is_none(), "--agent: a guest has no network; measure without --guest");
+    Ok(Some(Agent { address: address.clone(), token: super::agent::token(file)? }))
+}
+
+/// The directory of a run that names none.
+pub(super) fn directory_for(study: &str) -> PathBuf {
+    let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    let now: String = now.chars().filter(|c| c.is_ascii_digit()).collect();
+    PathBuf::from(format!("lab-{study}-{now}"))
+}
+
 /// The first Ctrl-C finishes the current measurement; the second exits at once and kills the servers.
-fn stop_at_signals() -> Result<Arc<AtomicBool>> {
+pub(super) fn stop_at_signals() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot handle signals")?;
     let flag = stop.clone();

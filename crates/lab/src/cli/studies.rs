@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 
 use crate::report;
-use crate::run_info::RunInfo;
+use crate::run_info::{CalibrationInfo, RunInfo};
 use crate::study::StudyName;
 
 /// Arguments of `sealion-lab studies`.
@@ -45,17 +45,6 @@ enum Recorded {
     /// Seconds, by debug builds and on any machine, to see that everything works; the figures mean nothing
     #[value(hide = true)]
     Smoke,
-}
-
-impl Recorded {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Quick => "quick",
-            Self::Default => "default",
-            Self::Full => "full",
-            Self::Smoke => "smoke",
-        }
-    }
 }
 
 pub(crate) fn main(args: &StudiesArgs) -> Result<ExitCode> {
@@ -97,6 +86,7 @@ fn record(args: &StudiesArgs, scale: Recorded) -> Result<()> {
         // All studies of a guest at once would need memory for the files of all studies.
         let mut rows = String::new();
         let mut info: Option<RunInfo> = None;
+        let mut calibration: Option<String> = None;
         for study in studies {
             let out = scratch.path().join(format!("{name}-{}", study.name()));
             let mut run = Command::new(std::env::current_exe().context("cannot find this program")?);
@@ -114,6 +104,13 @@ fn record(args: &StudiesArgs, scale: Recorded) -> Result<()> {
             }
             run.args(guest.map(|kernel| format!("--guest={kernel}")));
             run.args(without.map(|feature| format!("--without={feature}")));
+            if let Some(calibration) = calibration.as_ref().filter(|_| guest.is_none()) {
+                let file = scratch.path().join(CalibrationInfo::FILE);
+                std::fs::write(&file, calibration).with_context(|| format!("cannot write {}", file.display()))?;
+                run.arg("--calibration").arg(file);
+            }
+            // Counts repeat: two rounds show their spread.
+            run.args(guest.filter(|_| scale != Recorded::Smoke).map(|_| "--rounds=2"));
             let status = run.status().context("cannot run this program again")?;
             ensure!(status.success(), "{name}: {} failed, see above", study.name());
             let text = std::fs::read_to_string(out.join("raw.csv")).context("cannot read raw.csv")?;
@@ -124,6 +121,13 @@ fn record(args: &StudiesArgs, scale: Recorded) -> Result<()> {
             rows += body;
             let one = RunInfo::read(&out)?;
             let all = info.get_or_insert_with(|| one.clone());
+            // The directory of a run is only known to this recording.
+            all.commands.push(one.command.replace(&format!("{}/", scratch.path().display()), ""));
+            if let Some(text) =
+                std::fs::read_to_string(out.join(CalibrationInfo::FILE)).ok().filter(|_| calibration.is_none())
+            {
+                calibration = Some(text);
+            }
             all.warnings
                 .extend(one.warnings.into_iter().filter(|warning| !all.warnings.contains(warning)).collect::<Vec<_>>());
         }
@@ -131,10 +135,19 @@ fn record(args: &StudiesArgs, scale: Recorded) -> Result<()> {
         std::fs::create_dir_all(&kept).with_context(|| format!("cannot make {}", kept.display()))?;
         std::fs::write(kept.join("raw.csv"), rows).with_context(|| format!("cannot write to {}", kept.display()))?;
         let info = info.context("no study is published")?;
-        let command = format!("sealion-lab studies {} --record {}", directory.display(), scale.name());
-        RunInfo { study: "published".to_owned(), command, ..info }.write(&kept)?;
+        if let Some(calibration) = &calibration {
+            std::fs::write(kept.join(CalibrationInfo::FILE), calibration)?;
+        }
+        RunInfo { study: "published".to_owned(), command: recording_command(), ..info }.write(&kept)?;
     }
     Ok(())
+}
+
+/// This command without the directory of the program.
+fn recording_command() -> String {
+    let all = super::command_line();
+    let rest = all.split_once(' ').map_or("", |(_, rest)| rest);
+    format!("sealion-lab {rest}")
 }
 
 /// A committed run.

@@ -35,6 +35,8 @@ pub struct Outcome {
     pub handshake: Histogram<u64>,
     /// From a request's last byte sent to the first data of the response, ns.
     pub first_byte: Histogram<u64>,
+    /// From a request's last byte sent to the response's last byte, ns: as `latency`, without connect and handshake.
+    pub response: Histogram<u64>,
     /// From a request's start, as in `latency`, to the first body byte that is opened, ns.
     pub body_began: Histogram<u64>,
     /// CPU that the client's threads spent, ns.

@@ -120,6 +120,7 @@ pub(super) fn outcome(sum: Tally, reference: &Reference) -> Outcome {
         connect: sum.connect,
         handshake: sum.handshake,
         first_byte: sum.first_byte,
+        response: sum.response,
         body_began: sum.body_began,
         client_cpu: sum.cpu,
         body_sha256: reference.sha256.get().map(|hash| hash.iter().map(|byte| format!("{byte:02x}")).collect()),

@@ -24,6 +24,7 @@ pub(super) struct Tally {
     pub(super) connect: Histogram<u64>,
     pub(super) handshake: Histogram<u64>,
     pub(super) first_byte: Histogram<u64>,
+    pub(super) response: Histogram<u64>,
     pub(super) body_began: Histogram<u64>,
     pub(super) started: u64,
     pub(super) cpu: u64,
@@ -47,6 +48,7 @@ impl Tally {
             connect: of_times(),
             handshake: of_times(),
             first_byte: of_times(),
+            response: of_times(),
             body_began: of_times(),
             started: 0,
             cpu: 0,
@@ -75,6 +77,7 @@ impl Tally {
         record(&mut self.latency, answer.ended - due);
         record(&mut self.lag, answer.sent - due);
         record(&mut self.first_byte, answer.begun - answer.sent);
+        record(&mut self.response, answer.ended - answer.sent);
         if let Some(began) = answer.body_began {
             record(&mut self.body_began, began - due);
         }
@@ -103,6 +106,7 @@ impl Tally {
             (&mut self.connect, &other.connect),
             (&mut self.handshake, &other.handshake),
             (&mut self.first_byte, &other.first_byte),
+            (&mut self.response, &other.response),
             (&mut self.body_began, &other.body_began),
         ] {
             sum.add(part).expect("histograms of one range");

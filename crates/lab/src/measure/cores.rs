@@ -35,6 +35,14 @@ impl Cores {
         self.list(earlier, |core| core.softirq)
     }
 
+    /// Softirq time since `earlier` of all cores except `these`, ns.
+    pub(crate) fn softirq_outside(&self, earlier: &Self, these: &[usize]) -> u64 {
+        let outside = |cores: &Self| -> u64 {
+            cores.0.iter().filter(|core| !these.contains(&core.number)).map(|core| core.softirq).sum()
+        };
+        outside(self).saturating_sub(outside(earlier)) * TICK.as_nanos() as u64
+    }
+
     /// The busy share of the cores `numbers` (empty: all) since `earlier`, relative to `elapsed`.
     pub(crate) fn load_since(&self, earlier: &Self, numbers: &[usize], elapsed: std::time::Duration) -> f64 {
         let wanted = |core: &&Core| numbers.is_empty() || numbers.contains(&core.number);
@@ -74,6 +82,7 @@ mod tests {
         let after = Cores::parse("cpu  0\ncpu0 11 1 6 200 7 1 4 9 0 0\ncpu1 100 0 0 0 0 0 0 0 0 0\n");
         assert_eq!(after.busy_since(&before), "180000000;1000000000");
         assert_eq!(after.softirq_since(&before), "30000000;0");
+        assert_eq!([after.softirq_outside(&before, &[1]), after.softirq_outside(&before, &[0])], [30_000_000, 0]);
         let load = |cores: &[usize]| after.load_since(&before, cores, std::time::Duration::from_secs(1));
         assert!((load(&[1]) - 1.0).abs() < 1e-9);
         assert!((load(&[]) - 0.59).abs() < 1e-9);

@@ -17,6 +17,8 @@ pub(crate) fn machine() -> Machine {
         memory: rustix::system::sysinfo().totalram as u64 * u64::from(rustix::system::sysinfo().mem_unit),
         hypervisor: hypervisor(&cpuinfo),
         governor: governors().join(", "),
+        turbo: turbo().unwrap_or_default().to_owned(),
+        smt: siblings().into_iter().filter(|group| group.contains([',', '-'])).collect(),
     }
 }
 
@@ -38,12 +40,57 @@ pub(crate) fn aead_drivers(_: &Probe) -> Vec<AeadDriver> {
 
 /// TCP settings, and the TLS support of kernel and network cards, by name.
 pub(crate) fn settings() -> BTreeMap<String, String> {
-    let names = ["tcp_congestion_control", "tcp_notsent_lowat", "tcp_rmem", "tcp_wmem"];
     let read = |name: &&str| {
-        let text = fs::read_to_string(Path::new("/proc/sys/net/ipv4").join(name)).ok()?;
-        Some((format!("net.ipv4.{name}"), text.split_whitespace().collect::<Vec<_>>().join(" ")))
+        let text = fs::read_to_string(Path::new("/proc/sys").join(name.replace('.', "/"))).ok()?;
+        Some(((*name).to_owned(), text.split_whitespace().collect::<Vec<_>>().join(" ")))
     };
-    names.iter().filter_map(read).collect()
+    SYSCTLS.iter().filter_map(read).collect()
+}
+
+/// Settings of the network stack that change the cost or the pace of a transfer.
+const SYSCTLS: [&str; 13] = [
+    "net.core.default_qdisc",
+    "net.core.netdev_max_backlog",
+    "net.core.rmem_max",
+    "net.core.somaxconn",
+    "net.core.wmem_max",
+    "net.ipv4.tcp_congestion_control",
+    "net.ipv4.tcp_mem",
+    "net.ipv4.tcp_no_metrics_save",
+    "net.ipv4.tcp_no_ssthresh_metrics_save",
+    "net.ipv4.tcp_notsent_lowat",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_slow_start_after_idle",
+    "net.ipv4.tcp_wmem",
+];
+
+/// The groups of cores that share an execution unit, each as the kernel lists it: `0,4`, or `0` for a core alone.
+pub(crate) fn siblings() -> Vec<String> {
+    let cores = fs::read_dir("/sys/devices/system/cpu").into_iter().flatten().flatten();
+    let mut groups: Vec<String> = cores
+        .filter_map(|core| fs::read_to_string(core.path().join("topology/thread_siblings_list")).ok())
+        .map(|text| text.trim().to_owned())
+        .collect();
+    groups.sort();
+    groups.dedup();
+    groups
+}
+
+/// The cores of a list such as `0,4` or `2-3`.
+pub(crate) fn cores_in(list: &str) -> Vec<usize> {
+    let range = |part: &str| {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        Some(from.trim().parse::<usize>().ok()?..=to.trim().parse().ok()?)
+    };
+    list.split(',').filter_map(range).flatten().collect()
+}
+
+/// Whether the processor may exceed its nominal clock, by either driver's interface.
+fn turbo() -> Option<&'static str> {
+    let read = |name: &str| fs::read_to_string(Path::new("/sys/devices/system/cpu").join(name)).ok();
+    let boost = read("cpufreq/boost").map(|text| text.trim() == "1");
+    let on = boost.or_else(|| read("intel_pstate/no_turbo").map(|text| text.trim() == "0"))?;
+    Some(if on { "on" } else { "off" })
 }
 
 /// Limits of figures from this machine.
@@ -124,11 +171,21 @@ mod tests {
     }
 
     #[test]
+    fn lists_of_cores_are_read() {
+        assert_eq!(cores_in("0,4"), [0, 4]);
+        assert_eq!(cores_in("2-3,9"), [2, 3, 9]);
+        assert_eq!(cores_in("7\n"), [7]);
+        assert!(cores_in("").is_empty());
+    }
+
+    #[test]
     fn this_machine_shows() {
         let machine = machine();
         assert!(machine.cores > 0 && machine.memory > 1 << 20);
         assert!(!kernel().is_empty());
-        assert!(settings().contains_key("net.ipv4.tcp_wmem"));
+        for name in ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem", "net.ipv4.tcp_mem", "net.ipv4.tcp_no_metrics_save"] {
+            assert!(settings().contains_key(name), "{name}");
+        }
         assert!(limits(&machine, true)[0].contains("loopback"));
     }
 }

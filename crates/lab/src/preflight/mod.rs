@@ -7,7 +7,7 @@ use anyhow::{Result, bail, ensure};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 pub(crate) use busy::busy;
-pub(crate) use machine::{aead_drivers, kernel, limits, machine, settings};
+pub(crate) use machine::{aead_drivers, cores_in, kernel, limits, machine, settings, siblings};
 
 /// A property of the machine or the programs that affects the figures.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,8 +70,43 @@ pub(crate) fn findings(server_cores: &[usize], client_cores: &[usize]) -> Vec<Fi
             findings.push(Finding::warn(format!("{name} allows {most} bytes at most: buffers limit large responses")));
         }
     }
+    findings.extend(shared_units(server_cores, client_cores, &siblings()));
     findings
 }
+
+/// Server and client on cores of one execution unit: each slows the other down, by a part that depends on the server.
+fn shared_units(server_cores: &[usize], client_cores: &[usize], siblings: &[String]) -> Option<Finding> {
+    let shared = siblings.iter().find(|group| {
+        let group = cores_in(group);
+        let holds = |cores: &[usize]| cores.iter().find(|core| group.contains(core)).copied();
+        holds(server_cores).zip(holds(client_cores)).is_some_and(|(server, client)| server != client)
+    })?;
+    Some(Finding::grave(format!(
+        "server and client run on SMT siblings (cores {shared}), which share an execution unit: name others by --server-cores \
+         and --client-cores"
+    )))
+}
+
+/// Remembered TCP metrics with bodies over loopback that they slow down.
+///
+/// `largest`: bytes of the largest body; `None`: no body goes over loopback.
+pub(crate) fn remembered_metrics(largest: Option<u64>) -> Option<Finding> {
+    remembered(largest, settings().get("net.ipv4.tcp_no_metrics_save").map(String::as_str))
+}
+
+fn remembered(largest: Option<u64>, no_metrics_save: Option<&str>) -> Option<Finding> {
+    let hurts = largest? >= METRICS_HURT_FROM && no_metrics_save.is_some_and(|value| value != "1");
+    hurts.then(|| {
+        Finding::grave(
+            "the kernel remembers TCP metrics of 127.0.0.1, and after one connection with reordering, bodies of 1 MB and more \
+             take longer on every later one: sysctl -w net.ipv4.tcp_no_metrics_save=1"
+                .to_owned(),
+        )
+    })
+}
+
+/// Bytes. MEASURED: 1 MB over loopback took 560 µs of CPU with remembered reordering and 360 µs without (BENCHMARKING.md).
+const METRICS_HURT_FROM: u64 = 1 << 20;
 
 /// Raises the limit on open files for `connections`, for this process and the servers that it starts.
 ///
@@ -125,6 +160,27 @@ mod tests {
         };
         assert!(shared(&[0], &[0]) && shared(&[], &[]) && shared(&[0, 1], &[1]));
         assert!(!shared(&[0], &[1]));
+    }
+
+    #[test]
+    fn siblings_of_one_core_are_no_two_cores() {
+        let groups = ["0,4", "1,5", "2"].map(str::to_owned);
+        let found = |server: &[usize], client: &[usize]| shared_units(server, client, &groups);
+        let finding = found(&[0, 1], &[5]).expect("cores 1 and 5 are one");
+        assert!(finding.grave && finding.text.contains("cores 1,5"), "{finding:?}");
+        assert_eq!((found(&[0], &[1]), found(&[0], &[2]), found(&[], &[])), (None, None, None));
+        // One core for both sides is another finding.
+        assert_eq!(found(&[0], &[0]), None);
+    }
+
+    #[test]
+    fn remembered_metrics_hold_up_large_bodies_over_loopback() {
+        assert!(remembered(Some(1 << 20), Some("0")).is_some_and(|finding| finding.grave));
+        for (largest, value) in
+            [(Some(1 << 20), Some("1")), (Some(1 << 19), Some("0")), (None, Some("0")), (Some(1 << 30), None)]
+        {
+            assert_eq!(remembered(largest, value), None, "{largest:?} {value:?}");
+        }
     }
 
     #[test]

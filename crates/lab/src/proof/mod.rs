@@ -1,5 +1,9 @@
 //! Decides whether a measurement took the path that its arm claims. Pure: the run collects the evidence.
 
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
 use crate::load::Suite;
 
 /// The path that an arm claims.
@@ -107,6 +111,19 @@ pub(crate) fn void(claim: Claim, evidence: &Evidence) -> Option<String> {
     }
 }
 
+/// The reason why an open loop is void: the client sent its requests late, so that their latency is the client's. `None`
+/// if the 99th percentile of the client's delays is at most a tenth of the latency's.
+pub(crate) fn late(lag: &Histogram<u64>, latency: &Histogram<u64>) -> Option<String> {
+    let [lag, latency] = [lag, latency].map(|times| times.value_at_quantile(0.99));
+    let (late, all) = (Duration::from_nanos(lag), Duration::from_nanos(latency));
+    (lag > latency / LATE_IN).then(|| {
+        format!("the client was late: the 99th percentile of its delays is {late:.0?}, of a latency of {all:.0?}")
+    })
+}
+
+/// A client whose delay is more than this part of a latency distorts it.
+const LATE_IN: u64 = 10;
+
 /// If more than one request in this many fails, the server was under faults, and its cost and latency are not
 /// representative.
 const MAX_FAILURES_IN: u64 = 100;
@@ -200,6 +217,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_late_client_voids_an_open_loop() {
+        let of = |micros: u64| {
+            let mut times = crate::histogram::of_times();
+            (0..100).for_each(|_| crate::histogram::record(&mut times, Duration::from_micros(micros)));
+            times
+        };
+        assert_eq!(late(&of(90), &of(1000)), None);
+        let why = late(&of(200), &of(1000)).expect("it does not count");
+        assert!(why.contains("the client was late") && why.contains("200") && why.contains("ms"), "{why}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::arm;
 use super::chart::{Chart, Point, Scale, Series};
 use super::figures::{Measured, Metric, chose_kernel};
 use super::published;
-use crate::statistics::Difference;
+use super::study::compared::Compared;
 use crate::units;
 
 /// A metric in a chart against size.
@@ -133,10 +133,10 @@ pub(crate) fn against_calls(cells: &[&Measured], title: &str, instructions: bool
 pub(crate) fn latency_against_calls(cells: &[&Measured], quantile: f64, title: &str) -> Chart {
     Chart {
         title: title.to_owned(),
-        subtitle: "less is better; start of a request to its last byte, all rounds".to_owned(),
+        subtitle: "less is better; start of a request to its last byte; bars: 95 %, none below 5 rounds".to_owned(),
         y_title: "time".to_owned(),
         y_format: units::time,
-        ..of_calls(cells, |measured| Some(exact(0.0, measured.latency()?.value_at_quantile(quantile) as f64)))
+        ..of_calls(cells, |measured| percentile(measured, quantile))
     }
 }
 
@@ -144,7 +144,7 @@ pub(crate) fn latency_against_calls(cells: &[&Measured], quantile: f64, title: &
 pub(crate) fn gain_against_size(cells: &[&Measured], published: &[(u64, f64)]) -> Chart {
     let mut chart = Chart {
         title: "Throughput, ratio to user space".to_owned(),
-        subtitle: "above 1: kernel faster; same server; bars: 95 %, Welch".to_owned(),
+        subtitle: "above 1: kernel faster; same server; bars: 95 %, or the spread of counts".to_owned(),
         y_title: "ratio".to_owned(),
         y_format: units::ratio,
         level: Some((1.0, String::new())),
@@ -166,7 +166,7 @@ pub(crate) fn gain_against_size(cells: &[&Measured], published: &[(u64, f64)]) -
 pub(crate) fn gain_against_calls(cells: &[&Measured], size: u64, title: &str) -> Chart {
     let mut chart = Chart {
         title: title.to_owned(),
-        subtitle: "above 1: kernel faster; same server; bars: 95 %, Welch".to_owned(),
+        subtitle: "above 1: kernel faster; same server; bars: 95 %, or the spread of counts".to_owned(),
         y_title: "requests/s, ratio to user space".to_owned(),
         y_format: units::ratio,
         y_scale: Scale::Logarithmic,
@@ -192,7 +192,7 @@ pub(crate) fn crossing(cells: &[&Measured], metric: Metric, condition: &str, pla
             .into(),
         y_format: if metric == Metric::Instructions { units::count } else { units::time },
         y_scale: Scale::Logarithmic,
-        place: place.map(|size| (size, format!("equal at {}", units::size(size)))),
+        place: place.map(|size| (size, format!("equal near {}", units::size_about(size)))),
         ..of_sizes(cells, |measured| spread(measured, metric))
     }
 }
@@ -201,7 +201,7 @@ fn ratio_to_user_space(cells: &[&Measured], metric: Metric) -> Chart {
     let what = if metric == Metric::Instructions { "Instructions" } else { "Server CPU" };
     Chart {
         title: format!("{what} per request, ratio to user-space TLS"),
-        subtitle: "below 1: kernel cheaper; same server; bars: 95 %, Welch".to_owned(),
+        subtitle: "below 1: kernel cheaper; same server; bars: 95 %, or the spread of counts".to_owned(),
         y_title: "ratio".to_owned(),
         y_format: units::ratio,
         y_scale: Scale::Logarithmic,
@@ -213,14 +213,11 @@ fn ratio_to_user_space(cells: &[&Measured], metric: Metric) -> Chart {
 fn latency(cells: &[&Measured], quantile: f64, name: &str) -> Chart {
     Chart {
         title: format!("Latency, {name}"),
-        subtitle: "less is better; start of a request to its last byte, all rounds".to_owned(),
+        subtitle: "less is better; start of a request to its last byte; bars: 95 %, none below 5 rounds".to_owned(),
         y_title: "time".to_owned(),
         y_format: units::time,
         y_scale: Scale::Logarithmic,
-        ..of_sizes(cells, |measured| {
-            let latency = measured.latency()?;
-            Some(exact(0.0, latency.value_at_quantile(quantile) as f64))
-        })
+        ..of_sizes(cells, |measured| percentile(measured, quantile))
     }
 }
 
@@ -296,12 +293,22 @@ fn ratio(
     }
     let base = arm::user_space_of(&measured.arm)?;
     let base = cells.iter().find(|other| other.arm == base && same(measured, other))?;
-    let (sample, base) = (measured.summary(metric)?, base.summary(metric)?);
-    let ratio = sample.mean / base.mean;
-    let error = Difference::between(&base, &sample).map_or(0.0, |found| found.welch.percent_error / 100.0);
-    // A bar must not leave a logarithmic axis.
-    Some(Point { x: 0.0, y: ratio, low: (ratio - error).max(ratio / 10.0), high: ratio + error })
+    let compared = Compared::between(base, measured, metric)?;
+    let [low, high] = compared.ends().unwrap_or([compared.ratio(); 2]);
+    Some(Point { x: 0.0, y: compared.ratio(), low, high })
 }
+
+/// A percentile with its interval. With too few rounds for one, the tail is left out, and other percentiles have no bar.
+fn percentile(measured: &Measured, quantile: f64) -> Option<Point> {
+    match measured.percentile(quantile) {
+        Some(found) => Some(Point { x: 0.0, y: found.value, low: found.low, high: found.high }),
+        None if quantile >= TAIL => None,
+        None => Some(exact(0.0, measured.latency()?.value_at_quantile(quantile) as f64)),
+    }
+}
+
+/// From this quantile on a percentile needs an interval.
+const TAIL: f64 = 0.99;
 
 fn exact(x: f64, y: f64) -> Point {
     Point { x, y, low: y, high: y }

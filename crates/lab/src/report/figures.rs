@@ -1,10 +1,13 @@
 //! Groups rows: all rounds of a cell on an arm, and their figures.
 
+use std::fmt;
+
 use hdrhistogram::Histogram;
 
 use crate::histogram;
 use crate::row::Row;
 use crate::statistics::{self, Summary};
+use crate::units;
 
 /// All rounds of one cell on one arm.
 #[derive(Debug)]
@@ -47,6 +50,8 @@ pub(crate) enum Metric {
     Roi,
     /// Return on investment in requests.
     RoiRequests,
+    /// Cores that application and I/O took, the Σ Cᵢ of the return on investment.
+    Cores,
     /// Softirq time of all cores per request, ns.
     Softirq,
     /// Run time of the kernel's own threads per request: ns, or instructions in a guest that counts them.
@@ -60,6 +65,20 @@ pub(crate) enum Metric {
 }
 
 impl Metric {
+    /// Whether it is a count that repeats, not a time.
+    pub(crate) fn is_count(self) -> bool {
+        matches!(self, Self::Instructions | Self::InstructionsPerByte)
+    }
+
+    /// Its value in a round as a cost: the inverse where more is better.
+    pub(crate) fn cost(self, row: &Row) -> Option<f64> {
+        let value = self.of(row)?;
+        Some(match self {
+            Self::Requests | Self::Throughput | Self::Roi | Self::RoiRequests => 1.0 / value,
+            _ => value,
+        })
+    }
+
     /// Its value in a round; `None` if it was not measured.
     pub(crate) fn of(self, row: &Row) -> Option<f64> {
         let requests = row.requests as f64;
@@ -75,6 +94,7 @@ impl Metric {
             Self::InstructionsPerByte => row.server_instructions? as f64 / bytes,
             Self::Roi => statistics::roi(bytes / 1e9 / seconds, application_and_io(row)?, row.elapsed)?,
             Self::RoiRequests => statistics::roi(requests / 1e3 / seconds, application_and_io(row)?, row.elapsed)?,
+            Self::Cores => application_and_io(row)? as f64 / row.elapsed as f64,
             Self::Softirq => softirq(row)? / requests,
             Self::KernelThreads => row.kernel_threads? as f64 / requests,
             Self::Switches => (row.server_switches? + row.server_preemptions?) as f64 / requests,
@@ -97,6 +117,22 @@ impl Measured {
         self.summary(metric).map(|summary| summary.median)
     }
 
+    /// A percentile of latency over the rounds; `None` with fewer rounds than a claim needs: the percentiles of a few
+    /// rounds reverse between two recordings.
+    pub(crate) fn percentile(&self, quantile: f64) -> Option<Percentile> {
+        let of_rounds = self.percentiles(quantile)?;
+        of_rounds.interval().map(|[low, value, high]| Percentile { value, low, high })
+    }
+
+    /// A percentile of latency in each round.
+    pub(crate) fn percentiles(&self, quantile: f64) -> Option<Summary> {
+        let at = |row: &Row| {
+            let latency = histogram::decode(&row.latency).ok().flatten().filter(|latency| !latency.is_empty())?;
+            Some(latency.value_at_quantile(quantile) as f64)
+        };
+        Summary::of(&self.rounds.iter().filter_map(at).collect::<Vec<_>>())
+    }
+
     /// Latencies of all rounds in one histogram.
     pub(crate) fn latency(&self) -> Option<Histogram<u64>> {
         self.merged(|row| &row.latency)
@@ -107,6 +143,18 @@ impl Measured {
     pub(crate) fn merged(&self, column: impl Fn(&Row) -> &String) -> Option<Histogram<u64>> {
         let each: Vec<_> = self.rounds.iter().filter_map(|row| histogram::decode(column(row)).ok().flatten()).collect();
         histogram::merge(&each).ok().flatten().filter(|all| !all.is_empty())
+    }
+
+    /// The relative difference between the means of even and of odd rounds, for the same arm; `None` with fewer than four
+    /// rounds.
+    pub(crate) fn difference_of_halves(&self, metric: Metric) -> Option<f64> {
+        let half = |odd: u32| {
+            let rows = self.rounds.iter().filter(|row| row.round % 2 == odd);
+            let values: Vec<f64> = rows.filter_map(|row| metric.of(row)).collect();
+            Summary::of(&values).filter(|half| half.n >= 2)
+        };
+        let (even, odd) = (half(0)?, half(1)?);
+        Some((odd.log_mean - even.log_mean).abs().exp() - 1.0)
     }
 
     /// Sum of a column over the rounds.
@@ -124,10 +172,25 @@ impl Measured {
     }
 }
 
-/// CPU of the server and of the kernel's own threads, ns: "application" and "I/O" in the netdev talk. Interrupts during
-/// the server's run time are part of it.
+/// A percentile: the geometric mean over the rounds, with its 95 % interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Percentile {
+    pub(crate) value: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+impl fmt::Display for Percentile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [value, low, high] = [self.value, self.low, self.high].map(units::time);
+        write!(f, "{value} ({low} to {high})")
+    }
+}
+
+/// CPU of the server, of the kernel's own threads, and of softirqs on other cores than the server's, ns: "application"
+/// and "I/O" over all cores in the netdev talk. Interrupts during the server's run time are part of the first.
 fn application_and_io(row: &Row) -> Option<u64> {
-    Some(row.server_cpu? + row.kernel_threads.unwrap_or(0))
+    Some(row.server_cpu? + row.kernel_threads.unwrap_or(0) + row.softirq_elsewhere.unwrap_or(0))
 }
 
 /// Softirq time of all cores, ns.
@@ -235,7 +298,28 @@ mod tests {
         assert_eq!(Metric::KernelThreads.of(&row), Some(23_000.0));
         let roi = Metric::RoiRequests.of(&row).unwrap();
         assert!((roi - 0.5f64.powi(2) / 0.05).abs() < 1e-12, "the kernel's threads are part of the cost: {roi}");
+        // 77 ms of the server, 23 ms of kernel threads and 100 ms of softirqs on other cores, in 2 s.
+        let row = Row { softirq_elsewhere: Some(100_000_000), ..row };
+        assert_eq!(Metric::Cores.of(&row), Some(0.1));
+        let roi = Metric::RoiRequests.of(&row).unwrap();
+        assert!((roi - 0.5f64.powi(2) / 0.1).abs() < 1e-12, "softirqs on other cores are part of the cost: {roi}");
         assert_eq!(Metric::CpuPerRequest.of(&Row { requests: 0, ..row }), None);
+    }
+
+    #[test]
+    fn a_percentile_has_an_interval_or_is_none() {
+        let of = |rounds: u32| {
+            let rows = (0..rounds).map(|round| {
+                let mut times = histogram::of_times();
+                histogram::record(&mut times, std::time::Duration::from_micros(900 + 50 * u64::from(round)));
+                Row { latency: histogram::encode(&times).unwrap(), ..row("size=1", "user", round, "") }
+            });
+            gather(rows.collect()).remove(0).percentile(0.99)
+        };
+        assert_eq!(of(4), None);
+        let found = of(5).expect("five rounds");
+        assert!(found.low < found.value && found.value < found.high && (found.value / 1e6 - 1.0).abs() < 0.02);
+        assert!(found.to_string().contains(" to 1.1"), "{found}");
     }
 
     #[test]

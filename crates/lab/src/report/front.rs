@@ -1,9 +1,11 @@
 //! The first screen: findings, machine, method and limits.
 
 use super::arm;
+use super::conclusions::conclude;
 use super::document::Block;
 use super::figures::{Measured, chose_kernel};
 use crate::run_info::RunInfo;
+use crate::statistics::CLAIM_ROUNDS;
 use crate::units;
 
 /// Title of the report.
@@ -15,7 +17,10 @@ pub(crate) fn title(info: &RunInfo) -> String {
 
 /// Findings, cautions, machine, commands.
 pub(crate) fn front(info: &RunInfo, cells: &[Measured], findings: Vec<String>) -> Vec<Block> {
-    let mut blocks = vec![Block::List(findings)];
+    let mut blocks = vec![Block::Text(verdict(info, cells)), Block::Caution(not_measured(info, cells))];
+    blocks.push(Block::List(findings));
+    let noise = noise(info, cells);
+    blocks.extend(noise.map(Block::Text));
     let cautions = cautions(info, cells);
     if !cautions.is_empty() {
         blocks.push(Block::Caution(cautions));
@@ -38,6 +43,52 @@ pub(crate) fn front(info: &RunInfo, cells: &[Measured], findings: Vec<String>) -
     blocks
 }
 
+/// The answer of the run in one sentence.
+fn verdict(info: &RunInfo, cells: &[Measured]) -> String {
+    let cells: Vec<&Measured> = cells.iter().collect();
+    match conclude(&cells, info.counts_instructions()) {
+        Some(found) => format!("Verdict: {}", found.verdict()),
+        None => "Verdict: this run says nothing about kernel TLS, because no arm used it.".to_owned(),
+    }
+}
+
+/// The questions that the run leaves open, before any figure: arms that were absent, times in a guest, networks, claims without rounds.
+fn not_measured(info: &RunInfo, cells: &[Measured]) -> Vec<String> {
+    let absent = info.arms.iter().filter(|arm| !arm.absent.is_empty());
+    let mut open: Vec<String> = absent.map(|arm| format!("Not measured: {}: {}", arm.name, arm.absent)).collect();
+    if info.counts_instructions() {
+        open.push("Not measured: time, throughput and latency: an emulated guest counts instructions".to_owned());
+    }
+    if info.client.is_empty() {
+        open.push("Not measured: a network: client and server share this machine".to_owned());
+    }
+    let few = cells.iter().filter(|measured| (1..CLAIM_ROUNDS).contains(&measured.rounds.len())).count();
+    if few > 0 && !info.counts_instructions() {
+        open.push(format!(
+            "Not claimed: {few} of {} cells have fewer than {CLAIM_ROUNDS} rounds, and no difference is claimed there",
+            cells.len()
+        ));
+    }
+    open
+}
+
+/// The difference between the two halves of an arm's own rounds, over all cells: what this run finds between equal arms.
+fn noise(info: &RunInfo, cells: &[Measured]) -> Option<String> {
+    let metric = super::cost(info.counts_instructions());
+    let mut changes: Vec<f64> = cells.iter().filter_map(|measured| measured.difference_of_halves(metric)).collect();
+    changes.sort_by(f64::total_cmp);
+    let at = |quantile: f64| changes[((changes.len() - 1) as f64 * quantile).round() as usize];
+    (!changes.is_empty()).then(|| {
+        format!(
+            "A/A noise: between even and odd rounds of one arm the cost of a request differs by {:.1} % in the median of {} \
+             cells, and by {:.1} % in the worst tenth. Smaller differences between arms mean nothing.",
+            100.0 * at(0.5),
+            changes.len(),
+            100.0 * at(0.9)
+        )
+    })
+}
+
 fn cautions(info: &RunInfo, cells: &[Measured]) -> Vec<String> {
     let mut cautions = Vec::new();
     if info.counts_instructions() {
@@ -49,12 +100,6 @@ fn cautions(info: &RunInfo, cells: &[Measured]) -> Vec<String> {
     }
     cautions.extend(info.limits.iter().map(|limit| format!("Limit: {limit}")));
     cautions.extend(info.warnings.iter().map(|warning| format!("Preflight: {warning}")));
-    cautions.extend(
-        info.arms
-            .iter()
-            .filter(|arm| !arm.absent.is_empty())
-            .map(|arm| format!("Absent: {}: {}", arm.name, arm.absent)),
-    );
     cautions.extend(info.arms.iter().filter(|arm| !arm.outside.is_empty()).map(|arm| {
         format!("Not proven: {} ran elsewhere, at {}: its path is what its name says", arm.name, arm.outside)
     }));
@@ -276,6 +321,18 @@ fn facts(info: &RunInfo) -> Vec<(String, String)> {
         ),
     ];
     facts.push(("Arms".to_owned(), ARMS.to_owned()));
+    let listed = |items: Vec<String>| or_unknown(items.join("; "));
+    facts.push(("Commit".to_owned(), or_unknown(info.commit.clone())));
+    let programs = info.programs.iter().map(|program| format!("{} {}", program.name, program.sha256));
+    facts.push(("SHA-256 of the programs".to_owned(), listed(programs.collect())));
+    let sysctls = info.sysctls.iter().map(|(name, value)| format!("{name} = {value}"));
+    facts.push(("Network settings".to_owned(), listed(sysctls.collect())));
+    let turbo = if machine.turbo.is_empty() { "not known here" } else { &machine.turbo };
+    let smt = if machine.smt.is_empty() { "none".to_owned() } else { machine.smt.join("; ") };
+    facts.push(("Turbo and SMT siblings".to_owned(), format!("turbo {turbo}; siblings {smt}")));
+    let calibration = &info.calibration;
+    let costs = [calibration.origin.as_str(), calibration.sha256.as_str()];
+    facts.push(("Costs by which auto chose".to_owned(), or_unknown(costs.join(" ").trim().to_owned())));
     if let Some(guest) = &info.guest {
         facts.push(("Guest".to_owned(), guest.emulator.clone()));
     }
@@ -286,6 +343,7 @@ fn commands(info: &RunInfo) -> String {
     let mut arms: Vec<_> = info.arms.iter().filter(|arm| !arm.command.is_empty()).collect();
     arms.sort_by_key(|found| arm::order(&found.name));
     let mut lines = vec![info.command.clone()];
+    lines.extend(info.commands.iter().cloned());
     lines.extend(arms.iter().map(|arm| format!("{}: {}", arm.name, arm.command)));
     lines.join("\n")
 }

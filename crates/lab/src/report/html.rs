@@ -71,7 +71,10 @@ fn table(table: &Table) -> String {
     let row = |cells: &[String], tag: &str| -> String {
         let cells = cells.iter().enumerate().map(|(column, cell)| {
             let class = if column < table.names { " class=\"name\"" } else { "" };
-            format!("<{tag}{class}>{}</{tag}>", escape(cell))
+            // On a narrow screen a row becomes a list, whose items state their columns.
+            let head = table.head.get(column).filter(|head| tag == "td" && !head.is_empty() && !cell.is_empty());
+            let label = head.map(|head| format!(" data-head=\"{}\"", escape(head))).unwrap_or_default();
+            format!("<{tag}{class}{label}>{}</{tag}>", escape(cell))
         });
         format!("<tr>{}</tr>\n", cells.collect::<String>())
     };
@@ -121,6 +124,10 @@ svg .halo { paint-order: stroke; stroke: var(--ground); stroke-width: 4px; strok
 svg .grid { stroke: var(--rule); stroke-width: 1; } svg .axis { stroke: var(--quiet); stroke-width: 1; }
 svg .level { stroke: var(--quiet); stroke-width: 1.2; stroke-dasharray: 3 3; }
 summary { cursor: pointer; margin: 10px 0 4px; font-weight: 600; }
+@media screen and (max-width: 640px) { body { padding: 12px; }
+  table, tbody, tr, td { display: block; } thead { display: none; } tr { border-bottom: 2px solid var(--rule); padding: 6px 0; }
+  td { border: none; text-align: left; white-space: normal; padding: 1px 0; overflow-wrap: anywhere; } td:empty { display: none; }
+  td[data-head]::before { content: attr(data-head) \": \"; color: var(--quiet); } td.name { font-weight: 600; } }
 @media print { body { max-width: none; padding: 0; font-size: 11px; } .wide { overflow: visible; }
   .charts { grid-template-columns: 1fr 1fr; } h2, h3 { break-after: avoid; } th, td { white-space: normal; padding: 2px 5px; } }
 ";

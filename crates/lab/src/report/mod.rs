@@ -8,8 +8,11 @@
 mod arm;
 mod chart;
 mod charts;
+mod conclusions;
 mod counted;
+mod diff;
 mod document;
+mod export;
 mod figures;
 mod front;
 mod html;
@@ -28,7 +31,9 @@ use anyhow::{Context, Result, ensure};
 
 use crate::row::Row;
 use crate::run_info::RunInfo;
+pub use diff::{Diff, DiffCell, diff};
 use document::{Block, Document};
+pub use export::{Format, export};
 use figures::{Measured, Metric, gather};
 pub use marked::updated;
 pub use studies::{Page, studies_page};

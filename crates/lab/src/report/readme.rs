@@ -74,7 +74,7 @@ fn peers(cells: &[Measured], info: &RunInfo, baseline: &str) -> String {
     };
     let mut text = format!(
         "{}\nServer CPU per request, kernel work included: {}; {}; {} connections in a closed loop, \
-         one client thread. p99: latency{}, all rounds. {}, {} cores, Linux {}; {}; {}.\n",
+         one client thread. p99: latency{}, the geometric mean of the rounds and its 95 % interval. {}, {} cores, Linux {}; {}; {}.\n",
         markdown::table(&table),
         match rounds(cells).as_str() {
             "1" => "one round".to_owned(),

@@ -10,6 +10,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::chart::{Chart, standalone};
+use super::conclusions::conclude;
 use super::document::Table;
 use super::figures::{Measured, gather};
 use super::{markdown, published, raw, study};
@@ -53,7 +54,8 @@ pub fn studies_page(root: &Path) -> Result<Page> {
         let (info, rows) = (RunInfo::read(&directory)?, raw::read(&directory)?);
         runs.push(Run { name, info, cells: gather(rows) });
     }
-    let mut page = Page { text: format!("{BEFORE}{}", table_of(&runs)), charts: Vec::new() };
+    let text = format!("{BEFORE}{}{}{}", table_of(&runs), commands_of(&runs), conclusions_of(&runs));
+    let mut page = Page { text, charts: Vec::new() };
     for study in StudyName::ALL {
         let Some(source) = published::source(study.name()) else { continue };
         page.text += &format!("## {}\n\n", study.name());
@@ -70,6 +72,52 @@ pub fn studies_page(root: &Path) -> Result<Page> {
     }
     page.text += AFTER;
     Ok(page)
+}
+
+/// The exact commands of each run.
+fn commands_of(runs: &[Run]) -> String {
+    let recorded: Vec<String> = runs
+        .iter()
+        .filter(|run| !run.info.commands.is_empty())
+        .map(|run| format!("# {}\n{}\n", run.name, run.info.commands.join("\n")))
+        .collect();
+    if recorded.is_empty() {
+        return String::new();
+    }
+    format!("```sh\n{}```\n\n", recorded.join("\n"))
+}
+
+/// The conclusions of each run about kernel TLS, over all studies.
+fn conclusions_of(runs: &[Run]) -> String {
+    let mut text = "## What the runs say\n\n".to_owned();
+    for run in runs {
+        let cells: Vec<&Measured> = run.cells.iter().collect();
+        match conclude(&cells, run.info.counts_instructions()) {
+            None => {
+                text += &format!("**{}**: nothing about kernel TLS, which this kernel does not have.\n\n", run.name)
+            }
+            Some(found) => {
+                text += &format!(
+                    "**{}**, change by size over all studies:\n\n{}\n",
+                    run.name,
+                    markdown::table(&found.table())
+                );
+                for sentence in found.sentences() {
+                    text += &format!("- {sentence}\n");
+                }
+                text.push('\n');
+            }
+        }
+    }
+    let timed = runs.iter().any(|run| {
+        let cells: Vec<&Measured> = run.cells.iter().collect();
+        !run.info.counts_instructions() && conclude(&cells, false).is_some()
+    });
+    if !timed && !runs.is_empty() {
+        text += "No run has measured the time of kernel TLS on a processor of its own: the counts say how much work it is, and the \
+                 sources say how fast it is.\n\n";
+    }
+    text
 }
 
 /// The results of one study.
@@ -155,13 +203,20 @@ fn table_of(runs: &[Run]) -> String {
 const BEFORE: &str = "# Published studies, repeated
 
 This page is made from the raw data in `bench/studies/`: `sealion-lab studies bench/studies --page docs/studies.md`. A test compares it with
-them. `+` and `−` are changes of the kernel path against user space on the same server, `±` is the 95 % interval (Welch, baseline's error
-included). A guest counts instructions of the server, kernel included: it repeats well and claims no speed. Its changes are those of the work for a
-request, so that less is better, where the sources' gains in throughput are better if they are more.
+them. `+` and `−` are changes of the kernel path against user space on the same server. In parentheses: for times the 95 % interval by Welch's test on
+logarithms, from five rounds on; for counts the spread of rounds, without a test. A guest counts instructions of the server, kernel included: it
+repeats well and claims no speed. Its changes are those of the work for a request: less is better. The sources' gains are of throughput: more is better.
 
 ";
 
-const AFTER: &str = "## Record it on your machine
+const AFTER: &str = "## Not recorded yet
+
+The runs above are of 2026-11-23. Since then the studies have more rounds (five, so that times may be compared), a finer grid of sizes where the paths
+cross, a pinned calibration for `auto`, and exact commands, commits and hashes in `run.json`; these runs have none of them. Their set-up times were
+clamped by a histogram that was too small, and are removed from the raw data. No run has a client on another computer, a network card that seals, or
+limits on processors, memory and bandwidth.
+
+## Record it on your machine
 
 Kernel TLS (`modprobe tls`), nginx and an idle machine with at least two cores are needed; a network card that seals adds the arm `nic`.
 

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use sealion_guest::{Job, Machine, Payload, Series};
 
-use super::{Options, Raw};
-use crate::arm::Arm;
+use super::paths::Paths;
+use super::{CalibrationSource, Options, Raw, identity};
+use crate::arm::{Arm, Nginx};
 use crate::row::Row;
 use crate::run_info::{Guest, RunInfo};
 use crate::study::{Scale, suite_name};
@@ -28,6 +29,10 @@ pub(crate) fn run_in_guest(options: &Options, series: Series, without: &[String]
     if let Some(arm) = outside {
         bail!("{arm} is outside: a guest has no network, measure it without --guest");
     }
+    ensure!(
+        !matches!(options.calibration, Some(CalibrationSource::File(_))),
+        "--calibration FILE is of this machine, and a guest is another: write --calibration measure or shipped"
+    );
     let sealion = match &options.sealion {
         Some(program) => std::path::absolute(program)?,
         None => std::env::current_exe()?.with_file_name("sealion"),
@@ -39,7 +44,7 @@ pub(crate) fn run_in_guest(options: &Options, series: Series, without: &[String]
     );
     let payload = Payload {
         jobs: vec![Job::program("/init", arguments(options, &sealion))],
-        include: vec![sealion],
+        include: vec![sealion.clone()],
         directories: vec![INSIDE.into(), "/tmp".into()],
         bring_back: Some(INSIDE.into()),
         ..Payload::default()
@@ -55,7 +60,7 @@ pub(crate) fn run_in_guest(options: &Options, series: Series, without: &[String]
     for (path, content) in outcome.files {
         write(&options.out.join(path), &content)?;
     }
-    mark(options, without)
+    mark(options, &sealion, without)
 }
 
 /// The command line of the run inside the guest.
@@ -81,6 +86,8 @@ fn arguments(options: &Options, sealion: &Path) -> Vec<String> {
     if let Some(suite) = options.suite {
         arguments.extend(["--suite".into(), suite_name(suite)]);
     }
+    let calibration = options.calibration.clone().unwrap_or(CalibrationSource::Shipped);
+    arguments.extend(["--calibration".into(), calibration.as_argument()]);
     if options.allow_debug {
         arguments.push("--allow-debug".into());
     }
@@ -109,9 +116,16 @@ fn memory(options: &Options) -> Result<u32> {
 }
 
 /// Records the guest in `run.json`, and turns run times into instructions in `raw.csv`.
-fn mark(options: &Options, without: &[String]) -> Result<()> {
+fn mark(options: &Options, sealion: &Path, without: &[String]) -> Result<()> {
     let mut info = RunInfo::read(&options.out)?;
-    info.command = options.command.clone();
+    // The guest has neither the tree nor the programs under their names.
+    info.command = Paths::new([sealion], &std::env::temp_dir(), &options.out).shorten(&options.command);
+    info.commit = identity::commit();
+    let nginx =
+        Nginx::find(options.nginx.as_deref()).ok().filter(|_| info.versions.iter().any(|one| one.name == "nginx"));
+    let servers: Vec<&Path> =
+        [Some(sealion), nginx.as_ref().map(|nginx| nginx.program.as_path())].into_iter().flatten().collect();
+    info.programs = identity::programs(&servers);
     let left_out = if without.is_empty() { String::new() } else { format!(", without {}", without.join(", ")) };
     info.guest = Some(Guest { emulator: emulator()? + &left_out, counts_instructions: true });
     info.write(&options.out)?;

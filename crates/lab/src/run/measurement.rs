@@ -10,16 +10,17 @@ use anyhow::Result;
 use sealion_ktls::diag::{self, By};
 use sealion_ktls::{Cipher, Version};
 
+use super::client::Client;
 use super::prepare::{Prepared, since_1970};
 use super::{Job, files, server_setup};
 use crate::arm::{Arm, Server};
 use crate::histogram;
-use crate::load::{self, Arrival, Extent, LoadPlan, Outcome, Popularity, Read, Suite};
+use crate::load::{Arrival, Extent, LoadPlan, Outcome, Popularity, Read, Suite};
 use crate::measure::{Cores, Cost, Counters, KernelThreads, memory, with_children};
 use crate::proof::{self, Claim, Evidence};
 use crate::row::Row;
 use crate::setup_cost::{self, SetUpCost};
-use crate::study::{Cell, Scene};
+use crate::study::{Cell, Scale, Scene};
 
 /// Measures, or voids the row with the reason.
 ///
@@ -75,7 +76,8 @@ pub(super) fn measure(prepared: &mut Prepared, job: &Job, rows: &[Row]) -> Resul
     let cost = |pids: &Option<Vec<u32>>| pids.as_ref().map(|pids| Cost::of(pids)).transpose();
     let threads = KernelThreads::now();
     let (cost_before, cores, counters) = (cost(&pids)?, Cores::now()?, Counters::now());
-    let Loaded { outcome, kernel_sockets, trouble } = loaded(server, pids.as_deref(), &job.cell, &plan)?;
+    let Loaded { outcome, kernel_sockets, trouble } =
+        loaded(&prepared.client, server, pids.as_deref(), &job.cell, &plan)?;
     row.void = trouble;
     // The server closes the connections that the client has just closed.
     std::thread::sleep(SETTLE);
@@ -100,11 +102,16 @@ pub(super) fn measure(prepared: &mut Prepared, job: &Job, rows: &[Row]) -> Resul
     }
     row.cores_busy = cores_now.busy_since(&cores);
     row.cores_softirq = cores_now.softirq_since(&cores);
+    row.softirq_elsewhere = Some(cores_now.softirq_outside(&cores, &prepared.plan.server_cores));
     (row.tls_tx_opened, row.tls_tx_device) = counted;
     row.kernel_sockets = kernel_sockets;
     if row.void.is_empty() {
         let evidence = Evidence { kernel_sockets, ..evidence(&job.cell, &outcome, counted) };
         row.void = proof::void(job.arm.claim(), &evidence).unwrap_or_default();
+    }
+    // At the smoke scale figures mean nothing, and machines are busy.
+    if row.void.is_empty() && row.rate.is_some() && prepared.plan.scale != Scale::Smoke {
+        row.void = proof::late(&outcome.lag, &outcome.latency).unwrap_or_default();
     }
     Ok(row)
 }
@@ -120,7 +127,7 @@ fn half_rate(prepared: &Prepared, job: &Job, rows: &[Row]) -> Result<Option<f64>
         return Ok(None);
     };
     let closed = Cell { rate: None, ..job.cell.clone() };
-    let outcome = load::run(&load_plan(&prepared.servers[&arm], &closed, &prepared.plan.client_cores))?;
+    let outcome = prepared.client.run(&load_plan(&prepared.servers[&arm], &closed, &prepared.plan.client_cores))?;
     let rate = outcome.requests as f64 / outcome.elapsed.as_secs_f64() / 2.0;
     Ok((rate.is_finite() && rate > 0.0).then(|| rate.round().max(1.0)))
 }
@@ -128,6 +135,10 @@ fn half_rate(prepared: &Prepared, job: &Job, rows: &[Row]) -> Result<Option<f64>
 /// Measures by how much the memory of a freshly started server grows while connections are open and idle. A server that
 /// was under load before would reuse memory.
 fn idle(prepared: &mut Prepared, job: &Job, mut row: Row) -> Result<Row> {
+    if prepared.client.is_elsewhere() {
+        row.void = "memory of idle connections is measured with the client here, without --agent".to_owned();
+        return Ok(row);
+    }
     if matches!(job.arm, Arm::Peer(_)) {
         row.void =
             "memory of idle connections takes a server that was just started, and this one runs already".to_owned();
@@ -142,11 +153,11 @@ fn idle(prepared: &mut Prepared, job: &Job, mut row: Row) -> Result<Row> {
     let server = &prepared.servers[&job.arm];
     let plan = load_plan(server, &job.cell, &prepared.plan.client_cores);
     // A first request, so that memory which does not depend on the number of connections is already allocated.
-    load::run(&whole_body(server, &job.cell, &prepared.plan.client_cores))?;
+    prepared.client.run(&whole_body(server, &job.cell, &prepared.plan.client_cores))?;
     std::thread::sleep(SETTLE);
     let pids = server.pid.map(with_children).transpose()?.unwrap_or_default();
     let (before, counters) = (memory(&pids), Counters::now());
-    let (outcome, after) = load::hold(&plan, || {
+    let (outcome, after) = prepared.client.hold(&plan, || {
         std::thread::sleep(SETTLE);
         memory(&pids)
     })?;
@@ -163,9 +174,9 @@ fn idle(prepared: &mut Prepared, job: &Job, mut row: Row) -> Result<Row> {
 }
 
 /// Runs the load, and the cell's second load beside it if there is one.
-fn loaded(server: &Server, pids: Option<&[u32]>, cell: &Cell, plan: &LoadPlan) -> Result<Loaded> {
+fn loaded(client: &Client, server: &Server, pids: Option<&[u32]>, cell: &Cell, plan: &LoadPlan) -> Result<Loaded> {
     let Scene::Beside { size, connections } = cell.scene else {
-        let (outcome, kernel_sockets) = watched(server, pids, plan)?;
+        let (outcome, kernel_sockets) = watched(client, server, pids, plan)?;
         return Ok(Loaded { outcome, kernel_sockets, trouble: String::new() });
     };
     let other = LoadPlan {
@@ -178,7 +189,7 @@ fn loaded(server: &Server, pids: Option<&[u32]>, cell: &Cell, plan: &LoadPlan) -
         extent: Extent::Time(Duration::MAX),
         ..plan.clone()
     };
-    let (outcome, other) = load::run_beside(plan, &other)?;
+    let (outcome, other) = client.run_beside(plan, &other)?;
     let trouble = match other.failures.first {
         Some(first) => format!("the second load failed: {first}"),
         None => String::new(),
@@ -221,7 +232,7 @@ fn setup_cost(prepared: &Prepared, job: &Job) -> Result<String> {
 fn verify_body(prepared: &Prepared, job: &Job) -> Result<Option<String>> {
     let server = &prepared.servers[&job.arm];
     let counters = Counters::now();
-    let outcome = load::run(&whole_body(server, &job.cell, &prepared.plan.client_cores))?;
+    let outcome = prepared.client.run(&whole_body(server, &job.cell, &prepared.plan.client_cores))?;
     let expected = prepared.files.hashes[&job.cell.size].clone();
     let evidence = Evidence {
         body: Some((expected, outcome.body_sha256.clone())),
@@ -301,9 +312,9 @@ pub(crate) fn load_plan(server: &Server, cell: &Cell, cores: &[usize]) -> LoadPl
 }
 
 /// Runs the load. Meanwhile looks up the server's sockets a few times, if that is permitted and they are few.
-fn watched(server: &Server, pids: Option<&[u32]>, plan: &LoadPlan) -> Result<(Outcome, Option<u64>)> {
+fn watched(client: &Client, server: &Server, pids: Option<&[u32]>, plan: &LoadPlan) -> Result<(Outcome, Option<u64>)> {
     let Some(pids) = pids.filter(|_| diag::permitted() && plan.connections <= FEW) else {
-        return Ok((load::run(plan)?, None));
+        return Ok((client.run(plan)?, None));
     };
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -318,7 +329,7 @@ fn watched(server: &Server, pids: Option<&[u32]>, plan: &LoadPlan) -> Result<(Ou
             }
             most
         });
-        let outcome = load::run(plan);
+        let outcome = client.run(plan);
         over.store(true, Ordering::Relaxed);
         let most = watcher.join().expect("looking does not panic");
         Ok((outcome?, Some(most)))
@@ -394,6 +405,8 @@ fn fill(row: &mut Row, outcome: &Outcome) {
     row.connect = text(&outcome.connect);
     row.handshake = text(&outcome.handshake);
     row.first_byte = text(&outcome.first_byte);
+    row.response = text(&outcome.response);
+    row.lag = if row.rate.is_some() { text(&outcome.lag) } else { String::new() };
     row.client_cpu = outcome.client_cpu;
 }
 

@@ -7,7 +7,10 @@
 //! Problems with the machine or the input are found before the first measurement. Later failures void a row, and the
 //! run continues.
 
+mod calibration;
+mod client;
 mod files;
+mod identity;
 mod in_guest;
 mod measurement;
 mod paths;
@@ -27,8 +30,9 @@ use crate::arm::Arm;
 use crate::load::Suite;
 use crate::row::Row;
 use crate::run_info::RunInfo;
-use crate::study::{Scale, StudyName};
+use crate::study::{Cell, Scale, StudyName};
 
+pub(crate) use calibration::{KernelPath, Source as CalibrationSource, pinned};
 pub(crate) use files::{Files, name as file_name};
 pub(crate) use in_guest::run_in_guest;
 pub(crate) use measurement::load_plan;
@@ -40,6 +44,8 @@ pub(crate) use raw::Raw;
 pub(crate) struct Options {
     /// Studies in their order.
     pub(crate) studies: Vec<StudyName>,
+    /// Cells that replace the studies' cells, for the traffic of a log.
+    pub(crate) cells: Option<Vec<Cell>>,
     /// The scale of the studies.
     pub(crate) scale: Scale,
     /// Arms; empty: the studies' arms that this machine supports.
@@ -61,6 +67,8 @@ pub(crate) struct Options {
     pub(crate) nginx: Option<PathBuf>,
     /// Address that servers listen on.
     pub(crate) address: IpAddr,
+    /// The agent that sends the requests, with its token; `None`: this machine does.
+    pub(crate) agent: Option<Agent>,
     /// Cores for the servers; `None`: the first, if there are two.
     pub(crate) server_cores: Option<Vec<usize>>,
     /// Cores for the client; `None`: the second, if there are two.
@@ -69,8 +77,18 @@ pub(crate) struct Options {
     pub(crate) allow_debug: bool,
     /// Measure in spite of preflight's findings.
     pub(crate) yes: bool,
+    /// Source of the costs by which `auto` chooses; `None`: measured, or the built-in costs at the smoke scale.
+    pub(crate) calibration: Option<CalibrationSource>,
     /// The command line, for the record.
     pub(crate) command: String,
+}
+
+/// An agent on another machine.
+#[derive(Debug, Clone)]
+pub(crate) struct Agent {
+    /// HOST:PORT.
+    pub(crate) address: String,
+    pub(crate) token: String,
 }
 
 /// How a run ended.

@@ -6,13 +6,16 @@ use std::path::{Path, PathBuf};
 pub(super) struct Paths(Vec<(String, &'static str)>);
 
 impl Paths {
-    /// Removes the directories of `programs`. `scratch`: the run's temporary directory.
-    pub(super) fn new<'a>(programs: impl IntoIterator<Item = &'a Path>, scratch: &Path) -> Self {
+    /// Removes the directories of `programs`. `scratch`: the run's temporary directory;
+    /// `out`: the directory of its results.
+    pub(super) fn new<'a>(programs: impl IntoIterator<Item = &'a Path>, scratch: &Path, out: &Path) -> Self {
         let directories = programs.into_iter().filter_map(Path::parent).map(|directory| (directory.to_owned(), ""));
         let lab = std::env::current_exe().ok().and_then(|lab| Some((lab.parent()?.to_owned(), "")));
         let here = std::env::current_dir().ok().map(|here| (here, ""));
         let home = std::env::home_dir().map(|home| (home, "~/"));
         let all = directories.chain(lab).chain(here).chain(home).chain([(scratch.to_owned(), "SCRATCH/")]);
+        let out = std::path::absolute(out).ok().map(|out| (out, "OUT/"));
+        let all = all.chain(out);
         Self::of(all)
     }
 

@@ -3,24 +3,30 @@
 use std::collections::{BTreeSet, HashMap};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
 use sealion_ktls::probe::{self, Probe};
 use tempfile::TempDir;
 
+use super::client::Client;
+use super::identity;
 use super::paths::Paths;
-use super::{Files, Options, Plan, files, files_directory, measurement};
-use crate::arm::{Arm, Certificate, Nginx, Sealion, Server, Setup, no_kernel_tls, own_cores};
+use super::{CalibrationSource, Files, KernelPath, Options, Plan, files, files_directory, measurement, pinned};
+use crate::agent::Remote;
+use crate::arm::{Arm, Certificate, ClientPlace, Nginx, Place, Sealion, Server, Setup, no_kernel_tls, own_cores};
 use crate::load::{self, Suite};
 use crate::preflight::{self, Finding};
-use crate::run_info::{ArmInfo, RunInfo, Version};
-use crate::study::{Cell, Scene, Study};
+use crate::run_info::{ArmInfo, CalibrationInfo, RunInfo, Version};
+use crate::study::{Cell, Scale, Scene, Study};
 
 pub(super) struct Prepared {
     pub(super) plan: Plan,
     pub(super) files: Files,
     pub(super) setup: Setup,
+    /// Where requests come from.
+    pub(super) client: Client,
     /// Started, or already running; each idles while another is measured.
     pub(super) servers: HashMap<Arm, Server>,
     /// The results of reading the whole body: `None` if it was correct, otherwise why measurements are void.
@@ -33,6 +39,10 @@ pub(super) struct Prepared {
 pub(super) fn prepare(options: &Options) -> Result<Prepared> {
     let probe = probe::probe();
     let mut absent = Vec::new();
+    let client = match &options.agent {
+        None => Client::Here,
+        Some(agent) => Client::Agent(Mutex::new(Remote::connect(&agent.address, &agent.token)?)),
+    };
     let studies = studies(options, &probe, &mut absent)?;
     let (server_cores, client_cores) = cores(options)?;
     let plan = Plan { studies, scale: options.scale, server_cores, client_cores };
@@ -41,12 +51,16 @@ pub(super) fn prepare(options: &Options) -> Result<Prepared> {
     let sealion = arms.iter().any(Arm::is_ours).then(|| Sealion::find(options.sealion.as_deref())).transpose()?;
     let nginx = arms.iter().any(Arm::is_nginx).then(|| Nginx::find(options.nginx.as_deref())).transpose()?;
 
-    let mut findings = preflight::findings(&plan.server_cores, &plan.client_cores);
+    let beside: &[usize] = if client.is_elsewhere() { &[] } else { &plan.client_cores };
+    let mut findings = preflight::findings(&plan.server_cores, beside);
     findings.extend(debug_builds(options, sealion.as_ref())?);
     let cells = || plan.studies.iter().flat_map(|study| &study.cells);
+    forget_metrics_in_guest()?;
+    let largest = cells().flat_map(Cell::sizes).max().filter(|_| options.address.is_loopback());
+    findings.extend(preflight::remembered_metrics(largest));
     preflight::descriptors(cells().map(|cell| cell.connections).max().unwrap_or(0))?;
     reach_peers(&arms)?;
-    let used: Vec<usize> = plan.server_cores.iter().chain(&plan.client_cores).copied().collect();
+    let used: Vec<usize> = plan.server_cores.iter().chain(beside).copied().collect();
     findings.extend(preflight::busy(&used)?);
     preflight::consent(&findings, options.yes)?;
 
@@ -62,6 +76,11 @@ pub(super) fn prepare(options: &Options) -> Result<Prepared> {
         }
     }
     let scratch = tempfile::Builder::new().prefix("sealion-lab-").tempdir().context("cannot make a directory")?;
+    std::fs::create_dir_all(&options.out).with_context(|| format!("cannot make {}", options.out.display()))?;
+    let calibration = match sealion.as_ref().filter(|_| arms.iter().any(Arm::is_auto)) {
+        Some(sealion) => Some(calibration(options, &probe, sealion)?),
+        None => None,
+    };
     let setup = Setup {
         sealion,
         nginx,
@@ -70,7 +89,7 @@ pub(super) fn prepare(options: &Options) -> Result<Prepared> {
         scratch: scratch.path().to_owned(),
         cores: plan.server_cores.clone(),
         address: options.address,
-        calibration: None,
+        calibration: calibration.as_ref().map(|(file, _)| file.clone()),
         peer_pid: options.peer_pid,
     };
     let mut servers = HashMap::new();
@@ -80,11 +99,12 @@ pub(super) fn prepare(options: &Options) -> Result<Prepared> {
         servers.insert(arm.clone(), server);
     }
 
-    std::fs::create_dir_all(&options.out).with_context(|| format!("cannot make {}", options.out.display()))?;
     let programs = setup.sealion.iter().map(|sealion| &sealion.program).chain(setup.nginx.iter().map(|n| &n.program));
-    let paths = Paths::new(programs.map(PathBuf::as_path), &setup.scratch);
+    let paths = Paths::new(programs.map(PathBuf::as_path), &setup.scratch, &options.out);
     let mut info = info(options, &plan, &probe, &setup, &findings);
     info.command = paths.shorten(&info.command);
+    info.client = client.machine();
+    info.calibration = calibration.map(|(_, info)| info).unwrap_or_default();
     info.arms = arms.iter().map(|arm| arm_info(arm, &servers[arm], &paths)).chain(absent).collect();
     if resumed {
         // Keeps the warnings of the run's earlier part, and adds new ones.
@@ -107,6 +127,7 @@ pub(super) fn prepare(options: &Options) -> Result<Prepared> {
         plan,
         files,
         setup,
+        client,
         servers,
         verified: HashMap::new(),
         server_setup: HashMap::new(),
@@ -114,11 +135,34 @@ pub(super) fn prepare(options: &Options) -> Result<Prepared> {
     })
 }
 
+/// The costs by which `auto` chooses, in a file that every server reads.
+fn calibration(options: &Options, probe: &Probe, sealion: &Sealion) -> Result<(PathBuf, CalibrationInfo)> {
+    let is_quick = options.scale == Scale::Smoke;
+    let default = if is_quick { CalibrationSource::Shipped } else { CalibrationSource::Measured };
+    let source = options.calibration.clone().unwrap_or(default);
+    let kernel = if probe.any_tx() { KernelPath::Present } else { KernelPath::Absent };
+    if source == CalibrationSource::Measured && kernel == KernelPath::Present {
+        eprintln!("calibrating for auto");
+    }
+    pinned(&source, kernel, sealion, &options.out)
+}
+
+/// In a guest of the lab, which is its first process, no connection starts with metrics of an earlier one.
+fn forget_metrics_in_guest() -> Result<()> {
+    if std::process::id() != 1 {
+        return Ok(());
+    }
+    std::fs::write("/proc/sys/net/ipv4/tcp_no_metrics_save", "1").context("cannot set tcp_no_metrics_save")
+}
+
 /// The studies with their available arms; collects the reasons for absent ones.
 fn studies(options: &Options, probe: &Probe, absent: &mut Vec<ArmInfo>) -> Result<Vec<Study>> {
     let mut studies = Vec::new();
     for name in &options.studies {
         let mut study = name.study(options.scale);
+        if let Some(cells) = &options.cells {
+            study.cells.clone_from(cells);
+        }
         if let Some(rounds) = options.rounds {
             study.rounds = rounds;
         }
@@ -140,7 +184,8 @@ fn studies(options: &Options, probe: &Probe, absent: &mut Vec<ArmInfo>) -> Resul
         wanted.retain(|arm| {
             // An nginx that the operator names is measured if it starts; the proof shows which path it took.
             let without = *arm == Arm::NginxKtls && !named && !probe.any_tx();
-            let why = arm.absent(probe).or_else(|| without.then(|| no_kernel_tls(probe)));
+            let place = Place { address: options.address, client: client_place(options) };
+            let why = arm.absent(probe, place).or_else(|| without.then(|| no_kernel_tls(probe)));
             let Some(why) = why else { return true };
             let name = arm.to_string();
             if !absent.iter().any(|a: &ArmInfo| a.name == name) {
@@ -168,18 +213,33 @@ fn studies(options: &Options, probe: &Probe, absent: &mut Vec<ArmInfo>) -> Resul
     Ok(studies)
 }
 
+fn client_place(options: &Options) -> ClientPlace {
+    if options.agent.is_some() { ClientPlace::Elsewhere } else { ClientPlace::Here }
+}
+
 /// Cores for servers and clients: as requested, or the first two that this process may use.
 fn cores(options: &Options) -> Result<(Vec<usize>, Vec<usize>)> {
     let ours = own_cores()?;
-    for cores in [&options.server_cores, &options.client_cores].into_iter().flatten() {
+    // The cores of an agent are of another machine.
+    let here = options.agent.is_none().then_some(&options.client_cores).and_then(Option::as_ref);
+    for cores in options.server_cores.iter().chain(here) {
         let wrong: Vec<&usize> = cores.iter().filter(|core| !ours.contains(core)).collect();
         ensure!(wrong.is_empty(), "this process may not use the cores {wrong:?}, only {ours:?}");
     }
-    let (first, second) = match ours[..] {
-        [first, second, ..] => (vec![first], vec![second]),
+    let (first, second) = match ours.first() {
+        Some(&first) if ours.len() > 1 => (vec![first], vec![apart(first, &ours, &preflight::siblings())]),
         _ => (ours.clone(), ours),
     };
+    let second = if options.agent.is_some() { Vec::new() } else { second };
     Ok((options.server_cores.clone().unwrap_or(first), options.client_cores.clone().unwrap_or(second)))
+}
+
+/// The first of `ours` that shares no execution unit with `core`; if all do, the second.
+fn apart(core: usize, ours: &[usize], siblings: &[String]) -> usize {
+    let group = siblings.iter().map(|group| preflight::cores_in(group)).find(|group| group.contains(&core));
+    let group = group.unwrap_or_default();
+    let alone = ours.iter().find(|other| **other != core && !group.contains(other));
+    alone.or_else(|| ours.iter().find(|other| **other != core)).copied().unwrap_or(core)
 }
 
 /// Whether the directory holds an unfinished run of the same plan.
@@ -192,7 +252,10 @@ fn directory(options: &Options, plan: &Plan) -> Result<bool> {
              another --out, or run with the command in its run.json"
         ),
         None => {
-            let holds = std::fs::read_dir(&options.out).is_ok_and(|mut entries| entries.next().is_some());
+            let holds = std::fs::read_dir(&options.out).is_ok_and(|entries| {
+                // A run that failed before its first measurement leaves its calibration.
+                entries.flatten().any(|entry| entry.file_name() != CalibrationInfo::FILE)
+            });
             ensure!(!holds, "{out} is not empty and holds no run: name another --out");
             Ok(false)
         }
@@ -260,11 +323,20 @@ fn info(options: &Options, plan: &Plan, probe: &Probe, setup: &Setup, findings: 
         kernel: preflight::kernel(),
         aead_drivers: preflight::aead_drivers(probe),
         versions,
+        commit: identity::commit(),
+        programs: identity::programs(&programs_of(setup)),
+        sysctls: preflight::settings(),
         server_cores: plan.server_cores.clone(),
         client_cores: plan.client_cores.clone(),
         warnings: findings.iter().map(|finding| finding.text.clone()).collect(),
         ..RunInfo::default()
     }
+}
+
+/// The servers' programs.
+fn programs_of(setup: &Setup) -> Vec<&Path> {
+    let sealion = setup.sealion.iter().map(|sealion| sealion.program.as_path());
+    sealion.chain(setup.nginx.iter().map(|nginx| nginx.program.as_path())).collect()
 }
 
 fn arm_info(arm: &Arm, server: &Server, paths: &Paths) -> ArmInfo {
@@ -292,4 +364,17 @@ fn describe(directory: &Path) -> Option<String> {
 
 pub(super) fn since_1970() -> f64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_client_gets_a_core_of_its_own() {
+        let groups = ["0,1", "2,3"].map(str::to_owned);
+        assert_eq!(apart(0, &[0, 1, 2, 3], &groups), 2);
+        assert_eq!(apart(0, &[0, 1], &groups), 1, "no other core is there, and preflight tells");
+        assert_eq!(apart(0, &[0, 1], &[]), 1);
+    }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::Summary;
 use crate::splitmix::SplitMix64;
-use crate::units::size;
+use crate::units::{size, size_about};
 
 /// The costs of user space and of the kernel for one size.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -133,9 +133,9 @@ impl fmt::Display for Interval {
             Self::Between(0.0, 0.0) => f.write_str("95 %: below the smallest size"),
             Self::Between(f64::INFINITY, _) => f.write_str("95 %: above the largest size"),
             Self::Between(0.0, f64::INFINITY) => f.write_str("95 %: anywhere"),
-            Self::Between(0.0, high) => write!(f, "95 %: up to {}", size(high)),
-            Self::Between(low, f64::INFINITY) => write!(f, "95 %: {} or more", size(low)),
-            Self::Between(low, high) => write!(f, "95 %: {} to {}", size(low), size(high)),
+            Self::Between(0.0, high) => write!(f, "95 %: up to {}", size_about(high)),
+            Self::Between(low, f64::INFINITY) => write!(f, "95 %: {} or more", size_about(low)),
+            Self::Between(low, high) => write!(f, "95 %: {} to {}", size_about(low), size_about(high)),
             Self::Unsettled(share) => {
                 write!(f, "no interval: {:.0} % of the resampled rounds have no single threshold", 100.0 * share)
             }
@@ -145,15 +145,41 @@ impl fmt::Display for Interval {
     }
 }
 
+impl Crossover {
+    /// The crossover in words by the measured sizes, ascending, on both sides of it: without an interval, a size between
+    /// them would claim a precision that the grid does not have.
+    pub(crate) fn between(&self, sizes: &[u64]) -> String {
+        let around = |at: f64| {
+            let low = sizes.iter().rev().find(|size| **size as f64 <= at).copied().unwrap_or_default();
+            let high = sizes.iter().find(|size| **size as f64 >= at).copied().unwrap_or(u64::MAX);
+            if low == high {
+                size(low as f64)
+            } else {
+                format!("between {} and {}", size(low as f64), size(high as f64))
+            }
+        };
+        match self {
+            Self::From(at) if sizes.contains(&(*at as u64)) => format!("kernel cheaper from {} on", around(*at)),
+            Self::From(at) => format!("kernel cheaper from a size {} on", around(*at)),
+            Self::Until(at) => format!("kernel cheaper up to a size {}", around(*at)),
+            Self::Several(places) => {
+                let places: Vec<_> = places.iter().map(|at| around(*at)).collect();
+                format!("lines cross more than once: {}", places.join(", "))
+            }
+            Self::Always(_) | Self::Never(_) | Self::Unknown => self.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for Crossover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::From(at) => write!(f, "kernel cheaper from {}", size(*at)),
+            Self::From(at) => write!(f, "kernel cheaper from {}", size_about(*at)),
             Self::Always(from) => write!(f, "kernel always cheaper, from {} on", size(*from as f64)),
             Self::Never(to) => write!(f, "kernel never cheaper, up to {}", size(*to as f64)),
-            Self::Until(at) => write!(f, "kernel cheaper up to {}", size(*at)),
+            Self::Until(at) => write!(f, "kernel cheaper up to {}", size_about(*at)),
             Self::Several(sizes) => {
-                let sizes: Vec<_> = sizes.iter().map(|at| size(*at)).collect();
+                let sizes: Vec<_> = sizes.iter().map(|at| size_about(*at)).collect();
                 write!(f, "lines cross more than once, at {}", sizes.join(", "))
             }
             Self::Unknown => f.write_str("not measured on both paths"),
@@ -177,6 +203,18 @@ mod tests {
         assert!((size - 4096.0).abs() < 1e-6, "{size}");
         // The order of rows does not matter.
         assert_eq!(of(&[(16384, 100.0, 50.0), (1024, 10.0, 20.0)]), Crossover::From(size));
+    }
+
+    #[test]
+    fn without_an_interval_only_the_measured_sizes_are_said() {
+        let sizes = [1024, 16384, 65536];
+        let found = of(&[(1024, 10.0, 20.0), (16384, 100.0, 50.0), (65536, 200.0, 90.0)]);
+        assert_eq!(found.between(&sizes), "kernel cheaper from a size between 1k and 16k on");
+        assert_eq!(of(&[(1024, 2.0, 1.0)]).between(&sizes), "kernel always cheaper, from 1k on");
+        assert_eq!(
+            Crossover::Several(vec![2000.0, 20000.0]).between(&sizes),
+            "lines cross more than once: between 1k and 16k, between 16k and 64k"
+        );
     }
 
     #[test]

@@ -10,8 +10,36 @@ use super::{Summary, student_quantile};
 pub(crate) struct Difference {
     /// Student's test with a pooled deviation, as in ministat: assumes that both samples have equal variance.
     pub(crate) student: Estimate,
-    /// Welch's test, which does not assume equal variances.
-    pub(crate) welch: Estimate,
+    /// Welch's test on logarithms, which assumes neither equal variances nor an exact baseline. Verdicts, figures and
+    /// intervals of a report all come from it.
+    pub(crate) welch: Ratio,
+}
+
+/// The ratio of two geometric means, with its 95 % interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Ratio {
+    pub(crate) ratio: f64,
+    /// Lower end of the interval.
+    pub(crate) low: f64,
+    /// Upper end of the interval.
+    pub(crate) high: f64,
+    /// Degrees of freedom of the t distribution.
+    pub(crate) freedom: f64,
+    /// Probability of a ratio as far from 1 as this between samples of one population.
+    pub(crate) probability: f64,
+    /// The number of rounds of the shorter sample.
+    pub(crate) rounds: usize,
+}
+
+/// The ratio of two counts that repeat: its extremes over the rounds, without a test. Rounds of a count differ by its
+/// conditions, which do not vary like a sample.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) ratio: f64,
+    /// The least value over the baseline's greatest.
+    pub(crate) low: f64,
+    /// The greatest value over the baseline's least.
+    pub(crate) high: f64,
 }
 
 /// A difference with its error, in the samples' unit and in percent of the baseline's mean.
@@ -32,8 +60,12 @@ pub(crate) struct Estimate {
     pub(crate) probability: f64,
 }
 
+/// The number of rounds from which on a difference of times may be claimed. With fewer, the interval depends more on
+/// the scatter that happened to occur than on the difference.
+pub(crate) const CLAIM_ROUNDS: usize = 5;
+
 impl Difference {
-    /// Difference of `sample` from `baseline`; `None` if either has fewer than two values, or the baseline's mean is 0.
+    /// Difference of `sample` from `baseline`; `None` if either has fewer than two values, or a value that is not above 0.
     pub(crate) fn between(baseline: &Summary, sample: &Summary) -> Option<Self> {
         if baseline.n < 2 || sample.n < 2 || baseline.mean == 0.0 {
             return None;
@@ -48,13 +80,53 @@ impl Difference {
             (n - 1.0) * sample.deviation.powi(2) + (m - 1.0) * baseline.deviation.powi(2) * ratio.powi(2);
         let scale = (1.0 / n + 1.0 / m) / freedom;
         let student = Estimate::new(baseline, sample, freedom, pooled * scale, pooled_ratio * scale);
+        Some(Self { student, welch: Ratio::between(baseline, sample)? })
+    }
+}
 
-        let (a, b) = (sample.variance_of_mean(), baseline.variance_of_mean());
+impl Ratio {
+    fn between(baseline: &Summary, sample: &Summary) -> Option<Self> {
+        let (n, m) = (sample.n as f64, baseline.n as f64);
+        let difference = sample.log_mean - baseline.log_mean;
+        let (a, b) = (sample.log_deviation.powi(2) / n, baseline.log_deviation.powi(2) / m);
         let spread = a.powi(2) / (n - 1.0) + b.powi(2) / (m - 1.0);
         // Welch–Satterthwaite. Two samples without scatter have no such number, and need none.
-        let welch_freedom = if spread > 0.0 { (a + b).powi(2) / spread } else { freedom };
-        let welch = Estimate::new(baseline, sample, welch_freedom, a + b, a + b * ratio.powi(2));
-        Some(Self { student, welch })
+        let freedom = if spread > 0.0 { (a + b).powi(2) / spread } else { n + m - 2.0 };
+        let scale = (a + b).sqrt();
+        let error = student_quantile(0.5 + CONFIDENCE / 2.0, freedom) * scale;
+        // Without scatter every difference is certain.
+        let probability = if scale == 0.0 { f64::from(difference == 0.0) } else { beyond(difference / scale, freedom) };
+        difference.is_finite().then(|| Self {
+            ratio: difference.exp(),
+            low: (difference - error).exp(),
+            high: (difference + error).exp(),
+            freedom,
+            probability,
+            rounds: sample.n.min(baseline.n),
+        })
+    }
+
+    /// Whether there are enough rounds for a claim.
+    pub(crate) fn has_rounds(&self) -> bool {
+        self.rounds >= CLAIM_ROUNDS
+    }
+
+    /// Whether the interval excludes 1, with enough rounds for a claim.
+    pub(crate) fn is_proven(&self) -> bool {
+        self.has_rounds() && (self.low > 1.0 || self.high < 1.0)
+    }
+}
+
+impl Spread {
+    /// The spread of `sample` over `baseline`; `None` if a value is not above 0.
+    pub(crate) fn between(baseline: &Summary, sample: &Summary) -> Option<Self> {
+        let ratio = (sample.log_mean - baseline.log_mean).exp();
+        ratio.is_finite().then(|| Self { ratio, low: sample.min / baseline.max, high: sample.max / baseline.min })
+    }
+
+    /// Whether every round of one sample is below every round of the other.
+    pub(crate) fn is_apart(&self) -> bool {
+        self.low > 1.0 || self.high < 1.0
     }
 }
 
@@ -90,6 +162,32 @@ impl fmt::Display for Estimate {
     }
 }
 
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.has_rounds() {
+            let Self { ratio, rounds, .. } = self;
+            return write!(f, "{}, no claim: {rounds} rounds, {CLAIM_ROUNDS} are needed", percent(*ratio));
+        }
+        let interval = format!("{} to {}", percent(self.low), percent(self.high));
+        match self.is_proven() {
+            true => write!(f, "{} (95 %: {interval})", percent(self.ratio)),
+            false => write!(f, "no difference proven at 95 % ({interval})"),
+        }
+    }
+}
+
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (rounds: {} to {})", percent(self.ratio), percent(self.low), percent(self.high))
+    }
+}
+
+/// A ratio as a change in percent, with a digit after the point.
+pub(crate) fn percent(ratio: f64) -> String {
+    let percent = 100.0 * (ratio - 1.0);
+    if percent.abs() < 0.05 { "±0.0 %".to_owned() } else { format!("{percent:+.1} %").replace('-', "−") }
+}
+
 /// Confidence of every interval.
 const CONFIDENCE: f64 = 0.95;
 
@@ -98,7 +196,9 @@ mod tests {
     use super::*;
 
     fn summary(n: usize, mean: f64, deviation: f64) -> Summary {
-        Summary { n, min: mean - deviation, max: mean + deviation, median: mean, mean, deviation }
+        let (log_mean, log_deviation) = (mean.ln(), deviation / mean);
+        let (min, max) = (mean - deviation, mean + deviation);
+        Summary { n, min, max, median: mean, mean, deviation, log_mean, log_deviation }
     }
 
     fn close(found: f64, expected: f64, digits: f64) {
@@ -146,31 +246,64 @@ mod tests {
         assert!(student.to_string().starts_with("no difference proven at 95 %"), "{student}");
     }
 
-    /// scipy 1.17: stats.ttest_ind(b, a, equal_var=…).confidence_interval(0.95), .df and .pvalue.
+    const A: [f64; 10] = [27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8, 20.2];
+    const B: [f64; 6] = [27.9, 22.4, 30.1, 39.8, 26.2, 31.0];
+
+    /// scipy 1.17: stats.ttest_ind(b, a).confidence_interval(0.95), .df and .pvalue.
     #[test]
-    fn as_scipy_has_it() {
-        let a = Summary::of(&[27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8, 20.2]).unwrap();
-        let b = Summary::of(&[27.9, 22.4, 30.1, 39.8, 26.2, 31.0]).unwrap();
-        let found = Difference::between(&a, &b).unwrap();
-        close(found.student.difference, DIFFERENCE, 1e-12);
-        close(found.student.error, STUDENT_ERROR, 1e-9);
-        assert_eq!(found.student.freedom, 14.0);
-        close(found.welch.error, WELCH_ERROR, 1e-9);
-        close(found.welch.freedom, WELCH_FREEDOM, 1e-12);
-        assert!(found.welch.error > found.student.error);
-        for estimate in [found.student, found.welch] {
-            assert_eq!(estimate.probability < 0.05, estimate.is_proven());
-        }
-        close(found.student.probability, STUDENT_PROBABILITY, 1e-9);
-        close(found.welch.probability, WELCH_PROBABILITY, 1e-9);
+    fn student_is_scipys() {
+        let student = Difference::between(&Summary::of(&A).unwrap(), &Summary::of(&B).unwrap()).unwrap().student;
+        close(student.difference, 6.266666666666666, 1e-12);
+        close(student.error, 4.338050790715156, 1e-9);
+        assert_eq!(student.freedom, 14.0);
+        assert!(student.is_proven());
+        close(student.probability, 0.00785859361902974, 1e-9);
     }
 
-    const DIFFERENCE: f64 = 6.266666666666666;
-    const STUDENT_ERROR: f64 = 4.338050790715156;
-    const STUDENT_PROBABILITY: f64 = 0.00785859361902974;
-    const WELCH_PROBABILITY: f64 = 0.046895941675748926;
-    const WELCH_ERROR: f64 = 6.146774733186291;
-    const WELCH_FREEDOM: f64 = 5.827810884386772;
+    /// By tests/recompute.py, which integrates Student's t itself: Welch's test on the logarithms of both samples.
+    #[test]
+    fn welch_on_logarithms_has_one_interval_for_verdict_and_page() {
+        let welch = Difference::between(&Summary::of(&A).unwrap(), &Summary::of(&B).unwrap()).unwrap().welch;
+        close(welch.ratio, WELCH_RATIO, 1e-9);
+        close(welch.low, WELCH_LOW, 1e-7);
+        close(welch.high, WELCH_HIGH, 1e-7);
+        close(welch.freedom, WELCH_FREEDOM, 1e-9);
+        close(welch.probability, WELCH_PROBABILITY, 1e-6);
+        assert_eq!(welch.is_proven(), welch.probability < 0.05);
+        // The other way round it is the inverse, so that no arm gains by being the baseline.
+        let inverse = Difference::between(&Summary::of(&B).unwrap(), &Summary::of(&A).unwrap()).unwrap().welch;
+        close(inverse.low * welch.high, 1.0, 1e-12);
+        close(inverse.probability, welch.probability, 1e-12);
+    }
+
+    const WELCH_RATIO: f64 = 1.2540478183782033;
+    const WELCH_LOW: f64 = 1.0251020108576616;
+    const WELCH_HIGH: f64 = 1.5341262763335812;
+    const WELCH_FREEDOM: f64 = 6.417802106251666;
+    const WELCH_PROBABILITY: f64 = 0.03306997033427134;
+
+    #[test]
+    fn four_rounds_claim_nothing() {
+        let of = |values: &[f64]| Summary::of(values).unwrap();
+        let (slow, fast) = ([2.0, 2.01, 1.99, 2.0, 2.0], [1.0, 1.01, 0.99, 1.0, 1.0]);
+        let four = Difference::between(&of(&slow[..4]), &of(&fast)).unwrap().welch;
+        assert!(!four.is_proven() && four.to_string().contains("no claim: 4 rounds, 5 are needed"), "{four}");
+        let five = Difference::between(&of(&slow), &of(&fast)).unwrap().welch;
+        assert!(five.is_proven() && five.to_string().starts_with("−50.0 % (95 %: −50."), "{five}");
+    }
+
+    #[test]
+    fn counts_have_a_spread_and_no_test() {
+        let of = |values: &[f64]| Summary::of(values).unwrap();
+        let spread = Spread::between(&of(&[100.0, 102.0]), &of(&[50.0, 51.0])).unwrap();
+        assert_eq!(spread.to_string(), "−50.0 % (rounds: −51.0 % to −49.0 %)");
+        assert!(spread.is_apart());
+        assert!(!Spread::between(&of(&[100.0, 102.0]), &of(&[101.0, 103.0])).unwrap().is_apart());
+        assert_eq!(
+            Spread::between(&of(&[100.0]), &of(&[100.0])).unwrap().to_string(),
+            "±0.0 % (rounds: ±0.0 % to ±0.0 %)"
+        );
+    }
 
     #[test]
     fn too_few_values_say_nothing() {
@@ -180,10 +313,11 @@ mod tests {
 
     #[test]
     fn samples_without_scatter() {
-        let found = Difference::between(&summary(3, 5.0, 0.0), &summary(3, 6.0, 0.0)).unwrap();
-        assert_eq!((found.welch.error, found.welch.percent), (0.0, 20.0));
+        let found = Difference::between(&summary(5, 5.0, 0.0), &summary(5, 6.0, 0.0)).unwrap();
+        close(found.welch.ratio, 1.2, 1e-12);
+        assert_eq!((found.welch.low, found.welch.high), (found.welch.ratio, found.welch.ratio));
         assert!(found.welch.is_proven());
-        let same = Difference::between(&summary(3, 5.0, 0.0), &summary(3, 5.0, 0.0)).unwrap();
+        let same = Difference::between(&summary(5, 5.0, 0.0), &summary(5, 5.0, 0.0)).unwrap();
         assert!(!same.welch.is_proven());
     }
 }

@@ -9,8 +9,8 @@ mod student;
 mod summary;
 
 pub(crate) use comparisons::holm;
-pub(crate) use crossover::{Crossover, CrossoverPoint, Rounds, crossover, interval};
-pub(crate) use difference::Difference;
+pub(crate) use crossover::{Crossover, CrossoverPoint, Interval, Rounds, crossover, interval};
+pub(crate) use difference::{CLAIM_ROUNDS, Difference, Ratio, Spread, percent};
 pub(crate) use roi::roi;
 pub(crate) use student::quantile as student_quantile;
 pub(crate) use summary::Summary;

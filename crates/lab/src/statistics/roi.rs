@@ -8,8 +8,9 @@ const ROI_EXPONENT: f64 = 2.0;
 /// [`ROI_EXPONENT`], over the CPU it took, in cores (`cpu` ns in `elapsed` ns). Higher is better; only its ratios mean
 /// something.
 ///
-/// The talk sums application and I/O over all cores of a server that has a machine for itself. Here client and server
-/// share one, so the sum is over the server's threads and the kernel's.
+/// The talk sums application and I/O over all cores of a server that has a machine for itself. Here the sum is over the
+/// server's threads, the kernel's threads, and softirqs on cores other than the server's. If client and server share a
+/// machine, softirqs on the client's core count too.
 pub(crate) fn roi(throughput: f64, cpu: u64, elapsed: u64) -> Option<f64> {
     let cores = cpu as f64 / elapsed as f64;
     (cores.is_finite() && cores > 0.0).then(|| throughput.powf(ROI_EXPONENT) / cores)

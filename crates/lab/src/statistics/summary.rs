@@ -1,4 +1,7 @@
-//! A sample in seven numbers.
+//! A sample in a few numbers.
+
+use super::difference::CLAIM_ROUNDS;
+use super::student_quantile;
 
 /// Summary of a sample. Show the median; mean and deviation are for tests of a difference.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -11,6 +14,10 @@ pub(crate) struct Summary {
     pub(crate) mean: f64,
     /// Standard deviation of the sample (divisor n − 1); 0 for a single value.
     pub(crate) deviation: f64,
+    /// Mean of the logarithms; not finite if a value is not above 0.
+    pub(crate) log_mean: f64,
+    /// Standard deviation of the logarithms.
+    pub(crate) log_deviation: f64,
 }
 
 impl Summary {
@@ -22,22 +29,38 @@ impl Summary {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
         let n = sorted.len();
-        let mean = sorted.iter().sum::<f64>() / n as f64;
-        let squares: f64 = sorted.iter().map(|value| (value - mean).powi(2)).sum();
+        let (mean, deviation) = mean_and_deviation(&sorted);
+        let logarithms: Vec<f64> = sorted.iter().map(|value| value.ln()).collect();
+        let (log_mean, log_deviation) = mean_and_deviation(&logarithms);
         Some(Self {
             n,
             min: sorted[0],
             max: sorted[n - 1],
             median: (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0,
             mean,
-            deviation: if n > 1 { (squares / (n - 1) as f64).sqrt() } else { 0.0 },
+            deviation,
+            log_mean,
+            log_deviation,
         })
     }
 
-    /// Variance of the mean.
-    pub(super) fn variance_of_mean(&self) -> f64 {
-        self.deviation.powi(2) / self.n as f64
+    /// The geometric mean with its 95 % interval by Student's t on the logarithms; `None` with fewer rounds than a claim
+    /// needs.
+    pub(crate) fn interval(&self) -> Option<[f64; 3]> {
+        if self.n < CLAIM_ROUNDS || !self.log_mean.is_finite() {
+            return None;
+        }
+        let error = student_quantile(0.975, self.n as f64 - 1.0) * self.log_deviation / (self.n as f64).sqrt();
+        Some([self.log_mean - error, self.log_mean, self.log_mean + error].map(f64::exp))
     }
+}
+
+/// The deviation has the divisor n − 1, and is 0 for a single value.
+fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (mean, if values.len() > 1 { (squares / (n - 1.0)).sqrt() } else { 0.0 })
 }
 
 #[cfg(test)]
@@ -51,6 +74,16 @@ mod tests {
         assert_eq!((summary.n, summary.min, summary.max, summary.median), (6, 7.5, 30.0, 10.375));
         assert!((summary.mean - 13.041666666666666).abs() < 1e-12);
         assert!((summary.deviation - 8.503553178916839).abs() < 1e-12, "{}", summary.deviation);
+    }
+
+    /// exp(mean ± t(0.975, 4) × deviation / √5) of the logarithms of 1, 2, 4, 8, 16: ln 4 ± 2.7764 × 1.0959 / 2.2361.
+    #[test]
+    fn an_interval_takes_five_rounds() {
+        let values = [1.0, 2.0, 4.0, 8.0, 16.0];
+        let [low, middle, high] = Summary::of(&values).unwrap().interval().unwrap();
+        assert!((middle - 4.0).abs() < 1e-12 && (low * high - 16.0).abs() < 1e-9);
+        assert!((high / 4.0 - 3.899).abs() < 0.002, "{high}");
+        assert_eq!(Summary::of(&values[..4]).unwrap().interval(), None);
     }
 
     #[test]

@@ -7,9 +7,9 @@ use crate::load::Read;
 pub(super) fn study(scale: Scale) -> Study {
     let (time, rounds) = match scale {
         Scale::Smoke => (0.0, 1),
-        Scale::Quick => (2.0, 2),
-        Scale::Default => (10.0, 3),
-        Scale::Full => (30.0, 3),
+        Scale::Quick => (1.0, 5),
+        Scale::Default => (10.0, 5),
+        Scale::Full => (30.0, 5),
     };
     let cells = [(10 * MB, 500), (MB, 500), (512 * KB, 1500)].map(|(size, workers)| {
         let workers = match scale {

@@ -3,6 +3,7 @@
 mod container;
 mod crossover;
 mod deployed;
+mod mix;
 mod netdev;
 mod nginx_article;
 mod peers;
@@ -55,6 +56,8 @@ studies! {
     Peers = "peers" in peers,
     /// Ours against nginx as both are deployed: logs, metrics, sites, many files, half the load, large files
     Deployed = "deployed" in deployed,
+    /// A site's mix of sizes on connections of 20 requests; `sealion-lab advise` takes the mix of an access log
+    Mix = "mix" in mix,
 }
 
 impl StudyName {
@@ -289,7 +292,7 @@ mod tests {
     fn nginx_article_has_exactly_its_parameters() {
         let cell = "size=1073741824 calls=unlimited connections=1 suite=aes256-gcm threads=1 Decrypt 1 requests";
         expect(StudyName::NginxArticle, Scale::Default, 10, &[cell.to_owned()]);
-        expect(StudyName::NginxArticle, Scale::Full, 20, &[cell.to_owned()]);
+        expect(StudyName::NginxArticle, Scale::Full, 100, &[cell.to_owned()]);
     }
 
     #[test]
@@ -300,7 +303,7 @@ mod tests {
                 cells.push(format!("size={size} calls={calls} connections=4 suite=aes256-gcm threads=4 Drain 10 s"));
             }
         }
-        expect(StudyName::SizeByCalls, Scale::Full, 3, &cells);
+        expect(StudyName::SizeByCalls, Scale::Full, 5, &cells);
     }
 
     #[test]
@@ -308,12 +311,13 @@ mod tests {
         let cell = |size: u64, calls: &str| {
             format!("size={size} calls={calls} connections=2 suite=tls12-aes128-gcm threads=2 Drain 25 s")
         };
-        let sizes = [1, 4, 16, 32, 64, 128, 256, 1024, 4096, 16384, 131_072, 1_048_576].map(|kb| cell(kb * K, "1000"));
+        let sizes =
+            [1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096, 16384, 131_072, 1_048_576].map(|kb| cell(kb * K, "1000"));
         let mut cells = Vec::from(sizes);
         for size in [K, 16 * K, 128 * K] {
             cells.extend(["1", "10", "100", "10000", "unlimited"].map(|calls| cell(size, calls)));
         }
-        expect(StudyName::Netdev, Scale::Full, 3, &cells);
+        expect(StudyName::Netdev, Scale::Full, 5, &cells);
         assert!(StudyName::Netdev.study(Scale::Full).setup_cost);
     }
 
@@ -324,9 +328,9 @@ mod tests {
         };
         let cells =
             |few, many, time| [cell(10_240 * K, few, time), cell(1024 * K, few, time), cell(512 * K, many, time)];
-        expect(StudyName::Container, Scale::Full, 3, &cells(500, 1500, "30 s"));
-        expect(StudyName::Container, Scale::Default, 3, &cells(500, 1500, "10 s"));
-        expect(StudyName::Container, Scale::Quick, 2, &cells(50, 150, "2 s"));
+        expect(StudyName::Container, Scale::Full, 5, &cells(500, 1500, "30 s"));
+        expect(StudyName::Container, Scale::Default, 5, &cells(500, 1500, "10 s"));
+        expect(StudyName::Container, Scale::Quick, 5, &cells(50, 150, "1 s"));
     }
 
     #[test]
@@ -367,6 +371,18 @@ mod tests {
             cell(65536 * K, "unlimited", 2, "", "2 s"),
         ];
         expect(StudyName::Deployed, Scale::Default, 7, &deployed);
+    }
+
+    /// Studies that compare times have the rounds that a claim takes.
+    #[test]
+    fn every_scale_of_a_published_study_may_claim_something() {
+        for study in StudyName::PUBLISHED {
+            for scale in [Scale::Quick, Scale::Default, Scale::Full] {
+                let rounds = study.study(scale).rounds;
+                assert!(rounds as usize >= crate::statistics::CLAIM_ROUNDS, "{} {scale:?}: {rounds}", study.name());
+            }
+        }
+        assert_eq!(StudyName::NginxArticle.study(Scale::Full).rounds, 100);
     }
 
     #[test]

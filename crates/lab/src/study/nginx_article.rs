@@ -9,7 +9,7 @@ pub(super) fn study(scale: Scale) -> Study {
         Scale::Smoke => (4 * MB, 2),
         Scale::Quick => (64 * MB, 5),
         Scale::Default => (GB, 10),
-        Scale::Full => (GB, 20),
+        Scale::Full => (GB, 100),
     };
     // As curl does: decrypt, and one transfer is one sample.
     let cell =

@@ -6,11 +6,11 @@ use crate::load::Suite;
 pub(super) fn study(scale: Scale) -> Study {
     let (sizes, calls, time, rounds): (&[u64], &[Option<u64>], f64, u32) = match scale {
         Scale::Smoke => (&[KB, 128 * KB], &[Some(2), None], 0.0, 1),
-        Scale::Quick => (&[KB, 64 * KB, MB], &[Some(1), Some(20)], 0.5, 3),
-        Scale::Default => (&ALL_SIZES, &[Some(1), Some(10), Some(20), None], 2.0, 3),
+        Scale::Quick => (&[KB, 64 * KB, MB], &[Some(1), Some(20)], 0.5, 5),
+        Scale::Default => (&ALL_SIZES, &[Some(1), Some(10), Some(20), None], 2.0, 5),
         Scale::Full => {
             let calls = &[Some(1), Some(10), Some(20), Some(50), Some(100), Some(500), Some(2000), None];
-            (&ALL_SIZES, calls, 10.0, 3)
+            (&ALL_SIZES, calls, 10.0, 5)
         }
     };
     let cells = sizes.iter().flat_map(|&size| {

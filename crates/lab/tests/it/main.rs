@@ -7,9 +7,13 @@ mod scripted;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod advise;
+mod agent;
+mod diff;
 mod load;
 mod load_failures;
 mod readme;
+mod recompute;
 mod report;
 mod runs;
 mod studies;

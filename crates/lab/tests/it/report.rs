@@ -186,18 +186,17 @@ fn a_busy_client_and_an_idle_server_are_told() {
 #[test]
 fn the_hand_over_has_a_column_for_each_call_and_the_servers_own_time() {
     let (_, _, summary) = made_up("set-up", &[StudyName::Netdev]);
-    let head = "| where | path | TCP_ULP | TLS_TX | TLS_RX | whole move, in the server | N |";
+    let head = "| where | measured by | TCP_ULP | TLS_TX | TLS_RX | whole move, in the server | N |";
     assert!(summary.contains(head), "{summary}");
-    assert!(summary.contains("| here | kernel | 900 ns | 5.20 µs | 4.10 µs | 23.0 µs |"), "{summary}");
+    assert!(summary.contains("| here | the lab | 900 ns | 5.20 µs | 4.10 µs |  |"), "{summary}");
+    assert!(summary.contains("| here | kernel |  |  |  | 23.0 µs |"), "{summary}");
     assert!(summary.contains("| published 2022 | NIC offload |  | 1.21 ms | 3.86 ms |  |  |"), "{summary}");
 }
 
 #[test]
 fn the_articles_gains_have_the_errors_of_both_tests_and_say_what_they_are_of() {
     let (_, _, summary) = made_up("article", &[StudyName::NginxArticle]);
-    for expected in
-        ["+13.4 % ± 7.1 %", "+13.4 % ± 6.6 %", "+27.6 % ± 3.9 %", "+27.6 % ± 3.6 %", "17.0 %", "it prints no error"]
-    {
+    for expected in ["+13.4 % ± 7.1 %", "+27.6 % ± 3.9 %", "+27.6 % ± 3.7 %", "17.0 %", "it prints no error"] {
         assert!(summary.contains(expected), "{expected} is not in {summary}");
     }
 }
@@ -230,6 +229,66 @@ fn the_container_study_is_reported_as_vegeta_reports() {
         ["| 2000 | 125 | 99.0 | 20.0 s | 16.0 s | 4.00 s |", "20.3 MB", "10.2 kB", "99.00 %", "200:1980 other:12 0:8"]
     {
         assert!(summary.contains(expected), "{expected} is not in {summary}");
+    }
+}
+
+#[test]
+fn in_a_guest_the_hand_over_is_counted_and_has_no_time() {
+    let directory = directory("set-up-counts");
+    let mut rows = support::made_up_rows(StudyName::Netdev);
+    rows.iter_mut().for_each(|row| row.server_instructions = row.server_cpu.take());
+    let mut info = support::made_up_run("netdev");
+    info.guest = Some(Guest { emulator: "QEMU 7.2 TCG".into(), counts_instructions: true });
+    write(&directory, &rows, &info);
+    let summary = fs::read_to_string(report::write(&directory).unwrap().summary).unwrap();
+    assert!(summary.contains("Instructions of each system call"), "{summary}");
+    assert!(summary.contains("| here | the lab | 900 | 5200 | 4100 |  |"), "{summary}");
+    assert!(summary.contains("| here | kernel |  |  |  | 23.0 k |"), "{summary}");
+}
+
+/// The verdict and the gaps come before every figure.
+#[test]
+fn the_report_begins_with_the_verdict_and_with_what_was_not_measured() {
+    let (_, page, summary) = made_up("verdict", &[StudyName::Netdev]);
+    let at = |text: &str| summary.find(text).unwrap_or_else(|| panic!("{text} is not in {summary}"));
+    let order = [
+        at("Verdict: kernel takes "),
+        at("Not measured: nic"),
+        at("Not measured: a network"),
+        at("by ROI"),
+        at("A/A noise"),
+    ];
+    assert!(order.is_sorted(), "{order:?} {summary}");
+    assert!(page.contains("data-head=\"TLS_TX\"") && page.contains("@media screen and (max-width: 640px)"));
+    for recorded in ["0123456789abcdef", "abababab", "4096 131072 6291456", "sealion calibrate, before the run cdcd"] {
+        assert!(summary.contains(recorded), "{recorded} is not in {summary}");
+    }
+}
+
+#[test]
+fn a_few_rounds_claim_nothing_and_have_no_tail() {
+    let directory = directory("few");
+    let mut rows = support::made_up_rows(StudyName::SizeByCalls);
+    rows.retain(|row| row.round < 4);
+    write(&directory, &rows, &support::made_up_run("size-by-calls"));
+    let written = report::write(&directory).unwrap();
+    assert!(written.findings[0].contains("no claim: fewer than 5 rounds"), "{:?}", written.findings);
+    let summary = fs::read_to_string(written.summary).unwrap();
+    assert!(summary.contains("Not claimed: ") && !summary.contains("| p99 |"), "{summary}");
+}
+
+#[test]
+fn an_arm_of_ours_that_loses_is_named_with_every_cell() {
+    let directory = directory("loses");
+    let mut rows = support::made_up_rows(StudyName::SizeByCalls);
+    for row in rows.iter_mut().filter(|row| row.arm == "auto" && row.size >= 1 << 20 && row.calls == Some(20)) {
+        row.server_cpu = row.server_cpu.map(|cpu| 2 * cpu);
+    }
+    write(&directory, &rows, &support::made_up_run("size-by-calls"));
+    let findings = report::write(&directory).unwrap().findings;
+    let auto = findings.iter().find(|line| line.starts_with("auto costs more than user in ")).expect("a finding");
+    for cell in ["1M × 20 +", "8M × 20 +", "64M × 20 +"] {
+        assert!(auto.contains(cell), "{cell}: {auto}");
     }
 }
 

@@ -42,3 +42,26 @@ fn the_rule_decides_for_auto_and_is_not_void_for_it() {
         assert_eq!(row.server_setup.is_some_and(|time| time > 0), row.arm == "kernel", "{row:?}");
     }
 }
+
+/// Where the kernel has kernel TLS, advice comes from a replay on every path, and nothing is estimated.
+#[test]
+fn advice_is_measured_where_the_kernel_has_kernel_tls() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let log = directory.path().join("access.log");
+    let line = |second: u32| {
+        let bytes = if second.is_multiple_of(5) { 300_000 } else { 2_000 };
+        format!("time=2026-11-21T15:00:{second:02}Z peer=192.0.2.7:1 status=200 bytes={bytes} tls=1.3 path=user\n")
+    };
+    std::fs::write(&log, (0..50).map(line).collect::<String>()).expect("a log");
+    let out = directory.path().join("advice");
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_sealion-lab"));
+    command.args(["advise", "--smoke", "--allow-debug", "--yes", "--rounds", "2", "--access-log"]).arg(&log);
+    command.arg("--out").arg(&out).arg("--files").arg(crate::process::files());
+    let (output, said) = run(command);
+    assert!(output.status.success(), "{said}");
+    assert!(!said.contains("has no kernel TLS") && !said.contains("estimated"), "{said}");
+    assert!(said.contains("of a core a day (") && said.contains("2 rounds; a claim takes 5"), "{said}");
+    for arm in ["user", "kernel", "auto", "nginx", "nginx-ktls"] {
+        assert!(rows(&out).iter().any(|row| row.arm == arm && row.void.is_empty()), "{arm}: {said}");
+    }
+}

@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 use sealion_lab::histogram;
 use sealion_lab::row::Row;
-use sealion_lab::run_info::{AeadDriver, ArmInfo, Machine, RunInfo, Version};
+use sealion_lab::run_info::{AeadDriver, ArmInfo, CalibrationInfo, Machine, Program, RunInfo, Version};
 use sealion_lab::study::{Cell, Scale, StudyName, suite_name};
 
 /// Rows of a study at its default scale. Each arm's cost is linear, with a cost per connection, request and byte.
@@ -42,6 +42,7 @@ pub(crate) fn made_up_run(study: &str) -> RunInfo {
             memory: 8_000_000_000,
             hypervisor: "kvm".into(),
             governor: "performance".into(),
+            ..Machine::default()
         },
         kernel: "6.12.0-fixture #1 SMP".into(),
         guest: None,
@@ -75,6 +76,11 @@ pub(crate) fn made_up_run(study: &str) -> RunInfo {
             "loopback: no network card, no packets lost".into(),
             "virtual machine: its cores are shared with others".into(),
         ],
+        commit: "0123456789abcdef".into(),
+        programs: vec![Program { name: "sealion".into(), sha256: "ab".repeat(32) }],
+        sysctls: [("net.ipv4.tcp_rmem".to_owned(), "4096 131072 6291456".to_owned())].into(),
+        calibration: CalibrationInfo { origin: "sealion calibrate, before the run".into(), sha256: "cd".repeat(32) },
+        ..RunInfo::default()
     }
 }
 

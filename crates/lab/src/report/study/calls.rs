@@ -4,7 +4,8 @@ use super::super::charts;
 use super::super::document::{Block, Table};
 use super::super::figures::{Measured, Metric};
 use super::super::published;
-use super::{Beside, against_peer, against_size, changes, cost, gain, of_arm, pairs, sizes, verdict};
+use super::compared::{Compared, changes, verdict};
+use super::{Beside, against_peer, against_size, cost, of_arm, pairs, sizes};
 use crate::units;
 
 pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
@@ -40,7 +41,7 @@ fn gain_table(cells: &[&Measured]) -> Table {
     let mut head = vec!["size".to_owned(), "compared".to_owned()];
     head.extend(calls.iter().map(|calls| units::calls(*calls)));
     let mut table = Table {
-        caption: "Requests per second, change against user space on the same server, by requests per connection; ±: 95 %, Welch".into(),
+        caption: "Requests per second, change against user space on the same server, by requests per connection, with its interval at 95 %".into(),
         head,
         rows: Vec::new(),
         names: 2,
@@ -54,7 +55,8 @@ fn gain_table(cells: &[&Measured]) -> Table {
                     .copied()
                     .collect();
                 let both = of_arm(&chosen, user).zip(of_arm(&chosen, kernel));
-                both.and_then(|(user, kernel)| gain(user, kernel, Metric::Requests)).unwrap_or_default()
+                let found = both.and_then(|(user, kernel)| Compared::between(user, kernel, Metric::Requests));
+                found.map(|found| found.short()).unwrap_or_default()
             };
             let mut row = vec![units::size(size as f64), format!("{kernel} / {user}")];
             row.extend(calls.iter().map(change));

@@ -5,14 +5,15 @@ use super::super::charts;
 use super::super::document::{Block, Table};
 use super::super::figures::{Measured, Metric};
 use super::super::published;
-use super::{Beside, against_peer, changes, cost, gain, pairs, sizes};
+use super::compared::{Compared, changes};
+use super::{Beside, against_peer, cost, pairs, percentile_change, sizes};
 use crate::units;
 
 pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
     let mut blocks = Vec::new();
     let mut findings = Vec::new();
     let mut gains = Table::new(
-        "Change against user space on the same server; ±: 95 %, Welch. Latencies: all rounds in one, without an interval",
+        "Change against user space on the same server, with its interval at 95 %. Mean latency: all rounds in one, without one",
         2,
         &["size", "compared", "throughput", "mean latency", "99th percentile", "cost of a request"],
     );
@@ -23,12 +24,13 @@ pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Ve
                 let Some(base) = chosen.iter().find(|other| other.arm == user && other.cell == measured.cell) else {
                     continue;
                 };
-                let of = |metric| Some(measured.median(metric)? / base.median(metric)?);
                 let of_latency = |value: fn(&hdrhistogram::Histogram<u64>) -> f64| {
                     Some(value(&measured.latency()?) / value(&base.latency()?))
                 };
                 let clock = |ratio: Option<f64>| if instructions { String::new() } else { percent(ratio) };
-                let throughput = gain(base, measured, Metric::Throughput).unwrap_or_default();
+                let change =
+                    |metric| Compared::between(base, measured, metric).map(|found| found.short()).unwrap_or_default();
+                let throughput = change(Metric::Throughput);
                 let mean = of_latency(|all| all.mean());
                 if !instructions {
                     findings.push(format!(
@@ -43,8 +45,8 @@ pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Ve
                     format!("{kernel} / {user}"),
                     if instructions { String::new() } else { throughput },
                     clock(mean),
-                    clock(of_latency(|all| all.value_at_quantile(0.99) as f64)),
-                    percent(of(cost(instructions))),
+                    if instructions { None } else { percentile_change(base, measured, 0.99) }.unwrap_or_default(),
+                    change(cost(instructions)),
                 ]);
             }
         }
@@ -85,7 +87,15 @@ pub(super) fn beside(cells: &[&Measured], instructions: bool) -> Vec<Beside> {
         let published = units::change(1.0 + throughput / 100.0);
         (!here.is_empty()).then(|| Beside { name: units::size(*size as f64), published, here })
     });
-    figures.collect()
+    let mut figures: Vec<Beside> = figures.collect();
+    if !figures.is_empty() {
+        figures.push(Beside {
+            name: "from another computer, and under limits".into(),
+            published: published::CONTAINER_ELSEWHERE.into(),
+            here: "not measured: client and server share the machine".into(),
+        });
+    }
+    figures
 }
 
 /// The fields as vegeta reports them. The rate is requests per time from the first start to the last start; throughput
@@ -151,7 +161,7 @@ fn fields(cells: &[&Measured]) -> Table {
             time(|all| all.value_at_quantile(0.5) as f64),
             time(|all| all.value_at_quantile(0.9) as f64),
             time(|all| all.value_at_quantile(0.95) as f64),
-            time(|all| all.value_at_quantile(0.99) as f64),
+            measured.percentile(0.99).map(|p99| p99.to_string()).unwrap_or_default(),
             time(|all| all.max() as f64),
             units::bytes(kept as f64),
             units::bytes(kept as f64 / good.max(1) as f64),

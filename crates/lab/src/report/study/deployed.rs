@@ -2,7 +2,8 @@
 
 use super::super::document::Block;
 use super::super::figures::Measured;
-use super::{against_peer, cost, peers, verdict};
+use super::compared::verdict;
+use super::{against_peer, cost, peers};
 
 pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
     let mut findings = against_peer(cells, cost(instructions));

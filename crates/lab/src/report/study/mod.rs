@@ -2,6 +2,7 @@
 
 mod article;
 mod calls;
+pub(crate) mod compared;
 mod container;
 mod crossing;
 mod deployed;
@@ -15,8 +16,8 @@ use super::cost;
 use super::document::{Block, Section};
 use super::figures::{Measured, Metric, chose_kernel};
 use super::published;
-use crate::statistics::{Crossover, CrossoverPoint, Difference, Rounds, crossover, holm, interval};
-use crate::units;
+use crate::statistics::{Crossover, CrossoverPoint, Difference, Interval, Rounds, Summary, crossover, interval};
+use compared::{Compared, dearer, verdict};
 
 /// A study's section, and its findings in a line or two each.
 pub(crate) struct StudyReport {
@@ -37,6 +38,7 @@ pub(crate) fn report(study: &str, cells: &[&Measured], instructions: bool) -> St
         "deployed" => deployed::report(cells, instructions),
         _ => (against_size(cells, instructions), crossovers_and_peers(cells, cost(instructions))),
     };
+    let findings: Vec<String> = findings.into_iter().chain(dearer(cells, cost(instructions))).collect();
     if let Some(source) = published::source(study) {
         let intro = format!("Repeats {}. There: {}. Result there: {}.", source.citation, source.method, source.result);
         blocks.insert(0, Block::Text(intro));
@@ -81,16 +83,6 @@ pub(crate) fn charts_of(study: &str, cells: &[&Measured], instructions: bool) ->
         drawn.insert(0, container::chart(cells));
     }
     drawn
-}
-
-/// The change by the kernel's path on each server, in words.
-fn changes(cells: &[&Measured], metric: Metric) -> String {
-    let change = |(user, kernel): (&str, &str)| {
-        let change = gain(of_arm(cells, user)?, of_arm(cells, kernel)?, metric)?;
-        Some(format!("{kernel} {change}"))
-    };
-    let changes: Vec<String> = fixed_pairs(cells).into_iter().filter_map(change).collect();
-    changes.join(", ")
 }
 
 /// Charts against size for the condition with the most sizes and, among equals, the most calls.
@@ -176,15 +168,18 @@ fn crossover_of(cells: &[&Measured], user: &str, kernel: &str, metric: Metric) -
     let points: Vec<CrossoverPoint> = sizes(cells)
         .into_iter()
         .filter_map(|size| {
-            let cost =
-                |arm: &str| cells.iter().find(|measured| measured.arm == arm && measured.size == size)?.median(metric);
+            let cost = |arm: &str| {
+                let measured = cells.iter().find(|measured| measured.arm == arm && measured.size == size)?;
+                let costs: Vec<f64> = measured.rounds.iter().filter_map(|row| metric.cost(row)).collect();
+                Summary::of(&costs).map(|summary| summary.median)
+            };
             Some(CrossoverPoint { size, user: cost(user)?, kernel: cost(kernel)? })
         })
         .collect();
     crossover(&points)
 }
 
-/// The crossover in words, with its interval.
+/// The crossover in words, with its interval. Without an interval the sizes on both sides of it are all that is known.
 fn crossover_said(cells: &[&Measured], user: &str, kernel: &str, metric: Metric) -> String {
     let found = crossover_of(cells, user, kernel, metric);
     if found == Crossover::Unknown {
@@ -195,13 +190,18 @@ fn crossover_said(cells: &[&Measured], user: &str, kernel: &str, metric: Metric)
         .filter_map(|size| {
             let costs = |arm: &str| -> Option<Vec<f64>> {
                 let measured = cells.iter().find(|measured| measured.arm == arm && measured.size == size)?;
-                let costs: Vec<f64> = measured.rounds.iter().filter_map(|row| metric.of(row)).collect();
+                let costs: Vec<f64> = measured.rounds.iter().filter_map(|row| metric.cost(row)).collect();
                 (!costs.is_empty()).then_some(costs)
             };
             Some(Rounds { size, user: costs(user)?, kernel: costs(kernel)? })
         })
         .collect();
-    format!("{found} ({})", interval(&rounds))
+    let grid: Vec<u64> = rounds.iter().map(|rounds| rounds.size).collect();
+    match interval(&rounds) {
+        between @ Interval::Between(..) => format!("{found} ({between})"),
+        Interval::TooFew(_) if metric.is_count() => found.between(&grid),
+        none => format!("{} ({none})", found.between(&grid)),
+    }
 }
 
 /// For a study without a special section: the crossovers of each condition, and Sealion compared with the peer.
@@ -226,76 +226,14 @@ fn against_peer(cells: &[&Measured], metric: Metric) -> Vec<String> {
     PEERS.into_iter().filter_map(|(ours, peer)| verdict(cells, peer, ours, metric)).collect()
 }
 
-/// Compares two arms over all cells that both have: the number of cells in which the metric is lower, higher, or not
-/// proven to differ (Welch, corrected by Holm's method), and the geometric mean of the ratios. No cell is picked out.
-fn verdict(cells: &[&Measured], base: &str, arm: &str, metric: Metric) -> Option<String> {
-    let pairs = in_both(cells, base, arm);
-    let ratios = ratios(&pairs, metric);
-    let mean = geometric_mean(&ratios)?;
-    let what = match metric {
-        Metric::Instructions => "instructions per request",
-        Metric::Requests => "requests/s",
-        _ => "CPU per request",
-    };
-    let mean = format!("{}× in the geometric mean of {}", units::ratio(mean), count(ratios.len(), "cell"));
-    let tested: Vec<Difference> = pairs.iter().filter_map(|(base, sample)| difference(base, sample, metric)).collect();
-    if tested.len() < ratios.len() {
-        return Some(format!("{what} of {arm} against {base}: {mean}; not tested, too few rounds"));
-    }
-    let adjusted = holm(&tested.iter().map(|found| found.welch.probability).collect::<Vec<_>>());
-    let proven = |lower: bool| {
-        let proven = tested.iter().zip(&adjusted).filter(|(_, probability)| **probability < 0.05);
-        proven.filter(|(found, _)| (found.welch.difference < 0.0) == lower).count()
-    };
-    let (lower, higher) = (proven(true), proven(false));
-    let open = tested.len() - lower - higher;
-    Some(format!(
-        "{what} of {arm} against {base}: {mean}; lower in {lower}, higher in {higher}, no difference proven in {open} (Welch, \
-         Holm)"
-    ))
-}
-
-/// The cells that both arms have, as pairs of base and arm.
-fn in_both<'a>(cells: &[&'a Measured], base: &str, arm: &str) -> Vec<(&'a Measured, &'a Measured)> {
-    cells
-        .iter()
-        .filter(|measured| measured.arm == arm)
-        .filter_map(|measured| {
-            let base = cells.iter().find(|other| other.arm == base && other.cell == measured.cell)?;
-            Some((*base, *measured))
-        })
-        .collect()
-}
-
-fn ratios(pairs: &[(&Measured, &Measured)], metric: Metric) -> Vec<f64> {
-    pairs.iter().filter_map(|(base, sample)| mean_ratio(base, sample, metric)).collect()
-}
-
-/// `None`: `ratios` is empty.
-fn geometric_mean(ratios: &[f64]) -> Option<f64> {
-    let sum: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
-    (!ratios.is_empty()).then(|| (sum / ratios.len() as f64).exp())
-}
-
 fn count(number: usize, noun: &str) -> String {
     if number == 1 { format!("{number} {noun}") } else { format!("{number} {noun}s") }
 }
 
-/// The ratio of the means over the rounds, as in the interval of [`Difference`].
-fn mean_ratio(base: &Measured, sample: &Measured, metric: Metric) -> Option<f64> {
-    Some(sample.summary(metric)?.mean / base.summary(metric)?.mean)
-}
-
-/// A change with its interval: `+41 % ± 3 %`.
-fn gain(base: &Measured, sample: &Measured, metric: Metric) -> Option<String> {
-    let ratio = units::change(mean_ratio(base, sample, metric)?);
-    let error = difference(base, sample, metric).map(|found| format!(" ± {:.0} %", found.welch.percent_error.ceil()));
-    Some(ratio + &error.unwrap_or_default())
-}
-
-/// Difference of an arm from another in a metric.
-fn difference(baseline: &Measured, sample: &Measured, metric: Metric) -> Option<Difference> {
-    Difference::between(&baseline.summary(metric)?, &sample.summary(metric)?)
+/// The change of a percentile of latency with its interval; `None` with too few rounds for one.
+fn percentile_change(base: &Measured, sample: &Measured, quantile: f64) -> Option<String> {
+    let found = Difference::between(&base.percentiles(quantile)?, &sample.percentiles(quantile)?)?.welch;
+    found.has_rounds().then(|| Compared::Tested(found).short())
 }
 
 /// Sealion's arms with the peer's arm on the same path.

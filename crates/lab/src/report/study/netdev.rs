@@ -5,10 +5,8 @@ use super::super::charts;
 use super::super::document::{Block, Table};
 use super::super::figures::{Measured, Metric};
 use super::super::published;
-use super::{
-    Beside, against_peer, against_size, cost, crossover_said, fixed_pairs, geometric_mean, in_both, of_condition,
-    ratios, said, sizes, widest,
-};
+use super::compared::{Compared, geometric_mean, in_both};
+use super::{Beside, against_peer, against_size, cost, crossover_said, fixed_pairs, of_condition, said, sizes, widest};
 use crate::statistics::Summary;
 use crate::units;
 
@@ -19,7 +17,14 @@ pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Ve
         let chosen = of_condition(cells, &condition);
         for (user, kernel) in fixed_pairs(&chosen) {
             let found = crossover_said(&chosen, user, kernel, cost(instructions));
-            findings.push(format!("{kernel} against {user}, {}: {found} (published: from 128k on)", said(&chosen)));
+            findings.push(format!("{kernel} against {user}, {}: by the cost of a request, {found}", said(&chosen)));
+            if !instructions {
+                let found = crossover_said(&chosen, user, kernel, Metric::Roi);
+                findings.push(format!(
+                    "{kernel} against {user}, {}: by ROI, {found} (published: from 128k on)",
+                    said(&chosen)
+                ));
+            }
         }
     }
     findings.extend(against_peer(cells, cost(instructions)));
@@ -27,7 +32,7 @@ pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Ve
     blocks.push(Block::Table(by_calls(cells, instructions)));
     blocks.push(Block::Charts(charts_by_calls(cells, instructions)));
     blocks.push(Block::Heading("Set-up cost of the hand-over".into()));
-    blocks.push(Block::Table(setup(cells)));
+    blocks.push(Block::Table(setup(cells, instructions)));
     (blocks, findings)
 }
 
@@ -35,15 +40,20 @@ pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Ve
 pub(super) fn beside(cells: &[&Measured], instructions: bool) -> Vec<Beside> {
     let Some(condition) = widest(cells) else { return Vec::new() };
     let chosen = of_condition(cells, &condition);
-    let found: Vec<String> = fixed_pairs(&chosen)
-        .into_iter()
-        .map(|(user, kernel)| format!("{kernel}: {}", crossover_said(&chosen, user, kernel, cost(instructions))))
-        .collect();
-    if found.is_empty() {
+    let found = |metric| -> String {
+        let each = fixed_pairs(&chosen)
+            .into_iter()
+            .map(|(user, kernel)| format!("{kernel}: {}", crossover_said(&chosen, user, kernel, metric)));
+        each.collect::<Vec<_>>().join("; ")
+    };
+    if fixed_pairs(&chosen).is_empty() {
         return Vec::new();
     }
-    let name = format!("kernel TLS is cheaper from, {}", said(&chosen));
-    let mut rows = vec![Beside { name, published: "128k, by ROI".into(), here: found.join("; ") }];
+    let name = format!("a request costs less with kernel TLS, {}", said(&chosen));
+    let mut rows = vec![Beside { name, published: "not given".into(), here: found(cost(instructions)) }];
+    let by_roi = if instructions { "no time is measured in a guest".to_owned() } else { found(Metric::Roi) };
+    let name = format!("kernel TLS has the higher ROI, {}", said(&chosen));
+    rows.push(Beside { name, published: "from 128k on".into(), here: by_roi });
     let large: Vec<&Measured> = chosen.into_iter().filter(|measured| measured.size >= LARGE).collect();
     let changed: Vec<String> = fixed_pairs(&large)
         .into_iter()
@@ -62,7 +72,9 @@ const LARGE: u64 = 128 << 10;
 
 /// The change of a request's cost over the sizes that both arms have.
 fn mean_change(cells: &[&Measured], user: &str, kernel: &str, instructions: bool) -> Option<String> {
-    geometric_mean(&ratios(&in_both(cells, user, kernel), cost(instructions))).map(units::change)
+    let both = in_both(cells, user, kernel);
+    let ratios = both.iter().filter_map(|(base, sample)| Compared::between(base, sample, cost(instructions)));
+    geometric_mean(ratios.map(|compared| compared.ratio())).map(units::change)
 }
 
 /// The figures for sizes measured with several K.
@@ -130,38 +142,46 @@ fn charts_by_calls(cells: &[&Measured], instructions: bool) -> Vec<Chart> {
     drawn
 }
 
-/// Medians of the handover's system calls over all rows that have them, beside the published medians.
-fn setup(cells: &[&Measured]) -> Table {
+/// The handover's system calls, timed by the lab on this kernel, and whole moves by the server's log, beside the published
+/// medians. In a guest that counts instructions both are counts.
+fn setup(cells: &[&Measured], instructions: bool) -> Table {
+    let caption = if instructions {
+        "Instructions of each system call, called by the lab, and of a whole move, by the server's log; medians"
+    } else {
+        "Time of each system call, called by the lab, and of a whole move, by the server's log; medians"
+    };
     let mut table = Table::new(
-        "Time of each system call by the lab, and of a whole move by the server's log; medians",
+        caption,
         2,
-        &["where", "path", "TCP_ULP", "TLS_TX", "TLS_RX", "whole move, in the server", "N"],
+        &["where", "measured by", "TCP_ULP", "TLS_TX", "TLS_RX", "whole move, in the server", "N"],
     );
-    let mut arms: Vec<&str> = Vec::new();
-    for measured in cells {
-        if !arms.contains(&measured.arm.as_str()) {
-            arms.push(&measured.arm);
-        }
-    }
-    for arm in arms {
-        let rows = cells.iter().filter(|measured| measured.arm == arm).flat_map(|measured| &measured.rounds);
-        let times: Vec<Vec<f64>> = rows
-            .filter(|row| !row.setup.is_empty())
-            .map(|row| row.setup.split(';').map(|time| time.trim().parse().unwrap_or(f64::NAN)).collect())
-            .collect();
-        if times.is_empty() {
-            continue;
-        }
+    let shown = |values: &[f64]| {
+        let format = if instructions { units::count } else { units::time };
+        Summary::of(values).map(|summary| format(summary.median)).unwrap_or_default()
+    };
+    let rows = || cells.iter().flat_map(|measured| measured.rounds.iter().map(|row| (&measured.arm, row)));
+    // The lab makes the calls itself, whichever arm is measured.
+    let calls: Vec<Vec<f64>> = rows()
+        .filter(|(_, row)| !row.setup.is_empty())
+        .map(|(_, row)| row.setup.split(';').map(|time| time.trim().parse().unwrap_or(f64::NAN)).collect())
+        .collect();
+    if !calls.is_empty() {
         let call = |index: usize| {
-            let values: Vec<f64> =
-                times.iter().filter_map(|times| times.get(index).copied()).filter(|time| time.is_finite()).collect();
-            Summary::of(&values).map(|summary| units::time(summary.median)).unwrap_or_default()
+            let values = calls.iter().filter_map(|times| times.get(index).copied());
+            shown(&values.filter(|time| time.is_finite()).collect::<Vec<_>>())
         };
-        let rounds = cells.iter().filter(|measured| measured.arm == arm).flat_map(|measured| &measured.rounds);
-        let moves: Vec<f64> = rounds.filter_map(|row| row.server_setup).map(|time| time as f64).collect();
-        let in_server = Summary::of(&moves).map(|summary| units::time(summary.median)).unwrap_or_default();
-        let calls = [call(0), call(1), call(2), in_server, times.len().to_string()];
-        table.rows.push(["here".to_owned(), arm.to_owned()].into_iter().chain(calls).collect());
+        let texts = [call(0), call(1), call(2), String::new(), calls.len().to_string()];
+        table.rows.push(["here", "the lab"].map(str::to_owned).into_iter().chain(texts).collect());
+    }
+    let mut arms: Vec<&String> = rows().filter(|(_, row)| row.server_setup.is_some()).map(|(arm, _)| arm).collect();
+    arms.sort_unstable();
+    arms.dedup();
+    for arm in arms {
+        let of_arm = rows().filter(|(other, _)| *other == arm);
+        let moves: Vec<f64> = of_arm.filter_map(|(_, row)| row.server_setup).map(|time| time as f64).collect();
+        let mut row = ["here", arm.as_str(), "", "", ""].map(str::to_owned).to_vec();
+        row.extend([shown(&moves), moves.len().to_string()]);
+        table.rows.push(row);
     }
     for published::SetUp { path, tx, rx } in published::NETDEV_SETUP {
         let time = |milliseconds: f64| units::time(milliseconds * 1e6);

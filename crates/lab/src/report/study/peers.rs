@@ -1,20 +1,17 @@
 //! peers: Sealion and nginx, as in the README.
 
 use super::super::document::{Block, Table};
-use super::super::figures::{Measured, Metric};
+use super::super::figures::{Measured, Metric, Percentile};
 use super::{against_peer, against_size, cost};
 use crate::row::Row;
+use crate::statistics::{Difference, Ratio};
 use crate::units;
 
 pub(super) fn report(cells: &[&Measured], instructions: bool) -> (Vec<Block>, Vec<String>) {
     let mut findings = against_peer(cells, cost(instructions));
     findings.extend(cells.iter().filter_map(|measured| {
         let (_, ratio) = beside(cells, measured)?;
-        Some(format!(
-            "99th percentile of {} beside a large load: {}× its value alone",
-            measured.arm,
-            units::ratio(ratio)
-        ))
+        Some(format!("99th percentile of {} beside a large load: {} of its value alone", measured.arm, times(&ratio)))
     }));
     findings.extend(cells.iter().filter_map(|measured| {
         let memory = measured.median(Metric::IdleMemory)?;
@@ -42,7 +39,8 @@ pub(crate) fn table(cells: &[&Measured], baseline: &str) -> Table {
     for arm in &arms {
         head.push(shown(arm).to_owned());
         if *arm != baseline {
-            head.push(if several { format!("{} / {}", shown(arm), shown(baseline)) } else { "ratio".to_owned() });
+            let peer = like(arm, &arms, baseline);
+            head.push(if several { format!("{} / {}", shown(arm), shown(peer)) } else { "ratio".to_owned() });
         }
     }
     head.extend(arms.iter().map(|arm| format!("p99 {}", shown(arm))));
@@ -80,21 +78,30 @@ pub(crate) fn table(cells: &[&Measured], baseline: &str) -> Table {
         for arm in &arms {
             line.push(value(arm).map(format).unwrap_or_default());
             if *arm != baseline {
-                let ratio = value(arm).zip(value(baseline)).map(|(value, base)| units::ratio(value / base));
+                let ratio =
+                    value(arm).zip(value(like(arm, &arms, baseline))).map(|(value, base)| units::ratio(value / base));
                 line.push(ratio.unwrap_or_default());
             }
         }
         line.extend(arms.iter().map(|arm| {
             let Some(measured) = of(arm).filter(|_| !idle) else { return String::new() };
             match beside(cells, measured) {
-                Some((p99, ratio)) => format!("{} ({}× alone)", units::time(p99), units::ratio(ratio)),
+                Some((p99, ratio)) => format!("{p99}, {} alone", times(&ratio)),
                 None if open_loops && row.rate.is_none() => String::new(),
-                None => p99(measured).map(units::time).unwrap_or_default(),
+                None => measured.percentile(0.99).map(|p99| p99.to_string()).unwrap_or_default(),
             }
         }));
         table.rows.push(line);
     }
     table
+}
+
+/// The arm that `arm` is compared with: the baseline, or the nginx without an access log for an arm without one. A log
+/// costs a server more than many differences that a table shows.
+fn like<'a>(arm: &str, arms: &[&'a str], baseline: &'a str) -> &'a str {
+    let has_no_log = matches!(arm, "user" | "user-metrics");
+    let without = arms.iter().find(|other| **other == "nginx").copied();
+    without.filter(|_| has_no_log && baseline == "nginx-log").unwrap_or(baseline)
 }
 
 /// The row's name for people.
@@ -132,8 +139,15 @@ fn shown(arm: &str) -> &str {
     }
 }
 
-/// The 99th percentile of a cell with a second load, and its ratio to the cell without it.
-fn beside(cells: &[&Measured], measured: &Measured) -> Option<(f64, f64)> {
+/// A ratio with its interval: `1.04× (0.98 to 1.10)`.
+fn times(ratio: &Ratio) -> String {
+    let [value, low, high] = [ratio.ratio, ratio.low, ratio.high].map(units::ratio);
+    format!("{value}× ({low} to {high})")
+}
+
+/// The 99th percentile of a cell with a second load, and its ratio to the cell without it; `None` with too few rounds for
+/// an interval.
+fn beside(cells: &[&Measured], measured: &Measured) -> Option<(Percentile, Ratio)> {
     let row = any(measured).filter(|row| !row.beside.is_empty())?;
     let alone = cells.iter().find(|other| {
         other.arm == measured.arm
@@ -143,15 +157,25 @@ fn beside(cells: &[&Measured], measured: &Measured) -> Option<(f64, f64)> {
                     && other.idle_memory.is_none()
             })
     })?;
-    let (with, alone) = (p99(measured)?, p99(alone)?);
-    Some((with, with / alone))
-}
-
-fn p99(measured: &Measured) -> Option<f64> {
-    Some(measured.latency()?.value_at_quantile(0.99) as f64)
+    let ratio = Difference::between(&alone.percentiles(0.99)?, &measured.percentiles(0.99)?)?.welch;
+    Some((measured.percentile(0.99)?, ratio))
 }
 
 /// A row of the cell, for the values that all rounds share.
 fn any(measured: &Measured) -> Option<&Row> {
     measured.rounds.first()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::like;
+
+    #[test]
+    fn an_arm_without_a_log_is_compared_with_one_without() {
+        let arms = ["nginx-log", "user", "user-log", "user-metrics", "user-two", "nginx"];
+        let peers = arms.map(|arm| like(arm, &arms, "nginx-log"));
+        assert_eq!(peers, ["nginx-log", "nginx", "nginx-log", "nginx", "nginx-log", "nginx-log"]);
+        assert_eq!(like("user", &["user", "nginx"], "nginx"), "nginx");
+        assert_eq!(like("user", &["user", "nginx-log"], "nginx-log"), "nginx-log");
+    }
 }

@@ -1,0 +1,274 @@
+#!/usr/bin/env python3
+"""Recomputes published figures from the raw data, with nothing but Python's standard library and no code of the lab.
+
+Usage: recompute.py ROOT. Prints the number of figures that agree; exit code 1 if one does not, or if there are too few.
+"""
+
+import base64
+import csv
+import math
+import re
+import struct
+import sys
+import zlib
+from collections import defaultdict
+from pathlib import Path
+from statistics import median
+
+csv.field_size_limit(1 << 30)
+LEAST = 50
+figures, wrong = 0, []
+
+
+def rows(path):
+    with open(path, newline="") as file:
+        return [row for row in csv.DictReader(file) if not row["void"]]
+
+
+def check(name, text, value):
+    """`text` begins with a number; `value` must be that number to its last digit."""
+    global figures
+    found = re.match(r"[+−±-]?([0-9]+(?:\.([0-9]+))?)\s*(ns|µs|ms|s|kB|MB|GB|k|M|%)?", text.strip())
+    if not found:
+        wrong.append(f"{name}: no number in {text!r}")
+        return
+    shown = float(found[1]) * (-1 if text.strip()[0] in "−-" else 1)
+    unit = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9, "kB": 1e3, "MB": 1e6, "GB": 1e9, "k": 1e3, "M": 1e6, "%": 1, None: 1}
+    step = 0.5 * 10 ** -len(found[2] or "")
+    figures += 1
+    if abs(shown - value / unit[found[3]]) > step * 1.0001:
+        wrong.append(f"{name}: {text.strip()!r} is shown, {value / unit[found[3]]:.6g} is recomputed")
+
+
+# Student's t by the regularised incomplete beta function (continued fraction, Lentz).
+def beta(a, b, x):
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log(1 - x))
+    if x > (a + 1) / (a + b + 2):
+        return 1 - beta(b, a, 1 - x)
+    tiny, c, d = 1e-300, 1.0, 1 - (a + b) * x / (a + 1)
+    d = 1 / (d or tiny)
+    h = d
+    for m in range(1, 1000):
+        for part in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            d = 1 / ((1 + part * d) or tiny)
+            c = (1 + part / c) or tiny
+            h *= d * c
+        if abs(d * c - 1) < 1e-15:
+            break
+    return front * h / a
+
+
+def two_sided(t, freedom):
+    return beta(freedom / 2, 0.5, freedom / (freedom + t * t))
+
+
+def t_quantile(freedom):
+    low, high = 1e-9, 1e6
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if two_sided(middle, freedom) > 0.05 else (low, middle)
+    return low
+
+
+def logarithms(values):
+    logs = [math.log(value) for value in values]
+    mean = sum(logs) / len(logs)
+    return mean, sum((log - mean) ** 2 for log in logs) / (len(logs) - 1) if len(logs) > 1 else 0.0, len(logs)
+
+
+def welch(base, sample):
+    """The ratio of geometric means with its 95 % interval."""
+    (one, a, n), (other, b, m) = logarithms(sample), logarithms(base)
+    a, b = a / n, b / m
+    freedom = (a + b) ** 2 / (a * a / (n - 1) + b * b / (m - 1))
+    error = t_quantile(freedom) * math.sqrt(a + b)
+    return [math.exp(one - other + part) for part in (0, -error, error)]
+
+
+def interval(values):
+    mean, variance, n = logarithms(values)
+    error = t_quantile(n - 1) * math.sqrt(variance / n)
+    return [math.exp(mean + part) for part in (0, -error, error)]
+
+
+def percentile(text, quantile):
+    """Of an HDR histogram, V2 deflate, base64."""
+    outer = base64.b64decode(text)
+    (size,) = struct.unpack(">I", outer[4:8])
+    inner = zlib.decompress(outer[8 : 8 + size])
+    length, _, digits = struct.unpack(">iii", inner[4:16])
+    assert digits == 3
+    counts, index, at, end = {}, 0, 40, 40 + length
+    while at < end:
+        value = shift = 0
+        for number in range(9):
+            byte = inner[at]
+            at += 1
+            if number == 8:
+                value |= byte << shift
+                break
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+        value = (value >> 1) ^ -(value & 1)
+        if value < 0:
+            index -= value
+        else:
+            counts[index] = value
+            index += 1
+    wanted = max(1, math.ceil(quantile * sum(counts.values())))
+    for index in sorted(counts):
+        wanted -= counts[index]
+        if wanted <= 0:
+            bucket = max(0, (index >> 10) - 1)
+            within = (index & 1023) + (1024 if index >= 1024 else 0)
+            return (within << bucket) + (1 << bucket) - 1
+    raise ValueError("an empty histogram")
+
+
+def table(text, start):
+    """The rows of the first table after `start`, as lists of cells; the first is the head."""
+    found = []
+    for line in text[text.index(start) + len(start) :].splitlines():
+        if line.startswith("|"):
+            cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+            if not set(cells[0] + cells[-1]) <= set("-: "):
+                found.append(cells)
+            elif not any(cells) or cells[-1] == "":
+                found.append(cells)
+        elif found:
+            break
+    return found
+
+
+def cost(row):
+    column = "server_instructions" if row["server_instructions"] else "server_cpu"
+    return float(row[column]) / float(row["requests"])
+
+
+def readme(root):
+    text = (root / "README.md").read_text()
+    raw = rows(root / "bench/peers/raw.csv")
+
+    def of(arm, size, calls="", rate=False, resume="false", beside=False, idle=False):
+        return [
+            row
+            for row in raw
+            if row["arm"] == arm
+            and (row["size"], row["calls"], row["resume"]) == (str(size), calls, resume)
+            and (bool(row["rate"]), bool(row["beside"]), bool(row["idle_memory"])) == (rate, beside, idle)
+        ]
+
+    cells = {
+        "1 kB": dict(size=1024),
+        "16 kB": dict(size=16384),
+        "64 kB": dict(size=65536),
+        "128 kB": dict(size=131072),
+        "1 MB": dict(size=1048576),
+        "1 kB, each with a full handshake": dict(size=1024, calls="1"),
+        "1 kB, each with a resumed handshake": dict(size=1024, calls="1", resume="true"),
+        "1 kB, half the load": dict(size=1024, rate=True),
+        "16 kB, half the load": dict(size=16384, rate=True),
+    }
+    lines = {line[0]: line for line in table(text, "<!-- peers: bench/peers -->")}
+    for name, cell in cells.items():
+        costs = [median(cost(row) for row in of(arm, **cell)) for arm in ("nginx", "user")]
+        for column, value in ((1, costs[0]), (2, costs[1]), (3, costs[1] / costs[0])):
+            check(f"README, {name}, column {column}", lines[name][column], value)
+        if cell.get("rate"):
+            for column, arm in ((4, "nginx"), (5, "user")):
+                tails = [percentile(row["latency"], 0.99) for row in of(arm, **cell)]
+                shown = re.match(r"(.*) \((.*) to (.*)\)", lines[name][column])
+                for number, value in zip(shown.groups(), interval(tails)):
+                    check(f"README, {name}, p99 of {arm}", number, value)
+
+
+def deployed(root):
+    text = (root / "BENCHMARKING.md").read_text()
+    raw = rows(root / "bench/deployed/raw.csv")
+    costs = defaultdict(list)
+    for row in raw:
+        costs[row["cell"].split(" suite=")[0] + ("/many" if "files=" in row["cell"] else ""), bool(row["rate"]), row["arm"]].append(cost(row))
+    lines = {line[0]: line for line in table(text, "## As deployed")}
+    cells = {
+        "1 kB": "size=1024 calls=unlimited connections=64",
+        "16 kB": "size=16384 calls=unlimited connections=64",
+        "4 kB, 100,000 files": "size=4096 calls=unlimited connections=64/many",
+        "1 MB × 2": "size=1048576 calls=unlimited connections=2",
+        "64 MB × 2": "size=67108864 calls=unlimited connections=2",
+    }
+    pairs = [("user", "nginx"), ("user-log", "nginx-log"), ("user-sites", "nginx-log"), ("user-two", "nginx-log"), ("nginx-files", "nginx-log")]
+    for name, cell in cells.items():
+        for column, (arm, base) in enumerate(pairs, 1):
+            value = median(costs[cell, False, arm]) / median(costs[cell, False, base])
+            check(f"BENCHMARKING, {name}, {arm}", lines[name][column], value)
+
+
+def size_of(name):
+    unit = {"k": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    return int(name[:-1]) * unit[name[-1]]
+
+
+def studies(root):
+    text = (root / "docs/studies.md").read_text()
+    pairs = [("user", "kernel"), ("user", "auto"), ("nginx", "nginx-ktls")]
+    for run in ("guest-6.1", "guest-6.1-without-aes", "guest-7.2"):
+        costs = defaultdict(list)
+        for row in rows(root / f"bench/studies/{run}/raw.csv"):
+            costs[row["study"], row["cell"], row["arm"], int(row["size"])].append(cost(row))
+        ratios = defaultdict(list)
+        for (study, cell, arm, size), values in costs.items():
+            for user, kernel in pairs:
+                if arm == kernel:
+                    difference = logarithms(values)[0] - logarithms(costs[study, cell, user, size])[0]
+                    ratios[size, kernel].append(difference)
+                    ratios[study, cell, kernel].append(difference)
+        lines = table(text, f"**{run}**, change by size over all studies:")
+        for line in lines[1:]:
+            for head, shown in list(zip(lines[0], line))[1:]:
+                parts = ratios[size_of(line[0]), head.split(" / ")[0]]
+                change = 100 * (math.exp(sum(parts) / len(parts)) - 1)
+                check(f"studies, {run}, {line[0]}, {head}", shown.replace("±0", "0"), 0 if abs(change) < 0.5 else change)
+        for study, calls in (("size-by-calls", "20"), ("container", "unlimited")):
+            lines = table(text[text.index(f"\n## {study}\n") :], "**Result there**")
+            if run not in lines[0]:
+                continue
+            for line in lines[1:]:
+                size = re.match(r"([0-9]+[kMG])(?: × 20 calls)?$", line[0])
+                if not size:
+                    continue
+                for arm, shown in re.findall(r"(kernel|nginx-ktls) ([+−±][0-9]+)", line[lines[0].index(run)]):
+                    found = [
+                        value
+                        for key, value in ratios.items()
+                        if key[0] == study and len(key) == 3 and key[2] == arm
+                        and key[1].startswith(f"size={size_of(size[1])} calls={calls} ")
+                    ]
+                    check(f"studies, {study}, {run}, {line[0]}, {arm}", shown, 100 * (math.exp(found[0][0]) - 1))
+    native = [row for row in rows(root / "bench/studies/native/raw.csv") if row["study"] == "nginx-article"]
+    throughput = {
+        arm: [float(row["body_bytes"]) / float(row["elapsed"]) for row in native if row["arm"] == arm]
+        for arm in ("user", "nginx")
+    }
+    found = re.search(r"throughput of user against nginx, \w+: (.*?) % \(95 %: (.*?) % to (.*?) %\)", text)
+    for shown, value in zip(found.groups(), welch(throughput["nginx"], throughput["user"])):
+        check("studies, native, throughput of user against nginx", shown, 100 * (value - 1))
+
+
+def main():
+    root = Path(sys.argv[1])
+    readme(root)
+    deployed(root)
+    studies(root)
+    for line in wrong:
+        print(line)
+    print(f"{figures - len(wrong)} of {figures} figures agree")
+    return 1 if wrong or figures < LEAST else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
