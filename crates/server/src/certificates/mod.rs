@@ -35,7 +35,7 @@ use sealion_tls::{
 use crate::values::Problems;
 
 pub(crate) use config::{
-    AcmeOnDemandConfig, AcmeUse, CertificateConfig, ChallengeKind, ClientAuthConfig, ExpiredListsKind,
+    AcmeConfig, AcmeOnDemandConfig, AcmeUse, CertificateConfig, ChallengeKind, ClientAuthConfig, ExpiredListsKind,
     SessionTicketsConfig, TlsConfig,
 };
 pub(crate) use ticket_keys::make_ticket_key;

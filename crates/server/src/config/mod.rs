@@ -7,6 +7,7 @@
 //!                   └─ diff.rs: the changes of a reload, and those it cannot apply
 //! ```
 
+mod acme_args;
 mod diff;
 mod document;
 mod file;

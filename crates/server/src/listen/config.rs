@@ -1,7 +1,7 @@
 //! `[[listen]]`.
 
 use std::borrow::Cow;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use ipnet::IpNet;
@@ -29,7 +29,7 @@ pub(crate) enum Plain {
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListenConfig {
     /// Address and port, for instance `0.0.0.0:443` or `[::]:443`; `localhost` means its IPv4 and its IPv6 address. Other names are not
-    /// resolved. Or a Unix socket: `unix:/run/sealion/sealion.sock`.
+    /// resolved. A port alone, `443`, means all addresses of IPv4 and IPv6. Or a Unix socket: `unix:/run/sealion/sealion.sock`.
     #[schemars(with = "String")]
     pub address: Listen,
 
@@ -458,6 +458,13 @@ impl Listen {
         Listen::localhost(8443)
     }
 
+    /// A port of all addresses of this machine, over IPv4 and IPv6.
+    pub(crate) fn everywhere(port: u16) -> Self {
+        let addresses: [SocketAddr; 2] =
+            [(Ipv4Addr::UNSPECIFIED, port).into(), (Ipv6Addr::UNSPECIFIED, port).into()];
+        Listen { name: port.to_string(), addresses: addresses.map(Address::Tcp).into() }
+    }
+
     /// A port of localhost, over IPv4 and IPv6.
     pub(crate) fn localhost(port: u16) -> Self {
         Listen { name: format!("localhost:{port}"), addresses: localhost(port) }
@@ -483,8 +490,11 @@ impl FromStr for Listen {
         if let Ok(address) = name.parse() {
             return Ok(Listen { name: name.to_owned(), addresses: vec![Address::Tcp(address)] });
         }
-        let hint =
-            "write HOST:PORT, for instance 0.0.0.0:443, [::]:443 or localhost:8443, or a path: unix:/run/sealion.sock";
+        let all = name.strip_prefix(':').or_else(|| name.strip_prefix("*:")).unwrap_or(name);
+        if let Ok(port) = all.parse() {
+            return Ok(Listen { name: name.to_owned(), ..Listen::everywhere(port) });
+        }
+        let hint = "write HOST:PORT, for instance 0.0.0.0:443, [::]:443 or localhost:8443, a port alone for all addresses, or a path: unix:/run/sealion.sock";
         // Resolving a name could block a reload, and may return another address later.
         Err(match name.rsplit_once(':') {
             Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
@@ -522,9 +532,21 @@ mod tests {
     }
 
     #[test]
+    fn a_port_alone_is_all_addresses_of_both_families() {
+        for name in ["8443", ":8443", "*:8443"] {
+            let listen: Listen = name.parse().unwrap();
+            let addresses: Vec<String> = listen.addresses.iter().map(ToString::to_string).collect();
+            assert_eq!((listen.name.as_str(), addresses), (name, vec!["0.0.0.0:8443".into(), "[::]:8443".into()]));
+        }
+        for name in ["70000", "-1", ":", "*"] {
+            assert!(name.parse::<Listen>().is_err(), "{name}");
+        }
+    }
+
+    #[test]
     fn bad_addresses_say_what_to_write() {
         for listen in
-            ["8443", "localhost", "localhost:99999", "localhost:", "", "127.0.0.1", "::1:443", "ip6-localhost:443"]
+            ["localhost", "localhost:99999", "localhost:", "", "127.0.0.1", "::1:443", "ip6-localhost:443"]
         {
             assert!(listen.parse::<Listen>().unwrap_err().contains("HOST:PORT"), "{listen}");
         }

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use sealion_testkit::pki::Pki;
-use sealion_testkit::server::Signal;
+use sealion_testkit::server::{Server, Signal};
 use sealion_testkit::write_program;
 
 use crate::support::config::Config;
 use crate::support::port::free_port;
 use crate::support::sites::Sites;
-use crate::support::{built_program, demand_full_run, messages, tool, wait_for_message, wait_until};
+use crate::support::{PROGRAM, built_program, demand_full_run, messages, tool, wait_for_message, wait_until};
 
 /// Seconds that a certificate is valid: renewed after two thirds.
 const VALIDITY: u32 = 8;
@@ -133,6 +133,24 @@ fn a_certificate_is_got_and_renewed_while_serving() {
     assert_eq!(messages(&server, "a self-signed certificate is used"), 0);
     wait_for_message(&server, "ACME: certificate obtained for localhost");
     assert_eq!(messages(&server, "account created"), 0);
+}
+
+#[test]
+fn a_name_on_the_command_line_gets_a_certificate() {
+    let (pki, sites) = (Pki::ecdsa(), Sites::new());
+    let port = free_port();
+    let pebble = Pebble::start(&sites, &pki, port, free_port());
+    let (root, state) = (sites.path("root"), sites.path("state"));
+    fs::create_dir_all(&root).expect("a root");
+    let mut command = Command::new(PROGRAM);
+    command.arg("serve").arg(&root).args(["--domain", "localhost", "--email", "admin@example.org", "--ktls", "never"]);
+    command.args(["--listen", &format!("127.0.0.1:{port}"), "--acme-directory", &pebble.directory]);
+    command.arg("--acme-root").arg(pki.certificate_file()).arg("--acme-state").arg(&state);
+    let server = Server::spawn(command);
+    wait_for_message(&server, "ACME: certificate obtained for localhost, valid until");
+    wait_for_message(&server, "certificate replaced, valid until");
+    assert!(shown(port).contains("Pebble Intermediate CA"));
+    assert!(kept(&state).join("account.json").exists());
 }
 
 #[test]
