@@ -188,7 +188,19 @@ impl<'c, 'r> Exchange<'c, 'r> {
 
     /// The site that answers the request: see [`Context::route`]. `None`: the response is [`Self::misdirected`].
     pub(crate) fn route(&self) -> Option<&'r Site> {
-        self.site.filter(|site| self.owed.context.permits(site, self.owed.peer.protocol))
+        let Owed { context, peer, .. } = &self.owed;
+        let answers = |site: &&Site| {
+            context.permits(site, peer.protocol) || self.is_validation() && context.may_serve(site, peer.protocol)
+        };
+        self.site.filter(answers)
+    }
+
+    /// Whether it may be the validation of a certificate that another program ordered: the site answers it where others are redirected.
+    fn is_validation(&self) -> bool {
+        self.request.is_some_and(|request| match request.target {
+            Target::Path { path, .. } => plain_http::is_validation(path),
+            Target::Asterisk => false,
+        })
     }
 
     /// The response to a request that no site answers on this connection (RFC 9110 §15.5.20).
