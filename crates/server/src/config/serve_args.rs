@@ -68,6 +68,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "cert", env = "SEALION_KEY")]
     pub key: Option<PathBuf>,
 
+    /// DANGER, for debugging: file to which the secrets of all connections are appended, by which Wireshark and
+    /// everyone who has the file can read them. No key of a configuration file and no environment variable has this
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub tls_key_log: Option<PathBuf>,
+
     #[command(flatten, next_help_heading = "Certificate of an authority")]
     pub acme: AcmeArgs,
 
@@ -148,7 +153,14 @@ pub(crate) struct ProxyArgs {
     pub cache_size: Size,
 
     /// Path whose requests all go to the servers, with --spa; may be repeated
-    #[arg(long, value_name = "PATH", value_delimiter = ',', env = "SEALION_API", default_value = "/api/", requires = "spa")]
+    #[arg(
+        long,
+        value_name = "PATH",
+        value_delimiter = ',',
+        env = "SEALION_API",
+        default_value = "/api/",
+        requires = "spa"
+    )]
     pub api: Vec<String>,
 
     #[command(flatten)]
@@ -177,6 +189,7 @@ impl ServeArgs {
         } else if !self.listen.is_empty() || !self.plain.is_empty() && !self.acme.is_given() {
             config.listen = self.listen.iter().cloned().map(ListenConfig::from).collect();
         }
+        config.tls_key_log.clone_from(&self.tls_key_log);
         config.listen.extend(self.plain.iter().cloned().map(ListenConfig::plain));
         config.server.override_by(&self.server, &self.given);
         config.access_log.override_by(&self.access_log, &self.given);

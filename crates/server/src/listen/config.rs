@@ -460,8 +460,7 @@ impl Listen {
 
     /// A port of all addresses of this machine, over IPv4 and IPv6.
     pub(crate) fn everywhere(port: u16) -> Self {
-        let addresses: [SocketAddr; 2] =
-            [(Ipv4Addr::UNSPECIFIED, port).into(), (Ipv6Addr::UNSPECIFIED, port).into()];
+        let addresses: [SocketAddr; 2] = [(Ipv4Addr::UNSPECIFIED, port).into(), (Ipv6Addr::UNSPECIFIED, port).into()];
         Listen { name: port.to_string(), addresses: addresses.map(Address::Tcp).into() }
     }
 
@@ -545,9 +544,7 @@ mod tests {
 
     #[test]
     fn bad_addresses_say_what_to_write() {
-        for listen in
-            ["localhost", "localhost:99999", "localhost:", "", "127.0.0.1", "::1:443", "ip6-localhost:443"]
-        {
+        for listen in ["localhost", "localhost:99999", "localhost:", "", "127.0.0.1", "::1:443", "ip6-localhost:443"] {
             assert!(listen.parse::<Listen>().unwrap_err().contains("HOST:PORT"), "{listen}");
         }
         let error = "www.example.org:443".parse::<Listen>().unwrap_err();

@@ -193,6 +193,29 @@ fn always_kernel_tls_is_refused_without_it() {
     refused(&arguments, &["--ktls always", "no kernel TLS"]);
 }
 
+/// Only the option turns it on, with a warning; a file that a client could fetch is refused.
+#[test]
+fn secrets_are_logged_where_the_command_line_says_so() {
+    let site = Site::new();
+    site.add("f", "content");
+    let path = site.outside().join("keys.log");
+    let server = site.serve(&["--tls-key-log", path.to_str().expect("a path in UTF-8")]);
+    let line = wait_for_message(&server, "ALL CONNECTIONS CAN BE READ");
+    assert!(line.contains("WARN"), "{line}");
+    sealion_testkit::http::get(&mut site.connect(&server), "/f").expect("a response");
+    let text = std::fs::read_to_string(&path).expect("it was made");
+    assert!(text.contains("SERVER_TRAFFIC_SECRET_0 "), "{text}");
+    let within = site.root().join("keys.log");
+    let mut arguments = with_pair(&site, &site.pki.certificate_file(), &site.pki.key_file());
+    arguments.extend(["--tls-key-log".into(), within.into_os_string()]);
+    refused(&arguments, &["keys.log lies beneath the root of a site"]);
+    // No key and no variable of the environment has it.
+    let mut command = Command::new(PROGRAM);
+    let config = site.config("").table("[tls]\nkey_log = 'keys'").write();
+    let output = command.args(["check", "--config"]).arg(config).output().expect("the program starts");
+    assert!(!output.status.success(), "{output:?}");
+}
+
 /// The check of a configuration refuses what the server refuses at its start, in the same words.
 #[test]
 fn more_connections_than_open_files_are_refused_by_the_check_too() {
