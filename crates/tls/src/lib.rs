@@ -42,6 +42,7 @@ pub use handshake::client_auth::{
     ClientAuth, ClientAuthId, ClientAuthMode, ClientCertificate, ExpiredLists, RevocationListFacts,
 };
 pub use handshake::config::{LeastRate, Limits, RequireEms, ServerConfig, SiteTls, TlsOptions, suites};
+pub use handshake::key_log::KeyLogFile;
 pub use handshake::names::NameFinder;
 pub use handshake::quic::QuicHandshake;
 pub use handshake::resolver::{AlpnChallenges, CertificateSource, NoCertificate, SiteCertificates};

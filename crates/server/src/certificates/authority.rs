@@ -1,15 +1,18 @@
 //! A local certificate authority, made by `sealion trust`. It issues the development certificate, so that programs that
-//! trust its root need no exception. Its name constraints only cover this machine's own names: a stolen key cannot
-//! impersonate another host.
+//! trust its root need no exception. Its name constraints only cover this machine's own names, and those that were named
+//! at its making: a stolen key cannot impersonate another host.
 
+use std::fmt;
 use std::fs;
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CidrSubnet, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
-    GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints,
+    GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints, SanType,
 };
 
 use super::private_file;
@@ -24,11 +27,17 @@ pub(crate) struct Authority {
     pub(crate) root: PathBuf,
     /// PEM, mode 0600.
     key: PathBuf,
+    /// Names beside this machine's own, a line for each.
+    names: PathBuf,
 }
 
 impl Authority {
     fn within(directory: &Path) -> Self {
-        Self { root: directory.join("authority.crt"), key: directory.join("authority.key") }
+        Self {
+            root: directory.join("authority.crt"),
+            key: directory.join("authority.key"),
+            names: directory.join("authority.names"),
+        }
     }
 
     /// The authority in a directory, if `sealion trust` has made one there.
@@ -37,17 +46,22 @@ impl Authority {
         (files.root.exists() && files.key.exists()).then_some(files)
     }
 
-    /// Finds the authority in a directory, or makes it.
+    /// The names that it can vouch for beside this machine's own.
+    pub(crate) fn names(&self) -> Vec<DevelopmentName> {
+        let text = fs::read_to_string(&self.names).unwrap_or_default();
+        text.lines().filter_map(|line| line.parse().ok()).collect()
+    }
+
+    /// Makes an authority for this machine and these names.
     ///
     /// # Errors
     /// The directory cannot be written.
-    pub(crate) fn find_or_make(directory: &Path) -> io::Result<Self> {
-        if let Some(found) = Self::find(directory) {
-            return Ok(found);
-        }
+    pub(crate) fn make(directory: &Path, names: &[DevelopmentName]) -> io::Result<Self> {
         private_file::directory(directory)?;
         let files = Self::within(directory);
-        let (root, key) = make().map_err(io::Error::other)?;
+        let (root, key) = make(names).map_err(io::Error::other)?;
+        let lines: String = names.iter().map(|name| format!("{name}\n")).collect();
+        private_file::write(&files.names, lines.as_bytes())?;
         // Writes the key first: a root without its key is not found.
         private_file::write(&files.key, key.as_bytes())?;
         private_file::write(&files.root, root.as_bytes())?;
@@ -66,11 +80,82 @@ impl Authority {
     /// # Errors
     /// The directory cannot be written.
     pub(crate) fn remove(&self) -> io::Result<()> {
+        if self.names.exists() {
+            fs::remove_file(&self.names)?;
+        }
         [&self.key, &self.root].into_iter().try_for_each(fs::remove_file)
     }
 }
 
-fn make() -> Result<(String, String), rcgen::Error> {
+/// A name beside localhost for which the development certificate is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum DevelopmentName {
+    /// In lower case; `*.` at the beginning stands for one label.
+    Host(String),
+    Address(IpAddr),
+}
+
+impl DevelopmentName {
+    /// The name in a certificate.
+    pub(super) fn subject(&self) -> Result<SanType, rcgen::Error> {
+        Ok(match self {
+            Self::Host(name) => SanType::DnsName(name.as_str().try_into()?),
+            Self::Address(address) => SanType::IpAddress(*address),
+        })
+    }
+
+    fn subtree(&self) -> GeneralSubtree {
+        match self {
+            Self::Host(name) => GeneralSubtree::DnsName(name.trim_start_matches("*.").to_owned()),
+            Self::Address(IpAddr::V4(address)) => GeneralSubtree::IpAddress(CidrSubnet::V4(address.octets(), [255; 4])),
+            Self::Address(IpAddr::V6(address)) => {
+                GeneralSubtree::IpAddress(CidrSubnet::V6(address.octets(), [255; 16]))
+            }
+        }
+    }
+}
+
+impl fmt::Display for DevelopmentName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host(name) => f.write_str(name),
+            Self::Address(address) => address.fmt(f),
+        }
+    }
+}
+
+impl FromStr for DevelopmentName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(address) = text.parse::<IpAddr>() {
+            let is_own = match address {
+                IpAddr::V4(address) => address.is_private() || address.is_link_local() || address.is_loopback(),
+                IpAddr::V6(address) => {
+                    address.is_unique_local() || address.is_unicast_link_local() || address.is_loopback()
+                }
+            };
+            let public = || {
+                format!("{address} is no address of a local network: an authority of the Internet has to vouch for it")
+            };
+            return if is_own { Ok(Self::Address(address)) } else { Err(public()) };
+        }
+        let bare = text.strip_prefix("*.").unwrap_or(text);
+        let is_label = |label: &str| {
+            let is_of_label = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+            !label.is_empty() && label.len() < 64 && label.bytes().all(is_of_label)
+        };
+        let has_letter = bare.bytes().any(|byte| byte.is_ascii_alphabetic());
+        match bare.split('.').all(is_label) && has_letter {
+            true => Ok(Self::Host(text.to_ascii_lowercase())),
+            false => Err(format!(
+                "{text:?} is neither a name nor an address: write for instance app.test, *.app.test or 192.168.1.7"
+            )),
+        }
+    }
+}
+
+fn make(names: &[DevelopmentName]) -> Result<(String, String), rcgen::Error> {
     let mut params = CertificateParams::default();
     let key = KeyPair::generate()?;
     let system = rustix::system::uname();
@@ -82,15 +167,48 @@ fn make() -> Result<(String, String), rcgen::Error> {
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.name_constraints = Some(NameConstraints {
-        permitted_subtrees: vec![
+        permitted_subtrees: [
             GeneralSubtree::DnsName("localhost".to_owned()),
             GeneralSubtree::IpAddress(CidrSubnet::V4([127, 0, 0, 0], [255, 0, 0, 0])),
             GeneralSubtree::IpAddress(CidrSubnet::V6(1u128.to_be_bytes(), [255; 16])),
-        ],
+        ]
+        .into_iter()
+        .chain(names.iter().map(DevelopmentName::subtree))
+        .collect(),
         excluded_subtrees: Vec::new(),
     });
     let now = SystemTime::now();
     params.not_before = (now - Duration::from_secs(3600)).into();
     params.not_after = (now + VALIDITY).into();
     Ok((params.self_signed(&key)?.pem(), key.serialize_pem()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_of_hosts_or_of_a_local_network() {
+        for (text, expected) in [
+            ("App.test", Ok("app.test")),
+            ("*.app.test", Ok("*.app.test")),
+            ("nas", Ok("nas")),
+            ("192.168.1.7", Ok("192.168.1.7")),
+            ("fd00::7", Ok("fd00::7")),
+            ("8.8.8.8", Err("no address of a local network")),
+            ("2001:db8::1", Err("no address of a local network")),
+            ("a..b", Err("neither a name nor an address")),
+            ("*.*.a", Err("neither a name nor an address")),
+            ("*", Err("neither a name nor an address")),
+            ("300.1.1.1", Err("neither a name nor an address")),
+            ("https://a", Err("neither a name nor an address")),
+            ("", Err("neither a name nor an address")),
+        ] {
+            match (text.parse::<DevelopmentName>(), expected) {
+                (Ok(name), Ok(shown)) => assert_eq!(name.to_string(), shown),
+                (Err(error), Err(words)) => assert!(error.contains(words), "{text}: {error}"),
+                (got, _) => panic!("{text}: {got:?}"),
+            }
+        }
+    }
 }

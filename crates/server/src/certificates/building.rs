@@ -136,8 +136,12 @@ impl Building {
                 let note = match is {
                     (true, false) => " (made now, for localhost only: `sealion trust` has browsers accept it)",
                     (false, false) => " (kept, for localhost only: `sealion trust` has browsers accept it)",
-                    (true, true) => " (made now, for localhost only, issued by the authority of `sealion trust`)",
-                    (false, true) => " (kept, for localhost only, issued by the authority of `sealion trust`)",
+                    (true, true) => {
+                        " (made now, for localhost and the names of `sealion trust`, issued by the authority of `sealion trust`)"
+                    }
+                    (false, true) => {
+                        " (kept, for localhost and the names of `sealion trust`, issued by the authority of `sealion trust`)"
+                    }
                 };
                 Some((self.add("default".to_owned(), Vec::new(), vec![(files, loaded)], None), note))
             }

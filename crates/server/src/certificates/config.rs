@@ -275,6 +275,9 @@ pub(crate) struct AcmeConfig {
     pub agree_to_terms: bool,
     /// Challenge by which the authority validates host names: over TLS on port 443, over HTTP on port 80, or by a record in the DNS.
     pub challenge: ChallengeKind,
+    /// Profile of the authority's certificates, by its name: `shortlived` of Let's Encrypt, for instance, is valid for six days, and the only one
+    /// for IP addresses [default: the authority's]
+    pub profile: Option<At<String>>,
     /// Program that sets and removes records for `dns-01`. Its arguments are `present` or `cleanup`, the name of the
     /// record with a trailing dot, and the record's text; exit code 0 means success.
     pub dns_hook: Option<At<PathBuf>>,

@@ -78,6 +78,9 @@ fn make(authority: Option<&Authority>) -> io::Result<(String, String)> {
     let mut params = CertificateParams::new(vec!["localhost".to_owned()]).map_err(io::Error::other)?;
     params.subject_alt_names.push(SanType::IpAddress([127, 0, 0, 1].into()));
     params.subject_alt_names.push(SanType::IpAddress([0u16, 0, 0, 0, 0, 0, 0, 1].into()));
+    for name in authority.iter().flat_map(|authority| authority.names()) {
+        params.subject_alt_names.push(name.subject().map_err(io::Error::other)?);
+    }
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, "localhost (Sealion development)");
     let now = SystemTime::now();
@@ -119,15 +122,15 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let directory = directory.path();
         let before = DevCertificate::load_or_make_in(directory).unwrap();
-        let authority = Authority::find_or_make(directory).unwrap();
+        let authority = Authority::make(directory, &[]).unwrap();
         let issued = DevCertificate::load_or_make_in(directory).unwrap();
         assert!(issued.new && issued.of_authority && issued.cert != before.cert);
         assert!(!DevCertificate::load_or_make_in(directory).unwrap().new);
-        // Finds the same authority, and no other was made in the meantime.
-        assert_eq!(Authority::find_or_make(directory).unwrap(), authority);
+        assert_eq!(Authority::find(directory), Some(authority.clone()));
         authority.remove().unwrap();
         assert_eq!(DevCertificate::load_or_make_in(directory).unwrap(), DevCertificate { new: false, ..before });
-        Authority::find_or_make(directory).unwrap();
+        let names = ["app.test".parse().unwrap(), "10.0.0.7".parse().unwrap()];
+        assert_eq!(Authority::make(directory, &names).unwrap().names(), names);
         assert!(DevCertificate::load_or_make_in(directory).unwrap().new, "of the authority that is gone");
         let mode = fs::metadata(directory.join("authority.key")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);

@@ -24,19 +24,20 @@ mod watch;
 mod without_acme;
 
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use sealion_tls::{
-    AlpnChallenges, CertificateFacts, ClientAuth, ConfigError, Limits, OwnTicketKeys, SiteCertificates, SiteTls,
-    TicketKeys, TlsOptions,
+    AlpnChallenges, CertificateFacts, ClientAuth, ConfigError, KeyLogFile, Limits, OwnTicketKeys, SiteCertificates,
+    SiteTls, TicketKeys, TlsOptions,
 };
 
 use crate::values::Problems;
 
 pub(crate) use config::{
-    AcmeOnDemandConfig, AcmeUse, CertificateConfig, ChallengeKind, ClientAuthConfig, ExpiredListsKind, TlsConfig,
+    AcmeConfig, AcmeOnDemandConfig, AcmeUse, CertificateConfig, ChallengeKind, ClientAuthConfig, ExpiredListsKind,
+    TlsConfig,
 };
 pub(crate) use handshakes::{Handshakes, TlsListener};
 pub(crate) use ticket_keys::make_ticket_key;
@@ -71,6 +72,8 @@ pub(crate) struct TlsProcess {
     pub http: Arc<HttpChallenges>,
     /// Certificates ordered when a client asks for them.
     on_demand: Arc<OnDemand>,
+    /// Where secrets of connections are written, if that was asked for.
+    key_log: Option<Arc<KeyLogFile>>,
 }
 
 impl TlsProcess {
@@ -89,7 +92,22 @@ impl TlsProcess {
             staples: Arc::default(),
             http: Arc::default(),
             on_demand: Arc::default(),
+            key_log: None,
         })
+    }
+
+    /// Writes the secrets of all connections to a file, which is opened now, and never by a reload.
+    ///
+    /// # Errors
+    /// One line: the file cannot be written, or others can read it.
+    pub(crate) fn with_key_log(self, path: Option<&Path>) -> Result<Self, String> {
+        let Some(path) = path else { return Ok(self) };
+        let shown = path.display();
+        let file = KeyLogFile::open(path).map_err(|error| format!("--tls-key-log {shown}: {error}"))?;
+        tracing::warn!(
+            "--tls-key-log: ALL CONNECTIONS CAN BE READ by everyone who has {shown}: use it for debugging alone, and remove the file"
+        );
+        Ok(Self { key_log: Some(Arc::new(file)), ..self })
     }
 
     /// The ticket keys of this process.
@@ -364,6 +382,7 @@ pub(crate) fn build(
         extended_master_secret: config.require_extended_master_secret.into(),
         challenges: alpn_challenges.then(|| process.alpn.clone()),
         names: None,
+        key_log: process.key_log.clone(),
     };
     let mut configs =
         ListenerConfigs { sites: &all, shared: &shared, options: &options, bounds: &bounds, made: Vec::new() };

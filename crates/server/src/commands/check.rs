@@ -11,7 +11,7 @@ use crate::listen::{Listen, ListenConfig};
 use crate::monitor::note;
 use crate::observe::access_log::SiteLogs;
 use crate::path::offer::KernelOffer;
-use crate::process::build;
+use crate::process::{build, check_open_files};
 use crate::values::{Given, Problems};
 
 /// Arguments of `sealion check`.
@@ -62,6 +62,7 @@ pub(super) fn run(args: CheckArgs, given: Given) -> Result<ExitCode, String> {
     let rekeys = kernel.probe().rekey_tx().is_ok();
     let process = TlsProcess::new(None)?;
     let generation = build(&config, problems, &process, rekeys, None).map_err(|problems| problems.to_string())?;
+    check_open_files(&config)?;
     if let Some(request) = explain {
         let place = explained_listener(&config, &request);
         let development = ListenConfig::from(Listen::development());

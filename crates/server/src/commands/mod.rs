@@ -105,7 +105,7 @@ enum Command {
 }
 
 /// The options of `serve` in `-h`. `--help` shows all.
-const COMMON: [&str; 14] = [
+const COMMON: [&str; 15] = [
     "config",
     "root",
     "listen",
@@ -116,6 +116,7 @@ const COMMON: [&str; 14] = [
     "qr",
     "cert",
     "key",
+    "domain",
     "access_log",
     "metrics",
     "workers",

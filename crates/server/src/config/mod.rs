@@ -7,6 +7,7 @@
 //!                   └─ diff.rs: the changes of a reload, and those it cannot apply
 //! ```
 
+mod acme_args;
 mod diff;
 mod document;
 mod file;
@@ -14,6 +15,8 @@ mod privileges;
 mod process;
 pub mod reference;
 mod serve_args;
+
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -74,6 +77,9 @@ pub(crate) struct Config {
     pub split: Vec<SplitConfig>,
     /// Sites, by host name.
     pub site: Vec<SiteConfig>,
+    /// File of the secrets of connections, from `--tls-key-log` alone.
+    #[serde(skip)]
+    pub tls_key_log: Option<PathBuf>,
     /// How the sites of another server's configuration are after their conversion.
     pub import: ImportConfig,
 }

@@ -6,8 +6,9 @@ use clap::Args;
 use percent_encoding::percent_encode;
 use sealion_http::path::OUTSIDE_PCHAR;
 
+use super::acme_args::AcmeArgs;
 use super::{Config, PrivilegesConfig, ProcessConfig};
-use crate::certificates::{CertificateConfig, TlsConfig};
+use crate::certificates::{AcmeUse, CertificateConfig, TlsConfig};
 use crate::http2::Http2Config;
 use crate::limits::LimitsConfig;
 use crate::listen::{Listen, ListenConfig};
@@ -29,7 +30,7 @@ pub(crate) struct ServeArgs {
     #[arg(default_value = ".")]
     pub root: PathBuf,
 
-    /// Address and port to listen on; may be repeated. `localhost` means IPv4 and IPv6
+    /// Address and port to listen on; may be repeated. `localhost` means IPv4 and IPv6, and a port alone all addresses
     /// [default: localhost:8443, without a configuration file]
     #[arg(long, value_name = "HOST:PORT", env = "SEALION_LISTEN", value_delimiter = ',')]
     pub listen: Vec<Listen>,
@@ -66,6 +67,14 @@ pub(crate) struct ServeArgs {
     /// Private key of the certificate, PEM
     #[arg(long, value_name = "FILE", requires = "cert", env = "SEALION_KEY")]
     pub key: Option<PathBuf>,
+
+    /// DANGER, for debugging: file to which the secrets of all connections are appended, by which Wireshark and
+    /// everyone who has the file can read them. No key of a configuration file and no environment variable has this
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub tls_key_log: Option<PathBuf>,
+
+    #[command(flatten, next_help_heading = "Certificate of an authority")]
+    pub acme: AcmeArgs,
 
     #[command(flatten, next_help_heading = "Process")]
     pub server: ProcessConfig,
@@ -105,6 +114,10 @@ pub(crate) struct ServeArgs {
     #[arg(skip)]
     pub cache: CacheConfig,
 
+    /// Paths that are always forwarded, from `sealion proxy`.
+    #[arg(skip)]
+    pub api: Vec<String>,
+
     /// The arguments that were given, as opposed to defaulted.
     #[arg(skip)]
     pub given: Given,
@@ -112,12 +125,18 @@ pub(crate) struct ServeArgs {
 
 /// Arguments of `sealion proxy`.
 #[derive(Debug, Clone, Args)]
-#[command(mut_arg("config", |arg| arg.hide(true)), mut_arg("root", |arg| arg.help("Directory whose files go before the servers [default: none]").hide_default_value(true)))]
+#[command(
+    mut_arg("config", |arg| arg.hide(true)),
+    mut_arg("root", |arg| arg.help("Directory whose files go before the servers [default: none]").hide_default_value(true)),
+    mut_arg("spa", |arg| arg.help("Answer page navigations to paths without a file with /index.html of the directory. Other requests are forwarded, and all for --api")),
+)]
 pub(crate) struct ProxyArgs {
-    /// Server to forward requests to: `http://host:port`, `https://host` or `unix:/run/app.sock`; may be repeated
+    /// Server to forward requests to: `http://host:port`, `https://host` or `unix:/run/app.sock`, or a port of this
+    /// machine, `3000`; may be repeated
     #[arg(
         long,
         value_name = "URL",
+        value_parser = ServerUrl::from_argument,
         required = true,
         value_delimiter = ',',
         env = "SEALION_TO",
@@ -138,6 +157,17 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "SIZE", env = "SEALION_CACHE_SIZE", default_value_t = CacheConfig::default().size, requires = "cache")]
     pub cache_size: Size,
 
+    /// Path whose requests all go to the servers, with --spa; may be repeated
+    #[arg(
+        long,
+        value_name = "PATH",
+        value_delimiter = ',',
+        env = "SEALION_API",
+        default_value = "/api/",
+        requires = "spa"
+    )]
+    pub api: Vec<String>,
+
     #[command(flatten)]
     pub serve: ServeArgs,
 }
@@ -145,7 +175,7 @@ pub(crate) struct ProxyArgs {
 impl From<ProxyArgs> for ServeArgs {
     fn from(args: ProxyArgs) -> Self {
         let cache = CacheConfig { directories: args.cache.into(), size: args.cache_size, ..CacheConfig::default() };
-        ServeArgs { to: args.to, roots: args.roots, cache, ..args.serve }
+        ServeArgs { to: args.to, roots: args.roots, cache, api: args.api, ..args.serve }
     }
 }
 
@@ -161,9 +191,10 @@ impl ServeArgs {
         };
         if let Some(port) = self.port {
             config.listen = vec![ListenConfig::from(Listen::localhost(port))];
-        } else if !self.listen.is_empty() || !self.plain.is_empty() {
+        } else if !self.listen.is_empty() || !self.plain.is_empty() && !self.acme.is_given() {
             config.listen = self.listen.iter().cloned().map(ListenConfig::from).collect();
         }
+        config.tls_key_log.clone_from(&self.tls_key_log);
         config.listen.extend(self.plain.iter().cloned().map(ListenConfig::plain));
         config.server.override_by(&self.server, &self.given);
         config.access_log.override_by(&self.access_log, &self.given);
@@ -200,26 +231,44 @@ impl ServeArgs {
             site.root = Some(literally(&self.root).into());
             self.check_secrets(&mut problems);
         }
-        if self.spa && !self.to.is_empty() {
-            let what = "--spa and --to both handle paths without a file: name the paths of the application in a configuration file, by [[site.route]]";
-            problems.add(&(0..0), "", what);
+        if self.spa && !with_files {
+            problems.add(&(0..0), "", "--spa needs the directory of the pages: sealion proxy --to 3000 --spa DIR");
         }
-        let mut upstream = Vec::new();
-        if !self.to.is_empty() {
-            const NAME: &str = "upstream";
-            let servers = self.to.iter().map(|url| ServerConfig::of(url.clone().into())).collect();
-            let mut servers = UpstreamConfig::of(NAME, servers);
-            servers.tls.roots = self.roots.clone().map(At::from);
-            upstream.push(servers);
-            let cache = (!self.cache.directories.is_empty()).then(|| CacheRuleConfig::default().into());
-            let upstream = SecretUrl::from(NAME.to_owned()).into();
-            let rule = ProxyConfig { upstream, files_first: with_files, cache, ..ProxyConfig::default() };
-            site.proxy = Some(rule.into());
+        let upstream = self.forward(&mut site, with_files, &mut problems);
+        let mut listen = vec![ListenConfig::from(Listen::development())];
+        let mut tls = TlsConfig::default();
+        if self.acme.is_given() {
+            site.names = self.acme.domain.iter().cloned().map(At::from).collect();
+            site.acme = AcmeUse::Default;
+            tls.acme = self.acme.account();
+            listen = AcmeArgs::listeners();
         }
-        let listen = vec![ListenConfig::from(Listen::development())];
         let cache = self.cache.clone();
-        let config = Config { site: vec![site], listen, upstream, cache, ..Config::default() };
+        let config = Config { site: vec![site], listen, upstream, cache, tls, ..Config::default() };
         if problems.is_empty() { Ok((config, problems)) } else { Err(problems) }
+    }
+
+    /// Makes `site` forward to the servers, if there are any, and returns them. `files_first`: whether it has files.
+    fn forward(&self, site: &mut SiteConfig, files_first: bool, problems: &mut Problems) -> Vec<UpstreamConfig> {
+        const NAME: &str = "upstream";
+        if self.to.is_empty() {
+            return Vec::new();
+        }
+        let servers = self.to.iter().map(|url| ServerConfig::of(url.clone().into())).collect();
+        let mut servers = UpstreamConfig::of(NAME, servers);
+        servers.tls.roots = self.roots.clone().map(At::from);
+        let cache = (!self.cache.directories.is_empty()).then(|| CacheRuleConfig::default().into());
+        let upstream = SecretUrl::from(NAME.to_owned()).into();
+        let rule = ProxyConfig { upstream, cache, ..ProxyConfig::default() };
+        for path in self.api.iter().filter(|_| self.spa) {
+            if !path.starts_with('/') {
+                problems.add(&(0..0), "--api", format_args!("{path:?} is not a path: write for instance /api/"));
+            }
+            let (path, proxy) = (Some(path.clone().into()), Some(rule.clone().into()));
+            site.route.push(RouteConfig { path, proxy, ..RouteConfig::default() });
+        }
+        site.proxy = Some(ProxyConfig { files_first, ..rule }.into());
+        vec![servers]
     }
 
     /// Rejects a directory that contains private files.

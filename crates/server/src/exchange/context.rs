@@ -70,15 +70,19 @@ impl Context<'_> {
 
     /// Whether requests for a site may come on this connection.
     pub(super) fn permits(&self, site: &Site, protocol: Protocol) -> bool {
+        self.listener.redirects(site.https).is_none() && self.may_serve(site, protocol)
+    }
+
+    /// As [`Self::permits`], where the listener does not redirect.
+    pub(super) fn may_serve(&self, site: &Site, protocol: Protocol) -> bool {
         let has_shown = site.client_auth.as_ref().is_none_or(|auth| self.auth == Some(auth.id()));
         let is_refused = site.rejects_handshake && self.listener.is_tls;
-        let is_served = !is_refused && self.listener.redirects(site.https).is_none();
         let has_version = match protocol {
             Protocol::Http2 => site.http2,
             Protocol::Http3 => site.http3,
             Protocol::Http10 | Protocol::Http11 => true,
         };
-        is_served && has_shown && has_version
+        !is_refused && has_shown && has_version
     }
 
     /// The connection, as the upstream of a request learns of it.

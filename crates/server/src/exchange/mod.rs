@@ -191,7 +191,20 @@ impl<'c, 'r> Exchange<'c, 'r> {
     pub(crate) fn route(&self) -> Option<&'r Site> {
         let Owed { context, peer, .. } = &self.owed;
         let authority = self.request.and_then(|request| request.authority);
-        self.site.filter(|site| context.permits(site, peer.protocol) && context.covers(self.generation, authority))
+        let answers = |site: &&Site| {
+            let permits =
+                context.permits(site, peer.protocol) || self.is_validation() && context.may_serve(site, peer.protocol);
+            permits && context.covers(self.generation, authority)
+        };
+        self.site.filter(answers)
+    }
+
+    /// Whether it may be the validation of a certificate that another program ordered: the site answers it where others are redirected.
+    fn is_validation(&self) -> bool {
+        self.request.is_some_and(|request| match request.target {
+            Target::Path { path, .. } => plain_http::is_validation(path),
+            Target::Asterisk => false,
+        })
     }
 
     /// The response to a request that no site answers on this connection (RFC 9110 §15.5.20).

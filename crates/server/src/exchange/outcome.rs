@@ -78,7 +78,17 @@ impl Exchange<'_, '_> {
         if let Some(worker) = metrics::worker() {
             let Outcome { reason, wire, set_up, .. } = *outcome;
             let number = self.site.map_or(SiteNumber::NONE, |site| site.number);
-            worker.sent(Sent { status: outcome.status.code(), why: reason, bytes: wire, took, set_up, site: number });
+            let route = self.site.and_then(|site| site.route_number(outcome.route));
+            worker.sent(Sent {
+                status: outcome.status.code(),
+                why: reason,
+                bytes: wire,
+                took,
+                set_up,
+                site: number,
+                route,
+                protocol: peer.protocol,
+            });
             if let Some(cache) = outcome.cache {
                 worker.reused[cache.outcome as usize].add(1);
                 worker.reused_bytes[cache.outcome as usize].add(outcome.body);

@@ -38,7 +38,7 @@ pub(crate) enum Http3Use {
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListenConfig {
     /// Address and port, for instance `0.0.0.0:443` or `[::]:443`; `localhost` means its IPv4 and its IPv6 address. Other names are not
-    /// resolved. Or a Unix socket: `unix:/run/sealion/sealion.sock`.
+    /// resolved. A port alone, `443`, means all addresses of IPv4 and IPv6. Or a Unix socket: `unix:/run/sealion/sealion.sock`.
     #[schemars(with = "String")]
     pub address: Listen,
 

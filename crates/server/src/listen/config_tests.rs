@@ -33,10 +33,20 @@ fn localhost_is_both_families() {
 }
 
 #[test]
+fn a_port_alone_is_all_addresses_of_both_families() {
+    for name in ["8443", ":8443", "*:8443"] {
+        let listen: Listen = name.parse().unwrap();
+        let addresses: Vec<String> = listen.addresses.iter().map(ToString::to_string).collect();
+        assert_eq!((listen.name.as_str(), addresses), (name, vec!["0.0.0.0:8443".into(), "[::]:8443".into()]));
+    }
+    for name in ["70000", "-1", ":", "*"] {
+        assert!(name.parse::<Listen>().is_err(), "{name}");
+    }
+}
+
+#[test]
 fn bad_addresses_say_what_to_write() {
-    for listen in
-        ["8443", "localhost", "localhost:99999", "localhost:", "", "127.0.0.1", "::1:443", "ip6-localhost:443"]
-    {
+    for listen in ["localhost", "localhost:99999", "localhost:", "", "127.0.0.1", "::1:443", "ip6-localhost:443"] {
         assert!(listen.parse::<Listen>().unwrap_err().contains("HOST:PORT"), "{listen}");
     }
     let error = "www.example.org:443".parse::<Listen>().unwrap_err();

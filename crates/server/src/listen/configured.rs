@@ -1,7 +1,7 @@
 //! Values of `[[listen]]`: an address, and the permissions of a socket.
 
 use std::borrow::Cow;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -67,6 +67,12 @@ impl Listen {
         Listen::localhost(8443)
     }
 
+    /// A port of all addresses of this machine, over IPv4 and IPv6.
+    pub(crate) fn everywhere(port: u16) -> Self {
+        let addresses: [SocketAddr; 2] = [(Ipv4Addr::UNSPECIFIED, port).into(), (Ipv6Addr::UNSPECIFIED, port).into()];
+        Listen { name: port.to_string(), addresses: addresses.map(Address::Tcp).into() }
+    }
+
     /// A port of localhost, over IPv4 and IPv6.
     pub(crate) fn localhost(port: u16) -> Self {
         Listen { name: format!("localhost:{port}"), addresses: localhost(port) }
@@ -92,8 +98,11 @@ impl FromStr for Listen {
         if let Ok(address) = name.parse() {
             return Ok(Listen { name: name.to_owned(), addresses: vec![Address::Tcp(address)] });
         }
-        let hint =
-            "write HOST:PORT, for instance 0.0.0.0:443, [::]:443 or localhost:8443, or a path: unix:/run/sealion.sock";
+        let all = name.strip_prefix(':').or_else(|| name.strip_prefix("*:")).unwrap_or(name);
+        if let Ok(port) = all.parse() {
+            return Ok(Listen { name: name.to_owned(), ..Listen::everywhere(port) });
+        }
+        let hint = "write HOST:PORT, for instance 0.0.0.0:443, [::]:443 or localhost:8443, a port alone for all addresses, or a path: unix:/run/sealion.sock";
         // Resolving a name could block a reload, and may return another address later.
         Err(match name.rsplit_once(':') {
             Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {

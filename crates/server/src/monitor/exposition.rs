@@ -11,8 +11,8 @@ use crate::exchange::Shared;
 use crate::observe::access_log::CacheOutcome;
 use crate::observe::messages;
 use crate::observe::metrics::{
-    BUCKETS, Counter, DIRECTIONS, Deadline, ErrorKind, HandshakeFailure, Histogram, SIDES, SUITES, SiteNumber,
-    StreamMetrics, StreamResult, WorkerMetrics,
+    self, Counter, DIRECTIONS, Deadline, Durations, ErrorKind, HandshakeFailure, Histogram, PROTOCOLS, SIDES, SUITES,
+    SiteNumber, StreamMetrics, StreamResult, WorkerMetrics,
 };
 use crate::path::costs::Origin;
 use crate::path::offer::combinations;
@@ -78,14 +78,8 @@ impl Scrape<'_> {
         self.sum(|worker| counter(worker).get())
     }
 
-    fn histogram(&self, histogram: impl Fn(&WorkerMetrics) -> &Histogram) -> ([u64; BUCKETS], u64) {
-        let mut sum = ([0; BUCKETS], 0);
-        for worker in &self.workers {
-            let (buckets, nanoseconds) = histogram(worker).get();
-            sum.0.iter_mut().zip(buckets).for_each(|(sum, count)| *sum += count);
-            sum.1 += nanoseconds;
-        }
-        sum
+    fn histogram(&self, histogram: impl Fn(&WorkerMetrics) -> &Histogram) -> Durations {
+        self.workers.iter().map(|worker| histogram(worker).get()).sum()
     }
 
     fn upstreams(&self, page: &mut Families) {
@@ -98,19 +92,30 @@ impl Scrape<'_> {
         }
         page.counter("sealion_upstream_answers_total", "Answers of servers by class of status.");
         for (upstream, server) in &servers {
-            for (class, count) in CLASSES.into_iter().zip(server.answers) {
+            for (class, count) in CLASSES.into_iter().zip(server.counted.answers) {
                 page.sample(&[("upstream", upstream), ("server", server.name), ("class", class)], count);
             }
         }
         page.counter("sealion_upstream_failures_total", "Failed tries of requests to a server.");
         for (upstream, server) in &servers {
-            for (kind, count) in FailureKind::ALL.iter().zip(server.failures) {
+            for (kind, count) in FailureKind::ALL.iter().zip(server.counted.failures) {
                 page.sample(&[("upstream", upstream), ("server", server.name), ("kind", kind.label())], count);
             }
         }
         page.counter("sealion_upstream_connections_total", "Connections to servers that were opened, or tried to be.");
         for (upstream, server) in &servers {
-            page.sample(&[("upstream", upstream), ("server", server.name)], server.connections);
+            page.sample(&[("upstream", upstream), ("server", server.name)], server.counted.connections);
+        }
+        page.histograms(
+            "sealion_upstream_answer_duration_seconds",
+            "Time from sending a request to the head of the server's answer.",
+        );
+        for (upstream, server) in &servers {
+            page.durations(&[("upstream", upstream), ("server", server.name)], server.counted.times.clone());
+        }
+        page.counter("sealion_upstream_received_bytes_total", "Bytes of the contents of answers.");
+        for (upstream, server) in &servers {
+            page.sample(&[("upstream", upstream), ("server", server.name)], server.counted.received);
         }
         page.gauge("sealion_upstream_active", "Requests that a server is answering.");
         for (upstream, server) in &servers {
@@ -309,25 +314,12 @@ impl Scrape<'_> {
         for path in [SealedBy::Nobody, SealedBy::User, SealedBy::Kernel] {
             page.sample(&[("path", path.as_str())], self.sum(|w| w.progress.sent(path)));
         }
-        page.counter("sealion_site_responses_total", "Responses by site and class of status.");
-        let sites = SiteNumber::all();
-        for (site, name) in &sites {
-            for (place, class) in ["2xx", "3xx", "4xx", "5xx"].into_iter().enumerate() {
-                let count = self.count(|w| &w.sites.of(*site).responses[place]);
-                page.sample(&[("site", name), ("class", class)], count);
-            }
-        }
-        page.counter(
-            "sealion_site_response_bytes_total",
-            "Bytes of responses, heads and bodies, as far as they were sent, by site.",
-        );
-        for (site, name) in &sites {
-            page.sample(&[("site", name)], self.count(|w| &w.sites.of(*site).bytes));
-        }
+        self.sites(page);
+        self.routes(page);
         page.histogram(
             "sealion_http_request_duration_seconds",
             "Time from the end of a request's head to the last byte of the response.",
-            self.histogram(|w| &w.request_time),
+            self.workers.iter().map(|w| w.sites.durations()).sum(),
         );
         page.counter("sealion_file_cache_hits_total", "Files found in the workers' caches.")
             .value(self.count(|w| &w.cache_hits));
@@ -337,6 +329,72 @@ impl Scrape<'_> {
             .value(self.sum(|w| w.cache_entries.load(Ordering::Relaxed)));
         page.gauge("sealion_file_cache_bytes", "Bytes of files in the workers' caches, with names and metadata.")
             .value(self.sum(|w| w.cache_bytes.load(Ordering::Relaxed)));
+    }
+
+    fn sites(&self, page: &mut Families) {
+        let sites = SiteNumber::all();
+        let of = |site: SiteNumber, protocol: usize, class: usize| -> Durations {
+            self.workers.iter().filter_map(|w| w.sites.durations_of(site, protocol, class)).sum()
+        };
+        page.counter("sealion_site_responses_total", "Responses by site and class of status.");
+        for (site, name) in &sites {
+            for (place, class) in metrics::CLASSES.into_iter().enumerate() {
+                let count: u64 = (0..PROTOCOLS.len()).map(|protocol| of(*site, protocol, place).count()).sum();
+                page.sample(&[("site", name), ("class", class)], count);
+            }
+        }
+        page.counter(
+            "sealion_site_response_bytes_total",
+            "Bytes of responses, heads and bodies, as far as they were sent, by site.",
+        );
+        for (site, name) in &sites {
+            page.sample(&[("site", name)], self.sum(|w| w.sites.bytes(*site)));
+        }
+        page.histograms(
+            "sealion_site_request_duration_seconds",
+            "Time from the end of a request's head to the last byte of the response, by site, protocol and class of status.",
+        );
+        for (site, name) in &sites {
+            for (protocol, version) in PROTOCOLS.into_iter().enumerate() {
+                for (place, class) in metrics::CLASSES.into_iter().enumerate() {
+                    let durations = of(*site, protocol, place);
+                    // What never was is left out.
+                    if durations.count() > 0 {
+                        page.durations(&[("site", name), ("protocol", version), ("class", class)], durations);
+                    }
+                }
+            }
+        }
+    }
+
+    fn routes(&self, page: &mut Families) {
+        let routes: Vec<_> = super::summary::routes(&self.workers).collect();
+        // One stands for the routes beyond the bound.
+        if routes.len() == 1 {
+            return;
+        }
+        page.counter("sealion_route_responses_total", "Responses by route and class of status.");
+        for (site, route, totals) in &routes {
+            for (class, count) in metrics::CLASSES.into_iter().zip(totals.responses) {
+                page.sample(&[("site", site), ("route", route), ("class", class)], count);
+            }
+        }
+        page.counter(
+            "sealion_route_response_bytes_total",
+            "Bytes of responses, heads and bodies, as far as they were sent, by route.",
+        );
+        for (site, route, totals) in &routes {
+            page.sample(&[("site", site), ("route", route)], totals.bytes);
+        }
+        page.histograms(
+            "sealion_route_request_duration_seconds",
+            "Time from the end of a request's head to the last byte of the response, by route.",
+        );
+        for (site, route, totals) in routes {
+            if totals.durations.count() > 0 {
+                page.durations(&[("site", &site), ("route", &route)], totals.durations);
+            }
+        }
     }
 
     fn http2(&self, page: &mut Families) {

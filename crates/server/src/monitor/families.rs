@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::observe::metrics::BUCKETS;
+use crate::observe::metrics::{BUCKETS, Durations, bound};
 
 /// A metric with its samples.
 pub(super) struct Family {
@@ -14,8 +14,45 @@ pub(super) struct Family {
 pub(super) enum Data {
     Counter(Vec<Sample>),
     Gauge(Vec<Sample>),
-    /// The events in each bucket, and the sum of their nanoseconds.
-    Histogram(Box<[u64; BUCKETS]>, u64),
+    Histogram(Vec<Histogram>),
+}
+
+/// A histogram with its labels.
+pub(super) struct Histogram {
+    pub(super) labels: Vec<(&'static str, String)>,
+    durations: Box<Durations>,
+}
+
+/// The first bucket whose bound is shown of histograms with labels: 16 µs.
+const FIRST_SHOWN: usize = 8;
+
+impl Histogram {
+    /// Upper bounds in seconds, each with the events above the one before. There are many histograms with labels, so that these have a
+    /// bound an octave, and others two.
+    pub(super) fn buckets(&self) -> Vec<(f64, u64)> {
+        let is_shown =
+            |n: usize| self.labels.is_empty() || n + 1 == BUCKETS || (n >= FIRST_SHOWN && n.is_multiple_of(2));
+        let mut rows = Vec::new();
+        let mut events = 0;
+        for (n, count) in self.durations.buckets.iter().enumerate() {
+            events += count;
+            if is_shown(n) {
+                rows.push((bound(n), events));
+                events = 0;
+            }
+        }
+        rows
+    }
+
+    /// The sum in seconds.
+    pub(super) fn sum(&self) -> f64 {
+        self.durations.nanoseconds as f64 / 1e9
+    }
+
+    /// The number of events.
+    pub(super) fn count(&self) -> u64 {
+        self.durations.count()
+    }
 }
 
 /// A value with its labels.
@@ -73,8 +110,21 @@ impl Families {
     }
 
     /// A whole histogram, in seconds.
-    pub(super) fn histogram(&mut self, name: &'static str, help: &'static str, (buckets, sum): ([u64; BUCKETS], u64)) {
-        self.begin(name, help, Data::Histogram(buckets.into(), sum));
+    pub(super) fn histogram(&mut self, name: &'static str, help: &'static str, durations: Durations) {
+        self.histograms(name, help).durations(&[], durations);
+    }
+
+    /// Begins histograms. They follow by [`Self::durations`].
+    pub(super) fn histograms(&mut self, name: &'static str, help: &'static str) -> &mut Self {
+        self.begin(name, help, Data::Histogram(Vec::new()))
+    }
+
+    /// Adds a histogram with labels.
+    pub(super) fn durations(&mut self, labels: &[(&'static str, &str)], durations: Durations) -> &mut Self {
+        if let Some(Family { data: Data::Histogram(all), .. }) = self.0.last_mut() {
+            all.push(Histogram { labels: owned(labels), durations: durations.into() });
+        }
+        self
     }
 
     fn begin(&mut self, name: &'static str, help: &'static str, data: Data) -> &mut Self {
@@ -89,14 +139,19 @@ impl Families {
 
     /// Adds a sample with labels.
     pub(super) fn sample(&mut self, labels: &[(&'static str, &str)], value: impl Into<Value>) -> &mut Self {
-        let labels = labels.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         if let Some(Family { data: Data::Counter(samples) | Data::Gauge(samples), .. }) = self.0.last_mut() {
-            samples.push(Sample { labels, value: value.into() });
+            samples.push(Sample { labels: owned(labels), value: value.into() });
         }
         self
     }
 
-    pub(super) fn finish(self) -> Vec<Family> {
+    /// All families, but those of histograms that have none yet.
+    pub(super) fn finish(mut self) -> Vec<Family> {
+        self.0.retain(|family| !matches!(&family.data, Data::Histogram(all) if all.is_empty()));
         self.0
     }
+}
+
+fn owned(labels: &[(&'static str, &str)]) -> Vec<(&'static str, String)> {
+    labels.iter().map(|(name, value)| (*name, (*value).to_owned())).collect()
 }

@@ -14,4 +14,6 @@ mod text;
 
 pub(crate) use listener::{Listener, note};
 pub(crate) use otlp::{Exporter, Settings};
-pub(crate) use summary::{Connections, Http3Summary, Summary};
+#[cfg(all(test, feature = "top"))]
+pub(crate) use summary::StoreSummary;
+pub(crate) use summary::{Connections, Http3Summary, RouteSummary, ServerSummary, Summary};

@@ -5,8 +5,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::exchange::Shared;
 use crate::observe::Left;
-use crate::observe::metrics::{BUCKETS, Counter, ErrorKind, HandshakeFailure, TopPath, TopPaths, WorkerMetrics};
+use crate::observe::access_log::CacheOutcome;
+use crate::observe::metrics::{
+    Counter, Durations, ErrorKind, HandshakeFailure, RouteNumber, RouteTotals, TopPath, TopPaths, WorkerMetrics,
+};
 use crate::path::policy::PathReason;
+use crate::upstream::{ServerState, Upstream};
 
 /// The current numbers. Counters start with the process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -44,6 +48,122 @@ pub(crate) struct Summary {
     pub resident_bytes: u64,
     pub open_descriptors: u64,
     pub paths: Vec<TopPath>,
+    /// Servers that requests are forwarded to.
+    pub upstreams: Vec<ServerSummary>,
+    /// The cache of responses, if there is one.
+    pub store: Option<StoreSummary>,
+    /// Routes that answered.
+    pub routes: Vec<RouteSummary>,
+}
+
+/// A server that requests are forwarded to.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ServerSummary {
+    pub upstream: String,
+    pub server: String,
+    pub is_up: bool,
+    /// Requests in progress.
+    pub active: u64,
+    pub answers: u64,
+    /// Answers with a status of 500 or above.
+    pub errors: u64,
+    /// Tries without an answer.
+    pub failures: u64,
+    /// Bytes of the contents of answers.
+    pub received: u64,
+    /// Answers by bucket of the time to their head.
+    pub latency: Vec<u64>,
+}
+
+/// The cache of responses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StoreSummary {
+    /// Requests that met the cache.
+    pub requests: u64,
+    /// Those that were answered by it: fresh, stale or revalidated.
+    pub hits: u64,
+    /// Stored responses, and their bytes.
+    pub objects: u64,
+    pub bytes: u64,
+    /// Directories in use, of all.
+    pub up: usize,
+    pub directories: usize,
+}
+
+/// A route that answered.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RouteSummary {
+    /// Site and route.
+    pub name: String,
+    pub requests: u64,
+    /// Responses with a status of 500 or above.
+    pub errors: u64,
+    pub bytes: u64,
+    /// Requests by bucket of their duration.
+    pub latency: Vec<u64>,
+}
+
+impl From<(String, String, RouteTotals)> for RouteSummary {
+    fn from((site, route, totals): (String, String, RouteTotals)) -> Self {
+        let RouteTotals { responses, bytes, durations } = totals;
+        let [.., errors] = responses;
+        let latency = durations.buckets.into();
+        RouteSummary { name: format!("{site} {route}"), requests: responses.iter().sum(), errors, bytes, latency }
+    }
+}
+
+/// What each route served, with the names of its site and its own.
+pub(super) fn routes(workers: &[&WorkerMetrics]) -> impl Iterator<Item = (String, String, RouteTotals)> {
+    RouteNumber::all().into_iter().map(|(number, site, route)| {
+        let mut totals = RouteTotals::default();
+        workers.iter().for_each(|worker| worker.routes.add_to(number, &mut totals));
+        (site, route, totals)
+    })
+}
+
+fn upstreams(shared: &Shared) -> Vec<ServerSummary> {
+    let generation = shared.generations.latest();
+    let of_upstream = |upstream: &std::sync::Arc<Upstream>| {
+        let name = upstream.name.to_string();
+        let summary = |server: ServerState<'_>| {
+            let counted = server.counted;
+            let [.., errors] = counted.answers;
+            ServerSummary {
+                upstream: name.clone(),
+                server: server.name.to_owned(),
+                is_up: server.is_up,
+                active: server.active as u64,
+                answers: counted.answers.iter().sum(),
+                errors,
+                failures: counted.failures.iter().sum(),
+                received: counted.received,
+                latency: counted.times.buckets.into(),
+            }
+        };
+        upstream.servers().map(summary).collect::<Vec<_>>()
+    };
+    generation.upstreams.iter().flat_map(of_upstream).collect()
+}
+
+/// `sum`: adds a counter of all workers up.
+fn store(shared: &Shared, sum: &dyn Fn(&dyn Fn(&WorkerMetrics) -> u64) -> u64) -> Option<StoreSummary> {
+    let store = shared.generations.latest().store.clone()?;
+    let is_hit = |outcome: &&CacheOutcome| {
+        matches!(outcome, CacheOutcome::Hit | CacheOutcome::Stale | CacheOutcome::Revalidated)
+    };
+    let requests = |w: &WorkerMetrics| w.reused.iter().map(Counter::get).sum();
+    let hits = |w: &WorkerMetrics| {
+        CacheOutcome::ALL.iter().filter(is_hit).map(|outcome| w.reused[*outcome as usize].get()).sum()
+    };
+    let disks: Vec<_> = store.disk_states().collect();
+    Some(StoreSummary {
+        requests: sum(&requests),
+        hits: sum(&hits),
+        objects: disks.iter().map(|disk| disk.objects).sum(),
+        bytes: disks.iter().map(|disk| disk.bytes).sum(),
+        up: disks.iter().filter(|disk| disk.is_up).count(),
+        directories: disks.len(),
+    })
 }
 
 /// HTTP/3.
@@ -104,10 +224,7 @@ impl Summary {
             let first = 100 * (n as u16 + 1);
             sum(&|w| (first..first + 100).map(|code| w.statuses.of(code).get()).sum())
         });
-        let mut latency = vec![0; BUCKETS];
-        for worker in &workers {
-            latency.iter_mut().zip(worker.request_time.get().0).for_each(|(sum, count)| *sum += count);
-        }
+        let latency: Durations = workers.iter().map(|worker| worker.sites.durations()).sum();
         let tops: Vec<_> =
             workers.iter().map(|w| w.top.lock().unwrap_or_else(std::sync::PoisonError::into_inner)).collect();
         let paths = TopPaths::merge(tops.iter().map(|top| &**top));
@@ -139,7 +256,7 @@ impl Summary {
                 lost_bytes: sum(&|w| w.http3.lost_bytes.get()),
             },
             statuses,
-            latency,
+            latency: latency.buckets.into(),
             errors: sum(&|w| ErrorKind::ALL.iter().map(|kind| w.errors[*kind as usize].get()).sum()),
             log_written,
             log_dropped,
@@ -151,6 +268,9 @@ impl Summary {
             resident_bytes: metrics.process.resident_bytes().unwrap_or(0),
             open_descriptors: metrics.process.open_descriptors().unwrap_or(0),
             paths,
+            upstreams: upstreams(shared),
+            store: store(shared, &sum),
+            routes: routes(&workers).map(RouteSummary::from).filter(|route| route.requests > 0).collect(),
         }
     }
 }

@@ -2,8 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::families::{Data, Family, Sample};
-use crate::observe::metrics::{BUCKETS, bound};
+use super::families::{Data, Family, Histogram, Sample, Value};
 
 /// The Content-Type of the format.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -23,7 +22,9 @@ pub(super) fn page(families: &[Family]) -> String {
             Data::Counter(samples) | Data::Gauge(samples) => {
                 samples.iter().for_each(|sample| write_sample(&mut page, name, sample));
             }
-            Data::Histogram(buckets, nanoseconds) => write_histogram(&mut page, name, buckets, *nanoseconds),
+            Data::Histogram(histograms) => {
+                histograms.iter().for_each(|histogram| write_histogram(&mut page, name, histogram));
+            }
         }
     }
     page
@@ -31,8 +32,16 @@ pub(super) fn page(families: &[Family]) -> String {
 
 fn write_sample(page: &mut String, name: &str, sample: &Sample) {
     page.push_str(name);
-    for (n, (name, value)) in sample.labels.iter().enumerate() {
-        page.push(if n == 0 { '{' } else { ',' });
+    write_labels(page, &sample.labels, None);
+    let _ = writeln!(page, " {}", sample.value);
+}
+
+/// Labels in braces, if there are any. `bound`: that of a bucket.
+fn write_labels(page: &mut String, labels: &[(&'static str, String)], bound: Option<f64>) {
+    let mut separator = '{';
+    for (name, value) in labels {
+        page.push(separator);
+        separator = ',';
         let _ = write!(page, "{name}=\"");
         for c in value.chars() {
             match c {
@@ -43,26 +52,53 @@ fn write_sample(page: &mut String, name: &str, sample: &Sample) {
         }
         page.push('"');
     }
-    if !sample.labels.is_empty() {
-        page.push('}');
+    match bound {
+        Some(bound) if bound.is_finite() => _ = write!(page, "{separator}le=\"{bound}\"}}"),
+        Some(_) => _ = write!(page, "{separator}le=\"+Inf\"}}"),
+        None if !labels.is_empty() => page.push('}'),
+        None => {}
     }
-    let _ = writeln!(page, " {}", sample.value);
 }
 
-fn write_histogram(page: &mut String, name: &str, buckets: &[u64; BUCKETS], nanoseconds: u64) {
+fn write_histogram(page: &mut String, name: &str, histogram: &Histogram) {
     let mut below = 0;
-    for (n, count) in buckets.iter().enumerate() {
+    for (bound, count) in histogram.buckets() {
         below += count;
-        let bound = if bound(n).is_finite() { bound(n).to_string() } else { "+Inf".to_owned() };
-        let _ = writeln!(page, "{name}_bucket{{le=\"{bound}\"}} {below}");
+        let _ = write!(page, "{name}_bucket");
+        write_labels(page, &histogram.labels, Some(bound));
+        let _ = writeln!(page, " {below}");
     }
-    let _ = writeln!(page, "{name}_sum {}\n{name}_count {below}", nanoseconds as f64 / 1e9);
+    for (kind, value) in [("sum", Value::from(histogram.sum())), ("count", Value::from(histogram.count()))] {
+        let _ = write!(page, "{name}_{kind}");
+        write_labels(page, &histogram.labels, None);
+        let _ = writeln!(page, " {value}");
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::families::Families;
     use super::*;
+    use crate::observe::metrics::{BUCKETS, Durations, bound};
+
+    #[test]
+    fn histograms_with_labels_have_a_bound_an_octave() {
+        let mut families = Families::default();
+        let mut durations = Durations { nanoseconds: 2_000_000_000, ..Durations::default() };
+        (durations.buckets[3], durations.buckets[9], durations.buckets[BUCKETS - 1]) = (1, 2, 4);
+        families.histograms("a_seconds", "Times.").durations(&[("x", "\"")], durations);
+        let page = page(&families.finish());
+        let lines: Vec<&str> = page.lines().skip(2).collect();
+        assert_eq!(
+            lines[..2],
+            [r#"a_seconds_bucket{x="\"",le="0.000016384"} 1"#, r#"a_seconds_bucket{x="\"",le="0.000032768"} 3"#]
+        );
+        assert_eq!(
+            lines[lines.len() - 3..],
+            [r#"a_seconds_bucket{x="\"",le="+Inf"} 7"#, r#"a_seconds_sum{x="\""} 2"#, r#"a_seconds_count{x="\""} 7"#]
+        );
+        assert_eq!(lines.len(), 24 + 2);
+    }
 
     #[test]
     fn a_page_to_the_byte() {
@@ -73,9 +109,9 @@ mod tests {
             .sample(&[("x", "\"1\\2\n"), ("y", "")], 7_u64)
             .sample(&[("x", "é")], 8_u8);
         families.counter("c_total", "Nothing yet.");
-        let mut buckets = [0; BUCKETS];
-        (buckets[0], buckets[BUCKETS - 1]) = (2, 1);
-        families.histogram("d_seconds", "Times.", (buckets, 1_500_000_000));
+        let mut durations = Durations { nanoseconds: 1_500_000_000, ..Durations::default() };
+        (durations.buckets[0], durations.buckets[BUCKETS - 1]) = (2, 1);
+        families.histogram("d_seconds", "Times.", durations);
         let page = page(&families.finish());
         let (samples, histogram) = page.split_once("# HELP d_seconds").unwrap();
         assert_eq!(

@@ -274,7 +274,8 @@ fn refuse_secrets_in_roots(config: &Config, problems: &mut Problems) {
     let files: Vec<PathBuf> = problems.files().filter_map(|file| std::path::absolute(file).ok()).collect();
     let of_configuration = files.iter().map(|file| ("site.root", file.as_path(), &(0..0)));
     let token = config.metrics.token_file.iter().map(|file| ("metrics.token_file", file.as_path(), &(0..0)));
-    for (key, file, span) in secrets(config).chain(token).chain(of_configuration) {
+    let key_log = config.tls_key_log.iter().map(|file| ("--tls-key-log", file.as_path(), &(0..0)));
+    for (key, file, span) in secrets(config).chain(token).chain(of_configuration).chain(key_log) {
         let Some(path) = real_path(&problems.resolve(file)) else { continue };
         let is_sent = |(root, show_dotfiles): &(PathBuf, bool)| {
             let beneath = path.strip_prefix(root).ok();

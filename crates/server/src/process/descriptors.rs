@@ -68,16 +68,28 @@ struct Needs {
     connections: Option<u64>,
 }
 
+/// Refuses a configuration that the limit on open files does not allow. Changes nothing.
+///
+/// # Errors
+/// A line that says how to change the limit or `--max-connections`.
+pub(crate) fn check_open_files(config: &Config) -> Result<(), String> {
+    Needs::of(config).plan(allowed()).map(|_| ())
+}
+
+/// The hard limit on open files.
+fn allowed() -> u64 {
+    getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX)
+}
+
 impl DescriptorPlan {
     /// Makes the plan, raises the soft limit on open files as far as it needs, and bounds idle connections to servers.
     ///
     /// # Errors
-    /// A line that says how to change the limit or `--max-connections`.
+    /// As [`check_open_files`], and if the limit cannot be raised.
     pub(super) fn new(config: &Config) -> Result<Self, String> {
         let limit = getrlimit(Resource::Nofile);
-        let allowed = limit.maximum.unwrap_or(u64::MAX);
         let needs = Needs::of(config);
-        let (plan, idle) = needs.plan(allowed)?;
+        let (plan, idle) = needs.plan(allowed())?;
         let needed = needs.others + idle + plan.connections * (1 + needs.response) + plan.streams * needs.response;
         if limit.current.is_some_and(|current| current < needed) {
             let raised = Rlimit { current: Some(needed), maximum: limit.maximum };

@@ -16,4 +16,5 @@ mod signals;
 pub(crate) mod upgrade;
 
 pub(crate) use build::build;
+pub(crate) use descriptors::check_open_files;
 pub(crate) use serve::run;

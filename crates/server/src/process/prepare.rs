@@ -60,7 +60,7 @@ impl Prepared {
         let site_logs = SiteLogs::new(&config.access_log, config.site_logs(), &mut Problems::of_arguments());
         let access_log = AccessLogPlans::new(&config.access_log, &site_logs, config.site.len() > 1, &problems);
         let otlp = monitor::Settings::new(&config.otlp, &mut problems.emptied());
-        let tls = TlsProcess::new(tickets)?;
+        let tls = TlsProcess::new(tickets)?.with_key_log(config.tls_key_log.as_deref())?;
         let rekeys = kernel.probe().rekey_tx().is_ok();
         let generation = build(&config, problems, &tls, rekeys, None).map_err(|problems| problems.to_string())?;
         let mut made = generation.certificates.make_directories()?;

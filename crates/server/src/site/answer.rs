@@ -524,6 +524,10 @@ impl<'a> Answering<'a> {
         if rule.intercept_errors && self.route.error_page(response.status).is_some() {
             return Response { upstream: response.upstream, ..Response::plain(response.status) }.into();
         }
+        if rule.files_first && self.route.features.fallback.is_some() {
+            // A navigation to the same URL gets the fallback.
+            response.fields.extra.add("Vary", "Accept");
+        }
         if let Some(accel) = self.route.features.accel.as_ref().filter(|_| response.fields.forwarded)
             && let Some(redirect) = accel.take(&mut response)
         {

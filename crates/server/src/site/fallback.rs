@@ -8,7 +8,12 @@ use sealion_http::accept::{names_html, takes_html};
 /// segment contains a dot. A missing script or image must stay a 404, or browsers and caches would take the page for it.
 pub(super) fn applies(name: &[u8], accept: Option<&[u8]>) -> bool {
     let last = name.rsplit(|octet| *octet == b'/').next().unwrap_or(name);
-    names_html(accept) || (takes_html(accept) && !last.contains(&b'.'))
+    is_navigation(accept) || (takes_html(accept) && !last.contains(&b'.'))
+}
+
+/// Whether the request is a browser's navigation: it names HTML in Accept, which scripts and images do not.
+pub(super) fn is_navigation(accept: Option<&[u8]>) -> bool {
+    names_html(accept)
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ use sealion_tls::ClientAuth;
 
 use crate::certificates::{self, CertifiedSite};
 use crate::observe::access_log::{SiteLog, SiteLogs};
-use crate::observe::metrics::SiteNumber;
+use crate::observe::metrics::{RouteNumber, SiteNumber};
 use crate::placeholders::{Groups, Tables};
 use crate::values::Problems;
 
@@ -68,6 +68,8 @@ pub(crate) struct Site {
     pub name: String,
     /// Its counters.
     pub number: SiteNumber,
+    /// The numbers of its routes for the counters, by their own.
+    route_numbers: Box<[RouteNumber]>,
     /// Whether it has host names. Without them it has every name.
     pub has_names: bool,
     /// Whether handshakes for it are refused, so that it answers no request over TLS.
@@ -108,6 +110,12 @@ impl Site {
     pub(crate) fn route_name(&self, number: Option<u32>) -> Option<&str> {
         let routes = self.routes.as_ref()?;
         Some(&*routes.all().get(usize::try_from(number?).ok()?)?.shown)
+    }
+
+    /// The number of a route among the counters.
+    #[inline]
+    pub(crate) fn route_number(&self, number: Option<u32>) -> Option<RouteNumber> {
+        self.route_numbers.get(usize::try_from(number?).ok()?).copied()
     }
 
     /// Whether a request may be forwarded to an upstream: its content is then read only as fast as that takes it.
@@ -247,10 +255,14 @@ impl SiteConfig {
             Some(auth) => Some(certificates::client_auth(auth, problems)?),
             None => None,
         };
+        let name = self.label();
+        let all = routes.iter().flat_map(|routes| routes.all());
+        let route_numbers = all.map(|route| RouteNumber::of(&name, &route.shown)).collect();
         Some(Site {
             client_auth,
-            name: self.label(),
-            number: SiteNumber::of(&self.label()),
+            number: SiteNumber::of(&name),
+            name,
+            route_numbers,
             has_names: !self.names.is_empty(),
             rejects_handshake: *self.reject_handshake,
             http2: self.http2,

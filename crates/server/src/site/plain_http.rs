@@ -24,9 +24,31 @@ pub(crate) fn over_https(authority: &str, port: u16, path: &str, query: Option<&
 /// The paths of validations (RFC 8555 §8.3).
 pub(crate) const CHALLENGES: &str = "/.well-known/acme-challenge/";
 
+/// Whether a path, as it was requested, is one of a validation: the token is base64url (RFC 8555 §8.3), and so has no second spelling.
+pub(crate) fn is_validation(path: &str) -> bool {
+    let is_of_token = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    path.strip_prefix(CHALLENGES).is_some_and(|token| !token.is_empty() && token.bytes().all(is_of_token))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn validations_have_a_token_and_nothing_else() {
+        for (path, expected) in [
+            ("/.well-known/acme-challenge/evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ-PCt92wr_oA", true),
+            ("/.well-known/acme-challenge/", false),
+            ("/.well-known/acme-challenge/a/b", false),
+            ("/.well-known/acme-challenge/..", false),
+            ("/.well-known/acme-challenge/%2e%2e%2fsecret", false),
+            ("/.well-known/acme-challenge/a.txt", false),
+            ("//.well-known/acme-challenge/a", false),
+            ("/.well-known/other/a", false),
+        ] {
+            assert_eq!(is_validation(path), expected, "{path}");
+        }
+    }
 
     #[test]
     fn the_redirect_keeps_host_path_and_query() {

@@ -287,6 +287,32 @@ impl ServerUrl {
     }
 }
 
+impl ServerUrl {
+    /// A server as people write it on a command line: besides URLs, a port of this machine (`3000`), `HOST:PORT` for HTTP, and the path of a socket.
+    ///
+    /// # Errors
+    /// One line, with what to write.
+    pub(crate) fn from_argument(text: &str) -> Result<Self, String> {
+        let port = text.strip_prefix(':').unwrap_or(text);
+        if let Ok(port) = port.parse::<u16>() {
+            return format!("http://localhost:{port}").parse();
+        }
+        if text.starts_with('/') {
+            return format!("unix:{text}").parse();
+        }
+        let is_named = |text: &str| text.contains("://") || text.starts_with("unix:");
+        match text.rsplit_once(':') {
+            Some((_, "443")) if !is_named(text) => {
+                Err(format!("{:?} names the port of HTTPS: write https:// before it", shown_url(text)))
+            }
+            Some((host, port)) if !is_named(text) && !host.is_empty() && port.parse::<u16>().is_ok() => {
+                format!("http://{text}").parse()
+            }
+            _ => text.parse(),
+        }
+    }
+}
+
 impl fmt::Display for ServerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -516,6 +542,31 @@ fn connection_age() -> Timeout {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn servers_on_a_command_line() {
+        for (text, expected) in [
+            ("3000", Ok("http://localhost:3000")),
+            (":3000", Ok("http://localhost:3000")),
+            ("localhost:3000", Ok("http://localhost:3000")),
+            ("127.0.0.1:3000", Ok("http://127.0.0.1:3000")),
+            ("[::1]:3000", Ok("http://[::1]:3000")),
+            ("/run/app.sock", Ok("unix:/run/app.sock")),
+            ("https://app.internal", Ok("https://app.internal")),
+            ("unix:/run/app:1", Ok("unix:/run/app:1")),
+            ("app.internal:443", Err("write https:// before it")),
+            ("0", Err("that is no port")),
+            ("70000", Err("write http://host:port")),
+            ("app", Err("write http://host:port")),
+            (":app", Err("write http://host:port")),
+        ] {
+            match (ServerUrl::from_argument(text), expected) {
+                (Ok(url), Ok(shown)) => assert_eq!(url.to_string(), shown, "{text}"),
+                (Err(error), Err(words)) => assert!(error.contains(words), "{text}: {error}"),
+                (got, _) => panic!("{text}: {got:?}"),
+            }
+        }
+    }
 
     #[test]
     fn urls_of_servers() {

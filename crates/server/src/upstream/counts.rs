@@ -1,10 +1,12 @@
 //! What is counted of a server, for metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use sealion_http::Status;
 
 use super::forward::Failure;
+use crate::observe::metrics::{Durations, SharedHistogram};
 use crate::values::labels;
 
 labels! {
@@ -46,16 +48,41 @@ pub(super) struct Counts {
     /// By [`FailureKind`].
     failures: [AtomicU64; FailureKind::ALL.len()],
     connections: AtomicU64,
+    /// From sending a request to the head of its answer.
+    times: SharedHistogram,
+    /// Bytes of the contents of answers.
+    received: AtomicU64,
+}
+
+/// What is counted of a server.
+pub(crate) struct Counted {
+    /// Answers by [`CLASSES`].
+    pub(crate) answers: [u64; CLASSES.len()],
+    /// Failures by [`FailureKind`].
+    pub(crate) failures: [u64; FailureKind::ALL.len()],
+    /// Connections that were opened, or tried to be.
+    pub(crate) connections: u64,
+    /// From sending a request to the head of its answer.
+    pub(crate) times: Durations,
+    /// Bytes of the contents of answers.
+    pub(crate) received: u64,
 }
 
 impl Counts {
-    pub(super) fn answered(&self, status: Status) {
+    /// `took`: the time from sending the request to the head of the answer.
+    pub(super) fn answered(&self, status: Status, took: Duration) {
+        self.times.observe(took);
         let class = usize::from(status.code() / 100).saturating_sub(1);
         self.answers[class.min(CLASSES.len() - 1)].fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn failed(&self, failure: &Failure) {
         self.failures[FailureKind::of(failure) as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Bytes of the content of an answer came.
+    pub(super) fn received(&self, bytes: usize) {
+        self.received.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     pub(super) fn connected(&self) {
@@ -67,8 +94,14 @@ impl Counts {
         self.answers.iter().chain(&self.failures).map(get).sum()
     }
 
-    pub(super) fn read(&self) -> ([u64; CLASSES.len()], [u64; FailureKind::ALL.len()], u64) {
-        (self.answers.each_ref().map(get), self.failures.each_ref().map(get), get(&self.connections))
+    pub(super) fn read(&self) -> Counted {
+        Counted {
+            answers: self.answers.each_ref().map(get),
+            failures: self.failures.each_ref().map(get),
+            connections: get(&self.connections),
+            times: self.times.get(),
+            received: get(&self.received),
+        }
     }
 }
 

@@ -126,6 +126,7 @@ pub(crate) async fn forward(
         let index = upstream.balancer.choose(key, &tried);
         let in_progress = InProgress { upstream: Arc::clone(upstream), server: index, place: None, deadline };
         tried.push(index);
+        let asked = Instant::now();
         let result = match deadline {
             None => ask(in_progress, request).await,
             Some(deadline) => Box::pin(within(deadline, upstream, ask(in_progress, request))).await,
@@ -142,7 +143,7 @@ pub(crate) async fn forward(
                 upstream.succeeded(index);
                 request.answered_by = Some(index);
                 trace.status = Some(reply.status.code());
-                server.counts.answered(reply.status);
+                server.counts.answered(reply.status, asked.elapsed());
                 return (trace, Ok(reply));
             }
             Err(failed) => failed,

@@ -82,7 +82,7 @@ pub(crate) use websocket::{Key as WebSocketKey, WEBSOCKET};
 use balance::{Balancer, FailureRule};
 use config::{AdminState, Protocol, ProxyProtocol};
 use connect::Tls;
-use counts::Counts;
+use counts::{Counted, Counts};
 use gate::{Budget, Gate};
 use head::end_of_head;
 use health::Health;
@@ -218,12 +218,7 @@ struct Server {
 /// A server as metrics show it.
 pub(crate) struct ServerState<'a> {
     pub(crate) name: &'a str,
-    /// Answers by [`CLASSES`].
-    pub(crate) answers: [u64; CLASSES.len()],
-    /// Failures by [`FailureKind`].
-    pub(crate) failures: [u64; FailureKind::ALL.len()],
-    /// Connections that were opened, or tried to be.
-    pub(crate) connections: u64,
+    pub(crate) counted: Counted,
     /// Requests in progress.
     pub(crate) active: usize,
     /// Whether it is not left out.
@@ -245,6 +240,11 @@ struct InProgress {
 impl InProgress {
     fn name(&self) -> &str {
         &self.upstream.servers[self.server].name
+    }
+
+    /// Counts bytes of the content of its answer.
+    fn received(&self, bytes: usize) {
+        self.upstream.servers[self.server].counts.received(bytes);
     }
 
     /// Keeps a connection whose request has been answered, if it may have another.
@@ -297,9 +297,8 @@ impl Upstream {
     /// Its servers, in their order.
     pub(crate) fn servers(&self) -> impl Iterator<Item = ServerState<'_>> {
         self.servers.iter().enumerate().map(|(index, server)| {
-            let (answers, failures, connections) = server.counts.read();
             let (active, is_up) = self.balancer.state(index);
-            ServerState { name: &server.name, answers, failures, connections, active, is_up }
+            ServerState { name: &server.name, counted: server.counts.read(), active, is_up }
         })
     }
 

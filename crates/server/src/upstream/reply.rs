@@ -82,6 +82,7 @@ impl ReplyBody {
             match content.poll_frame(cx) {
                 Poll::Ready(Some(Ok(AnswerFrame::Content(octets)))) => {
                     self.patience.moved();
+                    self.in_progress.received(octets.len());
                     return Poll::Ready(Some(Ok(Piece::Bytes(octets))));
                 }
                 // Others are dropped, as RFC 9110 §6.5.1 allows.

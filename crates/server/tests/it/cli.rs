@@ -51,7 +51,7 @@ fn bad_usage(arguments: &[&str], words: &[&str]) {
 
 #[test]
 fn values_that_cannot_be_are_refused_with_what_to_write() {
-    bad_usage(&["--listen", "8443"], &["--listen", "8443", "HOST:PORT"]);
+    bad_usage(&["--listen", "84430"], &["--listen", "84430", "HOST:PORT"]);
     bad_usage(&["--listen", "no-such-host.invalid:1"], &["--listen", "no-such-host.invalid", "names are not resolved"]);
     bad_usage(&["--workers", "0"], &["--workers", "1..=1024"]);
     bad_usage(&["--ktls", "sometimes"], &["--ktls", "auto, always, never"]);
@@ -191,6 +191,48 @@ fn always_kernel_tls_is_refused_without_it() {
     let mut arguments = with_pair(&site, &site.pki.certificate_file(), &site.pki.key_file());
     arguments.extend(["--ktls", "always"].map(Into::into));
     refused(&arguments, &["--ktls always", "no kernel TLS"]);
+}
+
+/// Only the option turns it on, with a warning; a file that a client could fetch is refused.
+#[test]
+fn secrets_are_logged_where_the_command_line_says_so() {
+    let site = Site::new();
+    site.add("f", "content");
+    let path = site.outside().join("keys.log");
+    let server = site.serve(&["--tls-key-log", path.to_str().expect("a path in UTF-8")]);
+    let line = wait_for_message(&server, "ALL CONNECTIONS CAN BE READ");
+    assert!(line.contains("WARN"), "{line}");
+    sealion_testkit::http::get(&mut site.connect(&server), "/f").expect("a response");
+    let text = std::fs::read_to_string(&path).expect("it was made");
+    assert!(text.contains("SERVER_TRAFFIC_SECRET_0 "), "{text}");
+    let within = site.root().join("keys.log");
+    let mut arguments = with_pair(&site, &site.pki.certificate_file(), &site.pki.key_file());
+    arguments.extend(["--tls-key-log".into(), within.into_os_string()]);
+    refused(&arguments, &["keys.log lies beneath the root of a site"]);
+    // No key and no variable of the environment has it.
+    let mut command = Command::new(PROGRAM);
+    let config = site.config("").table("[tls]\nkey_log = 'keys'").write();
+    let output = command.args(["check", "--config"]).arg(config).output().expect("the program starts");
+    assert!(!output.status.success(), "{output:?}");
+}
+
+/// The check of a configuration refuses what the server refuses at its start, in the same words.
+#[test]
+fn more_connections_than_open_files_are_refused_by_the_check_too() {
+    let site = Site::new();
+    let refusal = |command: &str, connections: &str| {
+        let mut limited = Command::new("prlimit");
+        limited.args(["--nofile=2000:2000", PROGRAM, command]).arg(site.root());
+        limited.args(["--listen", "127.0.0.1:0", "--max-connections", connections, "--workers", "1", "--cert"]);
+        limited.arg(site.pki.certificate_file()).arg("--key").arg(site.pki.key_file());
+        let output = limited.output().expect("the program starts");
+        (output.status.code(), String::from_utf8(output.stderr).expect("text"))
+    };
+    let (code, text) = refusal("check", "5000");
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("--max-connections 5000 needs") && text.contains("at most 2000 are allowed"), "{text}");
+    assert_eq!(refusal("serve", "5000"), (code, text));
+    assert_eq!(refusal("check", "100").0, Some(0));
 }
 
 #[test]

@@ -7,6 +7,8 @@ use std::path::Path;
 use sealion_testkit::server::Signal;
 use sealion_testkit::{Suite, http};
 
+use crate::support::http2::Http2;
+use crate::support::upstream::{Upstream, ok};
 use crate::support::watch::{Scrape, Watched};
 use crate::support::{LARGE, Site, begin, exchange, wait_for_message, wait_until};
 
@@ -137,6 +139,61 @@ fn reloads_are_counted_and_told_apart() {
     assert_eq!(watched.scrape().get("sealion_config_generation"), 1.0);
 }
 
+/// Each response is counted once for its site and once for its route, each answer for its server.
+#[test]
+fn times_and_bytes_are_counted_by_site_route_and_server() {
+    let site = Site::new();
+    site.add("f", "content");
+    let app = Upstream::answering(|request| ok(request.line().as_bytes()));
+    let keys = format!(
+        "route = [{{ path = '/app/', proxy = {{ to = 'app' }} }}, {{ path = '/files/', name = 'of files', rewrite = '/f' }}]",
+    );
+    let tables = format!(
+        "[metrics]\nlisten = '127.0.0.1:0'\n[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]",
+        app.url()
+    );
+    let watched = Watched::of(site.config(&keys).table(&tables).serve_from_user_space());
+    let mut client = site.connect(&watched.server);
+    let mut fetch = |target| http::get(&mut client, target).expect("a response");
+    assert_eq!(fetch("/app/a").body, b"GET /app/a");
+    assert_eq!((fetch("/app/b").status, fetch("/f").status, fetch("/files/x").status), (200, 200, 200));
+    assert_eq!(fetch("/none").status, 404);
+    let mut http2 = Http2::connect(site.connector(Suite::TLS13), watched.server.address(), &[]);
+    assert_eq!(http2.fetch("/f").0, 200);
+    let all = |scrape: &Scrape| scrape.get("sealion_http_request_duration_seconds_count") == 6.0;
+    wait_until("all responses are counted", || all(&watched.scrape()));
+    let scrape = watched.scrape();
+    let name = site_label(&scrape);
+    let server = app.url();
+    for (series, value) in [
+        (format!("sealion_site_request_duration_seconds_count{{site=\"{name}\",protocol=\"1.1\",class=\"2xx\"}}"), 4.0),
+        (format!("sealion_site_request_duration_seconds_count{{site=\"{name}\",protocol=\"1.1\",class=\"4xx\"}}"), 1.0),
+        (format!("sealion_site_request_duration_seconds_count{{site=\"{name}\",protocol=\"2\",class=\"2xx\"}}"), 1.0),
+        (format!("sealion_site_responses_total{{site=\"{name}\",class=\"2xx\"}}"), 5.0),
+        (format!("sealion_route_responses_total{{site=\"{name}\",route=\"/app/\",class=\"2xx\"}}"), 2.0),
+        (format!("sealion_route_responses_total{{site=\"{name}\",route=\"/app/\",class=\"5xx\"}}"), 0.0),
+        (format!("sealion_route_request_duration_seconds_count{{site=\"{name}\",route=\"/app/\"}}"), 2.0),
+        (format!("sealion_upstream_answer_duration_seconds_count{{upstream=\"app\",server=\"{server}\"}}"), 2.0),
+        (format!("sealion_upstream_received_bytes_total{{upstream=\"app\",server=\"{server}\"}}"), 20.0),
+    ] {
+        assert_eq!(scrape.get(&series), value, "{series}");
+    }
+    let sent = scrape.get(&format!("sealion_route_response_bytes_total{{site=\"{name}\",route=\"/app/\"}}"));
+    assert!(sent > 20.0, "{sent}");
+    let output = crate::top::top(&["--once", "--url", &format!("http://{}", watched.address)]);
+    let text = String::from_utf8(output.stdout).expect("text");
+    let line = |topic: &str, words: &str| text.lines().any(|line| line.starts_with(topic) && line.contains(words));
+    assert!(line("upstream ", &format!("app {server} up")), "{text}");
+    assert!(line("route ", &format!("{name} /app/: ")) && line("route ", "of 2, errors 0/s"), "{text}");
+}
+
+/// The label of the site of a configuration without names.
+fn site_label(scrape: &Scrape) -> String {
+    let labels = ["localhost", "default"];
+    let has = |label: &&&str| scrape.has(&format!("sealion_site_response_bytes_total{{site=\"{label}\"}}"));
+    labels.iter().find(has).map(|label| (*label).to_owned()).expect("a site")
+}
+
 /// The names in `text` that look like metrics of ours or of the process.
 fn named_in(text: &str) -> BTreeSet<String> {
     let pattern = regex::Regex::new(r"\b(?:sealion|process)_[a-z_]*[a-z]\b").expect("a pattern");
@@ -162,6 +219,9 @@ fn documents_and_dashboards_name_what_there_is_and_nothing_else() {
     );
     let config = site.config(proxy).table(&tables);
     let watched = Watched::of(config.serve_from_user_space());
+    assert_eq!(http::get(&mut site.connect(&watched.server), "/app/").expect("a response").status, 502);
+    let counted = |scrape: &Scrape| scrape.get("sealion_http_request_duration_seconds_count") == 1.0;
+    wait_until("the response is counted", || counted(&watched.scrape()));
     let scrape = watched.scrape();
     let kernel = OF_THE_KERNEL.map(str::to_owned);
     let families: BTreeSet<String> = scrape.families.keys().cloned().chain(kernel.clone()).collect();

@@ -298,6 +298,46 @@ fn a_site_of_https_redirects_to_a_listener_of_its_own() {
     assert_eq!(response.field("location"), Some(&*format!("https://b.example:{own}/page")));
 }
 
+/// As certbot's webroot plugin writes it, with no key for it in the configuration.
+#[test]
+fn a_redirecting_listener_sends_the_files_by_which_another_program_validates_a_name() {
+    let site = Site::new();
+    let token = ".well-known/acme-challenge/evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ-PCt92wr_oA";
+    site.add(token, "the answer");
+    site.add(".well-known/acme-challenge/below/x", "no token");
+    site.add("page", "page");
+    let (tls, plain) = (free_port(), free_port());
+    let _server = Config::within(site.outside())
+        .listen(&format!("address = '127.0.0.1:{tls}'"))
+        .listen(&format!("address = '127.0.0.1:{plain}'\ntls = false"))
+        .site(
+            site.root(),
+            &[&site.pki],
+            "names = ['a.example']\nroute = [{ path = '/.well-known/acme-challenge/closed', deny = true }]",
+        )
+        .serve();
+    let ask = |target: &str, host: &str| {
+        let options = ["--path-as-is", "-H", &format!("Host: {host}")];
+        curl::get_plain(&site.pki, SocketAddr::from(([127, 0, 0, 1], plain)), target, &options)
+    };
+    let answer = ask(&format!("/{token}"), "a.example");
+    assert_eq!((answer.status, &*answer.body), (200, &b"the answer"[..]));
+    assert_eq!(ask("/.well-known/acme-challenge/none", "a.example").status, 404);
+    assert_eq!(ask("/.well-known/acme-challenge/closed", "a.example").status, 403, "guards hold");
+    for target in [
+        "/page",
+        "/.well-known/acme-challenge/",
+        "/.well-known/acme-challenge/below/x",
+        "/.well-known/acme-challenge/../../page",
+        "/.well-known/acme-challenge/%2e%2e/%2e%2e/page",
+    ] {
+        let answer = ask(target, "a.example");
+        let to = format!("https://a.example:{tls}{target}");
+        assert_eq!((answer.status, answer.field("location")), (308, Some(&*to)), "{target}");
+    }
+    assert_eq!(ask(&format!("/{token}"), "other.example").status, 200, "the default site has every other name");
+}
+
 #[test]
 fn a_site_of_https_redirects_beside_one_that_is_served() {
     let site = Site::new();

@@ -7,7 +7,7 @@ use sealion_testkit::http;
 use crate::support::watch::Watched;
 use crate::support::{PROGRAM, Site, wait_until};
 
-fn top(arguments: &[&str]) -> Output {
+pub(crate) fn top(arguments: &[&str]) -> Output {
     let mut command = Command::new(PROGRAM);
     command.args(["top", "--every", "300ms"]).args(arguments).env_remove("SEALION_TOP_URL");
     command.output().expect("the program starts")

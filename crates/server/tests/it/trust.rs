@@ -122,3 +122,36 @@ fn the_authority_can_vouch_for_this_machine_alone() {
         assert!(issue(names).contains("permitted subtree violation"), "{names}: {}", issue(names));
     }
 }
+
+#[test]
+fn names_that_are_added_make_a_new_authority_for_all_of_them() {
+    demand_root("make mount namespaces");
+    let site = Site::new();
+    site.add("f", "seen");
+    let home = tempfile::tempdir().expect("a directory");
+    let root = site.root().display().to_string();
+    let script = format!(
+        r#"
+"$SEALION" trust app.test >"$HOME/one"
+"$SEALION" trust '*.dev.test' 10.0.0.7 app.test >"$HOME/two"
+"$SEALION" trust app.test >"$HOME/three"
+find /usr/local/share/ca-certificates -name 'sealion-*' | wc -l
+"$SEALION" serve {root} --listen 127.0.0.1:0 --access-log off >"$HOME/log" 2>&1 &
+server=$!
+until port=$(sed -n 's/.*serving .* on https:..localhost:\([0-9]*\).*/\1/p' "$HOME/log") && test "$port"; do sleep 0.05; done
+for name in app.test a.dev.test 10.0.0.7 localhost other.test; do
+    curl --silent --noproxy '*' --output /dev/null --connect-to "$name:$port:127.0.0.1:$port" "https://$name:$port/f" && echo "$name 0" || echo "$name $?"
+done
+kill $server; wait $server
+! "$SEALION" trust 8.8.8.8 2>"$HOME/refused"
+"#
+    );
+    let output = run(home.path(), &format!("PATH=/usr/sbin:/usr/bin:/sbin:/bin\n{script}"));
+    let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap_or_default();
+    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let expected = "1\napp.test 0\na.dev.test 0\n10.0.0.7 0\nlocalhost 0\nother.test 60\n";
+    assert_eq!(said, expected, "{errors}\n{}\n{}\n{}", read("one"), read("two"), read("log"));
+    assert!(read("refused").contains("no address of a local network"), "{}", read("refused"));
+    let names = read(".local/share/sealion/authority.names");
+    assert_eq!(names, "app.test\n*.dev.test\n10.0.0.7\n");
+}

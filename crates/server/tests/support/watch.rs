@@ -94,7 +94,7 @@ impl Scrape {
             assert!(name.bytes().all(is_of_name) && !name.starts_with(|first: char| first.is_ascii_digit()), "{name}");
             assert!(scrape.families.insert(name.to_owned(), kind.to_owned()).is_none(), "{name} comes twice");
             let mut samples = 0;
-            let mut buckets = Vec::new();
+            let mut histograms: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
             while let Some(line) = lines.next_if(|line| !line.starts_with('#')) {
                 let (series, value) = line.rsplit_once(' ').expect(line);
                 let value: f64 = value.parse().unwrap_or_else(|error| panic!("{line}: {error}"));
@@ -107,7 +107,10 @@ impl Scrape {
                 match (kind, sample.strip_prefix(name)) {
                     ("histogram", Some("_bucket")) => {
                         let (_, le) = labels.iter().find(|(name, _)| name == "le").expect(line);
-                        buckets.push((if le == "+Inf" { f64::INFINITY } else { le.parse().expect(line) }, value));
+                        let others = labels.iter().filter(|(name, _)| name != "le");
+                        let others: Vec<_> = others.map(|(name, value)| format!("{name}=\"{value}\"")).collect();
+                        let bound = if le == "+Inf" { f64::INFINITY } else { le.parse().expect(line) };
+                        histograms.entry(others.join(",")).or_default().push((bound, value));
                     }
                     ("histogram", Some("_sum" | "_count")) => {}
                     ("counter" | "gauge", Some("")) => {}
@@ -117,10 +120,11 @@ impl Scrape {
                 samples += 1;
             }
             assert!(samples > 0, "{name} has no sample");
-            if kind == "histogram" {
+            for (labels, buckets) in histograms {
                 assert!(buckets.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1), "{name}: {buckets:?}");
+                let labels = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
                 let (last, all) = *buckets.last().expect("there are buckets");
-                assert_eq!((last, all), (f64::INFINITY, scrape.get(&format!("{name}_count"))), "{name}");
+                assert_eq!((last, all), (f64::INFINITY, scrape.get(&format!("{name}_count{labels}"))), "{name}");
             }
         }
         scrape

@@ -6,11 +6,13 @@
 //! one thread cannot see each other's state.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use rustls::KeyLog;
 
 use super::certificate::Certificate;
+use super::key_log::KeyLogFile;
 use super::key_schedule::TrafficSecrets;
 use super::tickets::Authentication;
 
@@ -37,16 +39,24 @@ pub(super) struct CallbackState {
     pub(super) secrets: TrafficSecrets,
 }
 
-/// Captures the traffic secrets of the current handshake. Writes nothing.
+/// Captures the traffic secrets of the current handshake. It writes them only to the file that was asked for.
 #[derive(Debug)]
-pub(super) struct SecretTap;
+pub(super) struct SecretTap {
+    pub(super) file: Option<Arc<KeyLogFile>>,
+}
 
 impl KeyLog for SecretTap {
     fn will_log(&self, label: &str) -> bool {
-        TrafficSecrets::has(label)
+        self.file.is_some() || TrafficSecrets::has(label)
     }
 
-    fn log(&self, label: &str, _client_random: &[u8], secret: &[u8]) {
+    fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
+        if let Some(file) = &self.file {
+            file.write(label, client_random, secret);
+            if !TrafficSecrets::has(label) {
+                return;
+            }
+        }
         with_current(|state| state.secrets.take(label, secret));
     }
 }

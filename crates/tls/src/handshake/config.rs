@@ -12,6 +12,8 @@ use sealion_ktls::Version;
 use super::callbacks::SecretTap;
 use super::certificate::{Certificate, ConfigError};
 use super::client_auth::{ClientAuth, ClientAuthId};
+use super::compression;
+use super::key_log::KeyLogFile;
 use super::names::{NameFinder, Names};
 use super::resolver::{ACME_TLS, AlpnChallenges, CertificateSource, Resolver, SiteCertificates};
 use super::secrets;
@@ -68,6 +70,8 @@ pub struct TlsOptions {
     pub challenges: Option<Arc<AlpnChallenges>>,
     /// Finds the sites of names that are in no [`SiteTls::names`].
     pub names: Option<NameFinder>,
+    /// Where secrets are written, so that recorded connections can be read. `None`: nowhere.
+    pub key_log: Option<Arc<KeyLogFile>>,
 }
 
 /// The TLS 1.2 clients that are rejected without the extended master secret (RFC 7627). Without it only the randoms
@@ -160,6 +164,7 @@ impl TlsOptions {
             extended_master_secret: RequireEms::default(),
             challenges: None,
             names: None,
+            key_log: None,
         })
     }
 
@@ -207,7 +212,8 @@ impl TlsOptions {
             .with_cert_resolver(resolver.clone());
         config.alpn_protocols = alpn.to_vec();
         config.enable_secret_extraction = true;
-        config.key_log = Arc::new(SecretTap);
+        config.key_log = Arc::new(SecretTap { file: self.key_log.clone() });
+        compression::enable(&mut config);
         config.require_ems = match self.extended_master_secret {
             RequireEms::Always => true,
             RequireEms::WithClientAuth => client_auth.is_some(),

@@ -7,7 +7,9 @@
 mod callbacks;
 pub(crate) mod certificate;
 pub(crate) mod client_auth;
+mod compression;
 pub(crate) mod config;
+pub(crate) mod key_log;
 pub(crate) mod key_schedule;
 pub(crate) mod names;
 pub(crate) mod quic;

@@ -3,23 +3,29 @@
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustls::compress::{CertDecompressor, DecompressionFailed};
 use rustls::pki_types::UnixTime;
 use rustls::quic;
 use rustls::server::Acceptor;
 use rustls::time_provider::TimeProvider;
-use rustls::{AlertDescription, ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
+use rustls::{
+    AlertDescription, CertificateCompressionAlgorithm, ClientConfig, ClientConnection, RootCertStore,
+    SupportedProtocolVersion,
+};
 use sealion_testkit::PATIENCE;
 use sealion_testkit::pki::{Authority, Pki};
 
 use super::certificate::Certificate;
 use super::client_auth::{ClientAuth, ClientAuthMode};
 use super::config::{Limits, ServerConfig, SiteTls, TlsOptions};
+use super::key_log::KeyLogFile;
 use super::resolver::{CertificateSource, NoCertificate, Obtaining, SiteCertificates};
 use super::tickets::{TICKET_LIFETIME, TicketKeys, TicketSecret};
 use super::{HandshakeInfo, accept};
@@ -323,6 +329,83 @@ fn a_client_that_leaves_while_its_certificate_is_obtained_is_noticed() {
         });
         assert!(matches!(ended, Err(HandshakeError::Truncated)), "{:?}", ended.err());
     }
+}
+
+/// A client's side of RFC 8879, which counts.
+#[derive(Debug)]
+struct Counting(AtomicU64);
+
+impl CertDecompressor for Counting {
+    fn decompress(&self, input: &[u8], output: &mut [u8]) -> Result<(), DecompressionFailed> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        brotli::Decompressor::new(input, 4096).read_exact(output).map_err(|_| DecompressionFailed)
+    }
+
+    fn algorithm(&self) -> CertificateCompressionAlgorithm {
+        CertificateCompressionAlgorithm::Brotli
+    }
+}
+
+#[test]
+fn clients_that_can_read_them_get_compressed_certificates_over_tcp_and_quic() {
+    static READ: Counting = Counting(AtomicU64::new(0));
+    let names: Vec<String> = (0..40).map(|n| format!("{n}.shop.example.org")).chain(["localhost".to_owned()]).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let fleet = Fleet { pki: Pki::for_names(&names), ..Fleet::new() };
+    let server = fleet.server(None);
+    let connect = |client: &Arc<ClientConfig>| fleet.at(0, &server, client).unwrap();
+    let plain = fleet.client(VERSIONS[0], None);
+    connect(&plain);
+    assert_eq!(READ.0.load(Ordering::Relaxed), 0);
+    let reader = || {
+        let mut client = ClientConfig::clone(&fleet.client(VERSIONS[0], None));
+        client.cert_decompressors = vec![&READ];
+        Arc::new(client)
+    };
+    connect(&reader());
+    connect(&reader());
+    assert_eq!(READ.0.load(Ordering::Relaxed), 2);
+    over_quic(&server, reader()).unwrap();
+    assert_eq!(READ.0.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn secrets_are_written_for_the_file_that_was_asked_for_and_for_no_other() {
+    let fleet = Fleet::new();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("keys");
+    let file = Arc::new(KeyLogFile::open(&path).unwrap());
+    assert_eq!(file_mode(&path), 0o600);
+    let certificates = Arc::new(SiteCertificates::new(vec![
+        Certificate::from_pem_files(&fleet.pki.certificate_file(), &fleet.pki.key_file()).unwrap(),
+    ]));
+    let site = SiteTls { names: Vec::new(), certificates, client_auth: None, alpn: None };
+    let options = TlsOptions { key_log: Some(file), ..TlsOptions::new(&[]).unwrap() };
+    let server = ServerConfig::with_time(&site, &[], &options, Limits::default(), fleet.clock.clone()).unwrap();
+    fleet.at(0, &fleet.server(None), &fleet.client(VERSIONS[0], None)).unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "");
+    for version in VERSIONS {
+        fleet.at(0, &server, &fleet.client(version, None)).unwrap();
+    }
+    let text = std::fs::read_to_string(&path).unwrap();
+    for label in [
+        "CLIENT_HANDSHAKE_TRAFFIC_SECRET",
+        "SERVER_HANDSHAKE_TRAFFIC_SECRET",
+        "CLIENT_TRAFFIC_SECRET_0",
+        "SERVER_TRAFFIC_SECRET_0",
+        "CLIENT_RANDOM",
+    ] {
+        let words = text.lines().map(|line| line.split(' ').collect::<Vec<_>>()).find(|words| words[0] == label);
+        let words = words.unwrap_or_else(|| panic!("{label}: {text}"));
+        assert!(words.len() == 3 && words[1].len() == 64 && words[2].len() >= 64, "{text}");
+    }
+    // A file that others can read is refused.
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(KeyLogFile::open(&path).unwrap_err().to_string().contains("chmod 600"));
+}
+
+fn file_mode(path: &std::path::Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
 /// RFC 8446 §5.5: AES-GCM has a limit, ChaCha20-Poly1305 has not.

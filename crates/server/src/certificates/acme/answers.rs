@@ -7,7 +7,7 @@ use rcgen::CustomExtension;
 use sealion_tls::AlpnChallenges;
 
 use super::dns::{Record, Zone};
-use super::self_signed;
+use super::{address, reverse_name, self_signed};
 
 /// Responses to HTTP-01 validations (RFC 8555 §8.3).
 #[derive(Debug, Default)]
@@ -58,8 +58,10 @@ impl<'a> Answers<'a> {
     pub(super) fn over_tls(&mut self, name: &str, digest: &[u8]) -> Result<(), String> {
         let extension = CustomExtension::new_acme_identifier(digest);
         let (certificate, key) = self_signed(&[name.to_owned()], Some(extension))?;
-        self.alpn.insert(name, &certificate, &key).map_err(|e| e.to_string())?;
-        self.given.push(Given::Name(name.to_owned()));
+        // A ClientHello names no address, so that the authority asks for its name in the DNS.
+        let asked = address(name).map_or_else(|| name.to_owned(), reverse_name);
+        self.alpn.insert(&asked, &certificate, &key).map_err(|e| e.to_string())?;
+        self.given.push(Given::Name(asked));
         Ok(())
     }
 

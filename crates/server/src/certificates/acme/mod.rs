@@ -22,6 +22,7 @@ mod on_demand;
 mod order;
 mod renewal;
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -52,6 +53,8 @@ pub(super) struct Settings {
     directory: SecretUrl,
     contact: Vec<String>,
     challenge: ChallengeKind,
+    /// The name of the certificates' profile, if not the authority's default.
+    profile: Option<String>,
     /// The DNS settings for `dns-01`.
     dns: Option<Dns>,
     /// A subdirectory of the configured one for this authority and account.
@@ -128,6 +131,7 @@ impl Settings {
             directory: config.directory.clone(),
             contact: config.contact.clone(),
             challenge: config.challenge,
+            profile: config.profile.as_ref().map(|profile| profile.value.clone()),
             dns,
             state,
             root,
@@ -148,12 +152,14 @@ impl Settings {
         problems: &mut Problems,
     ) -> Option<(AcmeSite, Loaded)> {
         let span = site.span.clone();
-        let names = site.names.clone();
+        // The certificate has the address that an authority of a URL has in brackets.
+        let bare = |name: &String| address(name).map_or_else(|| name.clone(), |address| address.to_string());
+        let names: Vec<String> = site.names.iter().map(bare).collect();
         let can_be_validated = |name: &&String| is_public_name(name, self.dns.is_some());
         let wrong = match names.iter().find(|name| !can_be_validated(name)) {
             _ if names.is_empty() => Some("the site has no names to order a certificate for: add names".to_owned()),
             Some(name) => Some(format!(
-                "{name}: ACME cannot validate this name; wildcards need `challenge = \"dns-01\"` of its account: set that or `certificates`, or move the name to another site"
+                "{name}: ACME cannot validate this name; wildcards need `challenge = \"dns-01\"` of its account, and addresses another challenge: set that or `certificates`, or move the name to another site"
             )),
             None => None,
         };
@@ -298,9 +304,31 @@ fn self_signed(names: &[String], extension: Option<CustomExtension>) -> Result<(
     Ok((params.self_signed(&key).map_err(failed)?.pem(), key.serialize_pem()))
 }
 
-/// Whether the name can be validated: it must not be an IP address, and a wildcard needs DNS-01.
+/// Whether the name can be validated: a wildcard needs DNS-01, by which no IP address can be (RFC 8738 §7).
 fn is_public_name(name: &str, by_dns: bool) -> bool {
-    (by_dns || !name.starts_with("*.")) && !name.starts_with('[') && name.parse::<std::net::IpAddr>().is_err()
+    let needs_dns = name.starts_with("*.");
+    let has_no_dns = name.starts_with('[') || address(name).is_some();
+    (by_dns || !needs_dns) && !(by_dns && has_no_dns) && (address(name).is_some() || !name.starts_with('['))
+}
+
+/// The IP address that a name is, with or without brackets.
+fn address(name: &str) -> Option<IpAddr> {
+    let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
+    bare.parse().ok()
+}
+
+/// The name of an IP address in the DNS, by which an authority asks for it over TLS (RFC 8738 §6).
+fn reverse_name(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => {
+            let [a, b, c, d] = address.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
+        }
+        IpAddr::V6(address) => {
+            let digits = address.octets().into_iter().rev().flat_map(|byte| [byte & 15, byte >> 4]);
+            digits.map(|digit| format!("{digit:x}.")).collect::<String>() + "ip6.arpa"
+        }
+    }
 }
 
 fn base64url(text: &str) -> Result<Vec<u8>, String> {
@@ -319,4 +347,36 @@ fn explain(error: instant_acme::Error) -> String {
         cause = inner.source();
     }
     one_line(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_names_in_the_dns() {
+        for (name, reverse) in [
+            ("192.0.2.7", Some("7.2.0.192.in-addr.arpa")),
+            ("[2001:db8::1]", Some("1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa")),
+            ("example.org", None),
+        ] {
+            assert_eq!(address(name).map(reverse_name).as_deref(), reverse, "{name}");
+        }
+    }
+
+    #[test]
+    fn wildcards_need_the_dns_and_addresses_another_challenge() {
+        for (name, by_dns, expected) in [
+            ("example.org", false, true),
+            ("example.org", true, true),
+            ("*.example.org", false, false),
+            ("*.example.org", true, true),
+            ("192.0.2.7", false, true),
+            ("192.0.2.7", true, false),
+            ("[2001:db8::1]", false, true),
+            ("[x]", false, false),
+        ] {
+            assert_eq!(is_public_name(name, by_dns), expected, "{name} {by_dns}");
+        }
+    }
 }

@@ -11,6 +11,7 @@ fn names(state: &std::path::Path, ask: &str) -> Names {
         directory: "https://127.0.0.1:9/".to_owned().into(),
         contact: Vec::new(),
         challenge: ChallengeKind::default(),
+        profile: None,
         dns: None,
         state: state.to_owned(),
         root: None,

@@ -9,7 +9,7 @@ use instant_acme::{
 
 use super::answers::Answers;
 use super::dns::Record;
-use super::{AcmeSite, ChallengeKind, Settings, explain};
+use super::{AcmeSite, ChallengeKind, Settings, address, explain};
 use crate::values::one_line;
 
 /// The timeout for the authority to validate or to issue. Let's Encrypt takes seconds.
@@ -23,11 +23,15 @@ pub(super) async fn obtain(
     answers: &mut Answers<'_>,
 ) -> Result<String, String> {
     let account = settings.account().await?;
-    let identifiers: Vec<Identifier> = site.names.iter().cloned().map(Identifier::Dns).collect();
-    let order = NewOrder::new(&identifiers);
+    let identifiers: Vec<Identifier> = site.names.iter().map(|name| identifier(name)).collect();
+    let new = || match &settings.profile {
+        Some(profile) => NewOrder::new(&identifiers).profile(profile),
+        None => NewOrder::new(&identifiers),
+    };
+    let order = new();
     let mut order = match replaces {
         None => account.new_order(&order).await,
-        Some(replaces) => match account.new_order(&NewOrder::new(&identifiers).replaces(replaces)).await {
+        Some(replaces) => match account.new_order(&new().replaces(replaces)).await {
             Err(error) if may_be_about_replaces(&error) => account.new_order(&order).await,
             ordered => ordered,
         },
@@ -113,6 +117,10 @@ async fn answer(
         }
     }
     Ok(())
+}
+
+fn identifier(name: &str) -> Identifier {
+    address(name).map_or_else(|| Identifier::Dns(name.to_owned()), Identifier::Ip)
 }
 
 /// Whether an order may succeed without `replaces` (RFC 9773 §5). Some authorities do not know the field, and others

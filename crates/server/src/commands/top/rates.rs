@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::monitor::Summary;
+use crate::monitor::{RouteSummary, ServerSummary, Summary};
 use crate::observe::metrics::{TopPath, quantile};
 
 /// Per second unless noted.
@@ -30,6 +30,23 @@ pub(super) struct Rates {
     pub(super) latency: [Option<f64>; 4],
     /// Paths with their requests per second, the busiest first.
     pub(super) paths: Vec<(TopPath, f64)>,
+    /// Share of requests that the cache of responses answered, if requests met it.
+    pub(super) stored_hits: Option<f64>,
+    /// Servers, in the order of the configuration.
+    pub(super) servers: Vec<OfPart<ServerSummary>>,
+    /// Routes, the busiest first.
+    pub(super) routes: Vec<OfPart<RouteSummary>>,
+}
+
+/// A server or a route.
+#[derive(Debug)]
+pub(super) struct OfPart<T> {
+    pub(super) now: T,
+    /// Requests that it answered, and errors: statuses from 500 on and failures.
+    pub(super) requests: f64,
+    pub(super) errors: f64,
+    /// The 50th and the 99th percentile in seconds, as [`Rates::latency`].
+    pub(super) latency: [Option<f64>; 2],
 }
 
 impl Rates {
@@ -38,8 +55,7 @@ impl Rates {
         // The counters of a restarted server start at zero.
         let rate = |count: fn(&Summary) -> u64| count(now).saturating_sub(count(before)) as f64 / seconds;
         let share = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
-        let fresh: Vec<u64> = now.latency.iter().zip(&before.latency).map(|(n, b)| n.saturating_sub(*b)).collect();
-        let latency = if fresh.iter().any(|count| *count > 0) { &fresh } else { &now.latency };
+        let latency = fresh(&before.latency, &now.latency);
         let handshakes = rate(|s| s.handshakes);
         let requests = rate(|s| s.responses_user + s.responses_kernel);
         let (hits, misses) = (rate(|s| s.cache_hits), rate(|s| s.cache_misses));
@@ -57,10 +73,53 @@ impl Rates {
             log_dropped: rate(|s| s.log_dropped),
             cpu: (now.cpu_seconds - before.cpu_seconds).max(0.0) / seconds,
             cache_hits: share(hits, hits + misses),
-            latency: [0.5, 0.9, 0.99, 0.999].map(|share| quantile(latency, share)),
+            latency: [0.5, 0.9, 0.99, 0.999].map(|share| quantile(&latency, share)),
             paths: paths(before, now, seconds),
+            stored_hits: share(rate(|s| s.store.map_or(0, |s| s.hits)), rate(|s| s.store.map_or(0, |s| s.requests))),
+            servers: servers(before, now, seconds),
+            routes: routes(before, now, seconds),
         }
     }
+}
+
+/// The events of the interval, by bucket, or all, if the interval had none.
+fn fresh(before: &[u64], now: &[u64]) -> Vec<u64> {
+    let before = before.iter().chain(std::iter::repeat(&0));
+    let fresh: Vec<u64> = now.iter().zip(before).map(|(now, before)| now.saturating_sub(*before)).collect();
+    if fresh.iter().any(|count| *count > 0) { fresh } else { now.to_vec() }
+}
+
+fn servers(before: &Summary, now: &Summary, seconds: f64) -> Vec<OfPart<ServerSummary>> {
+    let of_server = |server: &ServerSummary| {
+        let is_same = |other: &&ServerSummary| (&other.upstream, &other.server) == (&server.upstream, &server.server);
+        let known = before.upstreams.iter().find(is_same).cloned().unwrap_or_default();
+        let rate = |count: fn(&ServerSummary) -> u64| count(server).saturating_sub(count(&known)) as f64 / seconds;
+        let latency = fresh(&known.latency, &server.latency);
+        OfPart {
+            requests: rate(|server| server.answers),
+            errors: rate(|server| server.errors + server.failures),
+            latency: [0.5, 0.99].map(|share| quantile(&latency, share)),
+            now: server.clone(),
+        }
+    };
+    now.upstreams.iter().map(of_server).collect()
+}
+
+fn routes(before: &Summary, now: &Summary, seconds: f64) -> Vec<OfPart<RouteSummary>> {
+    let of_route = |route: &RouteSummary| {
+        let known = before.routes.iter().find(|other| other.name == route.name).cloned().unwrap_or_default();
+        let rate = |count: fn(&RouteSummary) -> u64| count(route).saturating_sub(count(&known)) as f64 / seconds;
+        let latency = fresh(&known.latency, &route.latency);
+        OfPart {
+            requests: rate(|route| route.requests),
+            errors: rate(|route| route.errors),
+            latency: [0.5, 0.99].map(|share| quantile(&latency, share)),
+            now: route.clone(),
+        }
+    };
+    let mut routes: Vec<_> = now.routes.iter().map(of_route).collect();
+    routes.sort_by(|a, b| b.requests.total_cmp(&a.requests).then_with(|| b.now.requests.cmp(&a.now.requests)));
+    routes
 }
 
 fn paths(before: &Summary, now: &Summary, seconds: f64) -> Vec<(TopPath, f64)> {

@@ -18,6 +18,12 @@ use crate::monitor::Summary;
 /// The number of samples kept for the curves.
 const HISTORY: usize = 200;
 
+/// The maximum number of servers and of routes on the screen.
+const MAX_PARTS: usize = 6;
+
+/// Lines of the curves, of ten paths, and of the foot.
+const LINES_BELOW: usize = 17;
+
 struct View {
     now: Summary,
     rates: Rates,
@@ -79,7 +85,10 @@ impl View {
     }
 
     fn draw(&self, frame: &mut Frame<'_>) {
-        let lines = text::lines(&self.now, &self.rates);
+        let mut lines = text::lines(&self.now, &self.rates);
+        // A low screen keeps its place for paths.
+        let room = usize::from(frame.area().height).saturating_sub(lines.len() + LINES_BELOW);
+        lines.extend(text::parts(&self.rates, MAX_PARTS).into_iter().take(room));
         let [head, curves, paths, foot] = Layout::vertical([
             Constraint::Length(lines.len() as u16),
             Constraint::Length(4),
@@ -128,7 +137,39 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     use super::*;
+    use crate::monitor::{RouteSummary, ServerSummary, StoreSummary};
     use crate::observe::metrics::TopPath;
+
+    #[test]
+    fn servers_routes_and_the_cache_have_lines_where_the_screen_has_room() {
+        let server = ServerSummary { upstream: "app".into(), server: "http://10.0.0.7".into(), ..Default::default() };
+        let route = |name: &str, requests| RouteSummary { name: name.into(), requests, ..Default::default() };
+        let before = Summary {
+            upstreams: vec![server.clone()],
+            routes: vec![route("a.example /seldom", 3)],
+            ..Summary::default()
+        };
+        let now = Summary {
+            uptime_seconds: 1.0,
+            upstreams: vec![ServerSummary { answers: 8, failures: 2, ..server }],
+            store: Some(StoreSummary { requests: 4, hits: 3, objects: 7, up: 1, directories: 2, ..Default::default() }),
+            routes: vec![route("a.example /seldom", 4), route("a.example /often", 9)],
+            ..Summary::default()
+        };
+        let view = View { rates: Rates::between(&before, &now), now, user: vec![], kernel: vec![], stale: None };
+        let mut terminal = Terminal::new(TestBackend::new(160, 50)).unwrap();
+        terminal.draw(|frame| view.draw(frame)).unwrap();
+        let shown: String = terminal.backend().buffer().content().iter().map(|cell| cell.symbol()).collect();
+        for words in [
+            "app http://10.0.0.7 LEFT OUT, 8.0/s, errors 2.0/s, active 0",
+            "75 % hits, 7 responses, 0 B, 1 of 2 directories in use",
+            "a.example /often: 9.0/s of 9, errors 0/s",
+        ] {
+            assert!(shown.contains(words), "{words}: {shown}");
+        }
+        let (often, seldom) = (shown.find("/often"), shown.find("/seldom"));
+        assert!(often < seldom, "the busiest route comes first: {shown}");
+    }
 
     /// A screen of 80 by 24 shows everything important, and a tiny screen is not a reason to fail.
     #[test]

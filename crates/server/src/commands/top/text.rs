@@ -9,10 +9,13 @@ use crate::observe::Left;
 /// The maximum number of paths on a page of text.
 const PATHS: usize = 20;
 
+/// The maximum number of servers and of routes on it.
+const PARTS: usize = 20;
+
 /// The whole view, for output that is not a terminal.
 pub(super) fn page(now: &Summary, rates: &Rates) -> String {
     let mut page = String::new();
-    for line in lines(now, rates) {
+    for line in lines(now, rates).into_iter().chain(parts(rates, PARTS)) {
         // Writing to a String cannot fail.
         let _ = writeln!(page, "{:<13}{}", line.0, line.1);
     }
@@ -108,6 +111,17 @@ pub(super) fn lines(now: &Summary, rates: &Rates) -> Vec<(&'static str, String)>
             format!("{} written, {} lost ({}/s)", now.log_written, now.log_dropped, number(rates.log_dropped)),
         ),
     ];
+    if let Some(store) = now.store {
+        let line = format!(
+            "{} hits, {} responses, {}, {} of {} directories in use",
+            percent(rates.stored_hits),
+            store.objects,
+            bytes(store.bytes as f64),
+            store.up,
+            store.directories
+        );
+        lines.push(("cache", line));
+    }
     if now.http3 != Http3Summary::default() {
         let Http3Summary { connections, responses, bytes: sent, lost_bytes } = now.http3;
         let lost = if sent > 0 { lost_bytes as f64 / sent as f64 * 100.0 } else { 0.0 };
@@ -119,6 +133,34 @@ pub(super) fn lines(now: &Summary, rates: &Rates) -> Vec<(&'static str, String)>
         lines.insert(1, ("replaced", replaced(&now.predecessors)));
     }
     lines
+}
+
+/// A line for each server and for each route, the busiest routes first, at most `most` of each.
+pub(super) fn parts(rates: &Rates, most: usize) -> Vec<(&'static str, String)> {
+    let latency = |latency: [Option<f64>; 2]| {
+        let [p50, p99] = latency.map(|latency| latency.map_or("-".to_owned(), time));
+        format!("50 % {p50}  99 % {p99}")
+    };
+    let servers = rates.servers.iter().take(most).map(|server| {
+        let now = &server.now;
+        let state = if now.is_up { "up" } else { "LEFT OUT" };
+        let line = format!(
+            "{} {} {state}, {}/s, errors {}/s, active {}, {}",
+            now.upstream,
+            now.server,
+            number(server.requests),
+            number(server.errors),
+            now.active,
+            latency(server.latency)
+        );
+        ("upstream", line)
+    });
+    let routes = rates.routes.iter().take(most).map(|route| {
+        let (name, requests, errors) = (&route.now.name, number(route.requests), number(route.errors));
+        let (all, sent, latency) = (route.now.requests, bytes(route.now.bytes as f64), latency(route.latency));
+        ("route", format!("{name}: {requests}/s of {all}, errors {errors}/s, {sent}, {latency}"))
+    });
+    servers.chain(routes).collect()
 }
 
 /// The processes before this one that have not ended.

@@ -14,12 +14,17 @@ use aws_lc_rs::digest::{SHA256, digest};
 use clap::Args;
 
 use super::print;
-use crate::certificates::authority::Authority;
+use crate::certificates::authority::{Authority, DevelopmentName};
 use crate::certificates::development;
 
 /// Arguments of `sealion trust`.
 #[derive(Debug, Clone, Args)]
 pub(super) struct TrustArgs {
+    /// Names and addresses of the local network for which the certificate is too, beside localhost: `app.test`,
+    /// `*.app.test`, `192.168.1.7`. They are added to those of before, by a new authority in place of the old one
+    #[arg(value_name = "NAME", conflicts_with = "remove")]
+    pub names: Vec<DevelopmentName>,
+
     /// Remove the root from all stores, and the authority
     #[arg(long)]
     pub remove: bool,
@@ -32,15 +37,26 @@ pub(super) struct TrustArgs {
 pub(super) fn run(args: &TrustArgs) -> Result<ExitCode, String> {
     let directory = development::directory()
         .ok_or("no directory for the local authority: set HOME, or XDG_DATA_HOME, to that of the user")?;
-    if args.remove { remove(&directory) } else { add(&directory) }
+    if args.remove { remove(&directory) } else { add(&directory, &args.names) }
 }
 
-fn add(directory: &Path) -> Result<ExitCode, String> {
+fn add(directory: &Path, names: &[DevelopmentName]) -> Result<ExitCode, String> {
     if rustix::process::geteuid().is_root() && std::env::var_os("SUDO_USER").is_some_and(|user| user != "root") {
         return Err("started by sudo, this would make an authority of root's: run `sealion trust` as the user who runs `sealion serve`; it calls sudo itself".to_owned());
     }
-    let authority = Authority::find_or_make(directory)
-        .map_err(|error| format!("cannot write a local authority to {}: {error}", directory.display()))?;
+    let authority = match Authority::find(directory) {
+        Some(found) if names.iter().all(|name| found.names().contains(name)) => found,
+        found => {
+            let mut all = found.map_or_else(|| Ok(Vec::new()), |found| replace(&found))?;
+            for name in names {
+                if !all.contains(name) {
+                    all.push(name.clone());
+                }
+            }
+            Authority::make(directory, &all)
+                .map_err(|error| format!("cannot write a local authority to {}: {error}", directory.display()))?
+        }
+    };
     let root = Root::of(&authority)?;
     let outcomes = [system::add(&root), browsers::add(&root)];
     let failed = report(&outcomes)?;
@@ -49,6 +65,17 @@ fn add(directory: &Path) -> Result<ExitCode, String> {
         "`sealion serve` and `sealion proxy` without a certificate use one of this authority from their next start; elsewhere: curl --cacert {root}\n"
     ))?;
     Ok(failed)
+}
+
+/// Takes an authority that lacks names out of all stores. Returns the names that it has.
+fn replace(authority: &Authority) -> Result<Vec<DevelopmentName>, String> {
+    let root = Root::of(authority)?;
+    let names = authority.names();
+    if report(&[system::remove(&root), browsers::remove(&root)])? != ExitCode::SUCCESS {
+        return Err("the authority of before is still trusted somewhere: see above, then try again".to_owned());
+    }
+    authority.remove().map_err(|error| format!("cannot remove {}: {error}", root.file.display()))?;
+    Ok(names)
 }
 
 fn remove(directory: &Path) -> Result<ExitCode, String> {

@@ -14,8 +14,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status, span, status};
 
-use super::super::families::{Data, Family, Sample, Value};
-use crate::observe::metrics::bound;
+use super::super::families::{self, Data, Family, Sample, Value};
 use crate::observe::traces::Finished;
 
 /// The sums of this server count from its start.
@@ -156,21 +155,28 @@ fn metric(Family { name, help, data }: Family, times: Times) -> Option<Metric> {
         Data::Gauge(samples) => metric::Data::Gauge(Gauge {
             data_points: samples.into_iter().map(|sample| point(sample, 0, times.now)).collect(),
         }),
-        Data::Histogram(buckets, nanoseconds) => metric::Data::Histogram(Histogram {
-            data_points: vec![HistogramDataPoint {
-                start_time_unix_nano: times.start,
-                time_unix_nano: times.now,
-                count: buckets.iter().sum(),
-                sum: Some(nanoseconds as f64 / 1e9),
-                bucket_counts: buckets.to_vec(),
-                // The last bucket has no bound: it is open.
-                explicit_bounds: (0..buckets.len()).map(bound).filter(|bound| bound.is_finite()).collect(),
-                ..HistogramDataPoint::default()
-            }],
+        Data::Histogram(histograms) if histograms.is_empty() => return None,
+        Data::Histogram(histograms) => metric::Data::Histogram(Histogram {
+            data_points: histograms.iter().map(|histogram| durations(histogram, times)).collect(),
             aggregation_temporality: CUMULATIVE,
         }),
     };
     Some(Metric { name: name.to_owned(), description: help.to_owned(), data: Some(data), ..Metric::default() })
+}
+
+fn durations(histogram: &families::Histogram, times: Times) -> HistogramDataPoint {
+    let (bounds, bucket_counts): (Vec<f64>, Vec<u64>) = histogram.buckets().into_iter().unzip();
+    HistogramDataPoint {
+        attributes: histogram.labels.iter().map(|(name, value)| attribute(name, value)).collect(),
+        start_time_unix_nano: times.start,
+        time_unix_nano: times.now,
+        count: histogram.count(),
+        sum: Some(histogram.sum()),
+        bucket_counts,
+        // The last bucket has no bound: it is open.
+        explicit_bounds: bounds.into_iter().filter(|bound| bound.is_finite()).collect(),
+        ..HistogramDataPoint::default()
+    }
 }
 
 fn point(Sample { labels, value }: Sample, start: u64, now: u64) -> NumberDataPoint {

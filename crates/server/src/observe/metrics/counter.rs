@@ -74,9 +74,72 @@ impl Histogram {
         self.nanoseconds.add(nanoseconds);
     }
 
-    /// The counts of the buckets, and the sum of all durations in nanoseconds.
-    pub(crate) fn get(&self) -> ([u64; BUCKETS], u64) {
-        (std::array::from_fn(|n| self.buckets[n].get()), self.nanoseconds.get())
+    pub(crate) fn get(&self) -> Durations {
+        Durations { buckets: std::array::from_fn(|n| self.buckets[n].get()), nanoseconds: self.nanoseconds.get() }
+    }
+}
+
+/// A histogram to which any thread adds.
+#[derive(Debug)]
+pub(crate) struct SharedHistogram {
+    buckets: [AtomicU64; BUCKETS],
+    nanoseconds: AtomicU64,
+}
+
+impl Default for SharedHistogram {
+    fn default() -> Self {
+        SharedHistogram { buckets: std::array::from_fn(|_| AtomicU64::new(0)), nanoseconds: AtomicU64::new(0) }
+    }
+}
+
+impl SharedHistogram {
+    pub(crate) fn observe(&self, took: Duration) {
+        let nanoseconds = took.as_nanos() as u64;
+        self.buckets[bucket(nanoseconds)].fetch_add(1, Ordering::Relaxed);
+        self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+
+    /// As [`Histogram::get`].
+    pub(crate) fn get(&self) -> Durations {
+        let buckets = std::array::from_fn(|n| self.buckets[n].load(Ordering::Relaxed));
+        Durations { buckets, nanoseconds: self.nanoseconds.load(Ordering::Relaxed) }
+    }
+}
+
+/// The content of histograms.
+#[derive(Debug, Clone)]
+pub(crate) struct Durations {
+    pub(crate) buckets: [u64; BUCKETS],
+    /// The sum of all durations.
+    pub(crate) nanoseconds: u64,
+}
+
+impl Default for Durations {
+    fn default() -> Self {
+        Durations { buckets: [0; BUCKETS], nanoseconds: 0 }
+    }
+}
+
+impl Durations {
+    /// The number of durations.
+    pub(crate) fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+}
+
+impl std::ops::AddAssign for Durations {
+    fn add_assign(&mut self, other: Self) {
+        self.buckets.iter_mut().zip(other.buckets).for_each(|(sum, count)| *sum += count);
+        self.nanoseconds = self.nanoseconds.wrapping_add(other.nanoseconds);
+    }
+}
+
+impl std::iter::Sum for Durations {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |mut sum, one| {
+            sum += one;
+            sum
+        })
     }
 }
 
@@ -133,16 +196,28 @@ mod tests {
     #[test]
     fn quantiles_are_found() {
         let histogram = Histogram::default();
-        assert_eq!(quantile(&histogram.get().0, 0.5), None);
+        assert_eq!(quantile(&histogram.get().buckets, 0.5), None);
         for n in 1..=1000 {
             histogram.observe(Duration::from_micros(n));
         }
-        let (buckets, nanoseconds) = histogram.get();
+        let Durations { buckets, nanoseconds } = histogram.get();
         assert_eq!((buckets.iter().sum::<u64>(), nanoseconds), (1000, 500_500_000));
         for (share, expected) in [(0.5, 500e-6), (0.99, 990e-6)] {
             let found = quantile(&buckets, share).unwrap();
             assert!((found / expected - 1.0).abs() < 0.1, "{share}: {found}");
         }
+    }
+
+    #[test]
+    fn histograms_of_threads_and_workers_add_up() {
+        let (of_worker, of_threads) = (Histogram::default(), SharedHistogram::default());
+        for _ in 0..3 {
+            of_worker.observe(Duration::from_micros(2));
+            of_threads.observe(Duration::from_micros(700));
+        }
+        let sum: Durations = [of_worker.get(), of_threads.get()].into_iter().sum();
+        assert_eq!((sum.count(), sum.nanoseconds), (6, 2_106_000));
+        assert_eq!((sum.buckets[bucket(2000)], sum.buckets[bucket(700_000)]), (3, 3));
     }
 
     #[test]

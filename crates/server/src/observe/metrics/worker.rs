@@ -4,13 +4,15 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use sealion_http::Protocol;
 use sealion_tls::{Counts, Error, HandshakeError, HandshakeInfo, NoCertificate, Progress, Version};
 
 use super::counter::{Counter, Histogram, Level};
 use super::http3::Http3Metrics;
-use super::sites::SiteNumber;
+use super::served::{PerRoute, PerSite};
 use super::streams::Http2Streams;
 use super::top_paths::TopPaths;
+use super::{RouteNumber, SiteNumber};
 use crate::observe::access_log::CacheOutcome;
 use crate::path::policy::PathReason;
 use crate::values::labels;
@@ -27,8 +29,6 @@ pub(crate) struct WorkerMetrics {
     pub progress: Progress,
     /// Responses by status minus 100.
     pub statuses: Statuses,
-    /// From the end of a request's head to the last byte of the response.
-    pub request_time: Histogram,
     /// Connections that are reading a request or sending a response.
     pub active: Level,
     /// Files found in the cache.
@@ -81,42 +81,9 @@ pub(crate) struct WorkerMetrics {
     pub http2_stalls: Counter,
     pub http3: Http3Metrics,
     pub top: Mutex<TopPaths>,
-    /// Counters by [`super::SiteNumber`].
+    /// From the end of a request's head to the last byte of the response, and bytes.
     pub sites: PerSite,
-}
-
-/// Counters of each site.
-#[derive(Debug)]
-pub(crate) struct PerSite(Box<[SiteCounters]>);
-
-/// The counters of a site.
-#[derive(Debug, Default)]
-pub(crate) struct SiteCounters {
-    /// Responses by the first digit of their status, from 2.
-    pub responses: [Counter; 4],
-    /// Bytes of heads and bodies sent.
-    pub bytes: Counter,
-}
-
-impl Default for PerSite {
-    fn default() -> Self {
-        PerSite((0..SiteNumber::COUNT).map(|_| SiteCounters::default()).collect())
-    }
-}
-
-impl PerSite {
-    #[inline]
-    pub(crate) fn of(&self, site: SiteNumber) -> &SiteCounters {
-        &self.0[site.index()]
-    }
-}
-
-impl SiteCounters {
-    #[inline]
-    fn sent(&self, status: u16, bytes: u64) {
-        self.responses[usize::from(status / 100).clamp(2, 5) - 2].add(1);
-        self.bytes.add(bytes);
-    }
+    pub routes: PerRoute,
 }
 
 /// A counter for each status.
@@ -166,6 +133,9 @@ pub(crate) struct Sent {
     pub set_up: Option<Duration>,
     /// The site that served it.
     pub site: SiteNumber,
+    /// The route that did, if the site has some.
+    pub route: Option<RouteNumber>,
+    pub protocol: Protocol,
 }
 
 impl WorkerMetrics {
@@ -175,8 +145,10 @@ impl WorkerMetrics {
         self.responses[why].add(1);
         self.response_bytes[why].add(sent.bytes);
         self.statuses.of(sent.status).add(1);
-        self.request_time.observe(sent.took);
-        self.sites.of(sent.site).sent(sent.status, sent.bytes);
+        self.sites.sent(sent.site, sent.protocol, sent.status, sent.bytes, sent.took);
+        if let Some(route) = sent.route {
+            self.routes.sent(route, sent.status, sent.bytes, sent.took);
+        }
         if let Some(took) = sent.set_up {
             self.set_up_time.observe(took);
         }

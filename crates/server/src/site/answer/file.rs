@@ -162,10 +162,14 @@ impl Answering<'_> {
         asked: &SitePath<'_>,
         user: &mut Option<Box<str>>,
     ) -> Answer {
-        // An application answers what is no file.
+        // An application answers what is no file, except a navigation, if there is a page for it.
         let goes_on = self.route.rule();
         if missing.status == Status::NOT_FOUND && goes_on.is_some_and(|rule| rule.files_first) {
-            return Response::plain(Status::NOT_FOUND).into();
+            let response = Response::plain(Status::NOT_FOUND);
+            return match fallback::is_navigation(self.request.fields.singleton("accept").value()) {
+                true => self.or_fallback(response, asked, user).await,
+                false => response.into(),
+            };
         }
         if missing.status == Status::NOT_FOUND && path.names_directory() {
             if let Some(listing) = self.route.features.listing.as_deref()

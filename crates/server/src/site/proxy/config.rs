@@ -34,7 +34,8 @@ pub(crate) struct ProxyConfig {
     /// Path that goes before the forwarded one: with `path = "/api/"`, `strip_prefix = true` and `to_prefix = "/v1"`, `/api/users` is forwarded as
     /// `/v1/users`.
     pub to_prefix: Option<At<String>>,
-    /// Whether a file of the site goes before: only requests without one are forwarded. Methods but GET and HEAD are always forwarded.
+    /// Whether a file of the site goes before: only requests without one are forwarded. Methods but GET and HEAD are always forwarded. With `fallback`,
+    /// browsers that navigate to a path without a file get that page, and other requests are forwarded.
     pub files_first: bool,
     /// Host that the server gets: `client`, that of the request; `upstream`, that of the URL; or another. The text of `to` with its placeholders is the
     /// name that they choose.

@@ -199,12 +199,14 @@ impl Source for Answer {
             return Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::TimedOut, late))));
         }
         if !this.first.is_empty() {
+            this.in_progress.received(this.first.len());
             return Poll::Ready(Some(Ok(Piece::Bytes(std::mem::take(&mut this.first)))));
         }
         loop {
             match this.poll_event(cx) {
                 Poll::Ready(Ok(Event::Stdout(content))) => {
                     this.patience.moved();
+                    this.in_progress.received(content.len());
                     return Poll::Ready(Some(Ok(Piece::Bytes(content))));
                 }
                 Poll::Ready(Ok(Event::Stderr(text))) => this.log_stderr(&text),

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use sealion_testkit::pki::Pki;
-use sealion_testkit::server::Signal;
+use sealion_testkit::server::{Server, Signal};
 use sealion_testkit::write_program;
 
 use crate::support::config::Config;
 use crate::support::port::free_port;
 use crate::support::sites::Sites;
-use crate::support::{built_program, demand_full_run, messages, tool, wait_for_message, wait_until};
+use crate::support::{PROGRAM, built_program, demand_full_run, messages, tool, wait_for_message, wait_until};
 
 /// Seconds that a certificate is valid: renewed after two thirds.
 const VALIDITY: u32 = 8;
@@ -41,7 +41,8 @@ impl Pebble {
             "certificate": {:?}, "privateKey": {:?}, "httpPort": {http_port}, "tlsPort": {tls_port},
             "ocspResponderURL": "", "externalAccountBindingRequired": false, "retryAfter": {{"authz": 1, "order": 1}},
             "certificateValidityPeriod": {VALIDITY},
-            "profiles": {{"default": {{"description": "short", "validityPeriod": {VALIDITY}}}}}}}}}"#,
+            "profiles": {{"default": {{"description": "short", "validityPeriod": {VALIDITY}}},
+            "long": {{"description": "an hour", "validityPeriod": 3600}}}}}}}}"#,
             pki.certificate_file(),
             pki.key_file()
         );
@@ -133,6 +134,50 @@ fn a_certificate_is_got_and_renewed_while_serving() {
     assert_eq!(messages(&server, "a self-signed certificate is used"), 0);
     wait_for_message(&server, "ACME: certificate obtained for localhost");
     assert_eq!(messages(&server, "account created"), 0);
+}
+
+/// An address is validated over TLS by its name in the DNS, or over HTTP. The profile is the authority's second.
+#[test]
+fn an_address_gets_a_certificate_of_the_profile_that_was_chosen() {
+    for challenge in ["tls-alpn-01", "http-01"] {
+        let (pki, sites) = (Pki::ecdsa(), Sites::new());
+        let (port, plain) = (free_port(), free_port());
+        let pebble = Pebble::start(&sites, &pki, port, plain);
+        let acme = format!(
+            "[tls.acme]\ndirectory = '{}'\nagree_to_terms = true\nchallenge = '{challenge}'\nstate = 'acme'\nroot = {:?}\nprofile = 'long'",
+            pebble.directory,
+            pki.certificate_file()
+        );
+        let config = sites.config().listen(&format!("address = '127.0.0.1:{port}'"));
+        let config = config.listen(&format!("address = '127.0.0.1:{plain}'\ntls = false"));
+        let server =
+            config.site("root", &[], "names = ['127.0.0.1']\nacme = true").table(&acme).serve_from_user_space();
+        wait_for_message(&server, "ACME: certificate obtained for 127.0.0.1, valid until");
+        wait_for_message(&server, "certificate replaced, valid until");
+        let script = format!(
+            "openssl s_client -connect 127.0.0.1:{port} </dev/null 2>/dev/null | openssl x509 -noout -ext subjectAltName -checkend 1800"
+        );
+        let text = tool("sh", ["-c", &script]);
+        assert!(text.contains("IP Address:127.0.0.1") && text.contains("will not expire"), "{challenge}: {text}");
+    }
+}
+
+#[test]
+fn a_name_on_the_command_line_gets_a_certificate() {
+    let (pki, sites) = (Pki::ecdsa(), Sites::new());
+    let port = free_port();
+    let pebble = Pebble::start(&sites, &pki, port, free_port());
+    let (root, state) = (sites.path("root"), sites.path("state"));
+    fs::create_dir_all(&root).expect("a root");
+    let mut command = Command::new(PROGRAM);
+    command.arg("serve").arg(&root).args(["--domain", "localhost", "--email", "admin@example.org", "--ktls", "never"]);
+    command.args(["--listen", &format!("127.0.0.1:{port}"), "--acme-directory", &pebble.directory]);
+    command.arg("--acme-root").arg(pki.certificate_file()).arg("--acme-state").arg(&state);
+    let server = Server::spawn(command);
+    wait_for_message(&server, "ACME: certificate obtained for localhost, valid until");
+    wait_for_message(&server, "certificate replaced, valid until");
+    assert!(shown(port).contains("Pebble Intermediate CA"));
+    assert!(kept(&state).join("account.json").exists());
 }
 
 #[test]

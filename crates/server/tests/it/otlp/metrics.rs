@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsPartialSuccess, ExportMetricsServiceRequest, ExportMetricsServiceResponse,
 };
-use opentelemetry_proto::tonic::metrics::v1::{AggregationTemporality, NumberDataPoint, metric, number_data_point};
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::metrics::v1::{
+    AggregationTemporality, HistogramDataPoint, NumberDataPoint, metric, number_data_point,
+};
 use prost::Message;
 use sealion_testkit::server::Signal;
 
@@ -46,17 +49,8 @@ impl Shown {
                     "gauge"
                 }
                 metric::Data::Histogram(histogram) => {
-                    let [point] = &histogram.data_points[..] else { panic!("one point") };
-                    assert_eq!(point.bucket_counts.len(), point.explicit_bounds.len() + 1);
-                    assert!(0 < point.start_time_unix_nano && point.start_time_unix_nano <= point.time_unix_nano);
-                    let mut below = 0;
-                    let bounds = point.explicit_bounds.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
-                    for (bound, count) in bounds.zip(&point.bucket_counts) {
-                        below += count;
-                        shown.samples.insert(format!("{name}_bucket{{le=\"{bound}\"}}"), below as f64);
-                    }
-                    shown.samples.insert(format!("{name}_count"), point.count as f64);
-                    shown.samples.insert(format!("{name}_sum"), point.sum.expect("a sum"));
+                    assert!(!histogram.data_points.is_empty(), "{name}");
+                    histogram.data_points.iter().for_each(|point| shown.add_histogram(name, point));
                     "histogram"
                 }
                 other => panic!("{name}: {other:?}"),
@@ -66,16 +60,26 @@ impl Shown {
         shown
     }
 
+    fn add_histogram(&mut self, name: &str, point: &HistogramDataPoint) {
+        assert_eq!(point.bucket_counts.len(), point.explicit_bounds.len() + 1);
+        assert!(0 < point.start_time_unix_nano && point.start_time_unix_nano <= point.time_unix_nano);
+        let own = labels(&point.attributes);
+        let mut below = 0;
+        let bounds = point.explicit_bounds.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
+        for (bound, count) in bounds.zip(&point.bucket_counts) {
+            below += count;
+            let labels = [own.clone(), vec![format!("le=\"{bound}\"")]].concat();
+            self.samples.insert(format!("{name}_bucket{}", braced(&labels)), below as f64);
+        }
+        self.samples.insert(format!("{name}_count{}", braced(&own)), point.count as f64);
+        self.samples.insert(format!("{name}_sum{}", braced(&own)), point.sum.expect("a sum"));
+    }
+
     fn add(&mut self, name: &str, points: &[NumberDataPoint]) {
         assert!(!points.is_empty(), "{name}");
         for point in points {
             assert!(point.start_time_unix_nano <= point.time_unix_nano);
-            let labels: Vec<String> = point
-                .attributes
-                .iter()
-                .map(|label| format!("{}=\"{}\"", label.key, text(&point.attributes, &label.key)))
-                .collect();
-            let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+            let labels = braced(&labels(&point.attributes));
             let value = match point.value.expect("a value") {
                 number_data_point::Value::AsInt(value) => value as f64,
                 number_data_point::Value::AsDouble(value) => value,
@@ -100,6 +104,15 @@ impl Shown {
         self.samples.retain(|name, _| !changes(name));
         self
     }
+}
+
+/// Labels as the page writes them.
+fn labels(attributes: &[KeyValue]) -> Vec<String> {
+    attributes.iter().map(|label| format!("{}=\"{}\"", label.key, text(attributes, &label.key))).collect()
+}
+
+fn braced(labels: &[String]) -> String {
+    if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) }
 }
 
 #[test]

@@ -238,6 +238,42 @@ fn one_line_starts_a_proxy() {
     }
 }
 
+/// What is a file is sent, browsers that navigate get the page, and the application gets the rest.
+#[test]
+fn one_line_serves_the_pages_of_an_application_beside_it() {
+    let site = Site::new();
+    site.add("index.html", "the page");
+    site.add("app.js", "a script");
+    let upstream = Upstream::answering(|request| ok(request.line().as_bytes()));
+    let to = upstream.url().trim_start_matches("http://").to_owned();
+    let mut arguments = site.arguments(&["--ktls", "never", "--to", &to, "--spa"]);
+    arguments[0] = "proxy".into();
+    let server = sealion_testkit::server::Server::start(crate::support::PROGRAM.as_ref(), &arguments);
+    let mut client = site.connect(&server);
+    let (navigation, any) = ("text/html,application/xhtml+xml,*/*;q=0.8", "*/*");
+    for (method, target, accept, body) in [
+        ("GET", "/", navigation, "the page"),
+        ("GET", "/app.js", any, "a script"),
+        ("GET", "/users/1", navigation, "the page"),
+        ("GET", "/users/1", any, "GET /users/1"),
+        ("GET", "/users/1", "application/json", "GET /users/1"),
+        ("POST", "/users/1", navigation, "POST /users/1"),
+        ("GET", "/api/export", navigation, "GET /api/export"),
+        ("GET", "/api", navigation, "GET /api"),
+        ("GET", "/apis", navigation, "the page"),
+    ] {
+        let response = http::request(&mut client, method, target, &[("Accept", accept)]).expect("a response");
+        let got = String::from_utf8_lossy(&response.body);
+        assert_eq!((response.status, &*got), (200, body), "{method} {target} {accept}");
+        let varies = response.field("vary").is_some_and(|names| names.contains("Accept"));
+        assert_eq!(varies, target == "/users/1" || target == "/apis", "{method} {target} {accept}");
+    }
+    // Without a directory there is no page.
+    let output = std::process::Command::new(crate::support::PROGRAM).args(["proxy", "--to", &to, "--spa"]).output();
+    let text = String::from_utf8(output.expect("the program starts").stderr).expect("text");
+    assert!(text.contains("--spa needs the directory of the pages"), "{text}");
+}
+
 #[test]
 fn methods_that_a_rule_does_not_name_are_refused_under_every_spelling_of_its_path() {
     let site = Site::new();
