@@ -16,6 +16,7 @@ mod fallback;
 mod fastcgi;
 mod features;
 mod forward_auth;
+mod forwarded_path;
 mod headers;
 mod hosts;
 mod hsts;

@@ -40,7 +40,9 @@ mod websocket;
 
 use std::fmt::Display;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue};
@@ -138,6 +140,21 @@ pub(crate) struct Inbound {
 }
 
 impl Inbound {
+    /// Takes what the server of a request gets. The rest is for another server.
+    pub(crate) fn take_for_server(&mut self) -> Self {
+        let rest = Inbound { gone: self.gone.take(), ..self.without_content() };
+        std::mem::replace(self, rest)
+    }
+
+    /// Ends when the client has left.
+    pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(gone) = &mut self.gone else { return Poll::Pending };
+        let _ = ready!(Pin::new(&mut *gone).poll(cx));
+        // A receiver that has ended must not be polled again. This one ends at once.
+        *gone = oneshot::channel().1;
+        Poll::Ready(())
+    }
+
     /// The same for another server, which gets neither content, nor another protocol, nor interim responses.
     pub(crate) fn without_content(&self) -> Self {
         Inbound {

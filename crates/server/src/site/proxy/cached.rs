@@ -1,12 +1,12 @@
 //! A forwarded request that the cache may answer.
 
-use sealion_http::path::SitePath;
 use sealion_http::{HttpTime, Request, Status, Target};
 
 use super::{Rule, failed, is_read};
 use crate::observe::access_log::CacheTrace;
 use crate::response::Response;
 use crate::site::Arrival;
+use crate::site::forwarded_path::ForwardedPath;
 use crate::store::{Answered, CacheRule, Question, Targeted};
 use crate::upstream::{Forwarded, Inbound, forward};
 
@@ -34,8 +34,7 @@ impl Rule {
         &self,
         cache: &CacheRule,
         request: &Request<'_>,
-        path: &SitePath<'_>,
-        rewritten: Option<&str>,
+        path: ForwardedPath<'_>,
         inbound: Inbound,
     ) -> Response {
         let Target::Path { path: raw, query } = request.target else { return Response::plain(Status::BAD_REQUEST) };
@@ -58,7 +57,7 @@ impl Rule {
             () if inbound.fields.iter().any(|(_, value)| value.is_some()) => Some("forward-auth"),
             () => None,
         };
-        let Some(mut forwarded) = self.request(request, path, rewritten, inbound) else {
+        let Some(mut forwarded) = self.request(request, path, inbound) else {
             return Response::plain(Status::BAD_REQUEST);
         };
         let (trace, passing) = if let Some(reason) = bypass {
