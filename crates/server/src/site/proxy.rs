@@ -33,6 +33,7 @@ use crate::upstream::{
 };
 use crate::values::At;
 
+mod cache_name;
 mod cached;
 mod config;
 
@@ -43,7 +44,7 @@ pub(crate) struct Rule {
     /// The directory of its route, without slashes at its ends.
     directory: Option<Box<[u8]>>,
     upstream: Arc<Upstream>,
-    /// The name of the upstream in keys of the cache, and the listeners of a site that names them: another site may have the same URL on others.
+    /// The rule in keys of the cache: its upstream, the listeners of a site that names them, and what the rule changes in requests.
     cache_name: Box<str>,
     strip_prefix: bool,
     /// Without a slash at its end.
@@ -139,7 +140,7 @@ impl Rule {
         self.cache.as_ref().map(|cache| cache.as_in_key(url))
     }
 
-    /// The name of its upstream in keys of the cache. `None`: it has no cache.
+    /// Its name in keys of the cache. `None`: it has no cache.
     pub(super) fn cache_name(&self) -> Option<&str> {
         self.cache.as_ref().map(|_| &*self.cache_name)
     }
