@@ -347,6 +347,14 @@ impl Upstream {
         self.sticky.as_ref()?.set_cookie(answered_by, is_plain)
     }
 
+    /// The same for the server of this name.
+    pub(crate) fn sticky_cookie_of(&self, request: &Request<'_>, server: &str, is_plain: bool) -> Option<HeaderValue> {
+        let sticky = self.sticky.as_ref()?;
+        let answered_by = self.servers.iter().position(|own| *own.name == *server)?;
+        let is_new = sticky.server(request.fields) != Some(answered_by);
+        is_new.then(|| sticky.set_cookie(answered_by, is_plain))?
+    }
+
     /// The line about a request that failed at the server of this name, if it has one now. That of no server always has one.
     pub(crate) fn line_about(&self, name: &str, what: impl Display) -> Option<String> {
         match self.servers.iter().find(|server| *server.name == *name) {

@@ -81,6 +81,10 @@ impl Rule {
                 }
                 Answered::Reply(reply, upstream, trace) => {
                     let mut response = self.response(reply, request, client);
+                    // The response is for this client alone.
+                    if let Some(cookie) = self.upstream.sticky_cookie_of(request, &upstream.server, is_plain) {
+                        response.fields.extra.add_octets("Set-Cookie", cookie.as_bytes());
+                    }
                     cache.add_status(&mut response, &trace);
                     return Response { upstream: Some(Box::new(upstream)), cache: Some(trace), ..response };
                 }
