@@ -301,7 +301,9 @@ impl Answering<'_> {
         files: &'f Files,
         path: &SitePath<'_>,
     ) -> Option<(Arc<SiteFile>, Addition<'f>)> {
-        for extension in self.route.features.extensions.iter().filter(|_| !path.as_bytes().is_empty()) {
+        // The directory of a root has no name that an extension could follow.
+        let is_root = path.as_bytes().is_empty() || path.as_bytes().ends_with(b"/");
+        for extension in self.route.features.extensions.iter().filter(|_| !is_root) {
             if let Ok(Found::File(file)) = self.find(files, &path.with_extension(extension)).await {
                 return Some((file, Addition::Extension(extension)));
             }
