@@ -173,7 +173,10 @@ impl Answering<'_> {
             {
                 return response.into();
             }
-            if asked.names_directory() && self.find_with_extension(files, beneath).await.is_some() {
+            if asked.names_directory()
+                && self.accel.is_none()
+                && self.find_with_extension(files, beneath).await.is_some()
+            {
                 return moved(asked.without_slash(self.query())).into();
             }
         }

@@ -404,6 +404,24 @@ fn settings_that_cannot_be_honoured_are_refused() {
     }
 }
 
+/// Only the application knows under which path clients see a file.
+#[test]
+fn a_path_without_its_file_redirects_no_client() {
+    let (site, upstream) = (site(), application());
+    site.add("files/x.html", "x");
+    let server = serve(&site, &upstream, &format!("extensions = ['html']\n{ROUTES}"));
+    let mut client = site.connect(&server);
+    for (method, target, to, status) in [
+        ("GET", "/download/", "/protected/x/", 404),
+        ("GET", "/download", "/protected/x/", 404),
+        ("GET", "/download/", "/protected/x", 200),
+    ] {
+        let response = http::request(&mut client, method, target, &[("X-Answer", &format!("X-Accel-Redirect: {to}"))]);
+        let response = response.expect("a response");
+        assert_eq!((response.status, response.field("location")), (status, None), "{target} {to}");
+    }
+}
+
 /// A named route forwards the path that its guards have seen: the rewritten one.
 #[test]
 fn a_named_route_gets_the_rewritten_path_of_the_application() {
