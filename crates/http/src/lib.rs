@@ -13,6 +13,7 @@ pub mod cgi;
 pub mod coding;
 pub mod conditional;
 pub mod content_type;
+pub mod cookie;
 pub mod date;
 mod decimal;
 pub mod etag;

@@ -15,6 +15,9 @@ pub struct SitePath<'a> {
     names_directory: bool,
 }
 
+/// Separates a directory from the path beneath it, where links must not lead out of the directory. No other path has two slashes in a row.
+pub const BOUNDARY: &[u8] = b"//";
+
 /// The reason why a path cannot name a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unnameable {
@@ -111,11 +114,18 @@ impl<'a> SitePath<'a> {
         SitePath { path, names_directory: self.names_directory }
     }
 
-    /// The path beneath a directory, whose name has no slashes at its ends.
+    /// The path beneath a directory of its own, whose name has no slashes at its ends. [`BOUNDARY`] stands behind the directory.
     pub fn within(&self, directory: &[u8]) -> SitePath<'static> {
-        let slash: &[u8] = if directory.is_empty() || self.path.is_empty() { b"" } else { b"/" };
-        let path = Cow::Owned([directory, slash, &self.path].concat());
+        // What is put behind an empty path brings the second slash.
+        let end = if self.path.is_empty() { &BOUNDARY[..1] } else { BOUNDARY };
+        let path = Cow::Owned([directory, end, &self.path].concat());
         SitePath { path, names_directory: self.names_directory }
+    }
+
+    /// The path of the entry `name` beside the file at this path.
+    pub fn beside(&self, name: &str) -> SitePath<'static> {
+        let directory = memchr::memrchr(b'/', &self.path).map_or(0, |slash| slash + 1);
+        SitePath { path: Cow::Owned([&self.path[..directory], name.as_bytes()].concat()), names_directory: false }
     }
 
     /// The path of the entry `name` in the directory at this path.

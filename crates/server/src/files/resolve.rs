@@ -19,6 +19,7 @@ use schemars::JsonSchema;
 use sealion_http::content_type::ContentType;
 use sealion_http::date::HttpTime;
 use sealion_http::etag::EntityTag;
+use sealion_http::path::BOUNDARY;
 use sealion_http::{Coding, Status};
 use serde::{Deserialize, Serialize};
 
@@ -328,18 +329,30 @@ impl Root {
             Wait::Yes => RESOLVE,
             Wait::No => RESOLVE.union(ResolveFlags::CACHED),
         };
-        let name = if name.is_empty() { b"." } else { name };
         self.refresh(wait)?;
         let directory = self.directory.load();
-        let mut tries = 0;
-        loop {
-            match openat2(&**directory, name, flags, Mode::empty(), resolve) {
-                Ok(fd) => return Ok(fd),
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN | Errno::INVAL) if wait == Wait::No => return Err(NotOpened::Waits),
-                Err(Errno::AGAIN) if tries < MAX_RETRIES => tries += 1,
-                Err(errno) => return Err(Unresolved::from(errno).into()),
+        match memchr::memmem::find(name, BOUNDARY) {
+            None => open_within(&directory, name, flags, resolve),
+            Some(end) => {
+                // No link beneath the named directory leads to a directory beside it.
+                let named = open_within(&directory, &name[..end], DIRECTORY, resolve)?;
+                open_within(&named, &name[end + BOUNDARY.len()..], flags, resolve)
             }
+        }
+    }
+}
+
+fn open_within(directory: &OwnedFd, name: &[u8], flags: OFlags, resolve: ResolveFlags) -> Result<OwnedFd, NotOpened> {
+    let name = if name.is_empty() { b"." } else { name };
+    let may_wait = !resolve.contains(ResolveFlags::CACHED);
+    let mut tries = 0;
+    loop {
+        match openat2(directory, name, flags, Mode::empty(), resolve) {
+            Ok(fd) => return Ok(fd),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN | Errno::INVAL) if !may_wait => return Err(NotOpened::Waits),
+            Err(Errno::AGAIN) if tries < MAX_RETRIES => tries += 1,
+            Err(errno) => return Err(Unresolved::from(errno).into()),
         }
     }
 }

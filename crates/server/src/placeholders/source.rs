@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use http::HeaderName;
 use percent_encoding::{percent_decode, percent_encode};
+use sealion_http::cookie;
 use sealion_http::path::OUTSIDE_PCHAR;
 
 use super::{Asked, Form, Tables, Unfit};
@@ -187,9 +188,5 @@ fn decoded(text: &str) -> Vec<u8> {
 
 /// The values of a cookie.
 pub(crate) fn cookies<'a>(asked: &Asked<'a>, name: &'a str) -> impl Iterator<Item = &'a [u8]> + 'a {
-    let pairs = asked.request.fields.all("cookie").flat_map(|line| line.split(|byte| *byte == b';'));
-    pairs.filter_map(move |pair| {
-        let pair = pair.trim_ascii();
-        pair.strip_prefix(name.as_bytes())?.strip_prefix(b"=")
-    })
+    cookie::values_of(asked.request.fields, name.as_bytes())
 }

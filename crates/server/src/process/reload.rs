@@ -84,7 +84,7 @@ fn reloaded(args: &ServeArgs, shared: &Shared, current: &mut Config, confinement
         return Err(refused(fixed.join("\n")));
     }
     // In the order of the start: the sites of a listener are found by its place.
-    config.listen.clone_from(&current.listen);
+    config.listen.sort_by_key(|own| current.listen.iter().position(|other| other == own));
     privileges::check_roots(&config, args.config.as_deref(), confinement).map_err(Refused::Unusable)?;
     shared.kernel.check(config.server.ktls).map_err(Refused::Unusable)?;
     let rekeys = shared.kernel.probe().rekey_tx().is_ok();

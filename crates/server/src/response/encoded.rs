@@ -35,8 +35,16 @@ pub(crate) struct ContentEncoder {
 struct Encoded {
     content: Cursor,
     input: Input,
-    /// `None`: the content ended or broke off, or is not sent.
-    encoder: Option<ContentEncoder>,
+    state: State,
+}
+
+/// How far the content is encoded.
+enum State {
+    Encoding(ContentEncoder),
+    /// The content ended, or is not sent.
+    Ended,
+    /// The content broke off: it has no end.
+    Broken,
 }
 
 /// The rest of the piece that is being encoded.
@@ -59,16 +67,16 @@ const READ: u64 = 64 << 10;
 impl Body {
     /// The same content, encoded. Its length is not known in advance.
     pub(crate) fn encoded(self, encoder: ContentEncoder) -> Body {
-        self.with_encoder(Some(encoder))
+        self.in_state(State::Encoding(encoder))
     }
 
     /// An empty body whose length is not known in advance: for a response to HEAD, whose content would be encoded.
     pub(crate) fn of_head(self) -> Body {
-        self.with_encoder(None)
+        self.in_state(State::Ended)
     }
 
-    fn with_encoder(self, encoder: Option<ContentEncoder>) -> Body {
-        let source = Box::pin(Encoded { content: Cursor::new(self), input: Input::default(), encoder });
+    fn in_state(self, state: State) -> Body {
+        let source = Box::pin(Encoded { content: Cursor::new(self), input: Input::default(), state });
         Body::Stream(BodyStream { length: None, source })
     }
 }
@@ -132,12 +140,12 @@ impl Encoded {
         }
     }
 
-    /// The next piece of output. An empty one: all output is to be had later. `None`: the end.
+    /// The next piece of output, which is empty if the content ends without further output. `None`: the end.
     fn poll_output(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Vec<u8>>>> {
         let mut taken = 0;
         loop {
             let input = self.poll_input(cx)?;
-            let Some(ContentEncoder { encoder, .. }) = &mut self.encoder else { return Poll::Ready(Ok(None)) };
+            let State::Encoding(ContentEncoder { encoder, .. }) = &mut self.state else { return Poll::Ready(Ok(None)) };
             match input {
                 Poll::Ready(Some(step)) => {
                     encoder.write(&step)?;
@@ -152,7 +160,8 @@ impl Encoded {
                     }
                 }
                 Poll::Ready(None) => {
-                    let Some(ContentEncoder { encoder, memory }) = self.encoder.take() else {
+                    let ended = std::mem::replace(&mut self.state, State::Ended);
+                    let State::Encoding(ContentEncoder { encoder, memory }) = ended else {
                         return Poll::Ready(Ok(None));
                     };
                     let rest = encoder.finish()?;
@@ -173,12 +182,14 @@ impl Encoded {
 
 impl Source for Encoded {
     fn poll_piece(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Piece>>> {
-        if self.encoder.is_none() {
-            return Poll::Ready(None);
+        match self.state {
+            State::Encoding(_) => {}
+            State::Ended => return Poll::Ready(None),
+            State::Broken => return Poll::Ready(Some(Err(io::Error::other("the content broke off before")))),
         }
         let output = ready!(self.poll_output(cx));
         if output.is_err() {
-            self.encoder = None;
+            self.state = State::Broken;
         }
         Poll::Ready(output.map(|output| output.map(|output| Piece::Bytes(output.into()))).transpose())
     }

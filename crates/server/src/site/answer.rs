@@ -33,9 +33,11 @@ use sealion_http::path::SitePath;
 use sealion_http::request::{Conditions, FieldLines, Singleton};
 use sealion_http::{Fields, HttpTime, Method, Request, Status, Target};
 
+use self::turns::Turn;
 use super::accel::KeptFields;
 use super::early_hints::is_navigation;
 use super::forward_auth::Asking;
+use super::forwarded_path::ForwardedPath;
 use super::maintenance::Maintenance;
 use super::route::{Action, FileLocation, Route};
 use super::{Site, error_text, plain_http, proxy};
@@ -368,7 +370,8 @@ impl<'a> Answering<'a> {
         if let Some(refusal) = self.guard_here(path, &mut user).await {
             return Answer { guards: Guards::Refused, ..Response { user, ..refusal }.into() };
         }
-        let mut answer = self.act(path, path, None, &mut user, inbound).await;
+        let requested = ForwardedPath::requested(self.raw_path(), path);
+        let mut answer = self.act(Turn { path: requested, asked: path, user: &mut user, inbound }).await;
         answer.response.user = user;
         answer
     }
@@ -465,16 +468,10 @@ impl<'a> Answering<'a> {
         }
     }
 
-    /// Forwards the request where a rule says so, and answers with a file otherwise. `rewritten`: `path`, encoded, if it was rewritten from
-    /// `asked`.
-    async fn serve_or_forward(
-        &self,
-        path: &SitePath<'_>,
-        asked: &SitePath<'_>,
-        rewritten: Option<&str>,
-        user: &mut Option<Box<str>>,
-        inbound: &mut Inbound,
-    ) -> Answer {
+    /// Forwards the request where a rule says so, and answers with a file otherwise.
+    async fn serve_or_forward(&self, turn: Turn<'_>) -> Answer {
+        let Turn { path: forwarded, asked, user, inbound } = turn;
+        let path = forwarded.decoded();
         let rule = match self.rule(path) {
             None => return self.serve(path, asked, user).await,
             Some(Ok(rule)) => rule,
@@ -484,42 +481,40 @@ impl<'a> Answering<'a> {
             return refusal.into();
         }
         let takes_file = matches!(self.request.method, Method::Get | Method::Head) && !inbound.upgrade;
-        let takes_file = takes_file && rule.files_first && self.may_be_file(rewritten, path);
+        let takes_file = takes_file && rule.files_first && self.may_be_file(forwarded);
         if takes_file && !Box::pin(self.index_is_script(rule, path)).await {
             let answer = Box::pin(self.serve(path, asked, user)).await;
             if answer.response.status != Status::NOT_FOUND {
                 return answer;
             }
         }
-        let raw = rewritten.unwrap_or(self.raw_path());
-        let readings = match self.is_read_alike(raw, path) {
+        let readings = match self.is_read_alike(forwarded) {
             true => Vec::new(),
-            false => match Box::pin(self.guard_readings(rule, raw, path, user)).await {
+            false => match Box::pin(self.guard_readings(rule, forwarded, user)).await {
                 Ok(readings) => readings,
                 Err(refusal) => return (*refusal).into(),
             },
         };
         if let Some(auth) = self.auth {
             // Scripts get the path that was requested, as REQUEST_URI.
-            if let (Some(raw), false) = (rewritten, rule.runs_scripts()) {
-                let forwarded = rule.as_asked(raw, path);
-                if let Some(refusal) = Box::pin(auth.refusal_of_forwarded(&forwarded, self.query())).await {
+            if forwarded.is_rewritten() && !rule.runs_scripts() {
+                let as_asked = rule.as_asked(forwarded);
+                if let Some(refusal) = Box::pin(auth.refusal_of_forwarded(&as_asked, self.query())).await {
                     return refusal.into();
                 }
             }
             inbound.fields = auth.fields();
         }
         if rule.runs_scripts() {
-            let asked = rewritten.map(|_| asked);
+            let asked = Some(asked).filter(|_| forwarded.is_rewritten());
             if let Err(refusal) = Box::pin(self.add_script(rule, path, &readings, asked, user, inbound)).await {
                 return (*refusal).into();
             }
         }
-        let rest = inbound.without_content();
-        let sent = std::mem::replace(inbound, rest);
+        let sent = inbound.take_for_server();
         let mut response = match self.hides_range() {
-            false => Box::pin(rule.forward(self.request, path, rewritten, sent)).await,
-            true => Box::pin(self.forward_whole(rule, path, rewritten, sent)).await,
+            false => Box::pin(rule.forward(self.request, forwarded, sent, inbound)).await,
+            true => Box::pin(self.forward_whole(rule, forwarded, sent, inbound)).await,
         };
         if rule.intercept_errors && self.route.error_page(response.status).is_some() {
             return Response { upstream: response.upstream, ..Response::plain(response.status) }.into();
@@ -531,7 +526,8 @@ impl<'a> Answering<'a> {
         if let Some(accel) = self.route.features.accel.as_ref().filter(|_| response.fields.forwarded)
             && let Some(redirect) = accel.take(&mut response)
         {
-            return Box::pin(self.follow_accel(redirect, response, (path, asked), user, inbound)).await;
+            let turn = Turn { path: forwarded, asked, user, inbound };
+            return Box::pin(self.follow_accel(redirect, response, turn)).await;
         }
         response.into()
     }
@@ -540,15 +536,15 @@ impl<'a> Answering<'a> {
     async fn forward_whole(
         &self,
         rule: &proxy::Rule,
-        path: &SitePath<'_>,
-        rewritten: Option<&str>,
+        path: ForwardedPath<'_>,
         mut inbound: Inbound,
+        rest: &mut Inbound,
     ) -> Response {
         let absent = Singleton::default();
         let conditions = Conditions { range: absent, if_range: absent, ..self.request.conditions.clone() };
         let request = Request { conditions, ..self.request.clone() };
         inbound.fields.extend([(header::RANGE, None), (header::IF_RANGE, None)]);
-        rule.forward(&request, path, rewritten, inbound).await
+        rule.forward(&request, path, inbound, rest).await
     }
 
     /// Finds the script that answers, if it is permitted. `asked`: the path before it was rewritten. An error is the refusal.
@@ -576,7 +572,8 @@ impl<'a> Answering<'a> {
         }
         // REQUEST_URI is the path that was asked for, whatever it was rewritten to.
         if let Some(asked) = asked {
-            let readings = self.guard_readings(rule, self.raw_path(), asked, user).await?;
+            let requested = ForwardedPath::requested(self.raw_path(), asked);
+            let readings = self.guard_readings(rule, requested, user).await?;
             if let Some(refusal) = self.guard_path_info(rule, &script.name, asked, &readings, user).await {
                 return Err(Box::new(refusal));
             }

@@ -132,8 +132,8 @@ impl<'a> Facts<'a> {
                     facts.content_type = Some(value);
                 }
                 13 if is("cache-control") => facts.is_fixed |= forbids_transform(value),
-                // It announces a checksum.
                 13 if is("content-range") => facts.is_part = true,
+                // It announces a checksum.
                 7 if is("trailer") => facts.is_fixed |= has_member(value, is_checksum),
                 _ if is("content-encoding") => facts.is_fixed = true,
                 _ => facts.is_fixed |= is_checksum(name.as_bytes()),

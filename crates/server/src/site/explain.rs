@@ -7,6 +7,7 @@ use sealion_http::path::SitePath;
 use sealion_http::{Request, Target};
 
 use super::answer::Client;
+use super::forwarded_path::ForwardedPath;
 use super::route::{Action, Last, Route};
 use super::{Site, readings};
 use crate::placeholders::Template;
@@ -40,7 +41,7 @@ impl Site {
     }
 
     fn explain_readings(&self, raw: &str, path: &SitePath<'_>, lines: &mut String) {
-        let readings = match readings::of_forwarded(raw, path) {
+        let readings = match readings::of_forwarded(ForwardedPath::requested(raw, path)) {
             Ok(readings) => readings,
             Err(status) => {
                 let _ =

@@ -1,12 +1,15 @@
 //! The host names of a listener, each with its site.
 //!
 //! ```text
-//! exact ─► the longest `*.parent` ─► the longest `beginning.*` ─► the first expression of the file ─► the default site
+//! exact ─► the longest `*.parent` ─► the longest `beginning.*` ─► the first expression ─► the default site
 //! ```
 //!
-//! A site that names its listeners goes before sites that are served on all. A plain site can so have the name of a site with TLS.
+//! Of equal names, the one of a site that names the listener goes before one of a site that is served on all. A plain site can so have the name of a site with
+//! TLS. Expressions of sites that name the listener go first too; then the order of the file counts.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use regex::bytes::{Regex, RegexBuilder};
@@ -24,8 +27,8 @@ pub(crate) struct Hosts {
     beneath: HashMap<Box<str>, Owner>,
     /// `www.example` for `www.example.*`.
     beginning: HashMap<Box<str>, Owner>,
-    /// In the order of the file.
-    expressions: Vec<(Regex, usize)>,
+    /// Those of sites that name the listener first, then in the order of the file.
+    expressions: Vec<(Regex, Owner)>,
     default: Option<Owner>,
     /// Whether no site there has a name.
     is_nameless: bool,
@@ -149,7 +152,10 @@ impl Hosts {
             }
             rest = beginning;
         }
-        self.expressions.iter().find(|(expression, _)| expression.is_match(name.as_bytes())).map(|(_, site)| *site)
+        self.expressions
+            .iter()
+            .find(|(expression, _)| expression.is_match(name.as_bytes()))
+            .map(|(_, owner)| owner.site)
     }
 
     /// The place of the site that answers unknown names.
@@ -189,7 +195,13 @@ impl Building<'_> {
                     HostName::Beneath(_) => &mut hosts.beneath,
                     HostName::Beginning(_) => &mut hosts.beginning,
                     HostName::Expression(expression) => {
-                        hosts.expressions.push((expression.clone(), owner.site));
+                        let is_same = |(other, by): &&(Regex, Owner)| {
+                            other.as_str() == expression.as_str() && by.claim == owner.claim
+                        };
+                        if hosts.expressions.iter().find(is_same).is_some() {
+                            self.report_twice(name);
+                        }
+                        hosts.expressions.push((expression.clone(), owner));
                         continue;
                     }
                 };
@@ -202,23 +214,25 @@ impl Building<'_> {
                 self.claim_default(&mut hosts, owner);
             }
         }
+        hosts.expressions.sort_by_key(|(_, owner)| Reverse(owner.claim));
         hosts.is_nameless = served.iter().all(|served| parsed[served.owner.site].is_empty());
         hosts
     }
 
     fn claim(&mut self, table: &mut HashMap<Box<str>, Owner>, name: &At<String>, text: &str, owner: Owner) {
         match table.get(text) {
-            Some(other) if other.claim == owner.claim => {
-                if self.reported.insert(name.span.start) || name.span.is_empty() {
-                    let what =
-                        "is listed twice: keep it in one site only, or name different listeners in their `listen`";
-                    self.problems.add(&name.span, KEY, format_args!("{} {what}", name.value));
-                }
-            }
+            Some(other) if other.claim == owner.claim => self.report_twice(name),
             Some(other) if other.claim > owner.claim => {}
             _ => {
                 table.insert(text.into(), owner);
             }
+        }
+    }
+
+    fn report_twice(&mut self, name: &At<String>) {
+        if self.reported.insert(name.span.start) || name.span.is_empty() {
+            let what = "is listed twice: keep it in one site only, or name different listeners in their `listen`";
+            self.problems.add(&name.span, KEY, format_args!("{} {what}", name.value));
         }
     }
 
@@ -229,7 +243,7 @@ impl Building<'_> {
                 if self.reported.insert(usize::MAX - owner.site) {
                     let [first, second] = [other, owner].map(|owner| self.sites[owner.site].label());
                     let what = format_args!("both {first} and {second} are the default: choose one");
-                    self.problems.add(&(0..0), "site.default", what);
+                    self.problems.add(&self.sites[owner.site].span_of_default(), "site.default", what);
                 }
             }
             Some(other) if other.claim > owner.claim => {}
@@ -262,8 +276,11 @@ fn served_on(sites: &[&SiteConfig], listener: &str) -> Vec<Served> {
 /// Adds an error for each site that no request can reach.
 fn check_reachable(sites: &[&SiteConfig], problems: &mut Problems) {
     for site in sites.iter().filter(|site| sites.len() > 1 && site.names.is_empty() && !site.is_default()) {
-        let span = site.default.table().and_then(|named| named.first()).map_or(0..0, |name| name.span.clone());
-        problems.add(&span, KEY, "a site has neither names nor `default = true`, so no request can reach it");
+        problems.add(
+            &site.span_of_default(),
+            KEY,
+            "a site has neither names nor `default = true`, so no request can reach it",
+        );
     }
 }
 
@@ -274,6 +291,12 @@ impl SiteConfig {
             Short::Short(is_default) => *is_default,
             Short::Table(listeners) => !listeners.is_empty(),
         }
+    }
+
+    /// Where the file says for which listeners it is the default, or else where its first name stands.
+    fn span_of_default(&self) -> Range<usize> {
+        let listener = self.default.table().and_then(|named| named.first());
+        listener.or(self.names.first()).map_or(0..0, |text| text.span.clone())
     }
 
     /// Whether it answers unknown names on the listener of this name.

@@ -39,7 +39,7 @@ pub(crate) struct Listing {
 }
 
 /// What one page of a listing may take.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Bounds {
     /// Entries per page.
     pub page: usize,

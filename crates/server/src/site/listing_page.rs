@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use super::archive::Format;
 use super::checksums::Checksum;
-use super::listing::{Entries, Entry, ReadDirectory};
+use super::listing::{Bounds, Entries, Entry, ReadDirectory};
 use super::listing_view::{Column, OUTSIDE_UNRESERVED, Order, View};
 use crate::files::resolve::Unresolved;
 use crate::response::{Body, Response, SharedBytes};
@@ -51,6 +51,8 @@ impl ShowDirectory {
         PageKey {
             root: Arc::as_ptr(&self.directory.root) as usize,
             name: self.directory.name.clone(),
+            bounds: self.directory.bounds,
+            show_dotfiles: self.directory.show_dotfiles,
             asked: self.asked.clone(),
             view: self.view.clone(),
             archives: self.archives,
@@ -65,6 +67,8 @@ pub(super) struct PageKey {
     /// The address of the root, which lives as long as its site.
     root: usize,
     name: Box<[u8]>,
+    bounds: Bounds,
+    show_dotfiles: bool,
     asked: Box<[u8]>,
     view: View,
     archives: bool,

@@ -157,6 +157,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn routes_that_list_a_directory_differently_share_no_page() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join(".hidden"), "").unwrap();
+        std::fs::write(directory.path().join("a"), "").unwrap();
+        let root = Arc::new(Root::open(directory.path()).unwrap());
+        let pages = Pages::within(bounds(64, 64));
+        let with = |page, show_dotfiles| {
+            let mut own = Arc::into_inner(show(&root, "")).unwrap();
+            (own.directory.bounds.page, own.directory.show_dotfiles) = (page, show_dotfiles);
+            pages.get(Arc::new(own))
+        };
+        let text = |page: &Arc<SharedBytes>| String::from_utf8_lossy(&page.bytes).into_owned();
+        let all = with(100, true).await.unwrap();
+        let plain = with(100, false).await.unwrap();
+        assert!(text(&all).contains(".hidden") && !text(&plain).contains(".hidden"));
+        assert!(!Arc::ptr_eq(&all, &with(1, true).await.unwrap()));
+    }
+
+    #[tokio::test]
     async fn pages_beyond_the_bounds_are_refused() {
         let directory = tempfile::tempdir().unwrap();
         let root = Arc::new(Root::open(directory.path()).unwrap());

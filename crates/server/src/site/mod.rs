@@ -16,6 +16,7 @@ mod fallback;
 mod fastcgi;
 mod features;
 mod forward_auth;
+mod forwarded_path;
 mod headers;
 mod hosts;
 mod hsts;
@@ -29,7 +30,7 @@ mod locate;
 mod look_around;
 mod maintenance;
 mod md5_crypt;
-mod names;
+
 mod pages;
 mod pattern;
 pub(crate) mod plain_http;
@@ -38,6 +39,7 @@ mod proxy_redirects;
 mod readings;
 mod route;
 mod security_headers;
+mod sites;
 mod verifications;
 
 use std::sync::Arc;
@@ -55,9 +57,9 @@ use crate::values::Problems;
 pub(crate) use answer::{Arrival, Client, answer, answer_from_cache, early_hints, is_refused_or_redirected, refuse};
 pub(crate) use headers::is_ours;
 pub(crate) use hosts::Hosts;
-pub(crate) use names::{Sites, host};
 pub(crate) use proxy::ProxyConfig;
 pub(crate) use route::{RedirectTable, RewriteTable, RouteConfig, SiteConfig, SiteContext, literally};
+pub(crate) use sites::{Sites, host};
 
 use route::{Route, Routes};
 

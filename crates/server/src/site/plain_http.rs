@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use sealion_http::{ContentType, Fields, Status};
 
-use super::names::host;
+use super::sites::host;
 use crate::response::{Body, Response};
 
 /// The answer to a validation (RFC 8555 §8.3).

@@ -3,7 +3,7 @@
 //! Guards are checked against the path in every reading of an application (`readings.rs`). The path is then sent as the client wrote it.
 
 use std::borrow::Cow;
-use std::future::{pending, poll_fn};
+use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -19,6 +19,7 @@ use sealion_http::path::{OUTSIDE_PCHAR, SitePath};
 use sealion_http::{FieldSection, Protocol, Request, Status};
 
 use super::fastcgi::{Found, Scripts};
+use super::forwarded_path::ForwardedPath;
 use super::proxy_redirects::Rewriting;
 use crate::observe::Warnings;
 use crate::observe::access_log::UpstreamTrace;
@@ -32,6 +33,7 @@ use crate::upstream::{
 };
 use crate::values::At;
 
+mod cache_name;
 mod cached;
 mod config;
 
@@ -42,7 +44,7 @@ pub(crate) struct Rule {
     /// The directory of its route, without slashes at its ends.
     directory: Option<Box<[u8]>>,
     upstream: Arc<Upstream>,
-    /// The name of the upstream in keys of the cache, and the listeners of a site that names them: another site may have the same URL on others.
+    /// The rule in keys of the cache: its upstream, the listeners of a site that names them, and what the rule changes in requests.
     cache_name: Box<str>,
     strip_prefix: bool,
     /// Without a slash at its end.
@@ -138,7 +140,7 @@ impl Rule {
         self.cache.as_ref().map(|cache| cache.as_in_key(url))
     }
 
-    /// The name of its upstream in keys of the cache. `None`: it has no cache.
+    /// Its name in keys of the cache. `None`: it has no cache.
     pub(super) fn cache_name(&self) -> Option<&str> {
         self.cache.as_ref().map(|_| &*self.cache_name)
     }
@@ -164,8 +166,9 @@ impl Rule {
     }
 
     /// The path of a request as its client names what is forwarded, for a server that is asked about it: with the slashes that the rule's server gets.
-    pub(super) fn as_asked<'a>(&self, raw: &'a str, path: &SitePath<'_>) -> Cow<'a, str> {
-        match self.stripped(raw, path) {
+    pub(super) fn as_asked<'a>(&self, path: ForwardedPath<'a>) -> Cow<'a, str> {
+        let raw = path.raw();
+        match self.stripped(path) {
             Some((prefix, rest)) => {
                 let rest = if raw.ends_with('/') || *rest != *"/" { with_one_slash(&rest) } else { "".into() };
                 format!("/{}{rest}", percent_encode(prefix, OUTSIDE_PCHAR)).into()
@@ -179,10 +182,10 @@ impl Rule {
         self.directory.as_deref().filter(|directory| self.strip_prefix && !directory.is_empty())
     }
 
-    /// The prefix that `strip_prefix` removes from a path, and the rest. `raw`: the path as it arrived or was rewritten. `path`: the same, decoded.
-    pub(super) fn stripped<'a>(&self, raw: &'a str, path: &SitePath<'_>) -> Option<(&[u8], Cow<'a, str>)> {
+    /// The prefix that `strip_prefix` removes from a path, and the rest.
+    pub(super) fn stripped<'a>(&self, path: ForwardedPath<'a>) -> Option<(&[u8], Cow<'a, str>)> {
         let prefix = self.stripped_prefix()?;
-        Some((prefix, strip(raw, prefix, path)?))
+        Some((prefix, strip(path.raw(), prefix, path.decoded())?))
     }
 
     /// The values for the rule's placeholders.
@@ -205,32 +208,25 @@ impl Rule {
         }
     }
 
-    /// Forwards a request. `path`: as the rule was found by. `rewritten`: the path by the site's rewrites, encoded, if one applied.
+    /// Forwards a request, until the client leaves. `path`: as the rule was found by. `rest`: knows whether the client has left.
     pub(super) async fn forward(
         &self,
         request: &Request<'_>,
-        path: &SitePath<'_>,
-        rewritten: Option<&str>,
+        path: ForwardedPath<'_>,
         mut inbound: Inbound,
+        rest: &mut Inbound,
     ) -> Response {
         if is_loop(request) {
             let what = "the request has come back: one of the upstream's servers leads here again";
             return Response::plain(Status::LOOP_DETECTED).because(Some(io::Error::other(what)));
         }
-        let gone = inbound.gone.take();
         if let (Some(most), Some(content), false) = (self.max_body, &inbound.content, inbound.upgrade)
             && let Err(too_long) = content.limit(most)
         {
             return Response::plain(too_long.status);
         }
-        let gone = async {
-            match gone {
-                Some(gone) => drop(gone.await),
-                None => pending().await,
-            }
-        };
         let client = inbound.bounded_client();
-        let asked = self.asked(request, path, &inbound);
+        let asked = self.asked(request, path.decoded(), &inbound);
         let answer = async {
             if let Some(buffer) = &self.buffer_request
                 && !inbound.upgrade
@@ -250,15 +246,15 @@ impl Rule {
                 }
             }
             match &self.cache {
-                Some(cache) => Box::pin(self.forward_cached(cache, request, path, rewritten, inbound)).await,
-                None => match self.request(request, path, rewritten, inbound) {
+                Some(cache) => Box::pin(self.forward_cached(cache, request, path, inbound)).await,
+                None => match self.request(request, path, inbound) {
                     Some(mut forwarded) => self.pass(&mut forwarded, &asked, client).await,
                     None => Response::plain(Status::BAD_REQUEST),
                 },
             }
         };
-        let (mut gone, mut answer) = (pin!(gone), pin!(answer));
-        poll_fn(|cx| match gone.as_mut().poll(cx) {
+        let mut answer = pin!(answer);
+        poll_fn(|cx| match rest.poll_gone(cx) {
             Poll::Ready(()) => Poll::Ready(Response::plain(Status::CLIENT_CLOSED_REQUEST)),
             Poll::Pending => answer.as_mut().poll(cx),
         })
@@ -346,18 +342,11 @@ impl Rule {
         response
     }
 
-    fn request(
-        &self,
-        request: &Request<'_>,
-        path: &SitePath<'_>,
-        rewritten: Option<&str>,
-        mut inbound: Inbound,
-    ) -> Option<Forwarded> {
-        let sealion_http::Target::Path { path: raw, .. } = request.target else { return None };
+    fn request(&self, request: &Request<'_>, path: ForwardedPath<'_>, mut inbound: Inbound) -> Option<Forwarded> {
         // As in the key of a stored response, whatever is put before it.
-        let raw = one_slash_first(rewritten.unwrap_or(raw));
+        let raw = one_slash_first(path.raw());
         let raw = match self.stripped_prefix() {
-            Some(prefix) => strip(raw, prefix, path)?,
+            Some(prefix) => strip(raw, prefix, path.decoded())?,
             None => raw.into(),
         };
         let target = if self.to_prefix.is_empty() { raw.into_owned() } else { format!("{}{raw}", self.to_prefix) };
@@ -383,7 +372,7 @@ impl Rule {
             apply(&self.request, &mut fields);
         }
         if !self.request_values.is_empty() {
-            let asked = self.asked(request, path, &inbound);
+            let asked = self.asked(request, path.decoded(), &inbound);
             let value = |template: &Template| {
                 let value = template.render(&asked, Form::Plain).ok()?;
                 HeaderValue::from_bytes(&value).ok()

@@ -8,6 +8,7 @@ use std::iter::{once, successors};
 use sealion_http::Status;
 use sealion_http::path::SitePath;
 
+use super::forwarded_path::ForwardedPath;
 use super::proxy::with_one_slash;
 
 /// A step of an application between the request line and its route. `None`: it leaves the path as it is.
@@ -55,8 +56,9 @@ const MAX_BYTES: usize = 512 << 10;
 /// Decodings of a parameter. Beyond it, the path is refused.
 const MAX_DECODINGS: usize = 8;
 
-/// Whether every application reads a path alike. `raw`: the path as it is forwarded, of which `path` was decoded.
-pub(super) fn are_alike(raw: &str, path: &SitePath<'_>) -> bool {
+/// Whether every application reads a path alike.
+pub(super) fn are_alike(path: ForwardedPath<'_>) -> bool {
+    let (raw, path) = (path.raw(), path.decoded());
     let hides_segments = |at: usize| raw[at..].get(..3).is_some_and(|escape| escape.eq_ignore_ascii_case("%2F"));
     let has_inner_host = memchr::memmem::find(raw.trim_start_matches(['/', '\\']).as_bytes(), b"//").is_some();
     !has_special(path) && !has_inner_host && !memchr::memchr_iter(b'%', raw.as_bytes()).any(hides_segments)
@@ -72,14 +74,14 @@ fn has_special(path: &SitePath<'_>) -> bool {
     bytes.iter().any(is_special) || bytes.ends_with(b".") || memchr::memmem::find(bytes, b"./").is_some()
 }
 
-/// The readings of a path beside `path`. `raw`: the path as it is forwarded, of which `path` was decoded.
+/// The readings of a path beside the path itself.
 ///
 /// # Errors
 /// The status where an application would leave a directory, or has too many ways to read the path.
-pub(super) fn of_forwarded(raw: &str, path: &SitePath<'_>) -> Result<Vec<SitePath<'static>>, Status> {
-    match are_alike(raw, path) {
+pub(super) fn of_forwarded(path: ForwardedPath<'_>) -> Result<Vec<SitePath<'static>>, Status> {
+    match are_alike(path) {
         true => Ok(Vec::new()),
-        false => all(with_one_slash(raw).as_bytes(), false, path),
+        false => all(with_one_slash(path.raw()).as_bytes(), false, path.decoded()),
     }
 }
 
@@ -89,7 +91,7 @@ pub(super) fn of_forwarded(raw: &str, path: &SitePath<'_>) -> Result<Vec<SitePat
 /// See [`of_forwarded`].
 pub(super) fn beneath(prefix: &[u8], rest: &str) -> Result<Vec<SitePath<'static>>, Status> {
     let path = SitePath::parse_forwarded(rest).map_err(|_| Status::BAD_REQUEST)?;
-    let readings = of_forwarded(rest, &path)?;
+    let readings = of_forwarded(ForwardedPath::requested(rest, &path))?;
     let with_prefix = readings.iter().map(|reading| SitePath::of_octets(&[prefix, &reading.full()].concat()));
     with_prefix.collect::<Result<_, _>>().map_err(|_| Status::BAD_REQUEST)
 }
@@ -382,7 +384,7 @@ mod tests {
 
     fn readings(raw: &str) -> Result<Vec<String>, u16> {
         let path = SitePath::parse_forwarded(raw).map_err(|_| 404_u16)?;
-        let found = of_forwarded(raw, &path).map_err(|status| status.code())?;
+        let found = of_forwarded(ForwardedPath::requested(raw, &path)).map_err(|status| status.code())?;
         Ok(found.iter().map(|reading| String::from_utf8_lossy(&reading.full()).into_owned()).collect())
     }
 

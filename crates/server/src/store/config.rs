@@ -154,6 +154,16 @@ impl CacheRuleConfig {
         policy
     }
 
+    /// The keys, with their values, by which requests for one URL get different responses.
+    pub(crate) fn selecting(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let headers = self.key_headers.iter().map(|name| ("key_headers", name.to_ascii_lowercase()));
+        let cookies = self.key_cookies.iter().map(|name| ("key_cookies", name.clone()));
+        let values = self.key_values.iter().map(|text| ("key_values", text.value.clone()));
+        let ignored = self.ignore.iter().map(|name| ("ignore", name.to_ascii_lowercase()));
+        let with_cookies = self.store_set_cookie.then(|| ("store_set_cookie", String::new()));
+        headers.chain(cookies).chain(values).chain(ignored).chain(with_cookies)
+    }
+
     /// The values of keys.
     pub(super) fn values(&self, tables: &Tables, key: &str, problems: &mut Problems) -> Box<[Template]> {
         let known = Known { groups: None, tables, in_response: false };

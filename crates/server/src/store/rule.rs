@@ -12,6 +12,7 @@ use http::header::CONTENT_RANGE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ipnet::IpNet;
 use sealion_cache::{CacheStatus, Forward, Lifetime, Policy};
+use sealion_http::cookie::cookies;
 use sealion_http::path::SitePath;
 use sealion_http::{ExtraFields, FieldSection, Method, Request, Status};
 
@@ -271,6 +272,10 @@ impl CacheRule {
         }
         // Another upstream may answer for the same URL on another listener.
         add_upstream(key, target.upstream);
+        if let Some(path) = target.of_script {
+            // No field is called so.
+            add_part(key, b"script:", path.as_bytes());
+        }
         if is_trusted {
             // The server learns these of the trusted proxy.
             for name in ["x-forwarded-host", "x-forwarded-proto"].iter().chain(&OF_PROXY) {
@@ -281,11 +286,11 @@ impl CacheRule {
             request.fields.all(name).for_each(|value| add_part(key, name.as_bytes(), value));
         }
         if !self.key_cookies.is_empty() {
-            for (name, value) in cookies(request) {
+            for (name, value) in cookies(request.fields) {
                 // As it is written: a server may read another spelling of it as another cookie.
                 if self.key_cookies.iter().any(|own| own.as_bytes() == name.trim_ascii_end()) {
                     // No field is called so.
-                    add_part(key, &[b"cookie:", name].concat(), value);
+                    add_part(key, &[b"cookie:", name].concat(), value.unwrap_or_default());
                 }
             }
         }
@@ -349,7 +354,7 @@ impl CacheRule {
     /// Whether a cookie of the request has it bypass the cache.
     pub(super) fn is_bypassed(&self, request: &Request<'_>) -> bool {
         !self.bypass_cookies.is_empty()
-            && cookies(request)
+            && cookies(request.fields)
                 .any(|(name, _)| self.bypass_cookies.iter().any(|pattern| pattern.matches(name.trim_ascii_end())))
     }
 }
@@ -435,28 +440,25 @@ const OVERRIDES: [&str; 54] = [
 /// What a request is for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Targeted<'a> {
-    /// As the server gets it: with one slash at the beginning.
+    /// The path of the URL that the server gets: with one slash at the beginning.
     pub(super) path: &'a str,
     pub(super) query: Option<&'a str>,
-    /// The name of the upstream.
+    /// The path by which a script is found, where the script learns another one: the path of the request.
+    pub(super) of_script: Option<&'a str>,
+    /// The name of the rule.
     pub(super) upstream: &'a str,
 }
 
 impl<'a> Targeted<'a> {
-    /// `path`: as the client wrote it.
+    /// `path`: as it is forwarded, before a rule strips its prefix.
     pub(crate) fn new(path: &'a str, query: Option<&'a str>, upstream: &'a str) -> Self {
-        Targeted { path: one_slash_first(path), query, upstream }
+        Targeted { path: one_slash_first(path), query, of_script: None, upstream }
     }
-}
 
-/// Names and values of the cookies of a request (RFC 6265 §4.2.1). Some servers take the name without a space at its end.
-fn cookies<'a>(request: &Request<'a>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-    let pairs = request.fields.all("cookie").flat_map(|line| line.split(|octet| *octet == b';'));
-    pairs.map(|pair| {
-        let pair = pair.trim_ascii();
-        let end = memchr::memchr(b'=', pair).unwrap_or(pair.len());
-        (&pair[..end], pair.get(end + 1..).unwrap_or_default())
-    })
+    /// The same for a script that is found by another path.
+    pub(crate) fn of_script(self, path: &'a str) -> Self {
+        Targeted { of_script: Some(path), ..self }
+    }
 }
 
 /// A name, or the beginning of names.

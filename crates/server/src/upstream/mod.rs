@@ -40,7 +40,9 @@ mod websocket;
 
 use std::fmt::Display;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue};
@@ -138,6 +140,21 @@ pub(crate) struct Inbound {
 }
 
 impl Inbound {
+    /// Takes what the server of a request gets. The rest is for another server.
+    pub(crate) fn take_for_server(&mut self) -> Self {
+        let rest = Inbound { gone: self.gone.take(), ..self.without_content() };
+        std::mem::replace(self, rest)
+    }
+
+    /// Ends when the client has left.
+    pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(gone) = &mut self.gone else { return Poll::Pending };
+        let _ = ready!(Pin::new(&mut *gone).poll(cx));
+        // A receiver that has ended must not be polled again. This one ends at once.
+        *gone = oneshot::channel().1;
+        Poll::Ready(())
+    }
+
     /// The same for another server, which gets neither content, nor another protocol, nor interim responses.
     pub(crate) fn without_content(&self) -> Self {
         Inbound {
@@ -327,6 +344,14 @@ impl Upstream {
     pub(crate) fn sticky_cookie(&self, asked: &Forwarded, is_plain: bool) -> Option<HeaderValue> {
         let answered_by = asked.answered_by.filter(|answered| asked.sticky != Some(*answered))?;
         self.sticky.as_ref()?.set_cookie(answered_by, is_plain)
+    }
+
+    /// The same for the server of this name.
+    pub(crate) fn sticky_cookie_of(&self, request: &Request<'_>, server: &str, is_plain: bool) -> Option<HeaderValue> {
+        let sticky = self.sticky.as_ref()?;
+        let answered_by = self.servers.iter().position(|own| *own.name == *server)?;
+        let is_new = sticky.server(request.fields) != Some(answered_by);
+        is_new.then(|| sticky.set_cookie(answered_by, is_plain))?
     }
 
     /// The line about a request that failed at the server of this name, if it has one now. That of no server always has one.

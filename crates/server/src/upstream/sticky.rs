@@ -4,6 +4,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use http::HeaderValue;
 use schemars::JsonSchema;
 use sealion_http::FieldSection;
+use sealion_http::cookie;
 use sealion_http::extra_fields::is_name;
 use serde::{Deserialize, Serialize};
 
@@ -98,10 +99,8 @@ impl Sticky {
 
     /// The server that a client's cookie names.
     pub(super) fn server(&self, fields: FieldSection<'_>) -> Option<usize> {
-        let pairs = fields.all("cookie").flat_map(|line| line.split(|byte| *byte == b';'));
-        let mut values =
-            pairs.filter_map(|pair| pair.trim_ascii().strip_prefix(self.cookie.as_bytes())?.strip_prefix(b"="));
-        values.find_map(|value| self.servers.iter().position(|server| server.as_bytes() == value))
+        cookie::values_of(fields, self.cookie.as_bytes())
+            .find_map(|value| self.servers.iter().position(|server| server.as_bytes() == value))
     }
 
     /// The value of Set-Cookie that names a server. `is_plain`: whether the client came without TLS.

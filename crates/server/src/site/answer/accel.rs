@@ -3,28 +3,18 @@
 use std::io;
 use std::time::Duration;
 
-use sealion_http::path::SitePath;
 use sealion_http::{Method, Request, Status, Target};
 use tokio::time::timeout;
 
-use super::turns::Place;
+use super::turns::{Place, Turn};
 use super::{Answer, Answering};
 use crate::files::resolve::Found;
 use crate::response::{Body, BodyStream, Response, discard, of_file_as};
 use crate::site::accel::{AccelRedirect, AccelTarget, KeptFields};
-use crate::upstream::Inbound;
 
 impl Answering<'_> {
-    /// Answers with the target of an application's answer. `first`: that answer. `asked`: the path that the client asked for; `path`: the path that the
-    /// application had.
-    pub(super) async fn follow_accel(
-        &self,
-        redirect: AccelRedirect,
-        mut first: Response,
-        (path, asked): (&SitePath<'_>, &SitePath<'_>),
-        user: &mut Option<Box<str>>,
-        inbound: &mut Inbound,
-    ) -> Answer {
+    /// Answers with the target of an application's response, `first`. `turn`: of the application.
+    pub(super) async fn follow_accel(&self, redirect: AccelRedirect, mut first: Response, turn: Turn<'_>) -> Answer {
         if let Body::Stream(BodyStream { source, .. }) = std::mem::replace(&mut first.body, Body::Empty) {
             drop(tokio::spawn(timeout(DISCARD_TIMEOUT, discard(source))));
         }
@@ -36,10 +26,14 @@ impl Answering<'_> {
         }
         let here = Answering { request: &request, accel: Some(&kept), ..*self };
         let mut answer = match target {
-            AccelTarget::Path { raw, query } => {
-                here.go_on_without_query(Place::new(raw, query), asked, user, inbound).await
-            }
-            AccelTarget::Named(name) => here.turn_to_named(&name, path, asked, (user, inbound)).await,
+            AccelTarget::Path { raw, query } => here.go_on_without_query(Place::new(raw, query), turn).await,
+            AccelTarget::Named(name) => match here.named(&name) {
+                Some(route) => here.turn_by_name(route, turn).await,
+                None => {
+                    let cause = io::Error::other(format!("X-Accel-Redirect names no route: {}", name.escape_default()));
+                    Response::plain(Status::INTERNAL_SERVER_ERROR).because(Some(cause)).into()
+                }
+            },
             AccelTarget::File(path) => here.send_file(&path, &kept).await,
             AccelTarget::Unsafe(uri) => not_found(format!("X-Accel-Redirect names no path of the site: {uri}")),
         };
@@ -52,30 +46,10 @@ impl Answering<'_> {
     }
 
     /// Goes on with a path whose query is its own, or none.
-    async fn go_on_without_query(
-        &self,
-        place: Place,
-        asked: &SitePath<'_>,
-        user: &mut Option<Box<str>>,
-        inbound: &mut Inbound,
-    ) -> Answer {
+    async fn go_on_without_query(&self, place: Place, turn: Turn<'_>) -> Answer {
         let Target::Path { path, .. } = self.request.target else { return Response::plain(Status::BAD_REQUEST).into() };
         let request = Request { target: Target::Path { path, query: None }, ..self.request.clone() };
-        Answering { request: &request, ..*self }.go_on(place, false, asked, user, inbound).await
-    }
-
-    async fn turn_to_named(
-        &self,
-        name: &str,
-        path: &SitePath<'_>,
-        asked: &SitePath<'_>,
-        (user, inbound): (&mut Option<Box<str>>, &mut Inbound),
-    ) -> Answer {
-        let Some(route) = self.site.routes.as_ref().and_then(|routes| routes.named(name)) else {
-            let cause = io::Error::other(format!("X-Accel-Redirect names no route: {}", name.escape_default()));
-            return Response::plain(Status::INTERNAL_SERVER_ERROR).because(Some(cause)).into();
-        };
-        self.turn_by_name(route, path, asked, None, (user, inbound)).await
+        Answering { request: &request, ..*self }.go_on(place, false, turn).await
     }
 
     /// The file of X-Sendfile, which an application names by its path in the file system.

@@ -9,7 +9,7 @@ use tokio::task::spawn_blocking;
 use super::Answering;
 use super::file::Addition;
 use crate::files::cache::Files;
-use crate::files::resolve::{Content, Found, SiteFile, beneath as joined};
+use crate::files::resolve::{Content, Found, SiteFile};
 use crate::site::checksums::{self, Algorithm};
 
 const WANT: &str = "want-repr-digest";
@@ -66,10 +66,7 @@ fn split<'a>(path: &'a SitePath<'_>) -> (&'a [u8], &'a [u8]) {
 
 /// The path of the checksums in the directory of the file at `path`.
 fn sums(path: &SitePath<'_>, algorithm: Algorithm) -> SitePath<'static> {
-    let (directory, _) = split(path);
-    let name = joined(directory, algorithm.sums().as_bytes());
-    // The directory was checked before.
-    SitePath::of_octets(&name).unwrap_or_else(|_| path.child(algorithm.sums()))
+    path.beside(algorithm.sums())
 }
 
 /// [`checksums::find_digest`]. `None` too if many others are being looked for.

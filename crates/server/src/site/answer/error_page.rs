@@ -4,10 +4,11 @@ use sealion_http::path::SitePath;
 use sealion_http::request::{Conditions, FieldLines};
 use sealion_http::{Fields, Method, Request, Status};
 
-use super::turns::Place;
+use super::turns::{Place, Turn};
 use super::{Answer, Answering, Guards};
 use crate::files::resolve::Found;
 use crate::response::{Body, Response};
+use crate::site::forwarded_path::ForwardedPath;
 use crate::site::pages::{ErrorPage, ErrorTarget, Page, PageStatus, Whereto};
 use crate::site::route::{Action, Route};
 use crate::upstream::Inbound;
@@ -80,6 +81,7 @@ impl<'a> Answering<'a> {
         inbound: &mut Inbound,
     ) -> Option<Answer> {
         let mut user = answer.response.user.clone();
+        let requested = ForwardedPath::requested(self.raw_path(), path);
         let mut found: Answer = match &target.to {
             Whereto::Url(to) => {
                 let PageStatus::Given(status) = target.status else { return None };
@@ -92,12 +94,14 @@ impl<'a> Answering<'a> {
                 let method = if self.request.method == Method::Head { Method::Head } else { Method::Get };
                 let request = Request { method, ..self.unconditional() };
                 // The content was for the path that had the error.
-                let (gone, interim) = (inbound.gone.take(), inbound.interim.take());
-                *inbound = Inbound { gone, interim, ..inbound.without_content() };
-                Answering { request: &request, ..*self }.go_on(place, false, path, &mut user, inbound).await
+                let interim = inbound.interim.take();
+                drop(inbound.take_for_server());
+                inbound.interim = interim;
+                let turn = Turn { path: requested, asked: path, user: &mut user, inbound };
+                Answering { request: &request, ..*self }.go_on(place, false, turn).await
             }
             Whereto::Named(name) => {
-                let route = self.site.routes.as_ref()?.named(name)?;
+                let route = self.named(name)?;
                 if !self.may_follow(route, answer.guards, inbound) {
                     return None;
                 }
@@ -108,7 +112,7 @@ impl<'a> Answering<'a> {
                 }
                 let request = self.unconditional();
                 let here = Answering { request: &request, ..*self };
-                here.turn_by_name(route, path, path, None, (&mut user, inbound)).await
+                here.turn_by_name(route, Turn { path: requested, asked: path, user: &mut user, inbound }).await
             }
         };
         found.response.user = user;

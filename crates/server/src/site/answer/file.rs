@@ -177,7 +177,10 @@ impl Answering<'_> {
             {
                 return response.into();
             }
-            if asked.names_directory() && self.find_with_extension(files, beneath).await.is_some() {
+            if asked.names_directory()
+                && self.accel.is_none()
+                && self.find_with_extension(files, beneath).await.is_some()
+            {
                 return moved(asked.without_slash(self.query())).into();
             }
         }
@@ -305,7 +308,9 @@ impl Answering<'_> {
         files: &'f Files,
         path: &SitePath<'_>,
     ) -> Option<(Arc<SiteFile>, Addition<'f>)> {
-        for extension in self.route.features.extensions.iter().filter(|_| !path.as_bytes().is_empty()) {
+        // The directory of a root has no name that an extension could follow.
+        let is_root = path.as_bytes().is_empty() || path.as_bytes().ends_with(b"/");
+        for extension in self.route.features.extensions.iter().filter(|_| !is_root) {
             if let Ok(Found::File(file)) = self.find(files, &path.with_extension(extension)).await {
                 return Some((file, Addition::Extension(extension)));
             }

@@ -5,6 +5,7 @@ use sealion_http::{Status, Target};
 
 use super::Answering;
 use crate::response::Response;
+use crate::site::forwarded_path::ForwardedPath;
 use crate::site::route::Route;
 use crate::site::{Site, proxy, readings};
 
@@ -17,9 +18,9 @@ impl Answering<'_> {
         }
     }
 
-    /// Whether guards that permit a path permit it in every reading. `raw`: as it is forwarded.
-    pub(super) fn is_read_alike(&self, raw: &str, path: &SitePath<'_>) -> bool {
-        readings::are_alike(raw, path) && !self.has_other_end(path)
+    /// Whether guards that permit a path permit it in every reading.
+    pub(super) fn is_read_alike(&self, path: ForwardedPath<'_>) -> bool {
+        readings::are_alike(path) && !self.has_other_end(path.decoded())
     }
 
     /// Whether an expression may tell a path from the same without its last slash, which applications drop.
@@ -32,9 +33,9 @@ impl Answering<'_> {
 
     /// Whether networks and methods permit every reading of the requested path. `rule`: the rule for the path.
     pub(super) fn permits_readings(&self, rule: &proxy::Rule, path: &SitePath<'_>) -> bool {
-        let raw = self.raw_path();
-        self.is_read_alike(raw, path)
-            || readings_for(rule, raw, path).is_ok_and(|readings| {
+        let requested = ForwardedPath::requested(self.raw_path(), path);
+        self.is_read_alike(requested)
+            || readings_for(rule, requested).is_ok_and(|readings| {
                 let mut all = readings.iter().chain([path]);
                 all.all(|reading| self.is_permitted(reading) && self.is_guarded_alike(path, reading))
             })
@@ -68,20 +69,20 @@ impl Answering<'_> {
         }
     }
 
-    /// The readings of a path beside `path`, if all of them are permitted. `raw`: as it is forwarded. An error is the refusal.
+    /// The readings of a path beside the path itself, if all of them are permitted. An error is the refusal.
     pub(super) async fn guard_readings(
         &self,
         rule: &proxy::Rule,
-        raw: &str,
-        path: &SitePath<'_>,
+        path: ForwardedPath<'_>,
         user: &mut Option<Box<str>>,
     ) -> Result<Vec<SitePath<'static>>, Box<Response>> {
         let refused = |status| Box::new(Response::plain(status));
         // The path may be the result of a rewrite.
-        if readings::hides_slash(raw) {
+        if readings::hides_slash(path.raw()) {
             return Err(refused(Status::BAD_REQUEST));
         }
-        let readings = readings_for(rule, raw, path).map_err(refused)?;
+        let readings = readings_for(rule, path).map_err(refused)?;
+        let path = path.decoded();
         if !readings.iter().chain([path]).all(|reading| self.is_guarded_alike(path, reading)) {
             return Err(refused(Status::BAD_REQUEST));
         }
@@ -155,20 +156,20 @@ impl Answering<'_> {
         SitePath::of_octets(path.as_bytes()).ok().filter(|_| self.has_other_end(path))
     }
 
-    /// Whether a file can have the path: `rewritten`, or the one of the request. `path`: the same, parsed.
-    pub(super) fn may_be_file(&self, rewritten: Option<&str>, path: &SitePath<'_>) -> bool {
-        let raw = rewritten.unwrap_or(self.raw_path());
+    /// Whether a file can have the path.
+    pub(super) fn may_be_file(&self, path: ForwardedPath<'_>) -> bool {
+        let raw = path.raw();
         // The server that is asked sees the slashes of an application, and the file has one spelling.
-        let differs = rewritten.is_none() && proxy::with_one_slash(raw).contains("//");
-        let is_asked_otherwise = differs && self.auth.is_some() && self.needs_more(path, None);
+        let differs = !path.is_rewritten() && proxy::with_one_slash(raw).contains("//");
+        let is_asked_otherwise = differs && self.auth.is_some() && self.needs_more(path.decoded(), None);
         !is_asked_otherwise && SitePath::parse(raw, self.route.options.show_dotfiles).is_ok()
     }
 }
 
-/// The readings of a path beside `path`, of an application that gets it as `rule` forwards it. `raw`: the path before the rule strips its prefix.
-fn readings_for(rule: &proxy::Rule, raw: &str, path: &SitePath<'_>) -> Result<Vec<SitePath<'static>>, Status> {
-    let mut readings = readings::of_forwarded(raw, path)?;
-    if let Some((prefix, rest)) = rule.stripped(raw, path) {
+/// The readings of a path beside the path itself, of an application that gets it as `rule` forwards it.
+fn readings_for(rule: &proxy::Rule, path: ForwardedPath<'_>) -> Result<Vec<SitePath<'static>>, Status> {
+    let mut readings = readings::of_forwarded(path)?;
+    if let Some((prefix, rest)) = rule.stripped(path) {
         readings.extend(readings::beneath(prefix, &rest)?);
     }
     Ok(readings)
@@ -179,7 +180,7 @@ impl Site {
     pub(in crate::site) fn path_asked(&self, raw: &str, route: &Route) -> Option<String> {
         let path = SitePath::parse(raw, true).or_else(|_| SitePath::parse_forwarded(raw)).ok()?;
         Some(match route.rule() {
-            Some(rule) => rule.as_asked(raw, &path).into_owned(),
+            Some(rule) => rule.as_asked(ForwardedPath::requested(raw, &path)).into_owned(),
             // Where the route leads, a server may get the path as it is.
             None if route.may_forward() => proxy::with_one_slash(raw).into_owned(),
             None if path.names_directory() => path.with_slash(None),

@@ -9,6 +9,7 @@ use super::{Answer, Answering};
 use crate::files::resolve::Found;
 use crate::placeholders::{Asked, Template, Unfit};
 use crate::response::Response;
+use crate::site::forwarded_path::ForwardedPath;
 use crate::site::locate::path_of;
 use crate::site::proxy;
 use crate::site::route::{Action, FileLocation, Last, Route, Try};
@@ -46,6 +47,24 @@ impl Place {
     }
 }
 
+/// A request on its way through routes.
+pub(super) struct Turn<'t> {
+    /// The path that a route acts on.
+    pub(super) path: ForwardedPath<'t>,
+    /// The path that the client asked for.
+    pub(super) asked: &'t SitePath<'t>,
+    /// The user whose password was checked.
+    pub(super) user: &'t mut Option<Box<str>>,
+    pub(super) inbound: &'t mut Inbound,
+}
+
+impl Turn<'_> {
+    /// The same with another path.
+    pub(super) fn to<'s>(&'s mut self, path: ForwardedPath<'s>) -> Turn<'s> {
+        Turn { path, asked: self.asked, user: self.user, inbound: self.inbound }
+    }
+}
+
 fn plain(status: Status) -> Answer {
     Response::plain(status).into()
 }
@@ -64,17 +83,11 @@ impl<'a> Answering<'a> {
         }
     }
 
-    /// Does what the route does with `path`, whose guards were passed. `rewritten`: `path`, encoded, if it was rewritten from `asked`.
-    pub(super) async fn act(
-        &self,
-        path: &SitePath<'_>,
-        asked: &SitePath<'_>,
-        rewritten: Option<&str>,
-        user: &mut Option<Box<str>>,
-        inbound: &mut Inbound,
-    ) -> Answer {
+    /// Does what the route does with the path of a turn, whose guards were passed.
+    pub(super) async fn act(&self, turn: Turn<'_>) -> Answer {
+        let path = turn.path.decoded();
         let answer = match &*self.route.action {
-            Action::Files | Action::Forward(_) => self.serve_or_forward(path, asked, rewritten, user, inbound).await,
+            Action::Files | Action::Forward(_) => self.serve_or_forward(turn).await,
             Action::Deny => plain(Status::FORBIDDEN),
             Action::Respond(respond) => {
                 match respond.response(&self.asked(path), || self.route.files.root().content_type(path.as_bytes())) {
@@ -87,24 +100,18 @@ impl<'a> Answering<'a> {
                 Err(Unfit) => plain(Status::BAD_REQUEST),
             },
             Action::Rewrite(rewrite) => match Place::of(&rewrite.to, &self.asked(path)) {
-                Ok(place) => Box::pin(self.go_on(place, rewrite.stays, asked, user, inbound)).await,
+                Ok(place) => Box::pin(self.go_on(place, rewrite.stays, turn)).await,
                 Err(Unfit) => plain(Status::BAD_REQUEST),
             },
-            Action::Try(tries) => Box::pin(self.try_paths(tries, path, asked, rewritten, (user, inbound))).await,
+            Action::Try(tries) => Box::pin(self.try_paths(tries, turn)).await,
         };
         Answer { route: answer.route.or(Some(self.route.number)), turns: answer.turns.max(self.turns), ..answer }
     }
 
     /// Sends the file of the first path that has one, or goes on with the last resort.
-    async fn try_paths(
-        &self,
-        tries: &Try,
-        path: &SitePath<'_>,
-        asked: &SitePath<'_>,
-        rewritten: Option<&str>,
-        (user, inbound): (&mut Option<Box<str>>, &mut Inbound),
-    ) -> Answer {
-        let reads = matches!(self.request.method, Method::Get | Method::Head) && !inbound.upgrade;
+    async fn try_paths(&self, tries: &Try, turn: Turn<'_>) -> Answer {
+        let path = turn.path.decoded();
+        let reads = matches!(self.request.method, Method::Get | Method::Head) && !turn.inbound.upgrade;
         for template in tries.paths.iter().filter(|_| reads) {
             let Ok(place) = Place::of(template, &self.asked(path)) else { return plain(Status::BAD_REQUEST) };
             // A path that no file can have, such as one with an encoded slash, is for the last resort.
@@ -112,26 +119,26 @@ impl<'a> Answering<'a> {
             if !self.has_file(&tried).await {
                 continue;
             }
-            if let Some(refusal) = self.guard(&tried, user).await {
+            if let Some(refusal) = self.guard(&tried, turn.user).await {
                 return refusal.into();
             }
             // `{path}/` of a directory: it is redirected to its slash, as without `try`, or links of its index would lead elsewhere.
             let is_its_directory =
                 tried.names_directory() && !path.names_directory() && tried.as_bytes() == path.as_bytes();
             let served = if is_its_directory { path } else { &tried };
-            let mut answer = Box::pin(self.serve(served, asked, user)).await;
+            let mut answer = Box::pin(self.serve(served, turn.asked, turn.user)).await;
             answer.name.get_or_insert_with(|| tried.as_bytes().to_vec());
             return answer;
         }
         match &tries.last {
             Last::Status(status) => plain(*status),
             Last::Path(template) => match Place::of(template, &self.asked(path)) {
-                Ok(place) => self.go_on(place, false, asked, user, inbound).await,
+                Ok(place) => self.go_on(place, false, turn).await,
                 Err(Unfit) => plain(Status::BAD_REQUEST),
             },
-            Last::Named(name) => match self.site.routes.as_ref().and_then(|routes| routes.named(name)) {
+            Last::Named(name) => match self.named(name) {
                 None => plain(Status::NOT_FOUND),
-                Some(route) => self.turn_by_name(route, path, asked, rewritten, (user, inbound)).await,
+                Some(route) => self.turn_by_name(route, turn).await,
             },
         }
     }
@@ -158,14 +165,7 @@ impl<'a> Answering<'a> {
     }
 
     /// Goes on with another path: in its route, or in this one.
-    pub(super) async fn go_on(
-        &self,
-        place: Place,
-        stays: bool,
-        asked: &SitePath<'_>,
-        user: &mut Option<Box<str>>,
-        inbound: &mut Inbound,
-    ) -> Answer {
+    pub(super) async fn go_on(&self, place: Place, stays: bool, mut turn: Turn<'_>) -> Answer {
         let path = match place.path() {
             Ok(path) => path,
             Err(status) => return plain(status),
@@ -181,56 +181,47 @@ impl<'a> Answering<'a> {
                 Err(status) => return plain(status),
             },
         };
-        if let Some(refusal) = here.guard(&path, user).await {
+        if let Some(refusal) = here.guard(&path, turn.user).await {
             return refusal.into();
         }
         // With `stay`, the files of this route answer.
         let mut answer = match stays {
             true => match here.file_refusal(&path) {
                 Some(status) => plain(status),
-                None => Box::pin(here.serve(&path, asked, user)).await,
+                None => Box::pin(here.serve(&path, turn.asked, turn.user)).await,
             },
-            false => Box::pin(here.turn_to(route, &path, asked, Some(&place.raw), (user, inbound))).await,
+            false => Box::pin(here.turn_to(route, turn.to(ForwardedPath::rewritten(&place.raw, &path)))).await,
         };
         answer.name.get_or_insert_with(|| path.as_bytes().to_vec());
         answer
     }
 
-    /// Goes on in a route that a name leads to, if its guards permit it: no path has asked them.
-    pub(super) async fn turn_by_name(
-        &self,
-        route: &Route,
-        path: &SitePath<'_>,
-        asked: &SitePath<'_>,
-        rewritten: Option<&str>,
-        (user, inbound): (&mut Option<Box<str>>, &mut Inbound),
-    ) -> Answer {
-        if let Some(refusal) = (Answering { route, ..*self }).guard_named(user).await {
-            return Answer { route: Some(route.number), ..refusal.into() };
-        }
-        self.turn_to(route, path, asked, rewritten, (user, inbound)).await
+    /// The route of a name.
+    pub(super) fn named(&self, name: &str) -> Option<&'a Route> {
+        self.site.routes.as_ref()?.named(name)
     }
 
-    /// Goes on in another route. `rewritten`: `path`, encoded, if it is not the path of the request.
-    pub(super) async fn turn_to(
-        &self,
-        route: &Route,
-        path: &SitePath<'_>,
-        asked: &SitePath<'_>,
-        rewritten: Option<&str>,
-        (user, inbound): (&mut Option<Box<str>>, &mut Inbound),
-    ) -> Answer {
+    /// Goes on in a route that a name leads to, if its guards permit it: no path has asked them.
+    pub(super) async fn turn_by_name(&self, route: &Route, turn: Turn<'_>) -> Answer {
+        if let Some(refusal) = (Answering { route, ..*self }).guard_named(turn.user).await {
+            return Answer { route: Some(route.number), ..refusal.into() };
+        }
+        self.turn_to(route, turn).await
+    }
+
+    /// Goes on in another route.
+    async fn turn_to(&self, route: &Route, turn: Turn<'_>) -> Answer {
         if self.turns == MAX_TURNS {
             let what = format!("more than {MAX_TURNS} rewrites: the routes lead in a circle");
             return Response::plain(Status::INTERNAL_SERVER_ERROR).because(Some(io::Error::other(what))).into();
         }
         let next = Answering { route, turns: self.turns + 1, ..*self };
         if route.is_of_files()
-            && let Some(status) = next.file_refusal(path)
+            && let Some(status) = next.file_refusal(turn.path.decoded())
         {
             return Answer { route: Some(route.number), ..plain(status) };
         }
-        Box::pin(next.act(path, asked, rewritten, user, inbound)).await
+        Box::pin(next.act(turn)).await
     }
 
     /// The status of a request that no file answers: by its method, or by a hidden name.

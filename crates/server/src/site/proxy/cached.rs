@@ -1,12 +1,12 @@
 //! A forwarded request that the cache may answer.
 
-use sealion_http::path::SitePath;
 use sealion_http::{HttpTime, Request, Status, Target};
 
 use super::{Rule, failed, is_read};
 use crate::observe::access_log::CacheTrace;
 use crate::response::Response;
 use crate::site::Arrival;
+use crate::site::forwarded_path::ForwardedPath;
 use crate::store::{Answered, CacheRule, Question, Targeted};
 use crate::upstream::{Forwarded, Inbound, forward};
 
@@ -16,7 +16,7 @@ impl Rule {
         self.cache.is_some() && !self.files_first && self.scripts.is_none()
     }
 
-    /// The stored response that this worker has in memory. `None`: [`Self::forward`] has to answer.
+    /// The stored response that this worker has in memory, for a request whose path was not rewritten. `None`: [`Self::forward`] has to answer.
     pub(in crate::site) fn answer_at_once(
         &self,
         request: &Request<'_>,
@@ -34,19 +34,23 @@ impl Rule {
         &self,
         cache: &CacheRule,
         request: &Request<'_>,
-        path: &SitePath<'_>,
-        rewritten: Option<&str>,
+        path: ForwardedPath<'_>,
         inbound: Inbound,
     ) -> Response {
-        let Target::Path { path: raw, query } = request.target else { return Response::plain(Status::BAD_REQUEST) };
+        let Target::Path { path: asked, query } = request.target else { return Response::plain(Status::BAD_REQUEST) };
         // Keys have hosts in lower case. A server that minds the case would answer one client for all.
         let lower = request.authority.filter(|host| host.bytes().any(|octet| octet.is_ascii_uppercase()));
         let lower = lower.map(str::to_ascii_lowercase);
         let lowered = lower.as_deref().map(|host| Request { authority: Some(host), ..request.clone() });
         let request = lowered.as_ref().unwrap_or(request);
         let query = cache.query_in_key(query);
-        let target = Targeted::new(raw, query.as_deref(), &self.cache_name);
+        let target = match self.scripts.is_some() && path.is_rewritten() {
+            // A script learns the path that the client asked for (REQUEST_URI), and the other one has chosen the script.
+            true => Targeted::new(asked, query.as_deref(), &self.cache_name).of_script(path.raw()),
+            false => Targeted::new(path.raw(), query.as_deref(), &self.cache_name),
+        };
         let (is_trusted, client) = (inbound.is_trusted, inbound.bounded_client());
+        let is_plain = inbound.scheme == "http";
         let question = Question { request, scheme: inbound.scheme, is_trusted, target };
         if request.method.as_str() == "PURGE" {
             return purge(cache, question, &inbound).await;
@@ -58,7 +62,7 @@ impl Rule {
             () if inbound.fields.iter().any(|(_, value)| value.is_some()) => Some("forward-auth"),
             () => None,
         };
-        let Some(mut forwarded) = self.request(request, path, rewritten, inbound) else {
+        let Some(mut forwarded) = self.request(request, path, inbound) else {
             return Response::plain(Status::BAD_REQUEST);
         };
         let (trace, passing) = if let Some(reason) = bypass {
@@ -77,6 +81,10 @@ impl Rule {
                 }
                 Answered::Reply(reply, upstream, trace) => {
                     let mut response = self.response(reply, request, client);
+                    // The response is for this client alone.
+                    if let Some(cookie) = self.upstream.sticky_cookie_of(request, &upstream.server, is_plain) {
+                        response.fields.extra.add_octets("Set-Cookie", cookie.as_bytes());
+                    }
                     cache.add_status(&mut response, &trace);
                     return Response { upstream: Some(Box::new(upstream)), cache: Some(trace), ..response };
                 }
@@ -97,7 +105,7 @@ impl Rule {
                 }
                 cache.invalidate(question, reply.status, &reply.fields).await;
                 let mut response = self.response(reply, request, client);
-                self.add_sticky_cookie(&forwarded, question.scheme == "http", &mut response);
+                self.add_sticky_cookie(&forwarded, is_plain, &mut response);
                 response
             }
             Err(failure) => return Response { cache: Some(trace), ..failed(&failure, Some(upstream), &self.upstream) },

@@ -12,6 +12,7 @@ use sealion_http::path::SitePath;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
+use super::cache_name::CacheName;
 use super::{FieldChange, Host, Rule, RuleContext, apply, uri};
 use crate::observe::Warnings;
 use crate::placeholders::{Known, Template};
@@ -263,10 +264,7 @@ impl ProxyConfig {
             cache.build(store, Box::new(lines), place, tables, problems)
         });
         let rewritten = rewriter.iter().flat_map(|_| const { &[header::LOCATION, header::SET_COOKIE] });
-        let cache_name = match listeners {
-            "" => upstream.name.clone(),
-            listeners => format!("{} {listeners}", upstream.name).into(),
-        };
+        let cache_name = CacheName::of(self, directory.as_deref(), scripts.as_ref()).finish(&upstream.name, listeners);
         Some(Rule {
             cache: cache.flatten(),
             cache_name,

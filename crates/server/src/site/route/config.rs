@@ -111,7 +111,8 @@ configs! {
     site {
         /// Host names: exact (`example.org`), with a wildcard for one or more labels (`*.example.org`, `www.example.*`), or an expression for the whole name
         /// (`~ ^(?<user>[a-z]+)\.example\.org$`; `~*` ignores case), whose groups are placeholders. An exact name goes first, then the longest wildcard at the
-        /// beginning, then the longest at the end, then the first expression of the file.
+        /// beginning, then the longest at the end, then the first expression: of sites that name the listener in `listen`, then of the others, in the order of
+        /// the file.
         names: Vec<At<String>> = Vec::new(),
         /// Whether this site answers requests with an unknown host name, or with none: on all its listeners (`true`), or on those with these addresses
         /// (`["[::]:80"]`). A single site is always the default.

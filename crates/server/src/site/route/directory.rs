@@ -3,7 +3,7 @@
 //! ```text
 //! root = "/srv/{host}/public"
 //!         └┬─┘ └─────┬─────┘
-//!          │         named by each request, and opened beneath the other with openat2(2)
+//!          │         named by each request, and opened beneath the other; files are opened beneath this one (openat2(2))
 //!          opened at start
 //! ```
 

@@ -8,6 +8,7 @@ mod kill;
 mod orders;
 mod replaced;
 mod reuse;
+mod rewritten;
 mod room;
 mod security;
 mod sharing;

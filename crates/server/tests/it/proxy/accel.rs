@@ -11,8 +11,8 @@ use sealion_testkit::{Client, Suite, pattern};
 use super::post;
 use crate::support::fastcgi::PhpFpm;
 use crate::support::http2::{Http2, INITIAL_WINDOW_SIZE};
-use crate::support::upstream::Upstream;
-use crate::support::{Site, wait_for_cache, wait_for_message, wait_until};
+use crate::support::upstream::{Upstream, ok};
+use crate::support::{Site, get as get_of, wait_for_cache, wait_for_message, wait_until};
 
 /// An application that answers with the fields that a request names in X-Answer, between bars.
 fn application() -> Upstream {
@@ -401,5 +401,102 @@ fn settings_that_cannot_be_honoured_are_refused() {
     ] {
         let problems = site.config(&format!("accel = {value}")).problems();
         assert!(problems.contains(words), "{value}: {problems}");
+    }
+}
+
+/// Only the application knows under which path clients see a file.
+#[test]
+fn a_path_without_its_file_redirects_no_client() {
+    let (site, upstream) = (site(), application());
+    site.add("files/x.html", "x");
+    let server = serve(&site, &upstream, &format!("extensions = ['html']\n{ROUTES}"));
+    let mut client = site.connect(&server);
+    for (method, target, to, status) in [
+        ("GET", "/download/", "/protected/x/", 404),
+        ("GET", "/download", "/protected/x/", 404),
+        ("GET", "/download/", "/protected/x", 200),
+    ] {
+        let response = http::request(&mut client, method, target, &[("X-Answer", &format!("X-Accel-Redirect: {to}"))]);
+        let response = response.expect("a response");
+        assert_eq!((response.status, response.field("location")), (status, None), "{target} {to}");
+    }
+}
+
+/// A named route forwards the path that its guards have seen: the rewritten one.
+#[test]
+fn a_named_route_gets_the_rewritten_path_of_the_application() {
+    let site = Site::new();
+    let application =
+        Upstream::answering(|_| b"HTTP/1.1 200 OK\r\nX-Accel-Redirect: @behind\r\nContent-Length: 0\r\n\r\n".to_vec());
+    let behind = Upstream::answering(|request| ok(request.line().as_bytes()));
+    let keys = format!(
+        "accel = true
+        [[site.route]]
+        path = '/app/'
+        rewrite = '/run?of={{path}}'
+
+        [[site.route]]
+        path = '= /run'
+        internal = true
+        proxy = {{ to = '{application}' }}
+
+        [[site.route]]
+        path = '/admin/'
+        deny = true
+
+        [[site.route]]
+        name = '@behind'
+        proxy = {{ to = '{behind}' }}
+        ",
+        application = application.url(),
+        behind = behind.url()
+    );
+    let server = site.config(&keys).serve_from_user_space();
+    for path in
+        ["x", "..;/admin/secret", "..%3B/admin/secret", "..%5cadmin/secret", "..%255cadmin", "%252e%252e/admin/"]
+    {
+        let response = http::get(&mut site.connect(&server), &format!("/app/{path}")).expect("a response");
+        let body = String::from_utf8_lossy(&response.body).into_owned();
+        assert!(!body.contains("admin") || body.starts_with("GET /run?"), "{path}: {body}");
+        assert!(response.status == 400 || body.starts_with("GET /run?of="), "{path}: {} {body}", response.status);
+    }
+    assert!(behind.last().line().starts_with("GET /run?of="));
+}
+
+/// A server that is asked behind the first one does not go on for a client that has left.
+#[test]
+fn a_client_that_leaves_ends_what_an_answer_led_to() {
+    let site = Site::new();
+    let application = Upstream::answering(|request| match request.line().starts_with("GET /led") {
+        true => b"HTTP/1.1 200 OK\r\nX-Accel-Redirect: /slow/x\r\nContent-Length: 0\r\n\r\n".to_vec(),
+        false => b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_vec(),
+    });
+    let slow = Upstream::start(|accepted| {
+        let _ = accepted.request();
+        accepted.read_to_end();
+    });
+    let keys = format!(
+        "accel = true
+        error_pages = {{ 404 = '/slow/page' }}
+
+        [[site.route]]
+        path = '/'
+        proxy = {{ to = '{}', intercept_errors = true }}
+
+        [[site.route]]
+        path = '/slow/'
+        internal = true
+        proxy = {{ to = '{}' }}
+        ",
+        application.url(),
+        slow.url()
+    );
+    let server = site.config(&keys).serve_from_user_space();
+    for (ended, target) in ["/led", "/missing"].into_iter().enumerate() {
+        let mut client = site.connect(&server);
+        client.send(get_of(target).as_bytes()).expect("it leaves");
+        wait_until("the second server is asked", || slow.requests().len() == ended + 1);
+        drop(client);
+        wait_until("its connection is closed", || slow.has_ended(ended + 1));
     }
 }

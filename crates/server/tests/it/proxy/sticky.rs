@@ -144,6 +144,30 @@ fn no_stored_response_has_the_cookie_of_a_client() {
     assert!(posted.field("set-cookie").is_some());
 }
 
+/// A response that the cache does not store is for the client that asked.
+#[test]
+fn a_response_for_one_client_has_its_cookie_beside_a_cache() {
+    let (site, servers) = (Site::new(), servers());
+    let directory = site.outside().join("cache");
+    let all: Vec<_> = servers.iter().map(|server| format!("{{ url = '{}' }}", server.url())).collect();
+    let table = format!(
+        "[[upstream]]\nname = 'app'\nservers = [{}]\nsticky = true\n[cache]\ndirectories = ['{}']\nfree = '0B'\n",
+        all.join(", "),
+        directory.display()
+    );
+    let server = site.config("proxy = { to = 'app', cache = {} }").table(&table).serve_from_user_space();
+    wait_for_cache(&server, &directory);
+    let mut client = site.connect(&server);
+    for _ in 0..3 {
+        let first = get(&mut client, "");
+        let own = cookie(&first);
+        for _ in 0..5 {
+            let next = get(&mut client, &own);
+            assert_eq!((&next.body, next.field("set-cookie")), (&first.body, None));
+        }
+    }
+}
+
 #[test]
 fn an_upstream_that_drains_all_of_its_servers_is_refused() {
     let (site, servers) = (Site::new(), servers());

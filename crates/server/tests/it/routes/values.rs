@@ -11,6 +11,14 @@ fn tenants() -> Site {
         site.add(&format!("tenants/{name}"), name);
     }
     site.add("secret.html", "secret");
+    // Links of a tenant lead nowhere but beneath its own directory. Those beside the directories are the operator's.
+    site.link("tenants/one/own.html", "public/x.html");
+    site.link("tenants/one/across.html", "../two/x.html");
+    site.link("tenants/one/directory", "../two");
+    site.link("tenants/linked", "two");
+    site.add("tenants/four/x", "");
+    site.link("tenants/four/index.html", "../one/index.html");
+    site.link("tenants/four/.html", "../one/index.html");
     site
 }
 
@@ -52,6 +60,11 @@ fn a_request_names_the_directory_of_its_files_and_no_other() {
         ("one", "/public/x.html", 200, "one/public/x.html"),
         ("two", "/none.html", 404, "404 Not Found\n"),
         ("three", "/x.html", 404, "404 Not Found\n"),
+        ("one", "/own.html", 200, "one/public/x.html"),
+        ("one", "/across.html", 404, "404 Not Found\n"),
+        ("one", "/directory/x.html", 404, "404 Not Found\n"),
+        ("four", "/", 404, "404 Not Found\n"),
+        ("linked", "/x.html", 200, "two/x.html"),
         // None of these is the name of one directory beneath.
         ("", "/x.html", 404, "404 Not Found\n"),
         (".", "/x.html", 404, "404 Not Found\n"),

@@ -226,6 +226,25 @@ mod tests {
     }
 
     #[test]
+    fn an_expression_of_a_site_that_names_its_listener_goes_first() {
+        let site =
+            |name: &str, listen: &str| format!("[[site]]\nnames = ['first-of-{listen}', '~ {name}']\nroot = '/'\n");
+        let text =
+            [site("^n[0-9]+$", ""), site("^n", "a") + "listen = ['a']\n", site("^n[0-9]+$", "b") + "listen = ['b']\n"];
+        let (found, problems) = sites_on(&text.concat(), &["a", "b", "c"]);
+        assert!(problems.is_empty(), "{problems}");
+        for (listener, name) in [(0, "first-of-a"), (1, "first-of-b"), (2, "first-of-")] {
+            assert_eq!(found.find(Some("n1"), listener).unwrap().name, name);
+        }
+        let (_, problems) = sites("[[site]]\nnames = ['~ ^a']\nroot = '/'\n[[site]]\nnames = ['~ ^a']\nroot = '/'");
+        assert!(problems.to_string().contains("/x.toml:5: site.names: ~ ^a is listed twice"), "{problems}");
+        let twice =
+            "[[site]]\nnames = ['a']\nroot = '/'\ndefault = true\n[[site]]\nnames = ['b']\nroot = '/'\ndefault = true";
+        let (_, problems) = sites(twice);
+        assert!(problems.to_string().contains("/x.toml:6: site.default: both"), "{problems}");
+    }
+
+    #[test]
     fn a_default_site_without_names_has_every_name() {
         let (named, _) = sites("[[site]]\nnames = ['a', '*.b']\nroot = '/'");
         for (authority, has) in [("a:80", true), ("x.b", true), ("evil.example", false), ("", false)] {
