@@ -19,6 +19,15 @@ pub enum Answer {
     DoesNotMatter,
 }
 
+/// The ground of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Basis {
+    /// A replay on both paths: the interval is of 95 %.
+    Replay,
+    /// Counts of another kernel: the interval is the difference between kernels, without a confidence.
+    Counts,
+}
+
 /// The answer with its figures.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Advice {
@@ -26,8 +35,10 @@ pub struct Advice {
     pub answer: Answer,
     /// The setting of Sealion that costs least, as on its command line.
     pub setting: &'static str,
-    /// The CPU of the setting over the CPU of user space, with its 95 % interval.
+    /// The CPU of the setting over the CPU of user space, with the ends of its interval.
     pub ratio: [f64; 3],
+    /// The ground of the ratio.
+    pub basis: Basis,
     /// CPU of a response in user space, ns.
     pub user: f64,
     /// Cost of a response of the mix on each arm, in ns, with the ratio to user space in words.
@@ -65,6 +76,7 @@ pub fn judge(rows: &[Row], mix: &Mix, cells: &[Cell]) -> Option<Advice> {
         answer,
         setting,
         ratio: [best.ratio, best.low, best.high],
+        basis: Basis::Replay,
         user: user.log_mean.exp(),
         arms,
         rate: mix.rate,
@@ -84,6 +96,7 @@ pub fn estimate(rows: &[Row], mix: &Mix, cells: &[Cell], ratio: f64, kernel: &st
         answer,
         setting: "auto",
         ratio: [ratio, ratio - UNCERTAIN, ratio + UNCERTAIN],
+        basis: Basis::Counts,
         user: user.log_mean.exp(),
         arms: vec![("user".to_owned(), user.log_mean.exp(), String::new())],
         rate: mix.rate,
@@ -120,7 +133,11 @@ impl Advice {
     /// The first line.
     pub fn headline(&self) -> String {
         let Self { setting, ratio: [ratio, low, high], .. } = self;
-        let change = format!("{} of the server's CPU (95 %: {} to {})", percent(*ratio), percent(*low), percent(*high));
+        let kind = match self.basis {
+            Basis::Replay => "95 %: ",
+            Basis::Counts => "an estimate, ",
+        };
+        let change = format!("{} of the server's CPU ({kind}{} to {})", percent(*ratio), percent(*low), percent(*high));
         let saved = self.saved_a_day().map(|[least, saved, most]| {
             let [least, saved, most] = [least, saved, most].map(core_time);
             format!(", {saved} of a core a day ({least} to {most})")
@@ -277,6 +294,10 @@ mod tests {
         let all = rows(&mix, "user", 5, [10_000, 400_000]);
         let advice = estimate(&all, &mix, &mix.cells(Extent::Requests(1)), 0.8, "7.2").expect("a cost");
         assert_eq!(advice.answer, Answer::TurnOn);
+        assert!(
+            advice.headline().contains("−20.0 % of the server's CPU (an estimate, −30.0 % to −10.0 %)"),
+            "{advice}"
+        );
         assert!(advice.to_string().contains("estimated by instruction counts of Linux 7.2"), "{advice}");
     }
 }

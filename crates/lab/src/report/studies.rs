@@ -70,6 +70,7 @@ pub fn studies_page(root: &Path) -> Result<Page> {
         }
         page.text += &format!("**Why figures differ**: {}\n\n", source.apart);
     }
+    page.text += &gaps_of(&runs);
     page.text += AFTER;
     Ok(page)
 }
@@ -167,6 +168,32 @@ fn chart(study: StudyName, cells: &[&Measured], instructions: bool) -> Option<Ch
     study::charts_of(study.name(), cells, instructions).into_iter().find(|chart| !chart.is_empty())
 }
 
+/// Conditions that no run has, and runs that lack a condition of the others.
+fn gaps_of(runs: &[Run]) -> String {
+    if runs.is_empty() {
+        return String::new();
+    }
+    let mut gaps = Vec::new();
+    let old: Vec<&str> = runs.iter().filter(|run| run.info.commands.is_empty()).map(|run| run.name.as_str()).collect();
+    if !old.is_empty() {
+        gaps.push(format!(
+            "{}: recorded before the studies had five rounds, a finer grid of sizes where the paths cross, a pinned calibration for \
+             `auto`, and exact commands, commits and hashes in `run.json`. Their set-up times were clamped by a histogram that was \
+             too small, and are removed from the raw data.",
+            old.join(", ")
+        ));
+    }
+    if runs.iter().all(|run| run.info.client.is_empty()) {
+        gaps.push("No run has a client on another computer (`sealion-lab run --agent`).".to_owned());
+    }
+    if !runs.iter().any(|run| run.info.arms.iter().any(|arm| arm.name == "nic" && arm.absent.is_empty())) {
+        gaps.push("No run has a network card that seals.".to_owned());
+    }
+    gaps.push("No run limits processors, memory or bandwidth, as the container study did.".to_owned());
+    let list: String = gaps.iter().map(|gap| format!("- {gap}\n")).collect();
+    format!("## Gaps of these runs\n\n{list}\n")
+}
+
 /// A table of the runs: where and with what they were made.
 fn table_of(runs: &[Run]) -> String {
     if runs.is_empty() {
@@ -209,14 +236,7 @@ repeats well and claims no speed. Its changes are those of the work for a reques
 
 ";
 
-const AFTER: &str = "## Not recorded yet
-
-The runs above are of 2026-11-23. Since then the studies have more rounds (five, so that times may be compared), a finer grid of sizes where the paths
-cross, a pinned calibration for `auto`, and exact commands, commits and hashes in `run.json`; these runs have none of them. Their set-up times were
-clamped by a histogram that was too small, and are removed from the raw data. No run has a client on another computer, a network card that seals, or
-limits on processors, memory and bandwidth.
-
-## Record it on your machine
+const AFTER: &str = "## Record it on your machine
 
 Kernel TLS (`modprobe tls`), nginx and an idle machine with at least two cores are needed; a network card that seals adds the arm `nic`.
 
@@ -225,8 +245,8 @@ cargo build --release -p sealion -p sealion-lab
 target/release/sealion-lab run all --full --bundle --out my-machine
 ```
 
-That is about nine hours of load; without `--full` it is an hour and a half, with `--quick` some minutes. `my-machine.tar.gz` then holds raw data, conditions and report: no user name,
-no host name and no path of the machine, but its processor and kernel. To send it, attach it to an issue, or unpack it in `bench/studies/`, make this page
+That is about thirteen hours of load; without `--full` it is less than two, with `--quick` some minutes. `my-machine.tar.gz` then holds raw
+data, conditions and report: no user name, no host name and no path of the machine, but its processor and kernel. To send it, attach it to an issue, or unpack it in `bench/studies/`, make this page
 again and open a pull request.
 
 `sealion-lab studies bench/studies --record quick --page docs/studies.md` records a run on this machine, one in each guest kernel, 6.1 and 7.2, and the netdev

@@ -19,6 +19,7 @@ mod prepare;
 mod progress;
 mod raw;
 mod server_setup;
+mod watching;
 
 use std::net::IpAddr;
 use std::path::PathBuf;

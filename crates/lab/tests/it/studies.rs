@@ -85,6 +85,10 @@ fn a_recording_is_made_by_one_command() {
     assert!(directory.path().join("native/calibration.json").is_file());
     let text = fs::read_to_string(page).expect("a page");
     assert!(text.contains("| native | ") && !text.contains("Not recorded yet"), "{text}");
+    assert!(
+        !text.contains("recorded before the studies had") && text.contains("No run has a client on another computer"),
+        "{text}"
+    );
 }
 
 #[test]

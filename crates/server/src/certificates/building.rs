@@ -11,7 +11,7 @@ use super::ocsp::{self, Staples};
 use super::pair::{Loaded, PairFiles, Watched};
 use super::ticket_keys::TicketDirectory;
 use super::{Account, CertifiedSite, OnDemand, Source, with_remedy};
-use crate::values::Problems;
+use crate::values::{Problems, Reported};
 
 /// State while sites are built.
 pub(super) struct Building {
@@ -152,31 +152,23 @@ impl Building {
         }
     }
 
-    /// The directory of shared ticket keys, if one is configured. `None`: the errors are in `problems`.
-    #[allow(clippy::option_option, reason = "the outer one is failure")]
+    /// The directory of shared ticket keys, if one is configured.
     pub(super) fn tickets(
         &mut self,
         config: &SessionTicketsConfig,
         problems: &mut Problems,
-    ) -> Option<Option<TicketDirectory>> {
-        let Some(path) = &config.keys else { return Some(None) };
+    ) -> Result<Option<TicketDirectory>, Reported> {
+        let Some(path) = &config.keys else { return Ok(None) };
+        let resolved = problems.resolve(path);
+        let mut refuse = |what: &dyn std::fmt::Display| {
+            problems.add(&path.span, "tls.session_tickets.keys", what);
+            Reported
+        };
         if !config.enabled {
-            problems.add(
-                &path.span,
-                "tls.session_tickets.keys",
-                "unused with `enabled = false`: remove one of the two",
-            );
-            return None;
+            return Err(refuse(&"unused with `enabled = false`: remove one of the two"));
         }
-        match TicketDirectory::open(&problems.resolve(path)) {
-            Ok(directory) => {
-                self.notes.extend(directory.notes());
-                Some(Some(directory))
-            }
-            Err(error) => {
-                problems.add(&path.span, "tls.session_tickets.keys", error);
-                None
-            }
-        }
+        let directory = TicketDirectory::open(&resolved).map_err(|error| refuse(&error))?;
+        self.notes.extend(directory.notes());
+        Ok(Some(directory))
     }
 }

@@ -361,7 +361,7 @@ pub(crate) fn build(
     };
     let all: Vec<SiteTls> = sites.iter().enumerate().map(as_tls).collect();
 
-    let tickets = building.tickets(&config.session_tickets, problems)?;
+    let tickets = building.tickets(&config.session_tickets, problems).ok()?;
     let keys = match &tickets {
         _ if !config.session_tickets.enabled => None,
         Some(directory) => Some(directory.keys.clone()),

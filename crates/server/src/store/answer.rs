@@ -67,6 +67,13 @@ struct Way<'a> {
     upstream: &'a Arc<Upstream>,
 }
 
+/// The key by which requests find a fill.
+struct FoundBy<'k> {
+    key: &'k [u8],
+    /// Its length without variant.
+    of_url: usize,
+}
+
 /// Why a request cannot have what another one fetched.
 enum Unshared {
     /// It is of another variant, for one request only, or not there any more.
@@ -271,7 +278,7 @@ impl CacheRule {
             let _interest = fill.interest();
             let way = Way { request, directives, forwarded: &forwarded, upstream };
             if let Some(place) = place {
-                self.fetch(&fill, key, of_url, way, stale, place, false);
+                self.fetch((&fill, place), FoundBy { key, of_url }, way, stale, false);
             }
             match self.wait(&fill, is_new, &key[..of_url], way, why).await {
                 Ok(answered) => return answered,
@@ -478,16 +485,13 @@ impl CacheRule {
         RequestDirectives::parse(request.fields.all("cache-control"), request.fields.all("pragma"))
     }
 
-    /// Has a fetch begun. `of_url`: the length of the key without variant.
-    #[expect(clippy::too_many_arguments, reason = "each is another thing")]
+    /// Has a fetch begun.
     fn fetch(
         &self,
-        fill: &Arc<Fill>,
-        key: &[u8],
-        of_url: usize,
+        (fill, place): (&Arc<Fill>, FetchPlace),
+        FoundBy { key, of_url }: FoundBy<'_>,
         way: Way<'_>,
         stale: Option<StaleObject>,
-        place: FetchPlace,
         is_behind: bool,
     ) {
         let Way { request, directives, forwarded, upstream } = way;
@@ -518,7 +522,7 @@ impl CacheRule {
         let (store, names_user) = (&self.rules.store, names_user(way.request));
         if let Joined::New(fill, place) = store.join(store.hash(key), key, self.rules.number, names_user, None) {
             let stale = StaleObject { object, may_serve_on_error: true, is_readable: true };
-            self.fetch(&fill, key, of_url, way, Some(stale), place, true);
+            self.fetch((&fill, place), FoundBy { key, of_url }, way, Some(stale), true);
         }
     }
 

@@ -142,7 +142,7 @@ impl Whole {
         let store = &self.rules.store;
         let names = self.names.iter().map(|name| name.as_str().to_owned()).collect();
         let key = std::mem::take(&mut self.key);
-        match store.add_to_variants(disk, key, names, self.object.hash, self.times, self.rules.variants) {
+        match store.add_to_variants(disk, (key, names), self.object.hash, self.times, self.rules.variants) {
             Ok(true) => store.changed(list),
             Ok(false) => {}
             Err(error) => disk.failed(WHAT, &error),

@@ -63,8 +63,7 @@ impl Store {
     pub(super) fn add_to_variants(
         &self,
         disk: &Disk,
-        key: Vec<u8>,
-        names: Vec<String>,
+        (key, names): (Vec<u8>, Vec<String>),
         variant: u128,
         times: Times,
         most: usize,
@@ -135,7 +134,7 @@ mod tests {
             add_variant(&mut key, b"x-lang:de");
             response(&key);
             let (variant, names) = (store.hash(&key), vec!["x-lang".to_owned()]);
-            store.add_to_variants(disk, url.as_bytes().to_vec(), names, variant, TIMES, 64).unwrap();
+            store.add_to_variants(disk, (url.as_bytes().to_vec(), names), variant, TIMES, 64).unwrap();
             (list, variant, key)
         });
         for n in 300..1300 {

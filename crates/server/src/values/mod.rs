@@ -20,7 +20,7 @@ pub(crate) use labels::labels;
 pub(crate) use network::parse_network;
 pub(crate) use phase::Phase;
 pub(crate) use phase::draining;
-pub(crate) use problems::Problems;
+pub(crate) use problems::{Problems, Reported};
 pub(crate) use random::random_bits;
 #[cfg(any(test, fuzzing))]
 pub(crate) use secret::MARK as SECRET_MARK;

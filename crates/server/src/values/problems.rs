@@ -28,6 +28,10 @@ struct Problem {
     what: String,
 }
 
+/// Something was not built: its errors are among the problems.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reported;
+
 impl Problems {
     /// Starts without problems, for the configuration `text` of `file`.
     pub(crate) fn of_file(file: &Path, text: &str) -> Self {

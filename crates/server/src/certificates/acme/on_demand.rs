@@ -38,7 +38,7 @@ use crate::fetch::fetch;
 use crate::limits::ClientNetwork;
 use crate::observe::Warnings;
 use crate::tls_client;
-use crate::values::{At, Problems, SecretUrl};
+use crate::values::{At, Problems, Reported, SecretUrl};
 
 /// The number of jobs that have not begun. They begin as fast as their thread looks for files.
 const MAX_NEW: usize = 1024;
@@ -187,7 +187,7 @@ impl Settings {
         process: &Arc<OnDemand>,
         problems: &mut Problems,
     ) -> Option<Source> {
-        let tls = service(&config.ask, problems)?;
+        let tls = service(&config.ask, problems).ok()?;
         let names = Names {
             settings: self.clone(),
             only: (!site.default).then(|| site.names.clone()),
@@ -200,8 +200,8 @@ impl Settings {
     }
 }
 
-/// The TLS configuration for the operator's service, if it uses TLS. `None`: the error is in `problems`.
-fn service(ask: &At<SecretUrl>, problems: &mut Problems) -> Option<Option<TlsConnector>> {
+/// The TLS configuration for the operator's service, if it uses TLS.
+fn service(ask: &At<SecretUrl>, problems: &mut Problems) -> Result<Option<TlsConnector>, Reported> {
     const KEY: &str = "site.acme_on_demand.ask";
     let url = ask.reveal().parse::<Uri>().ok().filter(|url| {
         let has_user = url.authority().is_some_and(|authority| authority.as_str().contains('@'));
@@ -209,15 +209,13 @@ fn service(ask: &At<SecretUrl>, problems: &mut Problems) -> Option<Option<TlsCon
     });
     let Some(url) = url else {
         problems.add(&ask.span, KEY, "write the address of a service as http://host:port/path, or with https");
-        return None;
+        return Err(Reported);
     };
-    match (url.scheme() == Some(&Scheme::HTTPS)).then(|| tls_client::connector(None)).transpose() {
-        Ok(tls) => Some(tls),
-        Err(error) => {
-            problems.add(&ask.span, KEY, error);
-            None
-        }
-    }
+    let tls = (url.scheme() == Some(&Scheme::HTTPS)).then(|| tls_client::connector(None)).transpose();
+    tls.map_err(|error| {
+        problems.add(&ask.span, KEY, error);
+        Reported
+    })
 }
 
 /// A site's source of certificates. A reload makes a new source, which asks again about names that were rejected.

@@ -4,15 +4,12 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::JoinHandle;
 
 use super::super::control::{self, Outcome};
 use super::super::service_manager;
 use super::super::upgrade::{Program, Service, Starting, Successor};
 use crate::store::Store;
-
-/// The end of the task that starts a successor.
-pub(super) type Ended = Result<Result<Successor, String>, JoinError>;
 
 /// A successor that is starting, if any.
 #[derive(Default)]
@@ -64,9 +61,9 @@ impl Upgrade {
     }
 
     /// Waits for the successor; for ever if there is none.
-    pub(super) async fn ended(&mut self) -> (Ended, Option<oneshot::Sender<Outcome>>) {
+    pub(super) async fn ended(&mut self) -> (Result<Successor, String>, Option<oneshot::Sender<Outcome>>) {
         let Some(task) = &mut self.task else { return std::future::pending().await };
-        let ended = task.await;
+        let ended = task.await.unwrap_or_else(|error| Err(error.to_string()));
         self.task = None;
         (ended, self.reply.take())
     }
@@ -106,8 +103,8 @@ impl Upgrade {
 ///
 /// # Errors
 /// There is none, and this process goes on.
-pub(super) fn hand_over(ended: Ended) -> Result<(Successor, Option<OwnedFd>), String> {
-    let handed_over = ended.unwrap_or_else(|error| Err(error.to_string())).and_then(|mut successor| {
+pub(super) fn hand_over(ended: Result<Successor, String>) -> Result<(Successor, Option<OwnedFd>), String> {
+    let handed_over = ended.and_then(|mut successor| {
         let pid = successor.pid();
         service_manager::replaced_by(pid);
         match successor.hand_over() {
