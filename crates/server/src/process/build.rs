@@ -265,7 +265,7 @@ pub(crate) fn cache_limits(config: &Config, memory: u64) -> CacheLimits {
 }
 
 /// Refuses private keys, files of passwords, the configuration and other secrets that a site would send.
-fn refuse_secrets_in_roots(config: &Config, problems: &mut Problems) {
+pub(super) fn refuse_secrets_in_roots(config: &Config, problems: &mut Problems) {
     let roots_of = |site: &SiteConfig| -> Vec<(PathBuf, bool)> {
         let real = |root: PathBuf| Some((problems.resolve(&root).canonicalize().ok()?, site.show_dotfiles));
         site.roots().filter_map(real).collect()

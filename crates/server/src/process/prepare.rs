@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sealion_ktls::probe;
 use sealion_tls::OwnTicketKeys;
 
-use super::build::build;
+use super::build::{build, refuse_secrets_in_roots};
 use super::descriptors::DescriptorPlan;
 use crate::certificates::TlsProcess;
 use crate::config::{Config, ServeArgs};
@@ -60,6 +60,14 @@ impl Prepared {
         let site_logs = SiteLogs::new(&config.access_log, config.site_logs(), &mut Problems::of_arguments());
         let access_log = AccessLogPlans::new(&config.access_log, &site_logs, config.site.len() > 1, &problems);
         let otlp = monitor::Settings::new(&config.otlp, &mut problems.emptied());
+        if config.tls_key_log.is_some() {
+            // Before the file is made where clients could fetch it.
+            let mut found = problems.emptied();
+            refuse_secrets_in_roots(&config, &mut found);
+            if !found.is_empty() {
+                return Err(found.to_string());
+            }
+        }
         let tls = TlsProcess::new(tickets)?.with_key_log(config.tls_key_log.as_deref())?;
         let rekeys = kernel.probe().rekey_tx().is_ok();
         let generation = build(&config, problems, &tls, rekeys, None).map_err(|problems| problems.to_string())?;

@@ -209,6 +209,7 @@ fn secrets_are_logged_where_the_command_line_says_so() {
     let mut arguments = with_pair(&site, &site.pki.certificate_file(), &site.pki.key_file());
     arguments.extend(["--tls-key-log".into(), within.into_os_string()]);
     refused(&arguments, &["keys.log lies beneath the root of a site"]);
+    assert!(!site.root().join("keys.log").exists(), "it was not made");
     // No key and no variable of the environment has it.
     let mut command = Command::new(PROGRAM);
     let config = site.config("").table("[tls]\nkey_log = 'keys'").write();

@@ -145,9 +145,8 @@ fn times_and_bytes_are_counted_by_site_route_and_server() {
     let site = Site::new();
     site.add("f", "content");
     let app = Upstream::answering(|request| ok(request.line().as_bytes()));
-    let keys = format!(
-        "route = [{{ path = '/app/', proxy = {{ to = 'app' }} }}, {{ path = '/files/', name = 'of files', rewrite = '/f' }}]",
-    );
+    let keys =
+        format!("route = [{{ path = '/app/', proxy = {{ to = 'app' }} }}, {{ path = '/files/', rewrite = '/f' }}]",);
     let tables = format!(
         "[metrics]\nlisten = '127.0.0.1:0'\n[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]",
         app.url()

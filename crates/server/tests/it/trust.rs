@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use sealion_testkit::write_program;
@@ -43,6 +43,16 @@ fn run(home: &Path, script: &str) -> Output {
     command.output().expect("unshare is a tool of every Debian")
 }
 
+/// A profile of a browser, and the program that changes its store.
+fn add_browser(home: &Path) -> PathBuf {
+    let profile = home.join(".mozilla/firefox/one.default");
+    fs::create_dir_all(&profile).expect("a profile");
+    fs::write(profile.join("cert9.db"), "").expect("a database");
+    fs::create_dir(home.join("bin")).expect("a directory");
+    write_program(&home.join("bin/certutil"), CERTUTIL);
+    profile
+}
+
 #[test]
 fn what_is_trusted_needs_no_option_of_curl_until_it_is_removed() {
     demand_root("make mount namespaces");
@@ -50,11 +60,7 @@ fn what_is_trusted_needs_no_option_of_curl_until_it_is_removed() {
     site.add("f", "seen");
     let home = tempfile::tempdir().expect("a directory");
     let home = home.path();
-    let profile = home.join(".mozilla/firefox/one.default");
-    fs::create_dir_all(&profile).expect("a profile");
-    fs::write(profile.join("cert9.db"), "").expect("a database");
-    fs::create_dir(home.join("bin")).expect("a directory");
-    write_program(&home.join("bin/certutil"), CERTUTIL);
+    let profile = add_browser(home);
     let root = site.root().display().to_string();
     let script = format!(
         r#"
@@ -129,6 +135,7 @@ fn names_that_are_added_make_a_new_authority_for_all_of_them() {
     let site = Site::new();
     site.add("f", "seen");
     let home = tempfile::tempdir().expect("a directory");
+    add_browser(home.path());
     let root = site.root().display().to_string();
     let script = format!(
         r#"
@@ -146,7 +153,7 @@ kill $server; wait $server
 ! "$SEALION" trust 8.8.8.8 2>"$HOME/refused"
 "#
     );
-    let output = run(home.path(), &format!("PATH=/usr/sbin:/usr/bin:/sbin:/bin\n{script}"));
+    let output = run(home.path(), &script);
     let read = |name: &str| fs::read_to_string(home.path().join(name)).unwrap_or_default();
     let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let expected = "1\napp.test 0\na.dev.test 0\n10.0.0.7 0\nlocalhost 0\nother.test 60\n";

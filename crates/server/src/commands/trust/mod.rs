@@ -44,10 +44,14 @@ fn add(directory: &Path, names: &[DevelopmentName]) -> Result<ExitCode, String> 
     if rustix::process::geteuid().is_root() && std::env::var_os("SUDO_USER").is_some_and(|user| user != "root") {
         return Err("started by sudo, this would make an authority of root's: run `sealion trust` as the user who runs `sealion serve`; it calls sudo itself".to_owned());
     }
+    let mut removed = ExitCode::SUCCESS;
     let authority = match Authority::find(directory) {
         Some(found) if names.iter().all(|name| found.names().contains(name)) => found,
         found => {
-            let mut all = found.map_or_else(|| Ok(Vec::new()), |found| replace(&found))?;
+            let mut all = Vec::new();
+            if let Some(found) = found {
+                (all, removed) = replace(&found)?;
+            }
             for name in names {
                 if !all.contains(name) {
                     all.push(name.clone());
@@ -64,18 +68,17 @@ fn add(directory: &Path, names: &[DevelopmentName]) -> Result<ExitCode, String> 
     print(&format!(
         "`sealion serve` and `sealion proxy` without a certificate use one of this authority from their next start; elsewhere: curl --cacert {root}\n"
     ))?;
-    Ok(failed)
+    Ok(if removed == ExitCode::SUCCESS { failed } else { removed })
 }
 
-/// Takes an authority that lacks names out of all stores. Returns the names that it has.
-fn replace(authority: &Authority) -> Result<Vec<DevelopmentName>, String> {
+/// Takes an authority that lacks names out of all stores, and removes its key, so that one that stays in a store vouches for nothing more. Returns the
+/// names that it has.
+fn replace(authority: &Authority) -> Result<(Vec<DevelopmentName>, ExitCode), String> {
     let root = Root::of(authority)?;
     let names = authority.names();
-    if report(&[system::remove(&root), browsers::remove(&root)])? != ExitCode::SUCCESS {
-        return Err("the authority of before is still trusted somewhere: see above, then try again".to_owned());
-    }
+    let removed = report(&[system::remove(&root), browsers::remove(&root)])?;
     authority.remove().map_err(|error| format!("cannot remove {}: {error}", root.file.display()))?;
-    Ok(names)
+    Ok((names, removed))
 }
 
 fn remove(directory: &Path) -> Result<ExitCode, String> {
