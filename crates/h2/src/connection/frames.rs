@@ -242,7 +242,12 @@ impl Connection {
     }
 
     fn decode(&mut self, kind: Kind, block: Block<'_>, buffer: &mut HeadBuffer) -> Result<Section, ConnectionError> {
-        request::decode(kind, &mut self.decoder, block.bytes, buffer, &self.limits)
+        match kind {
+            Kind::Request => {
+                request::decode_request(&mut self.repeated, &mut self.decoder, block.bytes, buffer, &self.limits)
+            }
+            Kind::Trailers => request::decode(kind, &mut self.decoder, block.bytes, buffer, &self.limits),
+        }
     }
 
     // ---- the other frames

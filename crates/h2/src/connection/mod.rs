@@ -15,6 +15,7 @@ use crate::abuse::{Abuse, SMALL_UPDATE};
 use crate::error::{ConnectionError, ErrorCode};
 use crate::frame::{MAX_WINDOW, write_go_away, write_ping, write_reset, write_settings, write_window_update};
 use crate::hpack::Decoder;
+use crate::request::Repeated;
 use crate::resets::{Resets, place};
 use crate::schedule::{Bounds, Turns};
 use crate::settings::{DEFAULT_WINDOW, Limits, PeerSettings};
@@ -33,6 +34,7 @@ pub struct Connection {
     limits: Limits,
     reader: Reader,
     decoder: Decoder,
+    repeated: Repeated,
     peer: PeerSettings,
     /// Sorted by number.
     streams: Vec<Stream>,
@@ -93,6 +95,7 @@ impl Connection {
         Connection {
             reader: Reader::default(),
             decoder: Decoder::new(),
+            repeated: Repeated::default(),
             peer: PeerSettings::default(),
             streams: Vec::new(),
             closed: RecentlyClosed::default(),
@@ -176,6 +179,7 @@ impl Connection {
         size_of::<Self>()
             + self.reader.memory()
             + self.decoder.memory()
+            + self.repeated.memory()
             + self.streams.capacity() * size_of::<Stream>()
             + self.control.capacity()
             + self.resets.as_ref().map_or(0, |_| size_of::<Resets>())

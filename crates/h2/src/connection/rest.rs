@@ -7,6 +7,7 @@ use super::receive::Reader;
 use super::{Connection, Drain};
 use crate::abuse::Abuse;
 use crate::hpack::{Decoder, DecoderRest};
+use crate::request::Repeated;
 use crate::schedule::Turns;
 use crate::settings::{Limits, PeerSettings};
 use crate::stream::RecentlyClosed;
@@ -41,6 +42,8 @@ impl Connection {
             limits,
             reader,
             decoder,
+            // It only saves work.
+            repeated: _,
             peer,
             streams,
             closed,
@@ -109,6 +112,7 @@ impl Connection {
             limits,
             reader: Reader::between_frames(),
             decoder: Decoder::resume(decoder),
+            repeated: Repeated::default(),
             peer,
             streams: Vec::new(),
             closed,
