@@ -246,7 +246,7 @@ fn a_block_that_changes_the_table_or_is_long_is_not_kept() {
     let limits = Limits::default();
     let (mut repeated, mut decoder, mut buffer) = (Repeated::default(), Decoder::new(), HeadBuffer::default());
     let long = "v".repeat(100);
-    let long = block(&with(&vec![("k", long.as_str()); MAX_KEPT / 100 + 1]));
+    let long = block(&with(&[("k", long.as_str()); MAX_KEPT / 100 + 1]));
     for block in [[&block(&GET)[..], b"\x40\x01k\x01v"].concat(), long] {
         for _ in 0..3 {
             let section = decode_request(&mut repeated, &mut decoder, &block, &mut buffer, &limits).unwrap();
