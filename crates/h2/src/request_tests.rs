@@ -212,6 +212,50 @@ fn a_section_too_large_is_read_to_its_end() {
     assert_eq!(buffer.request().to_request(), None);
 }
 
+#[test]
+fn a_block_that_is_repeated_means_what_the_table_says_now() {
+    let limits = Limits::default();
+    let (mut repeated, mut decoder, mut buffer) = (Repeated::default(), Decoder::new(), HeadBuffer::default());
+    let mut value_of = |repeated: &mut Repeated, block: &[u8], name: &str| {
+        let section = decode_request(repeated, &mut decoder, block, &mut buffer, &limits).unwrap();
+        assert_eq!((section, buffer.request().path), (Section::Good, Some("/b?c")));
+        buffer.fields().first(name).map(<[u8]>::to_vec)
+    };
+    let with_end = |end: &[u8]| [&block(&GET), end].concat();
+    let (inserting, repeating) = (with_end(b"\x40\x01k\x01v"), with_end(b"\xbe"));
+    assert_eq!(value_of(&mut repeated, &inserting, "k").as_deref(), Some(&b"v"[..]));
+    for time in 0..4 {
+        assert_eq!(value_of(&mut repeated, &repeating, "k").as_deref(), Some(&b"v"[..]));
+        assert_eq!(repeated.kept.is_some(), time > 0, "{time}");
+    }
+    // Another one comes between, and the same bytes name another entry.
+    assert_eq!(value_of(&mut repeated, &with_end(b"\x00\x01m\x01v"), "m").as_deref(), Some(&b"v"[..]));
+    assert_eq!(value_of(&mut repeated, &repeating, "k").as_deref(), Some(&b"v"[..]));
+    assert_eq!(value_of(&mut repeated, &with_end(b"\x40\x01n\x01w"), "n").as_deref(), Some(&b"w"[..]));
+    for _ in 0..3 {
+        assert_eq!(value_of(&mut repeated, &repeating, "k"), None);
+        assert_eq!(value_of(&mut repeated, &repeating, "n").as_deref(), Some(&b"w"[..]));
+    }
+    // A size update empties the table, so that the block is an error.
+    assert_eq!(value_of(&mut repeated, &[&b"\x20"[..], &block(&GET)].concat(), "n"), None);
+    assert!(decode_request(&mut repeated, &mut decoder, &repeating, &mut buffer, &limits).is_err());
+}
+
+#[test]
+fn a_block_that_changes_the_table_or_is_long_is_not_kept() {
+    let limits = Limits::default();
+    let (mut repeated, mut decoder, mut buffer) = (Repeated::default(), Decoder::new(), HeadBuffer::default());
+    let long = "v".repeat(100);
+    let long = block(&with(&[("k", long.as_str()); MAX_KEPT / 100 + 1]));
+    for block in [[&block(&GET)[..], b"\x40\x01k\x01v"].concat(), long] {
+        for _ in 0..3 {
+            let section = decode_request(&mut repeated, &mut decoder, &block, &mut buffer, &limits).unwrap();
+            assert_eq!(section, Section::Good);
+        }
+        assert!(repeated.kept.is_none() && repeated.memory() == 0);
+    }
+}
+
 /// CVE-2016-6581, CVE-2026-49975: each byte of the block refers to an entry of the table.
 #[test]
 fn a_bomb_is_defused_while_it_is_decoded() {

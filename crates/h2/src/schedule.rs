@@ -107,16 +107,16 @@ impl Turns {
         let mut sequential = 0u8;
         for (index, stream) in streams.iter().enumerate() {
             let Some((ready, last)) = stream.ready() else { continue };
+            let urgency = stream.priority.urgency & 7;
+            let bit = 1 << urgency;
+            if !stream.priority.incremental && sequential & bit != 0 {
+                continue;
+            }
             let allowed = bounds.allowed(stream, ready);
             if allowed == 0 && ready > 0 {
                 continue;
             }
-            let urgency = stream.priority.urgency & 7;
             if !stream.priority.incremental {
-                let bit = 1 << urgency;
-                if sequential & bit != 0 {
-                    continue;
-                }
                 sequential |= bit;
             }
             let ends = last && ready <= u64::from(allowed.min(RECORD_PAYLOAD as u32));

@@ -245,7 +245,12 @@ impl Connection {
     }
 
     fn decode(&mut self, kind: Kind, block: Block<'_>, buffer: &mut HeadBuffer) -> Result<Section, ConnectionError> {
-        request::decode(kind, &mut self.decoder, block.bytes, buffer, &self.kept.limits)
+        match kind {
+            Kind::Request => {
+                request::decode_request(&mut self.repeated, &mut self.decoder, block.bytes, buffer, &self.kept.limits)
+            }
+            Kind::Trailers => request::decode(kind, &mut self.decoder, block.bytes, buffer, &self.kept.limits),
+        }
     }
 
     // ---- the other frames

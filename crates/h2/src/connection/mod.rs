@@ -16,6 +16,7 @@ use crate::abuse::{Abuse, SMALL_UPDATE};
 use crate::error::{ConnectionError, ErrorCode};
 use crate::frame::{MAX_WINDOW, write_go_away, write_ping, write_reset, write_settings, write_window_update};
 use crate::hpack::Decoder;
+use crate::request::Repeated;
 use crate::resets::{Resets, place};
 use crate::schedule::{Bounds, Turns};
 use crate::settings::{DEFAULT_WINDOW, Limits, PeerSettings};
@@ -34,6 +35,7 @@ pub struct Connection {
     kept: Kept,
     reader: Reader,
     decoder: Decoder,
+    repeated: Repeated,
     /// Sorted by number.
     streams: Vec<Stream>,
     /// Frames that wait for the driver, except responses.
@@ -117,6 +119,7 @@ impl Connection {
             kept,
             reader: Reader::default(),
             decoder: Decoder::new(),
+            repeated: Repeated::default(),
             streams: Vec::new(),
             control,
             turns: Turns::default(),
@@ -187,6 +190,7 @@ impl Connection {
         size_of::<Self>()
             + self.reader.memory()
             + self.decoder.memory()
+            + self.repeated.memory()
             + self.streams.capacity() * size_of::<Stream>()
             + self.control.capacity()
             + self.resets.as_ref().map_or(0, |_| size_of::<Resets>())

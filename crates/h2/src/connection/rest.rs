@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::receive::Reader;
 use super::{Connection, Drain, Kept};
 use crate::hpack::{Decoder, DecoderRest};
+use crate::request::Repeated;
 use crate::schedule::Turns;
 use crate::stream::{Receiving, Sending, State, Stream, StreamId};
 use crate::windows::{ReceiveWindow, SendWindow};
@@ -84,6 +85,8 @@ impl Connection {
             kept,
             reader: _,
             decoder,
+            // It only saves work.
+            repeated: _,
             streams,
             control,
             turns,
@@ -108,6 +111,7 @@ impl Connection {
             kept,
             reader: Reader::between_frames(),
             decoder: Decoder::resume(decoder),
+            repeated: Repeated::default(),
             streams: streams.into_iter().map(StreamRest::resume).collect(),
             control: Vec::new(),
             turns,

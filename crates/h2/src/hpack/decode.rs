@@ -17,15 +17,22 @@ pub(crate) struct Decoder {
     limit: usize,
     /// The limit fell below the table's size, so the next block must begin with a size update (RFC 7541 §4.2).
     update_due: bool,
+    changes: u64,
 }
 
 impl Decoder {
     pub(crate) fn new() -> Self {
-        Decoder { table: Table::new(DEFAULT_SIZE), limit: DEFAULT_SIZE, update_due: false }
+        Decoder { table: Table::new(DEFAULT_SIZE), limit: DEFAULT_SIZE, update_due: false, changes: 0 }
+    }
+
+    /// Grows when the meaning of a block may change: while it is the same, a block decodes to the same fields.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Sets the limit that the peer has acknowledged.
     pub(crate) fn set_limit(&mut self, limit: usize) {
+        self.changes += 1;
         self.limit = limit;
         self.update_due = self.table.max_size() > limit;
     }
@@ -36,7 +43,7 @@ impl Decoder {
     }
 
     pub(crate) fn resume(rest: DecoderRest) -> Self {
-        Decoder { table: Table::resume(rest.table), limit: rest.limit, update_due: rest.update_due }
+        Decoder { table: Table::resume(rest.table), limit: rest.limit, update_due: rest.update_due, changes: 0 }
     }
 
     /// Begins to decode a header block. The table stays synchronized with the peer's only if the block is read to its
@@ -132,6 +139,7 @@ impl Block<'_> {
         out.extend_from_slice(SEPARATOR);
         self.string(out)?;
         if insert {
+            self.decoder.changes += 1;
             let (name, value) = out[start..].split_at(name_len);
             self.decoder.table.insert(Line { name, value: &value[SEPARATOR.len()..], name_is_static });
         }
@@ -147,6 +155,7 @@ impl Block<'_> {
         if size > self.decoder.limit {
             return Err(error("a table size update above the announced size"));
         }
+        self.decoder.changes += 1;
         self.decoder.table.resize(size);
         self.decoder.update_due = false;
         Ok(())

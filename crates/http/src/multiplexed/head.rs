@@ -69,21 +69,27 @@ impl<'a> RequestHead<'a> {
     /// For CONNECT without a protocol the target is its authority, as in HTTP/1.1, and the result is also `None`.
     #[inline]
     pub fn to_request(&self) -> Option<Request<'a>> {
-        let raw_target = self.path?;
-        let target = if raw_target == "*" { Target::Asterisk } else { Target::from_origin_form(raw_target)? };
-        let mut conditions = Conditions::default();
+        let mut request = self.to_described()?;
         for (name, value) in self.fields.iter() {
             // Only the fields of conditions matter, and their names are valid UTF-8.
             if let Ok(name) = std::str::from_utf8(name) {
-                conditions.add(name, value);
+                request.conditions.add(name, value);
             }
         }
+        Some(request)
+    }
+
+    /// The same without conditions, for a log.
+    #[inline]
+    pub fn to_described(&self) -> Option<Request<'a>> {
+        let raw_target = self.path?;
+        let target = if raw_target == "*" { Target::Asterisk } else { Target::from_origin_form(raw_target)? };
         Some(Request {
             method: Method::from_token(self.method),
             target,
             raw_target,
             authority: self.authority,
-            conditions,
+            conditions: Conditions::default(),
             fields: self.fields,
         })
     }
@@ -138,6 +144,27 @@ impl HeadBuffer {
     /// Bytes on the heap.
     pub fn memory(&self) -> usize {
         self.lines.capacity() + self.cookie.capacity()
+    }
+
+    /// Bytes of the request decoded last.
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Whether nothing is decoded.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// Takes over the request that `other` decoded last, and keeps its own memory.
+    pub fn copy_from(&mut self, other: &Self) {
+        // The cookies are among the lines.
+        let HeadBuffer { lines, cookie: _, pseudo, fields, host, content_length, priority } = other;
+        self.lines.clear();
+        self.lines.extend_from_slice(lines);
+        self.cookie.clear();
+        (self.pseudo, self.fields, self.host) = (*pseudo, *fields, *host);
+        (self.content_length, self.priority) = (*content_length, *priority);
     }
 
     /// A value that was checked to be visible ASCII, except perhaps in a request that is too large.

@@ -76,6 +76,8 @@ pub(crate) struct Exchange<'c, 'r> {
 pub(crate) struct Owed<'c> {
     context: &'c Context<'c>,
     peer: Peer,
+    /// The place of the site among those of its generation.
+    site: Option<usize>,
     /// The limit that the client exceeds.
     refusal: Option<Refusal>,
     /// `None`: neither access log nor metrics are on, or the line is written.
@@ -146,12 +148,13 @@ impl<'c, 'r> Exchange<'c, 'r> {
             let span = span.and_then(|(tracer, request)| tracer.begin(request, listener.trusts(remote), peer.scheme));
             Started { at: Instant::now(), span: span.map(Arc::new) }
         });
-        Self::resume(generation, request, Owed { context, peer, refusal: None, started })
+        let site = generation.sites.place(request.and_then(|request| request.authority), listener.place);
+        Self::resume(generation, request, Owed { context, peer, site, refusal: None, started })
     }
 
     /// The exchange that was parked while the head of its request was kept elsewhere. `generation`: as before.
     pub(crate) fn resume(generation: &'r Generation, request: Option<&'r Request<'r>>, owed: Owed<'c>) -> Self {
-        let site = generation.sites.find(request.and_then(|request| request.authority), owed.context.listener.place);
+        let site = owed.site.and_then(|place| generation.sites.at(place));
         Exchange { generation, request, site, owed }
     }
 

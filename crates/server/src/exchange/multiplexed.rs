@@ -23,7 +23,7 @@ use crate::upstream::{HeadRoom, Inbound, InterimReceiver, Reading, RequestConten
 /// A request with its response.
 pub(crate) struct Answered<'a> {
     /// The head, if the access log or the span needs it.
-    head: Option<HeadBuffer>,
+    head: Option<Box<HeadBuffer>>,
     current: Current,
     owed: Owed<'a>,
     pub(crate) response: Response,
@@ -119,23 +119,23 @@ impl<'a> Answers<'_, 'a> {
     /// Answers the request in `head`. What has to wait keeps the head.
     pub(crate) fn answer(
         &self,
-        head: &mut HeadBuffer,
+        head: &mut Box<HeadBuffer>,
         stream: &mut impl Stream,
         permit: &mut Permit,
         current: Current,
     ) -> Answer<'a> {
         let Answers { context, protocol, streams } = *self;
         let decoded = head.request();
-        let (request, refused) = match as_seen(&decoded) {
-            None => (None, Status::BAD_REQUEST),
-            Some(request) if request.raw_target.len() > current.head_limits.request_line => {
-                (None, Status::URI_TOO_LONG)
-            }
-            request => (request, Status::OK),
+        let is_too_long = decoded.path.is_some_and(|path| path.len() > current.head_limits.request_line);
+        let Some(request) = as_seen(&decoded) else {
+            let head = std::mem::replace(head, free_head());
+            return Answer::Later(refuse(context, protocol, Status::BAD_REQUEST, head));
         };
-        let Some(request) = request else {
-            return Answer::Later(refuse(context, protocol, refused, std::mem::replace(head, free_head())));
-        };
+        if is_too_long {
+            drop(request);
+            let head = std::mem::replace(head, free_head());
+            return Answer::Later(refuse(context, protocol, Status::URI_TOO_LONG, head));
+        }
         let now = now();
         let peer = context.peer(request.fields, protocol);
         let mut exchange = Exchange::begin(context, &current, peer, Some(&request));
@@ -170,13 +170,13 @@ impl<'a> Answers<'_, 'a> {
     }
 
     /// Rejects a request; `head` holds what was decoded.
-    pub(crate) fn refuse(&self, status: Status, head: HeadBuffer) -> Answering<'a> {
+    pub(crate) fn refuse(&self, status: Status, head: Box<HeadBuffer>) -> Answering<'a> {
         refuse(self.context, self.protocol, status, head)
     }
 }
 
 async fn answer_later(
-    head: HeadBuffer,
+    head: Box<HeadBuffer>,
     current: Current,
     owed: Owed<'_>,
     mut inbound: Inbound,
@@ -222,7 +222,7 @@ async fn answer_later(
 }
 
 /// Refuses a request whose head is malformed or too large. `head` holds what was decoded.
-fn refuse<'a>(context: &'a Context<'a>, protocol: Protocol, status: Status, head: HeadBuffer) -> Answering<'a> {
+fn refuse<'a>(context: &'a Context<'a>, protocol: Protocol, status: Status, head: Box<HeadBuffer>) -> Answering<'a> {
     let current = context.shared.generations.current();
     Box::pin(async move {
         let decoded = head.request();
@@ -285,10 +285,10 @@ impl<'a> Answered<'a> {
     }
 
     /// Ends it here without a line. Returns the head of the request, and what another process needs for the line. `counts`: bytes of content and of frames.
-    pub(crate) fn leave(mut self, path: &PathChoice, counts: (u64, u64)) -> (Option<HeadBuffer>, Line) {
+    pub(crate) fn leave(mut self, path: &PathChoice, counts: (u64, u64)) -> (Option<Box<HeadBuffer>>, Line) {
         let response = std::mem::replace(&mut self.response, Response::plain(Status::OK));
         let head = self.head.take();
-        let decoded = head.as_ref().map(HeadBuffer::request);
+        let decoded = head.as_ref().map(|head| head.request());
         let request = decoded.as_ref().and_then(|decoded| decoded.to_request());
         let line = Exchange::resume(&self.current, request.as_ref(), self.owed.take()).leave(response, path, counts);
         (head, line)
@@ -298,12 +298,12 @@ impl<'a> Answered<'a> {
     pub(crate) fn continued(
         context: &'a Context<'a>,
         protocol: Protocol,
-        (head, line): (Option<HeadBuffer>, &mut Line),
+        (head, line): (Option<Box<HeadBuffer>>, &mut Line),
         permit: &mut Permit,
         place: Option<StreamPlace>,
     ) -> Box<Self> {
         let current = context.shared.generations.current();
-        let decoded = head.as_ref().map(HeadBuffer::request);
+        let decoded = head.as_ref().map(|head| head.request());
         let request = decoded.as_ref().and_then(|decoded| decoded.to_request());
         let peer = match &request {
             Some(request) => context.peer(request.fields, protocol),
@@ -321,14 +321,14 @@ impl<'a> Answered<'a> {
 impl Answered<'_> {
     /// Octets of the head that is kept.
     pub(crate) fn memory(&self) -> usize {
-        self.head.as_ref().map_or(0, HeadBuffer::memory)
+        self.head.as_ref().map_or(0, |head| head.memory())
     }
 
     /// Writes the line of the access log and updates the metrics.
     pub(crate) fn finish(&mut self, tls: Option<&HandshakeInfo>, delivery: Delivery<'_>) {
         if self.owed.is_owed() {
-            let decoded = self.head.as_ref().map(HeadBuffer::request);
-            let request = decoded.as_ref().and_then(|decoded| decoded.to_request());
+            let decoded = self.head.as_ref().map(|head| head.request());
+            let request = decoded.as_ref().and_then(|decoded| decoded.to_described());
             let exchange = Exchange::resume(&self.current, request.as_ref(), self.owed.take());
             delivery.finish(exchange, &self.response, tls);
         }
@@ -364,7 +364,8 @@ fn as_seen<'a>(decoded: &RequestHead<'a>) -> Option<Request<'a>> {
 }
 
 thread_local! {
-    static FREE: RefCell<Vec<HeadBuffer>> = const { RefCell::new(Vec::new()) };
+    #[expect(clippy::vec_box, reason = "a head is not moved on its way from request to request")]
+    static FREE: RefCell<Vec<Box<HeadBuffer>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Buffers kept per thread: as many as there are responses in a batch of small ones.
@@ -374,12 +375,12 @@ const MOST_KEPT: usize = 64;
 const LONGEST_KEPT: usize = 8 << 10;
 
 /// An empty buffer, from the thread's store if it has one.
-pub(crate) fn free_head() -> HeadBuffer {
+pub(crate) fn free_head() -> Box<HeadBuffer> {
     FREE.with_borrow_mut(Vec::pop).unwrap_or_default()
 }
 
 /// Gives a buffer to the thread's store.
-pub(crate) fn keep_head(head: HeadBuffer) {
+pub(crate) fn keep_head(head: Box<HeadBuffer>) {
     if head.memory() <= LONGEST_KEPT {
         FREE.with_borrow_mut(|free| {
             if free.len() < MOST_KEPT {

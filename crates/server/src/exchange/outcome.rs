@@ -163,6 +163,8 @@ impl Owed<'_> {
     #[cold]
     fn drop_unfinished(&mut self) {
         let current = self.context.shared.generations.current();
+        // The generation of the request may be gone, and the place of its site with it.
+        self.site = current.sites.place(None, self.context.listener.place);
         drop(Exchange::resume(&current, None, self.take()));
     }
 }

@@ -9,7 +9,7 @@ use super::{Current, free_head};
 /// A request whose content is discarded, and has not ended. `Id`: the number of a stream.
 pub(crate) struct Receiving<Id> {
     pub(crate) stream: Id,
-    pub(crate) head: HeadBuffer,
+    pub(crate) head: Box<HeadBuffer>,
     /// The settings that it began under. By others, content might be forwarded after some of it was discarded.
     pub(crate) current: Current,
     /// Bytes of content so far.
@@ -20,7 +20,7 @@ pub(crate) struct Receiving<Id> {
 
 impl<Id> Receiving<Id> {
     /// The request in `head`, which is taken.
-    pub(crate) fn new(stream: Id, head: &mut HeadBuffer, current: Current) -> Self {
+    pub(crate) fn new(stream: Id, head: &mut Box<HeadBuffer>, current: Current) -> Self {
         let deadline = Instant::now() + current.limits.request_timeout.duration();
         Receiving { stream, head: std::mem::replace(head, free_head()), current, content: 0, deadline }
     }

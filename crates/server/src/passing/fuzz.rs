@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use sealion_h2::{Connection, HeadBuffer};
+use sealion_h2::Connection;
 
 use super::words::{Driver, Resting};
 
@@ -21,7 +21,7 @@ pub(crate) fn offer(content: &[u8], files: usize) {
         }
         Driver::Http2(rest, Some(streams)) => {
             for response in streams.responses {
-                let _ = response.request.as_ref().map(HeadBuffer::request).map(|head| head.to_request().is_some());
+                let _ = response.request.as_ref().map(|head| head.request()).map(|head| head.to_request().is_some());
                 let _ = streams.files.unpack_content(response.rest);
             }
             assert!(Connection::resume(*rest).can_rest());
@@ -33,7 +33,7 @@ pub(crate) fn offer(content: &[u8], files: usize) {
 
 #[cfg(test)]
 mod tests {
-    use sealion_h2::{Event, HeaderBlock, Limits, PREFACE};
+    use sealion_h2::{Event, HeadBuffer, HeaderBlock, Limits, PREFACE};
 
     use super::super::under_way::{Files, Line, Segment, StreamUnderWay, Streams, UnderWay};
     use super::*;
@@ -86,7 +86,7 @@ mod tests {
             if let Event::Request { stream, .. } = event {
                 connection.respond(stream, &[HeaderBlock::response(200).as_bytes()], false, &mut out).unwrap();
                 connection.offer(stream, 100, true).unwrap();
-                let request = Some(std::mem::take(&mut head));
+                let request = Some(Box::new(std::mem::take(&mut head)));
                 let under_way =
                     StreamUnderWay { stream, request, line: line(), ended: false, filled: false, rest: rest() };
                 responses.push(under_way);

@@ -56,7 +56,7 @@ pub(crate) struct Streams {
 pub(crate) struct StreamUnderWay {
     pub(crate) stream: StreamId,
     /// The head of its request, if the access log needs it.
-    pub(crate) request: Option<HeadBuffer>,
+    pub(crate) request: Option<Box<HeadBuffer>>,
     pub(crate) line: Line,
     /// The frame with END_STREAM is made, and it is among the frames that are not sent.
     pub(crate) ended: bool,

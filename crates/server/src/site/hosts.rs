@@ -22,11 +22,11 @@ use crate::values::{At, Problems, Short};
 /// The sites of a listener, found by host name.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts {
-    exact: HashMap<Box<str>, Owner>,
+    exact: Names,
     /// `example.org` for `*.example.org`.
-    beneath: HashMap<Box<str>, Owner>,
+    beneath: Names,
     /// `www.example` for `www.example.*`.
-    beginning: HashMap<Box<str>, Owner>,
+    beginning: Names,
     /// Those of sites that name the listener first, then in the order of the file.
     expressions: Vec<(Regex, Owner)>,
     default: Option<Owner>,
@@ -35,6 +35,9 @@ pub(crate) struct Hosts {
     /// The sites that are served there, in the order of the file.
     sites: Vec<usize>,
 }
+
+/// Names in lower case. They are of the configuration, so that no client chooses names with the same hash.
+type Names = HashMap<Box<str>, Owner, foldhash::fast::FixedState>;
 
 /// The site that has a name on a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +126,10 @@ impl Hosts {
     pub(crate) fn find(&self, host: &str) -> Option<usize> {
         if self.is_nameless {
             return None;
+        }
+        // As clients usually write it.
+        if let Some(owner) = self.exact.get(host) {
+            return Some(owner.site);
         }
         // A name has at most 253 octets (RFC 1035 §2.3.4).
         let mut lower = [0; 256];
@@ -219,7 +226,7 @@ impl Building<'_> {
         hosts
     }
 
-    fn claim(&mut self, table: &mut HashMap<Box<str>, Owner>, name: &At<String>, text: &str, owner: Owner) {
+    fn claim(&mut self, table: &mut Names, name: &At<String>, text: &str, owner: Owner) {
         match table.get(text) {
             Some(other) if other.claim == owner.claim => self.report_twice(name),
             Some(other) if other.claim > owner.claim => {}

@@ -49,9 +49,19 @@ impl Sites {
 
     /// The site for an authority (`host[:port]`, RFC 9110 §7.2) on the listener at this place; `None` if no site there has that name and there is no default.
     pub(crate) fn find(&self, authority: Option<&str>, listener: usize) -> Option<&Site> {
+        self.at(self.place(authority, listener)?)
+    }
+
+    /// The place of the same site, for [`Self::at`].
+    pub(crate) fn place(&self, authority: Option<&str>, listener: usize) -> Option<usize> {
         let hosts = self.hosts.get(listener)?;
         let named = authority.and_then(|authority| hosts.find(host(authority)));
-        named.or(hosts.default_site()).map(|place| &self.sites[place])
+        named.or(hosts.default_site())
+    }
+
+    /// The site at a place.
+    pub(crate) fn at(&self, place: usize) -> Option<&Site> {
+        self.sites.get(place)
     }
 
     /// Whether a site has the name of an authority on a listener. A default site without names has every name.

@@ -33,7 +33,7 @@ impl<'a> Http2<'a> {
     pub(super) fn answer(
         &mut self,
         id: StreamId,
-        head: &mut HeadBuffer,
+        head: &mut Box<HeadBuffer>,
         tls: &TlsStream,
         content: Option<RequestContent>,
         current: Current,
@@ -58,7 +58,7 @@ impl<'a> Http2<'a> {
     }
 
     /// Rejects a request; `head` holds what was decoded.
-    pub(super) fn refuse(&mut self, id: StreamId, status: Status, head: HeadBuffer) {
+    pub(super) fn refuse(&mut self, id: StreamId, status: Status, head: Box<HeadBuffer>) {
         let memory = head.memory();
         let answer = self.answers().refuse(status, head);
         self.answering.push(Waiting { stream: id, memory, answer, wait: Wait::default() });

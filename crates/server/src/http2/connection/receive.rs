@@ -75,7 +75,7 @@ impl Http2<'_> {
     }
 
     /// Takes the frames in the stream's buffer.
-    fn frames(&mut self, stream: &mut TlsStream, head: &mut HeadBuffer) {
+    fn frames(&mut self, stream: &mut TlsStream, head: &mut Box<HeadBuffer>) {
         let buffered = stream.buffered();
         let mut input = buffered;
         while !self.ahead.has_many_heads() {
@@ -98,13 +98,12 @@ impl Http2<'_> {
         stream.consume(consumed);
     }
 
-    fn event(&mut self, event: Event<'_>, stream: &TlsStream, head: &mut HeadBuffer) {
+    fn event(&mut self, event: Event<'_>, stream: &TlsStream, head: &mut Box<HeadBuffer>) {
         match event {
             Event::Request { stream: id, end } => self.request(id, end, stream, head),
             Event::TooLarge { stream: id, .. } => {
                 self.count_request(&self.context.shared.generations.current());
-                let head =
-                    if self.may_keep(head) { std::mem::replace(head, free_head()) } else { HeadBuffer::default() };
+                let head = if self.may_keep(head) { std::mem::replace(head, free_head()) } else { Box::default() };
                 self.refuse(id, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, head);
             }
             Event::Data { stream: id, data, end } => self.content(id, data, end, stream),
@@ -130,11 +129,11 @@ impl Http2<'_> {
     }
 
     /// The head of a request has come. It is answered now, or when its content has come. Content that may be forwarded is passed on.
-    fn request(&mut self, id: StreamId, end: bool, stream: &TlsStream, head: &mut HeadBuffer) {
+    fn request(&mut self, id: StreamId, end: bool, stream: &TlsStream, head: &mut Box<HeadBuffer>) {
         let current = self.context.shared.generations.current();
         self.count_request(&current);
         if !self.may_keep(head) {
-            self.refuse(id, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, HeadBuffer::default());
+            self.refuse(id, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, Box::default());
         } else if head.protocol().is_some() {
             self.connect(id, end, stream, head, current);
         } else if !end && self.answers().may_forward(head, &current) {
@@ -149,7 +148,7 @@ impl Http2<'_> {
     }
 
     /// CONNECT with a protocol (RFC 8441): what follows is the protocol's, and never content to wait for.
-    fn connect(&mut self, id: StreamId, end: bool, stream: &TlsStream, head: &mut HeadBuffer, current: Current) {
+    fn connect(&mut self, id: StreamId, end: bool, stream: &TlsStream, head: &mut Box<HeadBuffer>, current: Current) {
         if head.protocol().is_none_or(|protocol| !protocol.eq_ignore_ascii_case(WEBSOCKET)) {
             let head = std::mem::replace(head, free_head());
             return self.refuse(id, Status::NOT_IMPLEMENTED, head);

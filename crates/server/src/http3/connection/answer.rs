@@ -36,7 +36,7 @@ impl<'a> Http3<'a> {
     pub(super) fn answer(
         &mut self,
         id: StreamId,
-        head: &mut HeadBuffer,
+        head: &mut Box<HeadBuffer>,
         content: Option<RequestContent>,
         current: Current,
     ) {
@@ -63,7 +63,7 @@ impl<'a> Http3<'a> {
     }
 
     /// Rejects a request; `head` holds what was decoded.
-    pub(super) fn refuse(&mut self, stream: StreamId, status: Status, head: HeadBuffer) {
+    pub(super) fn refuse(&mut self, stream: StreamId, status: Status, head: Box<HeadBuffer>) {
         let memory = head.memory();
         let answer = self.answers().refuse(status, head);
         self.answering.push(Waiting { stream, memory, answer, wait: Wait::default(), out: Vec::new() });

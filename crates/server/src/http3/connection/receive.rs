@@ -44,7 +44,7 @@ impl Http3<'_> {
 
     fn cancelled(&mut self, stream: StreamId, code: u64) -> Result<(), ConnectionError> {
         if let Some(event) = self.protocol.cancelled(stream, ErrorCode(code))? {
-            self.on_request_event(event, &mut HeadBuffer::default());
+            self.on_request_event(event, &mut Box::default());
         }
         Ok(())
     }
@@ -94,7 +94,7 @@ impl Http3<'_> {
         stream: StreamId,
         bytes: &Bytes,
         fin: bool,
-        head: &mut HeadBuffer,
+        head: &mut Box<HeadBuffer>,
     ) -> Result<(), ConnectionError> {
         let mut input = &bytes[..];
         while let Some(event) = self.protocol.receive(stream, &mut input, fin, head)? {
@@ -143,14 +143,13 @@ impl Http3<'_> {
         }
     }
 
-    fn on_request_event(&mut self, event: sealion_h3::Event<'_>, head: &mut HeadBuffer) {
+    fn on_request_event(&mut self, event: sealion_h3::Event<'_>, head: &mut Box<HeadBuffer>) {
         use sealion_h3::Event;
         match event {
             Event::Request { stream, end } => self.request(stream, end, head),
             Event::TooLarge { stream, .. } => {
                 self.count_request(&self.context.shared.generations.current());
-                let head =
-                    if self.may_keep(head) { std::mem::replace(head, free_head()) } else { HeadBuffer::default() };
+                let head = if self.may_keep(head) { std::mem::replace(head, free_head()) } else { Box::default() };
                 self.refuse(stream, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, head);
             }
             Event::Data { stream, data, end } => {
@@ -179,11 +178,11 @@ impl Http3<'_> {
     }
 
     /// The head of a request has come. It is answered now, or when its content has come. Content that may be forwarded is passed on.
-    fn request(&mut self, stream: StreamId, end: bool, head: &mut HeadBuffer) {
+    fn request(&mut self, stream: StreamId, end: bool, head: &mut Box<HeadBuffer>) {
         let current = self.context.shared.generations.current();
         self.count_request(&current);
         if !self.may_keep(head) {
-            self.refuse(stream, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, HeadBuffer::default());
+            self.refuse(stream, Status::REQUEST_HEADER_FIELDS_TOO_LARGE, Box::default());
         } else if !head.has_authority() {
             // RFC 9114 §4.3.1.
             let head = std::mem::replace(head, free_head());

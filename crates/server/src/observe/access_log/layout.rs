@@ -1,9 +1,11 @@
 //! The layout of a line: format, fields, envelope.
 
 use std::io::Write as _;
+use std::ops::Range;
 
 use schemars::JsonSchema;
 use sealion_http::write_decimal;
+use sealion_tls::{Group, SealedBy, Version};
 use serde::{Deserialize, Serialize};
 
 use super::destination::{Destination, Syslog};
@@ -13,6 +15,7 @@ use super::field::{Field, Line, Naming, Shown};
 use super::stamp::Stamp;
 use super::text::{Escape, Text};
 use super::value::Value;
+use crate::path::policy::PathReason;
 use crate::values::write_address;
 
 /// The format of a line.
@@ -33,6 +36,8 @@ pub(crate) enum Format {
 pub(crate) struct Layout {
     format: Format,
     fields: Vec<Named>,
+    /// Those of `fields` that [`Sealing`] decides. Empty if they come first.
+    of_sealing: Range<usize>,
     /// Whether the operator chose the fields. If so, every line has all of them, so that the columns are stable.
     chosen: bool,
     /// The operator's own text in place of all fields.
@@ -55,6 +60,33 @@ impl Named {
         };
         Self { field, name: name.into_bytes().into() }
     }
+}
+
+/// What says how a response was sealed: the same for most responses of a connection, and of a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Sealing {
+    handshake: Option<(Version, &'static str, Option<Group>, bool)>,
+    path: SealedBy,
+    why: Option<PathReason>,
+}
+
+impl Sealing {
+    fn of(entry: &Entry<'_>) -> Self {
+        let handshake = entry.tls.map(|tls| (tls.version, tls.suite, tls.group, tls.resumed));
+        Sealing { handshake, path: entry.outcome.path, why: entry.outcome.reason }
+    }
+
+    /// Whether it decides the value of a field.
+    fn decides(field: Field) -> bool {
+        matches!(field, Field::Tls | Field::Suite | Field::Group | Field::Resumed | Field::Path | Field::Why)
+    }
+}
+
+/// The fields of [`Sealing`] in a worker's last line, which most lines repeat.
+#[derive(Debug, Default)]
+pub(super) struct LastSealing {
+    of: Option<Sealing>,
+    text: Vec<u8>,
 }
 
 /// The framing of a line for its destination.
@@ -80,14 +112,19 @@ impl Layout {
     pub(crate) fn new(format: Format, fields: &[Field], naming: Naming) -> Self {
         let chosen = !fields.is_empty();
         let fields = if chosen { fields.to_vec() } else { Field::usual(naming) };
+        let start = fields.iter().position(|field| Sealing::decides(*field)).unwrap_or(0);
+        let is_first = start == 0;
+        let count = fields[start..].iter().take_while(|field| Sealing::decides(**field) && !is_first).count();
         let fields = fields.into_iter().map(|field| Named::new(field, format)).collect();
-        Self { format, fields, chosen, text: None, envelope: Envelope::Line }
+        Self { format, fields, of_sealing: start..start + count, chosen, text: None, envelope: Envelope::Line }
     }
 
     /// The same layout with the operator's own text. `None`: without.
     pub(super) fn with_text(self, text: Option<Text>) -> Self {
-        let fields = if text.is_some() { Vec::new() } else { self.fields };
-        Self { text, fields, ..self }
+        match text {
+            Some(_) => Self { text, fields: Vec::new(), of_sealing: 0..0, ..self },
+            None => self,
+        }
     }
 
     /// The same layout with a destination's envelope.
@@ -109,11 +146,11 @@ impl Layout {
     }
 
     /// Appends the line, ready for its destination.
-    pub(super) fn write_line(&self, line: &mut Vec<u8>, entry: &Entry<'_>, stamp: &Stamp) {
+    pub(super) fn write_line(&self, line: &mut Vec<u8>, entry: &Entry<'_>, stamp: &Stamp, last: &mut LastSealing) {
         let data = Line { entry, stamp };
         match &self.envelope {
             Envelope::Line => {
-                self.write(line, &data);
+                self.write(line, &data, last);
                 line.push(b'\n');
             }
             Envelope::Syslog(constant) => {
@@ -121,15 +158,15 @@ impl Layout {
                 let _ = write!(line, "<{PRIORITY}>1 ");
                 stamp.write_rfc3339(line);
                 let _ = write!(line, " {constant} ");
-                self.write(line, &data);
+                self.write(line, &data, last);
             }
             Envelope::Local(head) => {
                 line.extend_from_slice(head.as_bytes());
-                self.write(line, &data);
+                self.write(line, &data, last);
             }
             Envelope::Journal => {
                 line.extend_from_slice(b"PRIORITY=6\nSYSLOG_IDENTIFIER=sealion\nMESSAGE=");
-                self.write(line, &data);
+                self.write(line, &data, last);
                 line.push(b'\n');
                 for Named { field, .. } in &self.fields {
                     let value = field.value(&data);
@@ -145,42 +182,59 @@ impl Layout {
         }
     }
 
-    fn write(&self, line: &mut Vec<u8>, data: &Line<'_, '_>) {
+    fn write(&self, line: &mut Vec<u8>, data: &Line<'_, '_>, last: &mut LastSealing) {
         if let Some(text) = &self.text {
             let escape = if self.format == Format::Json { Escape::Json } else { Escape::Combined };
             return text.write(line, data, escape);
         }
         match self.format {
-            Format::Logfmt => self.write_fields(line, data, b"", |value, line| value.write(line, escape::quoted)),
+            Format::Logfmt => self.write_fields(line, data, last, |value, line| value.write(line, escape::quoted)),
             Format::Json => {
-                self.write_fields(line, data, b"{", |value, line| value.write_json(line));
+                line.push(b'{');
+                self.write_fields(line, data, last, |value, line| value.write_json(line));
                 line.push(b'}');
             }
             Format::Combined => write_combined(line, data),
         }
     }
 
-    /// Appends names and values. `before`: replaces the separator of the first field.
+    /// Appends names and values.
     fn write_fields(
         &self,
         line: &mut Vec<u8>,
         data: &Line<'_, '_>,
-        before: &[u8],
+        last: &mut LastSealing,
         write: impl Fn(Value<'_>, &mut Vec<u8>),
     ) {
-        let mut is_first = true;
-        for Named { field, name } in &self.fields {
+        let Range { start, end } = self.of_sealing;
+        self.write_some(0..start, line, data, &write);
+        if start < end {
+            let sealing = Sealing::of(data.entry);
+            if last.of != Some(sealing) {
+                last.text.clear();
+                self.write_some(start..end, &mut last.text, data, &write);
+                last.of = Some(sealing);
+            }
+            line.extend_from_slice(&last.text);
+        }
+        self.write_some(end..self.fields.len(), line, data, &write);
+    }
+
+    /// Appends some of the fields. The first of all has no separator before it.
+    fn write_some(
+        &self,
+        places: Range<usize>,
+        line: &mut Vec<u8>,
+        data: &Line<'_, '_>,
+        write: impl Fn(Value<'_>, &mut Vec<u8>),
+    ) {
+        let mut is_first = places.start == 0;
+        for Named { field, name } in &self.fields[places] {
             let value = field.value(data);
             if value.is_absent() && !self.chosen && field.shown() != Shown::Always {
                 continue;
             }
-            match is_first {
-                true => {
-                    line.extend_from_slice(before);
-                    line.extend_from_slice(&name[1..]);
-                }
-                false => line.extend_from_slice(name),
-            }
+            line.extend_from_slice(&name[usize::from(is_first)..]);
             is_first = false;
             write(value, line);
         }

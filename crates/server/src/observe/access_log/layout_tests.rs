@@ -70,9 +70,44 @@ fn line(format: Format, fields: &[Field], entry: &Entry<'_>) -> String {
 }
 
 fn text_of(layout: &Layout, entry: &Entry<'_>) -> String {
+    text_behind(layout, entry, &mut LastSealing::default())
+}
+
+/// The line behind another one.
+fn text_behind(layout: &Layout, entry: &Entry<'_>, last: &mut LastSealing) -> String {
     let mut line = Vec::new();
-    layout.write_line(&mut line, entry, &Stamp::of(SystemTime::UNIX_EPOCH));
+    layout.write_line(&mut line, entry, &Stamp::of(SystemTime::UNIX_EPOCH), last);
     String::from_utf8(line).unwrap()
+}
+
+#[test]
+fn a_line_says_how_its_own_response_was_sealed() {
+    let request = get("/", b"");
+    let resumed = HandshakeInfo { resumed: true, ..HandshakeInfo::new(Version::Tls13, "TLS_AES_128_GCM_SHA256") };
+    let entries = [
+        entry(&request),
+        Entry { outcome: Outcome { reason: None, ..OUTCOME }, ..entry(&request) },
+        Entry { outcome: Outcome { path: SealedBy::User, ..OUTCOME }, ..entry(&request) },
+        Entry { tls: None, ..entry(&request) },
+        Entry { tls: Some(&resumed), ..entry(&request) },
+        entry(&request),
+    ];
+    let orders: [&[Field]; 4] = [
+        &[],
+        &[Field::Tls, Field::Status, Field::Why],
+        &[Field::Status, Field::Path],
+        &[Field::Ms, Field::Resumed, Field::Bytes],
+    ];
+    for (fields, format) in orders.into_iter().flat_map(|fields| [(fields, Format::Logfmt), (fields, Format::Json)]) {
+        let layout = Layout::new(format, fields, Naming::Nothing);
+        let mut last = LastSealing::default();
+        for entry in entries.iter().flat_map(|entry| [entry, entry]) {
+            assert_eq!(text_behind(&layout, entry, &mut last), text_of(&layout, entry));
+        }
+    }
+    let sealed = |entry| line(Format::Logfmt, &[Field::Status, Field::Resumed, Field::Path, Field::Why], entry);
+    assert_eq!(sealed(&entries[2]), "status=206 resumed=no path=user why=moved\n");
+    assert_eq!(sealed(&entries[4]), "status=206 resumed=yes path=kernel why=moved\n");
 }
 
 #[test]

@@ -41,7 +41,7 @@ use stamp::Clock;
 pub(crate) use config::AccessLogConfig;
 pub(crate) use destination::Destination;
 pub(crate) use entry::{CacheOutcome, CacheTrace, Entry, Outcome, Requested, UpstreamTrace};
-use layout::Layout;
+use layout::{LastSealing, Layout};
 pub(crate) use of_sites::Writers;
 pub(crate) use of_sites::{AccessLogPlans, AccessLogs, SiteLog, SiteLogConfig, SiteLogs};
 use writer::Writer;
@@ -94,6 +94,7 @@ struct Lines {
 struct Worker {
     batch: Batch,
     clock: Clock,
+    sealing: LastSealing,
     /// Responses not logged since the last line.
     left_out: u32,
 }
@@ -174,7 +175,7 @@ impl Lines {
             None => (self.workers.get_or_default(), true),
         };
         let mut worker = lock(worker);
-        let Worker { batch, clock, left_out } = &mut *worker;
+        let Worker { batch, clock, sealing, left_out } = &mut *worker;
         if !entry.is_error() {
             *left_out += 1;
             if *left_out < self.one_in.get() {
@@ -187,7 +188,7 @@ impl Lines {
             return false;
         }
         let stamp = clock.at(entry.ended);
-        batch.push(|line| self.layout.write_line(line, entry, stamp));
+        batch.push(|line| self.layout.write_line(line, entry, stamp, sealing));
         let has_become_full = before < FULL && batch.bytes().len() >= FULL;
         drop(worker);
         // The writer announces that it sleeps before it checks the batches for the last time, so that the lock orders

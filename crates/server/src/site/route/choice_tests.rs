@@ -183,3 +183,110 @@ fn expressions_match_bytes_and_case_is_ignored_for_characters_too() {
     let (choice, _) = choice("~ ^/[^/]+\\.key$");
     assert_eq!(choice.find(b"/\xff.key", &mut |_| Ok::<_, ()>(true)), Ok(Some(0)));
 }
+
+/// Numbers that look random, the same in each run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize) % end
+    }
+
+    /// A path of few different bytes, so that many share their beginning.
+    fn path(&mut self) -> String {
+        let len = self.below(7);
+        let inner: String = (0..len).map(|_| ["a", "b", "/", "ab", "a/"][self.below(5)]).collect();
+        let mut path = format!("/{inner}");
+        while path.contains("//") {
+            path = path.replace("//", "/");
+        }
+        path
+    }
+
+    fn route(&mut self) -> RoutePath {
+        const EXPRESSIONS: [&str; 5] = ["a$", "^/b", "ab", "/a/.*b", "B/"];
+        let bytes = self.path().into_bytes().into();
+        match self.below(10) {
+            0 | 1 => RoutePath::Exact(bytes),
+            2 => {
+                RoutePath::Expression { text: EXPRESSIONS[self.below(5)].to_owned(), ignores_case: self.below(2) == 0 }
+            }
+            3 => RoutePath::LookAround("a(?!b)".to_owned()),
+            n => RoutePath::Prefix { text: bytes, is_final: n == 4 },
+        }
+    }
+}
+
+/// The rules as they are written, without tree and automaton.
+struct Plain<'a> {
+    candidates: &'a [Candidate],
+    admitted: &'a [bool],
+}
+
+impl Plain<'_> {
+    fn find(&self, within: Option<RouteNumber>, full: &[u8]) -> Option<(RouteNumber, bool)> {
+        let level = || self.candidates.iter().filter(move |one| one.within == within && self.admitted[one.route]);
+        let inside = |route| self.find(Some(route), full).unwrap_or((route, false));
+        if let Some(exact) = level().find(|one| matches!(&one.path, RoutePath::Exact(text) if **text == *full)) {
+            return Some((inside(exact.route).0, true));
+        }
+        // The path itself, the directory, then others by their length; the first of the file among equal ones.
+        let mut prefixes: Vec<(usize, &Candidate, bool)> = Vec::new();
+        for one in level() {
+            let RoutePath::Prefix { text, is_final } = &one.path else { continue };
+            let rank = match text {
+                text if **text == *full => 0,
+                text if text.strip_suffix(b"/") == Some(full) => 1,
+                text if full.starts_with(text) => 1000 - text.len(),
+                _ => continue,
+            };
+            prefixes.push((rank, one, *is_final));
+        }
+        let longest = prefixes.into_iter().min_by_key(|(rank, ..)| *rank);
+        let found = longest.map(|(_, one, is_final)| (inside(one.route), is_final));
+        match found {
+            Some((found, is_final)) if is_final || found.1 => return Some(found),
+            _ => {}
+        }
+        let matches = |one: &&Candidate| match &one.path {
+            RoutePath::Expression { text, ignores_case } => {
+                let folded = if *ignores_case { "i" } else { "" };
+                regex::bytes::Regex::new(&format!("(?s{folded}-u:{text})")).unwrap().is_match(full)
+            }
+            RoutePath::LookAround(text) => LookAround::new(text).unwrap().is_match(full).unwrap(),
+            RoutePath::Exact(_) | RoutePath::Prefix { .. } => false,
+        };
+        match level().find(matches) {
+            Some(expression) => Some((inside(expression.route).0, true)),
+            None => found.map(|(found, _)| found),
+        }
+    }
+}
+
+#[test]
+fn random_routes_are_chosen_as_the_rules_say() {
+    let mut numbers = Numbers(1);
+    let (mut chosen, mut nested) = (0, 0);
+    for round in 0..300 {
+        let count = 1 + numbers.below(30);
+        let candidates: Vec<_> = (0..count)
+            .map(|route| {
+                let within = (route > 0 && numbers.below(3) == 0).then(|| numbers.below(route));
+                Candidate { route, path: numbers.route(), within }
+            })
+            .collect();
+        let admitted: Vec<_> = (0..count).map(|_| numbers.below(4) > 0).collect();
+        let choice = Choice::new(&candidates).unwrap();
+        for _ in 0..60 {
+            let path = numbers.path();
+            let expected = Plain { candidates: &candidates, admitted: &admitted }.find(None, path.as_bytes());
+            let expected = expected.map(|(route, _)| route);
+            let found = choice.find::<()>(path.as_bytes(), &mut |route| Ok(admitted[route])).unwrap();
+            assert_eq!(found, expected, "{path} in round {round}");
+            chosen += usize::from(found.is_some());
+            nested += usize::from(found.is_some_and(|route| candidates[route].within.is_some()));
+        }
+    }
+    assert!(chosen > 5_000 && nested > 500, "{chosen} {nested}");
+}

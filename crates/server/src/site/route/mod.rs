@@ -17,8 +17,10 @@ mod choice;
 mod condition;
 mod config;
 mod directory;
+mod expressions;
 mod forward;
 mod path;
+mod texts;
 
 use std::collections::HashMap;
 use std::sync::Arc;
