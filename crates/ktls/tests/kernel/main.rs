@@ -7,6 +7,7 @@
 mod support;
 
 mod diag;
+mod documented;
 mod errno;
 mod examples;
 mod interop;
