@@ -109,8 +109,7 @@ impl Needs {
             + workers * (WORKER_DESCRIPTORS + (addresses + kept) as u64)
             + directories * CACHE_DIRECTORY_DESCRIPTORS;
         let mut rules = config.site.iter().flat_map(SiteConfig::proxies);
-        let runs_scripts = config.site.iter().any(|site| site.scripts().next().is_some());
-        let spools = runs_scripts || rules.any(|rule| rule.buffers_in_files());
+        let spools = config.collects_contents() || rules.any(|rule| rule.buffers_in_files());
         let response = RESPONSE_DESCRIPTORS
             + if directories > 0 { FETCH_DESCRIPTORS } else { 0 }
             + if spools { SPOOL_DESCRIPTORS } else { 0 };

@@ -38,6 +38,7 @@ mod proxy_redirects;
 mod readings;
 mod route;
 mod security_headers;
+mod uwsgi;
 mod verifications;
 
 use std::sync::Arc;

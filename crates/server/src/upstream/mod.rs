@@ -1,19 +1,19 @@
 //! Upstreams: servers that requests are forwarded to.
 //!
 //! ```text
-//! site/proxy.rs ─► head.rs (fields) ─► forward.rs ─► balance.rs, pool.rs, connect.rs ─► http1/, http2.rs, fastcgi/ ─► server
+//! site/proxy.rs ─► head.rs (fields) ─► forward.rs ─► balance.rs, pool.rs, connect.rs ─► http1/, http2.rs, cgi/ ─► server
 //!                                          │
 //! driver ◄─ response ◄─ reply.rs, tunnel.rs ◄┘            driver ─► content.rs ─► the same (content of the request)
 //! ```
 
 mod answer_fields;
 mod balance;
+mod cgi;
 mod collect;
 mod config;
 mod connect;
 mod content;
 mod counts;
-mod fastcgi;
 mod forward;
 mod gate;
 mod head;
@@ -53,13 +53,13 @@ use crate::observe::traces::Span;
 use crate::values::{At, Problems, SecretUrl};
 
 pub(crate) use answer_fields::passed_on;
+pub(crate) use cgi::Script;
+#[cfg(fuzzing)]
+pub(crate) use cgi::fuzz as cgi_fuzz;
 pub(crate) use collect::{NotCollected, collect};
 pub(crate) use config::{ServerConfig, ServerUrl, UpstreamConfig};
 pub(crate) use content::{ContentWriter, RequestContent, Room, pipe};
 pub(crate) use counts::{CLASSES, FailureKind};
-pub(crate) use fastcgi::Script;
-#[cfg(fuzzing)]
-pub(crate) use fastcgi::fuzz as fastcgi_fuzz;
 pub(crate) use forward::{Failure, Forwarded, forward};
 pub(crate) use head::{
     Hop, MadeHere, add_trace_context, is_hop_by_hop, is_loop, is_same_by_cgi, made_here, pass_span_on, request_fields,
@@ -305,7 +305,7 @@ impl Upstream {
 
     /// Whether its servers learn the ends of a client's connection.
     pub(crate) fn names_endpoints(&self) -> bool {
-        self.config.proxy_protocol.is_some() || self.speaks_fastcgi()
+        self.config.proxy_protocol.is_some() || self.config.protocol.gateway().is_some()
     }
 
     /// Whether its servers are asked over HTTP/1.1: the others can have neither Upgrade nor interim responses.
@@ -316,6 +316,16 @@ impl Upstream {
     /// Whether its servers run scripts.
     pub(crate) fn speaks_fastcgi(&self) -> bool {
         self.config.protocol == Protocol::Fastcgi
+    }
+
+    /// Whether its servers are asked by uwsgi.
+    pub(crate) fn speaks_uwsgi(&self) -> bool {
+        self.config.speaks_uwsgi()
+    }
+
+    /// How the configuration spells its protocol.
+    pub(crate) fn protocol_name(&self) -> &'static str {
+        self.config.protocol.name()
     }
 
     /// The index of the server that the cookie of a client names.
@@ -448,17 +458,23 @@ impl UpstreamConfig {
         }
         for server in self.servers.iter().filter(|server| !server.url.may_speak(self.protocol)) {
             let what = match self.protocol {
-                Protocol::Fastcgi => "is for HTTP: write fastcgi://host:port, or another protocol than \"fastcgi\"",
-                _ => "is for FastCGI: add protocol = \"fastcgi\" to the upstream, or write http://host:port",
+                Protocol::Fastcgi => {
+                    "is no server of FastCGI: write fastcgi://host:port, or another protocol than \"fastcgi\""
+                }
+                Protocol::Uwsgi => "is no server of uwsgi: write uwsgi://host:port, or another protocol than \"uwsgi\"",
+                _ => {
+                    "is no server of HTTP: add protocol = \"fastcgi\" or \"uwsgi\" to the upstream, or write http://host:port"
+                }
             };
             problems.add(&server.url.span, &format!("{key}.servers"), format_args!("{} {what}", server.url.value));
         }
-        if let (Protocol::Fastcgi, Some(version)) = (self.protocol, &self.proxy_protocol) {
-            let what = "is not spoken to servers of FastCGI, which learn the client's address anyway: remove it";
+        if let (Some(_), Some(version)) = (self.protocol.gateway(), &self.proxy_protocol) {
+            let what =
+                "is for HTTP alone: servers of FastCGI and uwsgi get the client's address by REMOTE_ADDR: remove it";
             problems.add(&version.span, &format!("{key}.proxy_protocol"), what);
         }
-        if let (Protocol::Fastcgi, Some(health)) = (self.protocol, &self.health) {
-            let what = "asks over HTTP, which servers of FastCGI do not speak: remove it";
+        if let (Some(_), Some(health)) = (self.protocol.gateway(), &self.health) {
+            let what = "asks over HTTP, which servers of FastCGI and uwsgi do not speak: remove it";
             problems.add(&health.path.span, &format!("{key}.health"), what);
         }
         for (name, why) in self.without_effect() {

@@ -25,7 +25,7 @@ struct Written {
 /// What a location sets of its upstream: keys and values of `[[upstream]]`, and of `[upstream.tls]`.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::convert) struct Options {
-    /// Of the servers' URLs: `http`, `https` or `fastcgi`.
+    /// Of the servers' URLs: `http`, `https`, `fastcgi` or `uwsgi`.
     pub(super) scheme: &'static str,
     pub(super) keys: Vec<(&'static str, Value)>,
     pub(super) tls_keys: Vec<(&'static str, Value)>,
@@ -168,8 +168,8 @@ fn of_block(context: &mut Context, table: &mut Table, block: &Directive, scheme:
                 ),
             },
             "random" => balance = Some("two-choices"),
-            "keepalive" | "keepalive_timeout" if scheme == "fastcgi" => {
-                context.note(inner, "each request to a script has a connection of its own");
+            "keepalive" | "keepalive_timeout" if matches!(scheme, "fastcgi" | "uwsgi") => {
+                context.note(inner, "each request of FastCGI and uwsgi has a connection of its own");
             }
             "keepalive" => match first.parse::<i64>() {
                 Ok(number @ 0..=10_000) => table.set("max_idle", number),

@@ -1,12 +1,17 @@
 //! The records of FastCGI, in which requests and answers are cut.
+//!
+//! The specification is that of Open Market, 1996 (<https://fastcgi-archives.github.io/FastCGI_Specification.html>).
 
 use bytes::{Buf, Bytes, BytesMut};
+
+use super::params::Script;
+use crate::upstream::Forwarded;
 
 /// The types of records that a request with the role of a responder has.
 const BEGIN_REQUEST: u8 = 1;
 const END_REQUEST: u8 = 3;
-pub(super) const PARAMS: u8 = 4;
-pub(super) const STDIN: u8 = 5;
+const PARAMS: u8 = 4;
+const STDIN: u8 = 5;
 const STDOUT: u8 = 6;
 const STDERR: u8 = 7;
 
@@ -18,20 +23,35 @@ const ID: u8 = 1;
 /// Octets of a record's head, and of the content of END_REQUEST.
 const HEAD: usize = 8;
 
+/// The records before the content. `length`: that of the content, if there is any.
+pub(super) fn head(script: &Script, request: &Forwarded, length: Option<u64>) -> BytesMut {
+    let mut pairs = Vec::with_capacity(2048);
+    script.variables(request, length, |name, value| pair(&mut pairs, name.as_bytes(), value));
+    let mut head = BytesMut::with_capacity(pairs.len() + 64);
+    begin(&mut head);
+    stream(&mut head, PARAMS, &pairs);
+    head
+}
+
+/// The head of a record of content, or of the empty record that ends it.
+pub(super) fn stdin_head(length: u16) -> [u8; HEAD] {
+    record_head(STDIN, length)
+}
+
 /// The head of a record whose content has this length.
-pub(super) fn record_head(kind: u8, length: u16) -> [u8; HEAD] {
+fn record_head(kind: u8, length: u16) -> [u8; HEAD] {
     let [high, low] = length.to_be_bytes();
     [VERSION, kind, 0, ID, high, low, 0, 0]
 }
 
 /// The record that begins a request: a responder, whose connection closes afterwards.
-pub(super) fn begin(to: &mut BytesMut) {
+fn begin(to: &mut BytesMut) {
     to.extend_from_slice(&record_head(BEGIN_REQUEST, HEAD as u16));
     to.extend_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0]);
 }
 
 /// Appends a name with its value to the content of PARAMS.
-pub(super) fn pair(to: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+fn pair(to: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     for text in [name, value] {
         match u8::try_from(text.len()) {
             Ok(short) if short < 128 => to.push(short),
@@ -44,7 +64,7 @@ pub(super) fn pair(to: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 }
 
 /// Cuts the content of a stream into records, and ends it.
-pub(super) fn stream(to: &mut BytesMut, kind: u8, content: &[u8]) {
+fn stream(to: &mut BytesMut, kind: u8, content: &[u8]) {
     for part in content.chunks(usize::from(u16::MAX)) {
         to.extend_from_slice(&record_head(kind, part.len() as u16));
         to.extend_from_slice(part);

@@ -1,4 +1,4 @@
-//! The answer of an application, as its records come.
+//! The answer of an application, as it comes.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -13,8 +13,8 @@ use tokio::io::{AsyncRead, ReadBuf, ReadHalf};
 use tokio::time::{Sleep, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::head::Head;
-use super::record::{Ended, Event, Records};
+use super::fastcgi::{Ended, Event};
+use super::framing::{Framing, Gateway};
 use crate::response::{Piece, Source};
 use crate::tls_client::Io;
 use crate::upstream::InProgress;
@@ -58,7 +58,8 @@ pub(super) struct Answer {
     from: ReadHalf<Box<dyn Io>>,
     /// Writes the request meanwhile. `None`: it has ended.
     writer: Option<AbortOnDropHandle<Result<(), Incomplete>>>,
-    records: Records,
+    gateway: Gateway,
+    framing: Framing,
     /// Octets that are read at a time.
     read: usize,
     buffer: BytesMut,
@@ -77,6 +78,7 @@ impl Answer {
         from: ReadHalf<Box<dyn Io>>,
         writer: AbortOnDropHandle<Result<(), Incomplete>>,
         reading: Reading,
+        gateway: Gateway,
     ) -> Self {
         let patience = Patience::new(in_progress.upstream.stall_timeout);
         let deadline = in_progress.deadline.map(|deadline| Box::pin(sleep_until(deadline.into())));
@@ -84,7 +86,8 @@ impl Answer {
             in_progress,
             from,
             writer: Some(writer),
-            records: Records::default(),
+            gateway,
+            framing: gateway.into(),
             read: match reading {
                 Reading::Ahead => READ,
                 Reading::Sparing => SPARING_READ,
@@ -104,7 +107,7 @@ impl Answer {
 
     /// Reads the head, when there is room for it.
     pub(super) async fn head(&mut self, heads: Option<&HeadRoom>) -> Result<(Status, HeaderMap), Broken> {
-        let mut head = Head::default();
+        let mut head = self.gateway.response_head();
         let mut in_memory = HeadBytes::new(heads);
         loop {
             in_memory.set(head.len() + self.buffer.len());
@@ -113,7 +116,8 @@ impl Answer {
             match event {
                 Event::Stdout(part) => {
                     if let Some(whole) = head.add(&part).map_err(Broken::Server)? {
-                        self.first = whole.content;
+                        let first = self.framing.begin_content(&whole.fields, whole.content);
+                        self.first = first.map_err(Broken::Server)?;
                         self.read = READ;
                         return Ok((whole.status, whole.fields));
                     }
@@ -133,7 +137,7 @@ impl Answer {
     /// The next event of the answer. The request is written meanwhile.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<Event, Broken>> {
         loop {
-            match self.records.next(&mut self.buffer) {
+            match self.framing.next(&mut self.buffer) {
                 Ok(Some(event)) => {
                     if self.buffer.is_empty() {
                         // It would keep the memory of the event.
@@ -142,14 +146,15 @@ impl Answer {
                     return Poll::Ready(Ok(event));
                 }
                 Ok(None) => {}
-                Err(bad) => return Poll::Ready(Err(Broken::Server(bad.to_string()))),
+                Err(bad) => return Poll::Ready(Err(Broken::Server(bad))),
             }
             // An idle answer has no buffer.
             let mut space = [0; READ];
             let mut read = ReadBuf::new(&mut space[..self.read]);
             match Pin::new(&mut self.from).poll_read(cx, &mut read) {
                 Poll::Ready(Ok(())) if read.filled().is_empty() => {
-                    return Poll::Ready(Err(Broken::Server("the connection was closed before its end".to_owned())));
+                    let closed = || Broken::Server("the connection was closed before its end".to_owned());
+                    return Poll::Ready(self.framing.closed().ok_or_else(closed));
                 }
                 Poll::Ready(Ok(())) => self.buffer.extend_from_slice(read.filled()),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(Broken::Server(error.to_string()))),

@@ -1,14 +1,15 @@
-//! FastCGI, as php-fpm speaks it: a connection for each request.
+//! Servers that get the variables of CGI: FastCGI, as php-fpm speaks it, and uwsgi. Each request has a connection of its own.
 //!
 //! A kept connection would hold a process of php-fpm, which serves one connection at a time; nginx keeps none by default, either.
-//! The specification is that of Open Market, 1996 (<https://fastcgi-archives.github.io/FastCGI_Specification.html>).
 
 mod answer;
+mod fastcgi;
+mod framing;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod head;
 mod params;
-mod record;
+mod uwsgi;
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use http_body::Body;
+use sealion_http::Status;
 use tokio::io::{AsyncWriteExt, WriteHalf};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -27,8 +29,8 @@ use super::proxy_header::OnBehalf;
 use super::reply::Reply;
 use crate::tls_client::Io;
 use answer::{Answer, Broken};
-use record::{STDIN, record_head};
 
+pub(super) use framing::Gateway;
 pub(crate) use params::Script;
 
 /// Asks a server once. `connect_timeout`: the time that is left to connect.
@@ -36,6 +38,7 @@ pub(super) async fn ask(
     in_progress: InProgress,
     request: &mut Forwarded,
     connect_timeout: Duration,
+    gateway: Gateway,
 ) -> Result<Reply, FailedTry> {
     let upstream = std::sync::Arc::clone(&in_progress.upstream);
     let server = &upstream.servers[in_progress.server];
@@ -48,13 +51,18 @@ pub(super) async fn ask(
     let Some(script) = &request.script else {
         return Err(failed(Failure::Broken("the request names no script".to_owned()), false));
     };
+    let length = request.content.as_ref().and_then(RequestContent::length);
+    if gateway == Gateway::Uwsgi && request.content.is_some() && length.is_none() {
+        return Err(failed(Failure::Client(Incomplete { status: Status::LENGTH_REQUIRED }), false));
+    }
+    let too_long = |_| failed(Failure::Client(Incomplete { status: Status::REQUEST_HEADER_FIELDS_TOO_LARGE }), false);
+    let head = gateway.head(script, request, length).map_err(too_long)?;
     let io = connect(server, connect_timeout, OnBehalf::Own).await.map_err(|error| unreachable_server(&error))?;
     let content = request.content.take();
-    let head = script.head(request, content.as_ref().and_then(RequestContent::length));
     let progress = content.as_ref().map(RequestContent::progress);
     let (from, to) = tokio::io::split(io);
-    let writer = AbortOnDropHandle::new(tokio::spawn(write(to, head, content)));
-    let mut answer = Answer::new(in_progress, from, writer, request.reading);
+    let writer = AbortOnDropHandle::new(tokio::spawn(write(to, head, content, gateway)));
+    let mut answer = Answer::new(in_progress, from, writer, request.reading, gateway);
     let patience = upstream.answer_timeout;
     let heads = request.heads.as_deref();
     let head = wait(pin!(answer.head(heads)), progress.as_ref(), patience, heads).await;
@@ -74,10 +82,7 @@ pub(super) async fn ask(
             let may_repeat = is_repeatable && !answer.has_begun();
             Err(FailedTry { failure: Failure::Broken(what), may_repeat, is_servers_fault: true })
         }
-        Err(Stalled::Client) => {
-            let status = sealion_http::Status::REQUEST_TIMEOUT;
-            Err(failed(Failure::Client(Incomplete { status }), false))
-        }
+        Err(Stalled::Client) => Err(failed(Failure::Client(Incomplete { status: Status::REQUEST_TIMEOUT }), false)),
         Err(Stalled::Room) => Err(failed(no_room(patience), false)),
         Err(Stalled::Server) => {
             Err(failed(Failure::Timeout(format!("no answer within {} s", patience.as_secs_f32())), true))
@@ -93,14 +98,14 @@ async fn write(
     mut to: WriteHalf<Box<dyn Io>>,
     mut octets: BytesMut,
     content: Option<RequestContent>,
+    gateway: Gateway,
 ) -> Result<(), Incomplete> {
     if let Some(mut content) = content {
         while let Some(frame) = poll_fn(|cx| Pin::new(&mut content).poll_frame(cx)).await {
             // CGI has no trailers.
             let Ok(data) = frame?.into_data() else { continue };
             for part in data.chunks(usize::from(u16::MAX)) {
-                octets.extend_from_slice(&record_head(STDIN, part.len() as u16));
-                octets.extend_from_slice(part);
+                gateway.content(&mut octets, Some(part));
                 if to.write_all(&octets).await.is_err() {
                     return Ok(());
                 }
@@ -108,7 +113,7 @@ async fn write(
             }
         }
     }
-    octets.extend_from_slice(&record_head(STDIN, 0));
+    gateway.content(&mut octets, None);
     if to.write_all(&octets).await.is_ok() {
         let _ = to.flush().await;
     }
