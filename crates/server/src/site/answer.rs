@@ -267,7 +267,12 @@ impl<'a> Answering<'a> {
         if !rule.answers_from_cache() || !self.permits_readings(rule, path) || self.hides_range() {
             return None;
         }
-        let mut response = rule.answer_at_once(self.request, self.client.arrival?, self.now)?;
+        let mut response = rule.answer_at_once(
+            self.request,
+            self.client.arrival?,
+            self.now,
+            self.route.features.compression.is_some(),
+        )?;
         if rule.intercept_errors && self.route.error_page(response.status).is_some() {
             return None;
         }
@@ -515,6 +520,7 @@ impl<'a> Answering<'a> {
                 return (*refusal).into();
             }
         }
+        inbound.is_compressed = self.route.features.compression.is_some();
         let rest = inbound.without_content();
         let sent = std::mem::replace(inbound, rest);
         let mut response = match self.hides_range() {

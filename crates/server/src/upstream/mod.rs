@@ -135,6 +135,8 @@ pub(crate) struct Inbound {
     pub(crate) reading: Reading,
     /// Whether its head is read before the client takes others. `None`: it is.
     pub(crate) heads: Option<Arc<HeadRoom>>,
+    /// Whether its route compresses responses of applications.
+    pub(crate) is_compressed: bool,
 }
 
 impl Inbound {
@@ -161,6 +163,7 @@ impl Inbound {
             span: self.span.clone(),
             reading: self.reading,
             heads: self.heads.clone(),
+            is_compressed: self.is_compressed,
         }
     }
 
