@@ -101,11 +101,15 @@ fn parse(head: &[u8], begins: Begins) -> Result<(Status, HeaderMap), String> {
     Ok((status.unwrap_or(of_location), found))
 }
 
-/// The status of a status line (RFC 9112 §4).
+/// The status of a status line (RFC 9112 §4). Its version is SERVER_PROTOCOL where the server is uwsgi: that of the client.
 fn status_of_line(line: &[u8]) -> Result<Status, String> {
     let line = line.trim_ascii_end();
-    let status = line.strip_prefix(b"HTTP/1.").and_then(|rest| rest.strip_prefix(b"0 ").or(rest.strip_prefix(b"1 ")));
-    status_of(status.ok_or_else(|| format!("{:?} is no status line", String::from_utf8_lossy(line)))?)
+    let is_version = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
+    let parts = line.strip_prefix(b"HTTP/").and_then(|rest| Some(rest.split_at(memchr::memchr(b' ', rest)?)));
+    match parts {
+        Some((version, status)) if !version.is_empty() && version.iter().all(is_version) => status_of(&status[1..]),
+        _ => Err(format!("{:?} is no status line", String::from_utf8_lossy(line))),
+    }
 }
 
 /// The status that a text begins with.
@@ -153,7 +157,9 @@ mod tests {
             ("HTTP/1.1 500 Oh\r\nStatus: 200\r\n\r\n", Ok(500)),
             ("Status: 201\r\n\r\n", Ok(201)),
             ("HTTP/1.1 100 Continue\r\n\r\n", Err("no status of an answer")),
-            ("HTTP/2 200\r\n\r\n", Err("no status line")),
+            ("HTTP/2.0 200 OK\r\n\r\n", Ok(200)),
+            ("HTTP/x 200\r\n\r\n", Err("no status line")),
+            ("HTTP/1.1\r\n\r\n", Err("no status line")),
             ("HTTP/1.1 200 OK\r\nHTTP/1.1 200 OK\r\n\r\n", Err("none of CGI")),
         ] {
             match (parse(head.as_bytes(), Begins::WithStatusLine), expected) {

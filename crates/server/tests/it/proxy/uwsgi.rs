@@ -11,7 +11,7 @@ use super::{is_orderly, post};
 use crate::support::fastcgi::Asked;
 use crate::support::upstream::{Accepted, Upstream};
 use crate::support::uwsgi::{Uwsgi, read_head, read_request};
-use crate::support::{Site, access_line, get, read_until_cut, wait_until};
+use crate::support::{Site, access_line, curl, get, read_until_cut, wait_until};
 
 fn serve(site: &Site, url: &str, rules: &str, keys: &str) -> Server {
     let upstream = format!("[[upstream]]\nname = 'app'\nprotocol = 'uwsgi'\nservers = [{{ url = '{url}' }}]\n{keys}\n");
@@ -281,7 +281,8 @@ fn a_python_application_answers() {
     let mut client = site.connect(&server);
     const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     let (status, text) = body(&mut client, "/some%20where?a=b");
-    assert_eq!((status, text), (200, format!("GET||/some where|a=b|https|localhost|0|{EMPTY}")));
+    let text_of_some_where = format!("GET||/some where|a=b|https|localhost|0|{EMPTY}");
+    assert_eq!((status, &text), (200, &text_of_some_where));
     let content = pattern::bytes(0..2_000_000);
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &content);
     let digest: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -295,6 +296,9 @@ fn a_python_application_answers() {
     assert!(
         response.body.chunks(8192).enumerate().all(|(n, part)| part.iter().all(|o| usize::from(*o) == 65 + n % 26))
     );
+    // The program's status line has the version of the client.
+    let response = curl::get(&site.pki, server.address(), "/some%20where?a=b", &["--http2", "-H", "Host: localhost"]);
+    assert_eq!((response.status, response.body), (200, text_of_some_where.into_bytes()));
     let response = http::get(&mut client, "/teapot").expect("a response");
     let cookies = response.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie")).count();
     assert_eq!((response.status, cookies), (418, 2));
