@@ -14,4 +14,4 @@ mod text;
 
 pub(crate) use listener::{Listener, note};
 pub(crate) use otlp::{Exporter, Settings};
-pub(crate) use summary::{Connections, Http3Summary, Summary};
+pub(crate) use summary::{Connections, Http3Summary, ServerSummary, Summary};

@@ -7,6 +7,7 @@ use crate::exchange::Shared;
 use crate::observe::Left;
 use crate::observe::metrics::{BUCKETS, Counter, ErrorKind, HandshakeFailure, TopPath, TopPaths, WorkerMetrics};
 use crate::path::policy::PathReason;
+use crate::upstream::AdminState;
 
 /// The current numbers. Counters start with the process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -43,8 +44,49 @@ pub(crate) struct Summary {
     pub cpu_seconds: f64,
     pub resident_bytes: u64,
     pub open_descriptors: u64,
+    /// Servers of upstreams, in the order of the configuration.
+    #[serde(default)]
+    pub servers: Vec<ServerSummary>,
     pub paths: Vec<TopPath>,
 }
+
+/// A server of an upstream.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ServerSummary {
+    pub upstream: String,
+    pub server: String,
+    /// `up`, `drain` or `out`.
+    pub state: String,
+    /// Requests in progress.
+    pub active: usize,
+    pub answers: u64,
+    pub failures: u64,
+}
+
+impl ServerSummary {
+    fn all(shared: &Shared) -> Vec<Self> {
+        let generation = shared.generations.latest();
+        let servers = generation.upstreams.iter().flat_map(|upstream| {
+            upstream.servers().map(|server| ServerSummary {
+                upstream: upstream.name.to_string(),
+                server: server.name.to_owned(),
+                state: match (server.is_up, server.state) {
+                    (false, _) => "out",
+                    (true, AdminState::Drain) => "drain",
+                    (true, AdminState::Ready) => "up",
+                }
+                .to_owned(),
+                active: server.active,
+                answers: server.answers.iter().sum(),
+                failures: server.failures.iter().sum(),
+            })
+        });
+        servers.take(MAX_SERVERS).collect()
+    }
+}
+
+/// Servers of a summary: it is read each second.
+const MAX_SERVERS: usize = 100;
 
 /// HTTP/3.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -150,6 +192,7 @@ impl Summary {
             cpu_seconds: metrics.process.cpu_seconds(),
             resident_bytes: metrics.process.resident_bytes().unwrap_or(0),
             open_descriptors: metrics.process.open_descriptors().unwrap_or(0),
+            servers: ServerSummary::all(shared),
             paths,
         }
     }

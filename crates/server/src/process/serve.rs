@@ -38,7 +38,7 @@ use crate::observe::{Left, Warnings};
 use crate::passing::{Giver, take_from};
 use crate::path::policy::KtlsMode;
 use crate::store::{CLOSING, Store, Target};
-use crate::upstream::check_health;
+use crate::upstream::{AdminState, check_health};
 use crate::values::{Phase, Timeout};
 
 /// Serves until SIGINT or SIGTERM.
@@ -238,6 +238,21 @@ impl<'a> Server<'a> {
         certificates::start(latest, &self.shared.tls, self.shared.phase.clone())
     }
 
+    /// Gives a server of an upstream a state.
+    fn set_server_state(&self, upstream: &str, server: &str, state: AdminState) -> Outcome {
+        let latest = self.shared.generations.latest();
+        let Some(found) = latest.upstreams.iter().find(|other| *other.name == *upstream) else {
+            return Err(format!("there is no [[upstream]] with the name {upstream:?}"));
+        };
+        found.set_state(server, state)?;
+        Ok(match state {
+            AdminState::Drain => {
+                format!("{server} of {upstream} gets no new clients until it is made ready, or the process ends")
+            }
+            AdminState::Ready => format!("{server} of {upstream} gets new clients"),
+        })
+    }
+
     /// The status for the service manager.
     fn status(&self) -> String {
         format!("serving {}", describe(&self.config))
@@ -285,6 +300,9 @@ impl<'a> Server<'a> {
                                 let _ = reply.send(applied.map(|()| told).map_err(|error| error.to_string()));
                             })),
                         }
+                    }
+                    Order::ServerState { upstream, server, state } => {
+                        let _ = reply.send(self.set_server_state(&upstream, &server, state));
                     }
                     Order::Cache { url } => {
                         let latest = self.shared.generations.latest();

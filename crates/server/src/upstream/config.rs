@@ -145,6 +145,16 @@ pub(crate) enum AdminState {
     Drain,
 }
 
+impl AdminState {
+    /// As the configuration spells it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            AdminState::Ready => "ready",
+            AdminState::Drain => "drain",
+        }
+    }
+}
+
 /// Health checks of each server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -244,6 +254,8 @@ pub(crate) enum Balance {
     TwoChoices,
     /// The first in the list that is not left out.
     First,
+    /// The one with the shortest time to the head of its responses, by its requests in progress and weight.
+    LeastTime,
     /// By the client's address.
     HashAddress,
     /// By path and query, as for caches.

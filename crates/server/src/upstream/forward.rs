@@ -140,6 +140,9 @@ pub(crate) async fn forward(
         let failed = match result {
             Ok(reply) => {
                 upstream.succeeded(index);
+                if tried.len() == 1 {
+                    upstream.balancer.took(index, trace.took);
+                }
                 request.answered_by = Some(index);
                 trace.status = Some(reply.status.code());
                 server.counts.answered(reply.status);
@@ -150,6 +153,9 @@ pub(crate) async fn forward(
         server.counts.failed(&failed.failure);
         if failed.is_servers_fault {
             upstream.failed(index, &failed.failure);
+        }
+        if tried.len() == 1 && matches!(failed.failure, Failure::Timeout(_)) {
+            upstream.balancer.took(index, trace.took);
         }
         // A server that is silent or busy is not asked again: the client waits long enough for one.
         let is_silent = matches!(failed.failure, Failure::Timeout(_) | Failure::Busy(_));

@@ -57,7 +57,7 @@ pub(crate) use cgi::Script;
 #[cfg(fuzzing)]
 pub(crate) use cgi::fuzz as cgi_fuzz;
 pub(crate) use collect::{NotCollected, collect};
-pub(crate) use config::{ServerConfig, ServerUrl, UpstreamConfig};
+pub(crate) use config::{AdminState, ServerConfig, ServerUrl, UpstreamConfig};
 pub(crate) use content::{ContentWriter, RequestContent, Room, pipe};
 pub(crate) use counts::{CLASSES, FailureKind};
 pub(crate) use forward::{Failure, Forwarded, forward};
@@ -80,7 +80,7 @@ pub(crate) use waiting::Waiting;
 pub(crate) use websocket::{Key as WebSocketKey, WEBSOCKET};
 
 use balance::{Balancer, FailureRule};
-use config::{AdminState, Protocol, ProxyProtocol};
+use config::{Protocol, ProxyProtocol};
 use connect::Tls;
 use counts::Counts;
 use gate::{Budget, Gate};
@@ -231,6 +231,8 @@ pub(crate) struct ServerState<'a> {
     pub(crate) active: usize,
     /// Whether it is not left out.
     pub(crate) is_up: bool,
+    /// The state that an operator gave it.
+    pub(crate) state: AdminState,
 }
 
 /// A request that a server is answering.
@@ -302,8 +304,40 @@ impl Upstream {
         self.servers.iter().enumerate().map(|(index, server)| {
             let (answers, failures, connections) = server.counts.read();
             let (active, is_up) = self.balancer.state(index);
-            ServerState { name: &server.name, answers, failures, connections, active, is_up }
+            let state = self.balancer.admin_state(index);
+            ServerState { name: &server.name, answers, failures, connections, active, is_up, state }
         })
+    }
+
+    /// Gives the server of this URL or id a state, by order of an operator.
+    ///
+    /// # Errors
+    /// The reason why it has not.
+    pub(crate) fn set_state(&self, server: &str, state: AdminState) -> Result<(), String> {
+        let url = server.parse::<ServerUrl>().ok();
+        let is_it = |config: &ServerConfig| {
+            url.as_ref() == Some(&config.url.value) || config.id.as_ref().is_some_and(|id| id.value == server)
+        };
+        let name = &self.name;
+        let Some(index) = self.config.servers.iter().position(is_it) else {
+            let names: Vec<&str> = self.servers.iter().map(|server| &*server.name).collect();
+            return Err(format!("upstream {name} has no such server: it has {}", names.join(", ")));
+        };
+        if !self.balancer.set_admin_state(index, state) {
+            return Err(format!("upstream {name} has no other server that takes new clients: make one ready first"));
+        }
+        tracing::info!("upstream {name}: {} is in state {} by order", self.servers[index].name, state.name());
+        Ok(())
+    }
+
+    /// Keeps the states that an operator gave servers of the upstream before, unless the configuration has another state for them now.
+    fn keep_states(&self, before: &Upstream) {
+        for (index, config) in self.config.servers.iter().enumerate() {
+            let is_same = |other: &ServerConfig| other.url == config.url && other.state == config.state;
+            if let Some(other) = before.config.servers.iter().position(is_same) {
+                self.balancer.set_admin_state(index, before.balancer.admin_state(other));
+            }
+        }
     }
 
     /// Whether its servers learn the ends of a client's connection.
@@ -399,7 +433,13 @@ impl Upstreams {
             |other: &&Arc<Upstream>| other.config == *config && config.tls == config::UpstreamTlsConfig::default();
         let built = match self.before.iter().find(is_same) {
             Some(same) => Arc::clone(same),
-            None => Arc::new(config.build(key, problems)?),
+            None => {
+                let built = config.build(key, problems)?;
+                if let Some(former) = self.before.iter().find(|other| other.name == built.name) {
+                    built.keep_states(former);
+                }
+                Arc::new(built)
+            }
         };
         self.all.push(Arc::clone(&built));
         Some(built)

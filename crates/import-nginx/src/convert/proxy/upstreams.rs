@@ -153,8 +153,10 @@ fn of_block(context: &mut Context, table: &mut Table, block: &Directive, scheme:
             "server" => servers.extend(of_server(context, inner, scheme, &mut failures)?),
             "least_conn" => balance = Some("least-connections"),
             "least_time" => {
-                context.note(inner, "the server with the fewest requests is taken: times are not compared");
-                balance = Some("least-connections");
+                if first == "last_byte" {
+                    context.note(inner, "the time to the head of responses is compared");
+                }
+                balance = Some("least-time");
             }
             "ip_hash" => balance = Some("hash-address"),
             "hash" => match first {
@@ -168,8 +170,14 @@ fn of_block(context: &mut Context, table: &mut Table, block: &Directive, scheme:
                 ),
             },
             "random" => balance = Some("two-choices"),
-            "keepalive" | "keepalive_timeout" if matches!(scheme, "fastcgi" | "uwsgi") => {
-                context.note(inner, "each request of FastCGI and uwsgi has a connection of its own");
+            "keepalive" | "keepalive_timeout" if scheme == "uwsgi" => {
+                context.note(inner, "each request of uwsgi has a connection of its own");
+            }
+            "keepalive" | "keepalive_timeout" if scheme == "fastcgi" => {
+                context.note(
+                    inner,
+                    "connections to scripts are kept with max_idle of the [[upstream]], each with a process",
+                );
             }
             "keepalive" => match first.parse::<i64>() {
                 Ok(number @ 0..=10_000) => table.set("max_idle", number),

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::rates::Rates;
-use crate::monitor::{Http3Summary, Summary};
+use crate::monitor::{Http3Summary, ServerSummary, Summary};
 use crate::observe::Left;
 
 /// The maximum number of paths on a page of text.
@@ -115,11 +115,23 @@ pub(super) fn lines(now: &Summary, rates: &Rates) -> Vec<(&'static str, String)>
             format!("{connections} connections, {responses} responses, sent {} ({lost:.1} % lost)", bytes(sent as f64));
         lines.insert(4, ("http/3", line));
     }
+    lines.extend(now.servers.iter().take(MAX_SERVERS).map(|server| ("upstream", server_line(server))));
     if !now.predecessors.is_empty() {
         lines.insert(1, ("replaced", replaced(&now.predecessors)));
     }
     lines
 }
+
+/// A server of an upstream.
+fn server_line(server: &ServerSummary) -> String {
+    let ServerSummary { upstream, server, state, active, answers, failures } = server;
+    // The URL of a rule is its own upstream.
+    let name = if upstream == server { String::new() } else { format!("{upstream}: ") };
+    format!("{name}{server}  {state}  active {active}  answers {answers}  failures {failures}")
+}
+
+/// Lines of servers: a page has room for the paths too.
+const MAX_SERVERS: usize = 8;
 
 /// The processes before this one that have not ended.
 fn replaced(processes: &[Left]) -> String {
