@@ -91,9 +91,9 @@ pub(crate) struct UpstreamConfig {
     #[serde(default)]
     pub queue: Option<At<Bounded<0, 1_000_000>>>,
 
-    /// Idle connections that a worker keeps to each server.
-    #[serde(default = "max_idle")]
-    pub max_idle: Bounded<0, 10_000>,
+    /// Idle connections that a worker keeps to each server. Each holds a process of php-fpm [default: 64; to servers of FastCGI none]
+    #[serde(default)]
+    pub max_idle: Option<Bounded<0, 10_000>>,
 
     /// Time for which an idle connection is kept. It should be shorter than that of the server.
     #[serde(default = "idle_timeout")]
@@ -454,7 +454,7 @@ impl UpstreamConfig {
             timeout: None,
             max_connections: None,
             queue: None,
-            max_idle: max_idle(),
+            max_idle: None,
             idle_timeout: idle_timeout(),
             connection_age: connection_age(),
             tls: UpstreamTlsConfig::default(),
@@ -468,14 +468,22 @@ impl UpstreamConfig {
         self.protocol == Protocol::Uwsgi
     }
 
+    /// Idle connections that a worker keeps to each server.
+    pub(crate) fn idle_connections(&self) -> u64 {
+        let default = if self.protocol.gateway().is_some() { 0 } else { Self::DEFAULT_MAX_IDLE };
+        self.max_idle.map_or(default, Bounded::get)
+    }
+
     /// Keys that differ from their defaults for nothing, and why.
     pub(super) fn without_effect(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let not_kept = match self.protocol {
-            Protocol::Fastcgi => Some("each request to a script has a connection of its own"),
+            Protocol::Fastcgi => Some("connections to servers of FastCGI are kept with max_idle alone")
+                .filter(|_| self.idle_connections() == 0),
             Protocol::Uwsgi => Some("each request of uwsgi has a connection of its own"),
             _ if self.proxy_protocol.is_some() => Some("connections with proxy_protocol are not kept"),
             _ => None,
         };
+        let never_kept = not_kept.filter(|_| self.protocol != Protocol::Fastcgi);
         let shared =
             Some("a worker has one connection of HTTP/2 to each server").filter(|_| self.protocol == Protocol::Http2);
         let no_tunnel = Some("only servers of protocol = \"http1\" can have tunnels");
@@ -483,7 +491,7 @@ impl UpstreamConfig {
         let has_tls =
             |server: &ServerConfig| matches!(server.url.value, ServerUrl::Tcp { scheme: UrlScheme::Https, .. });
         [
-            ("max_idle", not_kept.or(shared).filter(|_| self.max_idle != max_idle())),
+            ("max_idle", never_kept.or(shared).filter(|_| self.max_idle.is_some())),
             ("connection_age", not_kept.filter(|_| self.connection_age != connection_age())),
             ("idle_timeout", not_kept.filter(|_| self.idle_timeout != idle_timeout())),
             (
@@ -555,10 +563,6 @@ fn patience() -> Timeout {
 
 fn tunnel_timeout() -> Timeout {
     Timeout::seconds(3600)
-}
-
-fn max_idle() -> Bounded<0, 10_000> {
-    within(UpstreamConfig::DEFAULT_MAX_IDLE)
 }
 
 fn idle_timeout() -> Timeout {

@@ -524,7 +524,7 @@ impl UpstreamConfig {
             problems.add(&self.name.span, &format!("{key}.{name}"), format_args!("has no effect: {why}: remove it"));
         }
         let mut connector = tls::Connectors::new(&self.tls, self.protocol, key);
-        let max_idle = self.max_idle.usize();
+        let max_idle = usize::try_from(self.idle_connections()).unwrap_or(usize::MAX);
         if let (None, Some(queue)) = (self.max_connections, &self.queue) {
             let what = "has no effect without max_connections: add it, or remove queue";
             problems.add(&queue.span, &format!("{key}.queue"), what);

@@ -471,12 +471,6 @@ fn a_stored_response_is_coded_once_and_its_form_has_a_length() {
     }
     assert_eq!(upstream.requests().len(), 2, "one for each response");
     assert_eq!(stored_with(&site, b"\n\x02"), 2 * CODINGS.len(), "a form is stored once");
-    drop(server);
-    // The next process has them.
-    let server = serve_cached(&site, &upstream);
-    length_of_form(&site, &server, "/2000000", "br", text(2_000_000));
-    assert_eq!(stored_with(&site, b"\n\x02"), 2 * CODINGS.len(), "a form is made once");
-    assert_eq!(upstream.requests().len(), 2);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 
-use super::fastcgi::{self, Event, Records};
+use super::fastcgi::{self, Event, Records, RequestId};
 use super::head::Head;
 use super::params::Script;
 use super::uwsgi::{self, TooLong};
@@ -18,17 +18,23 @@ pub(in crate::upstream) enum Gateway {
 
 impl Gateway {
     /// The bytes before the content. `length`: that of the content, if there is any.
-    pub(super) fn head(self, script: &Script, request: &Forwarded, length: Option<u64>) -> Result<BytesMut, TooLong> {
+    pub(super) fn head(
+        self,
+        id: RequestId,
+        script: &Script,
+        request: &Forwarded,
+        length: Option<u64>,
+    ) -> Result<BytesMut, TooLong> {
         match self {
-            Gateway::Fastcgi => Ok(fastcgi::head(script, request, length)),
+            Gateway::Fastcgi => Ok(fastcgi::head(id, script, request, length)),
             Gateway::Uwsgi => uwsgi::head(script, request, length),
         }
     }
 
     /// Appends a part of the content, of at most 64 KiB. None: the content has ended.
-    pub(super) fn content(self, to: &mut BytesMut, part: Option<&[u8]>) {
+    pub(super) fn content(self, to: &mut BytesMut, id: RequestId, part: Option<&[u8]>) {
         if self == Gateway::Fastcgi {
-            to.extend_from_slice(&fastcgi::stdin_head(part.map_or(0, |part| part.len() as u16)));
+            to.extend_from_slice(&fastcgi::stdin_head(id, part.map_or(0, |part| part.len() as u16)));
         }
         to.extend_from_slice(part.unwrap_or_default());
     }
@@ -49,16 +55,20 @@ pub(super) enum Framing {
     Uwsgi(uwsgi::Content),
 }
 
-impl From<Gateway> for Framing {
-    fn from(gateway: Gateway) -> Self {
+impl Framing {
+    /// Reads the response to a request.
+    pub(super) fn new(gateway: Gateway, id: RequestId) -> Self {
         match gateway {
-            Gateway::Fastcgi => Framing::Fastcgi(Records::default()),
+            Gateway::Fastcgi => Framing::Fastcgi(Records::new(id.number)),
             Gateway::Uwsgi => Framing::Uwsgi(uwsgi::Content::Head),
         }
     }
-}
 
-impl Framing {
+    /// Whether the connection may have another request behind the end of the response.
+    pub(super) fn may_go_on(&self) -> bool {
+        matches!(self, Framing::Fastcgi(records) if records.is_between_records())
+    }
+
     /// The next event in `buffer`. `None`: more bytes are needed.
     pub(super) fn next(&mut self, buffer: &mut BytesMut) -> Result<Option<Event>, String> {
         match self {

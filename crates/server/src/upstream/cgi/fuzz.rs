@@ -4,7 +4,7 @@ use bytes::BytesMut;
 use http::{HeaderMap, header};
 use sealion_http::Status;
 
-use super::fastcgi::{Ended, Event};
+use super::fastcgi::{Ended, Event, RequestId};
 use super::framing::{Framing, Gateway};
 
 /// What a client would get, and the log.
@@ -50,8 +50,12 @@ fn answer(gateway: Gateway, octets: &[u8], at_a_time: usize) {
 }
 
 fn read(gateway: Gateway, octets: &[u8], at_a_time: usize) -> Read {
-    let (mut framing, mut buffer, mut head, mut found) =
-        (Framing::from(gateway), BytesMut::new(), gateway.response_head(), Read::default());
+    let (mut framing, mut buffer, mut head, mut found) = (
+        Framing::new(gateway, RequestId { number: 1, keeps: false }),
+        BytesMut::new(),
+        gateway.response_head(),
+        Read::default(),
+    );
     for part in octets.chunks(at_a_time) {
         buffer.extend_from_slice(part);
         loop {

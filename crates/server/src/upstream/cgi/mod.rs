@@ -1,6 +1,7 @@
 //! Servers that get the variables of CGI: FastCGI, as php-fpm speaks it, and uwsgi. Each request has a connection of its own.
 //!
-//! A kept connection would hold a process of php-fpm, which serves one connection at a time; nginx keeps none by default, either.
+//! Connections of FastCGI are kept where the upstream has `max_idle`: each holds a process of php-fpm, which serves one connection at a time. A kept connection
+//! gets a request that may be repeated, since the server may be closing it; any other request opens one.
 
 mod answer;
 mod fastcgi;
@@ -25,10 +26,12 @@ use super::InProgress;
 use super::connect::connect;
 use super::content::{Incomplete, RequestContent};
 use super::forward::{FailedTry, Failure, Forwarded, Stalled, no_room, unreachable_server, wait};
+use super::http1::Connection;
 use super::proxy_header::OnBehalf;
 use super::reply::Reply;
 use crate::tls_client::Io;
-use answer::{Answer, Broken};
+use answer::{Answer, Broken, Written};
+use fastcgi::RequestId;
 
 pub(super) use framing::Gateway;
 pub(crate) use params::Script;
@@ -56,13 +59,28 @@ pub(super) async fn ask(
         return Err(failed(Failure::Client(Incomplete { status: Status::LENGTH_REQUIRED }), false));
     }
     let too_long = |_| failed(Failure::Client(Incomplete { status: Status::REQUEST_HEADER_FIELDS_TOO_LARGE }), false);
-    let head = gateway.head(script, request, length).map_err(too_long)?;
-    let io = connect(server, connect_timeout, OnBehalf::Own).await.map_err(|error| unreachable_server(&error))?;
+    let keeps = gateway == Gateway::Fastcgi && upstream.config.idle_connections() > 0;
+    let kept = match keeps && is_repeatable && upstream.tries > 1 {
+        true => server.pool.take(false).await,
+        false => None,
+    };
+    let is_kept = kept.is_some();
+    let past = kept.as_ref().map_or(0, |connection| connection.past.last_id);
+    let id = RequestId { number: past % u16::MAX + 1, keeps };
+    let head = gateway.head(id, script, request, length).map_err(too_long)?;
+    let connection = match kept {
+        Some(connection) => connection,
+        None => {
+            let io = connect(server, connect_timeout, OnBehalf::Own).await;
+            Connection::new(io.map_err(|error| unreachable_server(&error))?)
+        }
+    };
+    let (io, past) = connection.into_parts();
     let content = request.content.take();
     let progress = content.as_ref().map(RequestContent::progress);
     let (from, to) = tokio::io::split(io);
-    let writer = AbortOnDropHandle::new(tokio::spawn(write(to, head, content, gateway)));
-    let mut answer = Answer::new(in_progress, from, writer, request.reading, gateway);
+    let writer = AbortOnDropHandle::new(tokio::spawn(write(to, head, content, (gateway, id))));
+    let mut answer = Answer::new(in_progress, from, writer, request.reading, (gateway, id, keeps.then_some(past)));
     let patience = upstream.answer_timeout;
     let heads = request.heads.as_deref();
     let head = wait(pin!(answer.head(heads)), progress.as_ref(), patience, heads).await;
@@ -77,6 +95,10 @@ pub(super) async fn ask(
         Ok(Err(Broken::Refused(ended))) => {
             let failure = Failure::Busy(ended.to_string());
             Err(FailedTry { failure, may_repeat: is_repeatable, is_servers_fault: false })
+        }
+        // The server has closed it meanwhile: that says nothing of the server.
+        Ok(Err(Broken::Server(what))) if is_kept && !answer.has_begun() => {
+            Err(FailedTry { failure: Failure::Broken(what), may_repeat: true, is_servers_fault: false })
         }
         Ok(Err(Broken::Server(what))) => {
             let may_repeat = is_repeatable && !answer.has_begun();
@@ -98,24 +120,22 @@ async fn write(
     mut to: WriteHalf<Box<dyn Io>>,
     mut octets: BytesMut,
     content: Option<RequestContent>,
-    gateway: Gateway,
-) -> Result<(), Incomplete> {
+    (gateway, id): (Gateway, RequestId),
+) -> Written {
     if let Some(mut content) = content {
         while let Some(frame) = poll_fn(|cx| Pin::new(&mut content).poll_frame(cx)).await {
             // CGI has no trailers.
             let Ok(data) = frame?.into_data() else { continue };
             for part in data.chunks(usize::from(u16::MAX)) {
-                gateway.content(&mut octets, Some(part));
+                gateway.content(&mut octets, id, Some(part));
                 if to.write_all(&octets).await.is_err() {
-                    return Ok(());
+                    return Ok(None);
                 }
                 octets.clear();
             }
         }
     }
-    gateway.content(&mut octets, None);
-    if to.write_all(&octets).await.is_ok() {
-        let _ = to.flush().await;
-    }
-    Ok(())
+    gateway.content(&mut octets, id, None);
+    let is_written = to.write_all(&octets).await.is_ok() && to.flush().await.is_ok();
+    Ok(is_written.then_some(to))
 }
