@@ -11,7 +11,7 @@ use super::{is_orderly, post};
 use crate::support::fastcgi::Asked;
 use crate::support::upstream::{Accepted, Upstream};
 use crate::support::uwsgi::{Uwsgi, read_head, read_request};
-use crate::support::{Site, access_line, curl, get, read_until_cut, wait_until};
+use crate::support::{Site, access_line, curl, get, read_until_cut};
 
 fn serve(site: &Site, url: &str, rules: &str, keys: &str) -> Server {
     let upstream = format!("[[upstream]]\nname = 'app'\nprotocol = 'uwsgi'\nservers = [{{ url = '{url}' }}]\n{keys}\n");
@@ -121,13 +121,15 @@ fn a_content_with_a_length_is_passed_on_as_it_comes_and_another_when_it_is_whole
 fn a_request_that_breaks_off_never_arrives_as_whole() {
     let site = Site::new();
     let (sender, ended) = channel();
-    let sender = Mutex::new(sender);
+    let (begun, has_begun) = channel();
+    let (sender, begun) = (Mutex::new(sender), Mutex::new(begun));
     let upstream = Upstream::start(move |accepted| {
         let Some((_, asked)) = read_head(accepted) else { return };
         let length = asked.param("CONTENT_LENGTH").to_owned();
         if length.is_empty() {
             return;
         }
+        begun.lock().expect("no panic").send(()).expect("the test waits");
         let content = accepted.read_to_end();
         sender.lock().expect("no panic").send((length, content)).expect("the test waits");
     });
@@ -136,7 +138,7 @@ fn a_request_that_breaks_off_never_arrives_as_whole() {
     client
         .send(&[http::head("POST", "/", &[("Content-Length", "8")]).as_bytes(), b"abcd"].concat())
         .expect("it leaves");
-    wait_until("the server was asked", || upstream.connections() == 1);
+    has_begun.recv().expect("the server was asked");
     drop(client);
     let (length, content) = ended.recv().expect("it ended");
     assert!(length == "8" && content.len() <= 4, "{length} {content:?}");
