@@ -67,6 +67,18 @@ pub fn ensure_php_fpm() -> Result<()> {
     }
 }
 
+/// uwsgi and its plugin for Python, which are packages of their own.
+///
+/// # Errors
+/// As [`ensure`].
+pub fn ensure_uwsgi() -> Result<()> {
+    let tools: &[Tool] = match Path::new("/usr/lib/uwsgi/plugins/python3_plugin.so").is_file() {
+        true => &[("uwsgi-core", "uwsgi-core")],
+        false => &[("uwsgi-core", "uwsgi-core"), ("no plugin of uwsgi", "uwsgi-plugin-python3")],
+    };
+    ensure(tools)
+}
+
 /// Pebble, an ACME server for tests, in the cache; built from its source by Go, through Go's module proxy.
 ///
 /// # Errors

@@ -416,22 +416,22 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
     ("proxy_bind", Minor("the system chooses the address of connections to servers: use a route"), ""),
     ("proxy_store proxy_store_access proxy_limit_rate proxy_limit_rate_after", Minor("answers are passed on only"), ""),
     (
-        "proxy_cache proxy_cache_path fastcgi_cache fastcgi_cache_path",
+        "proxy_cache proxy_cache_path fastcgi_cache fastcgi_cache_path uwsgi_cache uwsgi_cache_path",
         Converted(&["site.proxy.cache", "cache.directories", "cache.size", "cache.free"]),
         "one cache for all rules, in /var/cache/sealion, where the service may write: each zone has a directory there, named by its path; without `max_size` its size is 1 GB; `inactive` and the size of `keys_zone` have no counterpart: what was asked for least goes first",
     ),
     (
-        "proxy_cache_key fastcgi_cache_key",
+        "proxy_cache_key fastcgi_cache_key uwsgi_cache_key",
         Converted(&["site.proxy.cache.key_headers", "site.proxy.cache.key_cookies"]),
         "scheme, host, path, query and upstream always belong to the key; with another variable, nothing is stored, which is reported",
     ),
     (
-        "proxy_cache_valid fastcgi_cache_valid",
+        "proxy_cache_valid fastcgi_cache_valid uwsgi_cache_valid",
         Converted(&["site.proxy.cache.ttl", "site.proxy.cache.heuristic"]),
         "`any` stands for the usual statuses but 401 and 403; X-Accel-Expires of the application goes before it, and 0 forbids storing, as in nginx",
     ),
     (
-        "proxy_cache_bypass proxy_no_cache fastcgi_cache_bypass fastcgi_no_cache",
+        "proxy_cache_bypass proxy_no_cache fastcgi_cache_bypass fastcgi_no_cache uwsgi_cache_bypass uwsgi_no_cache",
         Converted(&[
             "site.proxy.cache.bypass_cookies",
             "site.proxy.cache.key_headers",
@@ -440,30 +440,30 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
         "cookies, Authorization, and Cache-Control and Pragma of clients; with another variable, nothing is stored, which is reported",
     ),
     (
-        "proxy_cache_use_stale proxy_cache_background_update fastcgi_cache_use_stale fastcgi_cache_background_update",
+        "proxy_cache_use_stale proxy_cache_background_update fastcgi_cache_use_stale fastcgi_cache_background_update uwsgi_cache_use_stale uwsgi_cache_background_update",
         Converted(&["site.proxy.cache.stale_if_error", "site.proxy.cache.stale_while_revalidate"]),
         "for a day; answers 403, 404 and 429 are reported",
     ),
-    ("proxy_cache_min_uses fastcgi_cache_min_uses", Converted(&["site.proxy.cache.min_uses"]), ""),
+    ("proxy_cache_min_uses fastcgi_cache_min_uses uwsgi_cache_min_uses", Converted(&["site.proxy.cache.min_uses"]), ""),
     (
         "slice",
         Converted(&["site.proxy.cache.slice"]),
         "with `$slice_range` in the key and as `Range`; slices have 64 kB or more; without a cache, responses are passed on whole",
     ),
     (
-        "proxy_ignore_headers fastcgi_ignore_headers",
+        "proxy_ignore_headers fastcgi_ignore_headers uwsgi_ignore_headers",
         Converted(&["site.proxy.cache.ignore", "site.accel.ignore"]),
         "Set-Cookie is removed from what is stored; X-Accel-Buffering has no effect where there is no buffer",
     ),
     (
-        "proxy_cache_methods proxy_cache_lock proxy_cache_lock_timeout proxy_cache_lock_age proxy_cache_revalidate proxy_cache_convert_head proxy_cache_max_range_offset fastcgi_cache_methods fastcgi_cache_lock fastcgi_cache_lock_timeout fastcgi_cache_lock_age fastcgi_cache_revalidate fastcgi_cache_max_range_offset",
+        "proxy_cache_methods proxy_cache_lock proxy_cache_lock_timeout proxy_cache_lock_age proxy_cache_revalidate proxy_cache_convert_head proxy_cache_max_range_offset fastcgi_cache_methods fastcgi_cache_lock fastcgi_cache_lock_timeout fastcgi_cache_lock_age fastcgi_cache_revalidate fastcgi_cache_max_range_offset uwsgi_cache_methods uwsgi_cache_lock uwsgi_cache_lock_timeout uwsgi_cache_lock_age uwsgi_cache_revalidate uwsgi_cache_max_range_offset",
         NotNeeded(
             "equal requests share one fetch, stale responses are validated, HEAD is answered from GET, and a request for a part fetches the whole",
         ),
         "",
     ),
     (
-        "proxy_cache_purge fastcgi_cache_purge",
+        "proxy_cache_purge fastcgi_cache_purge uwsgi_cache_purge",
         Minor("use sealion purge, or purge_from of the rule's cache"),
         "a location that only purges is left out",
     ),
@@ -495,6 +495,27 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
         NotNeeded("content is passed on as it comes, in both directions, on a connection for each request"),
         "",
     ),
+    ("uwsgi_pass", Converted(&["site.proxy.to", "upstream.protocol"]), "not over TLS (`suwsgi://`)"),
+    (
+        "uwsgi_param",
+        Converted(&["site.proxy.uwsgi.params", "site.proxy.strip_prefix"]),
+        "the variables of CGI are always made; others are constants; SCRIPT_NAME with `uwsgi_modifier1 30` is `strip_prefix`",
+    ),
+    ("uwsgi_modifier1 uwsgi_modifier2", Converted(&["site.proxy.uwsgi.modifier1", "site.proxy.uwsgi.modifier2"]), ""),
+    (
+        "uwsgi_read_timeout uwsgi_connect_timeout",
+        Converted(&["upstream.answer_timeout", "upstream.stall_timeout", "upstream.connect_timeout"]),
+        "",
+    ),
+    ("uwsgi_next_upstream", Converted(&["upstream.tries"]), "`off`; other tries are made where no answer came"),
+    ("uwsgi_intercept_errors", Converted(&["site.proxy.intercept_errors"]), ""),
+    ("uwsgi_hide_header", Converted(&["site.proxy.response_headers"]), ""),
+    ("uwsgi_pass_request_headers", Converted(&["site.proxy.pass_fields"]), ""),
+    (
+        "uwsgi_buffers uwsgi_buffer_size uwsgi_busy_buffers_size uwsgi_buffering uwsgi_request_buffering uwsgi_max_temp_file_size uwsgi_temp_file_write_size uwsgi_send_timeout uwsgi_pass_header uwsgi_temp_path uwsgi_socket_keepalive",
+        NotNeeded("content is passed on as it comes, in both directions, on a connection for each request"),
+        "",
+    ),
     (
         "grpc_pass",
         Converted(&["upstream.protocol", "site.proxy.to"]),
@@ -520,9 +541,9 @@ const DIRECTIVES: &[(&str, Handling, &str)] = &[
         "",
     ),
     (
-        "uwsgi_pass scgi_pass memcached_pass",
+        "scgi_pass memcached_pass",
         Unsupported(
-            "requests are forwarded over HTTP and FastCGI only: let the program listen for HTTP, or keep nginx for this path",
+            "requests are forwarded over HTTP, FastCGI and uwsgi only: let the program listen for HTTP, or keep nginx for this path",
         ),
         "",
     ),

@@ -7,7 +7,7 @@ use clap::Parser;
 use crate::config::{Config, ServeArgs, changes};
 use crate::guarded;
 use crate::process;
-use crate::upstream::{fastcgi_fuzz, http1_fuzz};
+use crate::upstream::{cgi_fuzz, http1_fuzz};
 
 /// A configuration file: it is refused with a message, or printed it says the same again, and its times can be added to the clock.
 ///
@@ -62,7 +62,12 @@ pub fn offer(content: &[u8], files: usize) {
 
 /// What a server of FastCGI sends, in pieces of `at_a_time` octets.
 pub fn fastcgi(octets: &[u8], at_a_time: usize) {
-    fastcgi_fuzz::answer(octets, at_a_time);
+    cgi_fuzz::fastcgi(octets, at_a_time);
+}
+
+/// What a server of uwsgi sends, in pieces of `at_a_time` octets.
+pub fn uwsgi(octets: &[u8], at_a_time: usize) {
+    cgi_fuzz::uwsgi(octets, at_a_time);
 }
 
 /// What a server of HTTP/1.1 answers, in pieces of `at_a_time` octets.

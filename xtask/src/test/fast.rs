@@ -78,6 +78,7 @@ const NEEDS: &[(&str, &[&str])] = &[
             "server::proxy::fastcgi::php_answers",
         ],
     ),
+    ("uwsgi", &["server::proxy::uwsgi::a_python_application_answers"]),
     (
         "Node, Python or Go",
         &["server::proxy::real_servers::", "server::proxy::websocket::messages_pass_as_they_are_over_both_protocols"],

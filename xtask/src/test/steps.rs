@@ -104,6 +104,7 @@ pub(super) fn download(wanted: &Downloads) -> Vec<(&'static str, Result<()>)> {
         let tools = [("redis-server", "redis-server"), ("redis-cli", "redis-tools"), ("haproxy", "haproxy")];
         results.push(("redis and haproxy", sealion_guest::tools::ensure(&tools)));
         results.push(("php-fpm", sealion_guest::tools::ensure_php_fpm()));
+        results.push(("uwsgi", sealion_guest::tools::ensure_uwsgi()));
         // For the tests of ACME by dynamic updates.
         results.push(("bind", sealion_guest::tools::ensure(&[("named", "bind9"), ("dig", "bind9-dnsutils")])));
         results.push(("go", sealion_guest::tools::ensure(&[("go", "golang-go")])));

@@ -30,7 +30,9 @@ pub(super) fn write(context: &mut Context, table: &mut Table, place: Place<'_, '
     }
     if let Some(pass) = own.iter().copied().find(|inner| guards::passes_to_program(inner)) {
         if !proxy::is_pass(pass) {
-            return Err(format!("{} has no counterpart: let the program listen for HTTP or FastCGI", pass.name).into());
+            return Err(
+                format!("{} has no counterpart: let the program listen for HTTP, FastCGI or uwsgi", pass.name).into()
+            );
         }
         proxy::write(context, table, place, pass)?;
         // Locations within may send files.

@@ -92,7 +92,8 @@ fn group(name: &str) -> &str {
 
 /// Whether a directive of `http` applies to servers and locations, or is handled with them.
 pub(super) fn inherits(name: &str) -> bool {
-    const STARTS: [&str; 8] = ["proxy_", "fastcgi_", "grpc_", "gzip", "brotli", "zstd", "auth_", "limit_rate"];
+    const STARTS: [&str; 9] =
+        ["proxy_", "fastcgi_", "uwsgi_", "grpc_", "gzip", "brotli", "zstd", "auth_", "limit_rate"];
     const NAMES: [&str; 24] = [
         "add_header",
         "allow",

@@ -68,7 +68,7 @@ impl Context {
             "upstream" => self.upstreams.take(directive),
             "map" | "geo" | "split_clients" => self.tables.push(directive.clone()),
             "log_format" => self.formats.push(directive.clone()),
-            "proxy_cache_path" | "fastcgi_cache_path" => self.cache_zones.take(directive),
+            "proxy_cache_path" | "fastcgi_cache_path" | "uwsgi_cache_path" => self.cache_zones.take(directive),
             _ if proxy::is_off(directive) => {}
             // Inherited by the servers.
             name if level::inherits(name) => {}

@@ -304,10 +304,39 @@ fn a_format_of_the_log_is_its_text() {
 }
 
 #[test]
+fn an_application_of_uwsgi_gets_its_path_and_variables() {
+    let http = "uwsgi_cache_path /var/cache/nginx keys_zone=app:10m; upstream app { server unix:/run/app.sock; server 10.0.0.2:3031; }";
+    let (site, root, named) = converted(
+        http,
+        "location / { include uwsgi_params; uwsgi_pass app; uwsgi_read_timeout 300s; uwsgi_param APP_ENV live; client_max_body_size 20m;
+           uwsgi_cache app; uwsgi_cache_valid 200 1m; uwsgi_hide_header X-A; }
+         location /sub/ { uwsgi_pass 127.0.0.1:3031; uwsgi_param SCRIPT_NAME /sub; uwsgi_modifier1 30; }
+         location /perl/ { uwsgi_pass uwsgi://127.0.0.1:3031; uwsgi_param SCRIPT_NAME /perl; uwsgi_modifier1 5; }",
+    );
+    let upstream = &root["upstream"][0];
+    assert_eq!((upstream["protocol"].as_str(), upstream["answer_timeout"].as_str()), (Some("uwsgi"), Some("300s")));
+    assert_eq!(
+        upstream["servers"].to_string(),
+        r#"[{ url = "unix:/run/app.sock" }, { url = "uwsgi://10.0.0.2:3031" }]"#
+    );
+    let proxies: Vec<_> = site["route"].as_array().unwrap().iter().map(|route| &route["proxy"]).collect();
+    assert_eq!(proxies[0]["uwsgi"].to_string(), r#"{ params = { APP_ENV = "live" } }"#);
+    assert_eq!(
+        (proxies[0]["max_body"].as_str(), proxies[0]["cache"]["ttl"]["200"].as_str()),
+        (Some("20MiB"), Some("60s"))
+    );
+    assert_eq!(proxies[0]["response_headers"][0]["name"].as_str(), Some("X-A"));
+    assert_eq!((proxies[1]["strip_prefix"].as_bool(), proxies[1].get("uwsgi")), (Some(true), None));
+    assert_eq!((proxies[2].get("strip_prefix"), proxies[2]["uwsgi"]["modifier1"].as_integer()), (None, Some(5)));
+    assert!(named.len() == 1 && named[0].contains("strip_prefix"), "{named:#?}");
+}
+
+#[test]
 fn what_has_no_counterpart_is_closed() {
     for (body, key, value) in [
         ("proxy_pass http://$arg_host;", "respond", Value::from(501)),
-        ("uwsgi_pass unix:/run/x;", "respond", Value::from(501)),
+        ("uwsgi_pass suwsgi://127.0.0.1:1;", "respond", Value::from(501)),
+        ("scgi_pass unix:/run/x;", "respond", Value::from(501)),
         ("auth_jwt x; return 200;", "deny", Value::from(true)),
         ("root /$host;", "respond", Value::from(501)),
     ] {

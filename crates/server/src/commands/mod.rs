@@ -28,6 +28,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::config::{ProxyArgs, ServeArgs, reference};
 use crate::observe::messages;
 use crate::process::{self, control::Order};
+use crate::upstream::AdminState;
 use crate::values::{Given, features};
 
 /// Marks debug builds, whose times mean nothing.
@@ -68,6 +69,10 @@ enum Command {
     Purge(order::PurgeArgs),
     /// Show the running server's cache, or the responses stored for a URL
     Cache(order::CacheArgs),
+    /// Send no new clients to a server of an upstream, whose sessions go on; exit code 0 only if it drains
+    Drain(order::ServerStateArgs),
+    /// Send new clients to a server of an upstream again; exit code 0 only if it gets them
+    Ready(order::ServerStateArgs),
     /// Request URLs, a list of URLs or a sitemap from a server, to fill its cache; exit code 0 only if the cache has
     /// all of them
     Warm(warm::WarmArgs),
@@ -150,6 +155,8 @@ pub fn main() -> ExitCode {
         Command::Upgrade(args) => order::run(&args, &Order::Upgrade),
         Command::Purge(args) => order::purge(args),
         Command::Cache(args) => order::run(&args.server, &Order::Cache { url: args.url }),
+        Command::Drain(args) => order::set_state(args, AdminState::Drain),
+        Command::Ready(args) => order::set_state(args, AdminState::Ready),
         Command::Warm(args) => warm::run(&args),
         Command::Reference => print(&reference::markdown()).map(|()| ExitCode::SUCCESS),
         Command::ImportNginx(args) => import_nginx::run(&args),

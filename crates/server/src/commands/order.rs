@@ -1,4 +1,4 @@
-//! `sealion reload`, `sealion upgrade`, `sealion purge` and `sealion cache`: send an order to the running server and
+//! `sealion reload`, `sealion upgrade`, `sealion purge`, `sealion cache`, `sealion drain` and `sealion ready`: send an order to the running server and
 //! wait for the outcome.
 
 use std::process::ExitCode;
@@ -9,6 +9,7 @@ use super::print;
 use crate::process::control::{NotDone, Order, order};
 use crate::process::servers::Peer;
 use crate::store::Target;
+use crate::upstream::AdminState;
 
 /// Arguments of `sealion reload` and `sealion upgrade`.
 #[derive(Debug, Clone, Args)]
@@ -60,6 +61,30 @@ pub(super) struct CacheArgs {
 
     #[command(flatten)]
     pub server: OrderArgs,
+}
+
+/// Arguments of `sealion drain` and `sealion ready`.
+#[derive(Debug, Clone, Args)]
+pub(super) struct ServerStateArgs {
+    /// Name of the `[[upstream]]`
+    #[arg(value_name = "UPSTREAM")]
+    pub upstream: String,
+
+    /// URL of the server, as in the configuration, or its `id`
+    #[arg(value_name = "SERVER")]
+    pub server: String,
+
+    #[command(flatten)]
+    pub order: OrderArgs,
+}
+
+/// Gives a server of an upstream a state.
+///
+/// # Errors
+/// The server's reason.
+pub(super) fn set_state(args: ServerStateArgs, state: AdminState) -> Result<ExitCode, String> {
+    let ServerStateArgs { upstream, server, order } = args;
+    run(&order, &Order::ServerState { upstream, server, state })
 }
 
 /// Purges, with one order for each argument.

@@ -18,7 +18,7 @@ use crate::path::costs::Origin;
 use crate::path::offer::combinations;
 use crate::path::policy::{Offer, PathReason};
 use crate::store::DiskState;
-use crate::upstream::{CLASSES, FailureKind};
+use crate::upstream::{AdminState, CLASSES, FailureKind};
 
 /// The current metrics.
 pub(super) fn collect(shared: &Shared) -> Vec<Family> {
@@ -124,6 +124,11 @@ impl Scrape<'_> {
         page.gauge("sealion_upstream_up", "1 if the server gets requests, 0 if it is left out.");
         for (upstream, server) in &servers {
             page.sample(&[("upstream", upstream), ("server", server.name)], u8::from(server.is_up));
+        }
+        page.gauge("sealion_upstream_draining", "1 if the server gets no new clients by configuration or order.");
+        for (upstream, server) in &servers {
+            let drains = server.state == AdminState::Drain;
+            page.sample(&[("upstream", upstream), ("server", server.name)], u8::from(drains));
         }
     }
 

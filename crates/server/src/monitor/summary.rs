@@ -10,7 +10,7 @@ use crate::observe::metrics::{
     Counter, Durations, ErrorKind, HandshakeFailure, RouteNumber, RouteTotals, TopPath, TopPaths, WorkerMetrics,
 };
 use crate::path::policy::PathReason;
-use crate::upstream::{ServerState, Upstream};
+use crate::upstream::{AdminState, ServerState, Upstream};
 
 /// The current numbers. Counters start with the process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -61,7 +61,8 @@ pub(crate) struct Summary {
 pub(crate) struct ServerSummary {
     pub upstream: String,
     pub server: String,
-    pub is_up: bool,
+    /// `up`, `drain` or `out`.
+    pub state: String,
     /// Requests in progress.
     pub active: u64,
     pub answers: u64,
@@ -131,7 +132,12 @@ fn upstreams(shared: &Shared) -> Vec<ServerSummary> {
             ServerSummary {
                 upstream: name.clone(),
                 server: server.name.to_owned(),
-                is_up: server.is_up,
+                state: match (server.is_up, server.state) {
+                    (false, _) => "out",
+                    (true, AdminState::Drain) => "drain",
+                    (true, AdminState::Ready) => "up",
+                }
+                .to_owned(),
                 active: server.active as u64,
                 answers: counted.answers.iter().sum(),
                 errors,

@@ -1,4 +1,4 @@
-//! Orders from `sealion reload`, `sealion upgrade`, `sealion purge` and `sealion cache`, and their outcome.
+//! Orders from `sealion reload`, `sealion upgrade`, `sealion purge`, `sealion cache`, `sealion drain` and `sealion ready`, and their outcome.
 //!
 //! ```text
 //! command ─► "\"reload\"" ─► control socket ─► Server::serve ─► "ok\nconfiguration 2 is in use" or "failed\n…" ─► command
@@ -22,6 +22,7 @@ use tokio::time::timeout;
 
 use super::servers::{self, Peer};
 use crate::store::{Forward, Purge, Target};
+use crate::upstream::AdminState;
 use crate::values::printable;
 
 /// An order to the running server.
@@ -39,6 +40,12 @@ pub(crate) enum Order {
     ApplyPurges {
         purges: Vec<Purge>,
         directories: Vec<PathBuf>,
+    },
+    /// Gives a server of an upstream a state.
+    ServerState {
+        upstream: String,
+        server: String,
+        state: AdminState,
     },
     /// Shows the cache, or what it has under a URL.
     Cache {

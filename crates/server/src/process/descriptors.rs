@@ -121,13 +121,13 @@ impl Needs {
             + workers * (WORKER_DESCRIPTORS + (addresses + kept) as u64)
             + directories * CACHE_DIRECTORY_DESCRIPTORS;
         let mut rules = config.site.iter().flat_map(SiteConfig::proxies);
-        let runs_scripts = config.site.iter().any(|site| site.scripts().next().is_some());
-        let spools = runs_scripts || rules.any(|rule| rule.buffers_in_files());
+        let spools = config.collects_contents() || rules.any(|rule| rule.buffers_in_files());
         let response = RESPONSE_DESCRIPTORS
             + if directories > 0 { FETCH_DESCRIPTORS } else { 0 }
             + if spools { SPOOL_DESCRIPTORS } else { 0 };
         let of_upstream = |servers: usize, most: u64| workers * servers as u64 * most;
-        let named = config.upstream.iter().map(|upstream| of_upstream(upstream.servers.len(), upstream.max_idle.get()));
+        let named =
+            config.upstream.iter().map(|upstream| of_upstream(upstream.servers.len(), upstream.idle_connections()));
         // A URL in a rule is an upstream with one server.
         let rules = config.site.iter().map(|site| site.proxies().count()).sum::<usize>();
         let idle = named.sum::<u64>() + of_upstream(rules, crate::upstream::UpstreamConfig::DEFAULT_MAX_IDLE);

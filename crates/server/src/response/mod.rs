@@ -19,6 +19,7 @@ pub(crate) use of_file::{of_file, of_file_as, of_variant};
 pub(crate) use read::read_range;
 
 use crate::observe::access_log::{CacheTrace, UpstreamTrace};
+use crate::store::Coded;
 
 /// A response as produced by a site. The protocol driver adds framing, connection fields, Date and Server, and omits the body
 /// if the request method or the status forbids one.
@@ -36,6 +37,8 @@ pub(crate) struct Response {
     pub upstream: Option<Box<UpstreamTrace>>,
     /// What the cache did with the request, for the access log.
     pub cache: Option<CacheTrace>,
+    /// The stored response that the body is of, where it may be sent in a coding instead.
+    pub coded: Option<Box<Coded>>,
     /// Whether the access log has no line for it.
     pub is_unlogged: bool,
     /// Bytes of its content in a second, beside the limits of its site. `None`: no limit of its own.
@@ -58,6 +61,7 @@ impl Response {
             user: None,
             upstream: None,
             cache: None,
+            coded: None,
             is_unlogged: false,
             rate: None,
             is_withheld: false,

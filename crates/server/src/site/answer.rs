@@ -269,7 +269,12 @@ impl<'a> Answering<'a> {
         if !rule.answers_from_cache() || !self.permits_readings(rule, path) || self.hides_range() {
             return None;
         }
-        let mut response = rule.answer_at_once(self.request, self.client.arrival?, self.now)?;
+        let mut response = rule.answer_at_once(
+            self.request,
+            self.client.arrival?,
+            self.now,
+            self.route.features.compression.is_some(),
+        )?;
         if rule.intercept_errors && self.route.error_page(response.status).is_some() {
             return None;
         }
@@ -511,6 +516,7 @@ impl<'a> Answering<'a> {
                 return (*refusal).into();
             }
         }
+        inbound.is_compressed = self.route.features.compression.is_some();
         let sent = inbound.take_for_server();
         let mut response = match self.hides_range() {
             false => Box::pin(rule.forward(self.request, forwarded, sent, inbound)).await,

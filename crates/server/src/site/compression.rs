@@ -6,6 +6,8 @@
 //!                                                                                  └─ weak ETag, encoder ─► coded
 //! ```
 //!
+//! A stored response in a coding is an object of the store once it was asked for (`store/coded.rs`): it is sent as any file is.
+//!
 //! The application's representation stays what it is: its ranges, its strong validator and its checksums are of the content without coding, so that a coded
 //! response has none of them.
 
@@ -17,16 +19,16 @@ use sealion_http::etag::Tag;
 use sealion_http::{Coding, ExtraFields, Method, Request, Status};
 
 use crate::files::coding::config::Compress;
-use crate::files::coding::stream::StreamEncoder;
+use crate::files::coding::stream::{Levels, StreamEncoder};
 use crate::response::{Body, CHECKSUMS, ContentEncoder, Response};
+use crate::store::{Coded, Form};
 use crate::upstream::Waiting;
 
 /// Compression of what applications answer.
 #[derive(Debug)]
 pub(crate) struct Compression {
     settings: Compress,
-    /// Bounds the memory of all encoders.
-    waiting: Arc<Waiting>,
+    encoders: Encoders,
 }
 
 /// What a response says of its content.
@@ -44,7 +46,8 @@ struct Facts<'a> {
 
 impl Compression {
     pub(super) fn new(settings: Compress, waiting: &Arc<Waiting>) -> Self {
-        Compression { settings, waiting: Arc::clone(waiting) }
+        let encoders = Encoders { levels: settings.levels(), waiting: Arc::clone(waiting) };
+        Compression { settings, encoders }
     }
 
     /// Whether a range that the request asks for may be of coded content: If-Range names a validator that coded and other content share.
@@ -79,12 +82,15 @@ impl Compression {
             let body = std::mem::replace(&mut response.body, Body::Empty);
             response.body = match request.method {
                 Method::Head => body.of_head(),
-                _ => match self.encoder(coding, client) {
-                    Some(encoder) => body.encoded(encoder),
-                    None => {
-                        response.body = body;
-                        return;
-                    }
+                _ => match self.form(response.coded.take(), coding) {
+                    Some(form) => form,
+                    None => match self.encoders.encoder(coding, client) {
+                        Some(encoder) => body.encoded(encoder),
+                        None => {
+                            response.body = body;
+                            return;
+                        }
+                    },
                 },
             };
             response.fields.content_encoding = Some(coding);
@@ -110,11 +116,42 @@ impl Compression {
         }
     }
 
+    /// The coded form of a stored response. `None`: there is none yet, and it may be made behind this request.
+    fn form(&self, coded: Option<Box<Coded>>, coding: Coding) -> Option<Body> {
+        match coded?.form(coding, self.settings.levels().of(coding)) {
+            Form::Ready(file) => {
+                let range = 0..file.len;
+                Some(Body::File { file, range })
+            }
+            Form::Missing(making) => {
+                let encoders = self.encoders.clone();
+                making.start(move |output| encoders.encoder_of_form(coding, output));
+                None
+            }
+            Form::None => None,
+        }
+    }
+}
+
+/// Makes encoders, as far as there is memory.
+#[derive(Debug, Clone)]
+struct Encoders {
+    levels: Levels,
+    /// Bounds the memory of all encoders.
+    waiting: Arc<Waiting>,
+}
+
+impl Encoders {
     /// An encoder. `None`: there is no memory for it.
     fn encoder(&self, coding: Coding, client: Option<IpAddr>) -> Option<ContentEncoder> {
-        let levels = self.settings.levels();
-        let memory = self.waiting.reserve_spare(client, levels.memory(coding))?;
-        Some(ContentEncoder { encoder: StreamEncoder::new(coding, levels).ok()?, memory })
+        let memory = self.waiting.reserve_spare(client, self.levels.memory(coding))?;
+        Some(ContentEncoder { encoder: StreamEncoder::new(coding, self.levels).ok()?, memory })
+    }
+
+    /// An encoder whose output, of so many bytes at most, stays in memory until it is stored.
+    fn encoder_of_form(&self, coding: Coding, output: usize) -> Option<ContentEncoder> {
+        let memory = self.waiting.reserve_spare(None, self.levels.memory(coding).saturating_add(output))?;
+        Some(ContentEncoder { encoder: StreamEncoder::new(coding, self.levels).ok()?, memory })
     }
 }
 

@@ -95,16 +95,7 @@ impl FastcgiConfig {
             let what = "runs the front script alone, and there is none: set front, for instance \"/index.php\"";
             problems.add(&(0..0), &format!("{key}.only_front"), what);
         }
-        for name in self.params.keys() {
-            let is_name = !name.is_empty() && name.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'_');
-            let what = match () {
-                () if cgi::VARIABLES.contains(&name.as_str()) => "is made for each request: remove it",
-                () if name.starts_with("HTTP_") => "would be a field of the client: set it in request_headers",
-                () if !is_name => "is no name of a variable: write it as APP_ENV",
-                () => continue,
-            };
-            problems.add(&self.params.span, &format!("{key}.params"), format_args!("{name} {what}"));
-        }
+        let params = further_variables(&self.params, key, problems);
         let Some(root) = self.root.as_ref().or(site_root) else {
             let what = "names no directory of scripts: add root = \"/srv/www\" here, or to the site";
             problems.add(&(0..0), key, what);
@@ -134,13 +125,32 @@ impl FastcgiConfig {
             front: self.front.as_ref().map(|front| front.trim_start_matches('/').to_owned()),
             only_front: self.only_front,
             extensions: self.extensions.value.clone(),
-            params: self.params.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+            params,
         })
     }
 
     fn is_script(&self, name: &[u8]) -> bool {
         is_script(&self.extensions, name)
     }
+}
+
+/// Variables beside those that are made for each request.
+pub(super) fn further_variables(
+    params: &At<BTreeMap<String, Secret>>,
+    key: &str,
+    problems: &mut Problems,
+) -> Arc<[(String, Secret)]> {
+    for name in params.keys() {
+        let is_name = !name.is_empty() && name.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'_');
+        let what = match () {
+            () if cgi::VARIABLES.contains(&name.as_str()) => "is made for each request: remove it",
+            () if name.starts_with("HTTP_") => "would be a field of the client: set it in request_headers",
+            () if !is_name => "is no name of a variable: write it as APP_ENV",
+            () => continue,
+        };
+        problems.add(&params.span, &format!("{key}.params"), format_args!("{name} {what}"));
+    }
+    params.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// Whether the last segment of a path is a script.

@@ -40,6 +40,7 @@ mod readings;
 mod route;
 mod security_headers;
 mod sites;
+mod uwsgi;
 mod verifications;
 
 use std::sync::Arc;

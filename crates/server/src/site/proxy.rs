@@ -21,15 +21,16 @@ use sealion_http::{FieldSection, Protocol, Request, Status};
 use super::fastcgi::{Found, Scripts};
 use super::forwarded_path::ForwardedPath;
 use super::proxy_redirects::Rewriting;
+use super::uwsgi::{self, Uwsgi};
 use crate::observe::Warnings;
 use crate::observe::access_log::UpstreamTrace;
 use crate::placeholders::{Asked, Form, Groups, Tables, Template};
 use crate::response::{Body, BodyStream, Response};
 use crate::store::{CacheRule, Store, one_slash_first};
 use crate::upstream::{
-    Buffered, Failure, Forwarded, Inbound, NotCollected, OTHER_REQUESTS, Reply, Rest, Script, Spooling, Upgrade,
-    Upstream, Upstreams, WEBSOCKET, WebSocketKey, add_trace_context, collect, forward, is_loop, is_same_by_cgi,
-    pass_span_on, request_fields, takes_trailers,
+    Buffered, Failure, Forwarded, Inbound, NotCollected, OTHER_REQUESTS, Reply, RequestContent, Rest, Script, Spooling,
+    Upgrade, Upstream, Upstreams, WEBSOCKET, WebSocketKey, add_trace_context, collect, forward, is_loop,
+    is_same_by_cgi, pass_span_on, request_fields, takes_trailers,
 };
 use crate::values::At;
 
@@ -74,7 +75,9 @@ pub(crate) struct Rule {
     max_body: Option<u64>,
     buffer: Option<Arc<Spooling>>,
     buffer_request: Option<Arc<Spooling>>,
+    collects: Collects,
     scripts: Option<Scripts>,
+    uwsgi: Option<Uwsgi>,
     cache: Option<CacheRule>,
     /// Fields that trailers of requests cannot have, since the rule sets or removes them.
     guarded: Arc<[HeaderName]>,
@@ -94,6 +97,32 @@ pub(super) struct RuleContext<'a> {
     pub(super) directory: Option<&'a [u8]>,
     /// The listeners that the site names; empty: none.
     pub(super) listeners: &'a str,
+}
+
+/// The contents of requests that are taken whole before a server is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Collects {
+    /// As far as there is room: the rest of a content is passed on as it comes.
+    AsRoom,
+    /// All: a content without room is refused.
+    All,
+    /// Those without a length, which the server has to get first.
+    WithoutLength,
+    /// As far as there is room those with a length, and all of the others.
+    AllWithoutLength,
+}
+
+impl Collects {
+    /// Where the rest of a content goes for which there is no room. `None`: the content is not collected.
+    fn rest(self, content: &RequestContent) -> Option<Rest> {
+        match self {
+            Collects::AsRoom => Some(Rest::Passed),
+            Collects::All => Some(Rest::Refused),
+            Collects::WithoutLength if content.has_length() => None,
+            Collects::AllWithoutLength if content.has_length() => Some(Rest::Passed),
+            Collects::WithoutLength | Collects::AllWithoutLength => Some(Rest::Refused),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -230,9 +259,9 @@ impl Rule {
         let answer = async {
             if let Some(buffer) = &self.buffer_request
                 && !inbound.upgrade
+                && let Some(rest) = inbound.content.as_ref().and_then(|content| self.collects.rest(content))
                 && let Some(content) = inbound.content.take()
             {
-                let rest = if self.scripts.is_some() { Rest::Refused } else { Rest::Passed };
                 match Box::pin(collect(content, buffer, client, rest)).await {
                     Ok(content) => inbound.content = Some(content),
                     Err(error) => {
@@ -297,7 +326,7 @@ impl Rule {
         };
         let separator = if asked.is_some() { "?" } else { "" };
         inbound.script = Some(Box::new(Script {
-            root: Arc::clone(&scripts.root_path),
+            root: Some(Arc::clone(&scripts.root_path)),
             name: [b"/", found.name.as_slice()].concat(),
             path_info: found.path_info,
             request_uri: [&with_one_slash(path), separator, asked.unwrap_or_default()].concat(),
@@ -314,6 +343,7 @@ impl Rule {
             client: inbound.client,
             ends: ends.map(|ends| (ends.client.port(), ends.local)),
             params: Arc::clone(&scripts.params),
+            modifiers: [0, 0],
         }));
     }
 
@@ -421,6 +451,14 @@ impl Rule {
                 fields.insert(header::TRAILER, names);
             }
         }
+        if let Some(uwsgi) = &self.uwsgi {
+            let forwarding = uwsgi::Forwarding {
+                stripped: self.stripped_prefix(),
+                target: &target,
+                is_stored: self.cache.is_some(),
+            };
+            inbound.script = Some(uwsgi.script(request, forwarding, &inbound));
+        }
         Some(Forwarded {
             reading: inbound.reading,
             heads: inbound.heads,
@@ -451,7 +489,7 @@ impl Rule {
     fn warn_of_websocket(&self) {
         if self.warnings.take(Instant::now()).is_some() {
             tracing::warn!(
-                "upstream {}: a client asks for WebSocket, which servers are not asked for over HTTP/2 or FastCGI: name an [[upstream]] \
+                "upstream {}: a client asks for WebSocket, which servers are not asked for over HTTP/2, FastCGI or uwsgi: name an [[upstream]] \
                  with protocol = \"http1\" in the rule, or set upgrade = [] there",
                 self.upstream.name
             );

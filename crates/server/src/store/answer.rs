@@ -17,6 +17,7 @@ use sealion_cache::{Assessment, CacheStatus, Forward, Lifetime, Precondition, Re
 use sealion_http::{Method, Request, Status};
 use tokio::time::timeout;
 
+use super::coded::Coded;
 use super::fetch::{Fetch, FetchPlace, FetchRequest, StaleObject, names_user, variant};
 use super::fill::{End, Failed, FetchOutcome, Fill, Flowing, Joined, Phase};
 use super::front::HitLines;
@@ -31,7 +32,7 @@ use super::respond::{Origin, Reuse};
 use super::rule::{CacheRule, HIDES_FIELDS, Targeted};
 use super::slices::{FetchRange, SlicePosition, Sliced, Slices};
 use crate::observe::access_log::{CacheOutcome, CacheTrace, UpstreamTrace};
-use crate::response::Response;
+use crate::response::{Body, Response};
 use crate::upstream::{Failure, Forwarded, Reply, Upstream};
 
 /// What is asked of the cache.
@@ -43,6 +44,8 @@ pub(crate) struct Question<'a> {
     /// Whether the request came from a trusted proxy.
     pub(crate) is_trusted: bool,
     pub(crate) target: Targeted<'a>,
+    /// Whether its route compresses responses of applications.
+    pub(crate) is_compressed: bool,
 }
 
 /// What the cache answers.
@@ -65,6 +68,8 @@ struct Way<'a> {
     directives: RequestDirectives,
     forwarded: &'a Forwarded,
     upstream: &'a Arc<Upstream>,
+    /// As in [`Question`].
+    is_compressed: bool,
 }
 
 /// The key by which requests find a fill.
@@ -89,7 +94,7 @@ enum Unshared {
 impl CacheRule {
     /// The response from the worker's memory, without waiting. `None`: [`Self::answer`] has to. `now`: seconds since 1970-01-01.
     pub(crate) fn answer_at_once(&self, question: Question<'_>, now: u64) -> Option<Response> {
-        let Question { request, scheme, is_trusted, target } = question;
+        let Question { request, scheme, is_trusted, target, is_compressed } = question;
         // One look at the fields for what few requests have. Upgrade counts only where Connection names it (RFC 9110 §7.8).
         let [connection, directives @ ..] = request.fields.first_of(["connection", "cache-control", "pragma"]);
         if self.bypass(request, connection.is_some()).is_some() || self.query(target.query).is_some() {
@@ -116,6 +121,9 @@ impl CacheRule {
         }
         let (is_first, keeps_lines) = (matches!(lines, HitLines::First), matches!(lines, HitLines::Again));
         let mut response = self.hit(&object, lines, request, now);
+        if is_compressed {
+            self.may_be_coded(&object, &mut response);
+        }
         if is_first && !is_at_hand(&response) {
             return None;
         }
@@ -135,7 +143,7 @@ impl CacheRule {
         forwarded: Forwarded,
         upstream: &Arc<Upstream>,
     ) -> Answered {
-        let Question { request, scheme, is_trusted, target } = question;
+        let Question { request, scheme, is_trusted, target, is_compressed } = question;
         if let Some(reason) = self.bypass(request, true) {
             let passing = match reason {
                 HIDES_FIELDS => self.passing_without_fields(question).await,
@@ -179,7 +187,7 @@ impl CacheRule {
                     return Answered::Pass(forwarded, CacheTrace::bypass("precondition"), Some(passing));
                 }
                 (Some(object), Some(Assessment::Fresh)) => {
-                    let way = Way { request, directives, forwarded: &forwarded, upstream };
+                    let way = Way { request, directives, forwarded: &forwarded, upstream, is_compressed };
                     let answered = self.stored(&object, way, now, CacheOutcome::Hit, hit(&object, now));
                     if store.can_read(&object, &answered).await {
                         return answered;
@@ -191,7 +199,7 @@ impl CacheRule {
                     return Answered::Pass(forwarded, CacheTrace::bypass("precondition"), Some(passing));
                 }
                 (Some(object), Some(Assessment::StaleWhileRevalidate)) => {
-                    let way = Way { request, directives, forwarded: &forwarded, upstream };
+                    let way = Way { request, directives, forwarded: &forwarded, upstream, is_compressed };
                     let answered = self.stored(&object, way, now, CacheOutcome::Stale, hit(&object, now));
                     if store.can_read(&object, &answered).await {
                         self.fetch_behind(object, key.in_store(), of_url, way);
@@ -276,7 +284,7 @@ impl CacheRule {
             };
             let is_new = place.is_some();
             let _interest = fill.interest();
-            let way = Way { request, directives, forwarded: &forwarded, upstream };
+            let way = Way { request, directives, forwarded: &forwarded, upstream, is_compressed };
             if let Some(place) = place {
                 self.fetch((&fill, place), FoundBy { key, of_url }, way, stale, false);
             }
@@ -384,7 +392,13 @@ impl CacheRule {
                 let reuse = Reuse { origin: origin(result), ..reuse };
                 let response = match self.slices(&object.key, &object.head, Some(&object), way) {
                     Some(slices) => reuse.sliced(&object.head, slices, None).ok_or(Unshared::OfAnother)?,
-                    None => reuse.object(&object),
+                    None => {
+                        let mut response = reuse.object(&object);
+                        if way.is_compressed {
+                            self.may_be_coded(&object, &mut response);
+                        }
+                        response
+                    }
                 };
                 let is_validated = matches!(result, FetchOutcome::Validated | FetchOutcome::ValidatedForOne);
                 let answered = Answered::Response(Box::new(response), trace.filter(|_| is_new));
@@ -416,7 +430,11 @@ impl CacheRule {
         status: CacheStatus,
     ) -> Answered {
         let Some(slices) = self.slices(&object.key, &object.head, Some(object), way) else {
-            return self.sent(self.reuse(way.request, now, outcome, None, status).object(object));
+            let mut response = self.reuse(way.request, now, outcome, None, status).object(object);
+            if way.is_compressed {
+                self.may_be_coded(object, &mut response);
+            }
+            return self.sent(response);
         };
         let (outcome, reason, status) = match () {
             () if slices.has_all(way.request) => (outcome, None, status),
@@ -451,6 +469,13 @@ impl CacheRule {
         let response = Response::plain(Status::GATEWAY_TIMEOUT);
         let trace = CacheTrace::new(CacheOutcome::Miss, Some("only-if-cached"));
         self.sent(Response { cache: Some(trace), ..response })
+    }
+
+    /// Lets a whole response be sent in a coded form.
+    fn may_be_coded(&self, object: &Arc<Object>, response: &mut Response) {
+        if response.status == Status::OK && matches!(response.body, Body::File { .. }) {
+            response.coded = Some(Box::new(Coded { rules: Arc::clone(&self.rules), object: Arc::clone(object) }));
+        }
     }
 
     #[inline]
@@ -494,7 +519,7 @@ impl CacheRule {
         stale: Option<StaleObject>,
         is_behind: bool,
     ) {
-        let Way { request, directives, forwarded, upstream } = way;
+        let Way { request, directives, forwarded, upstream, .. } = way;
         let id = self.rules.store.hash(key);
         // The rule may have had slices of another size when it was stored: its validation would say nothing of those of today.
         let stale =

@@ -92,6 +92,18 @@ pub(super) fn add_slice(key: &mut Vec<u8>, layout: &[u8], validator: &[u8]) {
     }
 }
 
+/// Appends to a key what selects a coded form of its response: the coding and what tells the content, which has no separators, and a validator.
+pub(super) fn add_form(key: &mut Vec<u8>, content: &[u8], validator: &[u8]) {
+    for part in [FORM, content, validator] {
+        key.extend_from_slice(part);
+    }
+}
+
+/// Whether it is the key of a coded form.
+pub(super) fn is_form(key: &[u8]) -> bool {
+    memchr::memmem::find(key, FORM).is_some()
+}
+
 /// Whether it is the key of a slice.
 pub(super) fn is_slice(key: &[u8]) -> bool {
     without_slice(key).len() < key.len()
@@ -118,6 +130,7 @@ pub(super) fn url_of(key: &[u8]) -> &[u8] {
 const PART: &[u8] = b"\n";
 const VARIANT: &[u8] = b"\n\0";
 const SLICE: &[u8] = b"\n\x01";
+const FORM: &[u8] = b"\n\x02";
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@ use sealion_http::Request;
 use super::disk::{Disk, Lookup, Waits};
 use super::fetch::variant;
 use super::front::{Front, HitLines, Kept};
-use super::key::{Key, is_slice, without_variant};
+use super::key::{Key, is_form, is_slice, without_variant};
 use super::object::{Object, Stored};
 use super::purge::Verdict;
 use super::rule::{CacheRule, Rules};
@@ -146,7 +146,7 @@ impl Store {
                 if let Some(version) = version.or_else(|| self.disk(hash).version(hash)) {
                     object.set_version(version);
                 }
-                if without_variant(key).is_some() && !is_slice(key) {
+                if without_variant(key).is_some() && !is_slice(key) && !is_form(key) {
                     self.variants.used(hash);
                 }
                 match self.verdict(&object) {

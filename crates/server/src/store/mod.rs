@@ -7,6 +7,7 @@
 //!                                                                     └────────────────────── format.rs ────┘
 //! purge.rs ◄─► purge_file.rs (restarts), successor.rs (the process that takes over), stream.rs (other nodes, by resp.rs)
 //! slices.rs: a response as a row of objects, each found or fetched when it is its turn
+//! coded.rs: the content of a response in a content coding, as an object beside it
 //! ```
 //!
 //! What may be stored and sent is decided by `sealion-cache`, which has no file and no clock.
@@ -15,6 +16,7 @@ mod answer;
 mod changes;
 mod check;
 mod claim;
+mod coded;
 mod config;
 mod counts;
 mod describe;
@@ -68,6 +70,7 @@ use lru::LruCache;
 use thread_local::ThreadLocal;
 
 pub(crate) use answer::{Answered, Question};
+pub(crate) use coded::{Coded, Form};
 pub(crate) use config::{CacheConfig, CacheRuleConfig};
 pub(crate) use counts::DiskState;
 pub(crate) use fetch::bound_fetches;
@@ -79,6 +82,7 @@ pub(crate) use successor::Forward;
 
 use crate::values::Problems;
 use changes::Changes;
+use coded::Forms;
 use disk::Disk;
 use fill::Fill;
 use fills::{MOST_PASSED, Passed};
@@ -110,6 +114,7 @@ pub(crate) struct Store {
     /// Keys whose responses were not stored, or not yet.
     passed: Mutex<LruCache<u128, Passed>>,
     variants: Variants,
+    forms: Forms,
     changes: Arc<Changes>,
     fronts: ThreadLocal<RefCell<Front>>,
     /// Files that each worker keeps open.
@@ -171,6 +176,7 @@ impl Store {
             under_way: UnderWay::default(),
             passed: Mutex::new(LruCache::new(MOST_PASSED)),
             variants: Variants::new(),
+            forms: Forms::default(),
             changes: Arc::default(),
             fronts: ThreadLocal::new(),
             most_open,
@@ -286,7 +292,7 @@ impl Store {
     /// The object of a key is asked for.
     fn touch(&self, hash: u128, key: &[u8]) {
         self.disk(hash).touch(hash);
-        if key::is_slice(key) {
+        if key::is_slice(key) || key::is_form(key) {
             return;
         }
         if let Some(of_url) = key::without_variant(key) {

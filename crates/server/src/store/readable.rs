@@ -21,6 +21,16 @@ pub(super) fn is_at_hand(response: &Response) -> bool {
 /// The body's file, and the part of it from the first byte that is not in memory. Samples are taken: Linux brings pages into memory, and drops them, in runs.
 fn first_cold(response: &Response) -> Option<(&Arc<SiteFile>, Range<u64>)> {
     let Body::File { file, range } = &response.body else { return None };
+    Some((file, cold_part(file, range)?))
+}
+
+/// Whether the first part of a range is in memory, or its file system does not tell.
+pub(super) fn is_in_memory(file: &SiteFile, range: &Range<u64>) -> bool {
+    cold_part(file, range).is_none()
+}
+
+/// The part of a range from the first byte that is not in memory.
+fn cold_part(file: &SiteFile, range: &Range<u64>) -> Option<Range<u64>> {
     let Content::File(content) = &file.content else { return None };
     let end = range.end.min(range.start.saturating_add(MAX_SAMPLED));
     let samples = (range.start..end).step_by(READ_AHEAD as usize);
@@ -30,7 +40,7 @@ fn first_cold(response: &Response) -> Option<(&Arc<SiteFile>, Range<u64>)> {
         let read = preadv2(content, &mut [IoSliceMut::new(&mut byte)], *at, ReadWriteFlags::NOWAIT);
         read == Err(Errno::AGAIN)
     };
-    samples.chain(last).find(&mut is_cold).map(|at| (file, at..range.end))
+    samples.chain(last).find(&mut is_cold).map(|at| at..range.end)
 }
 
 impl Store {

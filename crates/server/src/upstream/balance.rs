@@ -18,7 +18,10 @@ use crate::values::write_address;
 pub(super) struct Load {
     weight: u32,
     backup: bool,
-    state: AdminState,
+    /// Whether it gets no new clients.
+    drains: AtomicBool,
+    /// The time to the head of its responses.
+    time: ResponseTime,
     /// Requests in progress.
     active: AtomicUsize,
     /// Failures since the last success.
@@ -35,7 +38,39 @@ impl Load {
     fn is_out(&self, now: u64) -> bool {
         self.out_until.load(Ordering::Relaxed) > now || self.is_unhealthy.load(Ordering::Relaxed)
     }
+
+    fn state(&self) -> AdminState {
+        if self.drains.load(Ordering::Relaxed) { AdminState::Drain } else { AdminState::Ready }
+    }
 }
+
+/// A moving average of times. It halves with each [`HALF_LIFE`] without a measurement, so that a server that was slow is asked again.
+#[derive(Debug, Default)]
+struct ResponseTime {
+    microseconds: AtomicU64,
+    /// In milliseconds of [`Clock`].
+    measured: AtomicU64,
+}
+
+impl ResponseTime {
+    /// 0: it is not known.
+    fn at(&self, now: u64) -> u64 {
+        let halves = now.saturating_sub(self.measured.load(Ordering::Relaxed)) / HALF_LIFE.as_millis() as u64;
+        self.microseconds.load(Ordering::Relaxed).checked_shr(u32::try_from(halves).unwrap_or(u32::MAX)).unwrap_or(0)
+    }
+
+    /// Two workers that measure at once may lose one of the measurements.
+    fn add(&self, took: Duration, now: u64) {
+        let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX / 8).max(1);
+        let before = self.at(now);
+        let average = if before == 0 { took } else { before - before / 8 + took / 8 };
+        self.microseconds.store(average.max(1), Ordering::Relaxed);
+        self.measured.store(now, Ordering::Relaxed);
+    }
+}
+
+// GUESS: long enough to be right under load, short enough to see that a server is fast again.
+const HALF_LIFE: Duration = Duration::from_secs(10);
 
 /// Milliseconds since the upstream was made.
 #[derive(Debug)]
@@ -88,7 +123,8 @@ impl Balancer {
         let load = |(weight, backup, state)| Load {
             weight,
             backup,
-            state,
+            drains: AtomicBool::new(state == AdminState::Drain),
+            time: ResponseTime::default(),
             active: AtomicUsize::new(0),
             failures: AtomicU32::new(0),
             out_until: AtomicU64::new(0),
@@ -132,7 +168,7 @@ impl Balancer {
             let usable = |index: usize| {
                 let server = &self.servers[index];
                 let is_spared = spares_cold && self.is_cold(server, now, turn);
-                server.backup == backup && server.state == state && answers(index) && !is_spared
+                server.backup == backup && server.state() == state && answers(index) && !is_spared
             };
             if let Some(index) = self.pick_of(key, usable) {
                 return index;
@@ -188,6 +224,12 @@ impl Balancer {
                 let from_turn = (0..count).map(|n| (turn + n) % count).filter(|index| usable(*index));
                 from_turn.min_by(|a, b| self.busier(*a, *b))
             }
+            Balance::LeastTime => {
+                // Equal ones take turns.
+                let (turn, count, now) = (self.turn(), self.servers.len(), self.clock.now());
+                let from_turn = (0..count).map(|n| (turn + n) % count).filter(|index| usable(*index));
+                from_turn.min_by(|a, b| self.expected_time(*a, now).total_cmp(&self.expected_time(*b, now)))
+            }
             Balance::TwoChoices => {
                 let random = mix(self.turn() as u64);
                 let two = [weighted(random as usize), weighted((random >> 32) as usize)];
@@ -200,6 +242,35 @@ impl Balancer {
             }
             Balance::HashUri => self.by_hash(key.uri, usable),
         }
+    }
+
+    /// The time that one more request would take, by weight.
+    fn expected_time(&self, index: usize, now: u64) -> f64 {
+        let server = &self.servers[index];
+        let requests = server.active.load(Ordering::Relaxed) + 1;
+        server.time.at(now) as f64 * requests as f64 / f64::from(server.weight)
+    }
+
+    /// The server took so long to the head of its response.
+    pub(super) fn took(&self, server: usize, took: Duration) {
+        if self.rule == Balance::LeastTime {
+            self.servers[server].time.add(took, self.clock.now());
+        }
+    }
+
+    /// The state that an operator gave the server.
+    pub(super) fn admin_state(&self, server: usize) -> AdminState {
+        self.servers[server].state()
+    }
+
+    /// Gives a server a state. `false`: no server would get new clients.
+    pub(super) fn set_admin_state(&self, server: usize, state: AdminState) -> bool {
+        let is_ready = |(index, other): (usize, &Load)| index != server && other.state() == AdminState::Ready;
+        if state == AdminState::Drain && !self.servers.iter().enumerate().any(is_ready) {
+            return false;
+        }
+        self.servers[server].drains.store(state == AdminState::Drain, Ordering::Relaxed);
+        true
     }
 
     fn turn(&self) -> usize {
@@ -350,6 +421,39 @@ mod tests {
         for (before, after) in before.into_iter().zip(choices(&balancer)) {
             assert!(after != 1 && (before == 1 || before == after));
         }
+    }
+
+    #[test]
+    fn the_fastest_server_is_chosen_and_a_slow_one_is_asked_again() {
+        let balancer = balancer(Balance::LeastTime, &[(1, false), (1, false)]);
+        assert_eq!(counts(&balancer, 10), [5, 5], "nothing is known");
+        balancer.took(0, Duration::from_millis(40));
+        balancer.took(1, Duration::from_millis(10));
+        assert_eq!(counts(&balancer, 10), [0, 10]);
+        // Four requests in progress take as long as one of the other.
+        let chosen: Vec<_> = (0..5).map(|_| balancer.choose(key("/"), &[])).collect();
+        assert_eq!(chosen.iter().filter(|index| **index == 0).count(), 1, "{chosen:?}");
+        chosen.iter().for_each(|index| balancer.ended(*index));
+        for _ in 0..100 {
+            balancer.took(1, Duration::from_millis(90));
+        }
+        assert_eq!(counts(&balancer, 10), [10, 0]);
+        let time = ResponseTime::default();
+        time.add(Duration::from_millis(64), 1);
+        let half_life = HALF_LIFE.as_millis() as u64;
+        assert_eq!([1, half_life + 1, 100 * half_life].map(|now| time.at(now)), [64_000, 32_000, 0]);
+    }
+
+    #[test]
+    fn a_server_drains_by_order_unless_it_is_the_last_one() {
+        let balancer = balancer(Balance::RoundRobin, &[(1, false), (1, false)]);
+        assert!(balancer.set_admin_state(0, AdminState::Drain));
+        assert_eq!(counts(&balancer, 10), [0, 10]);
+        let sticky = Key { sticky: Some(0), ..key("/") };
+        assert_eq!(balancer.choose(sticky, &[]), 0, "its sessions go on");
+        assert!(!balancer.set_admin_state(1, AdminState::Drain));
+        assert!(balancer.set_admin_state(0, AdminState::Ready));
+        assert_eq!(counts(&balancer, 10), [5, 5]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::cgi::Gateway;
 use super::sticky::StickyConfig;
 use crate::values::{At, Bounded, SecretUrl, Short, Time, Timeout, shown_url};
 
@@ -90,9 +91,9 @@ pub(crate) struct UpstreamConfig {
     #[serde(default)]
     pub queue: Option<At<Bounded<0, 1_000_000>>>,
 
-    /// Idle connections that a worker keeps to each server.
-    #[serde(default = "max_idle")]
-    pub max_idle: Bounded<0, 10_000>,
+    /// Idle connections that a worker keeps to each server. Each holds a process of php-fpm [default: 64; to servers of FastCGI none]
+    #[serde(default)]
+    pub max_idle: Option<Bounded<0, 10_000>>,
 
     /// Time for which an idle connection is kept. It should be shorter than that of the server.
     #[serde(default = "idle_timeout")]
@@ -112,7 +113,7 @@ pub(crate) struct UpstreamConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ServerConfig {
-    /// `http://host:port`, `https://host`, `fastcgi://host:port`, or `unix:/run/app.sock`. A name is resolved for each new connection.
+    /// `http://host:port`, `https://host`, `fastcgi://host:port`, `uwsgi://host:port`, or `unix:/run/app.sock`. A name is resolved for each new connection.
     #[schemars(with = "String")]
     pub url: At<ServerUrl>,
 
@@ -142,6 +143,16 @@ pub(crate) enum AdminState {
     Ready,
     /// It gets no new clients.
     Drain,
+}
+
+impl AdminState {
+    /// As the configuration spells it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            AdminState::Ready => "ready",
+            AdminState::Drain => "drain",
+        }
+    }
 }
 
 /// Health checks of each server.
@@ -195,6 +206,29 @@ pub(crate) enum Protocol {
     Http2,
     /// FastCGI, as php-fpm speaks it: rules name the scripts by `fastcgi`. Each request has a connection of its own.
     Fastcgi,
+    /// uwsgi, as servers of Python and Ruby speak it. Each request has a connection of its own.
+    Uwsgi,
+}
+
+impl Protocol {
+    /// The framing of a server that gets the variables of CGI. `None`: servers of HTTP.
+    pub(super) fn gateway(self) -> Option<Gateway> {
+        match self {
+            Protocol::Http1 | Protocol::Http2 => None,
+            Protocol::Fastcgi => Some(Gateway::Fastcgi),
+            Protocol::Uwsgi => Some(Gateway::Uwsgi),
+        }
+    }
+
+    /// As the configuration spells it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Protocol::Http1 => "http1",
+            Protocol::Http2 => "http2",
+            Protocol::Fastcgi => "fastcgi",
+            Protocol::Uwsgi => "uwsgi",
+        }
+    }
 }
 
 /// A version of the PROXY protocol.
@@ -220,6 +254,8 @@ pub(crate) enum Balance {
     TwoChoices,
     /// The first in the list that is not left out.
     First,
+    /// The one with the shortest time to the head of its responses, by its requests in progress and weight.
+    LeastTime,
     /// By the client's address.
     HashAddress,
     /// By path and query, as for caches.
@@ -244,16 +280,18 @@ pub(crate) enum UrlScheme {
     Http,
     Https,
     Fastcgi,
+    Uwsgi,
 }
 
 impl UrlScheme {
-    const ALL: [Self; 3] = [UrlScheme::Http, UrlScheme::Https, UrlScheme::Fastcgi];
+    const ALL: [Self; 4] = [UrlScheme::Http, UrlScheme::Https, UrlScheme::Fastcgi, UrlScheme::Uwsgi];
 
     fn prefix(self) -> &'static str {
         match self {
             UrlScheme::Http => "http://",
             UrlScheme::Https => "https://",
             UrlScheme::Fastcgi => "fastcgi://",
+            UrlScheme::Uwsgi => "uwsgi://",
         }
     }
 
@@ -262,6 +300,16 @@ impl UrlScheme {
             UrlScheme::Http => 80,
             UrlScheme::Https => 443,
             UrlScheme::Fastcgi => 9000,
+            UrlScheme::Uwsgi => 3031,
+        }
+    }
+
+    /// The protocol of its servers, if it is one alone. `None`: a version of HTTP.
+    fn gateway(self) -> Option<Protocol> {
+        match self {
+            UrlScheme::Http | UrlScheme::Https => None,
+            UrlScheme::Fastcgi => Some(Protocol::Fastcgi),
+            UrlScheme::Uwsgi => Some(Protocol::Uwsgi),
         }
     }
 }
@@ -271,7 +319,7 @@ impl ServerUrl {
     pub(super) fn may_speak(&self, protocol: Protocol) -> bool {
         match self {
             ServerUrl::Unix(_) => true,
-            ServerUrl::Tcp { scheme, .. } => (*scheme == UrlScheme::Fastcgi) == (protocol == Protocol::Fastcgi),
+            ServerUrl::Tcp { scheme, .. } => scheme.gateway() == Some(protocol).filter(|own| own.gateway().is_some()),
         }
     }
 
@@ -409,11 +457,14 @@ impl UpstreamConfig {
 
     /// An upstream with the defaults.
     pub(crate) fn of(name: &str, servers: Vec<ServerConfig>) -> Self {
-        let speaks_fastcgi = servers.iter().any(|server| !server.url.may_speak(Protocol::default()));
+        let protocol = servers.iter().find_map(|server| match &server.url.value {
+            ServerUrl::Tcp { scheme, .. } => scheme.gateway(),
+            ServerUrl::Unix(_) => None,
+        });
         UpstreamConfig {
             name: name.to_owned().into(),
             servers: servers.into(),
-            protocol: if speaks_fastcgi { Protocol::Fastcgi } else { Protocol::default() },
+            protocol: protocol.unwrap_or_default(),
             proxy_protocol: None,
             balance: Balance::default(),
             sticky: not_sticky(),
@@ -429,7 +480,7 @@ impl UpstreamConfig {
             timeout: None,
             max_connections: None,
             queue: None,
-            max_idle: max_idle(),
+            max_idle: None,
             idle_timeout: idle_timeout(),
             connection_age: connection_age(),
             tls: UpstreamTlsConfig::default(),
@@ -438,13 +489,27 @@ impl UpstreamConfig {
 }
 
 impl UpstreamConfig {
+    /// Whether its servers are asked by uwsgi.
+    pub(crate) fn speaks_uwsgi(&self) -> bool {
+        self.protocol == Protocol::Uwsgi
+    }
+
+    /// Idle connections that a worker keeps to each server.
+    pub(crate) fn idle_connections(&self) -> u64 {
+        let default = if self.protocol.gateway().is_some() { 0 } else { Self::DEFAULT_MAX_IDLE };
+        self.max_idle.map_or(default, Bounded::get)
+    }
+
     /// Keys that differ from their defaults for nothing, and why.
     pub(super) fn without_effect(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let not_kept = match self.protocol {
-            Protocol::Fastcgi => Some("each request to a script has a connection of its own"),
+            Protocol::Fastcgi => Some("connections to servers of FastCGI are kept with max_idle alone")
+                .filter(|_| self.idle_connections() == 0),
+            Protocol::Uwsgi => Some("each request of uwsgi has a connection of its own"),
             _ if self.proxy_protocol.is_some() => Some("connections with proxy_protocol are not kept"),
             _ => None,
         };
+        let never_kept = not_kept.filter(|_| self.protocol != Protocol::Fastcgi);
         let shared =
             Some("a worker has one connection of HTTP/2 to each server").filter(|_| self.protocol == Protocol::Http2);
         let no_tunnel = Some("only servers of protocol = \"http1\" can have tunnels");
@@ -452,7 +517,7 @@ impl UpstreamConfig {
         let has_tls =
             |server: &ServerConfig| matches!(server.url.value, ServerUrl::Tcp { scheme: UrlScheme::Https, .. });
         [
-            ("max_idle", not_kept.or(shared).filter(|_| self.max_idle != max_idle())),
+            ("max_idle", never_kept.or(shared).filter(|_| self.max_idle.is_some())),
             ("connection_age", not_kept.filter(|_| self.connection_age != connection_age())),
             ("idle_timeout", not_kept.filter(|_| self.idle_timeout != idle_timeout())),
             (
@@ -526,10 +591,6 @@ fn tunnel_timeout() -> Timeout {
     Timeout::seconds(3600)
 }
 
-fn max_idle() -> Bounded<0, 10_000> {
-    within(UpstreamConfig::DEFAULT_MAX_IDLE)
-}
-
 fn idle_timeout() -> Timeout {
     Timeout::seconds(30)
 }
@@ -577,6 +638,8 @@ mod tests {
             ("https://[2001:db8::1]", Ok("https://[2001:db8::1]")),
             ("fastcgi://127.0.0.1:9000", Ok("fastcgi://127.0.0.1")),
             ("fastcgi://php:9001", Ok("fastcgi://php:9001")),
+            ("uwsgi://127.0.0.1:3031", Ok("uwsgi://127.0.0.1")),
+            ("uwsgi://[::1]:4000", Ok("uwsgi://[::1]:4000")),
             ("unix:/run/app.sock", Ok("unix:/run/app.sock")),
             ("unix:///run/app.sock", Ok("unix:/run/app.sock")),
             ("unix:app.sock", Err("whole path of the socket")),

@@ -14,10 +14,10 @@ use tokio::task::yield_now;
 use tokio::time::{sleep, timeout_at};
 
 use super::balance::Key;
+use super::cgi;
 use super::config::Protocol;
 use super::connect::ConnectError;
 use super::content::{ContentProgress, Incomplete, RequestContent};
-use super::fastcgi;
 use super::head::RequestFields;
 use super::head_room::{HeadBytes, HeadRoom};
 use super::http2::Shared;
@@ -57,8 +57,8 @@ pub(crate) struct Forwarded {
     pub(crate) sticky: Option<usize>,
     /// The index of the server that answered.
     pub(crate) answered_by: Option<usize>,
-    /// What FastCGI has instead of a target.
-    pub(crate) script: Option<Box<fastcgi::Script>>,
+    /// The target in FastCGI and uwsgi.
+    pub(crate) script: Option<Box<cgi::Script>>,
     /// How much of the response is read before the client takes it.
     pub(crate) reading: Reading,
     /// As [`super::Inbound::heads`].
@@ -141,6 +141,9 @@ pub(crate) async fn forward(
         let failed = match result {
             Ok(reply) => {
                 upstream.succeeded(index);
+                if tried.len() == 1 {
+                    upstream.balancer.took(index, trace.took);
+                }
                 request.answered_by = Some(index);
                 trace.status = Some(reply.status.code());
                 server.counts.answered(reply.status, asked.elapsed());
@@ -151,6 +154,9 @@ pub(crate) async fn forward(
         server.counts.failed(&failed.failure);
         if failed.is_servers_fault {
             upstream.failed(index, &failed.failure);
+        }
+        if tried.len() == 1 && matches!(failed.failure, Failure::Timeout(_)) {
+            upstream.balancer.took(index, trace.took);
         }
         // A server that is silent or busy is not asked again: the client waits long enough for one.
         let is_silent = matches!(failed.failure, Failure::Timeout(_) | Failure::Busy(_));
@@ -224,8 +230,8 @@ async fn ask(mut in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
         }
         in_progress.place = None;
     };
-    if server.protocol == Protocol::Fastcgi {
-        return Box::pin(fastcgi::ask(in_progress, request, patience)).await;
+    if let Some(gateway) = server.protocol.gateway() {
+        return Box::pin(cgi::ask(in_progress, request, patience, gateway)).await;
     }
     let is_repeatable = request.method.is_idempotent() && (request.content.is_none() || request.upgrade.is_some());
     // Connections that are kept may have closed just now: each costs a turn here, and no try.
@@ -235,14 +241,16 @@ async fn ask(mut in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
     }
     loop {
         let (connected, is_kept) = match server.protocol {
-            Protocol::Http1 | Protocol::Fastcgi => match server.pool.take(request.method == Method::HEAD).await {
-                Some(connection) => (Connected::Http1(connection), true),
-                None => {
-                    let client = OnBehalf::Client(request.endpoints.as_deref());
-                    let connected = Connected::new(server, patience, upstream.idle_timeout, client);
-                    (Box::pin(connected).await.map_err(|error| unreachable_server(&error))?, false)
+            Protocol::Http1 | Protocol::Fastcgi | Protocol::Uwsgi => {
+                match server.pool.take(request.method == Method::HEAD).await {
+                    Some(connection) => (Connected::Http1(connection), true),
+                    None => {
+                        let client = OnBehalf::Client(request.endpoints.as_deref());
+                        let connected = Connected::new(server, patience, upstream.idle_timeout, client);
+                        (Box::pin(connected).await.map_err(|error| unreachable_server(&error))?, false)
+                    }
                 }
-            },
+            }
             Protocol::Http2 => Box::pin(share(&upstream, server, patience, request.reading)).await?,
         };
         let is_behind_head = matches!(&connected, Connected::Http1(kept) if kept.past.is_behind_head);

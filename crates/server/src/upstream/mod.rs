@@ -1,19 +1,19 @@
 //! Upstreams: servers that requests are forwarded to.
 //!
 //! ```text
-//! site/proxy.rs ─► head.rs (fields) ─► forward.rs ─► balance.rs, pool.rs, connect.rs ─► http1/, http2.rs, fastcgi/ ─► server
+//! site/proxy.rs ─► head.rs (fields) ─► forward.rs ─► balance.rs, pool.rs, connect.rs ─► http1/, http2.rs, cgi/ ─► server
 //!                                          │
 //! driver ◄─ response ◄─ reply.rs, tunnel.rs ◄┘            driver ─► content.rs ─► the same (content of the request)
 //! ```
 
 mod answer_fields;
 mod balance;
+mod cgi;
 mod collect;
 mod config;
 mod connect;
 mod content;
 mod counts;
-mod fastcgi;
 mod forward;
 mod gate;
 mod head;
@@ -55,13 +55,13 @@ use crate::observe::traces::Span;
 use crate::values::{At, Problems, SecretUrl};
 
 pub(crate) use answer_fields::passed_on;
+pub(crate) use cgi::Script;
+#[cfg(fuzzing)]
+pub(crate) use cgi::fuzz as cgi_fuzz;
 pub(crate) use collect::{NotCollected, collect};
-pub(crate) use config::{ServerConfig, ServerUrl, UpstreamConfig};
+pub(crate) use config::{AdminState, ServerConfig, ServerUrl, UpstreamConfig};
 pub(crate) use content::{ContentWriter, RequestContent, Room, pipe};
 pub(crate) use counts::{CLASSES, FailureKind};
-pub(crate) use fastcgi::Script;
-#[cfg(fuzzing)]
-pub(crate) use fastcgi::fuzz as fastcgi_fuzz;
 pub(crate) use forward::{Failure, Forwarded, forward};
 pub(crate) use head::{
     Hop, MadeHere, add_trace_context, is_hop_by_hop, is_loop, is_same_by_cgi, made_here, pass_span_on, request_fields,
@@ -82,7 +82,7 @@ pub(crate) use waiting::Waiting;
 pub(crate) use websocket::{Key as WebSocketKey, WEBSOCKET};
 
 use balance::{Balancer, FailureRule};
-use config::{AdminState, Protocol, ProxyProtocol};
+use config::{Protocol, ProxyProtocol};
 use connect::Tls;
 use counts::{Counted, Counts};
 use gate::{Budget, Gate};
@@ -137,6 +137,8 @@ pub(crate) struct Inbound {
     pub(crate) reading: Reading,
     /// Whether its head is read before the client takes others. `None`: it is.
     pub(crate) heads: Option<Arc<HeadRoom>>,
+    /// Whether its route compresses responses of applications.
+    pub(crate) is_compressed: bool,
 }
 
 impl Inbound {
@@ -178,6 +180,7 @@ impl Inbound {
             span: self.span.clone(),
             reading: self.reading,
             heads: self.heads.clone(),
+            is_compressed: self.is_compressed,
         }
     }
 
@@ -240,6 +243,8 @@ pub(crate) struct ServerState<'a> {
     pub(crate) active: usize,
     /// Whether it is not left out.
     pub(crate) is_up: bool,
+    /// The state that an operator gave it.
+    pub(crate) state: AdminState,
 }
 
 /// A request that a server is answering.
@@ -315,13 +320,45 @@ impl Upstream {
     pub(crate) fn servers(&self) -> impl Iterator<Item = ServerState<'_>> {
         self.servers.iter().enumerate().map(|(index, server)| {
             let (active, is_up) = self.balancer.state(index);
-            ServerState { name: &server.name, counted: server.counts.read(), active, is_up }
+            let state = self.balancer.admin_state(index);
+            ServerState { name: &server.name, counted: server.counts.read(), active, is_up, state }
         })
+    }
+
+    /// Gives the server of this URL or id a state, by order of an operator.
+    ///
+    /// # Errors
+    /// The reason why it has not.
+    pub(crate) fn set_state(&self, server: &str, state: AdminState) -> Result<(), String> {
+        let url = server.parse::<ServerUrl>().ok();
+        let is_it = |config: &ServerConfig| {
+            url.as_ref() == Some(&config.url.value) || config.id.as_ref().is_some_and(|id| id.value == server)
+        };
+        let name = &self.name;
+        let Some(index) = self.config.servers.iter().position(is_it) else {
+            let names: Vec<&str> = self.servers.iter().map(|server| &*server.name).collect();
+            return Err(format!("upstream {name} has no such server: it has {}", names.join(", ")));
+        };
+        if !self.balancer.set_admin_state(index, state) {
+            return Err(format!("upstream {name} has no other server that takes new clients: make one ready first"));
+        }
+        tracing::info!("upstream {name}: {} is in state {} by order", self.servers[index].name, state.name());
+        Ok(())
+    }
+
+    /// Keeps the states that an operator gave servers of the upstream before, unless the configuration has another state for them now.
+    fn keep_states(&self, before: &Upstream) {
+        for (index, config) in self.config.servers.iter().enumerate() {
+            let is_same = |other: &ServerConfig| other.url == config.url && other.state == config.state;
+            if let Some(other) = before.config.servers.iter().position(is_same) {
+                self.balancer.set_admin_state(index, before.balancer.admin_state(other));
+            }
+        }
     }
 
     /// Whether its servers learn the ends of a client's connection.
     pub(crate) fn names_endpoints(&self) -> bool {
-        self.config.proxy_protocol.is_some() || self.speaks_fastcgi()
+        self.config.proxy_protocol.is_some() || self.config.protocol.gateway().is_some()
     }
 
     /// Whether its servers are asked over HTTP/1.1: the others can have neither Upgrade nor interim responses.
@@ -332,6 +369,16 @@ impl Upstream {
     /// Whether its servers run scripts.
     pub(crate) fn speaks_fastcgi(&self) -> bool {
         self.config.protocol == Protocol::Fastcgi
+    }
+
+    /// Whether its servers are asked by uwsgi.
+    pub(crate) fn speaks_uwsgi(&self) -> bool {
+        self.config.speaks_uwsgi()
+    }
+
+    /// How the configuration spells its protocol.
+    pub(crate) fn protocol_name(&self) -> &'static str {
+        self.config.protocol.name()
     }
 
     /// The index of the server that the cookie of a client names.
@@ -410,7 +457,13 @@ impl Upstreams {
             |other: &&Arc<Upstream>| other.config == *config && config.tls == config::UpstreamTlsConfig::default();
         let built = match self.before.iter().find(is_same) {
             Some(same) => Arc::clone(same),
-            None => Arc::new(config.build(key, problems)?),
+            None => {
+                let built = config.build(key, problems)?;
+                if let Some(former) = self.before.iter().find(|other| other.name == built.name) {
+                    built.keep_states(former);
+                }
+                Arc::new(built)
+            }
         };
         self.all.push(Arc::clone(&built));
         Some(built)
@@ -472,24 +525,30 @@ impl UpstreamConfig {
         }
         for server in self.servers.iter().filter(|server| !server.url.may_speak(self.protocol)) {
             let what = match self.protocol {
-                Protocol::Fastcgi => "is for HTTP: write fastcgi://host:port, or another protocol than \"fastcgi\"",
-                _ => "is for FastCGI: add protocol = \"fastcgi\" to the upstream, or write http://host:port",
+                Protocol::Fastcgi => {
+                    "is no server of FastCGI: write fastcgi://host:port, or another protocol than \"fastcgi\""
+                }
+                Protocol::Uwsgi => "is no server of uwsgi: write uwsgi://host:port, or another protocol than \"uwsgi\"",
+                _ => {
+                    "is no server of HTTP: add protocol = \"fastcgi\" or \"uwsgi\" to the upstream, or write http://host:port"
+                }
             };
             problems.add(&server.url.span, &format!("{key}.servers"), format_args!("{} {what}", server.url.value));
         }
-        if let (Protocol::Fastcgi, Some(version)) = (self.protocol, &self.proxy_protocol) {
-            let what = "is not spoken to servers of FastCGI, which learn the client's address anyway: remove it";
+        if let (Some(_), Some(version)) = (self.protocol.gateway(), &self.proxy_protocol) {
+            let what =
+                "is for HTTP alone: servers of FastCGI and uwsgi get the client's address by REMOTE_ADDR: remove it";
             problems.add(&version.span, &format!("{key}.proxy_protocol"), what);
         }
-        if let (Protocol::Fastcgi, Some(health)) = (self.protocol, &self.health) {
-            let what = "asks over HTTP, which servers of FastCGI do not speak: remove it";
+        if let (Some(_), Some(health)) = (self.protocol.gateway(), &self.health) {
+            let what = "asks over HTTP, which servers of FastCGI and uwsgi do not speak: remove it";
             problems.add(&health.path.span, &format!("{key}.health"), what);
         }
         for (name, why) in self.without_effect() {
             problems.add(&self.name.span, &format!("{key}.{name}"), format_args!("has no effect: {why}: remove it"));
         }
         let mut connector = tls::Connectors::new(&self.tls, self.protocol, key);
-        let max_idle = self.max_idle.usize();
+        let max_idle = usize::try_from(self.idle_connections()).unwrap_or(usize::MAX);
         if let (None, Some(queue)) = (self.max_connections, &self.queue) {
             let what = "has no effect without max_connections: add it, or remove queue";
             problems.add(&queue.span, &format!("{key}.queue"), what);

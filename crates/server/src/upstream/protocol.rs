@@ -32,7 +32,7 @@ impl Connected {
         on_behalf: OnBehalf<'_>,
     ) -> Result<Self, ConnectError> {
         match server.protocol {
-            Protocol::Http1 | Protocol::Fastcgi => {
+            Protocol::Http1 | Protocol::Fastcgi | Protocol::Uwsgi => {
                 let io = connect(server, connect_timeout, on_behalf).await?;
                 Ok(Connected::Http1(http1::Connection::new(io)))
             }

@@ -393,6 +393,122 @@ fn stored_responses_are_coded_for_those_that_take_a_coding() {
     assert_eq!(upstream.requests().len(), 1, "all others were answered from the cache");
 }
 
+/// A site whose cache has responses of `upstream`, which it compresses.
+#[track_caller]
+fn serve_cached(site: &Site, upstream: &Upstream) -> Server {
+    let directory = site.outside().join("cache");
+    std::fs::create_dir_all(&directory).expect("a directory");
+    let rule = format!("compress = true\nproxy = {{ to = '{}', cache = {{}} }}", upstream.url());
+    let cache = format!("[cache]\ndirectories = ['{}']\n", directory.display());
+    let server = site.config(&rule).table(&cache).serve_from_user_space();
+    wait_for_cache(&server, &directory);
+    server
+}
+
+/// The length that a response in this coding announces, once it comes from its stored form.
+#[track_caller]
+fn length_of_form(site: &Site, server: &Server, target: &str, coding: &str, expected: &[u8]) -> usize {
+    let mut length = None;
+    wait_until("the form is stored", || {
+        let got = ask(site, server, target, coding, &["--http2"]);
+        assert_eq!((got.status, got.field("content-encoding")), (200, Some(coding)), "{target}");
+        assert!(decode(coding, &got.body) == expected, "{target} {coding}");
+        length = got.field("content-length").map(|length| length.parse().expect("a number"));
+        assert!(length.is_none_or(|length: usize| length == got.body.len()), "{target} {coding}");
+        length.is_some()
+    });
+    length.expect("a length")
+}
+
+/// The files of the cache that hold these bytes.
+fn stored_with(site: &Site, needle: &[u8]) -> usize {
+    let mut directories = vec![site.outside().join("cache")];
+    let mut found = 0;
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).expect("a directory").flatten() {
+            if entry.path().is_dir() {
+                directories.push(entry.path());
+            } else if let Ok(bytes) = std::fs::read(entry.path()) {
+                found += usize::from(memchr::memmem::find(&bytes, needle).is_some());
+            }
+        }
+    }
+    found
+}
+
+/// Short forms are sent from memory, long ones from their files.
+#[test]
+fn a_stored_response_is_coded_once_and_its_form_has_a_length() {
+    let site = Site::new();
+    let upstream = Upstream::answering(|request| {
+        let length = request.line().rsplit('/').next().and_then(|digits| digits.parse().ok()).expect("a length");
+        answer("Cache-Control: max-age=600\r\nETag: \"v1\"\r\n", text(length))
+    });
+    let server = serve_cached(&site, &upstream);
+    for length in [3_000, 2_000_000] {
+        let target = format!("/{length}");
+        for coding in CODINGS {
+            let coded = length_of_form(&site, &server, &target, coding, text(length));
+            assert!(coded < length, "{coding}: {coded}");
+            let got = ask(&site, &server, &target, coding, &[]);
+            assert_eq!((got.field("etag"), got.field("vary")), (Some("W/\"v1\""), Some("Accept-Encoding")), "{coding}");
+            assert!(got.field("age").is_some() && got.field("accept-ranges").is_none(), "{coding}");
+            for protocol in ["--http1.1", "--http2"] {
+                let accept = format!("Accept-Encoding: {coding}");
+                let got = curl::get(&site.pki, server.address(), &target, &[protocol, "--compressed", "-H", &accept]);
+                assert!(got.body == text(length), "{coding} {protocol}");
+            }
+            let same = ask(&site, &server, &target, coding, &["-H", "If-None-Match: W/\"v1\""]);
+            assert_eq!((same.status, same.body.len()), (304, 0), "{coding}");
+            let part = ask(&site, &server, &target, coding, &["-H", "Range: bytes=10-19"]);
+            assert_eq!((part.status, part.field("content-encoding")), (206, None), "{coding}");
+            assert_eq!(part.body, text(20)[10..], "{coding}");
+            let head = ask(&site, &server, &target, coding, &["--head"]);
+            assert_eq!((head.status, head.field("content-encoding")), (200, Some(coding)), "{coding}");
+        }
+        let plain = ask(&site, &server, &target, "identity", &[]);
+        assert_eq!((plain.field("etag"), plain.body.len()), (Some("\"v1\""), length));
+    }
+    assert_eq!(upstream.requests().len(), 2, "one for each response");
+    assert_eq!(stored_with(&site, b"\n\x02"), 2 * CODINGS.len(), "a form is stored once");
+}
+
+#[test]
+fn a_replaced_or_purged_response_is_never_sent_in_its_former_form() {
+    let site = Site::new();
+    let version = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let asked = std::sync::Arc::clone(&version);
+    // Of the same length and with the same validator: the checksum tells them apart.
+    let upstream = Upstream::answering(move |request| {
+        let from = asked.load(std::sync::atomic::Ordering::Relaxed);
+        let lines = if request.line().contains("tagged") { "Cache-Tag: a\r\n" } else { "" };
+        answer(
+            &format!("Cache-Control: max-age=600\r\nETag: \"same\"\r\n{lines}"),
+            &text(300_000)[from..200_000 + from],
+        )
+    });
+    let server = serve_cached(&site, &upstream);
+    let pid = server.pid().to_string();
+    for (round, arguments) in [&["--tag", "a"][..], &["--all"], &["--all", "--soft"]].into_iter().enumerate() {
+        let expected = &text(300_000)[round..200_000 + round];
+        for target in ["/x", "/tagged"] {
+            length_of_form(
+                &site,
+                &server,
+                target,
+                "gzip",
+                if target == "/x" && round == 1 { text(200_000) } else { expected },
+            );
+        }
+        version.store(round + 1, std::sync::atomic::Ordering::Relaxed);
+        let order = Command::new(crate::support::PROGRAM).arg("purge").args(arguments).args(["--pid", &pid]).output();
+        assert!(order.expect("it runs").status.success(), "{arguments:?}");
+        let got = ask(&site, &server, "/tagged", "gzip", &["--http2"]);
+        assert!(decode("gzip", &got.body) == text(300_000)[round + 1..200_001 + round], "{arguments:?}");
+    }
+    length_of_form(&site, &server, "/tagged", "gzip", &text(300_000)[3..200_003]);
+}
+
 #[test]
 fn what_scripts_answer_is_compressed() {
     let site = Site::new();

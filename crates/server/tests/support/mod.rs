@@ -21,6 +21,7 @@ pub(crate) mod process;
 pub(crate) mod program;
 pub(crate) mod redis;
 pub(crate) mod sites;
+pub(crate) mod uwsgi;
 pub(crate) mod watch;
 
 pub(crate) use sealion_testkit::{content, http2, upstream};

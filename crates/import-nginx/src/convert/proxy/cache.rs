@@ -1,4 +1,4 @@
-//! `proxy_cache`, `fastcgi_cache` and what belongs to them, as `[cache]` and the `cache` of a rule.
+//! `proxy_cache`, `fastcgi_cache`, `uwsgi_cache` and what belongs to them, as `[cache]` and the `cache` of a rule.
 //!
 //! A response that nginx did not store, or that it stored under a finer key, may be for one user only. Where the key or a condition cannot be
 //! written, the location is forwarded without a cache.
@@ -9,7 +9,7 @@ use crate::convert::context::Context;
 use crate::convert::{tables, values};
 use crate::syntax::Directive;
 
-/// The `proxy_cache_path` and `fastcgi_cache_path` of `http`, and whether a rule uses it.
+/// The `proxy_cache_path`, `fastcgi_cache_path` and `uwsgi_cache_path` of `http`, and whether a rule uses it.
 #[derive(Debug, Default)]
 pub(in crate::convert) struct CacheZones(Vec<(Directive, bool)>);
 

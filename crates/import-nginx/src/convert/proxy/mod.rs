@@ -9,6 +9,7 @@ mod redirects;
 pub(super) mod scripts;
 mod upstreams;
 mod url;
+mod uwsgi;
 
 use toml::Value;
 
@@ -87,7 +88,7 @@ impl From<String> for NotPassed {
 
 /// Whether a directive passes requests to a server that a route can ask.
 pub(super) fn is_pass(directive: &Directive) -> bool {
-    matches!(directive.name.as_str(), "proxy_pass" | "fastcgi_pass" | "grpc_pass")
+    matches!(directive.name.as_str(), "proxy_pass" | "fastcgi_pass" | "uwsgi_pass" | "grpc_pass")
 }
 
 /// Whether a block passes requests to a server, or one within it does.
@@ -119,6 +120,9 @@ pub(super) fn write(
     write_accel(table, place.level, pass);
     if pass.name == "fastcgi_pass" {
         return scripts::write(context, table, place, pass);
+    }
+    if pass.name == "uwsgi_pass" {
+        return uwsgi::write(context, table, place, pass);
     }
     let url = url(context, place.variables, pass)?;
     let has_variable = pass.first().contains('$');
@@ -400,7 +404,7 @@ fn cache_control(context: &mut Context, level: &Level<'_>, variables: &Variables
 pub(super) fn is_off(directive: &Directive) -> bool {
     match directive.name.as_str() {
         "proxy_pass_request_body" => directive.first() == "on",
-        "proxy_cache" | "proxy_store" | "proxy_bind" | "auth_request" => directive.first() == "off",
+        "proxy_cache" | "uwsgi_cache" | "proxy_store" | "proxy_bind" | "auth_request" => directive.first() == "off",
         _ => false,
     }
 }

@@ -25,7 +25,7 @@ struct Written {
 /// What a location sets of its upstream: keys and values of `[[upstream]]`, and of `[upstream.tls]`.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::convert) struct Options {
-    /// Of the servers' URLs: `http`, `https` or `fastcgi`.
+    /// Of the servers' URLs: `http`, `https`, `fastcgi` or `uwsgi`.
     pub(super) scheme: &'static str,
     pub(super) keys: Vec<(&'static str, Value)>,
     pub(super) tls_keys: Vec<(&'static str, Value)>,
@@ -153,8 +153,10 @@ fn of_block(context: &mut Context, table: &mut Table, block: &Directive, scheme:
             "server" => servers.extend(of_server(context, inner, scheme, &mut failures)?),
             "least_conn" => balance = Some("least-connections"),
             "least_time" => {
-                context.note(inner, "the server with the fewest requests is taken: times are not compared");
-                balance = Some("least-connections");
+                if first == "last_byte" {
+                    context.note(inner, "the time to the head of responses is compared");
+                }
+                balance = Some("least-time");
             }
             "ip_hash" => balance = Some("hash-address"),
             "hash" => match first {
@@ -168,8 +170,14 @@ fn of_block(context: &mut Context, table: &mut Table, block: &Directive, scheme:
                 ),
             },
             "random" => balance = Some("two-choices"),
+            "keepalive" | "keepalive_timeout" if scheme == "uwsgi" => {
+                context.note(inner, "each request of uwsgi has a connection of its own");
+            }
             "keepalive" | "keepalive_timeout" if scheme == "fastcgi" => {
-                context.note(inner, "each request to a script has a connection of its own");
+                context.note(
+                    inner,
+                    "connections to scripts are kept with max_idle of the [[upstream]], each with a process",
+                );
             }
             "keepalive" => match first.parse::<i64>() {
                 Ok(number @ 0..=10_000) => table.set("max_idle", number),

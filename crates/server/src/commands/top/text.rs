@@ -143,7 +143,7 @@ pub(super) fn parts(rates: &Rates, most: usize) -> Vec<(&'static str, String)> {
     };
     let servers = rates.servers.iter().take(most).map(|server| {
         let now = &server.now;
-        let state = if now.is_up { "up" } else { "LEFT OUT" };
+        let state = if now.state == "out" { "LEFT OUT" } else { &now.state };
         let line = format!(
             "{} {} {state}, {}/s, errors {}/s, active {}, {}",
             now.upstream,

@@ -59,7 +59,8 @@ impl LevelsConfig {
 }
 
 impl Levels {
-    fn of(self, coding: Coding) -> u8 {
+    /// The level of a coding.
+    pub(crate) fn of(self, coding: Coding) -> u8 {
         self.0[coding as usize]
     }
 

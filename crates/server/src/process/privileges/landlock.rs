@@ -201,7 +201,7 @@ fn writable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
     let rules = config.site.iter().flat_map(SiteConfig::proxies);
     let buffers = rules.flat_map(|rule| [&rule.buffer, &rule.buffer_request]).filter_map(|buffer| buffer.as_ref());
     paths.extend(buffers.filter_map(|buffer| Some(base.join(&buffer.directory.as_ref()?.value))));
-    if config.site.iter().any(|site| site.scripts().next().is_some()) {
+    if config.collects_contents() {
         paths.extend(Some(PathBuf::from(DIRECTORY_FOR_SCRIPTS)).filter(|directory| directory.is_dir()));
     }
     for address in config.listen.iter().flat_map(|listen| &listen.address.addresses) {

@@ -12,6 +12,7 @@ use super::Server;
 use super::handover::Upgrade;
 use crate::exchange::Generation;
 use crate::store::{Purge, Store, Target};
+use crate::upstream::AdminState;
 
 impl Server<'_> {
     /// Carries an order out, and sends its outcome when it is known.
@@ -27,6 +28,9 @@ impl Server<'_> {
             Order::Upgrade => upgrade.start(program, &self.service, "order", Some(reply)),
             Order::Purge { target, soft } => self.purge(target, soft, reply),
             Order::ApplyPurges { purges, directories } => self.apply_purges(purges, directories, reply),
+            Order::ServerState { upstream, server, state } => {
+                let _ = reply.send(self.set_server_state(&upstream, &server, state));
+            }
             Order::Cache { url } => self.show_cache(url, reply),
         }
     }
@@ -71,6 +75,21 @@ impl Server<'_> {
             let told = if is_shared { control::SHARED.to_owned() } else { String::new() };
             let _ = reply.send(applied.map(|()| told).map_err(|error| error.to_string()));
         });
+    }
+
+    /// Gives a server of an upstream a state.
+    fn set_server_state(&self, upstream: &str, server: &str, state: AdminState) -> Outcome {
+        let latest = self.shared.generations.latest();
+        let Some(found) = latest.upstreams.iter().find(|other| *other.name == *upstream) else {
+            return Err(format!("there is no [[upstream]] with the name {upstream:?}"));
+        };
+        found.set_state(server, state)?;
+        Ok(match state {
+            AdminState::Drain => {
+                format!("{server} of {upstream} gets no new clients until it is made ready, or the process ends")
+            }
+            AdminState::Ready => format!("{server} of {upstream} gets new clients"),
+        })
     }
 
     fn show_cache(&self, url: Option<String>, reply: oneshot::Sender<Outcome>) {

@@ -22,11 +22,12 @@ impl Rule {
         request: &Request<'_>,
         arrival: Arrival,
         now: HttpTime,
+        is_compressed: bool,
     ) -> Option<Response> {
         let (Some(cache), Target::Path { path, query }) = (&self.cache, request.target) else { return None };
         let target = Targeted::new(path, query, &self.cache_name);
         let Arrival { scheme, is_trusted } = arrival;
-        cache.answer_at_once(Question { request, scheme, is_trusted, target }, now.seconds().get())
+        cache.answer_at_once(Question { request, scheme, is_trusted, target, is_compressed }, now.seconds().get())
     }
 
     /// Answers from the cache, or from the upstream.
@@ -51,7 +52,8 @@ impl Rule {
         };
         let (is_trusted, client) = (inbound.is_trusted, inbound.bounded_client());
         let is_plain = inbound.scheme == "http";
-        let question = Question { request, scheme: inbound.scheme, is_trusted, target };
+        let is_compressed = inbound.is_compressed;
+        let question = Question { request, scheme: inbound.scheme, is_trusted, target, is_compressed };
         if request.method.as_str() == "PURGE" {
             return purge(cache, question, &inbound).await;
         }

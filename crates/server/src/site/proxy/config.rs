@@ -13,12 +13,13 @@ use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
 use super::cache_name::CacheName;
-use super::{FieldChange, Host, Rule, RuleContext, apply, uri};
+use super::{Collects, FieldChange, Host, Rule, RuleContext, apply, uri};
 use crate::observe::Warnings;
 use crate::placeholders::{Known, Template};
 use crate::site::early_hints::is_navigation;
 use crate::site::fastcgi::{FastcgiConfig, Scripts};
 use crate::site::proxy_redirects::{Redirects, Replacement, Replacements, Rewriter, Rewriting};
+use crate::site::uwsgi::{Uwsgi, UwsgiConfig};
 use crate::store::CacheRuleConfig;
 use crate::upstream::{BufferConfig, Spooling, Upstream, WEBSOCKET, is_hop_by_hop, passed_on};
 use crate::values::{At, Problems, Secret, SecretUrl, Size};
@@ -27,7 +28,8 @@ use crate::values::{At, Problems, Secret, SecretUrl, Size};
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ProxyConfig {
-    /// Name of an `[[upstream]]`, or the URL of a server: `http://127.0.0.1:3000`, `https://app.internal`, `unix:/run/app.sock`.
+    /// Name of an `[[upstream]]`, or the URL of a server: `http://127.0.0.1:3000`, `https://app.internal`, `unix:/run/app.sock`,
+    /// `uwsgi://127.0.0.1:3031`.
     #[serde(rename = "to")]
     pub upstream: At<SecretUrl>,
     /// Whether the directory of the route is left out of the forwarded path: with `path = "/api/"`, `/api/users` is forwarded as `/users`.
@@ -64,7 +66,7 @@ pub(crate) struct ProxyConfig {
     /// Whether requests carry W3C Trace Context: a valid `traceparent` of the client, or a new one. `sample` of `[otlp]` goes before.
     pub trace_context: bool,
     /// Protocols to which a connection may change by Upgrade (RFC 9110 §7.8). Of the others the server gets an ordinary request: by `h2c`, for
-    /// instance, clients could send it requests that no rule has seen. Servers of HTTP/2 and FastCGI can have none [default: `["websocket"]`]
+    /// instance, clients could send it requests that no rule has seen. Servers of HTTP/2, FastCGI and uwsgi can have none [default: `["websocket"]`]
     pub upgrade: Option<At<Vec<String>>>,
     /// Most bytes of a request's content; longer content is answered 413 [default: unlimited]
     pub max_body: Option<Size>,
@@ -72,10 +74,12 @@ pub(crate) struct ProxyConfig {
     /// 1 MiB in memory; what does not fit holds the server up. An answer with `X-Accel-Buffering: no` does not wait [default: answers are passed on as the client takes them]
     pub buffer: Option<At<BufferConfig>>,
     /// The same for contents of requests: the server gets a request when all of its content is here. What does not fit is passed on as it comes
-    /// [default: requests are passed on as they come; for scripts, 1 MiB in memory and 1 GiB in `/var/tmp`]
+    /// [default: requests are passed on as they come; for scripts, and for uwsgi without Content-Length, 1 MiB in memory and 1 GiB in `/var/tmp`]
     pub buffer_request: Option<At<BufferConfig>>,
     /// Scripts, where the upstream has `protocol = "fastcgi"`.
     pub fastcgi: Option<At<FastcgiConfig>>,
+    /// Variables and modifiers of requests, where the upstream has `protocol = "uwsgi"`.
+    pub uwsgi: Option<At<UwsgiConfig>>,
     /// Stores responses in the directories of `[cache]` and answers with them: `cache = {}` for what the server's Cache-Control allows.
     pub cache: Option<At<CacheRuleConfig>>,
 }
@@ -210,8 +214,15 @@ impl ProxyConfig {
         };
         let buffer = spooling(&self.buffer, "buffer");
         let mut buffer_request = spooling(&self.buffer_request, "buffer_request");
-        if scripts.is_some() {
+        let uwsgi = self.uwsgi(upstream.as_deref(), key, problems);
+        let collects = match (&scripts, &uwsgi, &buffer_request) {
             // A script runs with what there is when its input ends: it must not begin before that.
+            (Some(_), ..) => Collects::All,
+            (None, None, _) => Collects::AsRoom,
+            (None, Some(_), None) => Collects::WithoutLength,
+            (None, Some(_), Some(_)) => Collects::AllWithoutLength,
+        };
+        if collects != Collects::AsRoom {
             buffer_request.get_or_insert_with(|| Spooling::for_scripts(&upstreams.waiting));
         }
         if let Some(upgrade) = &self.upgrade
@@ -308,7 +319,9 @@ impl ProxyConfig {
             misses_websocket: !upstream_speaks_http1 && self.upgrade.is_none(),
             buffer,
             buffer_request,
+            collects,
             scripts,
+            uwsgi,
             warnings: Warnings::default(),
             max_body: self.max_body.map(|most| most.0),
         })
@@ -318,7 +331,7 @@ impl ProxyConfig {
 impl ProxyConfig {
     /// Refuses keys that would have no effect.
     fn refuse_what_needs_http1(&self, upstream: &Upstream, key: &str, problems: &mut Problems) {
-        let protocol = if upstream.speaks_fastcgi() { "fastcgi" } else { "http2" };
+        let protocol = upstream.protocol_name();
         let no_effect = |value: &str| {
             format!(
                 "has no effect: servers of the upstream are asked with protocol = {protocol:?}; write {value}, or name \
@@ -330,6 +343,22 @@ impl ProxyConfig {
         }
         if *self.interim == InterimRequests::All {
             problems.add(&self.interim.span, &format!("{key}.interim"), no_effect("\"none\""));
+        }
+    }
+
+    /// The variables of a rule whose servers are asked by uwsgi.
+    fn uwsgi(&self, upstream: Option<&Upstream>, key: &str, problems: &mut Problems) -> Option<Uwsgi> {
+        let speaks_uwsgi = upstream?.speaks_uwsgi();
+        match &self.uwsgi {
+            Some(own) if !speaks_uwsgi => {
+                let what =
+                    "has no effect: the upstream does not speak uwsgi: add protocol = \"uwsgi\" to it, or remove uwsgi";
+                problems.add(&own.span, &format!("{key}.uwsgi"), what);
+                None
+            }
+            own => speaks_uwsgi.then(|| {
+                own.as_ref().map_or(&UwsgiConfig::default(), |own| &own.value).build(&format!("{key}.uwsgi"), problems)
+            }),
         }
     }
 

@@ -46,9 +46,16 @@ pub(in crate::upstream) struct Past {
     pub(in crate::upstream) was_behind_head: bool,
     /// The last request was HEAD: content that comes all the same, and late, answers at most another HEAD.
     pub(in crate::upstream) is_for_head: bool,
+    /// The number of its last request, where requests are numbered: FastCGI.
+    pub(in crate::upstream) last_id: u16,
 }
 
 impl Past {
+    /// The same with another request, of this number.
+    pub(in crate::upstream) fn with_id(self, last_id: u16) -> Self {
+        Past { last_id, ..self }
+    }
+
     /// Another response has ended. `is_without_content`: whatever its fields announce.
     pub(super) fn responded(&mut self, is_without_content: bool, is_for_head: bool) {
         self.is_behind_head = is_without_content;
@@ -85,7 +92,23 @@ impl fmt::Debug for Connection {
 
 impl Connection {
     pub(in crate::upstream) fn new(io: Box<dyn Io>) -> Self {
-        let past = Past { since: Instant::now(), is_behind_head: false, was_behind_head: false, is_for_head: false };
+        let past = Past {
+            since: Instant::now(),
+            is_behind_head: false,
+            was_behind_head: false,
+            is_for_head: false,
+            last_id: 0,
+        };
+        Connection { io, past }
+    }
+
+    /// For a request in another protocol.
+    pub(in crate::upstream) fn into_parts(self) -> (Box<dyn Io>, Past) {
+        (self.io, self.past)
+    }
+
+    /// The connection of [`Self::into_parts`], whose request has ended.
+    pub(in crate::upstream) fn from_parts(io: Box<dyn Io>, past: Past) -> Self {
         Connection { io, past }
     }
 

@@ -17,4 +17,4 @@ pub(crate) mod fuzz;
 mod request;
 
 pub(super) use body::AnswerBody;
-pub(super) use connection::{Connection, Released, Unasked};
+pub(super) use connection::{Connection, Past, Released, Unasked};

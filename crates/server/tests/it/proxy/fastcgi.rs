@@ -545,6 +545,90 @@ fn php_answers() {
     assert_eq!(body(&mut site.connect(&server), "/").0, 200);
 }
 
+/// The number and method of the next request on a connection that is kept. `None`: the client has closed it.
+fn kept_request(accepted: &mut Accepted) -> Option<(u16, String)> {
+    let (mut number, mut params) = (0, Vec::new());
+    loop {
+        let head = accepted.read(8)?;
+        let content = accepted.read(usize::from(u16::from_be_bytes([head[4], head[5]])))?;
+        number = if number == 0 { u16::from_be_bytes([head[2], head[3]]) } else { number };
+        assert_eq!(number, u16::from_be_bytes([head[2], head[3]]), "one number for all records");
+        match head[1] {
+            1 => assert_eq!(content[..3], [0, 1, 1], "a responder, whose connection is kept"),
+            4 => params.extend_from_slice(&content),
+            5 if content.is_empty() => {
+                let is_post = memchr::memmem::find(&params, b"REQUEST_METHODPOST").is_some();
+                return Some((number, if is_post { "POST" } else { "GET" }.to_owned()));
+            }
+            5 => {}
+            kind => panic!("a record of type {kind}"),
+        }
+    }
+}
+
+/// Records of a response to the request of this number.
+fn numbered(number: u16, records: Vec<u8>) -> Vec<u8> {
+    let mut numbered = records;
+    let mut at = 0;
+    while at < numbered.len() {
+        numbered[at + 2..at + 4].copy_from_slice(&number.to_be_bytes());
+        at += 8 + usize::from(u16::from_be_bytes([numbered[at + 4], numbered[at + 5]])) + usize::from(numbered[at + 6]);
+    }
+    numbered
+}
+
+#[test]
+fn connections_are_kept_where_the_upstream_says_how_many() {
+    let site = Site::new();
+    site.add("x.php", "");
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let all = Arc::clone(&seen);
+    let upstream = Upstream::start(move |accepted| {
+        while let Some((number, method)) = kept_request(accepted) {
+            let connection = accepted.number;
+            all.lock().expect("no panic").push((connection, number, method));
+            let text = format!("Content-Type: text/plain\r\n\r\n{connection} {number}");
+            let late = if number == 3 { numbered(2, stdout("late")) } else { Vec::new() };
+            accepted.write(&[late, numbered(number, [stdout(text), end()].concat())].concat());
+        }
+    });
+    let rules = "proxy = { to = 'php', fastcgi = {} }";
+    let server = serve(&site, &url(&upstream), rules, "max_idle = 4");
+    let workers = "each worker keeps its own";
+    let mut client = site.connect(&server);
+    let next = |client: &mut Client| body(client, "/x.php");
+    assert_eq!(next(&mut client), (200, "0 1".to_owned()));
+    assert_eq!(next(&mut client), (200, "0 2".to_owned()), "{workers}");
+    // A record of the request before is no part of the response, and ends the connection.
+    assert_eq!(next(&mut client).0, 502);
+    assert_eq!(next(&mut client), (200, "1 1".to_owned()));
+    assert_eq!(next(&mut client), (200, "1 2".to_owned()));
+    // One that may not be repeated opens a connection, which is kept too.
+    let posted = post(&mut client, "/x.php", &[("Content-Length", "1")], b"x");
+    assert_eq!((posted.status, posted.body.as_slice()), (200, &b"2 1"[..]));
+    assert_eq!(next(&mut client), (200, "2 2".to_owned()));
+    assert_eq!(seen.lock().expect("no panic").len(), 7);
+}
+
+#[test]
+fn php_answers_many_requests_on_one_connection() {
+    let site = Site::new();
+    site.add("x.php", "<?php header('Content-Type: text/plain'); echo str_repeat($_GET['c'] ?? 'p', 100000), $_SERVER['REQUEST_METHOD'];");
+    let directory = tempfile::tempdir().expect("a directory");
+    let php = PhpFpm::start(directory.path());
+    let server = serve(&site, &php.url(), "proxy = { to = 'php', fastcgi = {} }", "max_idle = 2");
+    let mut client = site.connect(&server);
+    for n in 0..30 {
+        let letter = char::from(b'a' + n % 26).to_string();
+        let (status, text) = body(&mut client, &format!("/x.php?c={letter}"));
+        assert!(status == 200 && text == letter.repeat(100_000) + "GET", "{n}: {status}");
+        if n % 10 == 0 {
+            let posted = post(&mut client, "/x.php?c=q", &[("Content-Length", "3")], b"a=b");
+            assert_eq!(posted.body, ["q".repeat(100_000), "POST".to_owned()].concat().as_bytes());
+        }
+    }
+}
+
 #[test]
 fn what_cannot_be_run_is_refused_at_start() {
     let site = Site::new();
@@ -575,7 +659,6 @@ fn what_cannot_be_run_is_refused_at_start() {
             "protocol = \"fastcgi\"",
         ),
         (", fastcgi = {}", &format!("{php}proxy_protocol = 'v1'\n"), "remove it"),
-        (", fastcgi = {}", &format!("{php}max_idle = 1\n"), "max_idle: has no effect"),
         (", fastcgi = {}", &format!("{php}connection_age = '1s'\n"), "connection_age: has no effect"),
         (", fastcgi = {}", &format!("{php}idle_timeout = '1s'\n"), "idle_timeout: has no effect"),
         (", fastcgi = {}", &format!("{php}tunnel_timeout = '1s'\n"), "tunnel_timeout: has no effect"),

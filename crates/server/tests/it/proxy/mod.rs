@@ -26,6 +26,7 @@ mod smuggling;
 mod sticky;
 mod trailers;
 mod tunnel;
+mod uwsgi;
 mod websocket;
 
 use sealion_testkit::server::Server;

@@ -1,12 +1,15 @@
 //! Clients that stay with a server by a cookie, and servers that drain.
 
+use std::process::Command;
+
 use sealion_testkit::Client;
 use sealion_testkit::http::{self, Response};
 use sealion_testkit::server::{Server, Signal};
 
 use crate::support::config::Config;
 use crate::support::upstream::{Upstream, ok};
-use crate::support::{Site, messages, wait_for_cache, wait_until};
+use crate::support::watch::Watched;
+use crate::support::{PROGRAM, Site, messages, wait_for_cache, wait_until};
 
 fn servers() -> [Upstream; 3] {
     ["a", "b", "c"].map(|name| Upstream::answering(move |_| ok(name.as_bytes())))
@@ -40,6 +43,62 @@ fn reload(server: &Server, config: &Config) {
     let before = messages(server, " is in use");
     server.signal(Signal::HUP);
     wait_until("it has reloaded", || messages(server, " is in use") > before);
+}
+
+/// Runs `sealion drain` or `sealion ready`. The outcome, and what it says.
+fn order(server: &Server, arguments: &[&str]) -> (bool, String) {
+    let pid = server.pid().to_string();
+    let output = Command::new(PROGRAM).args(arguments).args(["--pid", &pid]).output().expect("the program runs");
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(text).expect("text"))
+}
+
+#[test]
+fn a_server_drains_by_order_and_no_session_is_lost() {
+    let (site, servers) = (Site::new(), servers());
+    let with = |keys: &str| {
+        config(&site, &servers, [", id = 'one'", "", ""], keys).table("[metrics]\nlisten = '127.0.0.1:0'\n")
+    };
+    let watched = Watched::of(with("sticky = true").serve_from_user_space());
+    let server = &watched.server;
+    let mut client = site.connect(server);
+    let mut sessions = Vec::new();
+    wait_until("each server has a session", || {
+        let response = get(&mut client, "");
+        sessions.push((response.body.clone(), cookie(&response)));
+        [b"a", b"b", b"c"].iter().all(|name| sessions.iter().any(|(body, _)| body == *name))
+    });
+    let of_a = sessions.iter().find(|(body, _)| body == b"a").expect("a session").1.clone();
+    let is_drained = |client: &mut Client| (0..12).all(|_| get(client, "").body != b"a");
+    let (done, text) = order(server, &["drain", "app", "one"]);
+    assert!(done && text.contains("no new clients"), "{text}");
+    assert!(is_drained(&mut client));
+    assert_eq!(get(&mut client, &of_a).body, b"a", "its session goes on");
+    let labels = |server: &Upstream| format!("{{upstream=\"app\",server=\"{}\"}}", server.url());
+    let draining = |of: &Upstream| watched.scrape().get(&format!("sealion_upstream_draining{}", labels(of)));
+    assert_eq!([&servers[0], &servers[1]].map(draining), [1.0, 0.0]);
+    let shown = Command::new(PROGRAM)
+        .args(["top", "--once", "--every", "100ms", "--url", &format!("http://{}", watched.address)])
+        .output()
+        .expect("the program runs");
+    let shown = String::from_utf8(shown.stdout).expect("text");
+    let line = |of: &Upstream| shown.lines().find(|line| line.contains(&of.url())).unwrap_or_default().to_owned();
+    assert!(line(&servers[0]).contains("  drain  ") && line(&servers[1]).contains("  up  "), "{shown}");
+    // Also where the upstream is built anew.
+    reload(server, &with("sticky = true\ntries = 2"));
+    assert!(is_drained(&mut client), "the order holds through a reload");
+    assert_eq!(get(&mut client, &of_a).body, b"a");
+    assert!(order(server, &["drain", "app", &servers[1].url()]).0);
+    for (arguments, words) in [
+        (["drain", "app", &servers[2].url()], "no other server"),
+        (["drain", "app", "http://127.0.0.1:1"], "no such server"),
+        (["ready", "other", "one"], "no [[upstream]]"),
+    ] {
+        let (done, text) = order(server, &arguments);
+        assert!(!done && text.contains(words), "{arguments:?}: {text}");
+    }
+    assert!(order(server, &["ready", "app", &servers[0].url()]).0);
+    wait_until("it gets new clients", || get(&mut client, "").body == b"a");
 }
 
 #[test]

@@ -1,24 +1,22 @@
-//! What an application learns of a request: the variables of CGI (RFC 3875), and the fields as `HTTP_…`.
+//! The variables that an application gets: those of CGI (RFC 3875), and the fields as `HTTP_…`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use bytes::BytesMut;
 use http::HeaderMap;
 use sealion_http::Protocol;
 
-use super::record::{PARAMS, begin, pair, stream};
 use crate::upstream::Forwarded;
 use crate::values::Secret;
 
-/// The script that answers a request, and what it learns beside the fields.
+/// The script or application that answers a request, and the variables that it gets beside the fields.
 #[derive(Debug, Clone)]
 pub(crate) struct Script {
-    /// The directory of scripts, without a slash at its end.
-    pub(crate) root: Arc<[u8]>,
-    /// The path of the script beneath it, with a slash at the beginning.
+    /// The directory of scripts, without a slash at its end. `None`: the application is no file.
+    pub(crate) root: Option<Arc<[u8]>>,
+    /// The path of the script beneath the root, or the path to which the application belongs; with a slash at the beginning unless it is empty.
     pub(crate) name: Vec<u8>,
-    /// What the path has behind the script: empty, or with a slash at the beginning.
+    /// The path behind `name`: empty, or with a slash at the beginning.
     pub(crate) path_info: Vec<u8>,
     /// Path and query as the client wrote them.
     pub(crate) request_uri: String,
@@ -35,21 +33,13 @@ pub(crate) struct Script {
     pub(crate) ends: Option<(u16, SocketAddr)>,
     /// Variables that the rule sets.
     pub(crate) params: Arc<[(String, Secret)]>,
+    /// The two modifiers of a request of uwsgi.
+    pub(crate) modifiers: [u8; 2],
 }
 
 impl Script {
-    /// The records before the content. `length`: that of the content, if there is any.
-    pub(super) fn head(&self, request: &Forwarded, length: Option<u64>) -> BytesMut {
-        let pairs = self.pairs(request, length);
-        let mut head = BytesMut::with_capacity(pairs.len() + 64);
-        begin(&mut head);
-        stream(&mut head, PARAMS, &pairs);
-        head
-    }
-
-    fn pairs(&self, request: &Forwarded, length: Option<u64>) -> Vec<u8> {
-        let mut pairs = Vec::with_capacity(2048);
-        let mut set = |name: &str, value: &[u8]| pair(&mut pairs, name.as_bytes(), value);
+    /// Calls `set` with each variable and its value. `length`: that of the content, if there is any.
+    pub(super) fn variables(&self, request: &Forwarded, length: Option<u64>, mut set: impl FnMut(&str, &[u8])) {
         set("GATEWAY_INTERFACE", b"CGI/1.1");
         set("SERVER_SOFTWARE", b"sealion");
         set("SERVER_PROTOCOL", self.protocol.as_cgi().as_bytes());
@@ -60,13 +50,15 @@ impl Script {
         }
         set("REQUEST_URI", self.request_uri.as_bytes());
         set("QUERY_STRING", self.query.as_bytes());
-        set("DOCUMENT_ROOT", &self.root);
-        set("SCRIPT_FILENAME", &[&self.root, self.name.as_slice()].concat());
+        if let Some(root) = &self.root {
+            set("DOCUMENT_ROOT", root);
+            set("SCRIPT_FILENAME", &[root, self.name.as_slice()].concat());
+            // PHP may be built to run only what a server has sent it.
+            set("REDIRECT_STATUS", b"200");
+        }
         set("SCRIPT_NAME", &self.name);
         set("PATH_INFO", &self.path_info);
         set("DOCUMENT_URI", &[self.name.as_slice(), &self.path_info].concat());
-        // PHP may be built to run only what a server has sent it.
-        set("REDIRECT_STATUS", b"200");
         set("CONTENT_TYPE", request.fields.get("content-type").map_or(b"", |value| value.as_bytes()));
         let length = length.map(|length| length.to_string());
         set("CONTENT_LENGTH", length.as_deref().unwrap_or_default().as_bytes());
@@ -91,7 +83,6 @@ impl Script {
         for (name, value) in self.params.iter() {
             set(name, value.reveal().as_bytes());
         }
-        pairs
     }
 
     /// The host that was asked for without its port, and the port.

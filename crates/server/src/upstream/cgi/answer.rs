@@ -1,25 +1,26 @@
-//! The answer of an application, as its records come.
+//! The answer of an application, as it comes.
 
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use sealion_http::Status;
-use tokio::io::{AsyncRead, ReadBuf, ReadHalf};
+use tokio::io::{AsyncRead, ReadBuf, ReadHalf, WriteHalf};
 use tokio::time::{Sleep, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::head::Head;
-use super::record::{Ended, Event, Records};
+use super::fastcgi::{Ended, Event, RequestId};
+use super::framing::{Framing, Gateway};
 use crate::response::{Piece, Source};
 use crate::tls_client::Io;
 use crate::upstream::InProgress;
 use crate::upstream::content::Incomplete;
 use crate::upstream::head_room::{HeadBytes, HeadRoom};
+use crate::upstream::http1::{Connection, Past, Released};
 use crate::upstream::message::Reading;
 use crate::upstream::reply::Patience;
 
@@ -55,10 +56,13 @@ impl From<Broken> for io::Error {
 /// An answer that is being read.
 pub(super) struct Answer {
     in_progress: InProgress,
-    from: ReadHalf<Box<dyn Io>>,
-    /// Writes the request meanwhile. `None`: it has ended.
-    writer: Option<AbortOnDropHandle<Result<(), Incomplete>>>,
-    records: Records,
+    /// `None`: the connection was kept for another request.
+    from: Option<ReadHalf<Box<dyn Io>>>,
+    writer: Writer,
+    /// What is known of the connection, if it may be kept.
+    kept: Option<Past>,
+    gateway: Gateway,
+    framing: Framing,
     /// Octets that are read at a time.
     read: usize,
     buffer: BytesMut,
@@ -75,16 +79,19 @@ impl Answer {
     pub(super) fn new(
         in_progress: InProgress,
         from: ReadHalf<Box<dyn Io>>,
-        writer: AbortOnDropHandle<Result<(), Incomplete>>,
+        writer: AbortOnDropHandle<Written>,
         reading: Reading,
+        (gateway, id, kept): (Gateway, RequestId, Option<Past>),
     ) -> Self {
         let patience = Patience::new(in_progress.upstream.stall_timeout);
         let deadline = in_progress.deadline.map(|deadline| Box::pin(sleep_until(deadline.into())));
         Answer {
             in_progress,
-            from,
-            writer: Some(writer),
-            records: Records::default(),
+            from: Some(from),
+            writer: Writer::Writing(writer),
+            kept: kept.map(|past| past.with_id(id.number)),
+            gateway,
+            framing: Framing::new(gateway, id),
             read: match reading {
                 Reading::Ahead => READ,
                 Reading::Sparing => SPARING_READ,
@@ -104,7 +111,7 @@ impl Answer {
 
     /// Reads the head, when there is room for it.
     pub(super) async fn head(&mut self, heads: Option<&HeadRoom>) -> Result<(Status, HeaderMap), Broken> {
-        let mut head = Head::default();
+        let mut head = self.gateway.response_head();
         let mut in_memory = HeadBytes::new(heads);
         loop {
             in_memory.set(head.len() + self.buffer.len());
@@ -113,7 +120,8 @@ impl Answer {
             match event {
                 Event::Stdout(part) => {
                     if let Some(whole) = head.add(&part).map_err(Broken::Server)? {
-                        self.first = whole.content;
+                        let first = self.framing.begin_content(&whole.fields, whole.content);
+                        self.first = first.map_err(Broken::Server)?;
                         self.read = READ;
                         return Ok((whole.status, whole.fields));
                     }
@@ -133,7 +141,7 @@ impl Answer {
     /// The next event of the answer. The request is written meanwhile.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<Event, Broken>> {
         loop {
-            match self.records.next(&mut self.buffer) {
+            match self.framing.next(&mut self.buffer) {
                 Ok(Some(event)) => {
                     if self.buffer.is_empty() {
                         // It would keep the memory of the event.
@@ -142,28 +150,39 @@ impl Answer {
                     return Poll::Ready(Ok(event));
                 }
                 Ok(None) => {}
-                Err(bad) => return Poll::Ready(Err(Broken::Server(bad.to_string()))),
+                Err(bad) => return Poll::Ready(Err(Broken::Server(bad))),
             }
             // An idle answer has no buffer.
             let mut space = [0; READ];
             let mut read = ReadBuf::new(&mut space[..self.read]);
-            match Pin::new(&mut self.from).poll_read(cx, &mut read) {
+            let Some(from) = &mut self.from else {
+                return Poll::Ready(Err(Broken::Server("the response has ended".to_owned())));
+            };
+            match Pin::new(from).poll_read(cx, &mut read) {
                 Poll::Ready(Ok(())) if read.filled().is_empty() => {
-                    return Poll::Ready(Err(Broken::Server("the connection was closed before its end".to_owned())));
+                    let closed = || Broken::Server("the connection was closed before its end".to_owned());
+                    return Poll::Ready(self.framing.closed().ok_or_else(closed));
                 }
                 Poll::Ready(Ok(())) => self.buffer.extend_from_slice(read.filled()),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(Broken::Server(error.to_string()))),
                 Poll::Pending => {
-                    if let Some(writer) = &mut self.writer {
-                        let written = ready!(Pin::new(writer).poll(cx));
-                        self.writer = None;
-                        if let Ok(Err(incomplete)) = written {
-                            return Poll::Ready(Err(Broken::Client(incomplete)));
-                        }
+                    if let Err(incomplete) = ready!(self.writer.poll_end(cx)) {
+                        return Poll::Ready(Err(Broken::Client(incomplete)));
                     }
                     return Poll::Pending;
                 }
             }
+        }
+    }
+
+    /// Keeps the connection for another request, if the response and the request have ended.
+    fn release(&mut self) {
+        let (Some(past), true) = (self.kept.take(), self.buffer.is_empty() && self.framing.may_go_on()) else { return };
+        let _ = self.writer.poll_end(&mut Context::from_waker(Waker::noop()));
+        let written = std::mem::replace(&mut self.writer, Writer::Ended(None));
+        if let (Writer::Ended(Some(to)), Some(from)) = (written, self.from.take()) {
+            let connection = Connection::from_parts(from.unsplit(to), past);
+            self.in_progress.keep(Released::Open(connection));
         }
     }
 
@@ -210,10 +229,14 @@ impl Source for Answer {
                     return Poll::Ready(Some(Ok(Piece::Bytes(content))));
                 }
                 Poll::Ready(Ok(Event::Stderr(text))) => this.log_stderr(&text),
-                Poll::Ready(Ok(Event::End(Ended::Complete(0)))) => return Poll::Ready(None),
+                Poll::Ready(Ok(Event::End(Ended::Complete(0)))) => {
+                    this.release();
+                    return Poll::Ready(None);
+                }
                 Poll::Ready(Ok(Event::End(ended @ Ended::Complete(_)))) => {
                     // The answer is whole all the same: nginx does not look at the status.
                     this.log(ended);
+                    this.release();
                     return Poll::Ready(None);
                 }
                 Poll::Ready(Ok(Event::End(refused))) => return Poll::Ready(this.broken(Broken::Refused(refused))),
@@ -227,6 +250,43 @@ impl Source for Answer {
                 }
             }
         }
+    }
+}
+
+impl Drop for Answer {
+    /// A content of a known length is not read beyond that: the end of the response may have come with it.
+    fn drop(&mut self) {
+        if self.kept.is_some()
+            && let Ok(Some(Event::End(Ended::Complete(_)))) = self.framing.next(&mut self.buffer)
+        {
+            self.release();
+        }
+    }
+}
+
+/// Writes the request while the response is read.
+enum Writer {
+    Writing(AbortOnDropHandle<Written>),
+    /// All of the request was written; or the server takes no more, and may answer all the same.
+    Ended(Option<WriteHalf<Box<dyn Io>>>),
+}
+
+/// The connection, if the server took the whole request.
+///
+/// # Errors
+/// The client did not send all of its content.
+pub(super) type Written = Result<Option<WriteHalf<Box<dyn Io>>>, Incomplete>;
+
+impl Writer {
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Incomplete>> {
+        let Writer::Writing(task) = self else { return Poll::Ready(Ok(())) };
+        let (to, result) = match ready!(Pin::new(task).poll(cx)) {
+            Ok(Ok(to)) => (to, Ok(())),
+            Ok(Err(incomplete)) => (None, Err(incomplete)),
+            Err(_) => (None, Ok(())),
+        };
+        *self = Writer::Ended(to);
+        Poll::Ready(result)
     }
 }
 

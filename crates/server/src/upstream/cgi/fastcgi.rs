@@ -1,37 +1,64 @@
 //! The records of FastCGI, in which requests and answers are cut.
+//!
+//! The specification is that of Open Market, 1996 (<https://fastcgi-archives.github.io/FastCGI_Specification.html>).
 
 use bytes::{Buf, Bytes, BytesMut};
+
+use super::params::Script;
+use crate::upstream::Forwarded;
 
 /// The types of records that a request with the role of a responder has.
 const BEGIN_REQUEST: u8 = 1;
 const END_REQUEST: u8 = 3;
-pub(super) const PARAMS: u8 = 4;
-pub(super) const STDIN: u8 = 5;
+const PARAMS: u8 = 4;
+const STDIN: u8 = 5;
 const STDOUT: u8 = 6;
 const STDERR: u8 = 7;
 
 const VERSION: u8 = 1;
 
-/// The request's number: a connection has one.
-const ID: u8 = 1;
-
 /// Octets of a record's head, and of the content of END_REQUEST.
 const HEAD: usize = 8;
 
-/// The head of a record whose content has this length.
-pub(super) fn record_head(kind: u8, length: u16) -> [u8; HEAD] {
-    let [high, low] = length.to_be_bytes();
-    [VERSION, kind, 0, ID, high, low, 0, 0]
+/// A request's number on its connection, and what becomes of that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct RequestId {
+    /// From 1. Each request of a connection has another: records that come late are told from those of the next request.
+    pub(super) number: u16,
+    /// Whether the connection stays open behind the response.
+    pub(super) keeps: bool,
 }
 
-/// The record that begins a request: a responder, whose connection closes afterwards.
-pub(super) fn begin(to: &mut BytesMut) {
-    to.extend_from_slice(&record_head(BEGIN_REQUEST, HEAD as u16));
-    to.extend_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0]);
+/// The records before the content. `length`: that of the content, if there is any.
+pub(super) fn head(id: RequestId, script: &Script, request: &Forwarded, length: Option<u64>) -> BytesMut {
+    let mut pairs = Vec::with_capacity(2048);
+    script.variables(request, length, |name, value| pair(&mut pairs, name.as_bytes(), value));
+    let mut head = BytesMut::with_capacity(pairs.len() + 64);
+    begin(&mut head, id);
+    stream(&mut head, id.number, PARAMS, &pairs);
+    head
+}
+
+/// The head of a record of content, or of the empty record that ends it.
+pub(super) fn stdin_head(id: RequestId, length: u16) -> [u8; HEAD] {
+    record_head(STDIN, id.number, length)
+}
+
+/// The head of a record whose content has this length.
+fn record_head(kind: u8, id: u16, length: u16) -> [u8; HEAD] {
+    let ([id_high, id_low], [high, low]) = (id.to_be_bytes(), length.to_be_bytes());
+    [VERSION, kind, id_high, id_low, high, low, 0, 0]
+}
+
+/// The record that begins a request to a responder.
+fn begin(to: &mut BytesMut, id: RequestId) {
+    to.extend_from_slice(&record_head(BEGIN_REQUEST, id.number, HEAD as u16));
+    // FCGI_KEEP_CONN
+    to.extend_from_slice(&[0, 1, u8::from(id.keeps), 0, 0, 0, 0, 0]);
 }
 
 /// Appends a name with its value to the content of PARAMS.
-pub(super) fn pair(to: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+fn pair(to: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     for text in [name, value] {
         match u8::try_from(text.len()) {
             Ok(short) if short < 128 => to.push(short),
@@ -44,12 +71,12 @@ pub(super) fn pair(to: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 }
 
 /// Cuts the content of a stream into records, and ends it.
-pub(super) fn stream(to: &mut BytesMut, kind: u8, content: &[u8]) {
+fn stream(to: &mut BytesMut, id: u16, kind: u8, content: &[u8]) {
     for part in content.chunks(usize::from(u16::MAX)) {
-        to.extend_from_slice(&record_head(kind, part.len() as u16));
+        to.extend_from_slice(&record_head(kind, id, part.len() as u16));
         to.extend_from_slice(part);
     }
-    to.extend_from_slice(&record_head(kind, 0));
+    to.extend_from_slice(&record_head(kind, id, 0));
 }
 
 /// What a server sends.
@@ -116,6 +143,8 @@ pub(super) enum BadRecord {
 /// Reads records as their octets come: content is passed on before its record is whole.
 #[derive(Debug)]
 pub(super) struct Records {
+    /// The number of the request.
+    id: u16,
     kind: u8,
     /// Octets of content that are still to come.
     left: usize,
@@ -133,13 +162,17 @@ const MAX_FRAMING: usize = 16 << 10;
 /// aligned.
 const FRAMING_PER_BYTE: usize = 16;
 
-impl Default for Records {
-    fn default() -> Self {
-        Records { kind: 0, left: 0, padding: 0, framing: MAX_FRAMING }
-    }
-}
-
 impl Records {
+    /// Reads the response to the request of this number.
+    pub(super) fn new(id: u16) -> Self {
+        Records { id, kind: 0, left: 0, padding: 0, framing: MAX_FRAMING }
+    }
+
+    /// Whether no record has begun.
+    pub(super) fn is_between_records(&self) -> bool {
+        self.left == 0 && self.padding == 0
+    }
+
     /// The next event in `buffer`. `None`: more octets are needed.
     pub(super) fn next(&mut self, buffer: &mut BytesMut) -> Result<Option<Event>, BadRecord> {
         loop {
@@ -185,7 +218,7 @@ impl Records {
             return Err(BadRecord::Type(kind));
         }
         let id = u16::from_be_bytes([id_high, id_low]);
-        if id != u16::from(ID) {
+        if id != self.id {
             return Err(BadRecord::Request(id));
         }
         self.kind = kind;
@@ -204,7 +237,7 @@ mod tests {
     use super::*;
 
     fn record(kind: u8, content: &[u8], padding: u8) -> Vec<u8> {
-        let mut record = record_head(kind, content.len() as u16).to_vec();
+        let mut record = record_head(kind, 1, content.len() as u16).to_vec();
         record[6] = padding;
         record.extend_from_slice(content);
         record.resize(record.len() + usize::from(padding), b'!');
@@ -213,7 +246,7 @@ mod tests {
 
     /// The events of octets that come `at_a_time`, with parts of a stream joined.
     fn read(octets: &[u8], at_a_time: usize) -> Result<Vec<(u8, Vec<u8>)>, BadRecord> {
-        let (mut records, mut buffer, mut events) = (Records::default(), BytesMut::new(), Vec::<(u8, Vec<u8>)>::new());
+        let (mut records, mut buffer, mut events) = (Records::new(1), BytesMut::new(), Vec::<(u8, Vec<u8>)>::new());
         for part in octets.chunks(at_a_time) {
             buffer.extend_from_slice(part);
             while let Some(event) = records.next(&mut buffer)? {
@@ -314,7 +347,7 @@ mod tests {
         assert_eq!(pairs[3..8], [127, 0x80, 0, 0, 128]);
         assert_eq!(pairs.len(), 8 + 127 + 128);
         let mut records = BytesMut::new();
-        stream(&mut records, PARAMS, &[0; 65536]);
+        stream(&mut records, 1, PARAMS, &[0; 65536]);
         assert_eq!(records.len(), 3 * HEAD + 65536);
         assert_eq!(records[..HEAD], [1, PARAMS, 0, 1, 255, 255, 0, 0]);
         assert_eq!(records[HEAD + 65535..][..HEAD], [1, PARAMS, 0, 1, 0, 1, 0, 0]);

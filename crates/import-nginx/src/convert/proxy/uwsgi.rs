@@ -1,0 +1,132 @@
+//! Locations that pass requests to a server of uwsgi, as the action `proxy` to an `[[upstream]]` with `protocol = "uwsgi"`.
+
+use sealion_http::cgi;
+use toml::Value;
+
+use super::upstreams::{self, Options};
+use super::{NotPassed, Place, cache, fields, max_body, values};
+use crate::convert::context::Context;
+use crate::convert::path::Path;
+use crate::syntax::Directive;
+use crate::toml_text::Table;
+
+/// The modifier by which uwsgi removes SCRIPT_NAME from PATH_INFO, as `strip_prefix` does.
+const MANAGE_SCRIPT_NAME: i64 = 30;
+
+/// Writes the action of a location whose requests an application answers.
+pub(super) fn write(
+    context: &mut Context,
+    table: &mut Table,
+    place: Place<'_, '_>,
+    pass: &Directive,
+) -> Result<(), NotPassed> {
+    let level = place.level;
+    let to = place.variables.template(context, pass.first())?;
+    if to.contains('{') {
+        return Err("its server depends on the request: name an [[upstream]]".to_owned().into());
+    }
+    if to.starts_with("suwsgi://") {
+        return Err("uwsgi is not spoken over TLS: let the program listen without it, on this machine"
+            .to_owned()
+            .into());
+    }
+    let options = options(context, place);
+    let target = upstreams::target(context, to.strip_prefix("uwsgi://").unwrap_or(&to), options)?;
+    let own = variables(context, place);
+    let proxy = table.table("proxy");
+    proxy.set("to", target.name);
+    if own.strips {
+        proxy.set("strip_prefix", true);
+    }
+    if !own.keys.is_empty() {
+        proxy.set("uwsgi", own.keys);
+    }
+    if let Some(fields) = fields::of_responses(context, &level.all("uwsgi_hide_header")).into_value() {
+        proxy.set("response_headers", fields);
+    }
+    if level.last("uwsgi_pass_request_headers").is_some_and(|passes| passes.first() == "off") {
+        proxy.set("pass_fields", false);
+    }
+    if level.last("uwsgi_intercept_errors").is_some_and(|intercept| intercept.first() == "on") {
+        proxy.set("intercept_errors", true);
+    }
+    let all = |name: &str| level.all(&name.replacen("proxy_", "uwsgi_", 1));
+    let cache = cache::of_rule(context, &all);
+    let max = max_body(context, place);
+    let proxy = table.table("proxy");
+    if let Some(cache) = cache {
+        proxy.set("cache", cache);
+    }
+    if let Some(max) = max {
+        proxy.set("max_body", max.to_string());
+    }
+    Ok(())
+}
+
+/// The `uwsgi` of a rule.
+#[derive(Default)]
+struct Own {
+    keys: toml::Table,
+    /// Whether the path of the location is no part of PATH_INFO.
+    strips: bool,
+}
+
+/// Variables and modifiers.
+fn variables(context: &mut Context, place: Place<'_, '_>) -> Own {
+    let mut own = Own::default();
+    let mut params = toml::Table::new();
+    let modifier = |name: &str| place.level.last(name).and_then(|directive| directive.first().parse::<i64>().ok());
+    let mut modifier1 = modifier("uwsgi_modifier1").unwrap_or(0);
+    for param in place.level.all("uwsgi_param") {
+        let [name, value, ..] = param.arguments.as_slice() else { continue };
+        if name == "SCRIPT_NAME" && !value.is_empty() {
+            let is_own =
+                matches!(place.path, Path::Prefix { text, .. } if text.strip_suffix('/') == Some(value.as_str()));
+            match is_own && modifier1 == MANAGE_SCRIPT_NAME {
+                true => (own.strips, modifier1) = (true, 0),
+                false => context.report_with(param, "set strip_prefix = true in a route whose path ends in a slash"),
+            }
+            continue;
+        }
+        if cgi::VARIABLES.contains(&name.as_str()) || name == "HTTP_HOST" || name.is_empty() {
+            continue;
+        }
+        match place.variables.template(context, value) {
+            Ok(value) if !value.contains('{') && !name.starts_with("HTTP_") => {
+                drop(params.insert(name.clone(), value.into()));
+            }
+            // Both of nginx' variables are the scheme, and so is REQUEST_SCHEME.
+            _ if name == "UWSGI_SCHEME" => {}
+            _ if context.is_reported(param) => {}
+            _ => context.note(param, "params are constants, and no fields of clients"),
+        }
+    }
+    if !params.is_empty() {
+        own.keys.insert("params".to_owned(), params.into());
+    }
+    for (name, modifier) in [("modifier1", modifier1), ("modifier2", modifier("uwsgi_modifier2").unwrap_or(0))] {
+        if (1..=255).contains(&modifier) {
+            own.keys.insert(name.to_owned(), modifier.into());
+        }
+    }
+    own
+}
+
+/// Times and tries of the upstream.
+fn options(context: &mut Context, place: Place<'_, '_>) -> Options {
+    let mut keys: Vec<(&'static str, Value)> = vec![("protocol", "uwsgi".into())];
+    for (name, own) in [
+        ("uwsgi_connect_timeout", &["connect_timeout"][..]),
+        ("uwsgi_read_timeout", &["answer_timeout", "stall_timeout"]),
+    ] {
+        let Some(directive) = place.level.last(name) else { continue };
+        match values::time(directive.first()).filter(|time| !time.0.is_zero()) {
+            Some(time) => keys.extend(own.iter().map(|key| (*key, Value::from(time.to_string())))),
+            None => context.note(directive, "a time is above 0"),
+        }
+    }
+    if place.level.last("uwsgi_next_upstream").is_some_and(|next| next.first() == "off") {
+        keys.push(("tries", 1.into()));
+    }
+    Options { scheme: "uwsgi", keys, ..Options::default() }
+}
