@@ -39,6 +39,7 @@ struct Encoded {
 }
 
 /// How far the content is encoded.
+#[expect(clippy::large_enum_variant, reason = "it is made once, in a box, and nearly always begins as the large one")]
 enum State {
     Encoding(ContentEncoder),
     /// The content ended, or is not sent.

@@ -202,10 +202,10 @@ impl Building<'_> {
                     HostName::Beneath(_) => &mut hosts.beneath,
                     HostName::Beginning(_) => &mut hosts.beginning,
                     HostName::Expression(expression) => {
-                        let is_same = |(other, by): &&(Regex, Owner)| {
+                        let is_same = |(other, by): &(Regex, Owner)| {
                             other.as_str() == expression.as_str() && by.claim == owner.claim
                         };
-                        if hosts.expressions.iter().find(is_same).is_some() {
+                        if hosts.expressions.iter().any(is_same) {
                             self.report_twice(name);
                         }
                         hosts.expressions.push((expression.clone(), owner));

@@ -592,17 +592,3 @@ fn the_command_line_has_an_option_for_it() {
     assert_eq!(get(&site, &proxy, "/f", &[]).body, b"answer");
     server.signal(Signal::TERM);
 }
-
-/// An error of a reload is about the file as it is now.
-#[test]
-fn a_reload_names_the_line_of_a_listener_in_the_new_file() {
-    let site = Site::new();
-    let config = |comment: &str, keys: &str| {
-        let listener = format!("{comment}address = '127.0.0.1:0'\ntls = false\nplain = 'redirect'");
-        Config::within(site.outside()).listen(&listener).site(site.root(), &[], keys)
-    };
-    let server = config("", "listen = ['127.0.0.1:0']").serve();
-    config("# One line,\n# and another one.\n", "").write();
-    server.signal(Signal::HUP);
-    wait_for_message(&server, "sealion.toml:5: listen.tls: no listener has TLS");
-}
