@@ -82,6 +82,7 @@ fn rendered(text: &str, lines: &[u8], url: bool) -> Result<String, Unfit> {
         upstream: None,
         media_type: None,
         looked_up: None,
+        is_led: false,
     };
     match url {
         true => template.render_url(&asked),
@@ -147,7 +148,7 @@ fn no_value_breaks_a_line() {
 #[test]
 fn unknown_names_are_refused_with_the_nearest() {
     let (tables, _) = tables(TABLES);
-    let groups = Groups { path: Some(Regex::new("^/(?<year>\\d+)").unwrap()), hosts: Vec::new() };
+    let groups = Groups { path: Some(Regex::new("^/(?<year>\\d+)").unwrap()), ..Groups::default() };
     for (text, words) in [
         ("{hots}", "f:1: key: {hots} is no placeholder: the nearest is {host}"),
         ("{map.tenants}", "the nearest is {map.tenant}"),

@@ -97,6 +97,8 @@ pub(super) struct RuleContext<'a> {
 #[derive(Debug)]
 enum Host {
     OfClient,
+    /// Without its port.
+    NameOfClient,
     Fixed(HeaderValue),
 }
 
@@ -202,6 +204,7 @@ impl Rule {
             upstream: None,
             media_type: None,
             looked_up: None,
+            is_led: false,
         }
     }
 
@@ -397,6 +400,7 @@ impl Rule {
         }
         let host = match &self.host {
             Host::OfClient => HeaderValue::try_from(request.authority.unwrap_or_default()).ok(),
+            Host::NameOfClient => HeaderValue::try_from(&*self.asked(request, path, &inbound).host()).ok(),
             Host::Fixed(host) => Some(host.clone()),
         };
         // RFC 9110 §8.6: some servers answer 411 without it.

@@ -71,7 +71,7 @@ impl Answering<'_> {
         asked: &SitePath<'_>,
         (user, inbound): (&mut Option<Box<str>>, &mut Inbound),
     ) -> Answer {
-        let Some(route) = self.site.routes.as_ref().and_then(|routes| routes.named(name)) else {
+        let Some(route) = self.named(name, path).and_then(Result::ok) else {
             let cause = io::Error::other(format!("X-Accel-Redirect names no route: {}", name.escape_default()));
             return Response::plain(Status::INTERNAL_SERVER_ERROR).because(Some(cause)).into();
         };

@@ -97,7 +97,7 @@ impl<'a> Answering<'a> {
                 Answering { request: &request, ..*self }.go_on(place, false, path, &mut user, inbound).await
             }
             Whereto::Named(name) => {
-                let route = self.site.routes.as_ref()?.named(name)?;
+                let route = self.named(name, path)?.ok()?;
                 if !self.may_follow(route, answer.guards, inbound) {
                     return None;
                 }

@@ -126,6 +126,17 @@ impl Choice {
         Ok(search.within(&self.top)?.map(|found| found.route))
     }
 
+    /// The route for a path among those within a route, or that route itself.
+    pub(super) fn find_within<E: From<TooManySteps>>(
+        &self,
+        route: RouteNumber,
+        full: &[u8],
+        admits: &mut dyn FnMut(RouteNumber) -> Result<bool, E>,
+    ) -> Result<RouteNumber, E> {
+        let mut search = Search { choice: self, full, admits, matched: None };
+        Ok(search.inside(route)?.route)
+    }
+
     /// The patterns that match the path.
     fn matched(&self, full: &[u8]) -> Vec<usize> {
         let mut matched = Vec::new();
