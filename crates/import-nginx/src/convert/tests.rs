@@ -14,13 +14,13 @@ pub(super) fn import(http: &str) -> (toml::Table, Vec<String>) {
     (text.replace(&shown, "").parse().unwrap_or_else(|e| panic!("{text}: {e}")), named)
 }
 
-/// What the routes of a site forward by.
+/// The rules by which the routes of a site forward.
 pub(super) fn rules(site: &toml::Table) -> Vec<&toml::Table> {
     let routes = site.get("route").and_then(Value::as_array).into_iter().flatten();
     routes.filter_map(|route| route.get("proxy")?.as_table()).collect()
 }
 
-/// What nothing guards.
+/// The directives that nothing guards now.
 pub(super) fn marked(named: &[String]) -> Vec<&str> {
     named.iter().map(String::as_str).filter(|line| line.contains("UNGUARDED")).collect()
 }
@@ -400,7 +400,7 @@ fn cookies_choose_servers_and_servers_drain() {
     }
 }
 
-/// In nginx a file that somebody uploads as other.php is then no program, but sent.
+/// In nginx a file that a user uploads as other.php is then no program, but sent.
 #[test]
 fn where_a_location_runs_the_front_script_alone_no_other_script_runs() {
     for (php, only) in [(r"^/index\.php(/|$)", true), (r"\.php$", false)] {
