@@ -316,8 +316,8 @@ fn is_sent(directive: &Directive) -> bool {
     SENT.iter().any(same) || name == "host" || proxy::is_made_here(&name, &value)
 }
 
-/// The fields that requests get from the answer, and their names there: `auth_request_set $user $upstream_http_x_user` with `proxy_set_header X-User $user`, here or in a
-/// location that inherits the guard.
+/// The fields that requests get from the answer, and their names there, here or in a location that inherits the guard:
+/// `auth_request_set $user $upstream_http_x_user` with `proxy_set_header X-User $user`.
 fn copied(level: &Level<'_>, locations: &[&Directive]) -> Vec<(String, String)> {
     let of = |name: &'static str| {
         let mut found: Vec<&Directive> = level.all(name);
