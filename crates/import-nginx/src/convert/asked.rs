@@ -81,7 +81,7 @@ pub(super) fn read(
             holds(if operator == "!=" { condition.not() } else { condition })
         }
         [variable, operator, expression] if operator.trim_start_matches('!').starts_with('~') => {
-            matches(context, variables, variable, operator, expression)
+            matches(context, variables, block, (variable, operator, expression))
         }
         [operator, file] if operator.trim_start_matches('!').starts_with('-') => {
             let kind = match operator.trim_start_matches('!') {
@@ -152,9 +152,8 @@ fn of_cases(cases: &[(Condition, String)], is_it: impl Fn(&str) -> bool) -> Resu
 fn matches(
     context: &mut Context,
     variables: &Variables,
-    variable: &str,
-    operator: &str,
-    expression: &str,
+    block: &Directive,
+    (variable, operator, expression): (&str, &str, &str),
 ) -> Result<Asked, String> {
     let is_not = operator.starts_with('!');
     let sign = operator.trim_start_matches('!');
@@ -191,14 +190,26 @@ fn matches(
         let condition = Condition::wanted(&template, format!("{sign} {own}")).not();
         return Ok(Asked { groups: Some(Groups::default()), ..Asked::holds(condition) });
     }
+    if !uses_groups(block, &own) {
+        return Ok(Asked::holds(Condition::wanted(&template, format!("{sign} {own}"))));
+    }
     let (own, groups) = values::with_named_groups(&own);
     let wanted = format!("{sign} {own}");
+    // Hosts and values have groups.
     let condition = match template.as_str() {
-        // Hosts and values have groups.
-        template if template != "{host}" && !groups.0.is_empty() => Condition::of_value(template, wanted),
-        template => Condition::wanted(template, wanted),
+        "{host}" => Condition::wanted("{host}", wanted),
+        template => Condition::of_value(template, wanted),
     };
     Ok(Asked { groups: Some(groups), ..Asked::holds(condition) })
+}
+
+/// Whether directives of a block name groups of its expression.
+fn uses_groups(block: &Directive, expression: &str) -> bool {
+    let is_number = |behind: &str| behind.starts_with(|c: char| c.is_ascii_digit());
+    let names_group = |text: &String| text.split('$').skip(1).any(|behind| is_number(behind.trim_start_matches('{')));
+    let is_named = |name: &str| block.children().iter().any(|inner| inner.to_string().contains(&format!("${name}")));
+    let is_used = block.children().iter().any(|inner| inner.arguments.iter().any(names_group));
+    is_used || path::groups(expression).1.iter().any(|name| is_named(name))
 }
 
 /// Whether an `if` answers 404 where a script is missing, as FastCGI does anyway.

@@ -183,18 +183,24 @@ fn files_are_tried() {
         ("/nonexistent @app", "try = ['@app']"),
         ("$uri $uri/ /index?q=$uri&$args", "try = ['{path}', '{path}/', '/index?q={path}&{query}']"),
     ] {
-        is(&routes("", &format!("location / {{ try_files {tries}; }}"))[0], &format!("path = '/'\n{route}"));
+        let server = format!("location / {{ try_files {tries}; }} location @app {{ return 204; }}");
+        is(&routes("", &server)[0], &format!("path = '/'\n{route}"));
     }
 }
 
 #[test]
-fn a_front_script_is_run_by_a_route_of_its_own() {
-    let server = "root /srv; index index.php; location / { try_files $uri $uri/ /index.php?$args; } \
-                  location ~ \\.php$ { try_files $uri =404; fastcgi_pass unix:/run/php.sock; }";
-    let all = routes("", server);
-    assert_eq!(all[0]["try"].to_string(), r#"["{path}", "{path}/", "@import-1"]"#);
-    assert_eq!(all[2]["name"].as_str(), Some("@import-1"));
-    assert_eq!(all[2]["proxy"]["fastcgi"].to_string(), r#"{ front = "/index.php" }"#);
+fn a_front_script_is_run_by_the_route_that_has_it() {
+    for php in [r"\.php$", r"^/index\.php(/|$)"] {
+        let server = format!(
+            "root /srv; index index.php; location / {{ try_files $uri $uri/ /index.php?$args; }} \
+             location ~ {php} {{ try_files $uri =404; fastcgi_pass unix:/run/php.sock; }}"
+        );
+        let (site, _, _) = converted("", &server);
+        assert_eq!(site["index"].to_string(), r#"["index.php"]"#);
+        let all = routes("", &server);
+        assert_eq!((all.len(), all[0]["try"].to_string()), (2, r#"["{path}", "{path}/", "/index.php"]"#.to_owned()));
+        assert_eq!(all[1]["proxy"]["fastcgi"].to_string(), "{}");
+    }
 }
 
 #[test]
@@ -397,21 +403,5 @@ fn cookies_choose_servers_and_servers_drain() {
     {
         let (table, named) = upstream(directives);
         assert!(table.get("sticky").is_none() && named.len() == 1, "{named:#?}");
-    }
-}
-
-/// In nginx a file that a user uploads as other.php is then no program, but sent.
-#[test]
-fn where_a_location_runs_the_front_script_alone_no_other_script_runs() {
-    for (php, only) in [(r"^/index\.php(/|$)", true), (r"\.php$", false)] {
-        let server = format!(
-            "root /srv; index index.php; location / {{ try_files $uri $uri/ /index.php?$query_string; }} \
-             location ~ {php} {{ fastcgi_pass unix:/run/php.sock; }}"
-        );
-        let (site, _, _) = converted("", &server);
-        let scripts = rules(site.as_table().unwrap()).into_iter().filter_map(|rule| rule.get("fastcgi"));
-        let front = scripts.filter(|scripts| scripts.get("front").is_some()).collect::<Vec<_>>();
-        let [front] = front[..] else { panic!("{site}") };
-        assert_eq!(front.get("only_front").and_then(Value::as_bool).unwrap_or(false), only, "{php}");
     }
 }
