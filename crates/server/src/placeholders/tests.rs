@@ -56,6 +56,7 @@ fn rendered(text: &str, lines: &[u8], url: bool) -> Result<String, Unfit> {
     let groups = Groups {
         path: Some(Regex::new("^/(?<first>[^/]+)/(.*)$").unwrap()),
         hosts: vec![Regex::new(r"^(?<user>\w+)\.example$").unwrap()],
+        ..Groups::default()
     };
     let mut problems = Problems::of_arguments();
     let known = Known { groups: Some(&groups), tables: &tables, in_response: false };
@@ -234,10 +235,11 @@ fn directories_lie_beneath_their_root() {
             fields: FieldSection::from_lines(&lines),
         };
         let (client, is_plain, groups, upstream) = (None, false, None, None);
-        let (media_type, looked_up) = (None, None);
+        let (media_type, looked_up, is_led) = (None, None, false);
         let tables = &tables;
         let (request, path, query) = (&request, &path, None);
-        let asked = Asked { request, path, query, client, is_plain, groups, tables, upstream, media_type, looked_up };
+        let asked =
+            Asked { request, path, query, client, is_plain, groups, tables, upstream, media_type, looked_up, is_led };
         let mut problems = Problems::of_arguments();
         let known = Known { groups: None, tables, in_response: false };
         let template = Template::parse(&at(text), known, "key", &mut problems).unwrap();
@@ -288,10 +290,11 @@ fn entries_may_name_networks_and_the_groups_of_their_expression() {
             fields: FieldSection::from_lines(lines),
         };
         let (client, is_plain, groups, upstream) = (client.parse().ok(), false, None, None);
-        let (media_type, looked_up) = (None, None);
+        let (media_type, looked_up, is_led) = (None, None, false);
         let tables = &tables;
         let (request, path, query) = (&request, &path, None);
-        let asked = Asked { request, path, query, client, is_plain, groups, tables, upstream, media_type, looked_up };
+        let asked =
+            Asked { request, path, query, client, is_plain, groups, tables, upstream, media_type, looked_up, is_led };
         let known = Known { groups: None, tables, in_response: false };
         let template = Template::parse(&at(text), known, "key", &mut Problems::of_arguments()).unwrap();
         String::from_utf8(template.render(&asked, Form::Plain).unwrap().into_owned()).unwrap()

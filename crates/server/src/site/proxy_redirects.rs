@@ -275,6 +275,8 @@ mod tests {
                 replacement("http://root.internal", "/"),
             ],
             cookie_paths: vec![replacement("/", "/app/")],
+            cookie_domains: Vec::new(),
+            cookie_attributes: Vec::new(),
         };
         for (location, expected) in [
             ("http://app.internal/x?y", Some("/app/x?y")),
