@@ -10,6 +10,7 @@
 mod convert;
 mod directives;
 mod on_loopback;
+mod refused;
 mod report;
 mod syntax;
 mod tokens;
@@ -21,6 +22,7 @@ use std::rc::Rc;
 
 pub use directives::{counterparts, markdown};
 pub use on_loopback::{Moved, OnLoopback, on_loopback};
+pub use refused::Refused;
 pub use report::{Loss, Summary, Unconverted, Verdict};
 
 /// Converts the main configuration file of nginx and the files it includes. `is_reserved`: whether the server sets a
@@ -50,6 +52,8 @@ impl fmt::Display for Place {
 #[derive(Debug)]
 pub struct Conversion {
     root: toml_text::Table,
+    /// The names of the sites, in their order.
+    names: Vec<String>,
     /// Directives that were not converted, in source order.
     pub unconverted: Vec<Unconverted>,
     /// How each site is, the worst first.
@@ -58,19 +62,26 @@ pub struct Conversion {
 
 impl Conversion {
     /// `names`: of the sites, in their order.
-    fn new(mut root: toml_text::Table, unconverted: Vec<Unconverted>, names: Vec<String>) -> Self {
-        let sites: Vec<(String, bool)> =
-            names.into_iter().zip(root.list("site")).map(|(name, site)| (name, answers(site))).collect();
-        let summaries = report::summaries(&unconverted, &sites);
-        let lines: Vec<String> =
-            summaries.iter().filter(|summary| summary.verdict != Verdict::Works).map(Summary::to_string).collect();
+    fn new(root: toml_text::Table, unconverted: Vec<Unconverted>, names: Vec<String>) -> Self {
+        let mut conversion = Conversion { root, names, unconverted, summaries: Vec::new() };
+        conversion.summarize();
+        conversion
+    }
+
+    /// Says how each site is, here and in the configuration.
+    fn summarize(&mut self) {
+        let sites = self.names.iter().cloned().zip(self.root.list("site"));
+        let sites: Vec<(String, bool)> = sites.map(|(name, site)| (name, answers(site))).collect();
+        self.summaries = report::summaries(&self.unconverted, &sites);
+        let lines = self.summaries.iter().filter(|summary| summary.verdict != Verdict::Works);
+        let lines: Vec<String> = lines.map(Summary::to_string).collect();
+        self.root.remove("import");
         if !lines.is_empty() {
-            let import = root.table("import");
+            let import = self.root.table("import");
             import.comment("`sealion check` repeats this until acknowledged = true.");
             import.set("acknowledged", false);
             import.set("summary", lines);
         }
-        Conversion { root, unconverted, summaries }
     }
 
     /// The text of sealion.toml, with unconverted directives as comments at the top. TOML allows no control character in a comment.

@@ -250,7 +250,7 @@ fn glob(pattern: &Path) -> Result<(Vec<PathBuf>, Unreadable), globset::Error> {
     Ok((found, unreadable))
 }
 
-/// Bounds recursion; nobody nests this deep on purpose.
+/// Bounds recursion; no configuration nests this deep on purpose.
 const DEEPEST: usize = 32;
 
 #[cfg(test)]

@@ -64,6 +64,17 @@ impl Table {
         self.tables.len() + self.values.len() < before
     }
 
+    /// Leaves out everything but some keys.
+    pub(super) fn keep(&mut self, keys: &[&str]) {
+        self.values.retain(|(key, _)| keys.contains(&key.as_str()));
+        self.tables.retain(|(name, many, _)| *many == Many::One && keys.contains(&name.as_str()));
+    }
+
+    /// The first comment, which says where the table comes from.
+    pub(super) fn place(&self) -> Option<&str> {
+        self.comments.first().map(|comment| comment.split(", ").next().unwrap_or(comment))
+    }
+
     /// Takes over everything of another table.
     pub(super) fn append(&mut self, other: Table) {
         self.comments.extend(other.comments);

@@ -2,10 +2,10 @@
 
 use toml::Value;
 
+use super::condition::Condition;
 use super::context::Context;
 use super::guards;
 use super::path::Path;
-use super::proxy::scripts::{self, Front};
 use super::proxy::{self, NotPassed, Place, without_query};
 use super::variables::Variables;
 use super::{route, settings};
@@ -35,6 +35,9 @@ pub(super) fn write(context: &mut Context, table: &mut Table, place: Place<'_, '
             );
         }
         proxy::write(context, table, place, pass)?;
+        if let Some(tries) = find("try_files") {
+            tries_before(context, table, place, (tries, pass))?;
+        }
         // Locations within may send files.
         let root = find("root").filter(|_| place.level.sets(&["location"]));
         if let Some(root) = root.and_then(|root| settings::directory(context, root, place.variables).ok()) {
@@ -199,144 +202,123 @@ fn try_files(
             paths.push(target(context, place.variables, last)?.into());
             "=404".to_owned()
         }
-        last if last.starts_with('=') => last.to_owned(),
-        last if last.starts_with('@') => route::named(context, place, last),
-        last => match front(context, place, last, tries_directory) {
-            Some(name) => name,
-            None => target(context, place.variables, last)?,
-        },
+        last => last_of(context, place, last)?,
     };
     // The last resort stands alone only where it is a route.
-    if paths.is_empty() && !end.starts_with('@') {
-        match end.strip_prefix('=') {
-            Some(status) => table.set("respond", status.parse::<i64>().unwrap_or(404)),
-            None => table.set("rewrite", end),
-        }
+    if paths.is_empty() {
+        last_resort(table, &end);
         return Ok(());
     }
     let tries_files = tried.iter().any(|tried| tried == "$uri");
     if tries_files && !tries_directory {
         directories(table, &end);
     }
-    if tries_directory && last.contains(".php") {
-        script_of_directory(table, place, &end);
-    }
     paths.push(end.into());
     table.set("try", paths);
     Ok(())
 }
 
-/// Adds a route for directories with a script that goes before other indices: it is run.
-fn script_of_directory(table: &mut Table, place: Place<'_, '_>, end: &str) {
-    let names = place.level.all("index");
-    let first = names.iter().flat_map(|index| &index.arguments).next();
-    let Some(name) = first.filter(|name| name.ends_with(".php") && !name.contains(['/', '$'])) else { return };
-    if !end.starts_with('@') {
-        return;
+/// `try_files` beside a server, which gets what is there: the last entry answers the rest.
+fn tries_before(
+    context: &mut Context,
+    table: &mut Table,
+    place: Place<'_, '_>,
+    (tries, pass): (&Directive, &Directive),
+) -> Result<(), NotPassed> {
+    let Some((last, tried)) = tries.arguments.split_last() else { return Ok(()) };
+    // A script that is missing is answered so anyway.
+    if last == "=404" && pass.name == "fastcgi_pass" {
+        return Ok(());
+    }
+    let mut found = Vec::new();
+    for tried in tried {
+        let path = match tried.as_str() {
+            "$fastcgi_script_name" => "{path}".to_owned(),
+            tried => target(context, place.variables, tried)?,
+        };
+        let kind = if tried.ends_with('/') { "directory" } else { "file" };
+        found.push(Condition::exists(kind, &path));
     }
     let mut inner = Table::default();
-    inner.set("path", "~ /$");
-    let exists: toml::Table = [("file".to_owned(), Value::from(format!("{{path}}{name}")))].into_iter().collect();
-    inner.set("match", [("exists".to_owned(), Value::from(exists))].into_iter().collect::<toml::Table>());
-    inner.set("try", vec![Value::from(end)]);
+    inner.set("match", Condition::any(found).unwrap_or(Condition::Always).not().into_table());
+    last_resort(&mut inner, &last_of(context, place, last)?);
     table.push("route", inner);
+    Ok(())
+}
+
+/// `try_files` behind `rewrite … break`: the rewritten path is tried, and a server gets it too.
+pub(super) fn try_rewritten(
+    context: &mut Context,
+    table: &mut Table,
+    place: Place<'_, '_>,
+    (tries, to): (&Directive, &str),
+) -> Result<(), String> {
+    let Some((last, tried)) = tries.arguments.split_last() else { return Ok(()) };
+    let variables = place.variables.in_case("uri", to);
+    let own = Place { variables: &variables, ..place };
+    let mut paths = Vec::new();
+    for tried in tried {
+        paths.push(Value::from(target(context, &variables, tried).map_err(NotPassed::into_reason)?));
+    }
+    let named = place.locations.iter().copied().find(|location| location.arguments == [last.as_str()]);
+    let pass = named.and_then(|named| named.children().iter().find(|inner| proxy::is_pass(inner)));
+    let last = match (named, pass) {
+        (Some(named), Some(pass)) => {
+            let level = place.level.of_server().within(named);
+            let own = Place { level: &level, path: &Path::Inherited, ..place };
+            format!("{}{to}", proxy::elsewhere(context, own, pass).map_err(NotPassed::into_reason)?)
+        }
+        (Some(_), None) => return Err(format!("{last} gets the rewritten path")),
+        (None, _) => last_of(context, own, last).map_err(NotPassed::into_reason)?,
+    };
+    paths.push(last.into());
+    table.set("try", paths);
+    Ok(())
+}
+
+/// The last entry of a `try_files`.
+fn last_of(context: &mut Context, place: Place<'_, '_>, last: &str) -> Result<String, NotPassed> {
+    Ok(match last {
+        last if last.starts_with('=') => last.to_owned(),
+        last if last.starts_with('@') => route::named(context, place, last)?,
+        last => target(context, place.variables, last)?,
+    })
+}
+
+/// Has a route do what the last entry of a `try_files` says.
+fn last_resort(table: &mut Table, last: &str) {
+    match last.strip_prefix('=') {
+        Some(status) => table.set("respond", status.parse::<i64>().unwrap_or(404)),
+        None if last.starts_with('@') => table.set("try", vec![Value::from(last)]),
+        None => table.set("rewrite", last),
+    }
+}
+
+/// Adds a route for directories without an index, where the last index is a path.
+pub(super) fn last_index(context: &mut Context, table: &mut Table, place: Place<'_, '_>) {
+    let names = place.level.all("index");
+    let Some(last) = names.last().and_then(|index| index.arguments.last()).filter(|last| last.starts_with('/')) else {
+        return;
+    };
+    match target(context, place.variables, last) {
+        Ok(last) => {
+            let mut inner = Table::default();
+            inner.set("path", "~ /$");
+            inner.set("try", [Value::from("{path}"), last.into()].to_vec());
+            table.push("route", inner);
+        }
+        Err(why) => {
+            let why = why.into_reason();
+            names.iter().for_each(|index| context.report_with(index, format!("{why}: write try")));
+        }
+    }
 }
 
 /// Adds a route for paths that end with a slash: `$uri` alone is then no file, so they go to the last resort.
 fn directories(table: &mut Table, end: &str) {
     let mut inner = Table::default();
     inner.set("path", "~ /$");
-    match end.strip_prefix('=') {
-        Some(status) => inner.set("respond", status.parse::<i64>().unwrap_or(404)),
-        None if end.starts_with('@') => inner.set("try", vec![Value::from(end)]),
-        None => inner.set("rewrite", end),
-    }
-    table.push("route", inner);
-}
-
-/// The route that runs the front script at the end of a `try_files`, or the index of a directory that is a script.
-fn front(context: &mut Context, place: Place<'_, '_>, last: &str, tries_directory: bool) -> Option<String> {
-    let keeps_query = ["$is_args$args", "?$args", "?$query_string", "?", "$is_args$query_string"];
-    let script = keeps_query.iter().find_map(|end| last.strip_suffix(end)).unwrap_or(last);
-    if !script.starts_with('/') || !script.ends_with(".php") || script.contains(['$', '?']) {
-        return None;
-    }
-    let has_index =
-        || place.level.all("index").iter().flat_map(|index| &index.arguments).any(|name| name.ends_with(".php"));
-    // A location for the front script alone runs no other, not even the index of a directory.
-    let inner: Vec<&Directive> = place.level.own().iter().copied().filter(|inner| inner.name == "location").collect();
-    let runs_others = [&inner[..], place.locations].into_iter().find_map(|locations| {
-        let runner = scripts::runner(locations, script)?;
-        Some(scripts::runner(locations, ANOTHER_SCRIPT).is_some_and(|other| std::ptr::eq(runner, other)))
-    });
-    let front = match tries_directory && has_index() && runs_others == Some(true) {
-        true => Front::OrIndex(script.to_owned()),
-        false => Front::Only(script.to_owned()),
-    };
-    run(context, place, script, front)
-}
-
-/// A script that no location names.
-const ANOTHER_SCRIPT: &str = "/of/another/name.php";
-
-/// A named route that runs scripts as the location of a script does.
-fn run(context: &mut Context, place: Place<'_, '_>, script: &str, front: Front) -> Option<String> {
-    let inner: Vec<&Directive> = place.level.own().iter().copied().filter(|inner| inner.name == "location").collect();
-    let (runner, level) = match scripts::runner(&inner, script) {
-        Some(runner) => (runner, place.level.within(runner)),
-        None => {
-            let runner = scripts::runner(place.locations, script)?;
-            (runner, place.level.of_server().within(runner))
-        }
-    };
-    scripts::named(context, Place { level: &level, ..place }, runner, front)
-}
-
-/// Whether an expression ends with the extension of a name, such as `\.php$` or `\.(css|js)$`: it has no directories.
-pub(super) fn ends_with_name(expression: &str) -> bool {
-    let Some((_, end)) = expression.strip_suffix('$').and_then(|own| own.rsplit_once(r"\.")) else { return false };
-    end.chars().all(|c| c.is_ascii_alphanumeric() || "()?:|".contains(c)) && !end.is_empty() && !end.ends_with('?')
-}
-
-/// Adds a route for directories whose index lies in a location with a directory of its own.
-pub(super) fn index_elsewhere(table: &mut Table, place: Place<'_, '_>) {
-    let has_own = |location: &&&Directive| {
-        location.children().iter().any(|inner| is_action(inner) || matches!(inner.name.as_str(), "alias" | "root"))
-            && matches!(Path::of(location), Ok(Path::Expression { text, .. }) if !ends_with_name(&text) || text.contains("htm"))
-    };
-    if !matches!(place.path, Path::Prefix { .. })
-        || place.level.is_on("autoindex")
-        || !place.locations.iter().any(|one| has_own(&one))
-    {
-        return;
-    }
-    let names = place.level.all("index");
-    let mut names = names.iter().flat_map(|index| &index.arguments).filter(|name| !name.contains(['/', '$']));
-    let name = names.next().map_or("index.html", String::as_str);
-    let mut inner = Table::default();
-    inner.set("path", "~ /$");
-    inner.set("rewrite", format!("{{path}}{name}"));
-    table.push("route", inner);
-}
-
-/// Adds a route for directories whose index is a script: nginx runs it in the location of the script.
-pub(super) fn index(context: &mut Context, table: &mut Table, place: Place<'_, '_>) {
-    let names = place.level.all("index");
-    let name = names
-        .iter()
-        .flat_map(|index| &index.arguments)
-        .find(|name| name.ends_with(".php") && !name.contains(['/', '$']));
-    let (Some(name), Path::Prefix { text, .. }) = (name, place.path) else { return };
-    let Some(run) =
-        run(context, place, &format!("{text}{}{name}", if text.ends_with('/') { "" } else { "/" }), Front::None)
-    else {
-        return;
-    };
-    let mut inner = Table::default();
-    inner.set("path", "~ /$");
-    // The path behind a script is its PATH_INFO where the expression of its location says so.
-    inner.set("match", super::condition::Condition::wanted("{path}", r"~ \.php/").not().into_table());
-    inner.set("try", vec![Value::from("{path}"), run.into()]);
+    last_resort(&mut inner, end);
     table.push("route", inner);
 }
 

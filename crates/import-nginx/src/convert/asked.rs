@@ -2,20 +2,40 @@
 
 use super::condition::Condition;
 use super::context::Context;
+use super::level::Level;
 use super::path;
 use super::values;
 use super::variables::Variables;
 use crate::syntax::Directive;
 
+/// The placeholders for the groups of an expression, and the names of those that have one.
+pub(super) type Groups = (Vec<String>, Vec<String>);
+
 /// The condition of an `if`.
 #[derive(Debug)]
-pub(super) enum Asked {
-    /// A condition of the request. `groups`: the placeholders for its groups.
-    Holds { condition: Condition, groups: Option<(Vec<String>, Vec<String>)> },
-    /// Whether the path matches an expression, in the notation of a route.
-    Path { path: String, groups: (Vec<String>, Vec<String>) },
-    /// Whether the file of the request is there.
-    File { is_there: bool, or_directory: bool },
+pub(super) struct Asked {
+    pub(super) condition: Condition,
+    /// An expression that the path must match too, in the notation of a route.
+    pub(super) path: Option<String>,
+    pub(super) groups: Option<Groups>,
+}
+
+impl Asked {
+    fn holds(condition: Condition) -> Self {
+        Asked { condition, path: None, groups: None }
+    }
+
+    /// The condition, and the expression for the path.
+    pub(super) fn whole(&self) -> Condition {
+        match &self.path {
+            None => self.condition.clone(),
+            Some(path) => Condition::wanted("{path}", path.as_str()).and(self.condition.clone()),
+        }
+    }
+
+    pub(super) fn and(self, other: &Condition) -> Self {
+        Asked { condition: self.condition.and(other.clone()), ..self }
+    }
 }
 
 /// Reads the condition of an `if`. `locals`: the `valid_referers` that apply. An error says why it has no counterpart.
@@ -26,12 +46,15 @@ pub(super) fn read(
     referers: &[&Directive],
 ) -> Result<Asked, String> {
     let words = words(block);
-    let holds = |condition| Ok(Asked::Holds { condition, groups: None });
+    let holds = |condition| Ok(Asked::holds(condition));
     match words.as_slice() {
         [variable] if variable.starts_with('$') => {
             let name = variable.trim_start_matches(['$', '{']).trim_end_matches('}');
             if name == "invalid_referer" {
                 return holds(referer(referers, &variables.server_names)?.not());
+            }
+            if name == "https" {
+                return holds(Condition::key("scheme", "https"));
             }
             if let Some(cases) = variables.cases(name) {
                 let is_set = |value: &str| !value.is_empty() && value != "0";
@@ -58,41 +81,24 @@ pub(super) fn read(
             holds(if operator == "!=" { condition.not() } else { condition })
         }
         [variable, operator, expression] if operator.trim_start_matches('!').starts_with('~') => {
-            matches(context, variables, variable, operator, expression)
+            matches(context, variables, block, (variable, operator, expression))
         }
         [operator, file] if operator.trim_start_matches('!').starts_with('-') => {
-            let is_request =
-                matches!(file.as_str(), "$request_filename" | "$document_root$uri" | "$document_root/$uri");
             let kind = match operator.trim_start_matches('!') {
                 "-f" => "file",
                 "-d" => "directory",
                 "-e" => "any",
                 _ => return Err(format!("{operator} has no counterpart")),
             };
-            let is_only_break = matches!(block.children(), [only] if only.name == "break");
-            if is_request && !operator.starts_with('!') && !is_only_break {
-                return holds(exists(kind, "{path}"));
-            }
-            if !is_request {
-                let path = beneath_root(file).ok_or_else(|| format!("whether {file} is there has no counterpart"))?;
-                let condition = exists(kind, &template(context, variables, path)?);
-                return holds(if operator.starts_with('!') { condition.not() } else { condition });
-            }
-            match operator.trim_start_matches('!') {
-                "-f" | "-e" | "-d" if is_request => Ok(Asked::File {
-                    is_there: !operator.starts_with('!'),
-                    or_directory: operator.ends_with('e') || operator.ends_with('d'),
-                }),
-                _ => Err(format!("whether {file} is there has no counterpart")),
-            }
+            let path = match file.as_str() {
+                "$request_filename" | "$document_root$fastcgi_script_name" => "$uri",
+                file => beneath_root(file).ok_or_else(|| format!("whether {file} is there has no counterpart"))?,
+            };
+            let condition = Condition::exists(kind, &template(context, variables, path)?);
+            holds(if operator.starts_with('!') { condition.not() } else { condition })
         }
         _ => Err("its condition is unknown".to_owned()),
     }
-}
-
-/// `match.exists`
-fn exists(kind: &str, path: &str) -> Condition {
-    Condition::key("exists", [(kind.to_owned(), path.into())].into_iter().collect::<toml::Table>())
 }
 
 /// The path of a file beneath the root of the request.
@@ -146,9 +152,8 @@ fn of_cases(cases: &[(Condition, String)], is_it: impl Fn(&str) -> bool) -> Resu
 fn matches(
     context: &mut Context,
     variables: &Variables,
-    variable: &str,
-    operator: &str,
-    expression: &str,
+    block: &Directive,
+    (variable, operator, expression): (&str, &str, &str),
 ) -> Result<Asked, String> {
     let is_not = operator.starts_with('!');
     let sign = operator.trim_start_matches('!');
@@ -158,31 +163,64 @@ fn matches(
         let flags = if sign == "~*" { "(?i)" } else { "" };
         let built = regex::Regex::new(&format!("{flags}{own}")).map_err(|error| error.to_string())?;
         let condition = of_cases(cases, |value| built.is_match(value))?;
-        return Ok(Asked::Holds { condition: if is_not { condition.not() } else { condition }, groups: None });
+        return Ok(Asked::holds(if is_not { condition.not() } else { condition }));
     }
     let template = template(context, variables, variable)?;
     if !template.contains('{') {
         let built = regex::Regex::new(&own).map_err(|error| error.to_string())?;
-        return Ok(Asked::Holds { condition: constant(built.is_match(&template) != is_not), groups: None });
+        return Ok(Asked::holds(constant(built.is_match(&template) != is_not)));
     }
-    if template == "{path}" && !is_not {
-        return Ok(Asked::Path { path: format!("{sign} {own}"), groups: path::groups(&own) });
-    }
-    if template == "{host}" && !is_not {
-        let (own, groups) = values::with_named_groups(&own);
-        let condition = Condition::wanted("{host}", format!("{sign} {own}"));
-        return Ok(Asked::Holds { condition, groups: Some(groups) });
+    // The query goes with the path where nothing but the last group may have it.
+    let is_of_uri = template == "{uri}" && own.trim_end_matches('$').ends_with("(.*)") && !own.contains("\\?");
+    if (template == "{path}" || is_of_uri) && !is_not {
+        let mut groups = path::groups(&own);
+        if let Some(last) = groups.0.last_mut().filter(|_| is_of_uri) {
+            last.push_str("{is_args}{query}");
+        }
+        return Ok(Asked { condition: Condition::Always, path: Some(format!("{sign} {own}")), groups: Some(groups) });
     }
     if template == "{method}"
         && sign == "~"
         && !is_not
         && let Some(methods) = methods(&own)
     {
-        return Ok(Asked::Holds { condition: Condition::wanted("{method}", methods), groups: None });
+        return Ok(Asked::holds(Condition::wanted("{method}", methods)));
     }
-    let condition = Condition::wanted(&template, format!("{sign} {own}"));
-    let groups = Some((Vec::new(), Vec::new()));
-    Ok(Asked::Holds { condition: if is_not { condition.not() } else { condition }, groups })
+    if is_not {
+        let condition = Condition::wanted(&template, format!("{sign} {own}")).not();
+        return Ok(Asked { groups: Some(Groups::default()), ..Asked::holds(condition) });
+    }
+    if !uses_groups(block, &own) {
+        return Ok(Asked::holds(Condition::wanted(&template, format!("{sign} {own}"))));
+    }
+    let (own, groups) = values::with_named_groups(&own);
+    let wanted = format!("{sign} {own}");
+    // Hosts and values have groups.
+    let condition = match template.as_str() {
+        "{host}" => Condition::wanted("{host}", wanted),
+        template => Condition::of_value(template, wanted),
+    };
+    Ok(Asked { groups: Some(groups), ..Asked::holds(condition) })
+}
+
+/// Whether directives of a block name groups of its expression.
+fn uses_groups(block: &Directive, expression: &str) -> bool {
+    let is_number = |behind: &str| behind.starts_with(|c: char| c.is_ascii_digit());
+    let names_group = |text: &String| text.split('$').skip(1).any(|behind| is_number(behind.trim_start_matches('{')));
+    let is_named = |name: &str| block.children().iter().any(|inner| inner.to_string().contains(&format!("${name}")));
+    let is_used = block.children().iter().any(|inner| inner.arguments.iter().any(names_group));
+    is_used || path::groups(expression).1.iter().any(|name| is_named(name))
+}
+
+/// Whether an `if` answers 404 where a script is missing, as FastCGI does anyway.
+pub(super) fn is_of_script(block: &Directive, level: &Level<'_>) -> bool {
+    let [operator, file] = &words(block)[..] else { return false };
+    let is_script = ["$request_filename", "$document_root$fastcgi_script_name"].contains(&file.as_str());
+    if !is_script || !matches!(operator.as_str(), "!-f" | "!-e") {
+        return false;
+    }
+    let is_404 = matches!(block.children(), [only] if only.name == "return" && only.arguments == ["404"]);
+    is_404 && level.sets(&["fastcgi_pass"])
 }
 
 /// The methods of `^(GET|HEAD)$`.

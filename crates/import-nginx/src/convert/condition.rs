@@ -20,18 +20,26 @@ impl Condition {
         Condition::Is([(key.to_owned(), value.into())].into_iter().collect())
     }
 
+    /// `match.exists`. `kind`: `file`, `directory` or `any`.
+    pub(super) fn exists(kind: &str, path: &str) -> Self {
+        Condition::key("exists", [(kind.to_owned(), path.into())].into_iter().collect::<Table>())
+    }
+
     /// The value of a template: under the key of its family where it is one placeholder, else under `value`.
     pub(super) fn wanted(template: &str, wanted: impl Into<Value>) -> Self {
         let wanted = wanted.into();
         if template == "{host}" && wanted.as_str().is_some_and(|text| !text.is_empty()) {
             return Condition::key("host", wanted);
         }
-        let (family, name) = match family(template) {
-            Some((family, name)) => (family, name),
-            None => ("value", template),
-        };
-        let table: Table = [(name.to_owned(), wanted)].into_iter().collect();
-        Condition::key(family, table)
+        match family(template) {
+            Some((family, name)) => Condition::key(family, [(name.to_owned(), wanted)].into_iter().collect::<Table>()),
+            None => Condition::of_value(template, wanted),
+        }
+    }
+
+    /// `match.value`
+    pub(super) fn of_value(template: &str, wanted: impl Into<Value>) -> Self {
+        Condition::key("value", [(template.to_owned(), wanted.into())].into_iter().collect::<Table>())
     }
 
     /// Whether a template is neither empty nor `0`, which is what `if ($name)` asks.

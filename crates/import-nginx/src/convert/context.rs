@@ -14,6 +14,17 @@ use crate::report::{Loss, Unconverted};
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 
+/// The clients and the content that a location has an answer for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answers {
+    /// Files.
+    Files,
+    /// It passes requests on, or has a response itself.
+    Itself,
+    /// Not every client.
+    ToSome,
+}
+
 /// State of a conversion.
 pub(super) struct Context {
     /// Whether the server sets a response field itself.
@@ -36,10 +47,14 @@ pub(super) struct Context {
     pub(super) formats: Vec<Directive>,
     /// The variables of `http`.
     pub(super) variables: Variables,
+    /// Whether the current server has TLS.
+    pub(super) is_tls: bool,
     /// The site that is being converted.
     pub(super) site: Option<String>,
-    /// The paths of the current server that a guard or a program has: their files are no error pages.
-    pub(super) closed: Vec<Path>,
+    /// The paths of the current server's locations.
+    pub(super) paths: Vec<(Path, Answers)>,
+    /// Those of the named ones that redirect to where a client signs in.
+    pub(super) sign_ins: Vec<String>,
     /// The named locations of the current server.
     pub(super) named: HashSet<String>,
     /// The routes that stand for a named location where contents may have another size: its name, the size, and theirs.
@@ -68,7 +83,9 @@ impl Context {
             formats: Vec::new(),
             variables: Variables::default(),
             site: None,
-            closed: Vec::new(),
+            is_tls: false,
+            paths: Vec::new(),
+            sign_ins: Vec::new(),
             named: HashSet::new(),
             sized: Vec::new(),
             further: Vec::new(),
@@ -91,6 +108,10 @@ impl Context {
             Some(Handling::Unsupported(remedy)) => (remedy, Loss::Part),
             Some(Handling::Minor(remedy)) => (remedy, Loss::Cosmetic),
             Some(Handling::NotNeeded(_)) => return,
+            // Limits of time and size hold for all sites.
+            Some(Handling::Converted(keys)) if keys.split(' ').all(|key| key.starts_with("limits.")) => {
+                ("it holds for all sites here: set [limits]", Loss::Cosmetic)
+            }
             Some(Handling::Converted(_)) => {
                 ("unsupported in this form or place: see docs/migrate-from-nginx.md", Loss::Part)
             }

@@ -196,7 +196,12 @@ fn forward_auth(context: &mut Context, table: &mut Table, level: &Level<'_>, loc
             let mut auth = toml::Table::new();
             auth.extend(upstream.map(|name| ("upstream".to_owned(), name.into())));
             auth.insert("to".to_owned(), to.into());
-            auth.insert("refusal".to_owned(), "status".into());
+            let signs_in = sign_in(level, locations)
+                .is_some_and(|location| context.sign_ins.iter().any(|name| name == location.first()));
+            auth.insert("refusal".to_owned(), if signs_in { "redirect" } else { "status" }.into());
+            if let Some(cookies) = cookies(level, locations) {
+                auth.insert("cookies".to_owned(), cookies.into());
+            }
             let (same, others): (Vec<_>, Vec<_>) =
                 copied(level, locations).into_iter().partition(|(name, source)| name.eq_ignore_ascii_case(source));
             if !same.is_empty() {
@@ -219,6 +224,64 @@ fn forward_auth(context: &mut Context, table: &mut Table, level: &Level<'_>, loc
             false
         }
     }
+}
+
+/// The location that `error_page` names for requests without consent.
+fn sign_in<'d>(level: &Level<'d>, locations: &[&'d Directive]) -> Option<&'d Directive> {
+    let pages = level.all("error_page");
+    let page = pages.into_iter().find(|page| page.arguments.iter().any(|code| code == "401"))?;
+    let to = page.arguments.last()?;
+    locations.iter().copied().find(|location| location.arguments.last() == Some(to))
+}
+
+/// The named locations of a server that redirect to the Location of the answer: `forward_auth` does so itself.
+pub(super) fn sign_ins(server: &Directive) -> Vec<String> {
+    let mut sets = Vec::new();
+    walk(server.children(), &mut |inner| sets.extend((inner.name == "auth_request_set").then_some(inner)));
+    let redirects = |location: &&Directive| {
+        let returned = location.children().iter().find(|inner| inner.name == "return");
+        matches!(returned.map(|returned| returned.arguments.as_slice()), Some([status, to]) if status == "302" && is_set(&sets, to, "location"))
+    };
+    let named = server.children().iter().filter(|inner| inner.name == "location" && inner.first().starts_with('@'));
+    named.filter(redirects).map(|location| location.first().to_owned()).collect()
+}
+
+fn sets_of(location: &Directive) -> Vec<&Directive> {
+    location.children().iter().filter(|inner| inner.name == "auth_request_set").collect()
+}
+
+/// Whether a variable has the value of a field of the answer.
+fn is_set(sets: &[&Directive], variable: &str, field: &str) -> bool {
+    let source = format!("$upstream_http_{field}");
+    sets.iter().any(|set| set.arguments.iter().map(String::as_str).eq([variable, &source]))
+}
+
+/// Whether `add_header` sends the cookies of the answer.
+pub(super) fn is_cookie_of_answer(field: &Directive, sets: &[&Directive]) -> bool {
+    let [name, value, ..] = field.arguments.as_slice() else { return false };
+    name.eq_ignore_ascii_case("set-cookie") && is_set(sets, value, "set_cookie")
+}
+
+/// The responses that have the cookies of the answer: all, where the location itself adds them.
+fn cookies(level: &Level<'_>, locations: &[&Directive]) -> Option<&'static str> {
+    let sets = level.all("auth_request_set");
+    if level.all("add_header").iter().any(|field| is_cookie_of_answer(field, &sets)) {
+        return Some("all");
+    }
+    let location = sign_in(level, locations)?;
+    let sets = [sets, sets_of(location)].concat();
+    let mut fields = location.children().iter().filter(|inner| inner.name == "add_header");
+    fields.any(|field| is_cookie_of_answer(field, &sets)).then_some("refused")
+}
+
+/// Whether `auth_request` asks a location, to which clients have no other use.
+pub(super) fn is_asked(location: &Directive, locations: &[&Directive]) -> bool {
+    let Some(path) = location.arguments.last() else { return false };
+    let mut is_asked = false;
+    for other in locations {
+        walk(other.children(), &mut |inner| is_asked |= inner.name == "auth_request" && inner.first() == path);
+    }
+    is_asked
 }
 
 /// The URL that is asked, or the name of an upstream and a path.
@@ -253,8 +316,8 @@ fn is_sent(directive: &Directive) -> bool {
     SENT.iter().any(same) || name == "host" || proxy::is_made_here(&name, &value)
 }
 
-/// The fields that requests get from the answer, and their names there: `auth_request_set $user $upstream_http_x_user` with `proxy_set_header X-User $user`, here or in a
-/// location that inherits the guard.
+/// The fields that requests get from the answer, and their names there, here or in a location that inherits the guard:
+/// `auth_request_set $user $upstream_http_x_user` with `proxy_set_header X-User $user`.
 fn copied(level: &Level<'_>, locations: &[&Directive]) -> Vec<(String, String)> {
     let of = |name: &'static str| {
         let mut found: Vec<&Directive> = level.all(name);

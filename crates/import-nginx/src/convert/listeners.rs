@@ -210,7 +210,7 @@ impl Listeners {
     }
 
     /// Lets listeners read the client's address from the field that all their servers read it from. `servers`: those that became sites.
-    /// Returns them with whether that of each is converted.
+    /// Returns each with whether its field is converted.
     pub(super) fn read_client_addresses<'a>(
         &mut self,
         servers: &[&'a Directive],

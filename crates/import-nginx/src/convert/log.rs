@@ -1,4 +1,4 @@
-//! Access logs: that of `http` is the common one, that of a server its site's own.
+//! Access logs: the log of `http` is the common one, and a server's log its site's own.
 
 use toml::Value;
 
@@ -44,7 +44,7 @@ pub(super) fn of_block(context: &mut Context, site: &mut Table, directive: &Dire
     }
 }
 
-/// The file of a log. What its lines lack is reported.
+/// The file of a log. Options without counterpart are reported.
 fn destination(context: &mut Context, directive: &Directive) -> Option<String> {
     let to = directive.first();
     if to.contains('$') || to.starts_with("syslog:") {

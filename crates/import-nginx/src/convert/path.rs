@@ -34,18 +34,7 @@ impl Path {
             _ => return Err("its arguments are unknown".to_owned()),
         };
         if modifier.starts_with('~') {
-            let ignores_case = modifier == "~*";
-            if let Some(text) = values::look_around(text).filter(|_| expression(text).is_none()) {
-                return Ok(Path::LookAround(format!("{}{text}", if ignores_case { "(?i)" } else { "" })));
-            }
-            let text = expression(text).ok_or_else(|| {
-                format!("the expression {text} is not supported: write it without possessive quantifiers, set operations and flags but i, m and s")
-            })?;
-            // Bytes outside ASCII have no case in nginx.
-            if ignores_case && (!text.is_ascii() || text.contains("\\x")) {
-                return Ok(Path::Expression { text: format!("(?i){text}"), ignores_case: false });
-            }
-            return Ok(Path::Expression { text, ignores_case });
+            return Self::of_expression(text, modifier == "~*");
         }
         let is_plain = text.starts_with('/') && !text.contains(['%', '?', '#']) && !text.contains("//");
         if !is_plain || text.split('/').any(|segment| matches!(segment, "." | "..")) {
@@ -55,6 +44,21 @@ impl Path {
             "=" => Path::Exact(text.to_owned()),
             _ => Path::Prefix { text: text.to_owned(), is_final: modifier == "^~" },
         })
+    }
+
+    /// The paths that match an expression of nginx. An error says why a route cannot have them.
+    pub(super) fn of_expression(text: &str, ignores_case: bool) -> Result<Self, String> {
+        if let Some(text) = values::look_around(text).filter(|_| expression(text).is_none()) {
+            return Ok(Path::LookAround(format!("{}{text}", if ignores_case { "(?i)" } else { "" })));
+        }
+        let text = expression(text).ok_or_else(|| {
+            format!("the expression {text} is not supported: write it without possessive quantifiers, set operations and flags but i, m and s")
+        })?;
+        // Bytes outside ASCII have no case in nginx.
+        if ignores_case && (!text.is_ascii() || text.contains("\\x")) {
+            return Ok(Path::Expression { text: format!("(?i){text}"), ignores_case: false });
+        }
+        Ok(Path::Expression { text, ignores_case })
     }
 
     /// The value of the key `path`.
@@ -87,6 +91,14 @@ impl Path {
                 wider.is_ok_and(|regex| regex.is_match(path.as_bytes()))
             }
             Path::Named(_) | Path::Inherited => false,
+        }
+    }
+
+    /// The text of a prefix.
+    pub(super) fn prefix(&self) -> Option<&str> {
+        match self {
+            Path::Prefix { text, .. } => Some(text),
+            _ => None,
         }
     }
 

@@ -49,7 +49,7 @@ impl Source {
         }
         let networks = all("set_real_ip_from");
         let header = all("real_ip_header").last().map_or("X-Real-IP", |header| header.first()).to_owned();
-        // Without networks, nginx believes nobody.
+        // Without networks, nginx believes no proxy.
         if networks.is_empty() || header == "proxy_protocol" {
             return Source::Connection;
         }
@@ -93,14 +93,14 @@ pub(super) fn report(context: &mut Context, shared: &[&Directive], servers: &[(&
         let has_proxy_protocol = all.iter().any(|directive| {
             directive.name == "listen" && directive.arguments.iter().any(|argument| argument == "proxy_protocol")
         });
-        // A server's directives replace those of `http`.
+        // A server's directives replace the directives of `http`.
         let of = |name: &str| {
             let own: Vec<_> = all.iter().copied().filter(|directive| directive.name == name).collect();
             let inherited = of_http.iter().copied().filter(|directive| directive.name == name);
             if own.is_empty() { inherited.collect() } else { own }
         };
         let networks = of("set_real_ip_from");
-        // Without networks, nginx believes nobody.
+        // Without networks, nginx believes no proxy.
         let Some(first) = networks.first() else { continue };
         let mut unconverted = of("real_ip_header");
         unconverted.retain(|header| header.first() != "proxy_protocol");

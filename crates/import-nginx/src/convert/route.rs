@@ -112,10 +112,13 @@ pub(super) fn of_location<'d>(
 }
 
 /// The name of the route of a named location for requests from a location that permits smaller contents than others that lead there.
-pub(super) fn named(context: &mut Context, place: Place<'_, '_>, name: &str) -> String {
+///
+/// # Errors
+/// No location has the name.
+pub(super) fn named(context: &mut Context, place: Place<'_, '_>, name: &str) -> Result<String, NotPassed> {
     let own = path::name(name);
     let Some(location) = place.locations.iter().copied().find(|location| location.arguments == [name]) else {
-        return own;
+        return Err(format!("no location has the name {name}").into());
     };
     let Server { locations, bodies } = Server::of(place.locations);
     let around = place.level.of_server();
@@ -127,10 +130,10 @@ pub(super) fn named(context: &mut Context, place: Place<'_, '_>, name: &str) -> 
         None => of_location,
     };
     if size == 0 || most != 0 && most <= size {
-        return own;
+        return Ok(own);
     }
     if let Some((_, _, sized)) = context.sized.iter().find(|(other, limit, _)| *other == own && *limit == size) {
-        return sized.clone();
+        return Ok(sized.clone());
     }
     let sized = format!("@import-{}", context.next_number());
     context.sized.push((own.clone(), size, sized.clone()));
@@ -139,7 +142,7 @@ pub(super) fn named(context: &mut Context, place: Place<'_, '_>, name: &str) -> 
     let mut table = self::of_location(context, &server, &around, place.variables, (location, false));
     table.set("name", sized.as_str());
     context.further.push(table);
-    sized
+    Ok(sized)
 }
 
 /// Has the parts of a prefix location leave the paths of expressions to these: an expression within a prefix would go before them.
@@ -159,13 +162,11 @@ fn leave_to_expressions(table: &mut Table, block: &Block<'_, '_>) {
         table.retain("route", |route| route.get("path").and_then(Value::as_str) != Some("~ /$"));
     }
     for route in table.list_mut("route") {
-        let path = route.get("path").and_then(Value::as_str).map(str::to_owned);
-        let Some(path) = path.filter(|path| path.starts_with('~')) else { continue };
-        let others: Vec<Value> = all
-            .iter()
-            .filter(|other| path != "~ /$" || !action::ends_with_name(other))
-            .map(|other| other.as_str().into())
-            .collect();
+        let path = route.get("path").and_then(Value::as_str);
+        if !path.is_some_and(|path| path.starts_with('~')) {
+            continue;
+        }
+        let others: Vec<Value> = all.iter().map(|other| other.as_str().into()).collect();
         if others.is_empty() {
             continue;
         }
@@ -195,7 +196,7 @@ fn redirect_to_slash(table: &mut Table, block: &Block<'_, '_>) {
     table.push("route", inner);
 }
 
-/// An expression for the paths of a location whose own has no counterpart, and for more. `None`: there is none.
+/// An expression for the paths of a location whose own has no counterpart, and for more. `None`: no expression covers them.
 fn covering(location: &Directive) -> Option<String> {
     let text = location.arguments.last().map_or("", String::as_str);
     let wider =
@@ -227,24 +228,32 @@ fn fill<'d>(context: &mut Context, table: &mut Table, block: &Block<'_, 'd>, mut
     settings::write(context, table, &block.level, &settled);
     let inner: Vec<&'d Directive> =
         block.level.own().iter().copied().filter(|inner| inner.name == "location").collect();
-    let mut acts = block.acts_around;
+    let (mut acts, mut sends_files) = (block.acts_around, false);
     if is_open {
-        let file = rewrite_phase::write(context, table, block, &mut variables);
-        match file {
-            Some(tries) => table.set("try", tries),
-            None => acts = act(context, table, block, &variables) || acts,
-        }
+        rewrite_phase::write(context, table, block, &mut variables);
+        sends_files = !act(context, table, block, &variables);
+        acts |= !sends_files;
         limit_except(context, table, block);
         redirect_to_slash(table, block);
     } else {
         acts = true;
     }
     leave_to_expressions(table, block);
+    let is_within = inner.iter().any(|location| {
+        Path::of(location).is_ok_and(|path| path.prefix() == block.path.prefix() && path.prefix().is_some())
+    });
     for location in inner {
         let route = of_location(context, block.server, &block.level, &variables, (location, acts));
         if is_found(&route) {
             table.push("route", route);
         }
+    }
+    if sends_files && !is_within {
+        // Behind the expressions within.
+        let mut last = Table::default();
+        action::last_index(context, &mut last, place(block, &variables));
+        leave_to_expressions(&mut last, block);
+        last.into_list("route").into_iter().for_each(|route| table.push("route", route));
     }
     report_others(context, block);
 }
@@ -265,12 +274,6 @@ pub(super) fn act(context: &mut Context, table: &mut Table, block: &Block<'_, '_
             let has_rewrite = table.get("rewrite").is_some() || table.get("redirect").is_some();
             if block.acts_around && !matches!(block.path, Path::Inherited) && !has_rewrite {
                 table.set("files", true);
-            }
-            if !has_rewrite && !matches!(block.path, Path::Inherited) {
-                action::index(context, table, place);
-                if table.list("route").next().is_none() {
-                    action::index_elsewhere(table, place);
-                }
             }
             has_rewrite
         }
@@ -355,12 +358,14 @@ fn report_others(context: &mut Context, block: &Block<'_, '_>) {
             "limit_except" => {}
             name if super::level::inherits(name) || real_ip::is_real_ip_directive(name) => {}
             _ if guards::passes_to_program(inner) || guards::is_guard(inner) || proxy::is_off(inner) => {}
+            // The server is asked without content.
+            "proxy_pass_request_body" if guards::is_asked(block.directive, &block.server.locations) => {}
             _ => context.report(inner),
         }
     }
 }
 
-/// The routes of a server. What it does itself before it chooses a location stands before all locations, which then lie in one route.
+/// The routes of a server. Its own rewrite phase stands before all locations, which then lie in one route.
 pub(super) fn of_server<'d>(
     context: &mut Context,
     server: &Server<'d>,
@@ -378,13 +383,16 @@ pub(super) fn of_server<'d>(
         directive,
         acts_around: false,
     };
-    let tries = rewrite_phase::write(context, &mut all, &block, variables);
+    rewrite_phase::write(context, &mut all, &block, variables);
     let mut before: Vec<Table> = all.into_list("route");
     for route in &mut before {
         if route.get("path").is_none() {
             route.set("path", "~ ^/");
         }
-        guard_against_loops(context, directive, route);
+        // As in nginx, which goes on in the locations.
+        if route.get("rewrite").is_some() {
+            route.set("once", true);
+        }
     }
     let mut routes = Vec::new();
     if let Some(returns) = own.iter().find(|inner| inner.name == "return") {
@@ -399,15 +407,12 @@ pub(super) fn of_server<'d>(
             let mut everything = Table::default();
             everything.comment(&directive.place);
             everything.set("path", "/");
-            match tries {
-                Some(tries) => everything.set("try", tries),
-                None => {
-                    let path = Path::Prefix { text: "/".to_owned(), is_final: false };
-                    let block = Block { path, level: level.clone(), ..block };
-                    act(context, &mut everything, &block, variables);
-                    leave_to_expressions(&mut everything, &block);
-                }
+            let path = Path::Prefix { text: "/".to_owned(), is_final: false };
+            let block = Block { path, level: level.clone(), ..block };
+            if !act(context, &mut everything, &block, variables) {
+                action::last_index(context, &mut everything, place(&block, variables));
             }
+            leave_to_expressions(&mut everything, &block);
             if everything.get("try").is_some()
                 || everything.get("respond").is_some()
                 || everything.list("route").next().is_some()
@@ -416,7 +421,9 @@ pub(super) fn of_server<'d>(
             }
         }
         for location in &server.locations {
-            routes.push(of_location(context, server, level, variables, (location, false)));
+            if !context.sign_ins.iter().any(|name| name == location.first()) {
+                routes.push(of_location(context, server, level, variables, (location, false)));
+            }
         }
         routes.retain(is_found);
     }
@@ -443,41 +450,4 @@ pub(super) fn of_server<'d>(
 fn answers_everything(route: &Table) -> bool {
     let is_everything = route.get("path").and_then(Value::as_str) == Some("~ ^/") && route.get("match").is_none();
     is_everything && ["redirect", "respond", "deny"].iter().any(|action| route.get(action).is_some())
-}
-
-/// A rewrite of a server applies once, and a route's each time: it leaves out its own target.
-fn guard_against_loops(context: &mut Context, server: &Directive, route: &mut Table) {
-    let Some(to) = route.get("rewrite").and_then(Value::as_str).map(str::to_owned) else { return };
-    let Some(own) =
-        route.get("path").and_then(Value::as_str).map(|path| path.trim_start_matches(['~', '*', ' ']).to_owned())
-    else {
-        return;
-    };
-    let to = to.split('?').next().unwrap_or(&to).to_owned();
-    let sample: String = to
-        .split('{')
-        .enumerate()
-        .map(|(at, part)| match at {
-            0 => part.to_owned(),
-            _ => format!("x{}", part.split_once('}').map_or("", |(_, rest)| rest)),
-        })
-        .collect();
-    if !regex::Regex::new(&own).is_ok_and(|regex| regex.is_match(&sample)) {
-        return;
-    }
-    if to.contains('{') {
-        return context.report_with(
-            server,
-            format!("the rewrite to {to} matches its own target, and would be applied again: write it in a location"),
-        );
-    }
-    let mut except = toml::Table::new();
-    except.insert("value".to_owned(), toml::Table::from_iter([("{path}".to_owned(), Value::from(to))]).into());
-    let mut conditions = route.get("match").and_then(Value::as_table).cloned().unwrap_or_default();
-    let not = match conditions.remove("not") {
-        None => except,
-        Some(other) => toml::Table::from_iter([("any".to_owned(), Value::Array(vec![other, except.into()]))]),
-    };
-    conditions.insert("not".to_owned(), not.into());
-    route.set("match", conditions);
 }

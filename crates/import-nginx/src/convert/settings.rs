@@ -2,10 +2,10 @@
 
 use toml::Value;
 
-use super::context::Context;
+use super::context::{Answers, Context};
 use super::level::Level;
 use super::variables::Variables;
-use super::{log, tables, values};
+use super::{guards, log, tables, values};
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 
@@ -50,12 +50,13 @@ fn index(context: &mut Context, table: &mut Table, level: &Level<'_>) {
     for directive in level.all("index") {
         for name in &directive.arguments {
             match name.as_str() {
-                name if name.contains('$') => {
+                name if name.contains('$') && !name.starts_with('/') => {
                     context.report_with(directive, "an index is a constant name: write its names")
                 }
-                // The route of the path goes before: see `action::index`.
-                name if name.contains('/') || name.starts_with('.') => {}
-                name if name.ends_with(".php") => {}
+                // `action::last_index` has it.
+                name if name.starts_with('/') => {}
+                name if name.contains('/') || name.starts_with('.') => context
+                    .report_with(directive, "an index is a name in its directory: write a route for the directory"),
                 name if names.iter().any(|known| known.as_str() == Some(name)) => {}
                 name => names.push(name.into()),
             }
@@ -190,10 +191,23 @@ fn fields(context: &mut Context, table: &mut Table, level: &Level<'_>, variables
         let lower = name.to_ascii_lowercase();
         let is_value = sealion_http::extra_fields::is_value(value);
         match (lower.as_str(), variables.value_of(context, value)) {
-            ("cache-control" | "expires" | "pragma", _) => {}
+            ("cache-control" | "expires", _) => {}
+            // `forward_auth` has them.
+            ("set-cookie", Err(_)) if is_of_auth(level, directive) => {}
             _ if value == "$upstream_cache_status" => context.note(directive, CACHE_STATUS),
-            ("strict-transport-security", Ok(value)) => hsts(context, table, directive, &value),
-            (name, value) if name.starts_with("access-control-") => of_cors(context, &mut cors, directive, value.ok()),
+            ("strict-transport-security", value) => {
+                // It is sent over TLS alone.
+                let secure =
+                    variables.over_tls().value_of(context, directive.arguments.get(1).map_or("", String::as_str));
+                let secure = secure.or(value).unwrap_or_default();
+                let secure = tables::over_tls(context, &secure).unwrap_or(secure);
+                if !secure.is_empty() {
+                    hsts(context, table, directive, &secure);
+                }
+            }
+            (name, value) if name.starts_with("access-control-") => {
+                of_cors(context, (&mut cors, &mut set), directive, value.ok())
+            }
             _ if (context.is_reserved)(name) => {
                 context.note(directive, "the server sets this field itself or by another key");
             }
@@ -214,7 +228,8 @@ fn fields(context: &mut Context, table: &mut Table, level: &Level<'_>, variables
                 rule.insert(key.to_owned(), fields.into());
             }
         }
-        if !rule.is_empty() {
+        // Those of a location replace those around it, even by none.
+        if !rule.is_empty() || !level.around().all("add_header").is_empty() {
             table.set("headers", rule);
         }
     }
@@ -224,6 +239,11 @@ fn fields(context: &mut Context, table: &mut Table, level: &Level<'_>, variables
     if let Some(value) = cache_control(context, level, variables) {
         table.set("cache_control", value);
     }
+}
+
+/// Whether a field has the cookies of a server that is asked for consent.
+fn is_of_auth(level: &Level<'_>, field: &Directive) -> bool {
+    guards::is_cookie_of_answer(field, &level.all("auth_request_set"))
 }
 
 /// The Cache-Control of files, by `expires` and `add_header`. `None`: it is not set.
@@ -283,12 +303,24 @@ fn hsts(context: &mut Context, table: &mut Table, directive: &Directive, value: 
 pub(super) const CACHE_STATUS: &str =
     "Cache-Status of each response says what the cache did (RFC 9211): let what reads this field read that one";
 
-fn of_cors(context: &mut Context, cors: &mut toml::Table, directive: &Directive, value: Option<String>) {
+fn of_cors(
+    context: &mut Context,
+    (cors, fields): (&mut toml::Table, &mut toml::Table),
+    directive: &Directive,
+    value: Option<String>,
+) {
     let name = directive.first().to_ascii_lowercase();
     if let Some(origins) = value.as_ref().and_then(|value| tables::origins(context, value))
         && name == "access-control-allow-origin"
     {
         cors.insert("origins".to_owned(), origins.into());
+        return;
+    }
+    // A table may choose by the media type, which `cors` does not know.
+    if let (true, Some(value)) =
+        (name == "access-control-allow-origin", value.as_ref().filter(|value| value.starts_with("{map.")))
+    {
+        fields.insert("Access-Control-Allow-Origin".to_owned(), value.as_str().into());
         return;
     }
     let Some(value) = value.filter(|value| !value.contains('{')) else {
@@ -298,7 +330,10 @@ fn of_cors(context: &mut Context, cors: &mut toml::Table, directive: &Directive,
     match name.as_str() {
         "access-control-allow-origin" => drop(cors.insert("origins".to_owned(), vec![Value::from(value)].into())),
         "access-control-allow-methods" if value != "*" => drop(cors.insert("methods".to_owned(), list())),
-        "access-control-allow-headers" if value != "*" => drop(cors.insert("headers".to_owned(), list())),
+        "access-control-allow-headers" if value != "*" => {
+            let names = value.split(',').map(str::trim).filter(|name| is_sent_by_scripts(name));
+            drop(cors.insert("headers".to_owned(), names.map(Value::from).collect::<Vec<_>>().into()));
+        }
         "access-control-expose-headers" if value != "*" => drop(cors.insert("expose".to_owned(), list())),
         "access-control-max-age" => drop(cors.insert("max_age".to_owned(), format!("{value}s").into())),
         "access-control-allow-credentials" if cors.get("origins") != Some(&vec![Value::from("*")].into()) => {
@@ -306,6 +341,14 @@ fn of_cors(context: &mut Context, cors: &mut toml::Table, directive: &Directive,
         }
         _ => context.note(directive, "browsers take no `*` there together with cookies: write the names in cors"),
     }
+}
+
+/// Whether browsers let scripts set a field (Fetch standard, §2.2.2).
+fn is_sent_by_scripts(name: &str) -> bool {
+    const NEVER: &str = " accept-charset accept-encoding access-control-request-headers access-control-request-method connection content-length \
+         cookie cookie2 date dnt expect host keep-alive origin referer te trailer transfer-encoding upgrade via ";
+    let name = name.to_ascii_lowercase();
+    !NEVER.contains(&format!(" {name} ")) && !name.starts_with("proxy-") && !name.starts_with("sec-")
 }
 
 /// `error_page`
@@ -316,6 +359,9 @@ fn error_pages(context: &mut Context, table: &mut Table, level: &Level<'_>, vari
     let mut pages = toml::Table::new();
     for directive in level.all("error_page") {
         let Some((page, rest)) = directive.arguments.split_last() else { continue };
+        if context.sign_ins.contains(page) {
+            continue;
+        }
         let (codes, change): (Vec<&String>, Vec<&String>) = rest.iter().partition(|word| !word.starts_with('='));
         if let Some(target) = page_elsewhere(context, page, change.first().map(|change| change.as_str()), variables) {
             let codes = codes.into_iter().filter(|code| has_page(code));
@@ -329,7 +375,11 @@ fn error_pages(context: &mut Context, table: &mut Table, level: &Level<'_>, vari
             );
             continue;
         }
-        if is_program(page) || context.closed.iter().any(|closed| closed.has(page)) {
+        let has_it = |wanted: Answers| context.paths.iter().any(|(path, answers)| *answers == wanted && path.has(page));
+        let root = level.last("root").map(Directive::first).unwrap_or_default();
+        let is_file = std::path::Path::new(root).join(page.trim_start_matches('/')).is_file();
+        let is_answered = has_it(Answers::Itself) && (!is_file || is_program(page));
+        if has_it(Answers::ToSome) || !is_answered && (is_program(page) || has_it(Answers::Itself)) {
             context.report_with(
                 directive,
                 "its target is a program, or a file that a guard withholds: name a static file that no guard has",
@@ -337,11 +387,12 @@ fn error_pages(context: &mut Context, table: &mut Table, level: &Level<'_>, vari
             continue;
         }
         // The page has to be there at the start.
-        let root = level.last("root").map(Directive::first).unwrap_or_default();
-        if !std::path::Path::new(root).join(page.trim_start_matches('/')).is_file() {
+        if !is_file && !is_answered {
             context.note(directive, format!("{root}{page} is no file here, so that clients get the server's own page: write error_pages once it is there"));
             continue;
         }
+        // A program gets no query, and no file has the question mark in its name.
+        let page = if is_answered { format!("{page}?") } else { page.clone() };
         let status = change.first().map_or("", |change| &change[1..]);
         let target: Value = match status.parse::<i64>() {
             Ok(status @ (200..=299 | 400..=599)) if status != 206 => {

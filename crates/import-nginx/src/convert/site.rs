@@ -2,7 +2,7 @@
 
 use toml::Value;
 
-use super::context::Context;
+use super::context::{Answers, Context};
 use super::level::Level;
 use super::listeners::{Listeners, Part, addresses};
 use super::route::{self, Server};
@@ -25,6 +25,7 @@ pub(super) fn convert<'d>(
     listeners.take(context, server, shared);
     let own: Vec<String> = addresses(server).collect();
     let has_tls = own.iter().any(|address| listeners.is_tls(address));
+    context.is_tls = has_tls;
     if !has_tls {
         let remedy =
             "is served without TLS, as by nginx: TLS has to end at a proxy in front, or the server needs a certificate";
@@ -56,6 +57,7 @@ pub(super) fn convert<'d>(
         let mut variables = context.variables.clone();
         variables.server_name = names.iter().find(|name| !name.starts_with('~')).cloned();
         variables.port = only_port(server);
+        variables.has_usual_ports = own.iter().all(|address| address.ends_with(":80") || address.ends_with(":443"));
         variables.server_names.clone_from(&names);
         let (groups, named) =
             names.iter().find(|name| name.starts_with('~')).map(|name| path::groups(name)).unwrap_or_default();
@@ -128,13 +130,19 @@ fn write<'d>(
     let all = Server::new(server);
     let mut own = Table::default();
     let merged = level.merged();
-    let withholds = |location: &&&Directive| {
-        let is_open = location.children().iter().all(|inner| inner.name == "internal" || !guards::is_guard(inner));
-        !is_open || location.children().iter().any(|inner| guards::passes_to_program(inner) || inner.name == "return")
+    let answers = |location: &Directive| {
+        let is_guard = |inner: &Directive| inner.name != "internal" && guards::is_guard(inner);
+        let is_answer = |inner: &Directive| guards::passes_to_program(inner) || inner.name == "return";
+        match location.children() {
+            own if own.iter().any(is_guard) => Answers::ToSome,
+            own if own.iter().any(is_answer) => Answers::Itself,
+            _ => Answers::Files,
+        }
     };
-    context.closed =
-        all.locations.iter().filter(withholds).filter_map(|location| path::Path::of(location).ok()).collect();
+    let paths = all.locations.iter().filter_map(|location| Some((path::Path::of(location).ok()?, answers(location))));
+    context.paths = paths.collect();
     context.sized.clear();
+    context.sign_ins = guards::sign_ins(server);
     // A server that returns has no locations.
     let returns = server.children().iter().any(|inner| inner.name == "return");
     let named = all.locations.iter().filter(|_| !returns).map(|location| location.first());

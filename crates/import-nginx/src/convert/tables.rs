@@ -103,7 +103,7 @@ fn split(context: &mut Context, block: &Directive, name: &str) -> Option<String>
     Some(format!("{{split.{name}}}"))
 }
 
-/// `geo`, by the client's networks or those of another address.
+/// `geo`, by the client's networks or the networks of another address.
 fn geo(context: &mut Context, block: &Directive, name: &str) -> Option<String> {
     let mut table = match block.arguments.len() {
         1 => {
@@ -156,7 +156,7 @@ fn select(context: &mut Context, condition: &Condition, yes: &str, no: &str) -> 
         Condition::Is(table) => {
             let (family, wanted) = table.iter().next()?;
             let (from, wanted) = match (family.as_str(), wanted) {
-                ("host" | "method", wanted) => (format!("{{{family}}}"), wanted),
+                ("host" | "method" | "scheme", wanted) => (format!("{{{family}}}"), wanted),
                 ("value", Value::Table(inner)) => inner.iter().next().map(|(name, wanted)| (name.clone(), wanted))?,
                 ("header" | "query" | "cookie", Value::Table(inner)) => {
                     inner.iter().next().map(|(name, wanted)| (format!("{{{family}.{name}}}"), wanted))?
@@ -176,7 +176,7 @@ fn chosen(context: &mut Context, from: &str, wanted: &Value, (yes, no): (&str, &
     table.set("from", from);
     let mut entries = Table::default();
     let texts: Vec<&str> = match wanted {
-        // An empty value is none.
+        // An empty value is absent.
         Value::Boolean(_) => vec![""],
         Value::String(text) => vec![text],
         Value::Array(texts) => texts.iter().map(Value::as_str).collect::<Option<_>>()?,
@@ -228,7 +228,7 @@ pub(super) fn origins(context: &Context, template: &str) -> Option<Vec<Value>> {
     (!origins.is_empty()).then_some(origins)
 }
 
-/// The placeholder of a table with other results than that of a variable.
+/// The placeholder of a table with other results than a variable's.
 pub(super) fn changed(context: &mut Context, variable: &str, change: impl Fn(&str) -> String) -> Option<String> {
     let block = context.tables.iter().find(|block| block.arguments.last().is_some_and(|last| last == variable))?;
     let mut block = block.clone();
@@ -249,6 +249,19 @@ pub(super) fn changed(context: &mut Context, variable: &str, change: impl Fn(&st
 pub(super) fn is_shared(context: &Context, name: &str) -> bool {
     let block = context.tables.iter().find(|block| block.arguments.last().is_some_and(|last| last[1..] == *name));
     block.is_some_and(|block| block.name == "map" && !block.first().contains("_addr"))
+}
+
+/// The text of requests over TLS where a map by the scheme has it.
+pub(super) fn over_tls(context: &Context, template: &str) -> Option<String> {
+    let name = template.strip_prefix("{map.")?.strip_suffix('}')?;
+    let block = context.tables.iter().find(|block| block.arguments.last().is_some_and(|last| last[1..] == *name))?;
+    let secure = match block.first() {
+        "$scheme" => "https",
+        "$https" => "on",
+        _ => return None,
+    };
+    let entry = |key: &str| block.children().iter().find(|entry| entry.name == key);
+    entry(secure).or_else(|| entry("default")).map(|entry| entry.first().to_owned())
 }
 
 /// All values of the table that a text of one placeholder names. `None`: it has others.

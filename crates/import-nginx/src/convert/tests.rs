@@ -14,13 +14,13 @@ pub(super) fn import(http: &str) -> (toml::Table, Vec<String>) {
     (text.replace(&shown, "").parse().unwrap_or_else(|e| panic!("{text}: {e}")), named)
 }
 
-/// What the routes of a site forward by.
+/// The rules by which the routes of a site forward.
 pub(super) fn rules(site: &toml::Table) -> Vec<&toml::Table> {
     let routes = site.get("route").and_then(Value::as_array).into_iter().flatten();
     routes.filter_map(|route| route.get("proxy")?.as_table()).collect()
 }
 
-/// What nothing guards.
+/// The directives that nothing guards now.
 pub(super) fn marked(named: &[String]) -> Vec<&str> {
     named.iter().map(String::as_str).filter(|line| line.contains("UNGUARDED")).collect()
 }
@@ -183,18 +183,24 @@ fn files_are_tried() {
         ("/nonexistent @app", "try = ['@app']"),
         ("$uri $uri/ /index?q=$uri&$args", "try = ['{path}', '{path}/', '/index?q={path}&{query}']"),
     ] {
-        is(&routes("", &format!("location / {{ try_files {tries}; }}"))[0], &format!("path = '/'\n{route}"));
+        let server = format!("location / {{ try_files {tries}; }} location @app {{ return 204; }}");
+        is(&routes("", &server)[0], &format!("path = '/'\n{route}"));
     }
 }
 
 #[test]
-fn a_front_script_is_run_by_a_route_of_its_own() {
-    let server = "root /srv; index index.php; location / { try_files $uri $uri/ /index.php?$args; } \
-                  location ~ \\.php$ { try_files $uri =404; fastcgi_pass unix:/run/php.sock; }";
-    let all = routes("", server);
-    assert_eq!(all[0]["try"].to_string(), r#"["{path}", "{path}/", "@import-1"]"#);
-    assert_eq!(all[2]["name"].as_str(), Some("@import-1"));
-    assert_eq!(all[2]["proxy"]["fastcgi"].to_string(), r#"{ front = "/index.php" }"#);
+fn a_front_script_is_run_by_the_route_that_has_it() {
+    for php in [r"\.php$", r"^/index\.php(/|$)"] {
+        let server = format!(
+            "root /srv; index index.php; location / {{ try_files $uri $uri/ /index.php?$args; }} \
+             location ~ {php} {{ try_files $uri =404; fastcgi_pass unix:/run/php.sock; }}"
+        );
+        let (site, _, _) = converted("", &server);
+        assert_eq!(site["index"].to_string(), r#"["index.php"]"#);
+        let all = routes("", &server);
+        assert_eq!((all.len(), all[0]["try"].to_string()), (2, r#"["{path}", "{path}/", "/index.php"]"#.to_owned()));
+        assert_eq!(all[1]["proxy"]["fastcgi"].to_string(), "{}");
+    }
 }
 
 #[test]
@@ -426,21 +432,5 @@ fn cookies_choose_servers_and_servers_drain() {
     {
         let (table, named) = upstream(directives);
         assert!(table.get("sticky").is_none() && named.len() == 1, "{named:#?}");
-    }
-}
-
-/// In nginx a file that somebody uploads as other.php is then no program, but sent.
-#[test]
-fn where_a_location_runs_the_front_script_alone_no_other_script_runs() {
-    for (php, only) in [(r"^/index\.php(/|$)", true), (r"\.php$", false)] {
-        let server = format!(
-            "root /srv; index index.php; location / {{ try_files $uri $uri/ /index.php?$query_string; }} \
-             location ~ {php} {{ fastcgi_pass unix:/run/php.sock; }}"
-        );
-        let (site, _, _) = converted("", &server);
-        let scripts = rules(site.as_table().unwrap()).into_iter().filter_map(|rule| rule.get("fastcgi"));
-        let front = scripts.filter(|scripts| scripts.get("front").is_some()).collect::<Vec<_>>();
-        let [front] = front[..] else { panic!("{site}") };
-        assert_eq!(front.get("only_front").and_then(Value::as_bool).unwrap_or(false), only, "{php}");
     }
 }

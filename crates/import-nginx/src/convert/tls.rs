@@ -24,7 +24,7 @@ pub(super) fn protocols(context: &mut Context, directive: &Directive) {
         context.root.table("tls").set("min_version", least);
     }
     if directive.arguments.iter().any(|version| !matches!(version.as_str(), "TLSv1.2" | "TLSv1.3")) {
-        context.report_with(directive, "only TLS 1.2 and 1.3 are supported (RFC 8996)");
+        context.note(directive, "only TLS 1.2 and 1.3 are supported (RFC 8996)");
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::condition::Condition;
 use super::context::Context;
 use super::tables;
+use crate::syntax::Directive;
 
 /// Cases of one variable, beyond which it is not followed.
 const MAX_CASES: usize = 16;
@@ -24,6 +25,8 @@ pub(super) struct Variables {
     pub(super) server_names: Vec<String>,
     /// Its only port.
     pub(super) port: Option<u16>,
+    /// Whether it listens at 80 and 443 alone.
+    pub(super) has_usual_ports: bool,
     pub(super) root: Option<String>,
 }
 
@@ -54,7 +57,7 @@ impl Variables {
         for (case, old) in before {
             let mut own = self.clone();
             own.set.insert(name.clone(), vec![(Condition::Always, old.clone())]);
-            let Ok(new) = own.template(context, value) else {
+            let Ok(new) = own.value_of(context, value) else {
                 self.set.insert(name, Vec::new());
                 return;
             };
@@ -67,6 +70,32 @@ impl Variables {
             cases.clear();
         }
         self.set.insert(name, cases);
+    }
+
+    /// `set` in a condition, whose groups `beside` has.
+    pub(super) fn set_beside(
+        &mut self,
+        context: &mut Context,
+        beside: &Variables,
+        directive: &Directive,
+        condition: &Condition,
+    ) {
+        let [name, value] = directive.arguments.as_slice() else { return };
+        let (groups, named) = (self.groups.clone(), self.named.clone());
+        (self.groups, self.named) = (beside.groups.clone(), beside.named.clone());
+        self.set(context, name, value, condition);
+        (self.groups, self.named) = (groups, named);
+    }
+
+    /// The variables of requests over TLS, where the scheme decides about their values.
+    pub(super) fn over_tls(&self) -> Self {
+        let mut own = self.clone();
+        for cases in own.set.values_mut() {
+            if let Some((_, value)) = cases.iter().find(|(case, _)| *case == Condition::key("scheme", "https")) {
+                *cases = vec![(Condition::Always, value.clone())];
+            }
+        }
+        own
     }
 
     /// The cases of a variable, if it has more than one.
@@ -170,6 +199,8 @@ fn of_request(name: &str) -> Option<String> {
         "remote_addr" | "binary_remote_addr" | "realip_remote_addr" => "{client}",
         "server_port" => "{port}",
         "sent_http_content_type" => "{type}",
+        "time_iso8601" => "{time}",
+        "msec" => "{time.unix}",
         _ => "",
     };
     if !plain.is_empty() {

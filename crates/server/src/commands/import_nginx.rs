@@ -7,6 +7,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+#[cfg(feature = "import-nginx")]
+use crate::config::Config;
+#[cfg(feature = "import-nginx")]
+use crate::process::build;
 use crate::site::is_ours;
 
 /// Arguments of `sealion import-nginx`.
@@ -76,7 +80,8 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, String> {
     if args.table {
         return print(&markdown()).map(|()| ExitCode::SUCCESS);
     }
-    let conversion = convert(&args.file, is_ours)?;
+    let mut conversion = convert(&args.file, is_ours)?;
+    let refused = close_refused(&mut conversion)?;
     let text = conversion.text();
     match &args.output {
         Some(output) => {
@@ -103,6 +108,9 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, String> {
     if unguarded > 0 {
         eprintln!("sealion: {unguarded} guards are lost: mend each UNGUARDED before you start the server");
     }
+    for line in &refused {
+        eprintln!("sealion: the server does not start until this is mended: {line}");
+    }
     let worst = conversion.summaries.iter().map(|summary| summary.verdict).min();
     let is_part = named.iter().any(|one| one.loss > Loss::Cosmetic);
     Ok(match worst {
@@ -112,6 +120,35 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, String> {
         _ => ExitCode::SUCCESS,
     })
 }
+
+/// Closes the parts of a conversion that the server would refuse at its start. Returns the errors that stay.
+#[cfg(feature = "import-nginx")]
+fn close_refused(conversion: &mut sealion_import_nginx::Conversion) -> Result<Vec<String>, String> {
+    use sealion_import_nginx::Refused;
+
+    let process = crate::certificates::TlsProcess::new(None)?;
+    for _ in 0..MAX_CLOSED {
+        let text = conversion.text();
+        let file = Path::new("sealion.toml");
+        let refused = match Config::parse(file, &text) {
+            Err(problems) => problems,
+            Ok((config, problems)) => match build(&config, problems, &process, false, None) {
+                Ok(_) => return Ok(Vec::new()),
+                Err(problems) => problems,
+            },
+        };
+        // Lines change with each part that is closed.
+        let is_closed = refused.lines().any(|(line, key, what)| conversion.close(&Refused { line, key, what }));
+        if !is_closed {
+            return Ok(refused.lines().map(|(_, key, what)| format!("{key}: {what}")).collect());
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// Parts of a conversion that are closed, one after another.
+#[cfg(feature = "import-nginx")]
+const MAX_CLOSED: usize = 1000;
 
 /// Compares nginx with the conversion, or with the file of `--with`.
 #[cfg(feature = "import-nginx")]

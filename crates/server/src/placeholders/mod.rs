@@ -64,6 +64,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) is_plain: bool,
     pub(crate) groups: Option<&'a Groups>,
     pub(crate) tables: &'a Tables,
+    /// Whether another route led to the path.
+    pub(crate) is_led: bool,
     /// The fields of a server's response.
     pub(crate) upstream: Option<&'a HeaderMap>,
     /// The media type of the response, without parameters.
@@ -79,6 +81,8 @@ pub(crate) struct Groups {
     pub(crate) path: Option<Regex>,
     /// Match the host.
     pub(crate) hosts: Vec<Regex>,
+    /// Match the values of conditions.
+    pub(crate) values: Vec<(Template, Regex)>,
 }
 
 impl<'a> Asked<'a> {

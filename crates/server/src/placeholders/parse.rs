@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use http::HeaderName;
+use regex::bytes::Regex;
 use sealion_http::extra_fields::is_name;
 
 use super::source::Source;
@@ -112,7 +113,7 @@ impl Known<'_> {
             return Ok(Piece::Text(name.into()));
         }
         if let Ok(number) = name.parse::<usize>() {
-            let expressions = self.groups.into_iter().flat_map(|groups| groups.path.iter().chain(&groups.hosts));
+            let expressions = self.groups.into_iter().flat_map(Groups::expressions);
             let groups = expressions.map(|regex| regex.captures_len()).max().unwrap_or(0);
             return match number {
                 0 => Ok(Piece::Value(Source::Path)),
@@ -170,6 +171,10 @@ impl Groups {
     }
 
     fn names(&self) -> impl Iterator<Item = &str> {
-        self.path.iter().chain(&self.hosts).flat_map(|regex| regex.capture_names().flatten())
+        self.expressions().flat_map(|regex| regex.capture_names().flatten())
+    }
+
+    fn expressions(&self) -> impl Iterator<Item = &Regex> {
+        self.path.iter().chain(&self.hosts).chain(self.values.iter().map(|(_, regex)| regex))
     }
 }

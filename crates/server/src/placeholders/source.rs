@@ -167,8 +167,15 @@ fn append_group(
         return out.extend_from_slice(found.as_bytes());
     }
     let host = asked.host();
-    let of_host = groups.hosts.iter().find_map(|regex| group(&regex.captures(host.as_bytes())?));
-    out.extend(of_host.iter().flat_map(|found| found.as_bytes()));
+    if let Some(found) = groups.hosts.iter().find_map(|regex| group(&regex.captures(host.as_bytes())?)) {
+        return out.extend_from_slice(found.as_bytes());
+    }
+    for (value, regex) in &groups.values {
+        let Ok(value) = value.render(&Asked { groups: None, ..*asked }, Form::Plain) else { continue };
+        if let Some(found) = regex.captures(&value).and_then(|all| group(&all)) {
+            return out.extend_from_slice(found.as_bytes());
+        }
+    }
 }
 
 /// The values of a parameter, decoded.

@@ -207,7 +207,7 @@ impl Map {
         for (text, value) in entries {
             let groups = match expression(text).map(|expression| Regex::new(&expression)) {
                 None => None,
-                Some(Ok(regex)) => Some(Groups { path: Some(regex), hosts: Vec::new() }),
+                Some(Ok(regex)) => Some(Groups { path: Some(regex), ..Groups::default() }),
                 Some(Err(error)) => {
                     let what = error.to_string();
                     let what = what.lines().last().unwrap_or_default();

@@ -56,6 +56,7 @@ fn rendered(text: &str, lines: &[u8], url: bool) -> Result<String, Unfit> {
     let groups = Groups {
         path: Some(Regex::new("^/(?<first>[^/]+)/(.*)$").unwrap()),
         hosts: vec![Regex::new(r"^(?<user>\w+)\.example$").unwrap()],
+        ..Groups::default()
     };
     let mut problems = Problems::of_arguments();
     let known = Known { groups: Some(&groups), tables: &tables, in_response: false };
@@ -82,6 +83,7 @@ fn rendered(text: &str, lines: &[u8], url: bool) -> Result<String, Unfit> {
         upstream: None,
         media_type: None,
         looked_up: None,
+        is_led: false,
     };
     match url {
         true => template.render_url(&asked),
@@ -147,7 +149,7 @@ fn no_value_breaks_a_line() {
 #[test]
 fn unknown_names_are_refused_with_the_nearest() {
     let (tables, _) = tables(TABLES);
-    let groups = Groups { path: Some(Regex::new("^/(?<year>\\d+)").unwrap()), hosts: Vec::new() };
+    let groups = Groups { path: Some(Regex::new("^/(?<year>\\d+)").unwrap()), ..Groups::default() };
     for (text, words) in [
         ("{hots}", "f:1: key: {hots} is no placeholder: the nearest is {host}"),
         ("{map.tenants}", "the nearest is {map.tenant}"),
@@ -233,10 +235,11 @@ fn directories_lie_beneath_their_root() {
             fields: FieldSection::from_lines(&lines),
         };
         let (client, is_plain, groups, upstream) = (None, false, None, None);
-        let (media_type, looked_up) = (None, None);
+        let (media_type, looked_up, is_led) = (None, None, false);
         let tables = &tables;
         let (request, path, query) = (&request, &path, None);
-        let asked = Asked { request, path, query, client, is_plain, groups, tables, upstream, media_type, looked_up };
+        let asked =
+            Asked { request, path, query, client, is_plain, groups, tables, upstream, media_type, looked_up, is_led };
         let mut problems = Problems::of_arguments();
         let known = Known { groups: None, tables, in_response: false };
         let template = Template::parse(&at(text), known, "key", &mut problems).unwrap();
@@ -287,10 +290,11 @@ fn entries_may_name_networks_and_the_groups_of_their_expression() {
             fields: FieldSection::from_lines(lines),
         };
         let (client, is_plain, groups, upstream) = (client.parse().ok(), false, None, None);
-        let (media_type, looked_up) = (None, None);
+        let (media_type, looked_up, is_led) = (None, None, false);
         let tables = &tables;
         let (request, path, query) = (&request, &path, None);
-        let asked = Asked { request, path, query, client, is_plain, groups, tables, upstream, media_type, looked_up };
+        let asked =
+            Asked { request, path, query, client, is_plain, groups, tables, upstream, media_type, looked_up, is_led };
         let known = Known { groups: None, tables, in_response: false };
         let template = Template::parse(&at(text), known, "key", &mut Problems::of_arguments()).unwrap();
         String::from_utf8(template.render(&asked, Form::Plain).unwrap().into_owned()).unwrap()

@@ -82,7 +82,11 @@ pub(crate) async fn answer(
 ) -> Response {
     let (answering, path) = Answering::new(site, request, client, now);
     let auth = site.asks().then(|| Asking::new(site, answering.route, request, &inbound));
-    Answering { auth: auth.as_ref(), ..answering }.answer(path, &mut inbound).await
+    let mut response = Answering { auth: auth.as_ref(), ..answering }.answer(path, &mut inbound).await;
+    if let Some(auth) = &auth {
+        auth.add_cookies(&mut response.fields);
+    }
+    response
 }
 
 /// Answers with a cached file or, where a proxy rule has a cache, with a stored response of this worker; without waiting. `None`: [`answer`] has to, in a box: every request would pay for the memory of its future.
@@ -302,10 +306,11 @@ impl<'a> Answering<'a> {
         self.route.features.compression.as_ref().is_some_and(|compression| compression.hides_range(self.request))
     }
 
-    /// Whether the index of a directory is of another route, whose rules it follows.
+    /// Whether an index of a directory is of another route, whose rules it follows.
     fn is_index_elsewhere(&self, path: &SitePath<'_>) -> bool {
         let elsewhere = |route: &Route| route.number != self.route.number;
-        self.site.routes.is_some() && self.route_of(&path.child(self.route.files.index())).map_or(true, elsewhere)
+        let mut indexes = self.route.indexes();
+        self.site.routes.is_some() && indexes.any(|index| self.route_of(&path.child(index)).map_or(true, elsewhere))
     }
 
     /// Takes all steps, in order.
@@ -421,6 +426,7 @@ impl<'a> Answering<'a> {
             Action::Respond(_) | Action::Redirect(_) => return None,
             // The path that it leads to decides.
             Action::Rewrite(_) | Action::Try(_) if self.request.method.as_str() != "TRACE" => return None,
+            Action::Files if self.request.method.as_str() != "TRACE" && self.may_run_index(path) => return None,
             Action::Files | Action::Forward(_) | Action::Rewrite(_) | Action::Try(_) => {}
         }
         let refusal = match self.request.method {
@@ -591,7 +597,7 @@ impl<'a> Answering<'a> {
     /// Whether the index of a directory is a script that goes before the files that are named after it in the site's `index`.
     async fn index_is_script(&self, rule: &proxy::Rule, path: &SitePath<'_>) -> bool {
         let Some(script) = rule.index_script().filter(|_| path.names_directory()) else { return false };
-        let names: Vec<&str> = self.indexes().collect();
+        let names: Vec<&str> = self.route.indexes().collect();
         // Files alone, or none after it: a script runs where there is no file.
         if names.iter().position(|name| *name == script).is_none_or(|at| at + 1 == names.len()) {
             return false;

@@ -126,7 +126,8 @@ impl Site {
                     }
                     Last::Named(name) => {
                         let _ = writeln!(lines, "    else goes on in {name}");
-                        let route = self.routes.as_ref()?.named(name)?;
+                        let own = self.asked(request, &parsed, query.as_deref(), client);
+                        let route = self.routes.as_ref()?.named(name, &own)?.ok()?;
                         return Some(Step { route, raw: raw.clone(), query: query.clone() });
                     }
                 }

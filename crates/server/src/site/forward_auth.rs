@@ -15,7 +15,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Uri, header};
 use schemars::JsonSchema;
 use sealion_http::extra_fields::is_name;
-use sealion_http::{Request, Status, Target};
+use sealion_http::{Fields, Request, Status, Target};
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
@@ -42,8 +42,12 @@ pub(crate) struct ForwardAuthConfig {
     pub copy: At<Vec<String>>,
     /// The same under other names: `{ X-User = "Remote-User" }` is the field X-User, with the value of Remote-User in the answer.
     pub copy_as: At<BTreeMap<String, String>>,
-    /// What a client gets that may not pass: the `response` of the server, or its `status` alone, as by nginx: error pages apply then.
+    /// What a client gets that may not pass: the `response` of the server, its `status` alone, as by nginx: error pages apply then, or a `redirect` to the
+    /// Location of a 401.
     pub refusal: AuthRefusal,
+    /// Responses that set the cookies of the server's answer: of a request that may not pass (`refused`), or `all`. `none` still has those of
+    /// `refusal = "response"`.
+    pub cookies: AuthCookies,
 }
 
 /// What a client gets that another server does not let pass.
@@ -55,6 +59,21 @@ pub(crate) enum AuthRefusal {
     Response,
     /// Its status, 401 with the challenge (WWW-Authenticate) or 403; 500 for any other.
     Status,
+    /// A redirect (302) to the Location of a 401, such as a page to sign in; its status where there is none.
+    Redirect,
+}
+
+/// Responses that set the cookies of another server.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum AuthCookies {
+    /// No response.
+    #[default]
+    None,
+    /// Those to requests that may not pass.
+    Refused,
+    /// All responses.
+    All,
 }
 
 /// The server that is asked about the requests for a route.
@@ -65,6 +84,7 @@ pub(crate) struct ForwardAuth {
     /// Names of requests, and of answers.
     copy: Vec<(HeaderName, HeaderName)>,
     refusal: AuthRefusal,
+    cookies: AuthCookies,
 }
 
 impl ForwardAuthConfig {
@@ -114,7 +134,7 @@ impl ForwardAuthConfig {
         if problems.len() > before {
             return None;
         }
-        Some(ForwardAuth { upstream: server?, target: target?, copy, refusal: self.refusal })
+        Some(ForwardAuth { upstream: server?, target: target?, copy, refusal: self.refusal, cookies: self.cookies })
     }
 }
 
@@ -139,8 +159,23 @@ impl ForwardAuth {
         self.upstream.names_endpoints()
     }
 
-    /// Asks whether a request for `uri` may pass: the fields that it gets then, or the answer for the client.
-    async fn ask(&self, request: &Request<'_>, uri: &str, hop: &Hop<'_>) -> Result<Vec<FieldChange>, Box<Response>> {
+    /// Whether the client gets the cookies of an answer.
+    fn sets_cookies_of(&self, reply: &Reply) -> bool {
+        match self.cookies {
+            AuthCookies::None => false,
+            AuthCookies::Refused => !is_consent(reply),
+            AuthCookies::All => true,
+        }
+    }
+
+    /// Asks whether a request for `uri` may pass: the fields that it gets then, or the answer for the client. `cookies`: gets those that the client gets.
+    async fn ask(
+        &self,
+        request: &Request<'_>,
+        uri: &str,
+        hop: &Hop<'_>,
+        cookies: &mut Vec<HeaderValue>,
+    ) -> Result<Vec<FieldChange>, Box<Response>> {
         let refuse = |status| Err(Box::new(Response::plain(status)));
         if is_loop(request) {
             let what = "the request has come back: the server that is asked whether it may pass leads here again";
@@ -187,16 +222,22 @@ impl ForwardAuth {
             script: None,
         };
         let (trace, result) = Box::pin(forward(&self.upstream, &mut forwarded)).await;
+        if let Ok(reply) = &result
+            && self.sets_cookies_of(reply)
+            && (is_consent(reply) || self.refusal != AuthRefusal::Response)
+        {
+            cookies.extend(reply.fields.get_all(header::SET_COOKIE).iter().cloned());
+        }
         match result {
             Err(failure) => Err(Box::new(failed(&failure, Some(trace), &self.upstream))),
-            Ok(reply) if (200..300).contains(&reply.status.code()) => {
+            Ok(reply) if is_consent(&reply) => {
                 let changes = self.copy.iter();
                 let changes = changes.map(|(name, source)| (name.clone(), value(&reply.fields, source))).collect();
                 drain(reply).await;
                 Ok(changes)
             }
-            Ok(reply) if self.refusal == AuthRefusal::Status => {
-                let mut response = refused(&reply);
+            Ok(reply) if self.refusal != AuthRefusal::Response => {
+                let mut response = refused(&reply, self.refusal);
                 drain(reply).await;
                 response.upstream = Some(Box::new(trace));
                 Err(Box::new(response))
@@ -211,8 +252,19 @@ async fn drain(reply: Reply) {
     drop(timeout(DRAIN, discard(reply.body.into())).await);
 }
 
-/// The response to a client by the status of a server's answer alone.
-fn refused(reply: &Reply) -> Response {
+/// Whether an answer lets the request pass.
+fn is_consent(reply: &Reply) -> bool {
+    (200..300).contains(&reply.status.code())
+}
+
+/// The response to a client by the status, and the Location, of a server's answer.
+fn refused(reply: &Reply, refusal: AuthRefusal) -> Response {
+    let location = reply.fields.get(header::LOCATION).filter(|_| refusal == AuthRefusal::Redirect);
+    if let (Status::UNAUTHORIZED, Some(location)) = (reply.status, location.and_then(|value| value.to_str().ok())) {
+        let mut response = Response::plain(Status::FOUND);
+        response.fields.location = Some(location.to_owned());
+        return response;
+    }
     match reply.status {
         Status::FORBIDDEN => Response::plain(Status::FORBIDDEN),
         Status::UNAUTHORIZED => {
@@ -271,6 +323,8 @@ pub(super) struct Asking<'a> {
     hop: Hop<'a>,
     /// Servers that let it pass, by their addresses.
     passed: Mutex<BTreeMap<usize, Passed>>,
+    /// The cookies of servers that the client gets.
+    cookies: Mutex<Vec<HeaderValue>>,
 }
 
 /// A server that lets a request pass.
@@ -285,7 +339,8 @@ struct Passed {
 
 impl<'a> Asking<'a> {
     pub(super) fn new(site: &'a Site, route: &'a Route, request: &'a Request<'a>, inbound: &Inbound) -> Self {
-        Asking { site, route, request, hop: inbound.hop(request.authority), passed: Mutex::default() }
+        let hop = inbound.hop(request.authority);
+        Asking { site, route, request, hop, passed: Mutex::default(), cookies: Mutex::default() }
     }
 
     fn passed(&self) -> MutexGuard<'_, BTreeMap<usize, Passed>> {
@@ -323,12 +378,23 @@ impl<'a> Asking<'a> {
     }
 
     async fn ask(&self, auth: &Arc<ForwardAuth>, uri: String) -> Option<Response> {
-        match auth.ask(self.request, &uri, &self.hop).await {
+        let mut cookies = Vec::new();
+        let answer = auth.ask(self.request, &uri, &self.hop, &mut cookies).await;
+        // The last answer of a server is about the path that is forwarded, and has the same cookies.
+        *self.cookies.lock().unwrap_or_else(PoisonError::into_inner) = cookies;
+        match answer {
             Ok(fields) => {
                 self.passed().insert(Arc::as_ptr(auth).addr(), Passed { by: Arc::clone(auth), uri, fields });
                 None
             }
             Err(refusal) => Some(*refusal),
+        }
+    }
+
+    /// Adds the cookies that servers set.
+    pub(super) fn add_cookies(&self, fields: &mut Fields) {
+        for cookie in self.cookies.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            fields.extra.add_octets("Set-Cookie", cookie.as_bytes());
         }
     }
 

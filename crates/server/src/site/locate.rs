@@ -143,6 +143,7 @@ impl Site {
             upstream: None,
             media_type: None,
             looked_up: None,
+            is_led: false,
         }
     }
 }

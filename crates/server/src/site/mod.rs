@@ -129,8 +129,12 @@ impl Site {
         }
         let Ok(path) = SitePath::parse_forwarded(path) else { return false };
         // Conditions ask for more of the request than is known here.
-        let may_forward =
-            |routes: &Routes| routes.has_conditions() || routes.by_path(&path).unwrap_or(&self.root).may_forward();
+        let may_forward = |routes: &Routes| {
+            let route = routes.by_path(&path).unwrap_or(&self.root);
+            // Another route may run the index of a directory.
+            let is_run = |index: &str| routes.by_path(&path.child(index)).is_some_and(Route::may_forward);
+            routes.has_conditions() || route.may_forward() || path.names_directory() && route.indexes().any(is_run)
+        };
         self.routes.as_deref().is_none_or(may_forward)
     }
 
@@ -229,7 +233,8 @@ impl SiteConfig {
 
     /// The groups of expressions among its names.
     pub(crate) fn host_groups(&self) -> Groups {
-        Groups { path: None, hosts: self.names.iter().filter_map(|name| hosts::expression_of(name)).collect() }
+        let hosts = self.names.iter().filter_map(|name| hosts::expression_of(name)).collect();
+        Groups { hosts, ..Groups::default() }
     }
 
     /// The name of the site in messages.

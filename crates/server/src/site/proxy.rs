@@ -128,6 +128,8 @@ impl Collects {
 #[derive(Debug)]
 enum Host {
     OfClient,
+    /// Without its port.
+    NameOfClient,
     Fixed(HeaderValue),
 }
 
@@ -234,6 +236,7 @@ impl Rule {
             upstream: None,
             media_type: None,
             looked_up: None,
+            is_led: false,
         }
     }
 
@@ -416,6 +419,7 @@ impl Rule {
         }
         let host = match &self.host {
             Host::OfClient => HeaderValue::try_from(request.authority.unwrap_or_default()).ok(),
+            Host::NameOfClient => HeaderValue::try_from(&*self.asked(request, path.decoded(), &inbound).host()).ok(),
             Host::Fixed(host) => Some(host.clone()),
         };
         // RFC 9110 §8.6: some servers answer 411 without it.

@@ -66,14 +66,25 @@ fn change(fields: &mut HeaderMap, location: impl Fn(&str) -> Option<String>, coo
     }
 }
 
-/// Beginnings of Locations and of paths of cookies.
+/// Beginnings of Locations, and parts of cookies.
 #[derive(Debug)]
 pub(super) struct Replacements {
     pub(super) locations: Vec<Replacement>,
     pub(super) cookie_paths: Vec<Replacement>,
+    /// Whole domains.
+    pub(super) cookie_domains: Vec<Replacement>,
+    pub(super) cookie_attributes: Vec<String>,
 }
 
 impl Replacements {
+    pub(super) fn is_empty(&self) -> bool {
+        self.locations.is_empty() && self.leaves_cookies()
+    }
+
+    fn leaves_cookies(&self) -> bool {
+        self.cookie_paths.is_empty() && self.cookie_domains.is_empty() && self.cookie_attributes.is_empty()
+    }
+
     fn location(&self, location: &str) -> Option<String> {
         let changed = replaced(&self.locations, location)?;
         if !changed.starts_with('/') {
@@ -86,15 +97,38 @@ impl Replacements {
     }
 
     fn cookie(&self, cookie: &str) -> Option<String> {
-        if self.cookie_paths.is_empty() || cookie.trim_start().starts_with("__Host-") {
+        if self.leaves_cookies() {
             return None;
         }
-        let attributes = cookie.split(';').enumerate().map(|(n, attribute)| {
-            let path = attribute.split_once('=').filter(|(name, _)| n > 0 && name.trim().eq_ignore_ascii_case("path"));
-            let changed = path.and_then(|(_, value)| replaced(&self.cookie_paths, value.trim()));
-            changed.map_or_else(|| attribute.to_owned(), |path| format!(" Path={path}"))
-        });
-        Some(attributes.collect::<Vec<_>>().join(";"))
+        // Their names say that they are for the host and its root (RFC 6265bis §4.1.3).
+        let is_of_host = cookie.trim_start().starts_with("__Host-");
+        let mut parts = cookie.split(';');
+        let mut changed = parts.next().unwrap_or_default().to_owned();
+        for own in parts {
+            let (name, value) =
+                own.split_once('=').map_or((own.trim(), ""), |(name, value)| (name.trim(), value.trim()));
+            let is = |other: &str| name.eq_ignore_ascii_case(other);
+            let name_of = |attribute: &String| is(attribute.split('=').next().unwrap_or_default());
+            if self.cookie_attributes.iter().any(name_of) {
+                continue;
+            }
+            if let Some(path) = replaced(&self.cookie_paths, value).filter(|_| is("path") && !is_of_host) {
+                changed.push_str(&format!("; Path={path}"));
+            } else if let Some(to) = self.domain(value).filter(|_| is("domain")) {
+                changed.push_str(&if to.is_empty() { String::new() } else { format!("; Domain={to}") });
+            } else {
+                changed.push_str(&format!(";{own}"));
+            }
+        }
+        self.cookie_attributes.iter().for_each(|attribute| changed.push_str(&format!("; {attribute}")));
+        Some(changed)
+    }
+
+    /// The domain in place of another.
+    fn domain(&self, domain: &str) -> Option<&str> {
+        let domain = domain.strip_prefix('.').unwrap_or(domain);
+        let own = self.cookie_domains.iter().find(|own| own.from.trim_start_matches('.').eq_ignore_ascii_case(domain));
+        own.map(|own| own.to.as_str())
     }
 }
 
@@ -241,6 +275,8 @@ mod tests {
                 replacement("http://root.internal", "/"),
             ],
             cookie_paths: vec![replacement("/", "/app/")],
+            cookie_domains: Vec::new(),
+            cookie_attributes: Vec::new(),
         };
         for (location, expected) in [
             ("http://app.internal/x?y", Some("/app/x?y")),
@@ -313,6 +349,29 @@ mod tests {
         ] {
             assert_eq!(with("").cookie(cookie), without);
             assert_eq!(with("/api").cookie(cookie), prefixed);
+        }
+    }
+
+    #[test]
+    fn cookies_get_other_domains_and_attributes() {
+        let own = Replacements {
+            locations: Vec::new(),
+            cookie_paths: vec![Replacement { from: "/".to_owned(), to: "/app/".to_owned() }],
+            cookie_domains: vec![
+                Replacement { from: "app.internal".to_owned(), to: String::new() },
+                Replacement { from: "b.internal".to_owned(), to: "b.example".to_owned() },
+            ],
+            cookie_attributes: vec!["Secure".to_owned(), "SameSite=Lax".to_owned()],
+        };
+        for (cookie, expected) in [
+            ("a=1", "a=1; Secure; SameSite=Lax"),
+            ("a=1; Path=/x; HttpOnly", "a=1; Path=/app/x; HttpOnly; Secure; SameSite=Lax"),
+            ("a=1; Domain=.App.internal; secure", "a=1; Secure; SameSite=Lax"),
+            ("a=1; domain=b.internal; samesite=none", "a=1; Domain=b.example; Secure; SameSite=Lax"),
+            ("__Host-a=1; Path=/; Secure", "__Host-a=1; Path=/; Secure; SameSite=Lax"),
+            ("a=secure; Domain=c.example", "a=secure; Domain=c.example; Secure; SameSite=Lax"),
+        ] {
+            assert_eq!(own.cookie(cookie).as_deref(), Some(expected), "{cookie}");
         }
     }
 }

@@ -314,6 +314,7 @@ impl CacheRule {
             upstream: None,
             media_type: None,
             looked_up: None,
+            is_led: false,
         };
         for (n, value) in self.key_values.iter().enumerate() {
             // No field is called so.

@@ -85,6 +85,13 @@ impl Problems {
         self.found.len()
     }
 
+    /// Line, key and text of each problem; line 0: it has none.
+    #[cfg(feature = "import-nginx")]
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (usize, &str, &str)> {
+        let line = |problem: &Problem| self.place(&problem.span).and_then(|(_, line)| line).unwrap_or_default();
+        self.found.iter().map(move |problem| (line(problem), &*problem.key, &*problem.what))
+    }
+
     /// The file of a span, and its line. Without a line, the span is empty.
     fn place(&self, span: &Range<usize>) -> Option<(&Path, Option<usize>)> {
         let source = self.files.iter().rev().find(|source| source.start <= span.start)?;

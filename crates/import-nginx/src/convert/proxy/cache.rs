@@ -110,7 +110,7 @@ fn rule<'a>(
     Ok(rule)
 }
 
-/// What belongs to the key besides scheme, host, path, query and upstream.
+/// Parts of the key besides scheme, host, path, query and upstream.
 #[derive(Debug, Default)]
 struct Key {
     headers: Vec<String>,
@@ -299,7 +299,7 @@ fn use_zone<'a>(context: &mut Context, switch: &'a Directive) -> Result<(), Refu
     Ok(())
 }
 
-/// The directory for a zone of nginx: one of its own beneath that of the service's unit, named by the path in nginx.
+/// The directory for a zone of nginx: a directory beneath the one of the service's unit, named by the path in nginx.
 fn directory(path: &str, others: &[Value]) -> String {
     let path =
         ["/var/cache/nginx/", "/var/cache/"].into_iter().find_map(|start| path.strip_prefix(start)).unwrap_or(path);
@@ -332,7 +332,7 @@ fn add(list: &mut Vec<String>, name: String) {
     }
 }
 
-/// Time for which stale responses are sent. nginx has no bound but `inactive`, which begins again with each request.
+/// Time that stale responses are sent for. nginx has no bound but `inactive`, which begins again with each request.
 const STALE: &str = "24h";
 
 /// The smallest slice of sealion.toml.
@@ -344,7 +344,7 @@ const MOST_SLICE: u64 = 1 << 30;
 /// The longest time of sealion.toml.
 const LONGEST: std::time::Duration = std::time::Duration::from_secs(10 * 365 * 86_400);
 
-/// What `any` stands for: the statuses that applications answer with, but for those about credentials.
+/// `any` stands for the statuses that applications answer with, but for those about credentials.
 const ANY: [&str; 17] = [
     "200", "203", "204", "300", "301", "302", "303", "307", "308", "400", "404", "405", "410", "500", "502", "503",
     "504",

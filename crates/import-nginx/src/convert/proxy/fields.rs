@@ -8,13 +8,6 @@ use crate::convert::context::Context;
 use crate::convert::variables::Variables;
 use crate::syntax::Directive;
 
-/// What the constants of a server are, as far as they are known.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Constants<'a> {
-    /// First name of the site.
-    pub(super) name: Option<&'a str>,
-}
-
 /// Fields that Sealion makes for each request, and the values that say the same.
 const MADE_HERE: [(&str, &[&str]); 6] = [
     ("x-real-ip", &["$remote_addr", "$realip_remote_addr", "$http_x_real_ip"]),
@@ -45,12 +38,13 @@ impl Fields {
     }
 }
 
-/// The fields that requests get, and the rule's `host`. `proxy_host`: what `$proxy_host` is, as a `host`.
+/// The fields that requests get, and the rule's `host`. `proxy_host`: what `$proxy_host` is, as a `host`. `is_cached`: whether answers are stored, for which
+/// all requests have the same fields.
 pub(super) fn of_requests(
     context: &mut Context,
     directives: &[&Directive],
     proxy_host: &str,
-    variables: &Variables,
+    (variables, is_cached): (&Variables, bool),
 ) -> (Fields, String) {
     let (mut fields, mut host) = (Fields::default(), proxy_host.to_owned());
     for directive in directives {
@@ -90,10 +84,18 @@ pub(super) fn of_requests(
             continue;
         }
         match variables.value_of(context, &value_of(&plain)) {
-            Ok(value) if is_value(&value) => fields.set(name, &value),
+            Ok(value) if is_value(&value) && !(is_cached && value.contains('{')) => fields.set(name, &value),
             _ if MADE_HERE.iter().any(|(made, _)| *made == lower) => {
                 context
                     .note(directive, format!("{name} is made by the server, from the connection or a trusted proxy"));
+            }
+            Ok(value) if is_cached && value.contains("{time") => fields.set(name, ""),
+            Ok(_) if is_cached => {
+                fields.set(name, "");
+                let remedy = format!(
+                    "{name} differs from request to request, and stored answers are for many: it is removed from requests"
+                );
+                context.report_with(directive, remedy);
             }
             _ => {
                 // The application may trust the field, which a client must not set.
@@ -125,6 +127,8 @@ fn of_host(
     variables: &Variables,
 ) -> Option<String> {
     match value {
+        // Without its port, which no client names at a usual one.
+        "$host" if !variables.has_usual_ports => return Some("{host}".to_owned()),
         "$host" | "$http_host" | "$host:$server_port" | "$http_host:$server_port" | "$host:$http_port" => {
             return Some("client".to_owned());
         }

@@ -6,7 +6,7 @@
 mod cache;
 mod fields;
 mod redirects;
-pub(super) mod scripts;
+mod scripts;
 mod upstreams;
 mod url;
 mod uwsgi;
@@ -20,11 +20,8 @@ use super::variables::{Lost, Variables};
 use super::{guards, settings, tables, values};
 use crate::syntax::Directive;
 use crate::toml_text::Table;
-use fields::Constants;
 use upstreams::Options;
 use url::{Sent, Url};
-
-use redirects::Answers;
 
 pub(super) use cache::CacheZones;
 pub(super) use upstreams::Upstreams;
@@ -127,15 +124,14 @@ pub(super) fn write(
     let url = url(context, place.variables, pass)?;
     let has_variable = pass.first().contains('$');
     match url.sent(place.path, has_variable) {
-        Sent::Same => rule(context, table.table("proxy"), place, pass, &url, None),
+        Sent::Same => rule(context, table.table("proxy"), place, pass, &url),
         Sent::Behind(before) => {
-            rule(context, table.table("proxy"), place, pass, &url, None)?;
+            rule(context, table.table("proxy"), place, pass, &url)?;
             set_prefix(table, &before);
             Ok(())
         }
         Sent::Stripped(before) => {
-            let own = place.path.key().unwrap_or_default();
-            rule(context, table.table("proxy"), place, pass, &url, Some((own.trim_start_matches("^~ "), &before)))?;
+            rule(context, table.table("proxy"), place, pass, &url)?;
             table.table("proxy").set("strip_prefix", true);
             set_prefix(table, &before);
             Ok(())
@@ -164,7 +160,7 @@ fn set_prefix(table: &mut Table, before: &str) {
 
 /// Adds a route that asks the server of a location with what follows a prefix, and returns that prefix.
 pub(super) fn elsewhere(context: &mut Context, place: Place<'_, '_>, pass: &Directive) -> Result<String, NotPassed> {
-    let url = Url { path: None, ..url(context, place.variables, pass)? };
+    let url = url(context, place.variables, pass)?;
     let prefix = format!("{ELSEWHERE}{}", context.next_number());
     let mut table = Table::default();
     table.comment(format!("{}, behind another path", pass.place));
@@ -175,8 +171,7 @@ pub(super) fn elsewhere(context: &mut Context, place: Place<'_, '_>, pass: &Dire
     if guards::write(context, &mut table, &level, place.locations) {
         settings::write(context, &mut table, &level, place.variables);
         write_accel(&mut table, &level, pass);
-        // Clients know nothing of the prefix, and no Location gets it.
-        rule(context, table.table("proxy"), place, pass, &url, Some((&prefix, "")))?;
+        rule(context, table.table("proxy"), place, pass, &url)?;
         table.table("proxy").set("strip_prefix", true);
     }
     context.further.push(table);
@@ -258,14 +253,13 @@ fn target(context: &mut Context, url: &Url, options: Options) -> Result<upstream
     Ok(upstreams::Target { name, host: "upstream".to_owned() })
 }
 
-/// Writes the keys of `proxy`. `stripped`: the route's own path, and what goes before the rest instead.
+/// Writes the keys of `proxy`.
 fn rule(
     context: &mut Context,
     table: &mut Table,
     place: Place<'_, '_>,
     pass: &Directive,
     url: &Url,
-    stripped: Option<(&str, &str)>,
 ) -> Result<(), NotPassed> {
     let is_grpc = pass.name == "grpc_pass";
     let level = place.level;
@@ -290,25 +284,11 @@ fn rule(
     let sets = level.all("auth_request_set");
     let set: Vec<_> =
         all("proxy_set_header").into_iter().filter(|field| guards::source_of(field, &sets).is_none()).collect();
-    let (of_requests, host) = fields::of_requests(context, &set, &target.host, place.variables);
-    let constants = Constants { name: place.variables.server_name.as_deref() };
-    let (prefix, to_prefix) = stripped.unwrap_or_default();
-    let forwarding = redirects::Forwarding {
-        prefix: prefix.trim_end_matches('/'),
-        to_prefix,
-        url,
-        has_variable: pass.first().contains('$'),
-        host: &host,
-        constants,
-    };
+    let cache = cache::of_rule(context, &all);
+    let (of_requests, host) = fields::of_requests(context, &set, &target.host, (place.variables, cache.is_some()));
     if !is_grpc {
-        match redirects::of_rule(context, pass, &forwarding, &all) {
-            Answers::Rewrite => table.set("redirects", "rewrite"),
-            Answers::Replace { locations, cookie_paths } => {
-                replacements(table, "locations", locations);
-                replacements(table, "cookie_paths", cookie_paths);
-            }
-        }
+        let forwarding = redirects::Forwarding { place, url, has_variable: pass.first().contains('$') };
+        redirects::write(context, table, &forwarding, &all);
     }
     if host != "client" {
         table.set("host", host);
@@ -332,23 +312,10 @@ fn rule(
     if let Some(size) = max_body(context, place) {
         table.set("max_body", size.to_string());
     }
-    if let Some(cache) = cache::of_rule(context, &all) {
+    if let Some(cache) = cache {
         table.set("cache", cache);
     }
     Ok(())
-}
-
-/// Writes beginnings, and what stands there instead.
-fn replacements(table: &mut Table, key: &str, pairs: Vec<(String, String)>) {
-    let written = |(from, to): (String, String)| -> Value {
-        [("from".to_owned(), Value::from(from)), ("to".to_owned(), to.into())]
-            .into_iter()
-            .collect::<toml::Table>()
-            .into()
-    };
-    if !pairs.is_empty() {
-        table.set(key, pairs.into_iter().map(written).collect::<Vec<_>>());
-    }
 }
 
 /// The largest content of a request. `None`: there is no bound.

@@ -1,246 +1,174 @@
-//! `proxy_redirect` and `proxy_cookie_*`, as `redirects` of a rule: it changes Location and cookies together, and only by what the rule itself
-//! does to paths and Host.
+//! `proxy_redirect` and `proxy_cookie_*`, as texts that a rule replaces in Location and in cookies.
 
-use super::Url;
-use super::fields::Constants;
-use super::upstreams;
+use toml::Value;
+
+use super::{Place, Url};
 use crate::convert::context::Context;
+use crate::convert::path::Path;
 use crate::syntax::Directive;
+use crate::toml_text::Table;
 
-/// What a rule does to paths, and whom it asks.
+/// A text and its replacement.
+type Pair = (String, String);
+
+/// The rule whose answers are changed.
 pub(super) struct Forwarding<'a> {
-    /// What clients have before the path, without a slash at its end.
-    pub(super) prefix: &'a str,
-    /// What the server has there instead.
-    pub(super) to_prefix: &'a str,
+    pub(super) place: Place<'a, 'a>,
     pub(super) url: &'a Url,
-    /// Whether nginx has no default for `proxy_redirect`, since the URL has a variable.
+    /// Whether the URL has a variable, so that `proxy_redirect` has no default.
     pub(super) has_variable: bool,
-    /// The rule's `host`.
-    pub(super) host: &'a str,
-    pub(super) constants: Constants<'a>,
 }
 
-/// What a rule does to Location and cookies.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Answers {
-    /// `redirects = "rewrite"`
-    Rewrite,
-    /// `locations` and `cookie_paths`: beginnings, and what stands there instead.
-    Replace { locations: Vec<(String, String)>, cookie_paths: Vec<(String, String)> },
-}
-
-/// What the rule does to Location and cookies. What it does not do as nginx does is reported.
-pub(super) fn of_rule<'a>(
+/// Writes what replaces parts of Location and of cookies.
+pub(super) fn write<'a>(
     context: &mut Context,
-    pass: &Directive,
+    table: &mut Table,
     forwarding: &Forwarding<'_>,
     all: &impl Fn(&str) -> Vec<&'a Directive>,
-) -> Answers {
-    let mut notes: Vec<(&Directive, &str)> = Vec::new();
+) {
     let redirects = all("proxy_redirect");
-    let is_off = |directive: &&Directive| matches!(directive.arguments.as_slice(), [off] if off == "off");
-    let is_turned_off = redirects.iter().any(is_off);
-    let mut wanted = Wanted::default();
-    let mut others = Vec::new();
-    for directive in &redirects {
-        match directive.arguments.as_slice() {
-            [word] if word == "off" || word == "default" => {}
-            [from, to] => match forwarding.of_redirect(context, from, to) {
-                Some(found) if found.paths || forwarding.keeps_paths() => wanted.add(&found),
-                // With a prefix, a rule changes all redirects or none.
-                _ => others.push(*directive),
-            },
-            _ => others.push(directive),
-        }
+    let mut locations: Vec<Pair> = Vec::new();
+    if redirects.is_empty() {
+        locations.extend(forwarding.by_default());
     }
-    let has_default = redirects.is_empty() || redirects.iter().any(|directive| directive.arguments == ["default"]);
-    // An application that gets the client's Host does not name another one.
-    let is_named = forwarding.host != "client" && !forwarding.url.authority.starts_with("unix:");
-    let by_default = has_default && is_named && !forwarding.has_variable;
-    wanted.authorities |= by_default && forwarding.keeps_paths();
-    if by_default && !forwarding.keeps_paths() && !wanted.paths {
-        let remedy = "a Location with the server's name is sent as it is: set redirects = \"rewrite\" in the rule, by which the paths of \
-                      all its redirects and cookies get the location's prefix";
-        notes.push((pass, remedy));
-    }
-    let mut cookies = Vec::new();
-    for directive in all("proxy_cookie_path").into_iter().chain(all("proxy_cookie_domain")) {
-        let is_path = directive.name == "proxy_cookie_path";
-        match directive.arguments.as_slice() {
-            [off] if off == "off" => {}
-            [from, to] if is_path && forwarding.is_cookie_path(from, to) => {
-                wanted.cookies |= !forwarding.keeps_paths();
-            }
-            [from, to] if !is_path && forwarding.names_server(context, from) && forwarding.names_client(to) => {
-                cookies.push(directive);
-                wanted.authorities = true;
-            }
-            _ => {
-                let remedy = match is_path {
-                    true => {
-                        "the paths of cookies are sent as the server wrote them: redirects = \"rewrite\" in the rule replaces the rule's own prefix alone"
-                    }
-                    false => {
-                        "the domains of cookies are sent as the server wrote them: redirects = \"rewrite\" in the rule leaves out the server's own name alone"
-                    }
-                };
-                notes.push((directive, remedy));
+    if !redirects.iter().any(|directive| directive.arguments == ["off"]) {
+        for directive in redirects {
+            let pairs = match directive.arguments.as_slice() {
+                [word] if word == "default" => Some(forwarding.by_default().into_iter().collect()),
+                [from, to] => forwarding.replaced(context, from, to),
+                _ => None,
+            };
+            match pairs {
+                Some(pairs) => locations.extend(pairs),
+                None => context.report_with(
+                    directive,
+                    "it replaces no constant text: let the application make relative redirects",
+                ),
             }
         }
     }
-    for flags in all("proxy_cookie_flags").into_iter().filter(|flags| flags.first() != "off") {
-        notes.push((flags, "the flags of cookies are sent as the server wrote them: let the application set them"));
-    }
-    // Location would change, too.
-    let is_against = is_turned_off || (!forwarding.keeps_paths() && !wanted.paths);
-    if (wanted.cookies || !cookies.is_empty()) && is_against {
-        let remedy = "cookies are changed together with Location here: set redirects = \"rewrite\" in the rule, if that may change too";
-        for directive in all("proxy_cookie_path").into_iter().chain(cookies.iter().copied()) {
-            if !notes.iter().any(|(noted, _)| *noted == directive) {
-                notes.push((directive, remedy));
+    let (mut paths, mut domains, mut attributes) = (Vec::new(), Vec::new(), Vec::new());
+    for directive in
+        all("proxy_cookie_path").into_iter().chain(all("proxy_cookie_domain")).chain(all("proxy_cookie_flags"))
+    {
+        let is_written = match (directive.name.as_str(), directive.arguments.as_slice()) {
+            (_, [off]) if off == "off" => true,
+            ("proxy_cookie_path", [from, to]) => cookie_path(from, to, &mut paths, &mut attributes),
+            ("proxy_cookie_domain", [from, to]) => forwarding.domain(from, to).map(|pair| domains.push(pair)).is_some(),
+            // All cookies.
+            ("proxy_cookie_flags", [name, flags @ ..]) if matches!(name.as_str(), "~" | "~.*" | "~.") => {
+                flags.iter().all(|flag| add_attribute(flag, &mut attributes))
             }
+            _ => false,
+        };
+        if !is_written {
+            context.report_with(directive, "it has no counterpart: let the application set its cookies so");
         }
-        wanted.cookies = false;
-        wanted.authorities &= !is_turned_off;
     }
-    if wanted.paths && !wanted.cookies && !forwarding.keeps_paths() {
-        let directive = redirects.last().copied().unwrap_or(pass);
-        notes.push((directive, "the paths of cookies get the location's prefix too, as redirects do"));
+    for (key, pairs) in [("locations", locations), ("cookie_paths", paths), ("cookie_domains", domains)] {
+        let written = |(from, to): Pair| -> Value {
+            [("from", from), ("to", to)]
+                .map(|(key, text)| (key.to_owned(), Value::from(text)))
+                .into_iter()
+                .collect::<toml::Table>()
+                .into()
+        };
+        if !pairs.is_empty() {
+            table.set(key, pairs.into_iter().map(written).collect::<Vec<_>>());
+        }
     }
-    for directive in others {
-        let remedy =
-            "Location is sent as the server wrote it: let the application make redirects from Host, or relative ones";
-        notes.push((directive, remedy));
+    if !attributes.is_empty() {
+        table.set("cookie_attributes", attributes);
     }
-    let rewrites = match forwarding.keeps_paths() {
-        true => wanted.authorities && !is_turned_off,
-        false => wanted.paths,
+}
+
+/// `proxy_cookie_path from to`, whose `to` may have attributes behind the path.
+fn cookie_path(from: &str, to: &str, paths: &mut Vec<Pair>, attributes: &mut Vec<String>) -> bool {
+    let (path, rest) = to.split_once(';').unwrap_or((to, ""));
+    let path = path.trim();
+    if !from.starts_with('/') || !path.starts_with('/') || to.contains('$') || !rest.is_empty() && from != "/" {
+        return false;
+    }
+    if path != from {
+        paths.push((from.to_owned(), path.to_owned()));
+    }
+    rest.split(';').map(str::trim).filter(|own| !own.is_empty()).all(|own| add_attribute(own, attributes))
+}
+
+/// Adds an attribute of cookies in its usual spelling. `false`: no cookie can get it.
+fn add_attribute(text: &str, attributes: &mut Vec<String>) -> bool {
+    let lower = text.to_ascii_lowercase();
+    let own = match lower.split_once('=') {
+        None if lower == "secure" => "Secure".to_owned(),
+        None if lower == "httponly" => "HttpOnly".to_owned(),
+        Some(("samesite", "lax")) => "SameSite=Lax".to_owned(),
+        Some(("samesite", "strict")) => "SameSite=Strict".to_owned(),
+        Some(("samesite", "none")) => "SameSite=None".to_owned(),
+        _ => return false,
     };
-    if rewrites {
-        notes.into_iter().for_each(|(directive, remedy)| context.note(directive, remedy));
-        return Answers::Rewrite;
+    if !attributes.contains(&own) {
+        attributes.push(own);
     }
-    let (mut locations, mut cookie_paths) = (Vec::new(), Vec::new());
-    let mut replaced: Vec<&Directive> = Vec::new();
-    for directive in redirects.iter().copied().filter(|_| !is_turned_off) {
-        if let [from, to] = directive.arguments.as_slice()
-            && let Some(pair) = forwarding.replacement(from, to)
-        {
-            locations.push(pair);
-            replaced.push(directive);
-        }
-    }
-    // No client asks for the prefix of a route that lies elsewhere.
-    let is_asked_for = !forwarding.prefix.starts_with(super::ELSEWHERE);
-    if by_default && !forwarding.keeps_paths() && !is_turned_off && is_asked_for {
-        let scheme = if forwarding.url.tls { "https" } else { "http" };
-        let from = format!("{scheme}://{}{}/", forwarding.url.authority, forwarding.to_prefix);
-        locations.push((from, format!("{}/", forwarding.prefix)));
-        replaced.push(pass);
-    }
-    for directive in all("proxy_cookie_path") {
-        if let [from, to] = directive.arguments.as_slice()
-            && from.starts_with('/')
-            && to.starts_with('/')
-            && !to.contains('$')
-        {
-            cookie_paths.push((from.clone(), to.clone()));
-            replaced.push(directive);
-        }
-    }
-    let notes = notes.into_iter().filter(|(directive, _)| !replaced.contains(directive));
-    notes.for_each(|(directive, remedy)| context.note(directive, remedy));
-    Answers::Replace { locations, cookie_paths }
-}
-
-/// What directives ask for.
-#[derive(Debug, Default)]
-struct Wanted {
-    /// Locations with the name of the server, or the client's host, become paths.
-    authorities: bool,
-    /// Paths of Locations get the prefix.
-    paths: bool,
-    /// Paths of cookies get it.
-    cookies: bool,
-}
-
-impl Wanted {
-    fn add(&mut self, other: &Wanted) {
-        self.authorities |= other.authorities;
-        self.paths |= other.paths;
-    }
+    true
 }
 
 impl Forwarding<'_> {
-    fn keeps_paths(&self) -> bool {
-        self.prefix.is_empty() && self.to_prefix.is_empty()
+    /// The default of `proxy_redirect`: the URL of `proxy_pass` becomes the path of the location.
+    fn by_default(&self) -> Option<Pair> {
+        let Url { tls, authority, path } = self.url;
+        let own = match (self.place.path, path) {
+            _ if self.has_variable || authority.starts_with("unix:") => return None,
+            (_, None) => "/",
+            (Path::Prefix { text, .. } | Path::Exact(text), Some(_)) => text,
+            _ => return None,
+        };
+        let scheme = if *tls { "https" } else { "http" };
+        Some((format!("{scheme}://{authority}{}", path.as_deref().unwrap_or("/")), own.to_owned()))
     }
 
-    /// What a `proxy_redirect` asks for. `None`: something else than a rule does.
-    fn of_redirect(&self, context: &Context, from: &str, to: &str) -> Option<Wanted> {
-        let to_https = matches!(to, "https://" | "$scheme://");
-        if self.keeps_paths() && from == "http://" && to_https {
-            return Some(Wanted { authorities: true, ..Wanted::default() });
-        }
-        let to = self.path_of_client(to)?;
-        let (from, has_authority) = match split(from) {
-            Some((authority, path)) => {
-                let is_known = self.names_server(context, authority) || self.names_client(authority);
-                (is_known.then_some(path)?, true)
-            }
-            None => (from, false),
+    /// The texts that a `proxy_redirect` replaces. `None`: they depend on the request.
+    fn replaced(&self, context: &Context, from: &str, to: &str) -> Option<Vec<Pair>> {
+        let variables = self.place.variables;
+        let to = match split(to) {
+            // Clients take a path for one of the same server.
+            Some((authority, path)) if is_client(authority) => if path.is_empty() { "/" } else { path }.to_owned(),
+            Some(("", "")) if to == "$scheme://" && context.is_tls => "https://".to_owned(),
+            _ => to.to_owned(),
         };
-        // nginx replaces the beginning of a text: with or without slashes at both ends.
-        let is_own = match (from.strip_suffix('/'), to.strip_suffix('/')) {
-            (Some(from), Some(to)) => from == self.to_prefix && to == self.prefix,
-            (None, None) => from == self.to_prefix && to == self.prefix,
-            _ => false,
-        };
-        is_own.then_some(Wanted { authorities: has_authority, paths: !has_authority, cookies: false })
-    }
-
-    /// The beginning that a `proxy_redirect` replaces, and what stands there instead. `None`: they have variables, or an expression.
-    fn replacement(&self, from: &str, to: &str) -> Option<(String, String)> {
-        let from = from.replace("$proxy_host", &self.url.authority);
-        let to = self.path_of_client(to).unwrap_or(to);
         let is_target = to.starts_with('/') && !to.starts_with("//") || to.starts_with("http");
-        (is_target && !from.starts_with('~') && !from.contains('$') && !to.contains('$')).then(|| (from, to.to_owned()))
-    }
-
-    /// The path of a URL for clients.
-    fn path_of_client<'t>(&self, to: &'t str) -> Option<&'t str> {
-        match split(to) {
-            Some((authority, path)) if self.names_client(authority) => Some(path),
-            Some(_) => None,
-            None => to.starts_with('/').then_some(to),
+        if !is_target || to.contains('$') || from.starts_with('~') {
+            return None;
         }
+        let mut all = vec![from.replace("$proxy_host", &self.url.authority)];
+        let ports = variables.port.map(|port| port.to_string());
+        let names = || variables.server_names.iter().filter(|name| !name.contains(['~', '*'])).cloned();
+        for (variable, values) in [
+            ("$scheme", vec!["http".to_owned(), "https".to_owned()]),
+            ("$http_host", names().collect()),
+            ("$host", names().collect()),
+            ("$server_name", variables.server_name.iter().cloned().collect()),
+            ("$server_port", ports.into_iter().collect()),
+        ] {
+            if all.iter().any(|text| text.contains(variable)) {
+                all = all.iter().flat_map(|text| values.iter().map(|value| text.replace(variable, value))).collect();
+            }
+        }
+        let is_text = |text: &String| !text.contains('$') && !text.is_empty();
+        (!all.is_empty() && all.iter().all(is_text)).then(|| all.into_iter().map(|from| (from, to.clone())).collect())
     }
 
-    /// Whether a `proxy_cookie_path` replaces the rule's own prefix.
-    fn is_cookie_path(&self, from: &str, to: &str) -> bool {
-        from.trim_end_matches('/') == self.to_prefix
-            && to.trim_end_matches('/') == self.prefix
-            && from.ends_with('/') == to.ends_with('/')
+    /// The domain that a `proxy_cookie_domain` replaces. Without a domain, a cookie is for the host that the client asked.
+    fn domain(&self, from: &str, to: &str) -> Option<Pair> {
+        let authority = &self.url.authority;
+        let from = from.replace("$proxy_host", authority.rsplit_once(':').map_or(authority.as_str(), |(host, _)| host));
+        let to = if is_client(to) { "" } else { to };
+        (!from.contains(['~', '$']) && !to.contains(['$', ' ', ';'])).then(|| (from, to.to_owned()))
     }
+}
 
-    /// Whether a host, with or without a port, is that of the server.
-    fn names_server(&self, context: &Context, authority: &str) -> bool {
-        let is_host = self.host != "upstream" && self.host != "client" && authority == self.host;
-        let is_own = match authority {
-            "$proxy_host" | "$proxy_host:$proxy_port" => self.host != "client",
-            _ => upstreams::has_server(context, &self.url.authority, authority),
-        };
-        is_host || is_own
-    }
-
-    fn names_client(&self, authority: &str) -> bool {
-        let is_variable = matches!(
-            authority,
-            "$host" | "$http_host" | "$server_name" | "$host:$server_port" | "$http_host:$server_port"
-        );
-        is_variable || self.constants.name == Some(authority)
-    }
+/// Whether an authority is the host that the client asked.
+fn is_client(authority: &str) -> bool {
+    matches!(authority, "$host" | "$http_host" | "$server_name" | "$host:$server_port" | "$http_host:$server_port")
 }
 
 /// A URL's authority and path.

@@ -4,7 +4,7 @@ use sealion_http::cgi;
 use toml::Value;
 
 use super::upstreams::{self, Options};
-use super::{NotPassed, Place, cache, fields, guards, max_body, settings, values};
+use super::{NotPassed, Place, cache, fields, max_body, settings, values};
 use crate::convert::context::Context;
 use crate::convert::path::Path;
 use crate::syntax::Directive;
@@ -16,17 +16,6 @@ const OF_FIELDS: [&str; 3] = ["HTTP_HOST", "HTTP_PROXY", "REMOTE_USER"];
 /// Bytes of a content for a script that wait in memory.
 const MAX_IN_MEMORY: u64 = 1 << 20;
 
-/// Which script a path without one runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::convert) enum Front {
-    /// None.
-    None,
-    /// The index of a directory, else this one.
-    OrIndex(String),
-    /// This one; others are not run.
-    Only(String),
-}
-
 /// Writes the action of a location whose requests scripts answer.
 pub(super) fn write(
     context: &mut Context,
@@ -34,26 +23,12 @@ pub(super) fn write(
     place: Place<'_, '_>,
     pass: &Directive,
 ) -> Result<(), NotPassed> {
-    write_front(context, table, place, pass, Front::None)
-}
-
-fn write_front(
-    context: &mut Context,
-    table: &mut Table,
-    place: Place<'_, '_>,
-    pass: &Directive,
-    front: Front,
-) -> Result<(), NotPassed> {
     let level = place.level;
     let to = place.variables.template(context, pass.first())?;
     if to.contains('{') {
         return Err("its server depends on the request: name an [[upstream]]".to_owned().into());
     }
-    let (root, constant) = directory(context, place)?;
-    let front = match constant {
-        Some(script) => Front::Only(script),
-        None => front,
-    };
+    let (root, front) = directory(context, place)?;
     let mut scripts = toml::Table::new();
     let known = match level.last("root") {
         Some(own) => settings::directory(context, own, place.variables).ok(),
@@ -62,13 +37,9 @@ fn write_front(
     if known.as_ref() != Some(&root) {
         scripts.insert("root".to_owned(), root.into());
     }
-    match front {
-        Front::None => {}
-        Front::OrIndex(script) => drop(scripts.insert("front".to_owned(), script.into())),
-        Front::Only(script) => {
-            scripts.insert("front".to_owned(), script.into());
-            scripts.insert("only_front".to_owned(), true.into());
-        }
+    if let Some(script) = front {
+        scripts.insert("front".to_owned(), script.into());
+        scripts.insert("only_front".to_owned(), true.into());
     }
     if let Some(index) = level.last("fastcgi_index").filter(|index| index.first() != "index.php") {
         match index.first().ends_with(".php") && !index.first().contains(['/', '$']) {
@@ -196,50 +167,4 @@ fn options(context: &mut Context, place: Place<'_, '_>) -> Options {
         }
     }
     Options { scheme: "fastcgi", keys, ..Options::default() }
-}
-
-/// The location that runs a script.
-pub(in crate::convert) fn runner<'d>(locations: &[&'d Directive], script: &str) -> Option<&'d Directive> {
-    let runs = |location: &&&'d Directive| {
-        let has_pass = location.children().iter().any(|inner| inner.name == "fastcgi_pass");
-        has_pass
-            && match Path::of(location) {
-                Ok(Path::Exact(path)) => path == script,
-                Ok(Path::Expression { text, .. }) => {
-                    let built = regex::bytes::RegexBuilder::new(&text).unicode(false).build();
-                    built.is_ok_and(|regex| regex.is_match(script.as_bytes()))
-                }
-                Ok(Path::Prefix { text, .. }) => text == "/",
-                _ => false,
-            }
-    };
-    locations.iter().find(runs).copied()
-}
-
-/// Adds a named route that runs scripts as a location does, and returns its name. `front`: for paths without a script.
-pub(in crate::convert) fn named(
-    context: &mut Context,
-    place: Place<'_, '_>,
-    runner: &Directive,
-    front: Front,
-) -> Option<String> {
-    let name = format!("@import-{}", context.next_number());
-    let mut table = Table::default();
-    table.comment(format!("{}, for paths without a script", runner.place));
-    table.set("name", name.as_str());
-    let level = place.level.flattened();
-    let place = Place { level: &level, ..place };
-    let pass = runner.children().iter().find(|inner| inner.name == "fastcgi_pass")?;
-    if guards::write(context, &mut table, &level, place.locations) {
-        settings::write(context, &mut table, &level, place.variables);
-        if let Some(root) = level.own().iter().rfind(|inner| inner.name == "root")
-            && let Ok(root) = settings::directory(context, root, place.variables)
-        {
-            table.set("root", root);
-        }
-        super::write_accel(&mut table, &level, pass);
-        write_front(context, &mut table, place, pass, front).ok()?;
-    }
-    context.further.push(table);
-    Some(name)
 }

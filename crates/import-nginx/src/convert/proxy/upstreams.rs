@@ -22,7 +22,7 @@ struct Written {
     name: String,
 }
 
-/// What a location sets of its upstream: keys and values of `[[upstream]]`, and of `[upstream.tls]`.
+/// The settings of a location for its upstream: keys and values of `[[upstream]]`, and of `[upstream.tls]`.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::convert) struct Options {
     /// Of the servers' URLs: `http`, `https`, `fastcgi` or `uwsgi`.
@@ -89,16 +89,6 @@ pub(super) fn target(context: &mut Context, authority: &str, options: Options) -
     context.root.push("upstream", table);
     context.upstreams.written.push(Written { authority: authority.to_owned(), options, name: name.clone() });
     Ok(Target { name, host })
-}
-
-/// Whether a host is that of a server that a location asks, as its answers may name it. `asked`: the authority of its URL.
-pub(super) fn has_server(context: &Context, asked: &str, host: &str) -> bool {
-    let without_port = |authority: &str| authority.rsplit_once(':').map_or(authority, |(host, _)| host).to_owned();
-    let is_same = |server: &str| server == host || without_port(server) == host;
-    match context.upstreams.blocks.iter().find(|block| block.first() == asked) {
-        Some(block) => block.children().iter().any(|inner| inner.name == "server" && is_same(inner.first())),
-        None => is_same(asked),
-    }
 }
 
 /// The name of the block, or a number behind it. The path of a socket is no name.
@@ -234,7 +224,7 @@ fn sticky(context: &mut Context, directive: &Directive) -> Option<Value> {
     Some(config.into())
 }
 
-/// `max_fails` and `fail_timeout` of servers, which are those of the upstream here.
+/// `max_fails` and `fail_timeout` of servers: an upstream has one of each here.
 #[derive(Debug, Default)]
 struct Failures {
     each: Vec<(Directive, Option<u64>, Option<String>)>,

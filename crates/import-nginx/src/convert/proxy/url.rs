@@ -22,7 +22,7 @@ pub(super) enum Sent {
     Stripped(String),
     /// A path of its own, as a template.
     Other(String),
-    /// What the route's text has behind, appended to a path.
+    /// The rest of the path behind the route's text, appended to another path.
     Appended { own: String, to: String },
 }
 
@@ -35,7 +35,7 @@ impl Url {
         let (tls, rest) = match (text.strip_prefix("http://"), text.strip_prefix("https://")) {
             (Some(rest), _) => (false, rest),
             (_, Some(rest)) => (true, rest),
-            // The scheme follows that of the client, which is HTTPS here.
+            // The client's scheme, which is HTTPS here.
             _ if text.starts_with("{scheme}://") => (false, &text["{scheme}://".len()..]),
             _ if text.starts_with("{map.") => (false, text),
             _ => return Err("its URL begins neither with http:// nor https://".to_owned()),
@@ -63,7 +63,7 @@ impl Url {
         Url { tls, authority: authority.to_owned(), path: None }
     }
 
-    /// What a location of this path sends. With a variable, the URL's path replaces all of the request's.
+    /// The path that a location sends. With a variable, the URL's path replaces all of the request's.
     pub(super) fn sent(&self, location: &Path, has_variable: bool) -> Sent {
         let Some(path) = &self.path else { return Sent::Same };
         let to = without_query(path);

@@ -27,8 +27,9 @@ impl Answering<'_> {
         let here = Answering { request: &request, accel: Some(&kept), ..*self };
         let mut answer = match target {
             AccelTarget::Path { raw, query } => here.go_on_without_query(Place::new(raw, query), turn).await,
-            AccelTarget::Named(name) => match here.named(&name) {
-                Some(route) => here.turn_by_name(route, turn).await,
+            AccelTarget::Named(name) => match here.named(&name, turn.path.decoded()) {
+                Some(Ok(route)) => here.turn_by_name(route, turn).await,
+                Some(Err(status)) => Response::plain(status).into(),
                 None => {
                     let cause = io::Error::other(format!("X-Accel-Redirect names no route: {}", name.escape_default()));
                     Response::plain(Status::INTERNAL_SERVER_ERROR).because(Some(cause)).into()

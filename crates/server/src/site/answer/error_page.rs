@@ -101,7 +101,7 @@ impl<'a> Answering<'a> {
                 Answering { request: &request, ..*self }.go_on(place, false, turn).await
             }
             Whereto::Named(name) => {
-                let route = self.named(name)?;
+                let route = self.named(name, path)?.ok()?;
                 if !self.may_follow(route, answer.guards, inbound) {
                     return None;
                 }

@@ -36,12 +36,6 @@ impl Answering<'_> {
         self.route.locate(path, || self.asked(path))
     }
 
-    /// The names of index files, in order.
-    pub(super) fn indexes(&self) -> impl Iterator<Item = &str> {
-        let more = self.route.features.more_indexes.iter().map(String::as_str);
-        std::iter::once(self.route.files.index()).chain(more)
-    }
-
     /// Answers with what was found at `path`, which is `beneath` the root of `files`.
     async fn respond_with(
         &self,
@@ -273,7 +267,7 @@ impl Answering<'_> {
         if self.route.features.trailing_slash == TrailingSlash::Add {
             return None;
         }
-        for index in self.indexes() {
+        for index in self.route.indexes() {
             if let Ok(Found::File(file)) = self.find(files, &path.child(index)).await {
                 return Some((file, Addition::Index(index)));
             }

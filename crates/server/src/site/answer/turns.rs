@@ -2,11 +2,15 @@
 
 use std::io;
 
-use sealion_http::path::SitePath;
+use percent_encoding::percent_encode;
+use sealion_http::path::{OUTSIDE_PCHAR, SitePath};
 use sealion_http::{Method, Request, Status, Target};
 
+use tokio::task::spawn_blocking;
+
 use super::{Answer, Answering};
-use crate::files::resolve::Found;
+use crate::files::cache::Files;
+use crate::files::resolve::{Found, NotOpened, Wait};
 use crate::placeholders::{Asked, Template, Unfit};
 use crate::response::Response;
 use crate::site::forwarded_path::ForwardedPath;
@@ -87,7 +91,14 @@ impl<'a> Answering<'a> {
     pub(super) async fn act(&self, turn: Turn<'_>) -> Answer {
         let path = turn.path.decoded();
         let answer = match &*self.route.action {
-            Action::Files | Action::Forward(_) => self.serve_or_forward(turn).await,
+            Action::Files => match Box::pin(self.index_elsewhere(path)).await {
+                Some(place) => Box::pin(self.go_on(place, false, turn)).await,
+                None => match self.file_refusal(path) {
+                    Some(status) => plain(status),
+                    None => self.serve_or_forward(turn).await,
+                },
+            },
+            Action::Forward(_) => self.serve_or_forward(turn).await,
             Action::Deny => plain(Status::FORBIDDEN),
             Action::Respond(respond) => {
                 match respond.response(&self.asked(path), || self.route.files.root().content_type(path.as_bytes())) {
@@ -112,19 +123,24 @@ impl<'a> Answering<'a> {
     async fn try_paths(&self, tries: &Try, turn: Turn<'_>) -> Answer {
         let path = turn.path.decoded();
         let reads = matches!(self.request.method, Method::Get | Method::Head) && !turn.inbound.upgrade;
-        for template in tries.paths.iter().filter(|_| reads) {
+        for template in &tries.paths {
             let Ok(place) = Place::of(template, &self.asked(path)) else { return plain(Status::BAD_REQUEST) };
             // A path that no file can have, such as one with an encoded slash, is for the last resort.
             let Ok(tried) = SitePath::parse(&place.raw, self.route.options.show_dotfiles) else { continue };
-            if !self.has_file(&tried).await {
+            // `{path}/` of a directory: it is redirected to its slash, as without `try`, or links of its index would lead elsewhere.
+            let is_its_directory =
+                tried.names_directory() && !path.names_directory() && tried.as_bytes() == path.as_bytes();
+            let elsewhere = Box::pin(self.index_elsewhere(&tried)).await;
+            let has_file = reads && (elsewhere.is_some() || self.has_file(&tried).await);
+            if !has_file && elsewhere.is_none() {
                 continue;
             }
             if let Some(refusal) = self.guard(&tried, turn.user).await {
                 return refusal.into();
             }
-            // `{path}/` of a directory: it is redirected to its slash, as without `try`, or links of its index would lead elsewhere.
-            let is_its_directory =
-                tried.names_directory() && !path.names_directory() && tried.as_bytes() == path.as_bytes();
+            if let Some(place) = elsewhere.filter(|_| !is_its_directory) {
+                return self.go_on(place, false, turn).await;
+            }
             let served = if is_its_directory { path } else { &tried };
             let mut answer = Box::pin(self.serve(served, turn.asked, turn.user)).await;
             answer.name.get_or_insert_with(|| tried.as_bytes().to_vec());
@@ -136,9 +152,10 @@ impl<'a> Answering<'a> {
                 Ok(place) => self.go_on(place, false, turn).await,
                 Err(Unfit) => plain(Status::BAD_REQUEST),
             },
-            Last::Named(name) => match self.named(name) {
+            Last::Named(name) => match self.named(name, path) {
                 None => plain(Status::NOT_FOUND),
-                Some(route) => self.turn_by_name(route, turn).await,
+                Some(Err(status)) => plain(status),
+                Some(Ok(route)) => self.turn_by_name(route, turn).await,
             },
         }
     }
@@ -161,7 +178,34 @@ impl<'a> Answering<'a> {
             return false;
         }
         let (root, name) = (files.root(), beneath.as_bytes().to_vec());
-        tokio::task::spawn_blocking(move || root.open_directory(&name).is_ok()).await.unwrap_or(false)
+        spawn_blocking(move || root.open_directory(&name).is_ok()).await.unwrap_or(false)
+    }
+
+    /// The path of a directory's index, if another route has it: that route answers, as in nginx. It may run the index as a script.
+    async fn index_elsewhere(&self, path: &SitePath<'_>) -> Option<Place> {
+        if !path.names_directory() || !self.is_index_elsewhere(path) {
+            return None;
+        }
+        let FileLocation { files, path: beneath, .. } = self.locate(path)?;
+        for index in self.route.indexes() {
+            let (own, beneath) = (path.child(index), beneath.child(index));
+            let is_here = self.route_of(&own).is_ok_and(|route| route.number == self.route.number);
+            let is_there = match is_here {
+                true => matches!(self.find(files, &beneath).await, Ok(Found::File(_))),
+                // No file of a script is found where files are sent.
+                false => is_file(files, &beneath).await,
+            };
+            if is_there {
+                let raw = percent_encode(&own.full(), OUTSIDE_PCHAR).to_string();
+                return (!is_here).then(|| Place::new(raw, None));
+            }
+        }
+        None
+    }
+
+    /// The route for a path that another route led to.
+    fn route_led_to(&self, path: &SitePath<'_>) -> Result<&'a Route, Status> {
+        self.site.choose(&Asked { is_led: true, ..self.site.asked(self.request, path, self.query(), self.client) })
     }
 
     /// Goes on with another path: in its route, or in this one.
@@ -176,7 +220,7 @@ impl<'a> Answering<'a> {
         let here = Answering { request: &request, ..*self };
         let route = match stays {
             true => self.route,
-            false => match here.route_of(&path) {
+            false => match here.route_led_to(&path) {
                 Ok(route) => route,
                 Err(status) => return plain(status),
             },
@@ -196,9 +240,10 @@ impl<'a> Answering<'a> {
         answer
     }
 
-    /// The route of a name.
-    pub(super) fn named(&self, name: &str) -> Option<&'a Route> {
-        self.site.routes.as_ref()?.named(name)
+    /// The route that a name leads to with a path. `None`: no route has the name.
+    pub(super) fn named(&self, name: &str, path: &SitePath<'_>) -> Option<Result<&'a Route, Status>> {
+        let asked = self.site.asked(self.request, path, self.query(), self.client);
+        self.site.routes.as_ref()?.named(name, &asked)
     }
 
     /// Goes on in a route that a name leads to, if its guards permit it: no path has asked them.
@@ -224,6 +269,12 @@ impl<'a> Answering<'a> {
         Box::pin(next.act(turn)).await
     }
 
+    /// Whether the index of a directory may be a script, which takes other methods than files.
+    pub(super) fn may_run_index(&self, path: &SitePath<'_>) -> bool {
+        let runs = |index: &str| self.route_of(&path.child(index)).is_ok_and(|route| !route.is_of_files());
+        self.site.routes.is_some() && path.names_directory() && self.route.indexes().any(runs)
+    }
+
     /// The status of a request that no file answers: by its method, or by a hidden name.
     fn file_refusal(&self, path: &SitePath<'_>) -> Option<Status> {
         match self.request.method {
@@ -232,5 +283,17 @@ impl<'a> Answering<'a> {
             Method::Other(_) => Some(Status::METHOD_NOT_ALLOWED),
             Method::Unknown(_) => Some(Status::NOT_IMPLEMENTED),
         }
+    }
+}
+
+/// Whether a file is there, whatever its name ends with.
+async fn is_file(files: &Files, path: &SitePath<'_>) -> bool {
+    let (root, name) = (files.root(), path.as_bytes().to_vec());
+    match root.is_file(&name, Wait::No) {
+        Err(NotOpened::Waits) => {
+            let found = spawn_blocking(move || root.is_file(&name, Wait::Yes));
+            found.await.is_ok_and(|found| found.unwrap_or(false))
+        }
+        found => found.unwrap_or(false),
     }
 }

@@ -40,8 +40,8 @@ pub(crate) struct ProxyConfig {
     /// Whether a file of the site goes before: only requests without one are forwarded. Methods but GET and HEAD are always forwarded. With `fallback`,
     /// browsers that navigate to a path without a file get that page, and other requests are forwarded.
     pub files_first: bool,
-    /// Host that the server gets: `client`, that of the request; `upstream`, that of the URL; or another. The text of `to` with its placeholders is the
-    /// name that they choose.
+    /// Host that the server gets: `client`, that of the request; `{host}`, the same without its port; `upstream`, that of the URL; or another. The text of
+    /// `to` with its placeholders is the name that they choose.
     pub host: Option<At<String>>,
     /// Whether the server gets the fields of the request. Otherwise it gets those that are made for each request, and those of `request_headers`.
     #[default(true)]
@@ -61,6 +61,10 @@ pub(crate) struct ProxyConfig {
     pub locations: At<Vec<Replacement>>,
     /// Beginnings of paths of cookies that are replaced: `[{ from = "/", to = "/app/" }]`; in place of `redirects`.
     pub cookie_paths: At<Vec<Replacement>>,
+    /// Domains of cookies that are replaced: `[{ from = "app.internal", to = "example.org" }]`; an empty one is left out; in place of `redirects`.
+    pub cookie_domains: At<Vec<Replacement>>,
+    /// Attributes that all cookies of the server get, in place of their own with the same name: `["Secure", "SameSite=Lax"]`; in place of `redirects`.
+    pub cookie_attributes: At<Vec<String>>,
     /// Requests to which interim responses of the server (1xx: 103 Early Hints, 102 Processing) are passed on.
     pub interim: At<InterimRequests>,
     /// Whether requests carry W3C Trace Context: a valid `traceparent` of the client, or a new one. `sample` of `[otlp]` goes before.
@@ -106,9 +110,40 @@ impl ProxyConfig {
                 problems.add(&list.span, &format!("{key}.{name}"), what);
             }
         }
-        let (locations, cookie_paths) = (self.locations.value.clone(), self.cookie_paths.value.clone());
-        let is_any = !locations.is_empty() || !cookie_paths.is_empty();
-        is_any.then_some(Rewriting::Replace(Replacements { locations, cookie_paths }))
+        let own = Replacements {
+            locations: self.locations.value.clone(),
+            cookie_paths: self.cookie_paths.value.clone(),
+            cookie_domains: self.cookie_domains.value.clone(),
+            cookie_attributes: self.cookie_attributes.value.clone(),
+        };
+        self.check_cookies(key, problems);
+        (!own.is_empty()).then_some(Rewriting::Replace(own))
+    }
+
+    /// Adds what is wrong with the changes to cookies beside their paths.
+    fn check_cookies(&self, key: &str, problems: &mut Problems) {
+        let is_text = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b';' | b','));
+        if let Some(wrong) = self.cookie_domains.iter().find(|own| !is_text(&own.from) || !is_text(&own.to)) {
+            let what = format_args!("{:?} becomes no domain: write for instance example.org", wrong.from);
+            problems.add(&self.cookie_domains.span, &format!("{key}.cookie_domains"), what);
+        }
+        let is_attribute = |own: &String| {
+            let name = own.split('=').next().unwrap_or_default();
+            ["secure", "httponly", "samesite", "partitioned"].iter().any(|known| name.eq_ignore_ascii_case(known))
+        };
+        if let Some(wrong) = self.cookie_attributes.iter().find(|own| !is_attribute(own) || !is_text(own)) {
+            let what = format_args!("{wrong:?} is none: write Secure, HttpOnly, Partitioned or SameSite=Lax");
+            problems.add(&self.cookie_attributes.span, &format!("{key}.cookie_attributes"), what);
+        }
+        for (name, span, is_empty) in [
+            ("cookie_domains", &self.cookie_domains.span, self.cookie_domains.is_empty()),
+            ("cookie_attributes", &self.cookie_attributes.span, self.cookie_attributes.is_empty()),
+        ] {
+            if self.redirects == Redirects::Rewrite && !is_empty {
+                let what = "stands beside redirects = \"rewrite\", which changes the same fields: remove one of them";
+                problems.add(span, &format!("{key}.{name}"), what);
+            }
+        }
     }
 
     /// Whether contents may wait in files.
@@ -187,6 +222,7 @@ impl ProxyConfig {
         let host_key = format!("{key}.host");
         let host = match self.host.as_ref().map(|host| (host.as_str(), host)) {
             None | Some(("client", _)) => Some(Host::OfClient),
+            Some(("{host}", _)) => Some(Host::NameOfClient),
             Some(("upstream", _)) => {
                 upstream.as_ref().and_then(|upstream| HeaderValue::try_from(upstream.authority()).ok()).map(Host::Fixed)
             }

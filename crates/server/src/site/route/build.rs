@@ -212,6 +212,7 @@ impl SiteConfig {
             is_internal: around.is_some_and(|around| around.route.is_internal),
             names_ends: false,
             is_named: false,
+            is_once: around.is_some_and(|around| around.route.is_once),
             guards: 0,
             files,
         }
@@ -294,6 +295,7 @@ impl Tree<'_> {
             .map_or_else(|| around.route.label.clone(), |text| text.as_str().into());
         route.shown = own.name.as_ref().map_or_else(|| route.label.clone(), |name| name.as_str().into());
         route.is_internal |= own.internal;
+        route.is_once |= own.once;
         route.names_ends = !matches!(path, RoutePath::Prefix { .. });
         if own.alias.is_some() {
             route.alias = path.directory().unwrap_or_default().into();
@@ -338,10 +340,6 @@ impl Tree<'_> {
     ) -> bool {
         if let Some(name) = &own.name {
             self.add_name(name, number, problems);
-            if own.path.is_none() && !own.route.is_empty() {
-                let what = "lies in a route without path: write its routes beside it";
-                problems.add(&name.span, &format!("{KEY}.route"), what);
-            }
         }
         if own.name.is_some() && own.path.is_none() {
             return true;

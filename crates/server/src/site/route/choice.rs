@@ -74,6 +74,17 @@ impl Choice {
         let mut search = Search { choice: self, full, admits };
         Ok(search.within(&self.top)?.map(|found| found.route))
     }
+
+    /// The route for a path among those within a route, or that route itself.
+    pub(super) fn find_within<E: From<TooManySteps>>(
+        &self,
+        route: RouteNumber,
+        full: &[u8],
+        admits: &mut dyn FnMut(RouteNumber) -> Result<bool, E>,
+    ) -> Result<RouteNumber, E> {
+        let mut search = Search { choice: self, full, admits };
+        Ok(search.inside(route)?.route)
+    }
 }
 
 struct Search<'a, E> {

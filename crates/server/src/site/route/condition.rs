@@ -37,7 +37,7 @@ pub(crate) struct MatchConfig {
     pub cookie: BTreeMap<String, At<Wanted>>,
     /// Hosts of Referer, as `host`; `none`: the field is missing or empty; `blocked`: it has no URL.
     pub referer: At<Texts>,
-    /// Texts with placeholders and what they must be, as `header`: `{ "{map.plan}" = "pro" }`.
+    /// Texts with placeholders and what they must be, as `header`: `{ "{map.plan}" = "pro" }`. Groups of an expression are placeholders.
     pub value: BTreeMap<String, At<Wanted>>,
     /// A file or a directory beneath the root of the route: `exists = "{path}"`, or a table.
     pub exists: Option<At<Short<String, ExistsTable>>>,
@@ -258,7 +258,9 @@ impl MatchConfig {
             let known = Known { groups: Some(groups), tables, in_response: false };
             let template = Template::parse_text(text, &wanted.span, known, &key, problems);
             let test = wanted.build(&wanted.span, &key, problems);
-            all.extend(template.map(|template| Condition::Value(template, test)));
+            let Some(template) = template else { continue };
+            groups.values.extend(test.expressions().map(|regex| (template.clone(), regex.clone())));
+            all.push(Condition::Value(template, test));
         }
         if let Some(exists) = &self.exists {
             let known = Known { groups: Some(groups), tables, in_response: false };
@@ -270,7 +272,7 @@ impl MatchConfig {
         };
         if let Some(not) = &self.not {
             all.push(Condition::Not(Box::new(not.build(
-                &mut Groups { path: groups.path.clone(), hosts: Vec::new() },
+                &mut Groups { path: groups.path.clone(), ..Groups::default() },
                 tables,
                 &format!("{key}.not"),
                 problems,
@@ -389,6 +391,17 @@ impl Test {
 
     fn is_text(&self) -> bool {
         matches!(self, Test::OneOf(_))
+    }
+
+    fn expressions(&self) -> impl Iterator<Item = &Regex> {
+        let patterns = match self {
+            Test::OneOf(patterns) => patterns.as_slice(),
+            Test::Present(_) => &[],
+        };
+        patterns.iter().filter_map(|pattern| match pattern {
+            ValuePattern::Matching(regex) => Some(regex),
+            ValuePattern::Text(_) | ValuePattern::LookAround(_) => None,
+        })
     }
 }
 

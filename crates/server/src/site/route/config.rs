@@ -160,6 +160,8 @@ configs! {
         conditions: Option<At<MatchConfig>>,
         /// Whether clients get 404, and only other routes lead here.
         internal: bool,
+        /// Whether requests come here by their own path alone, and by none that another route leads to.
+        once: bool,
         /// Whether requests are answered with files, though the route around it does something else.
         files: bool,
         /// Directory whose files appear beneath the path, which is no part of their names. It may have placeholders, as `root`.

@@ -86,6 +86,8 @@ pub(crate) struct Route {
     conditions: Option<Condition>,
     /// Whether clients get 404.
     pub(super) is_internal: bool,
+    /// Whether no other route leads here.
+    is_once: bool,
     /// Whether its path is exact or an expression: it says each path, with and without a slash at the end.
     pub(super) names_ends: bool,
     /// Whether it is reached by its name alone.
@@ -133,6 +135,11 @@ impl Route {
             | Action::Try(_)
             | Action::Deny => None,
         }
+    }
+
+    /// The names of index files, in order.
+    pub(super) fn indexes(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.files.index()).chain(self.features.more_indexes.iter().map(String::as_str))
     }
 
     /// Whether a request may be forwarded, here or where the route leads.
@@ -262,8 +269,14 @@ impl Routes {
         &self.all
     }
 
-    pub(super) fn named(&self, name: &str) -> Option<&Route> {
-        self.named.get(name).map(|number| &self.all[*number])
+    /// The route of a name, or the one within it that the request has. `None`: no route has the name.
+    ///
+    /// # Errors
+    /// As [`Self::choose`].
+    pub(super) fn named(&self, name: &str, asked: &Asked<'_>) -> Option<Result<&Route, Status>> {
+        let own = *self.named.get(name)?;
+        let found = with_full(asked.path, |full| self.choice.find_within(own, full, &mut self.admits(asked)));
+        Some(found.map(|number| &self.all[number]))
     }
 
     pub(super) fn has_guards(&self) -> bool {
@@ -307,17 +320,19 @@ impl Routes {
     /// # Errors
     /// 400: the request has several values for a condition that decides about guards.
     pub(super) fn choose(&self, asked: &Asked<'_>) -> Result<Option<&Route>, Status> {
-        let mut admits = |number: RouteNumber| match self.all[number].holds(asked) {
-            None => Ok(true),
-            Some(holds) => match holds {
-                Holds::Yes => Ok(true),
-                Holds::No => Ok(false),
-                Holds::Unclear if self.guards_differ => Err(Status::BAD_REQUEST),
-                Holds::Unclear => Ok(true),
-            },
-        };
-        let found = with_full(asked.path, |full| self.choice.find(full, &mut admits))?;
+        let found = with_full(asked.path, |full| self.choice.find(full, &mut self.admits(asked)))?;
         Ok(found.map(|number| &self.all[number]))
+    }
+
+    /// Whether a route admits the request.
+    fn admits<'a>(&'a self, asked: &'a Asked<'_>) -> impl FnMut(RouteNumber) -> Result<bool, Status> + 'a {
+        |number| match self.all[number].holds(asked) {
+            _ if asked.is_led && self.all[number].is_once => Ok(false),
+            None | Some(Holds::Yes) => Ok(true),
+            Some(Holds::No) => Ok(false),
+            Some(Holds::Unclear) if self.guards_differ => Err(Status::BAD_REQUEST),
+            Some(Holds::Unclear) => Ok(true),
+        }
     }
 
     /// Adds the error pages that lead nowhere to `problems`. `root`: the route around all others.

@@ -335,7 +335,6 @@ fn programs_and_closed_files_are_sent_in_the_place_of_nothing() {
         ("error_page 404 /hidden/x.html; location = /hidden/x.html { return 404; }", "error_page"),
         ("error_page 404 /hidden/x.html; location ~ ^/hid { deny all; }", "error_page"),
         ("error_page 404 /hidden/x.html; location ~* X\\.HTML$ { deny all; }", "error_page"),
-        ("error_page 404 =200 /app; location /app { proxy_pass http://127.0.0.1:3000; }", "error_page"),
     ] {
         let (site, named) = import_server(body);
         assert!(named.iter().any(|line| line.starts_with(refused)), "{body}: {named:?}");
@@ -356,7 +355,9 @@ fn programs_and_closed_files_are_sent_in_the_place_of_nothing() {
         let (site, named) = import_server(body);
         assert_eq!(site["error_pages"]["404"].as_str(), Some("/404.html"), "{body}: {named:?}");
     }
-    assert_eq!(import_server("index index.html index.php;").0["index"].to_string(), r#"["index.html"]"#);
+    let (site, _) = import_server("error_page 404 =200 /app; location /app { proxy_pass http://127.0.0.1:3000; }");
+    assert_eq!(site["error_pages"]["404"]["to"].as_str(), Some("/app?"));
+    assert_eq!(import_server("index index.html index.php;").0["index"].to_string(), r#"["index.html", "index.php"]"#);
 }
 
 #[test]

@@ -9,6 +9,4 @@ pub(super) const EXPECTED_TO_DIFFER: &[(&str, &str)] = &[
     ("error-page-redirect", "a path with the status of a redirect is lost"),
     ("forwarded-fields", "X-Forwarded-For of untrusted clients is dropped"),
     ("nested-php", "by design: a script may read its path without the directory, where /x.php is refused"),
-    ("rewrite-strip-slash", "`^/(.+)/$` is redirected to itself only in nginx"),
-    ("rewrite-then-try", "a path that was rewritten before try_files has no file that is missing"),
 ];

@@ -115,7 +115,7 @@ fn read_more(io: &mut TcpStream, octets: &mut Vec<u8>) -> Option<()> {
     }
 }
 
-/// Answers with name, method, target and fields. Words in the target choose the response: `status-404`, `redirect`, `accel`, `accel-to`, `cookie`, `long`, and
+/// Answers with name, method, target and fields. Words in the target choose the response: `status-404`, `redirect`, `accel`, `accel-to`, `cookie`, `sign-in`, `long`, and
 /// `forwarded` for the fields about the client, which this server sends in any case.
 fn http(name: &str, mut io: TcpStream) -> Option<()> {
     let mut octets = Vec::new();
@@ -133,6 +133,9 @@ fn http(name: &str, mut io: TcpStream) -> Option<()> {
         let status = target.split("status-").nth(1).and_then(|rest| rest.get(..3)).unwrap_or("200");
         let host = fields.get("host").map_or("", String::as_str);
         let (status, more) = match target {
+            target if target.contains("sign-in") => {
+                ("401", "Location: https://login.test/?rd=x\r\nSet-Cookie: sso=1; Path=/\r\n".to_owned())
+            }
             target if target.contains("redirect") => ("302", format!("Location: http://{host}/moved\r\n")),
             target if target.contains("accel-") => ("200", accel(target)),
             target if target.contains("accel") => ("200", "X-Accel-Redirect: /protected/a.txt\r\n".to_owned()),

@@ -424,3 +424,28 @@ fn what_is_wrong_with_the_keys_is_said() {
         assert!(problems.contains(words), "{words:?} is not in {problems:?}");
     }
 }
+
+#[test]
+fn a_refusal_leads_to_the_page_that_the_server_names_and_sets_its_cookies() {
+    let site = Site::new();
+    site.add("a.txt", "a file");
+    let auth = Upstream::answering(|request| match request.all("x-pass").is_empty() {
+        false => b"HTTP/1.1 200 OK\r\nSet-Cookie: fresh=1\r\nContent-Length: 0\r\n\r\n".to_vec(),
+        true => {
+            b"HTTP/1.1 401 No\r\nLocation: https://login.example/\r\nSet-Cookie: from=here\r\nContent-Length: 0\r\n\r\n"
+                .to_vec()
+        }
+    });
+    let cookies_of = |cookies: &str, pass: &[&str]| {
+        let keys = format!("forward_auth = {{ to = '{}/v', refusal = 'redirect', cookies = '{cookies}' }}", auth.url());
+        let server = site.config(&keys).serve_from_user_space();
+        let response = curl::get(&site.pki, server.address(), "/a.txt", pass);
+        assert_eq!(response.field("location").is_some(), pass.is_empty());
+        (response.status, response.field("set-cookie").map(str::to_owned))
+    };
+    let pass = ["-H", "X-Pass: ada"];
+    assert_eq!(cookies_of("none", &[]), (302, None));
+    assert_eq!(cookies_of("refused", &[]), (302, Some("from=here".to_owned())));
+    assert_eq!(cookies_of("refused", &pass), (200, None));
+    assert_eq!(cookies_of("all", &pass), (200, Some("fresh=1".to_owned())));
+}

@@ -360,3 +360,89 @@ fn a_route_may_be_left_out_of_the_access_log() {
     let targets: Vec<_> = access_lines(&server, 3).iter().map(|line| line.get("target").to_owned()).collect();
     assert_eq!(targets, ["/quiet/loud/x", "/quiet/loud/x", "/x"]);
 }
+
+#[test]
+fn the_route_of_an_index_answers_for_its_directory() {
+    let (site, upstream) = (Site::new(), echo());
+    for name in ["index.html", "docs/index.php", "docs/index.html", "kept/index.html", "closed/index.php"] {
+        site.add(name, "a file");
+    }
+    let keys = format!(
+        r#"
+        index = ["index.php", "index.html"]
+
+        [[site.route]]
+        path = '~ \.php$'
+        proxy = {{ to = "{url}" }}
+
+        [[site.route]]
+        path = "/closed/"
+        try = ["{{path}}", "{{path}}/", "=404"]
+
+        [[site.route.route]]
+        path = "= /closed/index.php"
+        deny = true
+        "#,
+        url = upstream.url()
+    );
+    let server = site.config(&keys).serve_from_user_space();
+    for (target, status, content) in [
+        ("/", 200, "a file"),
+        ("/docs/", 200, "GET /docs/index.php"),
+        ("/docs/?x=1", 200, "GET /docs/index.php?x=1"),
+        ("/kept/", 200, "a file"),
+        ("/closed/", 403, "403 Forbidden\n"),
+    ] {
+        assert_eq!(fetched(&site, &server, target), (status, content.to_owned()), "{target}");
+    }
+    let mut client = site.connect(&server);
+    for (target, status) in [("/docs/", 200), ("/kept/", 405), ("/closed/", 403)] {
+        assert_eq!(request(&mut client, "POST", target, &[("Content-Length", "0")]).status, status, "{target}");
+    }
+}
+
+#[test]
+fn a_name_leads_to_the_route_within_that_the_path_has() {
+    let site = Site::new();
+    let keys = r#"
+        [[site.route]]
+        path = "/"
+        try = ["{path}", "@wiki"]
+
+        [[site.route]]
+        name = "@wiki"
+        respond = 410
+
+        [[site.route.route]]
+        path = '~ ^/media/(.*)$'
+        redirect = { to = "/fetch/{1}", status = 302 }
+
+        [[site.route.route]]
+        path = "~ ^/"
+        match = { value = { "{header.x-tenant}" = '~ ^(?<tenant>[a-z]+)-' } }
+        respond = { text = "of {tenant}" }
+        "#;
+    let server = site.config(keys).serve_from_user_space();
+    let mut client = site.connect(&server);
+    let moved = request(&mut client, "GET", "/media/a/b", &[]);
+    assert_eq!((moved.status, moved.field("location")), (302, Some("/fetch/a/b")));
+    assert_eq!(text(&request(&mut client, "GET", "/x", &[("X-Tenant", "acme-7")])), "of acme");
+    assert_eq!(statuses(&site, &server, "/x"), [410, 410]);
+}
+
+#[test]
+fn a_rewrite_applies_once_where_it_says_so() {
+    let site = Site::new();
+    site.add("a/x.txt", "x");
+    let keys = r#"
+        [[site.route]]
+        path = '~ ^(/b)?(/a/.*)$'
+        once = true
+        rewrite = "{2}"
+        "#;
+    let server = site.config(keys).serve_from_user_space();
+    for target in ["/b/a/x.txt", "/a/x.txt"] {
+        assert_eq!(fetched(&site, &server, target), (200, "x".to_owned()), "{target}");
+    }
+    assert_eq!(statuses(&site, &server, "/a/none"), [404, 404]);
+}
