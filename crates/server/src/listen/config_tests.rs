@@ -18,10 +18,7 @@ fn port_443_has_http3_by_default() {
         assert_eq!(listen(keys), expected, "{keys}");
     }
     let other: ListenConfig = toml::from_str("address = '0.0.0.0:8443'").expect("keys");
-    assert_eq!(
-        [Some(true), Some(false)].map(|enabled| other.http3(enabled)),
-        [Http3Use::IfPossible, Http3Use::Never]
-    );
+    assert_eq!([Some(true), Some(false)].map(|enabled| other.http3(enabled)), [Http3Use::IfPossible, Http3Use::Never]);
 }
 
 #[test]

@@ -151,8 +151,8 @@ fn upstreams(shared: &Shared) -> Vec<ServerSummary> {
     generation.upstreams.iter().flat_map(of_upstream).collect()
 }
 
-/// `sum`: adds a counter of all workers up.
-fn store(shared: &Shared, sum: &dyn Fn(&dyn Fn(&WorkerMetrics) -> u64) -> u64) -> Option<StoreSummary> {
+fn store(shared: &Shared, workers: &[&WorkerMetrics]) -> Option<StoreSummary> {
+    let sum = |counter: &dyn Fn(&WorkerMetrics) -> u64| workers.iter().map(|worker| counter(worker)).sum();
     let store = shared.generations.latest().store.clone()?;
     let is_hit = |outcome: &&CacheOutcome| {
         matches!(outcome, CacheOutcome::Hit | CacheOutcome::Stale | CacheOutcome::Revalidated)
@@ -275,7 +275,7 @@ impl Summary {
             open_descriptors: metrics.process.open_descriptors().unwrap_or(0),
             paths,
             upstreams: upstreams(shared),
-            store: store(shared, &sum),
+            store: store(shared, &workers),
             routes: routes(&workers).map(RouteSummary::from).filter(|route| route.requests > 0).collect(),
         }
     }

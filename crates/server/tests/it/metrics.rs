@@ -145,13 +145,12 @@ fn times_and_bytes_are_counted_by_site_route_and_server() {
     let site = Site::new();
     site.add("f", "content");
     let app = Upstream::answering(|request| ok(request.line().as_bytes()));
-    let keys =
-        format!("route = [{{ path = '/app/', proxy = {{ to = 'app' }} }}, {{ path = '/files/', rewrite = '/f' }}]",);
+    let keys = "route = [{ path = '/app/', proxy = { to = 'app' } }, { path = '/files/', rewrite = '/f' }]";
     let tables = format!(
         "[metrics]\nlisten = '127.0.0.1:0'\n[[upstream]]\nname = 'app'\nservers = [{{ url = '{}' }}]",
         app.url()
     );
-    let watched = Watched::of(site.config(&keys).table(&tables).serve_from_user_space());
+    let watched = Watched::of(site.config(keys).table(&tables).serve_from_user_space());
     let mut client = site.connect(&watched.server);
     let mut fetch = |target| http::get(&mut client, target).expect("a response");
     assert_eq!(fetch("/app/a").body, b"GET /app/a");
