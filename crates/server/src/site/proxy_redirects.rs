@@ -292,7 +292,7 @@ mod tests {
             ("a=1; Path=/x; Secure", Some("a=1; Path=/app/x; Secure")),
             ("path=/; path=/", Some("path=/; Path=/app/")),
             ("a=1", Some("a=1")),
-            ("__Host-a=1; Path=/; Secure", None),
+            ("__Host-a=1; Path=/; Secure", Some("__Host-a=1; Path=/; Secure")),
         ] {
             assert_eq!(own.cookie(cookie).as_deref(), expected, "{cookie}");
         }

@@ -390,7 +390,7 @@ fn a_listener_without_tls_shows_the_way() {
     let (head, _) = ask("/a", &["-X", "POST", "-d", "x=1", "-H", "Host: example.org:80"]);
     assert!(head.ends_with("Location: https://example.org:8443/a"), "{head}");
     let (head, body) = ask("/.well-known/acme-challenge/x", &[]);
-    assert!(head.starts_with("HTTP/1.1 421 ") && body == "421 Misdirected Request\n", "{head}");
+    assert!(head.starts_with("HTTP/1.1 404 ") && body == "404 Not Found\n", "{head}");
     let (head, body) = ask("/", &["--head", "-H", "Host: example.org"]);
     assert!(head.starts_with("HTTP/1.1 308 ") && body.is_empty(), "{head}");
 }

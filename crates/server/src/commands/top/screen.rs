@@ -142,7 +142,12 @@ mod tests {
 
     #[test]
     fn servers_routes_and_the_cache_have_lines_where_the_screen_has_room() {
-        let server = ServerSummary { upstream: "app".into(), server: "http://10.0.0.7".into(), ..Default::default() };
+        let server = ServerSummary {
+            upstream: "app".into(),
+            server: "http://10.0.0.7".into(),
+            state: "out".into(),
+            ..Default::default()
+        };
         let route = |name: &str, requests| RouteSummary { name: name.into(), requests, ..Default::default() };
         let before = Summary {
             upstreams: vec![server.clone()],

@@ -30,10 +30,12 @@ struct Pebble {
 impl Pebble {
     /// It validates on these ports.
     fn start(sites: &Sites, pki: &Pki, tls_port: u16, http_port: u16) -> Self {
-        Self::start_with(sites, pki, tls_port, http_port, &[])
+        Self::start_with(sites, pki, [tls_port, http_port], &[], "")
     }
 
-    fn start_with(sites: &Sites, pki: &Pki, tls_port: u16, http_port: u16, options: &[&str]) -> Self {
+    /// `profiles`: beside the default one. Of several, Pebble takes any where an order names none.
+    fn start_with(sites: &Sites, pki: &Pki, ports: [u16; 2], options: &[&str], profiles: &str) -> Self {
+        let [tls_port, http_port] = ports;
         let (port, management) = (free_port(), free_port());
         let config = sites.path(&format!("pebble-{port}.json"));
         let text = format!(
@@ -41,8 +43,7 @@ impl Pebble {
             "certificate": {:?}, "privateKey": {:?}, "httpPort": {http_port}, "tlsPort": {tls_port},
             "ocspResponderURL": "", "externalAccountBindingRequired": false, "retryAfter": {{"authz": 1, "order": 1}},
             "certificateValidityPeriod": {VALIDITY},
-            "profiles": {{"default": {{"description": "short", "validityPeriod": {VALIDITY}}},
-            "long": {{"description": "an hour", "validityPeriod": 3600}}}}}}}}"#,
+            "profiles": {{"default": {{"description": "short", "validityPeriod": {VALIDITY}}}{profiles}}}}}}}"#,
             pki.certificate_file(),
             pki.key_file()
         );
@@ -142,7 +143,8 @@ fn an_address_gets_a_certificate_of_the_profile_that_was_chosen() {
     for challenge in ["tls-alpn-01", "http-01"] {
         let (pki, sites) = (Pki::ecdsa(), Sites::new());
         let (port, plain) = (free_port(), free_port());
-        let pebble = Pebble::start(&sites, &pki, port, plain);
+        let long = r#", "long": {"description": "an hour", "validityPeriod": 3600}"#;
+        let pebble = Pebble::start_with(&sites, &pki, [port, plain], &[], long);
         let acme = format!(
             "[tls.acme]\ndirectory = '{}'\nagree_to_terms = true\nchallenge = '{challenge}'\nstate = 'acme'\nroot = {:?}\nprofile = 'long'",
             pebble.directory,
@@ -244,7 +246,7 @@ fn each_site_orders_by_its_own_account() {
     let (pki, sites) = (Pki::ecdsa(), Sites::new());
     let port = free_port();
     let dns = format!("127.0.0.1:{}", serve_zone(sites.path("zone")));
-    let pebbles = [(); 2].map(|()| Pebble::start_with(&sites, &pki, port, free_port(), &["-dnsserver", &dns]));
+    let pebbles = [(); 2].map(|()| Pebble::start_with(&sites, &pki, [port, free_port()], &["-dnsserver", &dns], ""));
     let account = |directory: &str| {
         format!(
             "directory = '{directory}'\nagree_to_terms = true\nstate = 'acme'\nroot = {:?}\n",
@@ -405,7 +407,7 @@ fn a_wildcard_is_validated_by_records_that_a_program_sets_and_removes() {
     let port = free_port();
     hook(&sites, "");
     let dns = format!("127.0.0.1:{}", serve_zone(sites.path("zone")));
-    let pebble = Pebble::start_with(&sites, &pki, free_port(), free_port(), &["-dnsserver", &dns]);
+    let pebble = Pebble::start_with(&sites, &pki, [free_port(), free_port()], &["-dnsserver", &dns], "");
     let server = by_dns(&sites, &pebble, &pki, port).serve_from_user_space();
     wait_for_message(&server, "ACME: certificate obtained for *.zone.test, zone.test, valid until");
     wait_for_message(&server, "certificate replaced, valid until");
@@ -430,7 +432,7 @@ fn a_program_that_fails_to_set_a_record_is_named_and_called_to_clean_up() {
     let (pki, sites) = (Pki::ecdsa(), Sites::new());
     hook(&sites, "test $1 != present || exit 7");
     let dns = format!("127.0.0.1:{}", serve_zone(sites.path("zone")));
-    let pebble = Pebble::start_with(&sites, &pki, free_port(), free_port(), &["-dnsserver", &dns]);
+    let pebble = Pebble::start_with(&sites, &pki, [free_port(), free_port()], &["-dnsserver", &dns], "");
     let server = by_dns(&sites, &pebble, &pki, free_port()).serve_from_user_space();
     wait_for_message(&server, "present _acme-challenge.zone.test. …` failed: exit status: 7. Next try at");
     wait_for_message(&server, "a record stays in the DNS: ");
@@ -543,7 +545,7 @@ fn a_wildcard_is_validated_by_dynamic_updates_of_the_zone() {
     let named = Named::start(&sites);
     fs::write(sites.path("secret"), format!("{SECRET}\n")).expect("it is written");
     let dns = format!("127.0.0.1:{}", named.port);
-    let pebble = Pebble::start_with(&sites, &pki, free_port(), free_port(), &["-dnsserver", &dns]);
+    let pebble = Pebble::start_with(&sites, &pki, [free_port(), free_port()], &["-dnsserver", &dns], "");
     // The server names the zone, or the configuration does.
     for zone in ["", "zone = 'zone.test'"] {
         let port = free_port();
@@ -564,7 +566,7 @@ fn an_update_that_the_server_refuses_says_why() {
     let (pki, sites) = (Pki::ecdsa(), Sites::new());
     let named = Named::start(&sites);
     let dns = format!("127.0.0.1:{}", named.port);
-    let pebble = Pebble::start_with(&sites, &pki, free_port(), free_port(), &["-dnsserver", &dns]);
+    let pebble = Pebble::start_with(&sites, &pki, [free_port(), free_port()], &["-dnsserver", &dns], "");
     for (secret, zone, words) in [
         ("b3RoZXI=", "", "is invalid: "),
         (SECRET, "zone = 'other.test'", "the server returns NOTAUTH for the zone other.test"),

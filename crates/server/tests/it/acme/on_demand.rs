@@ -77,7 +77,7 @@ impl OnDemand {
     fn start() -> Self {
         let (pki, sites, service, port) = (Pki::ecdsa(), Sites::new(), Service::start(), free_port());
         let dns = format!("127.0.0.1:{}", serve_zone(sites.path("zone")));
-        let pebble = Pebble::start_with(&sites, &pki, port, free_port(), &["-dnsserver", &dns]);
+        let pebble = Pebble::start_with(&sites, &pki, [port, free_port()], &["-dnsserver", &dns], "");
         let ask = service.url();
         Self { pki, sites, service, port, pebble, ask }
     }

@@ -106,7 +106,7 @@ fn a_static_site_with_kernel_tls() {
     assert_eq!(config["server"]["ktls"].as_str(), Some("auto"));
     assert_eq!(config["server"]["log"].as_str(), Some("warn"));
     assert_eq!(config["server"]["file_cache_age"].as_str(), Some("30s"));
-    assert_eq!(config["limits"]["max_connections"].as_integer(), Some(4 * 4096));
+    assert_eq!(config["limits"]["max_connections"].as_integer(), Some(4 * 1024));
     assert_eq!(config["limits"]["idle_timeout"].as_str(), Some("30s"));
     assert_eq!(config["limits"]["request_timeout"].as_str(), Some("15s"));
     assert_eq!(config["tls"]["min_version"].as_str(), Some("1.2"));
