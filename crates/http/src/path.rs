@@ -116,7 +116,7 @@ impl<'a> SitePath<'a> {
 
     /// The path beneath a directory of its own, whose name has no slashes at its ends. [`BOUNDARY`] stands behind the directory.
     pub fn within(&self, directory: &[u8]) -> SitePath<'static> {
-        // What is put behind an empty path brings the second slash.
+        // A path that is put behind an empty one brings the second slash.
         let end = if self.path.is_empty() { &BOUNDARY[..1] } else { BOUNDARY };
         let path = Cow::Owned([directory, end, &self.path].concat());
         SitePath { path, names_directory: self.names_directory }

@@ -24,9 +24,8 @@ fn counter(name: &str) -> u64 {
     stat().get(name).unwrap_or_else(|| panic!("this kernel has no {name}"))
 }
 
-/// "If send() returns -ENOMEM and some data was left on the socket buffer from a previous call using MSG_MORE, the
-/// MSG_MORE data is left on the socket buffer." The kernel waits for memory as it waits for room, so that a socket that
-/// does not block returns EAGAIN, and no test can provoke ENOMEM without faults in the kernel's allocator.
+/// tls.rst: data of MSG_MORE stays in the socket buffer when a later send returns ENOMEM. The kernel waits for memory as it waits for room, so that a socket
+/// that does not block returns EAGAIN. No test can provoke ENOMEM without faults in the kernel's allocator.
 #[test]
 fn a_send_that_finds_no_room_leaves_the_data_of_more() {
     for (version, cipher) in suites() {

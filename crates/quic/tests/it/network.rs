@@ -272,7 +272,7 @@ pub(crate) struct Network {
     pub(crate) random: Random,
     /// Datagrams lost, of 1,000.
     pub(crate) loss: u64,
-    /// Datagrams of which a byte is changed, of 1,000.
+    /// Datagrams with a changed byte, of 1,000.
     pub(crate) corruption: u64,
     /// Datagrams to clients that a router marks for congestion (CE), of 1,000.
     pub(crate) marks: u64,

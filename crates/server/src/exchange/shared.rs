@@ -73,7 +73,7 @@ impl Shared {
         self.is_serving() || self.heir(passes).is_some()
     }
 
-    /// Passes a connection to the process that has taken over. `None`: there is none, or the connection ends here.
+    /// Passes a connection to the process that has taken over. `None`: no other process has taken over, or the connection ends here.
     pub(crate) fn heir(&self, passes: Passes) -> Option<&Giver> {
         let giver = self.giver.get().filter(|_| passes == Passes::WhenItCan)?;
         (*self.phase.borrow() == Phase::HandedOver).then_some(giver)

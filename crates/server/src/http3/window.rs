@@ -53,7 +53,7 @@ pub(super) const MIN_RECEIVE_WINDOW: u64 = 64 << 10;
 /// it was once given, so that bytes count until they came.
 pub(super) struct ReceiveWindow {
     client: Option<IpAddr>,
-    /// The bytes beyond the first size, and those that are not given anew when they come. `None`: there are none.
+    /// The bytes beyond the first size, and those that are not given again when they come. `None`: nothing is counted.
     reserved: Option<Reservation>,
     /// Bytes beyond the first size.
     open: u64,

@@ -114,7 +114,7 @@ impl Places {
     /// Gives a connection a place and a worker.
     ///
     /// # Errors
-    /// There is none for it.
+    /// No place is free, or its listener is gone.
     pub(crate) fn give(&self, arrival: Arrival) -> Result<(), Refused> {
         let shared = self.shared.upgrade().filter(|shared| *shared.phase.borrow() == Phase::Serving);
         let shared = shared.ok_or(Refused::Ending)?;

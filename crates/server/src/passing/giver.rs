@@ -181,7 +181,7 @@ impl Offers {
 /// The answer to an offer.
 ///
 /// # Errors
-/// There is none, and there will be none: the other process cannot send one any more.
+/// The other process has not answered, and cannot answer any more.
 fn wait_for_answer(channel: &OwnedFd) -> Result<Answer, Refused> {
     match receive_answer(channel.as_fd()) {
         Ok(Received::Message(answer)) => return Ok(answer),

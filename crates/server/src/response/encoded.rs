@@ -8,6 +8,7 @@
 //!
 //! A source that fails, or gives another length than it announced, ends the content without the end of its coding: no decoder takes it for complete.
 
+use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::pin::Pin;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use sealion_http::ExtraFields;
+use sealion_http::{Coding, ExtraFields};
 
 use super::body::{Body, BodyStream, Piece, Source};
 use super::cursor::{Cursor, SourceError};
@@ -29,6 +30,15 @@ pub(crate) struct ContentEncoder {
     pub(crate) encoder: StreamEncoder,
     /// Given back with the encoder.
     pub(crate) memory: Reservation,
+}
+
+/// Gives an encoder, if there is memory for it and for so many bytes of output.
+pub(crate) type MakeEncoder = Box<dyn FnOnce(usize) -> Option<ContentEncoder> + Send>;
+
+/// A stored response whose content may be sent in a coding.
+pub(crate) trait CodedForms: fmt::Debug + Send + Sync {
+    /// The content in a coding, at this level of it. `None`: this worker does not have it; it may be made behind the request, by an encoder of `encoder`.
+    fn form(self: Box<Self>, coding: Coding, level: u8, encoder: &dyn Fn() -> MakeEncoder) -> Option<Arc<SiteFile>>;
 }
 
 /// Encodes the content of another body.

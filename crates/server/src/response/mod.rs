@@ -14,12 +14,11 @@ use sealion_http::{ContentType, Fields, Status};
 
 pub(crate) use body::{Body, BodyStream, Piece, SharedBytes, Source, discard};
 pub(crate) use cursor::{Cursor, Segment, SourceError};
-pub(crate) use encoded::{CHECKSUMS, ContentEncoder};
+pub(crate) use encoded::{CHECKSUMS, CodedForms, ContentEncoder, MakeEncoder};
 pub(crate) use of_file::{of_file, of_file_as, of_variant};
 pub(crate) use read::read_range;
 
 use crate::observe::access_log::{CacheTrace, UpstreamTrace};
-use crate::store::Coded;
 
 /// A response as produced by a site. The protocol driver adds framing, connection fields, Date and Server, and omits the body
 /// if the request method or the status forbids one.
@@ -38,7 +37,7 @@ pub(crate) struct Response {
     /// What the cache did with the request, for the access log.
     pub cache: Option<CacheTrace>,
     /// The stored response that the body is of, where it may be sent in a coding instead.
-    pub coded: Option<Box<Coded>>,
+    pub coded: Option<Box<dyn CodedForms>>,
     /// Whether the access log has no line for it.
     pub is_unlogged: bool,
     /// Bytes of its content in a second, beside the limits of its site. `None`: no limit of its own.

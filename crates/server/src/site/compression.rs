@@ -20,8 +20,7 @@ use sealion_http::{Coding, ExtraFields, Method, Request, Status};
 
 use crate::files::coding::config::Compress;
 use crate::files::coding::stream::{Levels, StreamEncoder};
-use crate::response::{Body, CHECKSUMS, ContentEncoder, Response};
-use crate::store::{Coded, Form};
+use crate::response::{Body, CHECKSUMS, CodedForms, ContentEncoder, Response};
 use crate::upstream::Waiting;
 
 /// Compression of what applications answer.
@@ -116,20 +115,14 @@ impl Compression {
         }
     }
 
-    /// The coded form of a stored response. `None`: there is none yet, and it may be made behind this request.
-    fn form(&self, coded: Option<Box<Coded>>, coding: Coding) -> Option<Body> {
-        match coded?.form(coding, self.settings.levels().of(coding)) {
-            Form::Ready(file) => {
-                let range = 0..file.len;
-                Some(Body::File { file, range })
-            }
-            Form::Missing(making) => {
-                let encoders = self.encoders.clone();
-                making.start(move |output| encoders.encoder_of_form(coding, output));
-                None
-            }
-            Form::None => None,
-        }
+    /// The coded form of a stored response. `None`: it is not made yet; it may be made behind this request.
+    fn form(&self, coded: Option<Box<dyn CodedForms>>, coding: Coding) -> Option<Body> {
+        let file = coded?.form(coding, self.settings.levels().of(coding), &|| {
+            let encoders = self.encoders.clone();
+            Box::new(move |output| encoders.encoder_of_form(coding, output))
+        })?;
+        let range = 0..file.len;
+        Some(Body::File { file, range })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Coded forms of stored responses: the content in a content coding, made once behind the request that asked for it first.
 //!
 //! ```text
-//! hit ─► site/compression.rs: a coding ─► Coded::form ─┬─ this worker has the form ─► sent as any file, with its length
+//! hit ─► site/compression.rs: a coding ─► CodedForms::form ─┬─ this worker has the form ─► sent as any file, with its length
 //!                                                      └─ it has not: coded while it is sent
 //!                                                            └─ behind it: read from the disk, or made and stored
 //! ```
@@ -30,7 +30,7 @@ use super::rule::Rules;
 use super::{Store, now_s};
 use crate::files::coding::stream::STEP;
 use crate::files::resolve::{Content, SiteFile};
-use crate::response::{ContentEncoder, read_range};
+use crate::response::{CodedForms, ContentEncoder, MakeEncoder, read_range};
 
 /// A stored response whose content may be sent in a coding.
 #[derive(Debug)]
@@ -39,18 +39,8 @@ pub(crate) struct Coded {
     pub(super) object: Arc<Object>,
 }
 
-/// The form of a response in a coding.
-pub(crate) enum Form {
-    /// It can be sent.
-    Ready(Arc<SiteFile>),
-    /// This worker does not have it.
-    Missing(Making),
-    /// It is being made, or is not worth its room.
-    None,
-}
-
 /// A form that nobody else is making.
-pub(crate) struct Making {
+struct Making {
     coded: Coded,
     coding: Coding,
     key: Vec<u8>,
@@ -98,12 +88,11 @@ impl Forms {
     }
 }
 
-impl Coded {
-    /// The form in a coding. `level`: of the coding.
-    pub(crate) fn form(self, coding: Coding, level: u8) -> Form {
+impl CodedForms for Coded {
+    fn form(self: Box<Self>, coding: Coding, level: u8, encoder: &dyn Fn() -> MakeEncoder) -> Option<Arc<SiteFile>> {
         let store = &self.rules.store;
         if self.object.body.len > MAX_CONTENT || !store.has_disk() {
-            return Form::None;
+            return None;
         }
         let mut key = Key::default();
         self.write_key(key.begin(self.rules.number), coding, level);
@@ -113,17 +102,19 @@ impl Coded {
         {
             let body = &object.body;
             if !matches!(lines, HitLines::First) || is_in_memory(body, &(0..body.len)) {
-                return Form::Ready(Arc::clone(body));
+                return Some(Arc::clone(body));
             }
         }
         let hash = store.hash(key.in_store());
-        if !store.forms.begin(hash) {
-            return Form::None;
+        if store.forms.begin(hash) {
+            let key = key.in_store().to_vec();
+            Making { coded: *self, coding, key, hash, is_settled: false }.start(encoder());
         }
-        let key = key.in_store().to_vec();
-        Form::Missing(Making { coded: self, coding, key, hash, is_settled: false })
+        None
     }
+}
 
+impl Coded {
     fn write_key(&self, key: &mut Vec<u8>, coding: Coding, level: u8) {
         let Object { key: own, head, body, checksum, .. } = &*self.object;
         key.extend_from_slice(own);
@@ -135,7 +126,7 @@ impl Coded {
 
 impl Making {
     /// Reads the form from the disk, or makes and stores it, behind the request. `encoder`: gives one, if there is memory for it and so many bytes of output.
-    pub(crate) fn start(self, encoder: impl FnOnce(usize) -> Option<ContentEncoder> + Send + 'static) {
+    fn start(self, encoder: MakeEncoder) {
         // Without a runtime the process is ending.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
@@ -147,14 +138,14 @@ impl Making {
         }
     }
 
-    /// Has this worker keep the form that the disk has. `false`: there is none.
+    /// Has this worker keep the form that the disk has. `false`: the disk does not have it.
     async fn load(&mut self) -> bool {
         let Coded { rules, object } = &self.coded;
         let store = &rules.store;
         let mut key = Key::default();
         key.begin(rules.number).extend_from_slice(&self.key);
         let Some(Stored::Object(form)) = store.load(rules, &key, now_s()).await else { return false };
-        // A purge before the last validation of the response says nothing of its form, which is written anew.
+        // A purge before the last validation of the response says nothing of its form, which is written again.
         let is_kept = store.verdict(&form) == Verdict::Valid;
         if !is_kept && form.times.made < object.times.made {
             return false;
@@ -168,7 +159,7 @@ impl Making {
     }
 
     /// Makes the form, and stores it.
-    async fn make(mut self, encoder: impl FnOnce(usize) -> Option<ContentEncoder>) {
+    async fn make(mut self, encoder: MakeEncoder) {
         let Coded { rules, object } = &self.coded;
         let store = &rules.store;
         let disk = Arc::clone(store.disk(self.hash));

@@ -70,7 +70,6 @@ use lru::LruCache;
 use thread_local::ThreadLocal;
 
 pub(crate) use answer::{Answered, Question};
-pub(crate) use coded::{Coded, Form};
 pub(crate) use config::{CacheConfig, CacheRuleConfig};
 pub(crate) use counts::DiskState;
 pub(crate) use fetch::bound_fetches;

@@ -203,7 +203,7 @@ impl Rules {
         self.may_store(range, &request.of_anybody(), reply, requested, received).err()
     }
 
-    /// Whether a part of the response, or a 304, says that nothing of it may be stored, whoever asks.
+    /// Whether a part of the response, or a 304, says that nothing of it may be stored, whichever client asks.
     fn prohibits(&self, request: &FetchRequest, reply: &Reply, requested: u64, received: u64) -> Option<Unstored> {
         if !matches!(reply.status, Status::PARTIAL_CONTENT | Status::NOT_MODIFIED) {
             return None;

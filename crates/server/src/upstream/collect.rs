@@ -57,7 +57,7 @@ impl NotCollected {
 
 /// The least rate at which a client has to send.
 struct LeastRate {
-    /// Octets in each window, and the window's length. `None`: there is none.
+    /// Octets in each window, and the window's length. `None`: nothing came.
     least: Option<(u64, Duration)>,
     /// Octets that came in this window.
     came: u64,

@@ -120,7 +120,7 @@ fn error_pages_keep_their_status() {
     assert_eq!((post.status, post.field("allow"), body(&post)), (405, Some("GET, HEAD"), "<h1>not here</h1>"));
     let head = served.get("/none", &["--head"]);
     assert_eq!((head.status, head.field("content-length")), (404, Some("17")));
-    // It is read anew, and one that is gone leaves the plain answer.
+    // It is read again, and one that is gone leaves the plain answer.
     fs::remove_file(served.site.root().join("404.html")).expect("removed");
     wait_until("the page is let go", || body(&served.get("/none", &[])) == "404 Not Found\n");
 }

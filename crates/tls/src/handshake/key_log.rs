@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// The file. Whoever reads it can read all connections since it was opened, and change those that are open.
+/// The file. A reader of the file can read all connections since it was opened, and change those that are open.
 #[derive(Debug)]
 pub struct KeyLogFile(File);
 

@@ -95,7 +95,7 @@ fn half_a_record_goes_along() {
     }
 }
 
-/// Sends a response of which each send that waits is stopped, and goes on after the connection was frozen.
+/// Sends a response, and stops each send that waits. The connection is frozen in between.
 async fn respond_in_pieces(mut stream: TlsStream) -> TlsStream {
     let head = pattern::bytes(0..100);
     let (mut at, whole) = (0, 100 + FILE_LEN * TIMES);

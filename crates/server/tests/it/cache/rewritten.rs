@@ -1,4 +1,4 @@
-//! Rules behind a rewrite, and rules that differ in what they add to a request: whoever gets another response by the origin gets no stored one of the other.
+//! Rules behind a rewrite, and rules that differ in what they add to a request: a request that the origin answers otherwise gets no stored response of the other.
 
 use sealion_testkit::http::{self, Response};
 use sealion_testkit::server::Server;

@@ -84,7 +84,7 @@ fn a_server_drains_by_order_and_no_session_is_lost() {
     let shown = String::from_utf8(shown.stdout).expect("text");
     let line = |of: &Upstream| shown.lines().find(|line| line.contains(&of.url())).unwrap_or_default().to_owned();
     assert!(line(&servers[0]).contains(" drain, ") && line(&servers[1]).contains(" up, "), "{shown}");
-    // Also where the upstream is built anew.
+    // Also where the upstream is built again.
     reload(server, &with("sticky = true\ntries = 2"));
     assert!(is_drained(&mut client), "the order holds through a reload");
     assert_eq!(get(&mut client, &of_a).body, b"a");
