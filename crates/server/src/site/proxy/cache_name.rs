@@ -38,6 +38,10 @@ impl CacheName {
             fastcgi.extensions.iter().for_each(|extension| name.add("extension", extension.as_bytes()));
             fastcgi.params.iter().for_each(|(param, value)| name.add(param, value.reveal().as_bytes()));
         }
+        if let Some(uwsgi) = &config.uwsgi {
+            name.add("modifiers", &[uwsgi.modifier1, uwsgi.modifier2]);
+            uwsgi.params.iter().for_each(|(param, value)| name.add(param, value.reveal().as_bytes()));
+        }
         if let Some(cache) = &config.cache {
             cache.selecting().for_each(|(key, text)| name.add(key, text.as_bytes()));
         }
@@ -72,6 +76,7 @@ impl CacheName {
 mod tests {
     use super::*;
     use crate::site::proxy::config::FieldRule;
+    use crate::site::uwsgi::UwsgiConfig;
 
     fn name(config: &ProxyConfig, directory: Option<&[u8]>) -> Box<str> {
         CacheName::of(config, directory, None).finish("app", "")
@@ -90,6 +95,10 @@ mod tests {
             let rule = FieldRule { name: name.to_owned(), value: value.to_owned().into() };
             ProxyConfig { request_headers: vec![rule].into(), ..ProxyConfig::default() }
         };
+        let uwsgi = |modifier1| {
+            let uwsgi = UwsgiConfig { modifier1, ..UwsgiConfig::default() };
+            ProxyConfig { uwsgi: Some(uwsgi.into()), ..ProxyConfig::default() }
+        };
         let strips = ProxyConfig { strip_prefix: true.into(), ..ProxyConfig::default() };
         let all = [
             name(&ProxyConfig::default(), None),
@@ -100,6 +109,8 @@ mod tests {
             name(&field("X-Ab", ""), None),
             name(&strips, Some(b"a")),
             name(&strips, Some(b"b")),
+            name(&uwsgi(0), None),
+            name(&uwsgi(5), None),
         ];
         let mut different = all.to_vec();
         different.sort();
