@@ -19,6 +19,13 @@ impl Owed<'_> {
     }
 }
 
+impl PathChoice {
+    /// Goes on with the path that another process chose for a response.
+    pub(crate) fn go_on(&mut self, line: &Line) {
+        (self.reason, self.set_up) = (line.path_reason(), line.set_up);
+    }
+}
+
 impl<'c, 'r> Exchange<'c, 'r> {
     /// See [`Owed::passes`].
     pub(crate) fn passes(&self, passes: Passes) -> Passes {

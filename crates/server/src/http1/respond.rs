@@ -1,7 +1,6 @@
 //! Sending a response over HTTP/1.1: choose the path, write the head, send the body.
 
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
 use sealion_http::HttpTime;
@@ -14,7 +13,7 @@ use super::buffer::Buffer;
 use super::content::ContentReader;
 use super::stream::Stream;
 use crate::exchange::{Alternative, Error, PathChoice, PathPolicy, Shared};
-use crate::passing::{Passes, Turn};
+use crate::passing::{Passes, Turn, TurnWait};
 use crate::response::{Body, Cursor, Piece, Response, Segment};
 
 /// The content of a response, and how much of it has been sent. It can be read when the sending was dropped.
@@ -145,15 +144,14 @@ async fn send_ready(
     mut poll: impl FnMut(&mut TlsStream, &mut Context<'_>, &mut Source<'_>) -> Poll<Result<(), sealion_tls::Error>>,
 ) -> Result<Option<Stopped>, Error> {
     let mut source = Source::new(parts);
-    let mut turn: Option<Pin<Box<dyn Future<Output = Option<Turn>> + Send + '_>>> = None;
+    let mut turn = TurnWait::default();
     let stopped = poll_fn(|cx| {
         if let Poll::Ready(sent) = poll(tls, cx, &mut source) {
             return Poll::Ready(sent.map(|()| None));
         }
         let Some(giver) = shared.and_then(|shared| shared.heir(Passes::WhenItCan)) else { return Poll::Pending };
-        turn.get_or_insert_with(|| Box::pin(giver.turn())).as_mut().poll(cx).map(Ok)
+        turn.poll(giver, cx).map(|turn| Ok(Some(turn)))
     });
-    // The turns never end.
     let Some(turn) = stopped.await? else { return Ok(None) };
     Ok(Some(Stopped { after: tls.pause(source), turn }))
 }

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use sealion_http::http1::head::RequestHead;
 use sealion_tls::TlsStream;
 
 use super::connection::{After, Http1, Reply};
@@ -28,15 +27,13 @@ impl Http1<'_> {
         let auth = tls.info().and_then(|info| info.client_auth);
         let context = Context { shared, listener: self.listener, remote: *remote, auth, server_name: None };
         let content = under_way.files.unpack_content(std::mem::take(&mut under_way.rest));
-        let span = under_way.request_span();
         let UnderWay { request, persists, line, .. } = &mut *under_way;
-        let head = span.and_then(|span| RequestHead::parse(request, span).ok());
         // An offer with another head is refused.
-        let Some(head) = head else { return Err(sealion_tls::Error::Unfinished.into()) };
+        let Some(head) = UnderWay::head_of(request) else { return Err(sealion_tls::Error::Unfinished.into()) };
         let peer = context.peer(head.request.fields, head.version.into());
         let exchange = Exchange::continued(&context, &current, peer, Some(&head.request), line.took);
         exchange.keep_place(&mut self.permit);
-        (self.path.reason, self.path.set_up) = (line.path_reason(), line.set_up);
+        self.path.go_on(line);
         let progress = Progress::resume(content, line.counts);
         let leave = Leave::of(shared, self.passes);
         let response = Some(exchange.response_of(line));

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 
 use sealion_h2::Connection;
 
+use super::under_way::UnderWay;
 use super::words::{Driver, Resting};
 
 /// Reads the content of an offer that came with `files` descriptors of files.
@@ -15,7 +16,7 @@ pub(crate) fn offer(content: &[u8], files: usize) {
     }
     match resting.driver {
         Driver::Http1(Some(mut under_way)) => {
-            assert!(under_way.request_span().is_some());
+            assert!(UnderWay::head_of(&under_way.request).is_some());
             let rest = std::mem::take(&mut under_way.rest);
             let _ = (under_way.files.unpack_content(rest), under_way.line.path_reason());
         }
@@ -35,7 +36,7 @@ pub(crate) fn offer(content: &[u8], files: usize) {
 mod tests {
     use sealion_h2::{Event, HeadBuffer, HeaderBlock, Limits, PREFACE};
 
-    use super::super::under_way::{Files, Line, Segment, StreamUnderWay, Streams, UnderWay};
+    use super::super::under_way::{Files, Line, Segment, StreamUnderWay, Streams};
     use super::*;
     use crate::limits::Moment;
 

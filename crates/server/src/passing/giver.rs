@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SendError, Sender, channel};
+use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{io, thread};
@@ -42,6 +44,22 @@ pub(crate) struct Giver {
 /// The turn of a connection to pass.
 #[derive(Debug)]
 pub(crate) struct Turn(#[expect(dead_code, reason = "held until it is dropped")] OwnedSemaphorePermit);
+
+/// A connection's wait for its turn, once it has begun.
+#[derive(Default)]
+pub(crate) struct TurnWait<'g>(Option<Pin<Box<dyn Future<Output = Option<Turn>> + Send + 'g>>>);
+
+impl<'g> TurnWait<'g> {
+    /// Begins the wait, or goes on with it. A wait that is not polled any more must be dropped, or the turn goes to nobody.
+    pub(crate) fn poll(&mut self, giver: &'g Giver, cx: &mut Context<'_>) -> Poll<Turn> {
+        let turn = self.0.get_or_insert_with(|| Box::pin(giver.turn()));
+        match turn.as_mut().poll(cx) {
+            Poll::Ready(Some(turn)) => Poll::Ready(turn),
+            // Turns do not end.
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+        }
+    }
+}
 
 enum Errand {
     /// `end` gets a connection that was not taken.

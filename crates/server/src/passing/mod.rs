@@ -21,7 +21,7 @@ mod under_way;
 mod words;
 
 pub(crate) use baggage::{Baggage, Passes};
-pub(crate) use giver::{Giver, Offered, Turn};
+pub(crate) use giver::{Giver, Offered, Turn, TurnWait};
 pub(crate) use taker::{Arrival, take_from};
 pub(crate) use under_way::{Cache, Files, Line, MOST_FILES, Segment, StreamUnderWay, Streams, UnderWay, Upstream};
 pub(crate) use words::{Driver, Refused, Resting};

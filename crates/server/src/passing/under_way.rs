@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sealion_h2::{HeadBuffer, StreamId};
-use sealion_http::http1::head::{HeadLimits, HeadSpan, RequestHead, find};
+use sealion_http::http1::head::{HeadLimits, RequestHead, find};
 use sealion_http::{Coding, Status};
 use serde::{Deserialize, Serialize};
 
@@ -173,17 +173,17 @@ impl Files {
 }
 
 impl UnderWay {
-    /// The head of its request. `None`: it is no head.
-    pub(crate) fn request_span(&self) -> Option<HeadSpan> {
-        let length = self.request.len();
+    /// The head in [`Self::request`]. `None`: the bytes are no head.
+    pub(crate) fn head_of(request: &[u8]) -> Option<RequestHead<'_>> {
+        let length = request.len();
         let limits = HeadLimits { request_line: length, head: length, fields: HeadLimits::MAX_FIELDS };
-        let span = find(&self.request, &limits).ok().flatten()?;
-        RequestHead::parse(&self.request, span).is_ok().then_some(span)
+        let span = find(request, &limits).ok().flatten()?;
+        RequestHead::parse(request, span).ok()
     }
 
     /// Whether it is whole: an offer may have come from another version.
     pub(super) fn is_sound(&self) -> bool {
-        self.line.is_sound() && self.request_span().is_some() && self.files.has_all(&self.rest)
+        self.line.is_sound() && Self::head_of(&self.request).is_some() && self.files.has_all(&self.rest)
     }
 }
 

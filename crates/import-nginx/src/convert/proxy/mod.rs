@@ -5,6 +5,7 @@
 
 mod cache;
 mod fields;
+mod gateway;
 mod redirects;
 mod scripts;
 mod upstreams;

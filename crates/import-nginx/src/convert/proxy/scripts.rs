@@ -1,8 +1,6 @@
 //! Locations that pass requests to a server of FastCGI, as the action `proxy` with `fastcgi`: the script is found by the route, and has to be a file.
 
-use sealion_http::cgi;
-use toml::Value;
-
+use super::gateway::{self, Made};
 use super::upstreams::{self, Options};
 use super::{NotPassed, Place, cache, fields, max_body, settings, values};
 use crate::convert::context::Context;
@@ -10,8 +8,7 @@ use crate::convert::path::Path;
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 
-/// Variables, beside the variables of CGI, that a route makes itself or never passes on.
-const OF_FIELDS: [&str; 3] = ["HTTP_HOST", "HTTP_PROXY", "REMOTE_USER"];
+const MADE: Made = Made { always: &["HTTP_HOST", "HTTP_PROXY", "REMOTE_USER"], otherwise: &[] };
 
 /// Bytes of a content for a script that wait in memory.
 const MAX_IN_MEMORY: u64 = 1 << 20;
@@ -136,35 +133,14 @@ fn directory(context: &mut Context, place: Place<'_, '_>) -> Result<(String, Opt
 
 /// Further variables of scripts.
 fn params(context: &mut Context, place: Place<'_, '_>) -> toml::Table {
-    let mut variables = toml::Table::new();
+    let mut params = toml::Table::new();
     for param in place.level.all("fastcgi_param") {
-        let [name, value, ..] = param.arguments.as_slice() else { continue };
-        if cgi::VARIABLES.iter().chain(&OF_FIELDS).any(|made| *made == name.as_str()) || name.is_empty() {
-            continue;
-        }
-        match place.variables.template(context, value) {
-            Ok(value) if !value.contains('{') && !name.starts_with("HTTP_") => {
-                drop(variables.insert(name.clone(), value.into()))
-            }
-            _ if context.is_reported(param) => {}
-            _ => context.note(param, "params are constants, and no fields of clients"),
-        }
+        gateway::add_param(context, place, &mut params, param, &MADE);
     }
-    variables
+    params
 }
 
 /// Times of the upstream.
 fn options(context: &mut Context, place: Place<'_, '_>) -> Options {
-    let mut keys: Vec<(&'static str, Value)> = vec![("protocol", "fastcgi".into())];
-    for (name, own) in [
-        ("fastcgi_connect_timeout", &["connect_timeout"][..]),
-        ("fastcgi_read_timeout", &["answer_timeout", "stall_timeout"]),
-    ] {
-        let Some(directive) = place.level.last(name) else { continue };
-        match values::time(directive.first()).filter(|time| !time.0.is_zero()) {
-            Some(time) => keys.extend(own.iter().map(|key| (*key, Value::from(time.to_string())))),
-            None => context.note(directive, "a time is above 0"),
-        }
-    }
-    Options { scheme: "fastcgi", keys, ..Options::default() }
+    Options { scheme: "fastcgi", keys: gateway::options(context, place, "fastcgi"), ..Options::default() }
 }

@@ -1,10 +1,8 @@
 //! Locations that pass requests to a server of uwsgi, as the action `proxy` to an `[[upstream]]` with `protocol = "uwsgi"`.
 
-use sealion_http::cgi;
-use toml::Value;
-
+use super::gateway::{self, Made};
 use super::upstreams::{self, Options};
-use super::{NotPassed, Place, cache, fields, max_body, values};
+use super::{NotPassed, Place, cache, fields, max_body};
 use crate::convert::context::Context;
 use crate::convert::path::Path;
 use crate::syntax::Directive;
@@ -12,6 +10,9 @@ use crate::toml_text::Table;
 
 /// The modifier by which uwsgi removes SCRIPT_NAME from PATH_INFO, as `strip_prefix` does.
 const MANAGE_SCRIPT_NAME: i64 = 30;
+
+/// Both of nginx' variables for UWSGI_SCHEME are the scheme, and so is REQUEST_SCHEME.
+const MADE: Made = Made { always: &["HTTP_HOST"], otherwise: &["UWSGI_SCHEME"] };
 
 /// Writes the action of a location whose requests an application answers.
 pub(super) fn write(
@@ -88,18 +89,7 @@ fn variables(context: &mut Context, place: Place<'_, '_>) -> Own {
             }
             continue;
         }
-        if cgi::VARIABLES.contains(&name.as_str()) || name == "HTTP_HOST" || name.is_empty() {
-            continue;
-        }
-        match place.variables.template(context, value) {
-            Ok(value) if !value.contains('{') && !name.starts_with("HTTP_") => {
-                drop(params.insert(name.clone(), value.into()));
-            }
-            // Both of nginx' variables are the scheme, and so is REQUEST_SCHEME.
-            _ if name == "UWSGI_SCHEME" => {}
-            _ if context.is_reported(param) => {}
-            _ => context.note(param, "params are constants, and no fields of clients"),
-        }
+        gateway::add_param(context, place, &mut params, param, &MADE);
     }
     if !params.is_empty() {
         own.keys.insert("params".to_owned(), params.into());
@@ -114,17 +104,7 @@ fn variables(context: &mut Context, place: Place<'_, '_>) -> Own {
 
 /// Times and tries of the upstream.
 fn options(context: &mut Context, place: Place<'_, '_>) -> Options {
-    let mut keys: Vec<(&'static str, Value)> = vec![("protocol", "uwsgi".into())];
-    for (name, own) in [
-        ("uwsgi_connect_timeout", &["connect_timeout"][..]),
-        ("uwsgi_read_timeout", &["answer_timeout", "stall_timeout"]),
-    ] {
-        let Some(directive) = place.level.last(name) else { continue };
-        match values::time(directive.first()).filter(|time| !time.0.is_zero()) {
-            Some(time) => keys.extend(own.iter().map(|key| (*key, Value::from(time.to_string())))),
-            None => context.note(directive, "a time is above 0"),
-        }
-    }
+    let mut keys = gateway::options(context, place, "uwsgi");
     if place.level.last("uwsgi_next_upstream").is_some_and(|next| next.first() == "off") {
         keys.push(("tries", 1.into()));
     }

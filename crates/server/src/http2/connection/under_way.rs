@@ -1,7 +1,5 @@
 //! Responses that go on in the process that has taken over.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll};
 
 use sealion_http::Protocol;
@@ -12,13 +10,13 @@ use crate::exchange::Answered;
 use crate::http2::batch::Batch;
 use crate::http2::response::Sending;
 use crate::limits::Moment;
-use crate::passing::{Driver, Files, MOST_FILES, Resting, Segment, StreamUnderWay, Streams, Turn};
+use crate::passing::{Driver, Files, MOST_FILES, Resting, Segment, StreamUnderWay, Streams, Turn, TurnWait};
 
 /// The passing of a connection whose responses are under way.
 #[derive(Default)]
 pub(super) struct Leaving<'a> {
     /// The connection waits for its turn.
-    turn: Option<Pin<Box<dyn Future<Output = Option<Turn>> + Send + 'a>>>,
+    turn: TurnWait<'a>,
     /// It is packed, and has its turn.
     pub(super) packed: Option<(Box<Resting>, Turn)>,
     /// What another process left.
@@ -32,7 +30,7 @@ impl Leaving<'_> {
 
     /// The connection waits no longer for its turn, which others may have.
     pub(super) fn stay(&mut self) {
-        self.turn = None;
+        self.turn = TurnWait::default();
     }
 }
 
@@ -44,12 +42,7 @@ impl<'a> Http2<'a> {
             self.leaving.stay();
             return Poll::Pending;
         }
-        let turn = self.leaving.turn.get_or_insert_with(|| Box::pin(giver.turn()));
-        match turn.as_mut().poll(cx) {
-            Poll::Ready(Some(turn)) => Poll::Ready(turn),
-            // Turns do not end.
-            Poll::Ready(None) | Poll::Pending => Poll::Pending,
-        }
+        self.leaving.turn.poll(giver, cx)
     }
 
     fn can_leave(&self) -> bool {
@@ -89,7 +82,7 @@ impl<'a> Http2<'a> {
         self.upcoming = upcoming;
         for mut under_way in responses {
             let StreamUnderWay { request, line, .. } = &mut under_way;
-            (self.path.reason, self.path.set_up) = (line.path_reason(), line.set_up);
+            self.path.go_on(line);
             let place = self.streams.try_take();
             let request = (request.take(), line);
             let answered = Answered::continued(self.context, Protocol::Http2, request, &mut self.permit, place);

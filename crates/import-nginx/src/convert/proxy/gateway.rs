@@ -1,0 +1,55 @@
+//! What locations of FastCGI and of uwsgi have in common.
+
+use sealion_http::cgi;
+use toml::Value;
+
+use super::{Place, values};
+use crate::convert::context::Context;
+use crate::syntax::Directive;
+
+/// Variables, beside the variables of CGI, that the server makes itself or never passes on.
+pub(super) struct Made {
+    pub(super) always: &'static [&'static str],
+    /// Where the configuration has no constant for them.
+    pub(super) otherwise: &'static [&'static str],
+}
+
+/// Adds a further variable to `params`, unless the server makes it itself.
+pub(super) fn add_param(
+    context: &mut Context,
+    place: Place<'_, '_>,
+    params: &mut toml::Table,
+    param: &Directive,
+    made: &Made,
+) {
+    let [name, value, ..] = param.arguments.as_slice() else { return };
+    if cgi::VARIABLES.contains(&name.as_str()) || name.is_empty() || made.always.contains(&name.as_str()) {
+        return;
+    }
+    match place.variables.template(context, value) {
+        Ok(value) if !value.contains('{') && !name.starts_with("HTTP_") => {
+            drop(params.insert(name.clone(), value.into()));
+        }
+        _ if made.otherwise.contains(&name.as_str()) || context.is_reported(param) => {}
+        _ => context.note(param, "params are constants, and no fields of clients"),
+    }
+}
+
+/// The protocol and the times of the upstream, by the directives whose names begin with the protocol's.
+pub(super) fn options(
+    context: &mut Context,
+    place: Place<'_, '_>,
+    protocol: &'static str,
+) -> Vec<(&'static str, Value)> {
+    let mut keys = vec![("protocol", protocol.into())];
+    for (name, own) in
+        [("connect_timeout", &["connect_timeout"][..]), ("read_timeout", &["answer_timeout", "stall_timeout"])]
+    {
+        let Some(directive) = place.level.last(&format!("{protocol}_{name}")) else { continue };
+        match values::time(directive.first()).filter(|time| !time.0.is_zero()) {
+            Some(time) => keys.extend(own.iter().map(|key| (*key, Value::from(time.to_string())))),
+            None => context.note(directive, "a time is above 0"),
+        }
+    }
+    keys
+}
