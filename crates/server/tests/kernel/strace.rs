@@ -2,9 +2,10 @@
 //!
 //! These tests fail, and never skip, where kernel TLS is missing.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use sealion_testkit::server::Server;
@@ -20,6 +21,8 @@ const SENDS: [&str; 6] = ["sendto(", "sendmsg(", "sendmmsg(", "write(", "writev(
 struct Trace {
     strace: Child,
     output: PathBuf,
+    /// Stays open: strace writes a line for each thread that the server starts, and would die of SIGPIPE.
+    stderr: BufReader<ChildStderr>,
 }
 
 impl Trace {
@@ -40,13 +43,16 @@ impl Trace {
             line.clear();
             assert_ne!(stderr.read_line(&mut line).expect("strace speaks"), 0, "strace does not attach");
         }
-        Self { strace, output }
+        Self { strace, output, stderr }
     }
 
     /// Detaches, and returns the calls on the socket that requests came from, without the number of the thread.
     fn calls(mut self) -> Vec<String> {
         kill_process(Pid::from_child(&self.strace), Signal::INT).expect("strace runs");
-        self.strace.wait().expect("strace ends");
+        let status = self.strace.wait().expect("strace ends");
+        let mut said = String::new();
+        self.stderr.read_to_string(&mut said).expect("strace speaks");
+        assert_eq!(status.signal(), Some(Signal::INT.as_raw()), "strace saw all calls: {said}");
         let text = std::fs::read_to_string(&self.output).expect("strace wrote it");
         let calls: Vec<&str> = text.lines().filter_map(|line| line.split_once(' ')).map(|(_, c)| c.trim()).collect();
         let socket = calls.iter().find_map(|call| call.strip_prefix("recvfrom(")?.split_once(',')).expect(&text).0;
