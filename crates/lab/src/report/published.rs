@@ -35,8 +35,8 @@ const SOURCES: [Source; 4] = [
         study: "size-by-calls",
         citation: "“OpenSSL SSL_sendfile performance with nginx on Linux”, tinselcity.github.io, 2023",
         method: "nginx 1.23 with tcp_nopush on a Xeon Gold 6230R, over loopback, hurl with 4 threads and 4 connections, \
-                 10 s each. hurl decrypts what it reads; the lab's client counts records and does not, so that the server \
-                 is the limit and gains here are those of the server",
+                 10 s each. hurl decrypts its input. The lab's client counts records and does not decrypt, so the server is \
+                 the limit, and gains here are the server's",
         result: "“~60-70 %” better throughput above 1 MB, 1 to 8 kB a little worse; its plots show +41 to +59 % from 10 \
                  calls on at 1 MB and above",
         apart: "the source's client decrypted and shared the machine, so that a part of its time does not depend on the \
@@ -49,8 +49,8 @@ const SOURCES: [Source; 4] = [
         method: "nginx with user-space TLS, kernel TLS and NIC offload, TLS 1.2 with AES-128-GCM; wrk, 2 connections, 1k to \
                  1G, 3 × 25 s, K requests per connection; over a network card",
         result: "user space best for short flows; kernel TLS from 128k on, offload from 64k on",
-        apart: "the talk's traffic went over a network card; over loopback there is no card's work. Its threshold is one of ROI, \
-                the lab's native runs show ROI and the cost of a request, its guests the latter alone.",
+        apart: "the talk's traffic went over a network card; over loopback there is no card's work. Its threshold is one of ROI. \
+                The lab's native runs show ROI and the cost of a request; its guests show the latter alone.",
     },
     Source {
         study: "container",
@@ -58,11 +58,12 @@ const SOURCES: [Source; 4] = [
         method: "closed loop, 500 workers on 10M and 1M, 1500 on 512k, 30 s; vegeta reads whole bodies over connections that \
                  stay open, and keeps 10,240 bytes of each",
         result: "throughput +35 / +64 / +50 %, mean latency −22 / −42 / −32 % at 10M / 1M / 512k, with the client in a container \
-                 on the same machine; its text says 63 for 1M, and its rows give 63.8. From another computer, and under limits on \
+                 on the same machine. Its text says 63 for 1M, and its rows give 63.8. From another computer, and under limits on \
                  processors, memory and bandwidth, it found no difference: 0 to +2 %",
-        apart: "the lab pins each server to one core, and its client shares the machine, so that it repeats only the first of \
-                the source's settings; `sealion-lab agent` on another machine repeats the second. By its own figures 81 × 10 MB, 825 × 1 MB and 1,484 × 0.5 MB a second are all 740 to 825 MB/s: \
-                bytes were the limit there. Runs in guests have a tenth of the workers.",
+        apart: "the lab pins each server to one core, and its client shares the machine, so it repeats only the first of the \
+                source's settings. `sealion-lab agent` on another machine repeats the second. By the source's own figures, \
+                81 × 10 MB, 825 × 1 MB and 1,484 × 0.5 MB a second are all 740 to 825 MB/s: bytes were the limit there. Runs in \
+                guests have a tenth of the workers.",
     },
 ];
 

@@ -59,8 +59,10 @@ pub fn studies_page(root: &Path) -> Result<Page> {
     for study in StudyName::ALL {
         let Some(source) = published::source(study.name()) else { continue };
         page.text += &format!("## {}\n\n", study.name());
-        page.text +=
-            &format!("**Source**: {}. {}. **Result there**: {}.\n\n", source.citation, source.method, source.result);
+        page.text += &format!(
+            "- **Source**: {}.\n- **Method**: {}.\n- **Result there**: {}.\n\n",
+            source.citation, source.method, source.result
+        );
         let of_study = |run: &Run| -> bool { run.cells.iter().any(|measured| measured.study == study.name()) };
         let with: Vec<&Run> = runs.iter().filter(|run| of_study(run)).collect();
         if with.is_empty() {
@@ -229,26 +231,38 @@ fn table_of(runs: &[Run]) -> String {
 
 const BEFORE: &str = "# Published studies, repeated
 
-This page is made from the raw data in `bench/studies/`: `sealion-lab studies bench/studies --page docs/studies.md`. A test compares it with
-them. `+` and `−` are changes of the kernel path against user space on the same server. In parentheses: for times the 95 % interval by Welch's test on
-logarithms, from five rounds on; for counts the spread of rounds, without a test. A guest counts instructions of the server, kernel included: it
-repeats well and claims no speed. Its changes are those of the work for a request: less is better. The sources' gains are of throughput: more is better.
+```sh
+target/release/sealion-lab run nginx-article --quick                                # repeats one study here
+target/release/sealion-lab studies bench/studies --page docs/studies.md             # makes this page from the raw data
+```
+
+This page is made from the raw data in `bench/studies/`, and a test compares it with them. [lab.md](lab.md) explains the studies and the arms.
+
+- `+` and `−` are changes of the kernel path against user space on the same server.
+- In parentheses: for times the 95 % interval by Welch's test on logarithms, from five rounds on; for counts the spread of rounds, without a test.
+- A guest counts instructions of the server, kernel included. It repeats well and claims no speed. Less work for a request is better.
+- The sources' gains are of throughput: more is better.
 
 ";
 
 const AFTER: &str = "## Record it on your machine
-
-Kernel TLS (`modprobe tls`), nginx and an idle machine with at least two cores are needed; a network card that seals adds the arm `nic`.
 
 ```sh
 cargo build --release -p sealion -p sealion-lab
 target/release/sealion-lab run all --full --bundle --out my-machine
 ```
 
-That is about thirteen hours of load; without `--full` it is less than two, with `--quick` some minutes. `my-machine.tar.gz` then holds raw
-data, conditions and report: no user name, no host name and no path of the machine, but its processor and kernel. To send it, attach it to an issue, or unpack it in `bench/studies/`, make this page
-again and open a pull request.
+You need kernel TLS (`modprobe tls`), nginx and an idle machine with at least two cores. A network card that seals adds the arm `nic`.
 
-`sealion-lab studies bench/studies --record quick --page docs/studies.md` records a run on this machine, one in each guest kernel, 6.1 and 7.2, and the netdev
-study on a processor without AES, and makes this page. A guest takes half an hour. `--only guest-7.2` records one of them.
+| scale | load |
+|---|---|
+| `--full` | about thirteen hours |
+| without | less than two hours |
+| `--quick` | some minutes |
+
+`my-machine.tar.gz` then holds raw data, conditions and report. It has the machine's processor and kernel, but no user name, no host name and no path. To send it,
+attach it to an issue. Or unpack it in `bench/studies/`, make this page again and open a pull request.
+
+`sealion-lab studies bench/studies --record quick --page docs/studies.md` makes this page from new runs. It records a run on this machine, one in each guest kernel,
+6.1 and 7.2, and the netdev study on a processor without AES. A guest takes half an hour. `--only guest-7.2` records one of them.
 ";
