@@ -58,9 +58,18 @@ pub(crate) fn check() -> Result<()> {
 
 const INDEX: &str = "docs/README.md";
 
+/// The first page of the site.
+const FRONT: &str = "README.md";
+
+/// The page of a directory, below it.
+const DIRECTORY_PAGE: &str = "index.md";
+
+/// Without preprocessors a page keeps its name. One of them names README.md index.html, but leaves the links to it, and another one expands `{{` in a page.
 const SETTINGS: &str = r#"[book]
 title = "Sealion"
 language = "en"
+[build]
+use-default-preprocessors = false
 [output.html]
 no-section-label = true
 "#;
@@ -89,6 +98,7 @@ impl Pages {
                 open.extend(paths.map(|path| markdown::beside(&file, &path)));
             }
         }
+        pages.files.insert(FRONT.into());
         Ok(pages)
     }
 
@@ -105,7 +115,7 @@ impl Pages {
             write(file, &content)?;
         }
         for directory in &self.directories {
-            write(&directory.join("README.md"), of_directory(&root.join(directory), directory)?.as_bytes())?;
+            write(&directory.join(DIRECTORY_PAGE), of_directory(&root.join(directory), directory)?.as_bytes())?;
         }
         Ok(())
     }
@@ -113,8 +123,8 @@ impl Pages {
     /// The table of contents in mdBook's format.
     fn summary(&self) -> Result<String> {
         let index = markdown::read(&workspace::root().join(INDEX))?;
-        let mut summary = format!("# Summary\n\n[Documentation]({INDEX})\n");
-        let mut named = BTreeSet::from([PathBuf::from(INDEX)]);
+        let mut summary = format!("# Summary\n\n[Sealion]({FRONT})\n[Documentation]({INDEX})\n");
+        let mut named = BTreeSet::from([FRONT, INDEX].map(PathBuf::from));
         for line in index.lines() {
             if let Some(title) = title(line) {
                 write!(summary, "\n# {title}\n\n")?;
@@ -126,7 +136,7 @@ impl Pages {
                 }
             }
         }
-        let directories = self.directories.iter().map(|directory| directory.join("README.md"));
+        let directories = self.directories.iter().map(|directory| directory.join(DIRECTORY_PAGE));
         let others: Vec<_> = self.files.iter().cloned().chain(directories).filter(|file| is_page(file)).collect();
         write!(summary, "\n# {LAST_PART}\n\n")?;
         for page in others.into_iter().filter(|page| !named.contains(page)) {
@@ -142,7 +152,7 @@ impl Pages {
 
     /// The page itself, or the page of a directory.
     fn page_of(&self, path: &Path) -> PathBuf {
-        if self.directories.contains(path) { path.join("README.md") } else { path.to_owned() }
+        if self.directories.contains(path) { path.join(DIRECTORY_PAGE) } else { path.to_owned() }
     }
 }
 
@@ -244,8 +254,14 @@ mod tests {
     #[test]
     fn the_contents_are_those_of_the_index() {
         let summary = Pages::find().unwrap().summary().unwrap();
-        for line in ["# Guides", "- [Tutorial](docs/tutorial.md)", "- [Debian](docs/install/debian.md)", "# Reference"]
-        {
+        for line in [
+            "[Sealion](README.md)",
+            "# Guides",
+            "- [Tutorial](docs/tutorial.md)",
+            "- [Debian](docs/install/debian.md)",
+            "- [Examples](examples/config/index.md)",
+            "# Reference",
+        ] {
             assert_eq!(summary.lines().filter(|other| *other == line).count(), 1, "{line}:\n{summary}");
         }
         // Each page once.
