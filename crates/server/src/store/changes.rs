@@ -64,7 +64,7 @@ impl Changes {
         self.unused.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// What the next start has to know, for the file of a directory that is used.
+    /// The time to write for the next start, while the directory is in use: objects requested up to then are doubted.
     pub(super) fn doubt_of_next_start(&self) -> u64 {
         match self.unused.load(Ordering::Acquire) {
             0 => self.doubted_until(),

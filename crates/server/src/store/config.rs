@@ -42,17 +42,17 @@ pub(crate) struct CacheConfig {
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct CacheRuleConfig {
-    /// Time for which a response is fresh where the origin does not say, by status: `{ 200 = "10m", 404 = "1m" }`.
+    /// How long a response is fresh if the origin does not say, by status: `{ 200 = "10m", 404 = "1m" }`.
     pub ttl: At<BTreeMap<String, Time>>,
-    /// Whether a response with Last-Modified for which neither the origin nor `ttl` gives a time is fresh for a tenth of its age, a day at most.
+    /// Whether a response with Last-Modified is fresh for a tenth of its age, a day at most, if neither the origin nor `ttl` says how long.
     /// `false`: it is validated for each request.
     #[default(true)]
     pub heuristic: bool,
     /// Largest body that is stored.
     #[default(Size(10 << 30))]
     pub max_object: Size,
-    /// Size of slices in which larger responses are fetched and stored, each with a Range request: what clients ask for of a large response is fetched alone.
-    /// `max_object` bounds the whole [default: responses are fetched and stored whole]
+    /// Size of the slices of larger responses. Each slice is fetched with a Range request and stored, so that only the requested part of a response is fetched.
+    /// `max_object` bounds the whole response [default: responses are fetched and stored whole]
     pub slice: Option<At<Size>>,
     /// Which part of the query belongs to the key.
     pub query: Query,
@@ -62,7 +62,7 @@ pub(crate) struct CacheRuleConfig {
     pub key_headers: At<Vec<String>>,
     /// Cookies that belong to the key.
     pub key_cookies: Vec<String>,
-    /// Values that belong to the key, with placeholders, for instance `{map.device}`. The client's address is none.
+    /// Values that belong to the key, with placeholders, for instance `{map.device}`. The client's address is not allowed.
     pub key_values: Vec<At<String>>,
     /// Cookies with which a request goes to the server, and its response is not stored; `*` at the end stands for any: `["session", "wp_*"]`.
     pub bypass_cookies: Vec<String>,
@@ -75,9 +75,9 @@ pub(crate) struct CacheRuleConfig {
     pub ignore_request: bool,
     /// Whether responses with Set-Cookie are stored. Every client gets the cookie then.
     pub store_set_cookie: bool,
-    /// Time for which a stale response is sent while it is fetched again, where the origin does not say.
+    /// How long a stale response may be sent while it is fetched again, if the origin does not say.
     pub stale_while_revalidate: Option<Time>,
-    /// Time for which a stale response is sent if the servers fail, where the origin does not say.
+    /// How long a stale response may be sent when the servers fail, if the origin does not say.
     pub stale_if_error: Option<Time>,
     /// Most responses of one URL that differ by Vary. Beyond, the one that was asked for least recently is removed.
     #[default(const { Bounded::new(64).unwrap() })]
@@ -110,7 +110,7 @@ pub(crate) enum Query {
 }
 
 impl CacheRuleConfig {
-    /// What may be stored.
+    /// The policy on which responses may be stored.
     pub(super) fn policy(&self, key: &str, problems: &mut Problems) -> Policy {
         let mut policy = Policy {
             store_set_cookie: self.store_set_cookie,

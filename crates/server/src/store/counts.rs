@@ -1,10 +1,10 @@
-//! What a disk counts, and how metrics show it.
+//! The counters of a disk, and their metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::disk::Disk;
 
-/// What happened since the start.
+/// Events since the start.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) stored: AtomicU64,

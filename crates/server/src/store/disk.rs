@@ -436,11 +436,11 @@ pub(super) const TURN: Duration = Duration::from_millis(500);
 const TAKEOVER: Duration = Duration::from_secs(5);
 const REMOVALS_AT_ONCE: usize = 64;
 pub(super) const LOCKS: usize = 64;
-/// Objects of each lock of which is known when they were asked for: those that are written at the same time.
+/// Recent request times, kept per lock: enough for the objects that are written at the same time.
 const MOST_LATEST: NonZeroUsize = NonZeroUsize::new(128).expect("not zero");
 /// Objects that a process does not send while another owns the directory. Beyond, all are looked at again: clients can invalidate very many.
 const MOST_NOT_SENT: usize = 100_000;
-/// Octets that validations may append to an object before its file is rewritten.
+/// Bytes that validations may append to an object before its file is rewritten.
 const MOST_TAILS: u64 = 64 << 10;
 
 #[cfg(test)]

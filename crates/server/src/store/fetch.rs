@@ -41,9 +41,9 @@ pub(super) struct Fetch {
     pub(super) fill: Arc<Fill>,
     /// The key without variant.
     pub(super) key: Vec<u8>,
-    /// The key by which other requests find the fill: with its variant, if that was known.
+    /// The key under which other requests find the fill: with its variant, if known.
     pub(super) found_by: Arc<[u8]>,
-    /// The hash of that.
+    /// The hash of `found_by`.
     pub(super) id: u128,
     /// The hash of `key`.
     pub(super) of_url: u128,
@@ -53,7 +53,7 @@ pub(super) struct Fetch {
     pub(super) request: FetchRequest,
     /// Whether the request that caused it was answered already.
     pub(super) is_behind: bool,
-    /// What of the response is asked for.
+    /// The part of the response to fetch.
     pub(super) range: FetchRange,
 }
 
@@ -120,11 +120,11 @@ impl Fetch {
         }
         if let (FetchRange::FirstSlice(position), Ok(reply), Some(mut whole)) = (&self.range, &mut result, of_whole)
             && match position.judge(reply, self.rules.max_object) {
-                // The response has become shorter than the slice that is validated begins.
+                // The response now ends before the slice that is being validated.
                 Judgement::AsItIs => self.stale.is_some() && reply.status == Status::RANGE_NOT_SATISFIABLE,
-                // Without what is not stored of it, nothing may tell which slices belong to it.
+                // Some fields of a response are not stored. Without them, no field may tell which slices belong together.
                 Judgement::Slice if !self.stays_slice(*position, reply) => true,
-                // What is for one request goes to its client as the origin sends it.
+                // A response that only one request may get goes to its client as the origin sends it.
                 Judgement::Slice => self.may_store(&self.request, reply, requested.second, now_s()).is_err(),
                 Judgement::Unusable => true,
             }
@@ -493,7 +493,7 @@ const ROUNDED: u64 = 2;
 /// Seconds in which all caches of a chain apply a purge.
 const YOUNG: u64 = 60;
 
-/// The status by which a response is stored: a slice is a part of a 200.
+/// The status under which a response is stored: a slice is part of a 200.
 pub(super) fn code(status: Status, range: &FetchRange) -> u16 {
     match range {
         FetchRange::FirstSlice(_) | FetchRange::Slice(..) if status == Status::PARTIAL_CONTENT => Status::OK.code(),
@@ -501,6 +501,6 @@ pub(super) fn code(status: Status, range: &FetchRange) -> u16 {
     }
 }
 
-/// Octets that are written at once.
+/// Bytes that are written at once.
 const WRITTEN_AT_ONCE: usize = 1 << 18;
 const _: () = assert!(WRITTEN_AT_ONCE < MAX_UNWRITTEN);

@@ -93,8 +93,8 @@ impl Store {
         passed.is_some_and(|(at, _)| at.elapsed() < NOT_SHARED_FOR)
     }
 
-    /// What is stored under a key once a fetch has been written: its object, if that is whole, or the fields by which the responses of its URL
-    /// differ, as soon as they are known.
+    /// The entry that a fetch will store under `key`: its object, once that is whole, or the names of the fields that select among the responses of
+    /// its URL, once they are known.
     pub(super) fn being_written(&self, id: u128, key: &[u8], rules: &Rules) -> Option<Stored> {
         let fill = Arc::clone(self.fills().get(&id)?);
         let known = fill.known()?;
@@ -188,7 +188,7 @@ fn take_place(fills: &mut HashMap<u128, Arc<Fill>>, id: u128, fill: &Arc<Fill>) 
     }
 }
 
-/// Keys of which is remembered that their responses are not stored.
+/// Keys that are remembered because their responses are not stored.
 pub(super) const MOST_PASSED: NonZeroUsize = NonZeroUsize::new(65_536).expect("not zero");
 
 /// How long requests for a response that cannot be shared go to the origin side by side.

@@ -4,12 +4,12 @@
 //! offset 0: body │ metadata │ footer │ metadata │ footer          a validation appends a further pair; the last one counts
 //! ```
 //!
-//! The body comes first, so that it is sent as any file is. What is known of it at its end alone, its length and checksum, stands in the footer,
-//! the last 64 octets. A file without a valid footer is no object: a write that was interrupted is never sent.
+//! The body comes first, so that it is sent as any file is. Its length and checksum are known only at its end, and stand in the footer,
+//! the last 64 bytes. A file without a valid footer is no object: an interrupted write is never sent.
 
 use serde::{Deserialize, Serialize};
 
-/// Octets of a footer.
+/// Bytes of a footer.
 pub(super) const FOOTER: usize = 64;
 
 /// Longest metadata.
@@ -98,7 +98,7 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     Some(*taken)
 }
 
-/// What is known of an object besides its body.
+/// The description of an object, stored behind its body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Metadata {
     /// The key, whole: two keys with one hash are told apart by it.
@@ -119,7 +119,7 @@ pub(super) enum Kind {
     /// The names of the request fields that select among the responses of a URL (Vary, RFC 9110 §12.5.5).
     Variants {
         names: Vec<String>,
-        /// The hashes of the keys of its variants, in the order in which they were stored.
+        /// The hashes of the keys of its variants, in the order of their storage.
         hashes: Vec<u128>,
     },
 }

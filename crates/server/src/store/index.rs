@@ -32,7 +32,7 @@ struct Bound {
 
 type Evicted = (u128, Entry);
 
-/// What is known of an object without its file.
+/// An object, as known without its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
     /// Size on the disk.
@@ -224,7 +224,7 @@ struct Evictions {
 }
 
 impl Lifecycle<u128, Entry> for Evictions {
-    /// What an insertion evicts. `None`: the bound is lowered, which takes no state of its caller.
+    /// The objects that an insertion evicts. `None`: the bound is being lowered, which takes no state of its caller.
     type RequestState = Option<Vec<Evicted>>;
 
     fn on_evict(&self, state: &mut Self::RequestState, hash: u128, entry: Entry) {
@@ -273,7 +273,7 @@ const LEAST_SHARD: u64 = 8 << 30;
 /// Least bound on the objects of a shard.
 const LEAST_OBJECTS: u64 = 1000;
 
-/// Most objects for which memory is taken at once; the index grows beyond.
+/// Most objects that memory is reserved for at once; beyond, the index grows.
 const MOST_ESTIMATED: u64 = 100_000;
 
 #[cfg(test)]

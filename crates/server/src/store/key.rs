@@ -4,7 +4,7 @@ use std::hash::Hasher;
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-/// Hashes keys with the salt of a directory: nobody outside can find two keys with one hash.
+/// Hashes keys with the salt of a directory, so that no outsider can find two keys with one hash.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeyHasher(SipHasher13);
 
@@ -26,7 +26,7 @@ impl KeyHasher {
 pub(super) struct Key(Vec<u8>);
 
 impl Key {
-    /// Begins with the number of a rule. What is appended to the octets becomes the key in the store.
+    /// Begins with the number of a rule. The bytes that the caller appends become the key in the store.
     pub(super) fn begin(&mut self, number: [u8; NUMBER]) -> &mut Vec<u8> {
         self.0.clear();
         self.0.extend_from_slice(&number);
@@ -65,7 +65,7 @@ pub(super) fn without_variant(key: &[u8]) -> Option<&[u8]> {
     memchr::memmem::find(key, VARIANT).map(|at| &key[..at])
 }
 
-/// What of a key selects one of the variants of its URL, for a person to read.
+/// The part of a key that selects one of the variants of its URL, as text.
 pub(super) fn variant_in_words(key: &[u8]) -> String {
     let begin = memchr::memmem::find(key, VARIANT).map_or(key.len(), |at| at + VARIANT.len());
     let lines: Vec<_> = key[begin..].split(|octet| *octet == b'\n').filter(|line| !line.is_empty()).collect();

@@ -14,10 +14,10 @@ use super::rule::{CacheRule, Rules};
 use super::{Store, now_ms};
 use crate::files::resolve::Wait;
 
-/// What the store has for a request.
+/// The outcome of a lookup.
 pub(super) struct Found {
     pub(super) object: Option<Arc<Object>>,
-    /// An object that cannot be sent: what is fetched takes its place.
+    /// An object that cannot be sent: the response that is fetched replaces it.
     pub(super) unreadable: Option<Arc<Object>>,
     /// Whether there are variants of its URL.
     pub(super) has_variants: bool,
@@ -26,7 +26,7 @@ pub(super) struct Found {
 }
 
 impl Store {
-    /// What this worker has under a key of [`Key::in_front`], and is valid.
+    /// The valid entry of this worker under a key of [`Key::in_front`].
     pub(super) fn find_kept(&self, front: &mut Front, key: &[u8], now: u64) -> Option<(Stored, HitLines)> {
         match front.get(key, now, |hash| self.epoch(hash))? {
             Kept::Variants { is_old: true, .. } => {

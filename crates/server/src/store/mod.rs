@@ -10,7 +10,7 @@
 //! coded.rs: the content of a response in a content coding, as an object beside it
 //! ```
 //!
-//! What may be stored and sent is decided by `sealion-cache`, which has no file and no clock.
+//! `sealion-cache` decides which responses may be stored and sent. It has no file and no clock.
 
 mod answer;
 mod changes;
@@ -106,7 +106,7 @@ pub(crate) struct Store {
     successor: Successor,
     /// Set when the process starts to serve.
     opened: OnceLock<Opened>,
-    /// What is being fetched, by the hash of the key.
+    /// The fills, by the hash of the key.
     fills: Mutex<HashMap<u128, Arc<Fill>>>,
     /// All fetches until their responses are stored, also those that requests do not find.
     under_way: UnderWay,
@@ -273,7 +273,7 @@ impl Store {
         self.disks().max_by_key(rank).expect("a disk is used")
     }
 
-    /// What the purges say of an object, and the times for which disks were not used.
+    /// The verdict on an object, by the purges and by the times when disks were not used.
     fn verdict(&self, object: &Object) -> Verdict {
         let purged = self.purges().verdict(&object.key, &object.head.tags, &object.head.groups, object.times.made);
         match purged {
@@ -282,7 +282,7 @@ impl Store {
         }
     }
 
-    /// An object is stored: nothing of its key is passed any more.
+    /// Notes that an object is stored: later requests for its key find it.
     fn stored(&self, object: &Object) {
         self.passed().pop(&object.hash);
         self.changed(object.hash);
@@ -363,15 +363,15 @@ fn now_ms() -> u64 {
     LATEST.fetch_max(now, Ordering::Relaxed).max(now)
 }
 
-/// What is fetched from now on is younger than a purge of this time.
+/// Makes responses that are fetched from now on younger than a purge of this time.
 fn go_behind(purge: u64) {
     LATEST.fetch_max(purge.saturating_add(1), Ordering::Relaxed);
 }
 
 static LATEST: AtomicU64 = AtomicU64::new(0);
 
-/// Bodies of at most so many octets are kept in memory. A response holds its body for as long as its client takes it: 128 streams of a client that takes nothing
-/// hold 2 MiB so. Longer bodies are sent from their files, and such responses have places (`limits/streams.rs`).
+/// Bodies of at most so many bytes are kept in memory. A response holds its body for as long as its client takes it: the 128 streams of a stalled client
+/// hold 2 MiB. Longer bodies are sent from their files, and such responses have places (`limits/streams.rs`).
 const KEPT_IN_MEMORY: u64 = 16 << 10;
 
 /// Most files that a worker keeps open.

@@ -39,7 +39,7 @@ pub(crate) struct Object {
     pub(super) check: OnceLock<Arc<Check>>,
 }
 
-/// What a stored response says besides its body.
+/// A stored response without its body.
 #[derive(Debug, Clone)]
 pub(crate) struct Head {
     pub(super) status: Status,
@@ -63,7 +63,7 @@ impl Head {
     }
 }
 
-/// What is stored under a key.
+/// The entry under a key.
 #[derive(Debug, Clone)]
 pub(super) enum Stored {
     Object(Arc<Object>),
@@ -132,7 +132,7 @@ impl Object {
         matches!(self.body.content, Content::File(_))
     }
 
-    /// What is written behind the body.
+    /// The metadata to write behind the body.
     pub(super) fn metadata(&self) -> Metadata {
         let head = &self.head;
         let field = |(name, value): (&HeaderName, &HeaderValue)| (name.as_str().to_owned(), value.as_bytes().to_vec());
@@ -148,7 +148,7 @@ impl Object {
 }
 
 impl Stored {
-    /// What a file holds. Short bodies are read into memory, and checked by that. `is_suspect`: a loss of power may have damaged a long one. `Ok(None)`: it is
+    /// Loads a file. A short body is read into memory, which checks it. `is_suspect`: a loss of power may have damaged a long body. `Ok(None)`: the file is
     /// damaged.
     ///
     /// # Errors

@@ -250,7 +250,7 @@ fn with_remedy(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{error}: {remedy}"))
 }
 
-/// Whether the file by which a directory is known is damaged.
+/// Whether the file that identifies a directory is damaged.
 pub(super) fn is_damaged(path: &Path) -> bool {
     Directory::number_at(path).is_some_and(|number| number.len() != 16)
 }

@@ -10,7 +10,7 @@ use super::invalidated::{Invalidated, hash};
 use super::key;
 use super::purge_url::{host, normal, origin};
 
-/// What a purge names.
+/// The target of a purge.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "name", rename_all = "kebab-case")]
 pub(crate) enum Target {
@@ -19,7 +19,7 @@ pub(crate) enum Target {
     Url(String),
     /// The same, by a request with an unsafe method (RFC 9111 §4.4). Clients can make very many: no URL is kept.
     Invalidated(String),
-    /// As [`Self::Invalidated`] is kept and written again: the hash of the URL, or of the key of one response ([`Self::of_key`]).
+    /// [`Self::Invalidated`], as it is kept and written again: the hash of the URL, or of the key of one response ([`Self::of_key`]).
     InvalidatedHash(u64),
     /// All invalidated URLs whose hashes end so, and others with them: see [`Invalidated`].
     InvalidatedSlot(u32),
@@ -100,11 +100,11 @@ pub(crate) struct Purge {
     pub(crate) at: u64,
 }
 
-/// What the purges say of an object.
+/// The verdict of the purges on an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Verdict {
     Valid,
-    /// No purge says so: its disk was not used for a while, in which another response may have taken its place.
+    /// No purge covers it, but its disk was not used for a while: another response may have taken its place.
     Doubtful,
     Stale,
     Gone,
@@ -212,7 +212,7 @@ impl Purges {
         }
     }
 
-    /// Applies those of a file that was read apart.
+    /// Applies the purges of a file that was read apart.
     pub(super) fn add_all(&self, others: &Purges) {
         others.for_each(|purge| self.add(&purge));
     }
@@ -255,7 +255,7 @@ impl Purges {
         super::go_behind(*at);
     }
 
-    /// What is said of an object.
+    /// The verdict on an object.
     pub(super) fn verdict(&self, key: &[u8], tags: &[Box<str>], groups: &[Box<str>], stored: u64) -> Verdict {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let mut verdict = table.everything.verdict(stored);

@@ -1,9 +1,9 @@
 //! The file `purges` of each directory: a line for each purge, so that a restart does not bring back what was purged.
 //!
-//! Each disk has a thread that writes its file and reads it (`purge_orders.rs`), so that a disk that hangs holds up no other. While one process takes over from another, both append,
-//! and each reads what the other wrote. The owner of the directory alone replaces the file, without superseded purges.
+//! Each disk has a thread that writes its file and reads it (`purge_orders.rs`), so that a disk that hangs holds up no other. While one process takes over
+//! from another, both append, and each reads the other's lines. Only the owner of the directory replaces the file, without superseded purges.
 //!
-//! Who appends or replaces holds flock(2) on the file: no line gets into one that is being replaced.
+//! A process holds flock(2) on the file while it appends to it or replaces it: no line gets into a file that is being replaced.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -70,7 +70,7 @@ impl PurgeFile {
         file
     }
 
-    /// What its thread does until the store is gone.
+    /// The loop of its thread, until the store is gone.
     pub(super) fn work(&mut self, store: &Weak<Store>, queue: &Receiver<Work>, hangs: &AtomicBool) {
         loop {
             let first = match queue.recv_timeout(TURN) {
@@ -80,7 +80,7 @@ impl PurgeFile {
             };
             let Some(store) = store.upgrade() else { return };
             let purges = store.purges();
-            // The directory may be a new one. Or the process before was of a release that replaced the file without regard to what was appended.
+            // The directory may be new. Or the process before was of a release that replaced the file without regard to appended lines.
             if self.directory.take_owned()
                 && let Err(error) = self.replace(purges)
             {
@@ -90,7 +90,7 @@ impl PurgeFile {
             if first.is_none() && self.failed_at.is_some_and(|failed| failed.elapsed() > RETRY) {
                 self.write_again(purges);
             }
-            // What waits shares one write.
+            // Orders that wait share one write.
             let (mut lines, mut durable, mut is_last, mut waiting) = (Vec::new(), Durable::No, false, Vec::new());
             for work in first.into_iter().chain(queue.try_iter()) {
                 waiting.push(match work {
@@ -126,7 +126,7 @@ impl PurgeFile {
                 }
             }
             if self.catch_up(purges) {
-                // What is on its way may have been made before.
+                // Responses that are on their way may have been made before the purge.
                 store.fills().clear();
                 store.all_changed();
             }
@@ -136,8 +136,8 @@ impl PurgeFile {
         }
     }
 
-    /// Reads the file again that another process has written. One that is being written is read at the next turn: it may end within a line. Returns whether
-    /// purges of another process were read since the last call, here or when the file was replaced.
+    /// Reads the file again after another process has written it. A file that is being written is read at the next turn: it may end within a line. Returns
+    /// whether purges of another process were read since the last call, here or when the file was replaced.
     fn catch_up(&mut self, purges: &Purges) -> bool {
         let (inode, octets) = (self.inode, self.octets);
         if self.is_new() {
@@ -148,7 +148,7 @@ impl PurgeFile {
                 self.read(purges);
             }
         }
-        // Other processes only append to the file. If it is gone, shorter or another one, somebody has removed it, and purges with it.
+        // Other processes only append to the file. If it is gone, shorter or replaced, it was removed, and purges with it.
         let is_lost = inode != 0 && (self.inode != inode || self.octets < octets);
         if is_lost && let Err(error) = self.replace(purges) {
             // The next purge says so.
@@ -290,7 +290,7 @@ impl PurgeFile {
         Ok(())
     }
 
-    /// The file, locked: nobody else appends to it, or replaces it.
+    /// The file, locked: no other process appends to it or replaces it.
     fn locked(&self) -> io::Result<File> {
         loop {
             let file = self.directory.append(PURGES)?;
@@ -305,10 +305,10 @@ impl PurgeFile {
 
 pub(super) const PURGES: &str = "purges";
 
-/// No purge is as late, in milliseconds since 1970: what is stored has to be later than all of them.
+/// No purge is as late, in milliseconds since 1970: a stored response has to be later than all of them.
 const LATEST: u64 = 1 << 50;
 
-/// What the operator has to know of purges that are not written.
+/// The consequence of purges that are not written, for the operator.
 pub(super) const NOT_LASTING: &str = "they hold until this process ends, and longer only if another directory has them";
 
 /// Time after which purges that could not be written are written again, without another order.
@@ -335,7 +335,7 @@ mod tests {
         file
     }
 
-    /// What a start reads.
+    /// The purges that a start reads.
     fn read(path: &Path) -> Purges {
         let purges = Purges::default();
         file(path, &purges);
@@ -443,7 +443,7 @@ mod tests {
         assert_eq!(verdict(&read(path), "by-new-again", 1000), Verdict::Gone);
         // It was read then, and is said once.
         assert!(old.catch_up(&old_purges) && !old.catch_up(&old_purges));
-        // What another process is writing is read when that has ended.
+        // Lines that another process is writing are read once it has finished.
         order("by-old", 1000, &old_purges, &mut old).unwrap();
         let writing = old.locked().unwrap();
         assert!(!new.catch_up(&new_purges));
@@ -490,7 +490,7 @@ mod tests {
         }
     }
 
-    /// What is stored has to be later than each purge.
+    /// A stored response has to be later than each purge.
     #[test]
     fn a_purge_of_another_age_is_a_damaged_line() {
         let scratch = tempfile::tempdir().unwrap();

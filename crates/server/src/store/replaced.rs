@@ -156,11 +156,11 @@ impl Fetch {
         self.withdraw_unknown(at);
     }
 
-    /// The same, of what this fetch does not know: a stored response that could not be read, and those of other fetches.
+    /// The same for responses that this fetch does not know: an unreadable stored one, and the responses of other fetches.
     pub(super) fn withdraw_unknown(&self, at: u64) {
         let Fetch { id, of_url, ref request, .. } = *self;
         if matches!(self.range, FetchRange::Slice(..)) {
-            // What tells of the slices is not known here, and may be on its way: they are withdrawn with it, by their common name.
+            // The slice that describes the others is not known here, and may be on its way: all are withdrawn by their common name.
             self.rules.store.hide_older(id, at, Some(&self.fill));
             return self.rules.store.supersede_unknown(Target::of_key(without_slice(&self.key)), at);
         }
@@ -239,7 +239,7 @@ impl Rules {
         }
         let names = self.vary(&reply.fields).ok_or(Unstored::ByRule(NotStored::VaryAny))?;
         let length = reply.fields.content_length();
-        // An answer that ends with its connection may be cut, and nobody would know.
+        // A response that ends with its connection may be cut unnoticed.
         let is_delimited = length.is_some()
             || reply.ends_with_stream
             || reply.fields.contains_key(TRANSFER_ENCODING)

@@ -1,7 +1,7 @@
-//! Large responses in slices: octets `n * size` up to `(n + 1) * size` are a stored response of their own, which the origin sent as 206.
+//! Large responses in slices: bytes `n * size` up to `(n + 1) * size` are a stored response of their own, which the origin sent as 206.
 //!
 //! ```text
-//! key of the URL, with its variant ─► the slice that was fetched first; its head is that of the whole, its lifetime too
+//! key of the URL, with its variant ─► the slice that was fetched first; its head and its lifetime are the whole response's
 //! the same, and slice n of V       ─► slice n of the representation with the validator V
 //! ```
 //!
@@ -33,11 +33,11 @@ use crate::files::resolve::Wait;
 use crate::response::{Piece, Source};
 use crate::upstream::{Failure, Forwarded, Reply, Upstream};
 
-/// What a fetch asks for: a whole response, or a slice of it.
+/// The range of a fetch: a whole response, or a slice of it.
 #[derive(Debug, Clone)]
 pub(super) enum FetchRange {
     Whole,
-    /// A slice of a response of which nothing is known yet.
+    /// A slice of a response that is not known yet.
     FirstSlice(SlicePosition),
     /// A slice of a known representation.
     Slice(Arc<Sliced>, u64),
@@ -50,29 +50,29 @@ pub(super) struct SlicePosition {
     pub(super) index: u64,
 }
 
-/// A representation that is stored in slices, as one of them tells.
+/// A representation that is stored in slices, described by one of them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Sliced {
     size: u64,
-    /// Octets of the whole.
+    /// Bytes of the whole.
     complete: u64,
     validator: HeaderValue,
-    /// The slice that tells.
+    /// The slice that describes it.
     index: u64,
 }
 
-/// What an answer to the first request for a slice is.
+/// The kind of the response to the first request for a slice.
 pub(super) enum Judgement {
-    /// It is to be taken as it is.
+    /// The response is used as it is.
     AsItIs,
     /// A slice of a larger response.
     Slice,
-    /// The whole is to be fetched in one.
+    /// The whole has to be fetched in one.
     Unusable,
 }
 
 impl SlicePosition {
-    /// The slice in which the range of a request begins; the first one where that is not known yet.
+    /// The slice in which the range of a request begins; the first slice if that is not known yet.
     pub(super) fn of(conditions: &Conditions<'_>, size: u64) -> Self {
         // If-Range may have the whole sent.
         let range = conditions.range.value().filter(|_| !conditions.if_range.is_present());
@@ -95,7 +95,7 @@ impl SlicePosition {
         fields.insert(RANGE, range_field(self.range()));
     }
 
-    /// What the answer is. A 206 with the whole becomes a 200. `most`: octets of the largest response that is stored.
+    /// Classifies a response. A 206 with the whole becomes a 200. `most`: bytes of the largest response that is stored.
     pub(super) fn judge(self, reply: &mut Reply, most: u64) -> Judgement {
         match reply.status {
             Status::PARTIAL_CONTENT => {}
@@ -208,16 +208,16 @@ impl Sliced {
     }
 }
 
-/// What the slices of a response are found and fetched with.
+/// The means to find and fetch the slices of a response.
 pub(super) struct Slices {
     pub(super) rules: Arc<Rules>,
     pub(super) upstream: Arc<Upstream>,
     pub(super) forwarded: Forwarded,
     pub(super) request: FetchRequest,
-    /// The key of the slice that tells of the others.
+    /// The key of the slice that describes the others.
     pub(super) key: Box<[u8]>,
     pub(super) sliced: Arc<Sliced>,
-    /// Tags and groups of that slice: a purge of one is of all slices.
+    /// Tags and groups of that slice: a purge of one covers all slices.
     pub(super) tags: Box<[Box<str>]>,
     pub(super) groups: Box<[Box<str>]>,
     /// That slice, if it is stored.
@@ -394,8 +394,8 @@ impl Store {
         }
     }
 
-    /// The origin answered the request for a slice with the same representation in another form: for a while nobody asks it for slices, so that the
-    /// next request gets the response. `key`: of the slice.
+    /// The origin answered the request for a slice with the same representation in another form. For a while no fetch asks for slices, so that the
+    /// next request gets the response. `key`: the key of the slice.
     pub(super) fn has_no_slices(&self, key: &[u8]) {
         let of_whole = without_slice(key);
         for id in [of_whole, without_variant(of_whole).unwrap_or(of_whole)].map(|key| self.hash(key)) {
@@ -405,7 +405,7 @@ impl Store {
         }
     }
 
-    /// A slice that was asked for is not there any more: removes the others, and the one that tells of them unless it was replaced. `key`: of the
+    /// A requested slice is gone: removes the others, and also the slice that describes them unless it was replaced. `key`: the key of the requested
     /// slice.
     pub(super) async fn slices_changed(self: &Arc<Self>, key: &[u8], sliced: &Arc<Sliced>) {
         let (store, sliced, of_whole) = (Arc::clone(self), Arc::clone(sliced), without_slice(key).to_vec());
@@ -421,7 +421,7 @@ impl Store {
             }
             store.remove_sliced(&of_whole, &sliced);
         };
-        // The one that tells of them may wait to be written: it would be back.
+        // The slice that describes them may wait to be written: it would be back.
         disk.behind_writes(removal).await;
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn write(directory: &Directory, count: u64, objects: impl Iterator<It
     directory.write_file(SNAPSHOT, &rows)
 }
 
-/// Reads the snapshot and removes it. `reserve` learns how many objects there are, `add` each of them. `Ok(false)`: there is none, or it is damaged.
+/// Reads the snapshot and removes it. `reserve` gets the number of objects, `add` each of them. `Ok(false)`: it is missing or damaged.
 pub(super) fn read(
     directory: &Directory,
     reserve: impl FnOnce(u64),

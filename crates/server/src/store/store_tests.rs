@@ -165,7 +165,7 @@ fn a_disk_whose_small_files_cannot_be_read_is_left_out_of_the_start() {
         let store = started.recv().unwrap();
         let troubles: Vec<_> = store.opened().slots.iter().map(|slot| slot.trouble().is_some()).collect();
         assert_eq!(troubles, [true, false], "{name}");
-        // What reads it goes on.
+        // Lets the reader of the file go on.
         drop(std::fs::File::options().read(true).write(true).open(&file));
     }
 }
@@ -191,7 +191,7 @@ fn a_fetch_that_ended_since_the_look_is_not_begun_again() {
     store.changed(id);
     store.forget(id, &fill);
     assert!(matches!(store.join(id, key, RULES, false, looked), Joined::Ended));
-    // Who has looked since, or has to have it fetched, begins a new one.
+    // A caller that has looked since, or that needs a fetch, begins a new one.
     let Joined::New(fill, _) = store.join(id, key, RULES, false, Some(store.epoch(id))) else { panic!("it looked") };
     fill.end(failed());
     assert!(matches!(store.join(id, key, RULES, false, None), Joined::New(..)));

@@ -286,7 +286,7 @@ impl Reader {
     /// Writes down how far the stream was read, once everything before is purged.
     fn keep_place(&mut self, store: &Store) -> io::Result<()> {
         let Some(disk) = store.disks().next() else { return Ok(()) };
-        // While one process takes over from another, the owner writes. What is not written down is purged again.
+        // While one process takes over from another, the owner writes. Purges behind the place that was written are applied again.
         if !disk.directory.is_owner() || self.kept == Some(self.last) {
             return Ok(());
         }
@@ -341,13 +341,13 @@ impl Reader {
             Some(Reply::Text(text)) => Id::parse(text),
             _ => None,
         };
-        // Before Redis 7, nobody knows how many entries there were.
+        // Before Redis 7, the number of all entries is unknown.
         let is_whole = value(b"entries-added").is_some() && value(b"entries-added") == value(b"length");
         Ok(Some(Info { newest: newest.ok_or_else(unexpected)?, is_whole }))
     }
 }
 
-/// What the server says of the stream.
+/// The server's information on the stream.
 struct Info {
     newest: Id,
     /// Whether it has all entries that were ever added.

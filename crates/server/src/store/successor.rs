@@ -30,7 +30,7 @@ pub(super) struct Successor(Mutex<State>);
 enum State {
     #[default]
     None,
-    /// The table bounds the memory of these purges, as that of all.
+    /// The purges since then. The purge table bounds their memory.
     Starting(Box<Purges>),
     TookOver(Forward),
 }

@@ -31,7 +31,7 @@ pub(super) struct Fetching {
     pub(super) key: Box<[u8]>,
     /// The request fields that select among the variants of the URL.
     pub(super) names: Vec<HeaderName>,
-    /// What they selected.
+    /// The variant that these fields selected.
     pub(super) variant: Vec<u8>,
     /// When the response was asked for.
     pub(super) asked: u64,

@@ -27,9 +27,9 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     jobs: Vec<(usize, Job)>,
-    /// Jobs that have not ended: those of `jobs`, and those that the thread took.
+    /// Jobs that have not ended: both in `jobs` and with the thread.
     number: usize,
-    /// Octets of memory that they take.
+    /// Bytes of memory that they take.
     octets: usize,
     /// When the thread took jobs or ended one last. `None`: it has not yet.
     moved: Option<Instant>,
@@ -61,7 +61,7 @@ impl Writer {
         if queue.is_stopping {
             return Ok(());
         }
-        // What takes no memory is no response: it has its turn in any case.
+        // A job that takes no memory is no response: it is accepted in any case.
         let hangs = queue.hangs();
         if octets > 0 && (hangs || queue.octets > MOST_OCTETS || queue.number >= MOST_JOBS) {
             return Err(Full { hangs });
@@ -84,7 +84,7 @@ impl Writer {
         self.shared.lock().hangs()
     }
 
-    /// Ends when all that waits is written.
+    /// Ends when all waiting jobs are written.
     pub(super) fn stop(&self) {
         self.shared.lock().is_stopping = true;
         self.shared.has_work.notify_one();
@@ -212,7 +212,7 @@ mod tests {
         writer.start().unwrap();
         let mut next = MOST_JOBS;
         for turn in 0..100 {
-            // What the thread took and did not end counts still.
+            // A job that the thread took still counts until it ends.
             assert_eq!(push(usize::MAX), Err(Full { hangs: false }));
             may_end.send(()).unwrap();
             assert_eq!(written.recv().unwrap(), turn);

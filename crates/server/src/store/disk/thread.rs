@@ -115,7 +115,7 @@ impl Disk {
         );
         self.is_loaded.store(false, Ordering::Release);
         self.index.clear();
-        // What workers keep in memory was removed too.
+        // The objects that workers keep in memory were removed too.
         self.changes.add_all();
         self.paused_until.store(0, Ordering::Relaxed);
     }
