@@ -8,8 +8,7 @@
 //!
 //! A stored response in a coding is an object of the store once it was asked for (`store/coded.rs`): it is sent as any file is.
 //!
-//! The application's representation stays what it is: its ranges, its strong validator and its checksums are of the content without coding, so that a coded
-//! response has none of them.
+//! The application's ranges, strong validator and checksums describe the content without coding, so a coded response has none of them.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -30,7 +29,7 @@ pub(crate) struct Compression {
     encoders: Encoders,
 }
 
-/// What a response says of its content.
+/// The fields of a response that decide about its compression.
 #[derive(Debug, Default)]
 struct Facts<'a> {
     content_type: Option<&'a [u8]>,

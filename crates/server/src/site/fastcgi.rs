@@ -33,7 +33,7 @@ pub(crate) struct FastcgiConfig {
     pub front: Option<At<String>>,
     /// Whether `front` is the only script that is run: others are answered 404.
     pub only_front: bool,
-    /// How the names of scripts end. What follows in a path is its PATH_INFO: `/x.php/a` runs `/x.php` with `/a`.
+    /// Endings of the names of scripts. The rest of a path behind a script is its PATH_INFO: `/x.php/a` runs `/x.php` with `/a`.
     #[default(vec![".php".to_owned()].into())]
     pub extensions: At<Vec<String>>,
     /// Further variables, for instance `{ APP_ENV = "production" }`.
@@ -65,7 +65,7 @@ pub(super) struct Found {
 }
 
 impl FastcgiConfig {
-    /// `site_root`: that of the site. `None`: there are problems.
+    /// `site_root`: the root of the site. `None`: the configuration has problems.
     pub(super) fn build(&self, site_root: Option<&At<PathBuf>>, key: &str, problems: &mut Problems) -> Option<Scripts> {
         let before = problems.len();
         for (name, text, span) in [("index", Some(&self.index), &self.index.span)].into_iter().chain([(

@@ -27,7 +27,7 @@ struct Hash {
     cost: Cost,
 }
 
-/// What a verification costs.
+/// The cost of a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cost {
     Bcrypt(u32),

@@ -28,8 +28,8 @@ impl ImageFormat {
         }
     }
 
-    /// The path of the sibling of the image at this path: `/photo.jpg.avif` of `/photo.jpg`. The name keeps the extension of the original, as
-    /// those of compressed files do: `photo.jpg` and `photo.png` have siblings of their own, and rules for the original find it.
+    /// The path of the sibling of the image at this path: `/photo.jpg.avif` of `/photo.jpg`. The name keeps the extension of the original, as the
+    /// names of compressed files do: `photo.jpg` and `photo.png` have siblings of their own, and rules for the original find them.
     pub(super) fn sibling_of(self, path: &SitePath<'_>) -> SitePath<'static> {
         path.with_extension(self.name())
     }

@@ -38,7 +38,7 @@ pub(crate) struct Listing {
     pub(super) archives: Option<Archives>,
 }
 
-/// What one page of a listing may take.
+/// The bounds of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Bounds {
     /// Entries per page.

@@ -1,4 +1,4 @@
-//! What a request asks of a listing by its query: order, search and page.
+//! The order, search and page of a listing, read from the query of a request.
 
 use std::cmp::Ordering;
 

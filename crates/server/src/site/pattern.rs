@@ -10,9 +10,9 @@ use sealion_http::Coding;
 use super::image_formats;
 use crate::values::Problems;
 
-/// A path in which all spellings that differ in case alone are the same, whether an application maps characters or whole texts to upper or lower case. Characters
-/// beyond ASCII that become letters of ASCII in one of these, such as the sign of Kelvin and the dotted capital I, are those. Dots and spaces at the end
-/// of a name do not count: file systems that ignore case drop them (FAT, NTFS).
+/// A path in which all spellings that differ only in case are the same, whether an application maps characters or whole texts to upper or lower case.
+/// Characters beyond ASCII that such a mapping turns into ASCII letters, such as the Kelvin sign and the dotted capital I, become these letters. Dots and
+/// spaces at the end of a name do not count: file systems that ignore case drop them (FAT, NTFS).
 pub(super) fn fold(path: &[u8]) -> Vec<u8> {
     let folded = if path.is_ascii() { path.to_ascii_lowercase() } else { fold_characters(path) };
     let is_dropped = |byte: &&u8| matches!(byte, b'.' | b' ');

@@ -142,9 +142,9 @@ fn replaced(replacements: &[Replacement], text: &str) -> Option<String> {
 pub(super) struct Rewriter {
     /// Hosts with ports that mean the application, in lower case.
     pub(super) authorities: Vec<String>,
-    /// What was left out: with a slash before each segment, and none at the end.
+    /// The prefix that was left out: with a slash before each segment, and none at the end.
     pub(super) prefix: String,
-    /// What was put before instead, in the same form.
+    /// The prefix that replaced it, in the same form.
     pub(super) to_prefix: String,
 }
 

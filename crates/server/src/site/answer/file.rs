@@ -250,7 +250,7 @@ impl Answering<'_> {
         files.find(path, &self.request.conditions.accept_encoding)
     }
 
-    /// Whether the trailing slash of a directory's URL is removed: not that of the root.
+    /// Whether the trailing slash of a directory's URL is removed. The root keeps its slash.
     pub(super) fn removes_slash_of(&self, path: &SitePath<'_>) -> bool {
         self.route.features.trailing_slash == TrailingSlash::Remove && !path.as_bytes().is_empty()
     }

@@ -197,7 +197,7 @@ impl Refused {
     }
 }
 
-/// The response with an archive of what `walk` found. `name`: that of the directory in the archive, without slashes.
+/// The response with an archive of the files that `walk` found. `name`: the directory's name in the archive, without slashes.
 ///
 /// # Errors
 /// The task that sorts the members panicked.

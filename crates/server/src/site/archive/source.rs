@@ -160,7 +160,7 @@ fn about(path: &[u8], error: &dyn std::fmt::Display) -> io::Error {
     io::Error::other(format!("archive: /{}: {error}", path.escape_ascii()))
 }
 
-/// What an archive is written to.
+/// The destination of an archive.
 trait Sink: Write {
     fn write_file(&mut self, file: &Arc<SiteFile>) -> io::Result<()>;
 }

@@ -40,17 +40,17 @@ pub(crate) struct ProxyConfig {
     /// Whether a file of the site goes before: only requests without one are forwarded. Methods but GET and HEAD are always forwarded. With `fallback`,
     /// browsers that navigate to a path without a file get that page, and other requests are forwarded.
     pub files_first: bool,
-    /// Host that the server gets: `client`, that of the request; `{host}`, the same without its port; `upstream`, that of the URL; or another. The text of
-    /// `to` with its placeholders is the name that they choose.
+    /// Host that the server gets: `client`, the host of the request; `{host}`, the same without its port; `upstream`, the host of the URL; or another. With
+    /// the text of `to` and its placeholders, it is the name that they choose.
     pub host: Option<At<String>>,
-    /// Whether the server gets the fields of the request. Otherwise it gets those that are made for each request, and those of `request_headers`.
+    /// Whether the server gets the fields of the request. Otherwise it gets the fields that are made for each request, and `request_headers`.
     #[default(true)]
     pub pass_fields: bool,
     /// Fields to set in the request; an empty value removes the field.
     pub request_headers: At<Vec<FieldRule>>,
     /// Fields to set in the response; an empty value removes the field.
     pub response_headers: At<Vec<FieldRule>>,
-    /// Whether the site's error pages replace those of the server.
+    /// Whether the site's error pages replace the server's.
     pub intercept_errors: bool,
     /// Methods to forward, for instance `["GET", "POST"]`; others are answered 405. GET includes HEAD [default: all]
     pub methods: At<Vec<String>>,
@@ -65,7 +65,7 @@ pub(crate) struct ProxyConfig {
     pub cookie_domains: At<Vec<Replacement>>,
     /// Attributes that all cookies of the server get, in place of their own with the same name: `["Secure", "SameSite=Lax"]`; in place of `redirects`.
     pub cookie_attributes: At<Vec<String>>,
-    /// Requests to which interim responses of the server (1xx: 103 Early Hints, 102 Processing) are passed on.
+    /// Requests whose clients get the interim responses of the server (1xx: 103 Early Hints, 102 Processing).
     pub interim: At<InterimRequests>,
     /// Whether requests carry W3C Trace Context: a valid `traceparent` of the client, or a new one. `sample` of `[otlp]` goes before.
     pub trace_context: bool,
@@ -74,10 +74,11 @@ pub(crate) struct ProxyConfig {
     pub upgrade: Option<At<Vec<String>>>,
     /// Most bytes of a request's content; longer content is answered 413 [default: unlimited]
     pub max_body: Option<Size>,
-    /// What waits of each answer while the client takes it: the server is read at its own speed, and is free as soon as it has answered. `{}` for
-    /// 1 MiB in memory; what does not fit holds the server up. An answer with `X-Accel-Buffering: no` does not wait [default: answers are passed on as the client takes them]
+    /// Buffer for each response while the client takes it: the server is read at its own speed, and is free as soon as it has answered. `{}` for 1 MiB in
+    /// memory; when the buffer is full, the server waits. A response with `X-Accel-Buffering: no` has no buffer
+    /// [default: responses are passed on as the client takes them]
     pub buffer: Option<At<BufferConfig>>,
-    /// The same for contents of requests: the server gets a request when all of its content is here. What does not fit is passed on as it comes
+    /// Buffer for the content of each request: the server gets a request when all of its content is here. Content that does not fit is passed on as it comes
     /// [default: requests are passed on as they come; for scripts, and for uwsgi without Content-Length, 1 MiB in memory and 1 GiB in `/var/tmp`]
     pub buffer_request: Option<At<BufferConfig>>,
     /// Scripts, where the upstream has `protocol = "fastcgi"`.
@@ -89,7 +90,7 @@ pub(crate) struct ProxyConfig {
 }
 
 impl ProxyConfig {
-    /// The beginnings that are replaced in answers. `None`: there are none.
+    /// The beginnings to replace in responses. `None`: the lists are empty.
     fn replacements(&self, key: &str, problems: &mut Problems) -> Option<Rewriting> {
         for (name, list) in [("locations", &self.locations), ("cookie_paths", &self.cookie_paths)] {
             let is_text =
@@ -152,7 +153,7 @@ impl ProxyConfig {
     }
 }
 
-/// Requests to which interim responses are passed on.
+/// Requests whose clients get interim responses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum InterimRequests {
@@ -161,7 +162,7 @@ pub(crate) enum InterimRequests {
     /// Requests for which browsers use early hints: GET with `Sec-Fetch-Mode: navigate`. Other clients may take 103 for the response.
     #[default]
     Navigations,
-    /// All requests, but those of HTTP/1.0.
+    /// All requests, except by HTTP/1.0.
     All,
 }
 
@@ -477,5 +478,5 @@ const OF_THIS_CACHE: [HeaderName; 2] =
 const FOR_THIS_SERVER: [HeaderName; 2] =
     [HeaderName::from_static("x-accel-redirect"), HeaderName::from_static("x-sendfile")];
 
-/// What a path has beside letters and digits (RFC 3986 §3.3).
+/// Characters to encode in a path: all but letters, digits, the slash and the unreserved marks (RFC 3986 §3.3).
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');

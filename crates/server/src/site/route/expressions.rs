@@ -1,7 +1,7 @@
-//! The expressions of a level of routes: one automaton tells which of them match a path.
+//! The expressions of a level of routes: one automaton finds the expressions that match a path.
 //!
-//! The automaton is made at the start, so that a path takes one step for each of its bytes and no memory. A set of expressions for which it would be large, or
-//! which it cannot have (a word boundary of characters), is matched by [`RegexSet`], which makes the states that it comes to.
+//! The automaton is made at the start, so that a path takes one step for each of its bytes and no memory. If it would be large, or an expression needs more
+//! than an automaton has (a Unicode word boundary), a [`RegexSet`] matches instead, which makes its states when it comes to them.
 
 use regex::bytes::{RegexSet, RegexSetBuilder};
 use regex_automata::dfa::dense::{self, DFA};
@@ -64,7 +64,7 @@ struct Dense {
     start: StateID,
 }
 
-/// What is read from the configuration.
+/// An expression as it is configured.
 #[derive(Debug)]
 pub(super) enum Source {
     Pattern { text: String, ignores_case: bool },
@@ -72,10 +72,10 @@ pub(super) enum Source {
 }
 
 impl Expressions {
-    /// Compiles the expressions of a level. `room`: bytes that the automata of a site may still have.
+    /// Compiles the expressions of a level. `room`: bytes that are left for the automata of a site.
     ///
     /// # Errors
-    /// The expressions are too large together, or one is none.
+    /// The expressions are too large together, or one is invalid.
     pub(super) fn new(sources: Vec<(RouteNumber, Source)>, room: &mut usize) -> Result<Self, String> {
         let mut expressions = Expressions::default();
         let mut texts = Vec::new();

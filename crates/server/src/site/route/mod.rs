@@ -189,7 +189,7 @@ impl Route {
         if self.is_internal { Some(Status::NOT_FOUND) } else { self.action_withholds() }
     }
 
-    /// The status of every request for which its action has nothing. An error that leads elsewhere is a turn on the way, unless its status is that of a closed
+    /// The status of every request, if its action serves nothing. An error page elsewhere is a turn on the way, unless the status is the status of a closed
     /// path.
     fn action_withholds(&self) -> Option<Status> {
         const CLOSED: [u16; 5] = [401, 403, 404, 410, 451];
@@ -387,7 +387,7 @@ impl Routes {
     }
 }
 
-/// What to write where a name is the name of no route.
+/// The remedy for a name that no route has.
 fn no_such_name(name: &str) -> String {
     format!("{name} is the name of no route: add name = \"{name}\" to one")
 }

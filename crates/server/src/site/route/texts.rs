@@ -116,7 +116,7 @@ impl Texts {
         Walk { exact: &node.exact, whole: node.prefix, directory: slash.and_then(|slash| slash.prefix), ..walk }
     }
 
-    /// The prefixes that a path meets, in the order in which they are taken: the whole path, the directory of that name, then the longest one.
+    /// The prefixes that a path meets, in the order of choice: the whole path, the directory of that name, then the longest one.
     pub(super) fn prefixes(&self, walk: &Walk<'_>) -> impl Iterator<Item = &Prefix> {
         let shorter = std::iter::successors(walk.shorter, |place| self.prefixes[*place].shorter);
         walk.whole.into_iter().chain(walk.directory).chain(shorter).map(|place| &self.prefixes[place])
