@@ -102,7 +102,7 @@ pub(super) struct Balancer {
     clock: Clock,
 }
 
-/// What a choice may depend on.
+/// The facts that a choice may depend on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Key<'a> {
     /// The client's address.

@@ -96,15 +96,14 @@ impl LeastRate {
         }
     }
 
-    /// Time in which the client was not read.
+    /// Moves the deadline: the client was not read for this time.
     fn pause(&mut self, time: Duration) {
         self.due += time;
     }
 }
 
 /// Takes the content of a request, whole if there is room for it.
-///
-/// `client`: whose contents are bounded together; `None`: nobody's.
+/// `client`: the client whose contents share a bound. `None`: there is no such bound.
 ///
 /// # Errors
 /// The client did not send all of it, or was too slow, or it is refused.
@@ -157,7 +156,7 @@ pub(crate) async fn collect(
                     rate.pause(begun.elapsed());
                     match written {
                         Ok(written) => queue.wrote(written),
-                        // What is in the file already cannot be read either.
+                        // The content that is already in the file cannot be read either.
                         Err(DiskError::NoReply) if rest == Rest::Refused || queue.needs_file() => {
                             return Err(NotCollected::NoDisk);
                         }

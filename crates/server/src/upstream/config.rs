@@ -23,7 +23,7 @@ pub(crate) struct UpstreamConfig {
     /// Servers of the upstream.
     pub servers: At<Vec<ServerConfig>>,
 
-    /// Protocol by which servers are asked.
+    /// Protocol of the servers.
     #[serde(default)]
     pub protocol: Protocol,
 
@@ -41,8 +41,8 @@ pub(crate) struct UpstreamConfig {
     #[serde(default = "not_sticky")]
     pub sticky: Short<bool, StickyConfig>,
 
-    /// Requests that are sent at most for one request of a client: to another server, or once more to the same one, where nothing was sent, or
-    /// where the method is idempotent (RFC 9110 §9.2.2), the request has no content, and no part of an answer came.
+    /// Most requests that one request of a client causes. A further one goes to another server, or once more to the same one, if nothing was sent, or
+    /// if the method is idempotent (RFC 9110 §9.2.2), the request has no content, and no part of a response came.
     #[serde(default = "tries")]
     pub tries: Bounded<1, 16>,
 
@@ -50,7 +50,7 @@ pub(crate) struct UpstreamConfig {
     #[serde(default = "max_fails")]
     pub max_fails: Bounded<1, 1000>,
 
-    /// Time for which a server that failed is left out.
+    /// How long a server that failed is left out.
     #[serde(default = "fail_time")]
     pub fail_time: Timeout,
 
@@ -95,7 +95,7 @@ pub(crate) struct UpstreamConfig {
     #[serde(default)]
     pub max_idle: Option<Bounded<0, 10_000>>,
 
-    /// Time for which an idle connection is kept. It should be shorter than that of the server.
+    /// How long an idle connection is kept. It should be shorter than the server keeps it.
     #[serde(default = "idle_timeout")]
     pub idle_timeout: Timeout,
 
@@ -174,7 +174,7 @@ pub(crate) struct HealthConfig {
     #[serde(default = "check_fails")]
     pub fails: Bounded<1, 100>,
 
-    /// Value of Host [default: that of the server's URL]
+    /// Value of Host [default: the host of the server's URL]
     pub host: Option<At<String>>,
 }
 
@@ -195,7 +195,7 @@ pub(crate) struct UpstreamTlsConfig {
     pub key: Option<At<PathBuf>>,
 }
 
-/// The protocol by which servers are asked.
+/// The protocol of the servers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Protocol {
@@ -241,7 +241,7 @@ pub(crate) enum ProxyProtocol {
     V2,
 }
 
-/// The rule by which a server is chosen.
+/// The rule that chooses a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Balance {
@@ -274,7 +274,7 @@ pub(crate) enum ServerUrl {
     Unix(PathBuf),
 }
 
-/// What a server speaks, by its URL.
+/// The protocol of a server, by its URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UrlScheme {
     Http,

@@ -38,12 +38,12 @@ pub(crate) struct RequestContent {
     guarded: Option<Arc<[HeaderName]>>,
 }
 
-/// What [`ContentWriter::poll_room`] waits for.
+/// The outcome of [`ContentWriter::poll_room`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Room {
     /// Content is wanted.
     Wanted,
-    /// Nobody takes content any more: a response was made without the rest of it.
+    /// Content is not taken any more: a response was made without the rest of it.
     Closed,
 }
 
@@ -61,16 +61,16 @@ pub(crate) struct Taken {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the request has no complete content: {status}")]
 pub(crate) struct Incomplete {
-    /// What the client is told, if it is still there.
+    /// The status for the client, if it is still there.
     pub(crate) status: Status,
 }
 
 #[derive(Debug, Default)]
 struct Pipe {
     ready: Pieces,
-    /// Octets in `ready`.
+    /// Bytes in `ready`.
     kept: usize,
-    /// Octets that the reader has taken.
+    /// Bytes that the reader has taken.
     taken: u64,
     state: State,
     /// The reader has asked for content: the upstream has the request's head.
@@ -126,7 +126,7 @@ impl ContentWriter {
         pipe.writer = Some(cx.waker().clone());
         let octets = match pipe.state {
             State::Open | State::Complete => pipe.taken,
-            // What nobody takes is dropped, and counts as taken.
+            // Content that no reader takes is dropped, and counts as taken.
             State::Incomplete(_) | State::Closed => u64::MAX,
         };
         Taken { octets, is_wanted: pipe.wanted && pipe.state == State::Open, is_owed: pipe.is_owed() }

@@ -344,7 +344,7 @@ enum SendError {
     ClosedEarly(Failure),
     /// The head of the answer was not read: it had no room.
     NoRoom(Failure),
-    /// A part of an answer came, or one that is none.
+    /// The response was partial or malformed.
     AnswerBegun(Failure),
 }
 
@@ -356,7 +356,7 @@ async fn send(
     patience: Duration,
 ) -> Result<(AnswerHead, AnswerContent), SendError> {
     let content = match request.upgrade {
-        // What follows is of another protocol.
+        // The following bytes belong to another protocol.
         Some(_) => None,
         None => request.content.take(),
     };

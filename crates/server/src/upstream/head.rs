@@ -14,7 +14,7 @@ use super::proxy_header::Endpoints;
 use crate::observe::traces::{Span, parse_traceparent};
 use crate::values::{random_bits, write_address};
 
-/// What the server learns of the connection that a request came by.
+/// The connection that a request came by, as the server learns of it.
 #[derive(Debug, Clone)]
 pub(crate) struct Hop<'a> {
     /// The other end of the connection; `None`: a Unix socket.
@@ -62,7 +62,7 @@ const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
 
-/// What this process adds to CDN-Loop (RFC 8586).
+/// This process's own member of CDN-Loop (RFC 8586).
 static LOOP_ID: LazyLock<String> = LazyLock::new(|| format!("sealion-{}", request_id()));
 
 /// Whether a request has passed here before.
@@ -90,10 +90,10 @@ fn is_made_here(name: &str) -> bool {
     MADE_HERE.iter().any(|own| is_same_by_cgi(own, name))
 }
 
-/// What a field that the server gets is made of, whatever the client sent.
+/// The source of a field that the server gets, whatever the client sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MadeHere {
-    /// Of the host and the scheme that were asked for, or it belongs to one connection.
+    /// The requested host and scheme, or the field belongs to one connection.
     OfUrl,
     /// The client, or this one request.
     OfClient,
@@ -149,7 +149,7 @@ pub(super) fn trailers_of_request(mut fields: HeaderMap, guarded: &[HeaderName])
     fields
 }
 
-/// The trailers of an answer as the client gets them. `None`: there are none.
+/// The trailers of a response as the client gets them, if there are any.
 pub(super) fn trailers_of_answer(fields: &HeaderMap) -> Option<Box<ExtraFields>> {
     let mut passed = ExtraFields::default();
     for (name, value) in fields.iter().filter(|(name, _)| may_be_trailer(name.as_str())) {
@@ -283,7 +283,7 @@ impl Values {
 
 impl Hop<'_> {
     fn add(&self, request: &Request<'_>, values: &mut Values) {
-        // The last member of a list is the nearest proxy's. What goes before may be the client's word.
+        // The last member of a list is the nearest proxy's. The members before it may be the client's word.
         let given = |name: &str, is_taken: bool| {
             let line = is_taken.then(|| request.fields.all(name).last()).flatten()?;
             let member = std::str::from_utf8(line).ok()?.rsplit(',').next()?.trim_ascii();

@@ -2,9 +2,9 @@
 //!
 //! A client may ask for many responses on one connection of HTTP/2, and read none. Heads that are written wait for it in the memory of the connection,
 //! which says when they are too many ([`HeadRoom::set_full`]). Heads that are being read are counted here. No further head is begun when either bound is
-//! reached; one that has begun goes on, unless written ones are too many. So what is counted here never waits for itself.
+//! reached; one that has begun goes on, unless written ones are too many. So a head that is counted here never waits for itself.
 //!
-//! The task of the connection polls its requests whenever it has sent something, or a request has ended. What waits for room need not be woken.
+//! The task of the connection polls its requests whenever it has sent something, or a request has ended. A request that waits for room need not be woken.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

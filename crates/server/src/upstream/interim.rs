@@ -102,7 +102,7 @@ mod tests {
                 passed += 1;
             }
             assert_eq!(passed, expected, "{octets}");
-            // What was taken leaves no room for more.
+            // Taking responses makes no room for more.
             sender.pass(103, &link(octets));
             assert!(receiver.try_recv().is_err(), "{octets}");
         }

@@ -94,10 +94,10 @@ use pool::Pool;
 pub(crate) use pool::bound_idle_connections;
 use sticky::Sticky;
 
-/// What the driver of a protocol knows of a request that may be forwarded.
+/// A request that may be forwarded, as the driver of its protocol knows it.
 #[derive(Debug, Default)]
 pub(crate) struct Inbound {
-    /// Its content, if it has any, or, with `upgrade`, what the client sends by another protocol.
+    /// Its content, if it has any, or, with `upgrade`, the client's bytes in another protocol.
     pub(crate) content: Option<RequestContent>,
     /// Whether the request had content that a server has got.
     pub(crate) content_is_gone: bool,
@@ -129,7 +129,7 @@ pub(crate) struct Inbound {
     pub(crate) interim: Option<InterimSender>,
     /// The script that answers it, where servers speak FastCGI.
     pub(crate) script: Option<Box<Script>>,
-    /// Its sender is dropped when the client leaves: what is forwarded ends then. `None`: nobody tells.
+    /// Its sender is dropped when the client leaves: forwarding ends then. `None`: no sign comes.
     pub(crate) gone: Option<oneshot::Receiver<()>>,
     /// Its span, if there is a tracer.
     pub(crate) span: Option<Arc<Span>>,
@@ -184,12 +184,12 @@ impl Inbound {
         }
     }
 
-    /// The client whose contents are bounded together. `None`: it is not known, or the address is that of a proxy, which has many clients.
+    /// The client whose contents share a bound. `None`: it is unknown, or the address belongs to a proxy, which has many clients.
     pub(crate) fn bounded_client(&self) -> Option<IpAddr> {
         self.client.filter(|client| !(self.is_trusted && self.remote == Some(*client)))
     }
 
-    /// What a server learns of the connection. `host`: that was asked for.
+    /// The connection, as a server learns of it. `host`: the requested host.
     pub(crate) fn hop<'a>(&self, host: Option<&'a str>) -> Hop<'a> {
         let Inbound { remote, is_trusted, takes_x_forwarded, client, scheme, .. } = *self;
         let (chain, endpoints) = (self.chain.clone(), self.endpoints.as_deref().copied());
@@ -200,7 +200,7 @@ impl Inbound {
 /// Servers that can answer the same requests.
 #[derive(Debug)]
 pub(crate) struct Upstream {
-    /// What it was built of.
+    /// Its configuration.
     config: UpstreamConfig,
     pub(crate) name: Box<str>,
     servers: Box<[Server]>,

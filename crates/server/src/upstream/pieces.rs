@@ -4,16 +4,16 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 
-/// Octets below which a piece is copied behind others.
+/// A piece with fewer bytes is copied behind others.
 const SMALL: usize = 2 << 10;
 
-/// Octets up to which small pieces are merged.
+/// Small pieces are merged up to this size, in bytes.
 const MERGED: usize = 16 << 10;
 
-/// Octets below which a piece that is kept is copied: it may be a part of a buffer into which an answer was read, which it would keep whole.
+/// A kept piece with fewer bytes is copied: it may be a part of a read buffer, which it would keep whole.
 const MAY_WASTE: usize = 12 << 10;
 
-/// A piece that is going to be kept, without the room of the buffer into which it was read.
+/// A piece to keep, without the room of its read buffer.
 pub(crate) fn without_room(piece: Bytes) -> Bytes {
     if piece.len() < MAY_WASTE { Bytes::copy_from_slice(&piece) } else { piece }
 }

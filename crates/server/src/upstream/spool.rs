@@ -158,7 +158,7 @@ impl Drop for Share {
     }
 }
 
-/// A file, and its share of the bound: both end when nobody sends from the file any more.
+/// A file, and its share of the bound: both end when the last sender leaves the file.
 #[derive(Debug)]
 pub(super) struct SpoolFile {
     pub(super) on_disk: DiskFile,
@@ -172,7 +172,7 @@ struct Spool {
     written: u64,
 }
 
-/// What waits, in order.
+/// The content that waits, in order.
 #[derive(Debug)]
 pub(super) struct Queue {
     spooling: Arc<Spooling>,
@@ -193,7 +193,7 @@ enum Part {
     File { file: Arc<SpoolFile>, range: Range<u64> },
 }
 
-/// What comes next.
+/// The next part of the content.
 pub(super) enum Taken {
     Memory(Bytes),
     File { file: Arc<SpoolFile>, range: Range<u64> },
@@ -203,7 +203,7 @@ pub(super) enum Taken {
 pub(super) enum Place {
     Memory,
     File(Slot),
-    /// There is none, until something was taken.
+    /// There is no room, until something was taken.
     Nowhere,
 }
 
@@ -221,10 +221,10 @@ pub(super) struct Written {
     range: Range<u64>,
 }
 
-/// What becomes of a content for which there is no room.
+/// The treatment of content that has no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rest {
-    /// Its end is passed on as it comes, behind what waits.
+    /// The end of the content is passed on as it comes, behind the waiting part.
     Passed,
     /// The request is refused.
     Refused,

@@ -1,4 +1,4 @@
-//! What contents that wait for a slow side may take, and how fast a client has to send them.
+//! The memory for contents that wait for a slow side, and the rate at which a client has to send them.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -59,14 +59,14 @@ pub(super) struct Answer {
     /// `None`: the connection was kept for another request.
     from: Option<ReadHalf<Box<dyn Io>>>,
     writer: Writer,
-    /// What is known of the connection, if it may be kept.
+    /// The past of the connection, if it may be kept.
     kept: Option<Past>,
     gateway: Gateway,
     framing: Framing,
-    /// Octets that are read at a time.
+    /// Bytes that are read at a time.
     read: usize,
     buffer: BytesMut,
-    /// Whether a part of it came.
+    /// Whether a part of the response has come.
     has_begun: bool,
     /// Content that came with the head.
     first: Bytes,

@@ -1,6 +1,6 @@
-//! The records of FastCGI, in which requests and answers are cut.
+//! The records of FastCGI that carry requests and responses.
 //!
-//! The specification is that of Open Market, 1996 (<https://fastcgi-archives.github.io/FastCGI_Specification.html>).
+//! The specification is by Open Market, 1996 (<https://fastcgi-archives.github.io/FastCGI_Specification.html>).
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -20,16 +20,16 @@ const VERSION: u8 = 1;
 /// Octets of a record's head, and of the content of END_REQUEST.
 const HEAD: usize = 8;
 
-/// A request's number on its connection, and what becomes of that.
+/// A request's number on its connection, and whether the connection is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RequestId {
-    /// From 1. Each request of a connection has another: records that come late are told from those of the next request.
+    /// From 1. Each request of a connection has another number, which tells late records from the records of the next request.
     pub(super) number: u16,
     /// Whether the connection stays open behind the response.
     pub(super) keeps: bool,
 }
 
-/// The records before the content. `length`: that of the content, if there is any.
+/// The records before the content. `length`: the length of the content, if there is any.
 pub(super) fn head(id: RequestId, script: &Script, request: &Forwarded, length: Option<u64>) -> BytesMut {
     let mut pairs = Vec::with_capacity(2048);
     script.variables(request, length, |name, value| pair(&mut pairs, name.as_bytes(), value));
@@ -79,12 +79,12 @@ fn stream(to: &mut BytesMut, id: u16, kind: u8, content: &[u8]) {
     to.extend_from_slice(&record_head(kind, id, 0));
 }
 
-/// What a server sends.
+/// An event in the records of a server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// A part of the answer, never empty.
+    /// A part of the response, never empty.
     Stdout(Bytes),
-    /// A part of what the application wants logged, never empty.
+    /// A part of the application's output for the log, never empty.
     Stderr(Bytes),
     /// The request has ended.
     End(Ended),
@@ -93,7 +93,7 @@ pub(super) enum Event {
 /// How a request ended (§5.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Ended {
-    /// FCGI_REQUEST_COMPLETE, with the status of the application: that of a program's exit in CGI.
+    /// FCGI_REQUEST_COMPLETE, with the status of the application, such as the exit status of a CGI program.
     #[error("the application ended with status {0}")]
     Complete(u32),
     #[error("the server takes one request at a time on a connection (FCGI_CANT_MPX_CONN)")]
@@ -125,7 +125,7 @@ impl Ended {
     }
 }
 
-/// What is no record of an answer.
+/// The reason why a record is not a part of a response.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadRecord {
     #[error("version {0} of FastCGI is not spoken here")]

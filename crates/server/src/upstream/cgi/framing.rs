@@ -17,7 +17,7 @@ pub(in crate::upstream) enum Gateway {
 }
 
 impl Gateway {
-    /// The bytes before the content. `length`: that of the content, if there is any.
+    /// The bytes before the content. `length`: the length of the content, if there is any.
     pub(super) fn head(
         self,
         id: RequestId,

@@ -14,7 +14,7 @@ pub(super) struct Head {
     begins: Begins,
 }
 
-/// What may stand before the fields.
+/// The ways in which a head may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Begins {
     WithFields,
@@ -101,7 +101,7 @@ fn parse(head: &[u8], begins: Begins) -> Result<(Status, HeaderMap), String> {
     Ok((status.unwrap_or(of_location), found))
 }
 
-/// The status of a status line (RFC 9112 §4). Its version is SERVER_PROTOCOL where the server is uwsgi: that of the client.
+/// The status of a status line (RFC 9112 §4). A uwsgi server writes SERVER_PROTOCOL as the version, which is the client's.
 fn status_of_line(line: &[u8]) -> Result<Status, String> {
     let line = line.trim_ascii_end();
     let is_version = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';

@@ -35,10 +35,10 @@ pub(super) enum Framing {
 }
 
 impl Head {
-    /// Takes a head out of `input`. `None`: its end has not come. `searched`: octets in which it is not, as an earlier call left it.
+    /// Takes a head out of `input`. `None`: its end has not come. `searched`: bytes that earlier calls have searched for the end.
     ///
     /// # Errors
-    /// What about it is no HTTP.
+    /// The reason why the head is not HTTP.
     pub(super) fn take(input: &mut BytesMut, searched: &mut usize, method: &Method) -> Result<Option<Self>, String> {
         // Empty lines before it are skipped, as httparse does.
         while let [b'\n', ..] | [b'\r', b'\n', ..] = input[..] {
@@ -46,7 +46,7 @@ impl Head {
             input.advance(line);
             *searched = searched.saturating_sub(line);
         }
-        // Most heads come whole. That of one which does not is searched for first, so that none is parsed again and again.
+        // Most heads come whole. For any other, the end is searched for first, so that no head is parsed again and again.
         let end = if *searched > 0 { end_of_head(input, searched.saturating_sub(2)) } else { Some(input.len()) };
         let mut parsed = [const { MaybeUninit::uninit() }; MOST_FIELDS];
         let mut response = httparse::Response::new(&mut []);
@@ -81,7 +81,7 @@ impl Head {
         }
         let is_without_content = *method == Method::HEAD || status.is_interim() || status.has_no_content();
         if status == Status::NO_CONTENT && (is_chunked || length.is_some_and(|length| length > 0)) {
-            // What it announces may follow all the same, and would be taken for the next answer.
+            // The content that it announces may follow all the same, and would be taken for the next response.
             persists = false;
         }
         let framing = match length {
@@ -94,18 +94,18 @@ impl Head {
     }
 }
 
-/// What the fields say of the connection and of the framing, and the others.
+/// The meaning of the fields for the connection and for framing, and the fields to pass on.
 struct Relevant {
     /// RFC 9112 §9.3.
     persists: bool,
     is_chunked: bool,
     length: Option<u64>,
-    /// Those that do not belong to the connection, with names in lower case.
+    /// Fields that do not belong to the connection, with names in lower case.
     passed_on: ExtraFields,
 }
 
 impl Relevant {
-    /// `octets`: of the head. An error says why it is unknown where the content ends (RFC 9112 §6.1, §6.3).
+    /// `octets`: of the head. An error says why the end of the content is unknown (RFC 9112 §6.1, §6.3).
     fn of(response: &httparse::Response<'_, '_>, octets: usize) -> Result<Self, String> {
         let is_old = response.version == Some(0);
         let (mut closes, mut keeps, mut codings, mut length) = (false, false, 0, None);

@@ -23,10 +23,10 @@ use crate::upstream::content::{Incomplete, RequestContent};
 use crate::upstream::head_room::HeadBytes;
 use crate::upstream::message::{AnswerHead, Reading, RequestError, RequestHead};
 
-/// Octets for which room is made to read a head. Most answers fit whole, and leave in one send.
+/// Room for reading a head, in bytes. Most responses fit whole, and leave in one send.
 const HEAD_ROOM: usize = 20 << 10;
 
-/// The same where little is read before the client takes it: what comes behind the head stays in memory until then.
+/// The same where little is read before the client takes it: bytes behind the head stay in memory until then.
 const SPARING_HEAD_ROOM: usize = 4 << 10;
 
 /// A connection on which no request is in progress.
@@ -64,7 +64,7 @@ impl Past {
     }
 }
 
-/// What a server has sent without a request.
+/// The bytes of a server that belong to no request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream) enum Unasked {
     Nothing,
@@ -116,7 +116,7 @@ impl Connection {
         self.past.since.elapsed()
     }
 
-    /// What has come. Wakes `cx` when something does.
+    /// Looks for bytes that belong to no request. Wakes `cx` when some come.
     pub(in crate::upstream) fn unasked(&mut self, cx: &mut Context<'_>) -> Unasked {
         let mut space = [0; 1];
         let mut space = ReadBuf::new(&mut space);
@@ -198,7 +198,7 @@ impl Connection {
 /// A connection whose answer is being read.
 pub(super) struct Exchange {
     ends: Ends,
-    /// What was read and not used yet.
+    /// Bytes that were read and not used yet.
     pub(super) input: BytesMut,
     pub(super) past: Past,
 }

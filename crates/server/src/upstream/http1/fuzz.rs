@@ -1,4 +1,4 @@
-//! What `fuzz/` checks of the octets that a server sends.
+//! The checks of `fuzz/` on the bytes that a server sends.
 
 use std::future::Future;
 use std::io;
@@ -80,7 +80,7 @@ pub(super) fn read(octets: &[u8], at_a_time: usize, method: &Method) -> Option<A
             Poll::Pending => panic!("nothing waits"),
         }
     }
-    // What follows may not have been read yet: the pool finds it.
+    // The bytes that follow may be unread yet: the pool finds them.
     answer.is_kept = matches!(body.into_connection(), Released::Open(_)) && unread.load(Ordering::Relaxed) == 0;
     Some(answer)
 }
