@@ -137,7 +137,7 @@ impl<B: HeadBlock> Kept<B> {
     }
 }
 
-/// By what the head of a file or of a stored response is found: its tag, or its further fields, in which that of a stored response is. Never 0. `None`: it is not
+/// The key of the head of a file or of a stored response: its tag or, with the tag of a stored response, its further fields. Never 0. `None`: the head is not
 /// kept.
 fn hash(status: Status, fields: &Fields) -> Option<u64> {
     let mix = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
@@ -145,7 +145,7 @@ fn hash(status: Status, fields: &Fields) -> Option<u64> {
     if lines.len() > LONGEST || fields.content_range.is_some() {
         return None;
     }
-    // Those of a stored response are shared within a second.
+    // The fields of a stored response are shared within a second.
     if let Some(address) = fields.extra.shared_address() {
         return Some(mix(status.code().into(), address as u64) | 1);
     }

@@ -13,9 +13,9 @@ use crate::response::Response;
 /// A listener, as the requests of its connections see it.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    /// Its place in the configuration, by which its sites are found.
+    /// Its place in the configuration, which selects its sites.
     pub(crate) place: usize,
-    /// Its address, as configured, by which a process that takes over finds it.
+    /// Its address, as configured. A process that takes over finds it by this.
     pub(crate) name: Box<str>,
     /// `None`: the client is the remote end of the connection.
     pub(crate) forwarding: Option<Forwarding>,
@@ -93,7 +93,7 @@ impl Listener {
         Some(port.unwrap_or(https?)).filter(|_| https.is_some())
     }
 
-    /// What a response announces.
+    /// The alternative service that a response announces.
     pub(crate) fn alternative(&self, response: &Response) -> Option<&Alternative> {
         self.alternative.as_ref().filter(|_| !response.is_unannounced)
     }
@@ -103,8 +103,8 @@ impl Listener {
         self.forwarding.as_ref().is_some_and(|forwarding| forwarding.trusts(remote.ip()))
     }
 
-    /// The address to which the limits of one client apply on a connection from `peer`. `None`: clients of a Unix socket have no address, and those
-    /// behind a proxy share one.
+    /// The address that the limits of one client apply to, on a connection from `peer`. `None`: clients of a Unix socket have no address, and the
+    /// clients behind a proxy share one.
     pub(crate) fn one_client(&self, peer: SocketAddr) -> Option<IpAddr> {
         Some(peer.ip()).filter(|address| !address.is_unspecified() && !self.trusts(peer))
     }

@@ -7,7 +7,7 @@
 //!                                             └─ it may wait ─► inbound ─► site::answer ──┘
 //! ```
 //!
-//! A driver has two seams, both generic: [`Connection`] is implemented by what is below it, and [`Stream`] by itself. An exchange owes a line in the
+//! A driver has two seams, both generic: the layer below it implements [`Connection`], and the driver implements [`Stream`]. An exchange owes a line in the
 //! access log. [`Exchange::finish`] writes it once, and an exchange that is dropped without it writes one that says so.
 
 mod clock;
@@ -76,7 +76,7 @@ pub(crate) struct Exchange<'c, 'r> {
 pub(crate) struct Owed<'c> {
     context: &'c Context<'c>,
     peer: Peer,
-    /// The place of the site among those of its generation.
+    /// The index of the site within its generation.
     site: Option<usize>,
     /// The limit that the client exceeds.
     refusal: Option<Refusal>,

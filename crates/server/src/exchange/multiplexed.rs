@@ -43,10 +43,10 @@ pub(crate) enum Answer<'a> {
     Later(Answering<'a>),
 }
 
-/// What the connection keeps of a request whose response has to be waited for.
+/// The state of a request that waits for its response, as the connection keeps it.
 #[derive(Default)]
 pub(crate) struct Wait {
-    /// Dropped, it says that the client left: the request to a server, or the wait for a place, ends.
+    /// Dropped when the client leaves: the request to a server, or the wait for a place, then ends.
     pub(crate) cancel: Option<oneshot::Sender<()>>,
     /// The request may be forwarded.
     pub(crate) forwards: bool,
@@ -116,7 +116,7 @@ pub(crate) struct Answers<'s, 'a> {
 }
 
 impl<'a> Answers<'_, 'a> {
-    /// Answers the request in `head`. What has to wait keeps the head.
+    /// Answers the request in `head`. A request that has to wait keeps the head.
     pub(crate) fn answer(
         &self,
         head: &mut Box<HeadBuffer>,

@@ -69,7 +69,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
         permit.keep_place(self.limits());
     }
 
-    /// The response of which another process told this, without its content and what was sent of its head.
+    /// The response that another process described by `line`, without its content and the part of its head that was sent.
     pub(crate) fn response_of(&self, line: &mut Line) -> Response {
         // The route may have another number, or may be gone.
         let is_same =

@@ -97,7 +97,7 @@ pub(crate) async fn serve(
     }
 }
 
-/// What follows a response.
+/// The step after a response.
 pub(super) enum After {
     /// The next request.
     Next,
@@ -148,7 +148,7 @@ impl<'a> Http1<'a> {
         Self { listener, path, permit, requests, served: None, passes }
     }
 
-    /// What another process needs to go on.
+    /// The state that another process needs to go on.
     fn rest(&self, peer: SocketAddr, idle_since: Moment, under_way: Option<Box<UnderWay>>) -> Box<Resting> {
         Box::new(Resting {
             listener: self.listener.name.clone(),

@@ -33,16 +33,16 @@ pub(super) struct ContentReader {
 enum Form {
     /// With the lines of its trailers so far.
     Content(BodyDrain, Vec<u8>),
-    /// What follows the request is of another protocol, once the upstream agrees.
+    /// The bytes behind the request belong to another protocol, once the upstream agrees.
     Tunnel { is_open: bool },
 }
 
-/// What the driver has to do.
+/// The next step of the driver.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Send 100: the content is wanted now.
     Continue,
-    /// Nothing more: the content is complete, or nobody wants it.
+    /// Nothing more: the content is complete, or no reader wants it.
     Done,
 }
 

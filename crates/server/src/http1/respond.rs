@@ -55,7 +55,7 @@ impl Progress {
     }
 }
 
-/// What a head says beside status and fields.
+/// The parts of a head beside status and fields.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Head<'a> {
     pub(super) framing: ResponseFraming,
@@ -253,7 +253,7 @@ impl Sending<'_> {
         if let Poll::Ready(piece) = poll_fn(|cx| Poll::Ready(self.progress.content.poll_source(cx))).await {
             return Ok(piece?);
         }
-        // What makes the piece may be ready to run: then head and piece leave together.
+        // The task that makes the piece may be ready to run: then head and piece leave together.
         yield_now().await;
         if let Poll::Ready(piece) = poll_fn(|cx| Poll::Ready(self.progress.content.poll_source(cx))).await {
             return Ok(piece?);

@@ -1,4 +1,4 @@
-//! What one send carries: frames of any number of streams, whose content lies in memory and in files.
+//! The frames of one send, from any number of streams, with content in memory and in files.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -242,7 +242,7 @@ impl Batch {
         }
     }
 
-    /// What [`sealion_tls::Source`] takes.
+    /// The frames, as [`sealion_tls::Source`] takes them.
     pub(super) fn parts(&self) -> Vec<Part<'_>> {
         self.stretches.iter().map(|stretch| self.part(stretch)).collect()
     }
@@ -268,7 +268,7 @@ impl Batch {
     }
 }
 
-/// What a batch needs to know of a frame.
+/// A frame, as far as a batch has to know it.
 enum Frame {
     /// The rest of a frame whose beginning was sent.
     Begun,

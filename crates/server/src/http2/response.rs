@@ -81,7 +81,7 @@ impl<'a> Sending<'a> {
         self.content.source().is_none() && self.trailers.is_none() && self.answered.can_leave()
     }
 
-    /// What another process needs to send the rest. There is no line here any more.
+    /// The rest of the response for another process, which writes the line.
     #[expect(clippy::boxed_local, reason = "it is kept in its box")]
     pub(super) fn pack(self: Box<Self>, path: &PathChoice, files: &mut Files) -> StreamUnderWay {
         let rest = self.content.segments().map(|segment| files.pack_segment(segment)).collect();
@@ -131,14 +131,14 @@ impl<'a> Sending<'a> {
         if is_held_back { connection.window_without_room(self.stream) } else { None }
     }
 
-    /// Notes whether a window holds the content back. `held`: by which window, and what was sent by then; `None`: no window does. `sharing`: streams that wait
+    /// Notes whether a window holds the content back. `held`: the window and the progress so far; `None`: no window does. `sharing`: streams that wait
     /// for the connection's window. `deadline`: of a stall that begins now. Returns true if one begins now, and false while it lasts.
     pub(super) fn note_window(&mut self, held: Option<(Window, Progress)>, sharing: u64, deadline: Instant) -> bool {
         let Some((window, progress)) = held else {
             self.stall = None;
             return false;
         };
-        // Whichever window closed first: a client that closes one and the other in turns gains nothing.
+        // The window that closed first does not matter: a client that closes one and the other in turns gains nothing.
         let needed = match window {
             Window::Stream => PROGRESS,
             Window::Connection => PROGRESS * sharing,

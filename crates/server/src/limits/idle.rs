@@ -29,7 +29,7 @@ impl Moment {
 /// All connections that wait for requests or serve them.
 #[derive(Debug, Default)]
 pub(crate) struct IdleConnections {
-    /// What becomes of connections as soon as they are idle: 0 (they wait for requests), [`PASS`], [`PASS_OR_DRAIN`] or [`DRAIN`].
+    /// The next step of connections as soon as they are idle: 0 (they wait for requests), [`PASS`], [`PASS_OR_DRAIN`] or [`DRAIN`].
     then: AtomicU8,
     open: Mutex<Slab<Arc<Connection>>>,
 }

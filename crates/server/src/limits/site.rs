@@ -200,7 +200,7 @@ impl Permit {
         Permit { paced, ..Permit::default() }
     }
 
-    /// Bytes per second to which the connection is paced.
+    /// The connection's pace, in bytes per second.
     pub(crate) fn paced(&self) -> Option<u64> {
         self.paced
     }

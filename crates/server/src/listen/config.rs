@@ -46,9 +46,9 @@ pub(crate) struct ListenConfig {
     #[serde(default = "yes")]
     pub tls: At<bool>,
 
-    /// Action of a listener without TLS: `redirect` sends requests for sites with TLS to HTTPS with status 308, and serves
-    /// sites that are on no listener with TLS (`site.listen`); `serve` serves all sites, for instance behind a proxy that
-    /// terminates TLS. Both answer the challenges of certificate authorities first.
+    /// Action of a listener without TLS. `redirect`: requests for sites with TLS are sent to HTTPS with status 308, and sites that are on no listener
+    /// with TLS (`site.listen`) are served. `serve`: all sites are served, for instance behind a proxy that terminates TLS. Both answer the challenges of
+    /// certificate authorities first.
     #[serde(default)]
     pub plain: At<Plain>,
 
@@ -321,7 +321,7 @@ pub(crate) fn check_names(all: &[ListenConfig], names: &[At<String>], key: &str,
     }
 }
 
-/// The addresses of listeners as they are configured, that of the default listener if there is no `[[listen]]`.
+/// The addresses of listeners as they are configured; without `[[listen]]`, the address of the default listener.
 pub(crate) fn names(all: &[ListenConfig]) -> Vec<String> {
     match all {
         [] => vec![Listen::development().name],

@@ -292,7 +292,7 @@ async fn take(mut arrivals: UnboundedReceiver<Arrived>, shared: Arc<Shared>, con
             biased;
             arrived = arrivals.recv() => arrived,
             () = draining(&mut phase), if !arrivals.is_closed() => {
-                // What was given before is served.
+                // Connections that were given before are served.
                 arrivals.close();
                 continue;
             }

@@ -363,7 +363,7 @@ impl Scrape<'_> {
             for (protocol, version) in PROTOCOLS.into_iter().enumerate() {
                 for (place, class) in metrics::CLASSES.into_iter().enumerate() {
                     let durations = of(*site, protocol, place);
-                    // What never was is left out.
+                    // Combinations without a response are left out.
                     if durations.count() > 0 {
                         page.durations(&[("site", name), ("protocol", version), ("class", class)], durations);
                     }

@@ -80,7 +80,7 @@ pub(crate) enum Segment {
 #[derive(Default)]
 pub(crate) struct Files(Vec<Arc<File>>);
 
-/// What the line in the access log has about the response, beside its request. The process that ends the response writes the line.
+/// The response's part of the line in the access log. The process that ends the response writes the line.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Line {
     /// Since the end of the request's head. `None`: there is no line.

@@ -10,7 +10,7 @@ use super::source::Source;
 use super::{Groups, Piece, Tables, Template};
 use crate::values::{At, Problems};
 
-/// The names that a text may use beside those of every request.
+/// The names that a text may use beside the names of every request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known<'a> {
     pub(crate) groups: Option<&'a Groups>,

@@ -25,8 +25,8 @@ pub(crate) struct MapConfig {
     #[serde(default)]
     pub default: Option<At<Secret>>,
     /// Values by text (`"a" = "1"`), network (`"in 10.0.0.0/8" = "2"`), beginning (`"^~ /img/" = "3"`) or expression (`"~ ^b" = "4"`, `"~* ^b"` ignores
-    /// case). A text goes before the narrowest network, that before the longest beginning, that before the first expression of the file. Values may have
-    /// placeholders; those of an expression may name its groups.
+    /// case). A text goes before the narrowest network, a network before the longest beginning, a beginning before the first expression of the file. Values
+    /// may have placeholders; the value of an expression may name its groups.
     #[serde(default)]
     pub entries: BTreeMap<String, At<Secret>>,
     /// Whether texts and beginnings ignore the case of ASCII letters. Expressions do with `~*`.
@@ -273,7 +273,7 @@ impl Map {
     }
 }
 
-/// The expression of `~ expression` or `~* expression`, for bytes. `None`: the text is none.
+/// The expression of `~ expression` or `~* expression`, for bytes. `None`: the text is a plain text.
 pub(crate) fn expression(text: &str) -> Option<String> {
     match text.strip_prefix("~* ") {
         Some(expression) => Some(format!("(?i){expression}")),

@@ -302,7 +302,7 @@ fn real_path(path: &Path) -> Option<PathBuf> {
     Some(if rest.as_os_str().is_empty() { there } else { there.join(rest) })
 }
 
-/// The files and directories that nobody but the server may read, with their keys and places.
+/// The files and directories that only the server may read, with their keys and places.
 fn secrets(config: &Config) -> impl Iterator<Item = (&'static str, &Path, &Range<usize>)> {
     let keys = config.site.iter().flat_map(|site| &site.certificates).map(|pair| ("site.certificates.key", &pair.key));
     let users = config.site.iter().flat_map(SiteConfig::users).map(|users| ("site.basic_auth.users", users));

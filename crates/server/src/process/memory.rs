@@ -17,7 +17,7 @@ pub(super) struct CacheMemory {
     pub(super) files: u64,
     /// For responses of upstreams.
     pub(super) responses: u64,
-    /// What made them smaller than configured.
+    /// The bound that made them smaller than configured.
     pub(super) bound: Option<Bound>,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct CacheMemory {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bound {
     Configured(u64),
-    /// The limit of the control group, of which they take a [`SHARE`].
+    /// The limit of the control group. The caches take a [`SHARE`] of it.
     ControlGroup(u64),
 }
 

@@ -13,7 +13,7 @@ use crate::config::{Config, ServeArgs};
 use crate::listen::{Address, ListenConfig, Listeners};
 use crate::observe::messages::{LogFormat, print};
 
-/// What was asked for.
+/// The URLs to open in a browser, and to show as a QR code.
 pub(super) struct Show {
     open: Option<String>,
     qr: Option<String>,
@@ -23,7 +23,7 @@ impl Show {
     /// Finds the URLs.
     ///
     /// # Errors
-    /// A line: what was asked for cannot be done.
+    /// A line: the requested output is not possible.
     pub(super) fn new(args: &ServeArgs, config: &Config, listeners: &Listeners) -> Result<Self, String> {
         if args.qr && config.server.log_format == LogFormat::Json {
             return Err(

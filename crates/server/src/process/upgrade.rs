@@ -44,7 +44,7 @@ const PREDECESSOR: &str = "SEALION_PREDECESSOR";
 /// answer takes half a minute; this is twice that.
 const LONGEST_START: Duration = Duration::from_secs(60);
 
-/// What a successor inherits.
+/// The state that a successor inherits.
 #[derive(Debug, Default)]
 pub(crate) struct Service {
     /// The listening sockets.

@@ -20,8 +20,8 @@ use crate::certificates::development;
 /// Arguments of `sealion trust`.
 #[derive(Debug, Clone, Args)]
 pub(super) struct TrustArgs {
-    /// Names and addresses of the local network for which the certificate is too, beside localhost: `app.test`,
-    /// `*.app.test`, `192.168.1.7`. They are added to those of before, by a new authority in place of the old one
+    /// Further names of the certificate beside localhost, and addresses, on the local network: `app.test`,
+    /// `*.app.test`, `192.168.1.7`. They are added to earlier ones, by a new authority in place of the old one
     #[arg(value_name = "NAME", conflicts_with = "remove")]
     pub names: Vec<DevelopmentName>,
 

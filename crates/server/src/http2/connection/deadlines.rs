@@ -1,4 +1,4 @@
-//! What the client owes, and until when.
+//! The deadlines of a client.
 
 use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll, ready};
@@ -107,7 +107,7 @@ impl Http2<'_> {
         Poll::Ready(())
     }
 
-    /// Begins the time of windows that hold a response back, and ends that of the others. `deadline`: of those that begin.
+    /// Starts the time of windows that hold a response back, and ends the time of the others. `deadline`: for the windows that start.
     fn note_stalls(&mut self, deadline: Instant) {
         // In the order of their numbers.
         let stalled: Vec<_> = self.protocol.stalled().collect();

@@ -99,7 +99,7 @@ pub(crate) async fn serve(
     }
 }
 
-/// A connection and its socket. What is being sent when it is dropped, with the worker's runtime at the end of the grace time, has a line too.
+/// A connection and its socket. If it is dropped with the worker's runtime at the end of the grace time, responses that are being sent have lines too.
 struct Serving<'s, 'a> {
     stream: &'s mut TlsStream,
     connection: Box<Http2<'a>>,
@@ -109,7 +109,7 @@ impl Drop for Serving<'_, '_> {
     fn drop(&mut self) {
         let cut = Cut::of(self.connection.context.shared);
         for Waiting { stream: id, mut answer, wait, .. } in std::mem::take(&mut self.connection.answering) {
-            // What is forwarded is answered at once when its client is gone.
+            // A forwarded request is answered at once when its client is gone.
             if wait.cancel.map(drop).is_some()
                 && let Poll::Ready(answered) = answer.as_mut().poll(&mut TaskContext::from_waker(Waker::noop()))
             {
@@ -122,7 +122,7 @@ impl Drop for Serving<'_, '_> {
     }
 }
 
-/// What ended the wait of an idle connection.
+/// The event that ended the wait of an idle connection.
 enum Waited {
     /// The client sent something, or has closed in order.
     Octets,
@@ -131,7 +131,7 @@ enum Waited {
     Closing(End),
 }
 
-/// Waits for the first octet of a frame, or of the record that holds it. A connection stays idle until a request comes: other frames do not
+/// Waits for the first byte of a frame, or of the record that holds it. A connection stays idle until a request comes: other frames do not
 /// renew its time.
 async fn wait_for_frame(stream: &mut TlsStream, idle: &mut Idle<'_>) -> Result<Waited, Error> {
     poll_fn(|cx| {
@@ -258,7 +258,7 @@ impl<'a> Http2<'a> {
         }
     }
 
-    /// What another process needs to go on. `None`: something is under way.
+    /// The state that another process needs to go on. `None`: the connection is not at rest.
     fn to_resting(&self) -> Option<Box<Resting>> {
         let is_at_rest = self.is_idle() && !self.finished && self.closing.is_none() && self.heads.is_empty();
         let protocol = self.protocol.to_rest().filter(|_| is_at_rest)?;
@@ -331,7 +331,7 @@ impl<'a> Http2<'a> {
             octets_in_a_row += batch.len();
             batch.clear();
             self.finish_ended(stream);
-            // What else has come is read when the connection has waited for it: one look at the socket less.
+            // Further input is read when the connection has waited for it: this saves a look at the socket.
             if stream.buffered().is_empty()
                 && let Next::End(None) = self.next(stream)
             {
@@ -432,7 +432,7 @@ impl<'a> Http2<'a> {
     }
 }
 
-/// What the driver does next.
+/// The next step of the driver.
 #[derive(Debug)]
 enum Next {
     Send,

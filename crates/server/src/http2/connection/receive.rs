@@ -1,4 +1,4 @@
-//! What the client sends: frames, and what each event means for its stream.
+//! The client's frames, and the effect of each event on its stream.
 
 use std::fmt::Display;
 use std::task::{Context as TaskContext, Poll};

@@ -19,7 +19,7 @@ pub(super) struct Leaving<'a> {
     turn: TurnWait<'a>,
     /// It is packed, and has its turn.
     pub(super) packed: Option<(Box<Resting>, Turn)>,
-    /// What another process left.
+    /// The streams that another process left.
     pub(super) arrived: Option<Box<Streams>>,
 }
 

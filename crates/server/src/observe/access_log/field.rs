@@ -115,7 +115,7 @@ fields! {
     SetupUs = "setup_us", IfPresent, |line| {
         line.entry.outcome.set_up.map_or(Value::Absent, |took| Value::Number(took.as_micros() as u64))
     };
-    /// The server to which the request was forwarded.
+    /// The server that the request was forwarded to.
     Upstream = "upstream", IfPresent, |line| text(line.entry.outcome.upstream.map(|trace| &*trace.server));
     /// The status of its response; absent if there was no response.
     UpstreamStatus = "upstream_status", IfPresent, |line| {

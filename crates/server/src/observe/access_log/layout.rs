@@ -62,7 +62,7 @@ impl Named {
     }
 }
 
-/// What says how a response was sealed: the same for most responses of a connection, and of a worker.
+/// How a response was sealed: the same for most responses of a connection, and of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sealing {
     handshake: Option<(Version, &'static str, Option<Group>, bool)>,

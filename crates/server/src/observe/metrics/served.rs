@@ -1,4 +1,4 @@
-//! What a worker served, by site and by route.
+//! The totals of a worker's responses, by site and by route.
 //!
 //! ```text
 //! site ─► protocol × class of status ─► times, bytes          route ─► class of status, times, bytes
@@ -45,7 +45,7 @@ struct RouteCounters {
     cell: Cell,
 }
 
-/// What a route served.
+/// The totals of a route's responses.
 #[derive(Debug, Default)]
 pub(crate) struct RouteTotals {
     /// By [`CLASSES`].
