@@ -70,7 +70,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// Fields of the request and of the response. What cannot be a field is left out, as the parsers of heads do.
+/// Fields of the request and of the response. Lines that cannot be fields are left out, as the parsers of heads do.
 fn fields(lines: &[u8]) -> (HeaderMap, HeaderMap) {
     let (mut request, mut response) = (HeaderMap::new(), HeaderMap::new());
     for line in lines.split(|octet| *octet == b'\n') {

@@ -1,7 +1,7 @@
 //! A whole connection: octets of a client over TLS, against the server in this process.
 //!
-//! Each request has one response, in order; a request that cannot be read has one that closes the connection; behind it, and without a request,
-//! there is none.
+//! Each request has one response, in order; a request that cannot be read has one that closes the connection. No response comes behind it, or without a
+//! request.
 
 #![no_main]
 

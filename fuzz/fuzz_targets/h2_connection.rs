@@ -12,7 +12,7 @@ use sealion_h2::{
     Connection, ErrorCode, Event, HEADER_LEN, HeadBuffer, HeaderBlock, Limits, PREFACE, RECORD_PAYLOAD, StreamId,
 };
 
-/// What a stream may send, and whether it ended.
+/// The bytes that a stream may still send, and whether it has ended.
 #[derive(Default)]
 struct Offered {
     left: u64,

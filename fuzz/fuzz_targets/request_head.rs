@@ -14,7 +14,7 @@ use sealion_http::path::SitePath;
 const LIMITS: HeadLimits = HeadLimits { request_line: 200, head: 1000, fields: 20 };
 const CAP: u64 = 500;
 
-/// What the octets say: `None`, nothing wrong so far.
+/// The meaning of the bytes. `None`: no error so far.
 fn parse(input: &[u8]) -> Result<Option<(RequestHead<'_>, HeadSpan)>, Reject> {
     let Some(span) = find(input, &LIMITS)? else { return Ok(None) };
     RequestHead::parse(input, span).map(|head| Some((head, span)))

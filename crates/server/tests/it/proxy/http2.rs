@@ -215,7 +215,7 @@ fn a_request_that_may_have_been_begun_with_is_not_asked_again() {
     let mut client = site.connect(&server);
     assert_eq!(http::request(&mut client, "PATCH", "/", &[]).expect("a response").status, 502);
     assert_eq!(access_line(&server, 1).find("tries"), None);
-    // What is idempotent is asked as often as `tries` says.
+    // An idempotent request is sent as often as `tries` says.
     assert_eq!(http::get(&mut client, "/").expect("a response").status, 502);
     assert_eq!(access_lines(&server, 2)[1].get("tries"), "3");
 }
