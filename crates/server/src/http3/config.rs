@@ -70,7 +70,7 @@ impl Http3Config {
             }
         }
         if self.connection_window.value < self.stream_window.value {
-            let what = "is smaller than stream_window: the window of a connection holds those of its requests";
+            let what = "is smaller than stream_window: the window of a connection holds the windows of its requests";
             problems.add(&self.connection_window.span, "http3.connection_window", what);
         }
     }

@@ -176,7 +176,7 @@ impl ListenConfig {
             problems.add(&scheme.span, "listen.scheme", what);
         }
         if self.https_port.is_some() && self.serves_plain() {
-            let what = "is the port of redirects, and plain = \"serve\" makes none: remove one of the two";
+            let what = "is the port of redirects, but plain = \"serve\" redirects nothing: remove one of the two";
             problems.add(&self.plain.span, "listen.https_port", what);
         }
         if let Some(http2) = self.http2.as_ref().filter(|http2| ***http2 && !self.serves()) {
@@ -212,7 +212,7 @@ impl ListenConfig {
         }
         if let Some(everybody) = self.trusted_proxies.iter().find(|network| network.prefix_len() == 0) {
             tracing::warn!(
-                "listen.trusted_proxies: {everybody} makes every client a proxy, which may claim any address: name the networks of the proxies alone"
+                "listen.trusted_proxies: {everybody} makes every client a proxy, which may claim any address: name only the networks of the proxies"
             );
         }
         self.check_client_address(tcp, problems);

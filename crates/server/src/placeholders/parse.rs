@@ -141,7 +141,7 @@ impl Known<'_> {
                 Err(_) => return Err(self.unknown(name)),
             },
             Some(("upstream.header", _)) => {
-                return Err(format!("{{{name}}} is known in fields of the response of a proxy alone: remove it here"));
+                return Err(format!("{{{name}}} is known only in fields of the response of a proxy: remove it here"));
             }
             _ if self.groups.is_some_and(|groups| groups.has(name)) => Source::NamedGroup(name.into()),
             _ => return Err(self.unknown(name)),

@@ -92,7 +92,7 @@ impl FastcgiConfig {
             problems.add(&self.extensions.span, &format!("{key}.extensions"), what);
         }
         if self.only_front && self.front.is_none() {
-            let what = "runs the front script alone, and there is none: set front, for instance \"/index.php\"";
+            let what = "runs only the front script, but front is not set: set it, for instance \"/index.php\"";
             problems.add(&(0..0), &format!("{key}.only_front"), what);
         }
         let params = further_variables(&self.params, key, problems);
@@ -296,7 +296,7 @@ mod tests {
         let mut problems = Problems::of_arguments();
         let config = FastcgiConfig { only_front: true, ..FastcgiConfig::default() };
         assert!(config.build(Some(&root), "fastcgi", &mut problems).is_none());
-        assert!(problems.to_string().contains("runs the front script alone"), "{problems}");
+        assert!(problems.to_string().contains("runs only the front script"), "{problems}");
         let front = Some("/index.php".to_owned().into());
         let mut problems = Problems::of_arguments();
         let scripts = FastcgiConfig { front, ..config }.build(Some(&root), "fastcgi", &mut problems).unwrap();

@@ -591,7 +591,7 @@ impl CacheRule {
             for written in written {
                 if let Err(error) = written.await {
                     // The log says it once for each directory, and for the process that took over.
-                    tracing::debug!("cache: cannot write down what a request invalidates: {error}");
+                    tracing::debug!("cache: cannot write down an invalidation: {error}");
                 }
             }
         });

@@ -214,7 +214,7 @@ impl Fetch {
             self.withdraw_unknown(before);
         }
         if head.is_lost_part() {
-            let what = "the validation takes away what tells which slices belong to the response".to_owned();
+            let what = "the validation removes the field that tells which slices belong to the response".to_owned();
             let failed = Failed { failure: Failure::Broken(what), trace: Some(trace) };
             return self.fill.end(End::Failed(Arc::new(failed)));
         }

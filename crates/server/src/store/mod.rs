@@ -220,9 +220,7 @@ impl Store {
     pub(crate) fn close(self: &Arc<Self>, is_clean: bool, deadline: Instant) {
         let part = deadline.saturating_duration_since(Instant::now()) / 4;
         if let Err(error) = self.opened().purge_files.complete(Instant::now() + part) {
-            tracing::warn!(
-                "cache: cannot write down what was purged: {error}; the next start knows it from other disks alone"
-            );
+            tracing::warn!("cache: cannot write down a purge: {error}; the next start knows it only from other disks");
         }
         let disks: Vec<_> = self.disks().cloned().collect();
         let closing = disks.iter().cloned().map(|disk| move || disk.close(is_clean));

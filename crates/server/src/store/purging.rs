@@ -26,7 +26,7 @@ impl Store {
         stream.publish(purge, self.node()).map_err(|error| {
             let server = stream.server();
             std::io::Error::other(format!(
-                "it holds here alone, as the purge stream at {server} did not take it: {error}: order it again"
+                "it holds only here, as the purge stream at {server} did not take it: {error}: order it again"
             ))
         })
     }

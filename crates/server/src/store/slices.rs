@@ -515,7 +515,7 @@ impl Source for Within {
         while self.left > 0 {
             let Some(piece) = ready!(self.source.as_mut().poll_piece(cx)) else { return Poll::Ready(None) };
             let Piece::Bytes(mut bytes) = piece? else {
-                return Poll::Ready(Some(Err(io::Error::other("the answer of a server is no file"))));
+                return Poll::Ready(Some(Err(io::Error::other("the response of a server is not a file"))));
             };
             let skipped = self.skip.min(bytes.len() as u64);
             self.skip -= skipped;

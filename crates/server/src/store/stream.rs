@@ -384,7 +384,7 @@ fn text(reply: Reply) -> Option<Vec<u8>> {
 fn unexpected() -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
-        "its answer is none of a stream: name a Valkey or Redis server, and a key of its own",
+        "it did not answer as a stream: name a Valkey or Redis server, and a key of its own",
     )
 }
 

@@ -90,7 +90,7 @@ impl Store {
                     }
                 }
                 Ok(Swept::Stopped) => {}
-                Err(error) => disk.failed("remove what was purged", &error),
+                Err(error) => disk.failed("remove purged objects", &error),
             }
             drop(progress);
             disk.sweeps.is_running.store(false, Ordering::Relaxed);

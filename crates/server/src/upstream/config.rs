@@ -390,9 +390,7 @@ impl FromStr for ServerUrl {
         };
         let authority = rest.strip_suffix('/').unwrap_or(rest);
         if authority.contains(['/', '?', '#']) {
-            return Err(format!(
-                "{shown:?} has a path: a rule's path decides what is asked for; write {shown:?} up to the host"
-            ));
+            return Err(format!("{shown:?} has a path: the path of a rule decides; write {shown:?} up to the host"));
         }
         if authority.contains('@') {
             return Err(format!("{shown:?} has a user: set the field Authorization in the rule's request_headers"));
@@ -503,7 +501,7 @@ impl UpstreamConfig {
     /// Keys that differ from their defaults for nothing, and why.
     pub(super) fn without_effect(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let not_kept = match self.protocol {
-            Protocol::Fastcgi => Some("connections to servers of FastCGI are kept with max_idle alone")
+            Protocol::Fastcgi => Some("connections to servers of FastCGI are kept only with max_idle")
                 .filter(|_| self.idle_connections() == 0),
             Protocol::Uwsgi => Some("each request of uwsgi has a connection of its own"),
             _ if self.proxy_protocol.is_some() => Some("connections with proxy_protocol are not kept"),

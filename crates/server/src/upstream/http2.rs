@@ -259,8 +259,8 @@ impl Lease {
                 let (head, body) = answer.into_parts();
                 self.uses.head_size.note(&head.headers);
                 let code = head.status.as_u16();
-                let status =
-                    Status::new(code).ok_or_else(|| RequestError::BadAnswer(format!("{code} is no status of HTTP")))?;
+                let status = Status::new(code)
+                    .ok_or_else(|| RequestError::BadAnswer(format!("{code} is not an HTTP status")))?;
                 return Ok((AnswerHead { status, fields: head.headers.into() }, AnswerBody { body, _lease: self }));
             }
             Err(unsent) => unsent,

@@ -517,7 +517,7 @@ impl UpstreamConfig {
                 format_args!("is empty for upstream {}: add {{ url = \"http://127.0.0.1:3000\" }}", self.name.value);
             problems.add(&self.servers.span, &format!("{key}.servers"), what);
         } else if self.servers.iter().all(|server| server.backup) {
-            let what = "has backups alone: remove backup = true from one";
+            let what = "has only backups: remove backup = true from one";
             problems.add(&self.servers.span, &format!("{key}.servers"), what);
         } else if self.servers.iter().all(|server| server.state == AdminState::Drain) {
             let what = "drains all of its servers: remove state = \"drain\" from one";
@@ -537,7 +537,7 @@ impl UpstreamConfig {
         }
         if let (Some(_), Some(version)) = (self.protocol.gateway(), &self.proxy_protocol) {
             let what =
-                "is for HTTP alone: servers of FastCGI and uwsgi get the client's address by REMOTE_ADDR: remove it";
+                "is only for HTTP: servers of FastCGI and uwsgi get the client's address by REMOTE_ADDR: remove it";
             problems.add(&version.span, &format!("{key}.proxy_protocol"), what);
         }
         if let (Some(_), Some(health)) = (self.protocol.gateway(), &self.health) {

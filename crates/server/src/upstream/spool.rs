@@ -39,7 +39,7 @@ pub(crate) struct BufferConfig {
     /// Bytes in memory, of each content.
     #[serde(default = "memory")]
     pub(crate) memory: Size,
-    /// Bytes in files, of all contents of the rule together: what does not fit into memory [default: none]
+    /// Bytes in files, of all contents of the rule together, for content that does not fit into memory [default: none]
     #[serde(default)]
     pub(crate) disk: Option<Size>,
     /// Directory of these files. They have no names, and end with the process.
@@ -70,7 +70,7 @@ impl BufferConfig {
         let files = match (&self.directory, self.disk) {
             (None, None) => Arc::default(),
             (None, Some(_)) => {
-                let what = "names no directory for what does not fit into memory: add directory = \"/var/tmp\", or remove disk";
+                let what = "names no directory for content that does not fit into memory: add directory = \"/var/tmp\", or remove disk";
                 problems.add(&(0..0), key, what);
                 return None;
             }
@@ -394,7 +394,7 @@ async fn read(mut source: Pin<Box<dyn Source>>, shared: Arc<Mutex<Shared>>, spoo
             None => break Ok(()),
             Some(Err(error)) => break Err(error),
             Some(Ok(Piece::Bytes(content))) => content,
-            Some(Ok(Piece::File { .. })) => break Err(io::Error::other("the answer of a server is no file")),
+            Some(Ok(Piece::File { .. })) => break Err(io::Error::other("the response of a server is not a file")),
         };
         if content.is_empty() {
             continue;

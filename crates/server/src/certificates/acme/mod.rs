@@ -254,7 +254,7 @@ fn dns(config: &AcmeConfig, key: &str, problems: &mut Problems) -> Option<Dns> {
             return None;
         }
         (None, None) => {
-            let what = "\"dns-01\" needs what changes the zone: name a program in `dns_hook`, or the zone's server in `dns_update`";
+            let what = "\"dns-01\" needs a way to change the zone: name a program in `dns_hook`, or the zone's server in `dns_update`";
             problems.add(&(0..0), &format!("{key}.challenge"), what);
             return None;
         }

@@ -36,7 +36,7 @@ pub(super) struct TrustArgs {
 /// A store could not be changed. The other stores were changed.
 pub(super) fn run(args: &TrustArgs) -> Result<ExitCode, String> {
     let directory = development::directory()
-        .ok_or("no directory for the local authority: set HOME, or XDG_DATA_HOME, to that of the user")?;
+        .ok_or("no directory for the local authority: set HOME or XDG_DATA_HOME to the user's")?;
     if args.remove { remove(&directory) } else { add(&directory, &args.names) }
 }
 

@@ -133,7 +133,9 @@ impl ProxyConfig {
             ["secure", "httponly", "samesite", "partitioned"].iter().any(|known| name.eq_ignore_ascii_case(known))
         };
         if let Some(wrong) = self.cookie_attributes.iter().find(|own| !is_attribute(own) || !is_text(own)) {
-            let what = format_args!("{wrong:?} is none: write Secure, HttpOnly, Partitioned or SameSite=Lax");
+            let what = format_args!(
+                "{wrong:?} is not an attribute of cookies: write Secure, HttpOnly, Partitioned or SameSite=Lax"
+            );
             problems.add(&self.cookie_attributes.span, &format!("{key}.cookie_attributes"), what);
         }
         for (name, span, is_empty) in [
@@ -208,7 +210,8 @@ impl ProxyConfig {
         if let Some(at) = &self.to_prefix
             && (uri(at).is_none_or(|uri| uri.path() != at.as_str()) || SitePath::parse_forwarded(at).is_err())
         {
-            let what = "is no path: write for instance /v1, with what a URL cannot have encoded by percent signs";
+            let what =
+                "is not a path: write for instance /v1, with percent signs for characters that a URL cannot have";
             problems.add(&at.span, &format!("{key}.to_prefix"), what);
         }
         let upstream_key = format!("{key}.to");

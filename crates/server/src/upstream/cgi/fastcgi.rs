@@ -100,9 +100,9 @@ pub(super) enum Ended {
     CannotMultiplex,
     #[error("the server has no process for the request (FCGI_OVERLOADED)")]
     Overloaded,
-    #[error("the server is no responder (FCGI_UNKNOWN_ROLE): name the port or socket of one that runs scripts")]
+    #[error("the server does not run scripts (FCGI_UNKNOWN_ROLE): name the port or socket of a responder")]
     UnknownRole,
-    #[error("the server ended the request with protocol status {0}, which FastCGI has not")]
+    #[error("the server ended the request with protocol status {0}, which FastCGI does not define")]
     Unknown(u8),
 }
 
@@ -128,11 +128,11 @@ impl Ended {
 /// The reason why a record is not a part of a response.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadRecord {
-    #[error("version {0} of FastCGI is not spoken here")]
+    #[error("version {0} of FastCGI is not supported")]
     Version(u8),
-    #[error("a record is for request {0}, which was not made")]
+    #[error("a record is for request {0}, which does not exist")]
     Request(u16),
-    #[error("records of type {0} are no part of an answer")]
+    #[error("a response has no records of type {0}")]
     Type(u8),
     #[error("the record that ends the request has {0} octets")]
     End(usize),

@@ -43,7 +43,7 @@ fn answer(gateway: Gateway, octets: &[u8], at_a_time: usize) {
         assert_eq!(whole.end == Some(Ok(Ended::Complete(0))), is_whole, "{whole:?}");
     }
     if let Some((status, fields)) = &whole.head {
-        assert!(status.code() >= 200, "{status} is no status of an answer");
+        assert!(status.code() >= 200, "{status} is not a status of a response");
         assert!(fields.get_all(header::CONTENT_LENGTH).iter().count() <= 1, "{fields:?}");
         assert!(!fields.contains_key("status"), "{fields:?}");
     }

@@ -58,7 +58,7 @@ impl Head {
                 Some(Err(httparse::Error::TooManyHeaders)) => {
                     return Err(format!("its head has more than {MOST_FIELDS} fields"));
                 }
-                Some(Err(error)) => return Err(format!("its head is none of HTTP/1.1: {error}")),
+                Some(Err(error)) => return Err(format!("its response head is invalid HTTP/1.1: {error}")),
             };
         if end.unwrap_or(input.len()) > MOST_HEAD {
             return Err(format!("its head has more than {MOST_HEAD} octets"));
@@ -69,7 +69,7 @@ impl Head {
         };
         *searched = 0;
         let code = response.code.unwrap_or_default();
-        let status = Status::new(code).ok_or_else(|| format!("{code} is no status of HTTP"))?;
+        let status = Status::new(code).ok_or_else(|| format!("{code} is not an HTTP status"))?;
         let Relevant { mut persists, is_chunked, length, passed_on } = Relevant::of(&response, end)?;
         let head = input.split_to(end).freeze();
         let first = memchr::memchr(b'\n', &head).map_or(end, |at| at + 1);
@@ -133,7 +133,7 @@ impl Relevant {
                 let digits = digits.filter(|digits| digits.bytes().all(|octet| octet.is_ascii_digit()));
                 let one = digits.and_then(|digits| digits.parse().ok());
                 if one.is_none() || length.is_some_and(|other| Some(other) != one) {
-                    return Err("its Content-Length is no single number".to_owned());
+                    return Err("its Content-Length is not a single number".to_owned());
                 }
                 length = one;
             } else if !HOP_BY_HOP.iter().any(|own| is(own)) {
@@ -214,22 +214,22 @@ mod tests {
         let many = "A: b\r\n".repeat(MOST_FIELDS + 1);
         let long = format!("X: {}", "y".repeat(MOST_HEAD));
         for (head, expected) in [
-            ("ICY 200 OK", "none of HTTP/1.1"),
-            ("HTTP/2.0 200 OK", "none of HTTP/1.1"),
-            ("HTTP/1.1 20 OK", "none of HTTP/1.1"),
-            ("HTTP/1.1 099 OK", "no status"),
-            ("HTTP/1.1 200 OK\r\nA b", "none of HTTP/1.1"),
-            ("HTTP/1.1 200 OK\r\nA : b", "none of HTTP/1.1"),
-            ("HTTP/1.1 200 OK\r\nA: b\r\n c", "none of HTTP/1.1"),
-            ("HTTP/1.1 200 OK\r\nA: b\0", "none of HTTP/1.1"),
-            ("HTTP/1.1 200 OK\r\nA: b\rC: d", "none of HTTP/1.1"),
+            ("ICY 200 OK", "invalid HTTP/1.1"),
+            ("HTTP/2.0 200 OK", "invalid HTTP/1.1"),
+            ("HTTP/1.1 20 OK", "invalid HTTP/1.1"),
+            ("HTTP/1.1 099 OK", "not an HTTP status"),
+            ("HTTP/1.1 200 OK\r\nA b", "invalid HTTP/1.1"),
+            ("HTTP/1.1 200 OK\r\nA : b", "invalid HTTP/1.1"),
+            ("HTTP/1.1 200 OK\r\nA: b\r\n c", "invalid HTTP/1.1"),
+            ("HTTP/1.1 200 OK\r\nA: b\0", "invalid HTTP/1.1"),
+            ("HTTP/1.1 200 OK\r\nA: b\rC: d", "invalid HTTP/1.1"),
             (&format!("HTTP/1.1 200 OK\r\n{}", many.trim_end()), "more than 256 fields"),
             (&format!("HTTP/1.1 200 OK\r\n{long}"), "more than"),
-            ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2", "no single number"),
-            ("HTTP/1.1 200 OK\r\nContent-Length: 1, 1", "no single number"),
-            ("HTTP/1.1 200 OK\r\nContent-Length: +1", "no single number"),
-            ("HTTP/1.1 200 OK\r\nContent-Length:", "no single number"),
-            ("HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551616", "no single number"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2", "not a single number"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 1, 1", "not a single number"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: +1", "not a single number"),
+            ("HTTP/1.1 200 OK\r\nContent-Length:", "not a single number"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551616", "not a single number"),
             ("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked", "other than chunked"),
             ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked", "other than chunked"),
             ("HTTP/1.1 204 OK\r\nTransfer-Encoding: gzip", "other than chunked"),

@@ -35,7 +35,7 @@ pub(crate) fn answer(octets: &[u8], at_a_time: usize) {
         if let Some(whole) = whole {
             assert!(
                 whole.status.code() >= 200 || whole.status.code() == 101,
-                "{} is no status of an answer",
+                "{} is not a status of a response",
                 whole.status
             );
             assert!(method == Method::GET || whole.content.is_empty());

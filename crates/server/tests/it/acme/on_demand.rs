@@ -355,7 +355,7 @@ fn a_site_without_certificates_is_told_that_those_on_demand_are_of_another() {
         let config = sites.config().site("root", &[], &keys).site("root", &[], "names = ['b.test']").table(table);
         let output = config.check();
         let text = String::from_utf8(output.stdout).expect("text");
-        let words = "b.test: has no certificate, and those of *.shops.test are ordered for its own names: set `acme`";
+        let words = "b.test: has no certificate, and the certificates of *.shops.test are ordered for its own names: set `acme`";
         assert!(output.status.success() && text.contains(words) == is_told, "{default}: {text}");
     }
 }
