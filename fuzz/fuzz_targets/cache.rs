@@ -1,6 +1,6 @@
 //! Decisions of the cache about fields of an origin and of a client, and about a lifetime read from a file.
 //!
-//! The first octets are a lifetime and times; each further line is a field, of the request if it begins with `>`.
+//! The first bytes are a lifetime and times; each further line is a field, of the request if it begins with `>`.
 
 #![no_main]
 
@@ -87,7 +87,7 @@ fn fields(lines: &[u8]) -> (HeaderMap, HeaderMap) {
     (request, response)
 }
 
-/// A lifetime comes back from its octets, and is fresh until it expires.
+/// A lifetime comes back from its bytes, and is fresh until it expires.
 fn check(lifetime: &Lifetime, now: u64) {
     assert_eq!(Lifetime::from_bytes(lifetime.to_bytes()), Some(*lifetime));
     if lifetime.assess(&RequestDirectives::default(), now) == Assessment::Fresh {

@@ -1,4 +1,4 @@
-//! A client and a driver in turns: an octet below 128 is what the driver does next, others begin a frame of the client.
+//! A client and a driver in turns: a byte below 128 is what the driver does next, others begin a frame of the client.
 //!
 //! No order of calls panics; a frame fits its room and its record; a stream has one end; no more is sent than was offered and than the windows
 //! allow in sum.

@@ -1,6 +1,6 @@
-//! Frames from the octets of a client, behind its preface.
+//! Frames from the bytes of a client, behind its preface.
 //!
-//! However the octets are split, the events and the replies are the same; what is kept of them is bounded.
+//! However the bytes are split, the events and the replies are the same; what is kept of them is bounded.
 
 #![no_main]
 

@@ -1,6 +1,6 @@
-//! A request head and the content behind it, from the octets of a stranger.
+//! A request head and the content behind it, from the bytes of a stranger.
 //!
-//! However the octets are split, the answer is the same; what is consumed lies within them; what is accepted
+//! However the bytes are split, the answer is the same; what is consumed lies within them; what is accepted
 //! keeps the promises of its types, so that the handler need not check again.
 
 #![no_main]

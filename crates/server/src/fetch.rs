@@ -79,7 +79,7 @@ async fn fetch_slowly(request: Request<Bytes>, tls: Option<&TlsConnector>) -> Re
     tokio::pin!(answered);
     tokio::select! {
         answer = &mut answered => answer,
-        // The connection may end with the last octet of the response.
+        // The connection may end with the last byte of the response.
         _ = connection => answered.await,
     }
 }

@@ -94,7 +94,7 @@ pub fn target(path: &str) {
     guarded::target(path);
 }
 
-/// A path that is refused, in another spelling: it is refused too. `which`: the path. `how`: a byte for each octet, how to spell it.
+/// A path that is refused, in another spelling: it is refused too. `which`: the path. `how`: a byte for each byte, how to spell it.
 pub fn spelling(which: u8, how: &[u8]) {
     guarded::spelling(which, how);
 }

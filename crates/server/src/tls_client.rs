@@ -10,7 +10,7 @@ use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// The octets of a connection, with TLS or without.
+/// The bytes of a connection, with TLS or without.
 pub(crate) trait Io: AsyncRead + AsyncWrite + Unpin + Send + Sync {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send + Sync> Io for T {}

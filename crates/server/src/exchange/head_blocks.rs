@@ -105,7 +105,7 @@ struct Head<B> {
 /// Slots of a thread: with heads of usual length, 128 KiB.
 const SLOTS: usize = 256;
 
-/// Octets of further fields with which a head is kept.
+/// Bytes of further fields with which a head is kept.
 const LONGEST: usize = 2 << 10;
 
 impl<B: HeadBlock> Kept<B> {

@@ -240,9 +240,9 @@ fn refuse<'a>(context: &'a Context<'a>, protocol: Protocol, status: Status, head
 pub(crate) struct Delivery<'a> {
     /// The number of its stream.
     pub(crate) stream: u64,
-    /// Octets of content.
+    /// Bytes of content.
     pub(crate) body: u64,
-    /// Octets of frames.
+    /// Bytes of frames.
     pub(crate) wire: u64,
     pub(crate) path: SealedBy,
     pub(crate) choice: &'a mut PathChoice,
@@ -319,7 +319,7 @@ impl<'a> Answered<'a> {
 }
 
 impl Answered<'_> {
-    /// Octets of the head that is kept.
+    /// Bytes of the head that is kept.
     pub(crate) fn memory(&self) -> usize {
         self.head.as_ref().map_or(0, |head| head.memory())
     }
@@ -371,7 +371,7 @@ thread_local! {
 /// Buffers kept per thread: as many as there are responses in a batch of small ones.
 const MOST_KEPT: usize = 64;
 
-/// Octets above which a buffer is freed, as for HTTP/1.
+/// Bytes above which a buffer is freed, as for HTTP/1.
 const LONGEST_KEPT: usize = 8 << 10;
 
 /// An empty buffer, from the thread's store if it has one.

@@ -13,10 +13,10 @@ use crate::exchange::Error;
 use crate::observe::metrics;
 use crate::upstream::{ContentWriter, Patience, RequestContent, Room, pipe};
 
-/// Octets that are passed on at a time, so that a pipe that is nearly full is not filled by much more.
+/// Bytes that are passed on at a time, so that a pipe that is nearly full is not filled by much more.
 const PIECE: usize = 16 << 10;
 
-/// Octets of trailers, which are kept until they are complete.
+/// Bytes of trailers, which are kept until they are complete.
 const MOST_TRAILERS: usize = 8 << 10;
 
 /// Reads the content of one request. It must be polled wherever the request waits.

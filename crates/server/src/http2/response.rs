@@ -23,9 +23,9 @@ pub(super) struct Sending<'a> {
     /// Goes before `answered`, which has the place for its descriptors.
     content: Cursor,
     pub(super) answered: Box<Answered<'a>>,
-    /// Octets of content that were put into batches.
+    /// Bytes of content that were put into batches.
     pub(super) body: u64,
-    /// Octets of frames that were put into batches.
+    /// Bytes of frames that were put into batches.
     pub(super) wire: u64,
     /// The frame with END_STREAM is made.
     pub(super) ended: bool,
@@ -40,12 +40,12 @@ pub(super) struct Sending<'a> {
 /// A wait for the client to open a window.
 #[derive(Debug, Clone, Copy)]
 struct Stall {
-    /// Octets of content that were sent before.
+    /// Bytes of content that were sent before.
     progress: Progress,
     deadline: Instant,
 }
 
-/// Octets of content that end a stall: a client that opens windows octet by octet makes no progress.
+/// Bytes of content that end a stall: a client that opens windows byte by byte makes no progress.
 const PROGRESS: u64 = 16 << 10;
 
 impl<'a> Sending<'a> {
@@ -108,7 +108,7 @@ impl<'a> Sending<'a> {
         self.content.len() >= RECORD as u64
     }
 
-    /// Puts the next `length` octets of content into `batch`.
+    /// Puts the next `length` bytes of content into `batch`.
     pub(super) fn take(&mut self, length: usize, batch: &mut Batch) {
         self.content.take(length, |segment, length| put(segment, length, batch));
         self.body += length as u64;

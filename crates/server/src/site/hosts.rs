@@ -131,7 +131,7 @@ impl Hosts {
         if let Some(owner) = self.exact.get(host) {
             return Some(owner.site);
         }
-        // A name has at most 253 octets (RFC 1035 §2.3.4).
+        // A name has at most 253 bytes (RFC 1035 §2.3.4).
         let mut lower = [0; 256];
         let lower = lower.get_mut(..host.len())?;
         lower.copy_from_slice(host.as_bytes());

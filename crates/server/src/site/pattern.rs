@@ -44,7 +44,7 @@ pub(super) fn original_of(name: &[u8]) -> Option<&[u8]> {
 /// Parses a regular expression for decoded paths with their leading slash, and adds errors to `problems`. An expression with a branch
 /// that matches no path is an error: the files that it should protect would be open.
 ///
-/// It matches octets, as file names are: `.` and `[^/]` also match names that are not UTF-8, which `(?u)` would not.
+/// It matches bytes, as file names are: `.` and `[^/]` also match names that are not UTF-8, which `(?u)` would not.
 pub(super) fn build_regex(text: &str, span: &Range<usize>, key: &str, problems: &mut Problems) -> Option<Regex> {
     let built = RegexBuilder::new(text).unicode(false).dot_matches_new_line(true).size_limit(REGEX_SIZE).build();
     let what = match built {

@@ -20,7 +20,7 @@ use crate::values::{At, Bounded, Problems, SecretUrl, Size, Time, parse_network}
 pub(crate) struct CacheConfig {
     /// Directories of stored responses, one for each disk. Each belongs to one server, and is empty or has been its cache before.
     pub directories: At<Vec<PathBuf>>,
-    /// Most octets that stored responses take in each directory.
+    /// Most bytes that stored responses take in each directory.
     #[default(Size(1_000_000_000))]
     pub size: Size,
     /// Most responses in each directory.
@@ -179,7 +179,7 @@ impl CacheRuleConfig {
         self.key_values.iter().filter_map(&mut parse).collect()
     }
 
-    /// Octets of a slice.
+    /// Bytes of a slice.
     pub(super) fn slice(&self, key: &str, problems: &mut Problems) -> Option<u64> {
         let slice = self.slice.as_ref()?;
         let octets = slice.value.0;

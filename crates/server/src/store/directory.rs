@@ -97,7 +97,7 @@ pub(super) struct Opened {
     pub(super) file: File,
     pub(super) footer: Footer,
     pub(super) metadata: Metadata,
-    /// Octets of the file.
+    /// Bytes of the file.
     pub(super) length: u64,
 }
 
@@ -347,7 +347,7 @@ impl Directory {
         named.is_ok_and(|named| fstat(file).is_ok_and(|own| own.st_ino == named.st_ino))
     }
 
-    /// Calls `visit` with hash and octets of every object. Ends early if that returns `false`.
+    /// Calls `visit` with hash and bytes of every object. Ends early if that returns `false`.
     pub(super) fn scan(&self, mut visit: impl FnMut(u128, u64) -> bool) -> io::Result<Scan> {
         let place = self.place.load();
         for entry in Dir::read_from(&place.root)? {
@@ -368,7 +368,7 @@ impl Directory {
         Ok(Scan::Complete)
     }
 
-    /// Octets that are free on the file system for this process, and its inodes.
+    /// Bytes that are free on the file system for this process, and its inodes.
     pub(super) fn free(&self) -> io::Result<(u64, u64)> {
         let stat = rustix::fs::fstatvfs(&self.place.load().root)?;
         // Some file systems, btrfs for one, have no table of inodes: they report 0 of 0.
@@ -433,7 +433,7 @@ impl Drop for Temporary {
     }
 }
 
-/// Reads octets of a file.
+/// Reads bytes of a file.
 ///
 /// # Errors
 /// `WouldBlock`: they are not in the kernel's cache, or it cannot tell.

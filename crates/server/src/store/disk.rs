@@ -169,7 +169,7 @@ impl Disk {
         self.now() < self.paused_until.load(Ordering::Relaxed)
     }
 
-    /// Has a response written behind the request that fetched it: `job` takes so many octets of memory until then. Where too much waits already, it is not
+    /// Has a response written behind the request that fetched it: `job` takes so many bytes of memory until then. Where too much waits already, it is not
     /// stored, and the disk goes on with the others.
     pub(super) fn write_later(&self, octets: usize, job: impl FnOnce() + Send + 'static) {
         if self.hangs() {

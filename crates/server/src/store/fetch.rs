@@ -456,7 +456,7 @@ impl Fetch {
         None
     }
 
-    /// Writes what is unwritten, if it is `least` octets.
+    /// Writes what is unwritten, if it is `least` bytes.
     async fn write(&self, storing: &mut Storing, least: usize) {
         let Storing::InFile(in_file) = storing else { return };
         if self.fill.unwritten_octets() >= least.max(1) && !in_file.write_unwritten(&self.fill).await {

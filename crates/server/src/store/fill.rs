@@ -108,9 +108,9 @@ struct State {
     reply: Option<(Reply, UpstreamTrace)>,
     /// The file that is being written.
     file: Option<Arc<SiteFile>>,
-    /// Octets in it.
+    /// Bytes in it.
     written: u64,
-    /// The octets in memory.
+    /// The bytes in memory.
     tail: Tail,
     /// Where they begin: at `written`, unless writing has failed.
     tail_begin: u64,
@@ -284,7 +284,7 @@ impl Fill {
         (state.tail.iter().cloned().collect(), state.tail_begin)
     }
 
-    /// Octets that are not written.
+    /// Bytes that are not written.
     pub(super) fn unwritten_octets(&self) -> usize {
         self.lock().tail.len()
     }
@@ -373,7 +373,7 @@ impl State {
         self.readers.iter().any(|(_, at)| *at >= end)
     }
 
-    /// Drops the pieces that end before this octet.
+    /// Drops the pieces that end before this byte.
     fn free(&mut self, before: u64) {
         let ends = self.tail.iter().scan(self.tail_begin, |end, piece| {
             *end += piece.len() as u64;
@@ -383,7 +383,7 @@ impl State {
         self.tail_begin += self.tail.remove(pieces) as u64;
     }
 
-    /// The octets at `at`, up to `end`. `Ready(None)`: there are no more.
+    /// The bytes at `at`, up to `end`. `Ready(None)`: there are no more.
     fn piece(&self, at: u64, end: u64) -> Poll<Option<io::Result<Piece>>> {
         if at >= end {
             return Poll::Ready(None);

@@ -21,9 +21,9 @@ const VERSION: u16 = 1;
 /// The end of the file of an object. All numbers are little-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Footer {
-    /// Octets of the metadata before the footer.
+    /// Bytes of the metadata before the footer.
     pub(super) metadata: u32,
-    /// Octets of the body at the beginning.
+    /// Bytes of the body at the beginning.
     pub(super) body: u64,
     /// Milliseconds since 1970-01-01 when the object was stored or last validated.
     pub(super) stored: u64,
@@ -85,7 +85,7 @@ impl Footer {
         .filter(|footer| footer.metadata <= LONGEST_METADATA)
     }
 
-    /// Whether a file of `length` octets has room for what the footer says.
+    /// Whether a file of `length` bytes has room for what the footer says.
     pub(crate) fn fits(&self, length: u64) -> bool {
         let behind = u64::from(self.metadata) + FOOTER as u64;
         self.body.checked_add(behind).is_some_and(|needed| needed <= length)
@@ -136,7 +136,7 @@ impl Metadata {
     }
 }
 
-/// Metadata and footer, and the octets of the whole file with them.
+/// Metadata and footer, and the bytes of the whole file with them.
 pub(super) fn tail(
     metadata: &Metadata,
     hash: u128,

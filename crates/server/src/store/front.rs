@@ -145,7 +145,7 @@ impl Front {
     }
 }
 
-/// Octets of memory that an entry takes.
+/// Bytes of memory that an entry takes.
 fn memory(key: &[u8], stored: &Stored) -> usize {
     let memory = match stored {
         Stored::Object(object) => object.memory(),

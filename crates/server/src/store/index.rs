@@ -190,12 +190,12 @@ impl Index {
         self.objects.len() as u64
     }
 
-    /// Octets that the objects take on the disk.
+    /// Bytes that the objects take on the disk.
     pub(super) fn octets(&self) -> u64 {
         self.blocks.load(Ordering::Relaxed) * BLOCK
     }
 
-    /// Octets of memory that the index takes.
+    /// Bytes of memory that the index takes.
     pub(super) fn memory(&self) -> u64 {
         self.objects.memory_used().total() as u64
     }
@@ -360,7 +360,7 @@ mod tests {
         assert_eq!((index.octets(), index.len()), (0, 0));
     }
 
-    /// The bound of the documentation: 80 octets an object.
+    /// The bound of the documentation: 80 bytes an object.
     #[test]
     fn an_object_takes_at_most_80_octets_of_memory() {
         const OBJECTS: u64 = 1_000_000;

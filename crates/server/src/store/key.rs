@@ -45,13 +45,13 @@ impl Key {
         add_variant(&mut self.0, variant);
     }
 
-    /// Cuts off the variant. `of_url`: octets of the key in the store without it.
+    /// Cuts off the variant. `of_url`: bytes of the key in the store without it.
     pub(super) fn without_variant(&mut self, of_url: usize) {
         self.0.truncate(NUMBER + of_url);
     }
 }
 
-/// Octets of the number of a rule.
+/// Bytes of the number of a rule.
 pub(super) const NUMBER: usize = 4;
 
 /// Appends to a key what selects one of the variants of its URL.

@@ -117,7 +117,7 @@ impl Object {
         Object { is_suspect, check: check.clone(), ..object }
     }
 
-    /// Octets of memory that it takes.
+    /// Bytes of memory that it takes.
     pub(super) fn memory(&self) -> usize {
         let body = match &self.body.content {
             Content::Memory(bytes) => bytes.len(),

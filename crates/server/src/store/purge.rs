@@ -47,7 +47,7 @@ impl Target {
         }
     }
 
-    /// Octets of memory that its name takes.
+    /// Bytes of memory that its name takes.
     fn octets(&self) -> usize {
         let name = match self {
             Target::Everything | Target::InvalidatedHash(_) | Target::InvalidatedSlot(_) => 0,
@@ -127,7 +127,7 @@ struct Table {
     named: HashMap<Target, Times>,
     /// Of [`Target::Prefix`], which no hash finds.
     prefixes: Vec<(String, Times)>,
-    /// Octets of all names.
+    /// Bytes of all names.
     octets: usize,
     invalidated: Invalidated,
 }
@@ -304,7 +304,7 @@ impl Table {
     }
 }
 
-/// Octets of names: some 300,000 URLs of usual length.
+/// Bytes of names: some 300,000 URLs of usual length.
 const MOST_OCTETS: usize = 64 << 20;
 /// Each is compared with each object that is looked up.
 const MOST_PREFIXES: usize = 1000;

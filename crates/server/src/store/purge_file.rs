@@ -35,7 +35,7 @@ pub(super) struct PurgeFile {
     pub(super) directory: Arc<Directory>,
     /// The inode that was read or written; 0: there was no file.
     inode: u64,
-    /// Octets of it.
+    /// Bytes of it.
     octets: u64,
     /// Whether purges of another process were read since [`Self::catch_up`] said so.
     has_news: bool,
@@ -314,7 +314,7 @@ pub(super) const NOT_LASTING: &str = "they hold until this process ends, and lon
 /// Time after which purges that could not be written are written again, without another order.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Octets above which the file is replaced by one without superseded purges.
+/// Bytes above which the file is replaced by one without superseded purges.
 const MOST_OCTETS: u64 = 128 << 20;
 
 #[cfg(test)]

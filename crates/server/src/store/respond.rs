@@ -141,7 +141,7 @@ fn fields_of(extra: ExtraFields, content_range: Option<ContentRange>) -> Fields 
     Fields { forwarded: true, dated: true, content_range, extra, ..Fields::default() }
 }
 
-/// Octets of Age and Cache-Status, usually.
+/// Bytes of Age and Cache-Status, usually.
 const ADDED: usize = 96;
 
 /// The fields that a 304 repeats (RFC 9110 §15.4.5).

@@ -258,7 +258,7 @@ impl CacheRule {
         target: Targeted<'_>,
     ) {
         match scheme {
-            // Octets whose number is known cost no call.
+            // Bytes whose number is known cost no call.
             "https" => key.extend_from_slice(b"https://"),
             _ => [scheme.as_bytes(), b"://"].into_iter().for_each(|part| key.extend_from_slice(part)),
         }

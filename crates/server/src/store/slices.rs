@@ -139,7 +139,7 @@ impl Sliced {
         (sliced.range(sliced.index) == range).then_some(sliced)
     }
 
-    /// The octets of a slice.
+    /// The bytes of a slice.
     fn range(&self, index: u64) -> Range<u64> {
         let start = index.saturating_mul(self.size);
         start..start.saturating_add(self.size).min(self.complete)
@@ -149,7 +149,7 @@ impl Sliced {
         self.complete.div_ceil(self.size)
     }
 
-    /// Octets of the whole.
+    /// Bytes of the whole.
     pub(super) fn complete(&self) -> u64 {
         self.complete
     }
@@ -260,7 +260,7 @@ impl Slices {
         Some(Reader { slices: self, at: range.start, end: range.end, state })
     }
 
-    /// Finds or fetches a slice. `within`: the octets of it that are to be read.
+    /// Finds or fetches a slice. `within`: the bytes of it that are to be read.
     async fn open(self: Arc<Self>, index: u64, within: Range<u64>) -> io::Result<Open> {
         if let Some(first) = self.first.as_ref().filter(|_| index == self.sliced.index) {
             return Ok(Open::Object(Arc::clone(first)));
@@ -441,7 +441,7 @@ pub(super) struct Reader {
 }
 
 enum State {
-    /// The next octet is the first one that is read of its slice.
+    /// The next byte is the first one that is read of its slice.
     Between,
     // `Source` is Sync, which futures need not be.
     Opening(Mutex<Opening>),
@@ -453,7 +453,7 @@ type Opening = Pin<Box<dyn Future<Output = io::Result<Open>> + Send>>;
 /// A slice that can be read.
 enum Open {
     Object(Arc<Object>),
-    /// The octets of it that are to be read.
+    /// The bytes of it that are to be read.
     Source(Pin<Box<dyn Source>>),
 }
 

@@ -46,7 +46,7 @@ pub(super) fn read(
     Ok(true)
 }
 
-/// Octets of an object.
+/// Bytes of an object.
 const ROW: usize = 20;
 
 pub(super) const SNAPSHOT: &str = "index";

@@ -96,7 +96,7 @@ pub(super) struct Whole {
 }
 
 impl Whole {
-    /// Octets of memory that wait with it.
+    /// Bytes of memory that wait with it.
     pub(super) fn octets(&self) -> usize {
         self.object.memory() + self.key.len() + OF_FILL
     }
@@ -161,7 +161,7 @@ impl Whole {
 /// The operation, in messages.
 const WHAT: &str = "store a response";
 
-/// GUESS: octets of the fill of a response that waits to be written, and of its allocations. MEASURED: 6.5 to 8.5 kB of memory with its object, 2026-11-22.
+/// GUESS: bytes of the fill of a response that waits to be written, and of its allocations. MEASURED: 6.5 to 8.5 kB of memory with its object, 2026-11-22.
 const OF_FILL: usize = 6 << 10;
 
 /// Writes pieces at an offset.

@@ -55,7 +55,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Has something written that takes so many octets of memory until then. After the writer has stopped, the job is dropped.
+    /// Has something written that takes so many bytes of memory until then. After the writer has stopped, the job is dropped.
     pub(super) fn push(&self, octets: usize, job: impl FnOnce() + Send + 'static) -> Result<(), Full> {
         let mut queue = self.shared.lock();
         if queue.is_stopping {
@@ -150,7 +150,7 @@ impl fmt::Debug for Queue {
     }
 }
 
-/// Octets above which nothing more is taken: the memory of a disk that does not keep up.
+/// Bytes above which nothing more is taken: the memory of a disk that does not keep up.
 const MOST_OCTETS: usize = 64 << 20;
 
 /// Jobs at which nothing more is taken: each holds the fill of its response, too.

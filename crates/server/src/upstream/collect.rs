@@ -57,9 +57,9 @@ impl NotCollected {
 
 /// The least rate at which a client has to send.
 struct LeastRate {
-    /// Octets in each window, and the window's length. `None`: nothing came.
+    /// Bytes in each window, and the window's length. `None`: nothing came.
     least: Option<(u64, Duration)>,
-    /// Octets that came in this window.
+    /// Bytes that came in this window.
     came: u64,
     /// How often the client could send no more, or again, when the window began.
     holds: u64,
@@ -177,7 +177,7 @@ pub(crate) async fn collect(
     Ok(collected)
 }
 
-/// Octets of a file that are read at a time.
+/// Bytes of a file that are read at a time.
 const READ: u64 = 64 << 10;
 
 /// Writes what waits, and then the rest as it comes.

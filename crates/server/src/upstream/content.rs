@@ -13,7 +13,7 @@ use sealion_http::{FieldSection, Status};
 use super::head::trailers_of_request;
 use super::pieces::Pieces;
 
-/// Octets that the pipe keeps, after which the client is not read.
+/// Bytes that the pipe keeps, after which the client is not read.
 const MOST_KEPT: usize = 64 << 10;
 
 /// A pipe for the content of a request. `length`: as announced by the client, `None` if it announced none.
@@ -32,7 +32,7 @@ pub(crate) struct ContentWriter {
 #[derive(Debug)]
 pub(crate) struct RequestContent {
     pipe: Arc<Mutex<Pipe>>,
-    /// Octets until the announced end.
+    /// Bytes until the announced end.
     left: Option<u64>,
     /// Fields that trailers cannot have. `None`: trailers are dropped.
     guarded: Option<Arc<[HeaderName]>>,
@@ -82,7 +82,7 @@ struct Pipe {
     /// Whether the client cannot send now, since our window is closed, and how often that has begun or ended.
     is_held: bool,
     holds: u64,
-    /// Octets that may still be written.
+    /// Bytes that may still be written.
     allowance: Option<u64>,
     /// Fields behind the content.
     trailers: Option<Box<HeaderMap>>,
@@ -243,7 +243,7 @@ impl Pipe {
 }
 
 impl RequestContent {
-    /// Refuses content of more than `most` octets (413). An error: it announces more.
+    /// Refuses content of more than `most` bytes (413). An error: it announces more.
     pub(crate) fn limit(&self, most: u64) -> Result<(), Incomplete> {
         let mut pipe = lock(&self.pipe);
         // Some may have come before.

@@ -231,7 +231,7 @@ impl Shared {
     }
 }
 
-/// Octets of a request's content that the library of HTTP/2 keeps for a stream.
+/// Bytes of a request's content that the library of HTTP/2 keeps for a stream.
 const MOST_BUFFERED: usize = 64 << 10;
 
 impl Lease {

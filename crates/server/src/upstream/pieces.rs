@@ -1,4 +1,4 @@
-//! Octets that wait. Small pieces are merged: each alone would take many times its length.
+//! Bytes that wait. Small pieces are merged: each alone would take many times its length.
 
 use std::collections::VecDeque;
 
@@ -62,7 +62,7 @@ impl Pieces {
 mod tests {
     use super::*;
 
-    /// Octets on the heap, but for the headers of allocations.
+    /// Bytes on the heap, but for the headers of allocations.
     fn memory(pieces: &Pieces) -> usize {
         let whole: usize = pieces.whole.iter().map(Bytes::len).sum();
         whole + pieces.whole.capacity() * size_of::<Bytes>() + pieces.merged.capacity()

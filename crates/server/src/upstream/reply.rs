@@ -25,7 +25,7 @@ pub(crate) struct Reply {
     pub(crate) ends_with_stream: bool,
 }
 
-/// The content of an answer, or the octets of a tunnel.
+/// The content of an answer, or the bytes of a tunnel.
 pub(crate) struct ReplyContent(Pin<Box<dyn Source>>);
 
 impl<S: Source + 'static> From<S> for ReplyContent {

@@ -60,7 +60,7 @@ pub(crate) struct Spooling {
     pub(super) disk: u64,
     /// Where the files are.
     pub(super) files: Arc<SpoolDisk>,
-    /// Octets in files.
+    /// Bytes in files.
     used: AtomicU64,
 }
 
@@ -243,17 +243,17 @@ impl Queue {
         }
     }
 
-    /// Whether so many octets more fit into memory.
+    /// Whether so many bytes more fit into memory.
     fn has_memory(&self, octets: usize) -> bool {
         self.memory.bytes() + octets <= self.spooling.memory && self.spooling.waiting.room(&self.memory, octets).is_ok()
     }
 
-    /// Whether it is the client's other contents that leave no memory for so many octets more.
+    /// Whether it is the client's other contents that leave no memory for so many bytes more.
     pub(super) fn is_clients_share_taken(&self, octets: usize) -> bool {
         self.spooling.waiting.room(&self.memory, octets) == Err(NoRoom::Client)
     }
 
-    /// The place for so many octets. An empty queue takes any number, so that each content goes on, unless it is refused.
+    /// The place for so many bytes. An empty queue takes any number, so that each content goes on, unless it is refused.
     pub(super) fn place(&mut self, octets: usize, rest: Rest) -> Place {
         if self.has_memory(octets) || (self.parts.is_empty() && rest == Rest::Passed) {
             return Place::Memory;

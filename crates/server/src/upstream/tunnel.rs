@@ -1,4 +1,4 @@
-//! A tunnel behind 101: octets of another protocol, such as WebSocket, pass in both directions until one side ends.
+//! A tunnel behind 101: bytes of another protocol, such as WebSocket, pass in both directions until one side ends.
 //!
 //! ```text
 //! client ─► driver ─► RequestContent ─► a task that writes ─► server

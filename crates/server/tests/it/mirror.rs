@@ -102,7 +102,7 @@ fn checksums_are_shown_beside_files_and_sent_on_request() {
     assert_eq!(served.get("/pub/d.iso", &want).field("repr-digest"), None, "the file is newer");
     assert_eq!(served.get("/pub/a.iso", &["-H", "Want-Repr-Digest: sha-512=1"]).field("repr-digest"), None);
     assert_eq!(served.get("/pub/none", &want).field("repr-digest"), None);
-    // The octets of a compressed sibling have another digest.
+    // The bytes of a compressed sibling have another digest.
     served.site.add("pub/c.txt.gz", "gzip");
     let coded = served.get("/pub/c.txt", &[&want[..], &["-H", "Accept-Encoding: gzip"]].concat());
     if coded.field("content-encoding").is_some() {

@@ -42,7 +42,7 @@ fn connect(address: SocketAddr) -> TcpStream {
     client
 }
 
-/// Sends `bytes` and reads until the connection ends. `Err`: it ended otherwise than by FIN, after these octets.
+/// Sends `bytes` and reads until the connection ends. `Err`: it ended otherwise than by FIN, after these bytes.
 fn exchange(address: SocketAddr, bytes: &[u8]) -> Result<Vec<u8>, (Vec<u8>, ErrorKind)> {
     let mut client = connect(address);
     client.write_all(bytes).expect("the request leaves");
@@ -123,7 +123,7 @@ fn both_protocols_are_known_by_their_first_octets() {
     let address = server.address();
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     const SETTINGS: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
-    // Octet by octet.
+    // Byte by byte.
     let mut client = connect(address);
     for octet in PREFACE.iter().chain(SETTINGS) {
         client.write_all(&[*octet]).expect("it leaves");

@@ -133,7 +133,7 @@ fn a_large_body_of_which_a_block_was_lost_is_fetched_again() {
     assert_eq!(messages(&server, "a damaged object was removed"), 1);
 }
 
-/// An origin of contents: of `/N` there are N octets.
+/// An origin of contents: of `/N` there are N bytes.
 fn lengths() -> Upstream {
     Upstream::answering(|request| {
         let length: u64 =

@@ -176,7 +176,7 @@ struct Http2<'a> {
     heads: Vec<u8>,
     /// Bytes of sources that wait to be sent.
     ahead: Ahead,
-    /// Octets of responses whose path has not been chosen.
+    /// Bytes of responses whose path has not been chosen.
     upcoming: u64,
     /// Records of the next batch.
     batch: usize,
@@ -197,7 +197,7 @@ struct Http2<'a> {
 /// Batches in a row, after which other connections have their turn.
 const MOST_IN_A_ROW: u32 = 4;
 
-/// Octets in a row, after which other connections have their turn: a large batch has more.
+/// Bytes in a row, after which other connections have their turn: a large batch has more.
 const MOST_OCTETS_IN_A_ROW: usize = 1 << 18;
 
 /// Streams for which an idle connection keeps memory.

@@ -190,7 +190,7 @@ impl Http2<'_> {
         }
     }
 
-    /// Discards `length` octets of a request's content, which files do not need. Its end, or too much of it, brings the response; in the second case
+    /// Discards `length` bytes of a request's content, which files do not need. Its end, or too much of it, brings the response; in the second case
     /// the client is told then that the rest is not wanted.
     fn discard(&mut self, id: StreamId, length: u64, end: bool, stream: &TlsStream) {
         let Some(index) = self.receiving.iter().position(|receiving| receiving.stream == id) else { return };
@@ -245,7 +245,7 @@ impl Http2<'_> {
         may_keep(head, || self.kept())
     }
 
-    /// Octets of heads that wait for content, an answer's end or the log.
+    /// Bytes of heads that wait for content, an answer's end or the log.
     fn kept(&self) -> usize {
         let receiving: usize = self.receiving.iter().map(|receiving| receiving.head.memory()).sum();
         let answering: usize = self.answering.iter().map(|waiting| waiting.memory).sum();

@@ -151,7 +151,7 @@ impl Http2<'_> {
 struct Unsent {
     /// The file that cannot be read. `None`: the connection failed.
     file: Option<Arc<File>>,
-    /// Octets of the batch that were sent.
+    /// Bytes of the batch that were sent.
     sent: usize,
     error: Error,
 }

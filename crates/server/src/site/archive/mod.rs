@@ -230,7 +230,7 @@ fn disposition(name: &[u8], format: Format) -> String {
     value
 }
 
-/// The octets to percent-encode in an extended parameter (RFC 8187 §3.2.1).
+/// The bytes to percent-encode in an extended parameter (RFC 8187 §3.2.1).
 const EXTENDED: &percent_encoding::AsciiSet = &OUTSIDE_PCHAR
     .add(b'\'')
     .add(b'(')

@@ -24,13 +24,13 @@ use crate::upstream::http1::{Connection, Past, Released};
 use crate::upstream::message::Reading;
 use crate::upstream::reply::Patience;
 
-/// Octets that are read at a time.
+/// Bytes that are read at a time.
 const READ: usize = 16 << 10;
 
 /// The same up to the end of the head, where little is read before the client takes it: what comes behind the head stays in memory until then.
 const SPARING_READ: usize = 4 << 10;
 
-/// Octets of a message of the application that are logged.
+/// Bytes of a message of the application that are logged.
 const MOST_MESSAGE: usize = 2048;
 
 /// Why there is no answer, or no whole one.

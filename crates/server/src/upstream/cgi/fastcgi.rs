@@ -17,7 +17,7 @@ const STDERR: u8 = 7;
 
 const VERSION: u8 = 1;
 
-/// Octets of a record's head, and of the content of END_REQUEST.
+/// Bytes of a record's head, and of the content of END_REQUEST.
 const HEAD: usize = 8;
 
 /// A request's number on its connection, and whether the connection is kept.
@@ -140,15 +140,15 @@ pub(super) enum BadRecord {
     Framing,
 }
 
-/// Reads records as their octets come: content is passed on before its record is whole.
+/// Reads records as their bytes come: content is passed on before its record is whole.
 #[derive(Debug)]
 pub(super) struct Records {
     /// The number of the request.
     id: u16,
     kind: u8,
-    /// Octets of content that are still to come.
+    /// Bytes of content that are still to come.
     left: usize,
-    /// Octets of padding behind them.
+    /// Bytes of padding behind them.
     padding: usize,
     /// Bytes of heads and padding that may still come. Content adds to it.
     framing: usize,
@@ -173,7 +173,7 @@ impl Records {
         self.left == 0 && self.padding == 0
     }
 
-    /// The next event in `buffer`. `None`: more octets are needed.
+    /// The next event in `buffer`. `None`: more bytes are needed.
     pub(super) fn next(&mut self, buffer: &mut BytesMut) -> Result<Option<Event>, BadRecord> {
         loop {
             if self.left == 0 {
@@ -244,7 +244,7 @@ mod tests {
         record
     }
 
-    /// The events of octets that come `at_a_time`, with parts of a stream joined.
+    /// The events of bytes that come `at_a_time`, with parts of a stream joined.
     fn read(octets: &[u8], at_a_time: usize) -> Result<Vec<(u8, Vec<u8>)>, BadRecord> {
         let (mut records, mut buffer, mut events) = (Records::new(1), BytesMut::new(), Vec::<(u8, Vec<u8>)>::new());
         for part in octets.chunks(at_a_time) {

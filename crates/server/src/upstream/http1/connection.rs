@@ -226,7 +226,7 @@ pub(super) enum Broken {
 }
 
 impl Exchange {
-    /// Reads what has come, at most `room` octets. 0: the server has closed the connection.
+    /// Reads what has come, at most `room` bytes. 0: the server has closed the connection.
     pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>, room: usize) -> Poll<Result<usize, Broken>> {
         self.input.reserve(room);
         // The buffer may have more: what is read at a time makes the records.

@@ -263,7 +263,7 @@ fn what_is_stored_stays_within_the_size_that_is_set() {
     });
 }
 
-/// Octets on the disk of deleted files that the server has open.
+/// Bytes on the disk of deleted files that the server has open.
 fn deleted_octets(cached: &Cached) -> u64 {
     let is_deleted = |path: &PathBuf| {
         fs::read_link(path)

@@ -228,7 +228,7 @@ fn an_answer_over_http2_that_breaks_off_never_ends_as_if_it_were_complete() {
             Box::pin(async move {
                 let mut stream = respond.send_response(::http::Response::new(()), false)?;
                 write(&mut stream, vec![b'x'; 1000]).await?;
-                // The octets leave before the reset.
+                // The bytes leave before the reset.
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 stream.send_reset(reason);
                 Ok(())

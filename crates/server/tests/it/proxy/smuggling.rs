@@ -123,7 +123,7 @@ const LINES: &[&str] = &[
 #[test]
 fn each_answer_belongs_to_one_request_however_a_server_reads_what_it_gets() {
     let site = Site::new();
-    // Every connection's octets, as they came.
+    // Every connection's bytes, as they came.
     let connections: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
     let all = Arc::clone(&connections);
     let upstream = Upstream::start(move |accepted| {
