@@ -96,8 +96,8 @@ impl Forwarding {
     }
 }
 
-/// The members of a list (RFC 9110 §5.6.1) from the right, without empty ones. Reading from the right, a quote that a client left open
-/// cannot swallow what a proxy appended.
+/// The members of a list (RFC 9110 §5.6.1) from the right, without empty ones. Read from the right, an open quote of the client
+/// cannot swallow the proxy's members.
 struct FromRight<'a>(Option<&'a [u8]>);
 
 impl<'a> Iterator for FromRight<'a> {

@@ -271,7 +271,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
         site::answer_from_cache(site, request, Client { arrival, ..self.client() }, now)
     }
 
-    /// Prepares [`Self::answer`]: sends early hints, and gathers what an upstream learns of the request.
+    /// Prepares [`Self::answer`]: sends early hints, and gathers the facts about the request for an upstream.
     pub(crate) fn inbound(&self, stream: &mut impl Stream, now: HttpTime) -> Inbound {
         let (Some(site), Some(request)) = (self.route(), self.request) else { return Inbound::default() };
         let Owed { context, peer, .. } = self.owed;

@@ -279,12 +279,13 @@ impl Delivery<'_> {
 }
 
 impl<'a> Answered<'a> {
-    /// Whether the connection may pass while the response is under way. It is sent without what goes on in this process.
+    /// Whether the connection may pass while the response is under way. A response with a part that only this process has stays here.
     pub(crate) fn can_leave(&self) -> bool {
         !self.is_tunnel && self.owed.passes(Passes::WhenItCan) == Passes::WhenItCan
     }
 
-    /// Ends it here without a line. Returns the head of the request, and what another process needs for the line. `counts`: bytes of content and of frames.
+    /// Ends it here without a line. Returns the head of the request, and the data for the line in the other process. `counts`: bytes of content and of
+    /// frames.
     pub(crate) fn leave(mut self, path: &PathChoice, counts: (u64, u64)) -> (Option<Box<HeadBuffer>>, Line) {
         let response = std::mem::replace(&mut self.response, Response::plain(Status::OK));
         let head = self.head.take();
@@ -354,7 +355,7 @@ async fn wait_for_place(
     }
 }
 
-/// The request as sites see it. To them CONNECT with a protocol is what asks for the protocol over HTTP/1.1: a GET (RFC 8441 §5).
+/// The request as sites see it. CONNECT with a protocol becomes the request for this protocol over HTTP/1.1: a GET (RFC 8441 §5).
 fn as_seen<'a>(decoded: &RequestHead<'a>) -> Option<Request<'a>> {
     let mut request = decoded.to_request()?;
     if decoded.protocol.is_some() {

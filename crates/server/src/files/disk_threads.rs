@@ -77,7 +77,7 @@ impl Default for DiskThreads {
 }
 
 impl DiskThreads {
-    /// Has a thread do `work`, which may block. Work that is waited for no more is not begun. The caller drops work that is refused: what it owns must not touch
+    /// Has a thread do `work`, which may block. If its caller has left, the work is not begun. The caller drops refused work: the drop must not touch
     /// the disk then.
     pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, NoReply> {
         let (result, mut waiting) = oneshot::channel();
@@ -116,7 +116,7 @@ impl DiskThreads {
         }
     }
 
-    /// Has a thread do what must be done in any case, such as closing a file, when the disk lets it.
+    /// Has a thread do work that is necessary in any case, such as closing a file, when the disk lets it.
     pub(crate) fn run_later(&self, work: impl FnOnce() + Send + 'static) {
         let job = Job { work: Box::new(work), steps: Arc::default() };
         let mut queue = self.0.lock();

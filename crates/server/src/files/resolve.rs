@@ -165,7 +165,7 @@ impl Root {
         Root { hidden: ends, ..self }
     }
 
-    /// The same directory without hidden files, to look at what is there. `None`: it is gone, or hides none.
+    /// The same directory without hidden files, for a look at its content. `None`: it is gone, or hides no files.
     pub(crate) fn unhidden(&self) -> Option<Self> {
         if self.hidden.is_empty() { None } else { Self::open(&self.path).ok() }
     }

@@ -39,7 +39,7 @@ use crate::observe::metrics;
 use crate::passing::{Baggage, Driver, Passes, Resting, Turn, UnderWay};
 use crate::response::Response;
 
-/// Serves requests until the connection should be closed in order, or pass on; the caller does so. `baggage`: what it begins with, and leaves when it passes.
+/// Serves requests until the connection should be closed in order, or pass on; the caller does so. `baggage`: its state at the beginning, and when it passes.
 ///
 /// # Errors
 /// The connection failed.
@@ -363,7 +363,7 @@ fn answer_at_once(
 }
 
 /// The response that has to be waited for. `refused`: the status if the content of the request could not be read. A client that leaves meanwhile is noticed
-/// when the response is sent: what it asked, a wrong password too, is logged.
+/// when the response is sent: its request is logged, a wrong password too.
 async fn answer(
     exchange: &Exchange<'_, '_>,
     stream: &mut Stream<'_>,
@@ -414,7 +414,7 @@ const UNTIL_CLOSE: &str = "an answer without a length, over a Unix socket and to
 pub(super) struct Reply<'a, 'c> {
     pub(super) exchange: Exchange<'c, 'a>,
     pub(super) stream: Stream<'a>,
-    /// The response, once it is made. It is not moved from here: a move costs a quarter of what writing its head costs.
+    /// The response, once it is made. It is not moved from here: a move costs a quarter of writing its head.
     pub(super) response: Option<Response>,
     pub(super) progress: Progress,
 }

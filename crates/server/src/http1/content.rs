@@ -80,7 +80,7 @@ impl ContentReader {
         self.is_complete || matches!(self.form, Form::Tunnel { is_open: false })
     }
 
-    /// Passes on what has come.
+    /// Passes on the content that has come.
     ///
     /// # Errors
     /// The connection is lost.

@@ -157,7 +157,7 @@ async fn send_ready(
 }
 
 impl Progress {
-    /// Keeps what was not sent, if the send was stopped. Its parts began with `head` bytes before the content.
+    /// Keeps the unsent rest if the send was stopped. Its parts began with `head` bytes before the content.
     fn pause(&mut self, head: u64, stopped: Option<Stopped>) -> Sent {
         let Some(Stopped { after, turn }) = stopped else { return Sent::Whole };
         self.content.take(after.saturating_sub(head) as usize, |_, _| {});
@@ -209,7 +209,7 @@ async fn send(
 /// Usual length of a head, for the choice of path.
 const HEAD_ESTIMATE: u64 = 256;
 
-/// The state of sending what a source gives.
+/// The state of sending the pieces of a source.
 struct Sending<'a> {
     stream: &'a mut TlsStream,
     path: &'a mut PathChoice,

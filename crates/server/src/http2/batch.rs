@@ -110,7 +110,7 @@ impl Batch {
         if left < least { left + RECORD } else { left }
     }
 
-    /// Makes the first record short, which reaches the client sooner, if what comes before content leaves room in it.
+    /// Makes the first record short, which reaches the client sooner, if the frames before content leave room in it.
     pub(super) fn begin_short(&mut self) {
         self.begins_short = self.len + SHORTEST_FRAME < FIRST_RECORD;
     }
@@ -162,8 +162,8 @@ impl Batch {
         self.stretches.push(Stretch::File(Arc::clone(file), range));
     }
 
-    /// Leaves what is unsent when `sent` bytes are, without the frames of streams whose content is in `file`: returns their DATA. Trailers of theirs go too,
-    /// so that no such stream ends as if it were whole. `None`: one of the frames is under way, so that the client waits for content that cannot come.
+    /// Leaves the unsent rest when `sent` bytes are sent, without the frames of streams whose content is in `file`: returns their DATA. Their trailers go
+    /// too, so that no such stream ends as if it were whole. `None`: one of the frames is under way, so that the client waits for content that cannot come.
     pub(super) fn skip(&mut self, sent: usize, file: &Arc<File>) -> Option<Vec<DataFrame>> {
         let frames = self.frames();
         let is_of = |stretch: Stretch| stretch.file().is_some_and(|other| Arc::ptr_eq(other, file));
@@ -457,7 +457,7 @@ mod tests {
 
     #[test]
     fn frames_of_a_file_that_cannot_be_read_are_left_out() {
-        // Sent before; which file is broken; frames that are taken back; what is left of the batch.
+        // Bytes sent before; the broken file; frames that are taken back; the rest of the batch.
         for (sent, broken, dropped, left) in [
             (0, 0, &[16_375, 13_625][..], [0..OTHER, OTHER + FIRST..ALL]),
             (0, 1, &[16_375, 13_625], [0..OTHER + FIRST, 0..0]),

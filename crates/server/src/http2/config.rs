@@ -37,8 +37,8 @@ impl Http2Config {
     pub(crate) fn limits(&self, head: &HeadLimits, forwards: bool, connect_protocol: bool) -> Limits {
         let streams = self.max_streams.get() as u32;
         let limits = Limits { streams, head: head.head, fields: head.fields, connect_protocol, ..Limits::default() };
-        // Where content is discarded, larger windows would only let clients send more of it. Where it is passed on, they grow with what the client's
-        // network carries in a round trip: this much waits at most for a server, on a connection.
+        // Where content is discarded, larger windows would only let clients send more of it. Where it is passed on, they grow with the
+        // bandwidth-delay product of the client's network: this much waits at most for a server, on a connection.
         Limits { largest_window: if forwards { 1 << 20 } else { limits.stream_window }, ..limits }
     }
 }

@@ -98,7 +98,7 @@ impl<'a> Sending<'a> {
         }
     }
 
-    /// Tells the connection what content is ready from the start.
+    /// Tells the connection how much content is ready from the start.
     pub(super) fn offer(&self, connection: &mut Connection) -> Result<(), StreamClosed> {
         connection.offer(self.stream, self.content.len(), self.content.source().is_none())
     }
@@ -155,7 +155,7 @@ impl<'a> Sending<'a> {
         self.stall = None;
     }
 
-    /// Tells the source of the content what is not sent.
+    /// Tells the source of the content which part is not sent.
     pub(super) fn take_back(&self) {
         self.content.take_back(self.body);
     }

@@ -40,7 +40,7 @@ fn connection() -> (Offered, TcpStream) {
     (Offered { head: resting().to_bytes(), files: Vec::new(), socket, frozen }, client)
 }
 
-/// The other process, which does with each offer what `answer` says.
+/// The other process, which replies to each offer as `answer` says.
 fn other(far: OwnedFd, answer: impl Fn(u64) -> Option<Answer> + Send + 'static) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
         let mut space = vec![0; LONGEST_MESSAGE];

@@ -150,7 +150,7 @@ impl Files {
         }
     }
 
-    /// A file that came along, up to the end of what is sent of it.
+    /// A file that came along, up to the end of the part that is sent.
     pub(crate) fn unpack(&self, number: usize, end: u64) -> Arc<SiteFile> {
         SiteFile::of_content(Content::File(Arc::clone(&self.0[number])), end)
     }

@@ -30,7 +30,7 @@ pub(super) const LONGEST_MESSAGE: usize = 64 << 10;
 /// The longest content of an offer that its message contains, in bytes; the rest is for the heading. A longer one travels in a file in memory.
 const LONGEST_INLINE: usize = LONGEST_MESSAGE - 16;
 
-/// The longest content of an offer, in bytes: a response in memory, and what is sealed of it.
+/// The longest content of an offer, in bytes: a response in memory, and its sealed records.
 pub(super) const LONGEST_CONTENT: u64 = 32 << 20;
 
 /// The descriptors of an offer: the socket, the file that has its content, and the files of a response.

@@ -283,7 +283,7 @@ fn append(before: &mut Vec<u8>, value: &[u8], source: &Source, form: Form) -> Re
     Ok(())
 }
 
-/// Whether what follows `before` is part of the host of a URL.
+/// Whether the text behind `before` is part of the host of a URL.
 fn in_authority(before: &[u8]) -> bool {
     let rest = before.strip_prefix(b"https://").or_else(|| before.strip_prefix(b"http://"));
     rest.is_some_and(|rest| !rest.iter().any(|byte| matches!(byte, b'/' | b'?' | b'#')))

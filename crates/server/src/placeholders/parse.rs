@@ -103,7 +103,7 @@ impl Template {
 }
 
 impl Known<'_> {
-    /// The piece for a name. An error says what is wrong with it.
+    /// The piece for a name, or the reason why the name is wrong.
     fn piece(&self, name: &str) -> Result<Piece, String> {
         if let Some((_, source)) = PLAIN.iter().find(|(own, _)| *own == name) {
             return Ok(Piece::Value(source.clone()));

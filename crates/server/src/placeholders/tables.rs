@@ -66,7 +66,7 @@ struct Map {
     expressions: Vec<(Groups, Template)>,
     /// Whether `exact` and `beginnings` are in lower case, for values in any case.
     ignores_case: bool,
-    /// Whether none of its values begins with what a client sent.
+    /// Whether none of its values begins with text of a client.
     begins_urls: bool,
 }
 
@@ -165,13 +165,13 @@ impl Tables {
     /// All values of a map that are texts. `None`: one of them has placeholders.
     pub(super) fn texts(&self, place: usize) -> Option<Vec<&str>> {
         let values = self.maps[place].values();
-        // Without a default, what the map does not name leads nowhere.
+        // Without a default, a value that the map does not name leads nowhere.
         values.filter(|value| value.as_text() != Some("")).map(Template::as_text).collect()
     }
 }
 
 impl Tables {
-    /// Whether a URL may begin with the value of a map: none of its values begins with what a client sent.
+    /// Whether a URL may begin with the value of a map: none of its values begins with text of a client.
     pub(super) fn map_begins_urls(&self, place: usize) -> bool {
         self.maps[place].begins_urls
     }

@@ -201,7 +201,7 @@ fn is_without_tls(config: &Config, site: &SiteConfig) -> bool {
     site.listen.is_some() && !own.any(|listen| *listen.tls)
 }
 
-/// Refuses what sites cannot ask for on their listeners without TLS. Returns warnings of what they should not.
+/// Refuses settings that sites cannot have on their listeners without TLS. Returns warnings of settings that they should not have.
 fn check_plain(config: &Config, problems: &mut Problems) -> Vec<String> {
     let mut notes = Vec::new();
     let plain = || config.listen.iter().filter(|listen| listen.serves_plain());

@@ -47,7 +47,7 @@ pub(crate) enum Order {
         server: String,
         state: AdminState,
     },
-    /// Shows the cache, or what it has under a URL.
+    /// Shows the cache, or its content under a URL.
     Cache {
         url: Option<String>,
     },
@@ -213,8 +213,8 @@ fn read_response(stream: &mut UnixStream, end: Instant) -> io::Result<String> {
     }
 }
 
-/// Has the process that took over apply purges, by orders; no purges ask it for its directories. Says once that it did not. One that shares a directory reads
-/// there what it does not take, as where another process has taken over from it.
+/// Has the process that took over apply purges, by orders; no purges ask it for its directories. Says once if it did not. A process that shares a directory
+/// reads there the purges that it does not take, as when another process has taken over from it.
 pub(super) fn forward_purges(pid: u32, directories: Vec<PathBuf>) -> Forward {
     let (is_shared, has_failed) = (AtomicBool::new(false), AtomicBool::new(false));
     Arc::new(move |mut purges| {

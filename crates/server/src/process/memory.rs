@@ -74,7 +74,7 @@ impl CacheMemory {
         match bound {
             Some(bound) if u128::from(bound.total()) < wanted => {
                 let part = |size: u64| {
-                    // Less than `size`, since the total is less than what is wanted.
+                    // Less than `size`, since the total is less than the wanted memory.
                     u64::try_from(u128::from(size) * u128::from(bound.total()) / wanted).unwrap_or(size)
                 };
                 Self { files: part(files), responses: part(responses), bound: Some(bound) }
@@ -98,7 +98,7 @@ fn limit(groups: &str, read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
         };
         let hierarchy = Path::new(hierarchy);
         let group: PathBuf = hierarchy.join(group);
-        // In a container the path may be that on the host, and its group the root of what is mounted.
+        // In a container the path may be the host's, and its group the root of the mount.
         let above = group.ancestors().take_while(|path| path.starts_with(hierarchy));
         // "max", and a number that no machine has, are no limit.
         above.filter_map(|path| read(&path.join(file))?.trim().parse().ok()).filter(|limit| *limit < 1 << 60).min()

@@ -387,7 +387,7 @@ impl<'a> Server<'a> {
         let Self { shared, metrics_thread, passing, phase: _phase, .. } = self;
         if let (Some(thread), Some(giver)) = (passing, shared.giver.get()) {
             giver.end();
-            // It says what went on elsewhere.
+            // The thread has reported its outcome itself.
             let _ = thread.join();
         }
         if let Some(thread) = metrics_thread.filter(|_| *shared.phase.borrow() == Phase::HandedOver) {

@@ -187,7 +187,7 @@ impl Successor {
         Ok(near)
     }
 
-    /// Reports what is left of this process, which has handed over its service.
+    /// Reports the remaining connections of this process, which has handed over its service.
     pub(crate) fn report(&self, left: Left) {
         left.report(&self.socket);
     }

@@ -146,7 +146,7 @@ impl Source for Paced {
         1
     }
 
-    /// Tokens for what cannot be sent are for others.
+    /// Tokens that cannot be used now are for others.
     fn set_room(mut self: Pin<&mut Self>, room: u64) {
         self.room = room;
         if self.next.as_ref().is_some_and(|next| room == 0 || room < next.piece.len() / 2) {

@@ -73,7 +73,7 @@ pub(crate) struct Arrival {
 
 /// Answers a request for `site` where [`answer_from_cache`] does not. `now` is the value of Date.
 ///
-/// `inbound`: what a server learns if the request is forwarded.
+/// `inbound`: the facts for a server, if the request is forwarded.
 pub(crate) async fn answer(
     site: &Site,
     request: &Request<'_>,
@@ -296,7 +296,7 @@ impl<'a> Answering<'a> {
         Some(response)
     }
 
-    /// Compresses what an application answered, if the route says so.
+    /// Compresses the response of an application, if the route says so.
     fn compress(&self, response: &mut Response) {
         if let Some(compression) = &self.route.features.compression {
             compression.apply(response, self.request, self.client.address);
@@ -376,7 +376,7 @@ impl<'a> Answering<'a> {
         }
     }
 
-    /// Takes the steps before the action: password, other servers. Then does what the route does.
+    /// Takes the steps before the action: password, other servers. Then does the route's action.
     async fn respond(&self, path: &SitePath<'_>, inbound: &mut Inbound) -> Answer {
         let mut user = None;
         if let Some(refusal) = self.guard_here(path, &mut user).await {

@@ -22,7 +22,7 @@ use crate::files::coding::stream::{Levels, StreamEncoder};
 use crate::response::{Body, CHECKSUMS, CodedForms, ContentEncoder, Response};
 use crate::upstream::Waiting;
 
-/// Compression of what applications answer.
+/// Compression of applications' responses.
 #[derive(Debug)]
 pub(crate) struct Compression {
     settings: Compress,
@@ -172,7 +172,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// The fields of coded content. `etag`: the strong validator of what was coded.
+/// The fields of coded content. `etag`: the strong validator of the content before coding.
 fn as_coded(fields: &ExtraFields, etag: Option<&[u8]>) -> ExtraFields {
     let mut coded = ExtraFields::with_capacity(fields.lines().len() + 2);
     for (name, value) in fields.iter() {
@@ -206,7 +206,7 @@ fn is_checksum(name: &[u8]) -> bool {
     CHECKSUMS.iter().any(|checksum| name.eq_ignore_ascii_case(checksum.as_bytes()))
 }
 
-/// Whether a list has such a member. A quoted string with commas may look like several members: what it forbids is forbidden.
+/// Whether a list has such a member. A quoted string with commas may look like several members, and each of them counts.
 fn has_member(list: &[u8], is: impl Fn(&[u8]) -> bool) -> bool {
     list.split(|byte| *byte == b',').any(|member| is(member.trim_ascii()))
 }

@@ -1,4 +1,4 @@
-//! Early hints (RFC 8297): what a page will need, said before the page is there.
+//! Early hints (RFC 8297): links to resources that a page will need, sent before the page is there.
 
 use sealion_http::extra_fields::is_value;
 use sealion_http::{Method, Request};

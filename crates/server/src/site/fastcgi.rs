@@ -171,7 +171,7 @@ impl Scripts {
     /// The status of a path that has none.
     pub(super) async fn find(&self, path: &SitePath<'_>) -> Result<Found, Status> {
         for found in self.candidates(path) {
-            // As for files. Such directories hold what no client should reach.
+            // As for files. Such directories hold files that no client should reach.
             let is_hidden = |segment: &[u8]| segment.starts_with(b".") && segment != b".well-known";
             if found.name.split(|octet| *octet == b'/').any(is_hidden) {
                 return Err(Status::NOT_FOUND);

@@ -207,7 +207,7 @@ impl ReadDirectory {
     }
 }
 
-/// Clamps a file time to what the page can show, from 1970 to 9999.
+/// Clamps a file time to the times that the page can show, from 1970 to 9999.
 pub(super) fn displayable(seconds: i64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(seconds.clamp(0, 253_402_300_799) as u64)
 }

@@ -66,7 +66,7 @@ pub(super) fn build_regex(text: &str, span: &Range<usize>, key: &str, problems: 
 /// Whether a branch of the expression demands something else than a slash at the beginning of the path.
 fn misses_the_slash(text: &str) -> bool {
     let parsed = ParserBuilder::new().unicode(false).utf8(false).dot_matches_new_line(true).build().parse(text);
-    // The compiler refuses what cannot be parsed.
+    // The compiler refuses invalid expressions.
     parsed.is_ok_and(|expression| excludes_slash(&expression, &[], false))
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct Rule {
     /// The directory of its route, without slashes at its ends.
     directory: Option<Box<[u8]>>,
     upstream: Arc<Upstream>,
-    /// The rule in keys of the cache: its upstream, the listeners of a site that names them, and what the rule changes in requests.
+    /// The rule in keys of the cache: its upstream, the listeners of a site that names them, and its changes to requests.
     cache_name: Box<str>,
     strip_prefix: bool,
     /// Without a slash at its end.
@@ -196,7 +196,7 @@ impl Rule {
         self.interim
     }
 
-    /// The path of a request as its client names what is forwarded, for a server that is asked about it: with the slashes that the rule's server gets.
+    /// The client's path of a forwarded request, for a server that is asked about it: with the slashes that the rule's server gets.
     pub(super) fn as_asked<'a>(&self, path: ForwardedPath<'a>) -> Cow<'a, str> {
         let raw = path.raw();
         match self.stripped(path) {

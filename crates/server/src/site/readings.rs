@@ -34,7 +34,7 @@ const STEPS: [Step; 14] = [
     without_blanks,
     // `$` of Ruby matches at the end of each line.
     before_break,
-    // Decoders that leave out what is no UTF-8: `decode(errors="ignore")` of Python, iconv with `//IGNORE`.
+    // Decoders that leave out invalid UTF-8: `decode(errors="ignore")` of Python, iconv with `//IGNORE`.
     in_utf8,
     // Parsers of URLs as browsers have them: Node's URL.
     without_breaks,

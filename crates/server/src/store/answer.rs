@@ -79,7 +79,7 @@ struct FoundBy<'k> {
     of_url: usize,
 }
 
-/// Why a request cannot have what another one fetched.
+/// Why a request cannot have the response of another request's fetch.
 enum Unshared {
     /// It is of another variant, for one request only, or not there any more.
     OfAnother,
@@ -95,7 +95,7 @@ impl CacheRule {
     /// The response from the worker's memory, without waiting. `None`: [`Self::answer`] has to. `now`: seconds since 1970-01-01.
     pub(crate) fn answer_at_once(&self, question: Question<'_>, now: u64) -> Option<Response> {
         let Question { request, scheme, is_trusted, target, is_compressed } = question;
-        // One look at the fields for what few requests have. Upgrade counts only where Connection names it (RFC 9110 §7.8).
+        // One look at the fields for features that few requests use. Upgrade counts only where Connection names it (RFC 9110 §7.8).
         let [connection, directives @ ..] = request.fields.first_of(["connection", "cache-control", "pragma"]);
         if self.bypass(request, connection.is_some()).is_some() || self.query(target.query).is_some() {
             return None;
@@ -162,7 +162,7 @@ impl CacheRule {
         let of_url = key.in_store().len();
         let directives = self.directives(request);
         let store = &self.rules.store;
-        // Their answer is about the state of the origin: what is fetched for all says nothing of it (RFC 9111 §4.3.2).
+        // Their response is about the state of the origin, which a shared response does not tell (RFC 9111 §4.3.2).
         let asks_for_state =
             request.conditions.if_match.is_present() || request.conditions.if_unmodified_since.is_present();
         // Whether the request shares no fetch: a response that each request has to validate is not shared on its way either.

@@ -194,7 +194,7 @@ impl Drop for Making {
     }
 }
 
-/// The content of a response in a coding. `None`: it is no smaller, or not what was stored.
+/// The content of a response in a coding. `None`: it is no smaller, or its content is not the stored one.
 async fn encode(object: &Object, encoder: ContentEncoder) -> io::Result<Option<Vec<u8>>> {
     let ContentEncoder { mut encoder, memory } = encoder;
     let (mut out, mut checksum, mut at) = (Vec::new(), 0, 0);

@@ -90,8 +90,8 @@ pub(crate) struct CacheRuleConfig {
     pub status_header: bool,
     /// Networks from which the method PURGE removes a URL. From all others it is refused (403), and never forwarded.
     pub purge_from: Vec<At<String>>,
-    /// Whether a request with an unsafe method (POST, PUT, DELETE …) removes what is stored for its URL if the server answers without an error (RFC 9111 §4.4).
-    /// `false`: what is stored stays until it is stale, whatever clients write.
+    /// Whether a request with an unsafe method (POST, PUT, DELETE …) removes the stored responses for its URL if the server answers without an error
+    /// (RFC 9111 §4.4). `false`: they stay until they are stale, whatever clients write.
     #[default(true)]
     pub invalidate: bool,
 }

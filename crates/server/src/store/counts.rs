@@ -27,7 +27,7 @@ pub(crate) struct DiskState {
     pub(crate) bytes: u64,
     pub(crate) index_bytes: u64,
     pub(crate) is_up: bool,
-    /// Whether the files of what was purged are being removed.
+    /// Whether the files of purged objects are being removed.
     pub(crate) is_swept: bool,
     pub(crate) stored: u64,
     pub(crate) evicted: u64,

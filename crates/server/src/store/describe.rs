@@ -1,4 +1,4 @@
-//! The store for an operator: `sealion cache`, `sealion purge`, and what `sealion check` says of it.
+//! The store for an operator: `sealion cache`, `sealion purge`, and its part of `sealion check`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -109,7 +109,7 @@ pub(super) enum Scan {
 }
 
 impl Directory {
-    /// Opens `path`, and makes what is missing in it.
+    /// Opens `path`, and makes the missing files in it.
     ///
     /// # Errors
     /// `InvalidInput`: it holds files of others.
@@ -229,7 +229,7 @@ impl Directory {
         is_there && !matches!(statat(&place.root, NUMBER, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
     }
 
-    /// Opens what the path leads to now, and makes the directory if it was removed. Another process may own it.
+    /// Opens the directory that the path leads to now, and makes it if it was removed. Another process may own it.
     ///
     /// # Errors
     /// It is on another file system and has not been this cache, as where a disk was unmounted: that would be filled.
@@ -247,7 +247,7 @@ impl Directory {
             _ => return Err(io::Error::other("something else is there: restart the server if it is to be the cache")),
         }
         let place = Place::open(&self.path)?;
-        // First: without it, a start would take what follows for files of others.
+        // First: without it, a start would take the next files for foreign ones.
         self.restore_number(&place.root)?;
         if let Some(salt) = self.salt.get() {
             write_file(&place.root, SALT, salt)?;

@@ -1,4 +1,4 @@
-//! A disk: its directory, its index, and a thread that removes what must go.
+//! A disk: its directory, its index, and a thread that removes objects.
 
 mod removing;
 mod thread;
@@ -130,7 +130,7 @@ impl Disk {
         self.removals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an object to the index, and has removed what must go for it. Returns its version.
+    /// Adds an object to the index, and has the objects removed that must go for it. Returns its version.
     fn add(&self, hash: u128, length: u64) -> u32 {
         if !self.is_loaded() {
             self.removals().while_loading.remove(&hash);
@@ -140,7 +140,7 @@ impl Disk {
         version
     }
 
-    /// Adds an object to the index. Returns its version, and what must go for it.
+    /// Adds an object to the index. Returns its version, and the objects that must go for it.
     fn add_to_index(&self, hash: u128, length: u64) -> (u32, Vec<u128>) {
         let (version, gone) = self.index.insert(hash, Blocks::of(length));
         if self.directory.is_owner() {
@@ -340,7 +340,7 @@ impl Disk {
         self.latest[hash as usize % LOCKS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps others from the name of an object. `None`: what is there was asked for later.
+    /// Keeps other writers from the name of an object. `None`: the object there was requested later.
     fn turn(&self, hash: u128, times: Times) -> Option<MutexGuard<'_, LruCache<u128, u64>>> {
         let mut latest = self.latest(hash);
         if latest.peek(&hash).is_some_and(|other| *other > times.asked) {

@@ -136,7 +136,7 @@ impl Fetch {
             && !sliced.is_answered_by(*index, reply)
         {
             let status = reply.status.code();
-            // Others say something of the request, or of the origin: a client must not remove what all have.
+            // Other statuses describe the request, or the origin: a client must not remove the stored response of all.
             let tells = matches!(status, 200 | 206 | 404 | 410 | 416);
             let is_withdrawn = self.refuses_slice(reply, requested, now_s());
             if is_withdrawn {
@@ -199,12 +199,12 @@ impl Fetch {
             requested.second,
             now_s(),
         );
-        // A client must not remove what others may have: a server may renew its cookie, for instance.
+        // A client must not remove the stored response of all: a server may renew this client's cookie, for instance.
         let is_of_client = |why: NotStored| why.is_of_request() || why == NotStored::SetCookie;
         let disk = rules.store.disk(stale.hash);
         // With other fields in Vary it is another variant than the one that others would find it as.
         let keeps_variant = rules.vary(&fields) == rules.vary(&stale.head.fields);
-        // The response for the request that asked is younger than what others must not have any more.
+        // The new response is younger than the one that other requests must not get any more.
         let before = stale.times.made.max(requested.at.saturating_sub(1));
         let lifetime = freshened.unwrap_or(stale.head.lifetime);
         let head = rules.head(&stale.key, stale.head.status, fields, lifetime);
@@ -232,7 +232,7 @@ impl Fetch {
         if is_stored {
             let (stale, metadata) = (Arc::clone(stale), object.metadata());
             if stale.version().is_none() {
-                // Its file may wait to be written: until then, this fill has what others ask for.
+                // Its file may wait to be written: until then, requests find this fill.
                 disk.behind_writes(|| ()).await;
             }
             let what = "store the fields of a validation";
@@ -286,7 +286,7 @@ impl Fetch {
         let hash = rules.store.hash(&key);
         let disk = Arc::clone(rules.store.disk(hash));
         let storable = sealion_cache::storable_fields(&rules.policy, &fields, received);
-        // Age, and what `no-cache` and `private` name, are for the request that the origin answered alone.
+        // Age, and fields that `no-cache` and `private` name, are only for the request that the origin answered.
         if fields.keys().any(|name| !storable.contains_key(name) && !is_hop_by_hop(name.as_str())) {
             let mut own = fields;
             own.insert(DATE, storable[DATE].clone());
@@ -329,7 +329,7 @@ impl Fetch {
         }
     }
 
-    /// Whether what is stored of a slice tells of the others.
+    /// Whether the stored part of a slice describes the others.
     fn stays_slice(&self, position: SlicePosition, reply: &Reply) -> bool {
         let storable = sealion_cache::storable_fields(&self.rules.policy, &reply.fields, now_s());
         Sliced::of(&storable, position.size).is_some()
@@ -456,7 +456,7 @@ impl Fetch {
         None
     }
 
-    /// Writes what is unwritten, if it is `least` bytes.
+    /// Writes the unwritten bytes, if there are at least `least`.
     async fn write(&self, storing: &mut Storing, least: usize) {
         let Storing::InFile(in_file) = storing else { return };
         if self.fill.unwritten_octets() >= least.max(1) && !in_file.write_unwritten(&self.fill).await {

@@ -71,7 +71,7 @@ impl Store {
             return Joined::alone(key, rules);
         }
         let mut fills = self.fills();
-        // A fill is forgotten after what it stored has changed the state.
+        // A fill is forgotten after its object has changed the state.
         match (fills.get(&id), looked) {
             (Some(fill), _) if !fill.has_ended() && fill.rules == rules => return Joined::Shared(Arc::clone(fill)),
             (Some(fill), _) if !fill.has_ended() => {}

@@ -85,7 +85,7 @@ impl Footer {
         .filter(|footer| footer.metadata <= LONGEST_METADATA)
     }
 
-    /// Whether a file of `length` bytes has room for what the footer says.
+    /// Whether the sizes in the footer fit into a file of `length` bytes.
     pub(crate) fn fits(&self, length: u64) -> bool {
         let behind = u64::from(self.metadata) + FOOTER as u64;
         self.body.checked_add(behind).is_some_and(|needed| needed <= length)

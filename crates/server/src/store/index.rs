@@ -159,7 +159,7 @@ impl Index {
 
     /// The body of this version of an object was checked.
     pub(super) fn note_checked(&self, hash: u128, version: u32) {
-        // Only where it is: quick_cache makes a place for what it does not find.
+        // Only if it is there: quick_cache makes a place for a missing key.
         if self.objects.contains_key(&hash) {
             self.objects.entry(&hash, None, |_, entry| {
                 entry.is_checked |= entry.version == version;
@@ -217,7 +217,7 @@ impl Weighter<u128, Entry> for ByBlocks {
     }
 }
 
-/// Collects what is evicted.
+/// Collects evicted objects.
 #[derive(Debug, Clone)]
 struct Evictions {
     shrunk: Arc<Mutex<Vec<Evicted>>>,

@@ -1,4 +1,4 @@
-//! The key of a stored response: what of a request selects it.
+//! The key of a stored response: the parts of a request that select it.
 
 use std::hash::Hasher;
 
@@ -54,7 +54,7 @@ impl Key {
 /// Bytes of the number of a rule.
 pub(super) const NUMBER: usize = 4;
 
-/// Appends to a key what selects one of the variants of its URL.
+/// Appends to a key the part that selects one of the variants of its URL.
 pub(super) fn add_variant(key: &mut Vec<u8>, variant: &[u8]) {
     key.extend_from_slice(VARIANT);
     key.extend_from_slice(variant);
@@ -85,14 +85,14 @@ pub(super) fn add_upstream(key: &mut Vec<u8>, name: &str) {
     key.extend_from_slice(name.as_bytes());
 }
 
-/// Appends to a key what selects one of the slices of its response: their layout, and the validator of the whole.
+/// Appends to a key the part that selects one of the slices of its response: their layout, and the validator of the whole.
 pub(super) fn add_slice(key: &mut Vec<u8>, layout: &[u8], validator: &[u8]) {
     for part in [SLICE, layout, validator] {
         key.extend_from_slice(part);
     }
 }
 
-/// Appends to a key what selects a coded form of its response: the coding and what tells the content, which has no separators, and a validator.
+/// Appends to a key the part that selects a coded form of its response: the coding, the identity of the content, which has no separators, and a validator.
 pub(super) fn add_form(key: &mut Vec<u8>, content: &[u8], validator: &[u8]) {
     for part in [FORM, content, validator] {
         key.extend_from_slice(part);

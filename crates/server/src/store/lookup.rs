@@ -1,4 +1,4 @@
-//! The stored response for a request: what this worker keeps in memory, else what waits to be written, else what the disk has.
+//! The stored response for a request: from this worker's memory, else from the fills that wait to be written, else from the disk.
 
 use std::sync::Arc;
 
@@ -116,7 +116,7 @@ impl Store {
         Found { object: None, unreadable: Some(object), has_variants, looked }
     }
 
-    /// Loads from the disk what lies under a key.
+    /// Loads the entry under a key from the disk.
     pub(super) async fn load(&self, rules: &Arc<Rules>, request_key: &Key, now: u64) -> Option<Stored> {
         let key = request_key.in_store();
         let hash = self.hash(key);

@@ -182,8 +182,8 @@ impl Store {
         }))
     }
 
-    /// Opens the directories, and makes what is missing in them. Returns what the user that serves must own. Those in trouble are tried again after
-    /// [`Self::start`].
+    /// Opens the directories, and makes the missing files in them. Returns the paths that the serving user must own. Directories in trouble are
+    /// tried again after [`Self::start`].
     ///
     /// # Errors
     /// A line: a directory holds files of others.
@@ -246,7 +246,7 @@ impl Store {
         self.opened().hasher.get().is_some()
     }
 
-    /// A line: a directory that is not used, so that a purge does not reach what it has.
+    /// A line: a directory that is not used, so that a purge does not reach its objects.
     fn missing(&self) -> std::io::Result<()> {
         match self.opened().slots.iter().find_map(Slot::trouble) {
             Some(trouble) => Err(std::io::Error::other(trouble)),

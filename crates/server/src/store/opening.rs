@@ -128,7 +128,7 @@ impl Opened {
         Ok(salt)
     }
 
-    /// Knows what a disk has, whose slot may get it then: purges are known before an object can be found.
+    /// Notes the purges of a disk, whose slot may get it then: purges are known before an object can be found.
     fn knows(&self, (file, purges): (PurgeFile, Purges), salt: [u8; 16]) {
         self.purges.add_all(&purges);
         self.purge_files.add(file);
@@ -236,7 +236,7 @@ fn open(path: &Path, config: &CacheConfig, changes: &Arc<Changes>) -> io::Result
     Ok(disk)
 }
 
-/// Adds what to do.
+/// Adds the remedy.
 fn with_remedy(error: &io::Error) -> io::Error {
     let remedy = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::ROFS) => "mount the file system so that it can be written",

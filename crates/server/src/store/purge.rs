@@ -61,7 +61,7 @@ impl Target {
         name + size_of::<(Target, Times)>()
     }
 
-    /// Whether a response of this URL may be among what is purged; its tags and groups are not known yet.
+    /// Whether the purge may cover a response of this URL; its tags and groups are not known yet.
     pub(super) fn may_cover(&self, url: &[u8]) -> bool {
         let url = normal(&String::from_utf8_lossy(url));
         match self {

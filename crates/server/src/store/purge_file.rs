@@ -1,4 +1,4 @@
-//! The file `purges` of each directory: a line for each purge, so that a restart does not bring back what was purged.
+//! The file `purges` of each directory: a line for each purge, so that a restart does not bring back purged objects.
 //!
 //! Each disk has a thread that writes its file and reads it (`purge_orders.rs`), so that a disk that hangs holds up no other. While one process takes over
 //! from another, both append, and each reads the other's lines. Only the owner of the directory replaces the file, without superseded purges.
@@ -166,7 +166,7 @@ impl PurgeFile {
         let mut failure = None;
         let mut damaged = |what: &str, error: &dyn std::error::Error| {
             failure.get_or_insert_with(|| format!("{what} cannot be read, all objects are validated: {error}"));
-            // Once: what cannot be read would be validated at each turn.
+            // Once: objects would be validated at each turn if the file cannot be read.
             if !self.is_unreadable {
                 purges.add(&Purge { target: Target::Everything, soft: true, at: super::now_ms() });
             }
@@ -191,7 +191,7 @@ impl PurgeFile {
                 // An older release may have written it, which compared other spellings.
                 Ok(purge) if purge.at < LATEST => purges.add(&Purge { target: purge.target.normal(), ..purge }),
                 Ok(_) => damaged("a purge", &io::Error::other("its time is not of this age")),
-                // The end of a line may be missing after a loss of power: what it purged is not known.
+                // The end of a line may be missing after a loss of power: its purge is not known.
                 Err(error) => damaged("a purge", &error),
             }
         }
@@ -250,7 +250,7 @@ impl PurgeFile {
             self.inode = before.ino();
         }
         if let Err(error) = file.write_all(lines) {
-            // A part of a line says nothing of what it purged.
+            // A part of a line does not tell its purge.
             let _ = file.set_len(before.len());
             return Err(error);
         }
@@ -266,12 +266,12 @@ impl PurgeFile {
         }
     }
 
-    /// Writes what no line was written for. The last chance before the directory is left to another process.
+    /// Writes the purges that have no line. The last chance before the directory is left to another process.
     fn complete(&mut self, purges: &Purges) -> io::Result<()> {
         if self.is_damaged || self.left_out != purges.left_out() { self.replace(purges) } else { Ok(()) }
     }
 
-    /// Replaces the file by one with a line for each purge. The file of another process stays as it is: that one reads what was appended.
+    /// Replaces the file by one with a line for each purge. The file of another process stays as it is: that process reads the appended lines.
     fn replace(&mut self, purges: &Purges) -> io::Result<()> {
         let directory = Arc::clone(&self.directory);
         let Some(_owned) = directory.keep() else { return Ok(()) };

@@ -66,7 +66,7 @@ pub(super) fn spelled(part: &str) -> String {
     spelled
 }
 
-/// Appends path and query: unreserved characters as they are, what no URL has by percent signs.
+/// Appends path and query: unreserved characters as they are, characters that no URL has by percent signs.
 fn spell(target: &str, out: &mut String) {
     let octets = target.as_bytes();
     let is_unreserved = |octet: u8| octet.is_ascii_alphanumeric() || b"-._~".contains(&octet);

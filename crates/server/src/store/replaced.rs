@@ -28,7 +28,7 @@ impl Store {
         self.write_superseded(&purge, Some(old));
     }
 
-    /// The same, of what may be stored, or is on its way.
+    /// The same, for responses that may be stored, or are on their way.
     fn supersede_unknown(self: &Arc<Self>, target: Target, at: u64) {
         let purge = Purge { target, soft: false, at };
         self.purges().add(&purge);
@@ -148,7 +148,7 @@ pub(super) struct Withdrawal<'a> {
 }
 
 impl Fetch {
-    /// A response that is not stored took the place of what is stored, or will be, and was asked for before `at`.
+    /// A response that is not stored took the place of stored or coming ones, and was requested before `at`.
     pub(super) fn withdraw(&self, at: u64) {
         if let Some(stale) = &self.stale {
             self.rules.store.supersede(&stale.object, at);
@@ -171,8 +171,8 @@ impl Fetch {
         self.rules.store.withdraw_under_way(&withdrawal);
     }
 
-    /// Whether a response that is not stored takes the place of the stored one. `false`: the request alone is the reason, or the response tells of the
-    /// request or of a failure: a client must not remove what all have.
+    /// Whether a response that is not stored takes the place of the stored one. `false`: only the request is the reason, or the response tells of the
+    /// request or of a failure: a client must not remove the stored response of all.
     pub(super) fn supersedes(&self, reply: &Reply, requested: Requested, received: u64) -> bool {
         self.rules.supersedes(&self.range, &self.request, reply, requested.second, received).is_some()
     }

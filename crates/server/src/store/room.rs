@@ -22,7 +22,7 @@ pub(super) struct Room {
     reserve: u64,
     /// Whether the file system has more than that.
     is_enough: AtomicBool,
-    /// Bytes that a response needs beyond what is free.
+    /// Bytes that a response needs beyond the free space.
     wanted: AtomicU64,
     /// Whether a write found no room since the thread looked.
     is_full: AtomicBool,

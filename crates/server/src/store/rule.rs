@@ -106,7 +106,7 @@ impl Rules {
         if names.iter().any(|name| made_here(name.as_str()) == Some(MadeHere::OfClient)) {
             return None;
         }
-        // The others are made of what is in the key.
+        // The others are made from parts of the key.
         names.retain(|name| made_here(name.as_str()).is_none());
         Some(names)
     }
@@ -182,7 +182,7 @@ impl CacheRuleConfig {
 }
 
 impl CacheRule {
-    /// Says in Cache-Status what became of a request whose response is not of the cache.
+    /// Tells in Cache-Status how the cache treated a request whose response is not from the cache.
     pub(crate) fn add_status(&self, response: &mut Response, trace: &CacheTrace) {
         if !self.status_header {
             return;
@@ -205,7 +205,7 @@ impl CacheRule {
         })
     }
 
-    /// The query as keys have it. The server gets the same, so that what is no part of a key does not make the response stored under it.
+    /// The query as keys have it. The server gets the same, so that no part outside the key changes the response stored under it.
     pub(crate) fn query_in_key<'q>(&self, query: Option<&'q str>) -> Option<Cow<'q, str>> {
         match self.query(query) {
             None => query.map(Cow::Borrowed),

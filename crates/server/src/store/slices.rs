@@ -374,7 +374,7 @@ impl Slices {
 }
 
 impl Store {
-    /// The origin has another representation than this one: removes what is stored of it. May block.
+    /// The origin has another representation than this one: removes its stored slices. May block.
     pub(super) fn remove_sliced(&self, of_whole: &[u8], sliced: &Sliced) {
         for index in 0..sliced.count() {
             let hash = self.hash(&sliced.key(of_whole, index));
@@ -547,7 +547,7 @@ mod tests {
             ("bytes 10-19/25", "\"a\"", Some(1)),
             ("bytes 20-24/25", "\"a\"", Some(2)),
             ("bytes 0-9/25", "W/\"a\"", None),
-            // Of another size, or shorter than what was asked for.
+            // Of another size, or shorter than the requested range.
             ("bytes 0-4/25", "\"a\"", None),
             ("bytes 0-19/25", "\"a\"", None),
             ("bytes 5-14/25", "\"a\"", None),

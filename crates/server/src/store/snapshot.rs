@@ -25,7 +25,7 @@ pub(super) fn read(
     mut add: impl FnMut(u128, u32),
 ) -> io::Result<bool> {
     let Ok(file) = directory.open_file(SNAPSHOT) else { return Ok(false) };
-    // It lacks what is stored from now on: after a crash, the directory is read.
+    // It lacks later objects: after a crash, the directory is read.
     let _ = directory.remove_file(SNAPSHOT);
     let rows = file.metadata()?.len().saturating_sub(4) / ROW as u64;
     let mut expected = [0; 4];

@@ -231,7 +231,7 @@ fn a_fetch_that_is_dropped_before_it_runs_gives_back_its_place() {
     assert!(matches!(store.join(id, KEY, RULES, false, None), Joined::New(..)));
 }
 
-/// A response that was asked for before a fetch began says nothing of what that gets.
+/// A response that was requested before a fetch began says nothing of the fetch's response.
 #[test]
 fn only_what_was_asked_for_before_is_withdrawn() {
     let scratch = tempfile::tempdir().unwrap();

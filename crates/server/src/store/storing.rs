@@ -50,7 +50,7 @@ impl Storing {
 }
 
 impl InFile {
-    /// Writes what a fill has in memory alone. `false`: the disk failed, and the fill has it still.
+    /// Writes the bytes that a fill has only in memory. `false`: the disk failed, and the fill still has them.
     pub(super) async fn write_unwritten(&mut self, fill: &Fill) -> bool {
         let Some(temporary) = &self.temporary else { return false };
         let (pieces, at) = fill.unwritten();
@@ -101,7 +101,7 @@ impl Whole {
         self.object.memory() + self.key.len() + OF_FILL
     }
 
-    /// Writes what is not written, for the writer of its disk. `found`: until it is dropped, requests find the fill.
+    /// Writes the unwritten rest, for the writer of its disk. `found`: until it is dropped, requests find the fill.
     pub(super) fn store(self, found: Guard) {
         let Whole { rules, disk, object, times, .. } = &self;
         let store = &rules.store;

@@ -50,7 +50,7 @@ pub(crate) struct PurgeStreamState {
     pub(crate) lag: u64,
 }
 
-/// A purge in the stream. It has no time: each node purges what it has when it reads it.
+/// A purge in the stream. It has no time: each node purges the objects that it has when it reads it.
 #[derive(Debug, Serialize, Deserialize)]
 struct Entry {
     #[serde(flatten)]

@@ -40,7 +40,7 @@ struct Queue {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The disk is slower than the origins: what was pushed is dropped.
+/// The disk is slower than the origins: the job is dropped.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full {
     /// Nothing was written for [`DEADLINE`].
@@ -125,7 +125,7 @@ impl Shared {
             for (octets, job) in jobs {
                 // A panic is reported by its hook, and costs one response.
                 let _ = catch_unwind(AssertUnwindSafe(job));
-                // Each that ends makes room for the next: an overload costs what the disk cannot take, and no more.
+                // Each job that ends makes room for the next: an overload loses only the jobs that the disk cannot take.
                 let mut queue = self.lock();
                 queue.octets -= octets;
                 queue.number -= 1;

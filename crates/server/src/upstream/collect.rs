@@ -180,7 +180,7 @@ pub(crate) async fn collect(
 /// Bytes of a file that are read at a time.
 const READ: u64 = 64 << 10;
 
-/// Writes what waits, and then the rest as it comes.
+/// Writes the waiting content, and then the rest as it comes.
 async fn feed(
     mut writer: ContentWriter,
     spooling: Arc<Spooling>,

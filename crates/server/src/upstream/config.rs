@@ -339,7 +339,7 @@ impl ServerUrl {
     /// A server as people write it on a command line: besides URLs, a port of this machine (`3000`), `HOST:PORT` for HTTP, and the path of a socket.
     ///
     /// # Errors
-    /// One line, with what to write.
+    /// One line, with the remedy.
     pub(crate) fn from_argument(text: &str) -> Result<Self, String> {
         let port = text.strip_prefix(':').unwrap_or(text);
         if let Ok(port) = port.parse::<u16>() {

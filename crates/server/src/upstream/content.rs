@@ -142,7 +142,7 @@ impl ContentWriter {
         Poll::Pending
     }
 
-    /// Appends content. There may be more than was asked for, by what one record holds.
+    /// Appends content. It may exceed the request for content by one record.
     pub(crate) fn write(&mut self, content: Bytes) {
         let mut pipe = lock(&self.pipe);
         if pipe.state != State::Open || content.is_empty() {
@@ -166,7 +166,7 @@ impl ContentWriter {
         pipe.is_held = is_held;
     }
 
-    /// Ends the content before its end. `status`: what the client is told.
+    /// Ends the content before its end. `status`: for the client.
     pub(crate) fn fail(self, status: Status) {
         lock(&self.pipe).fail(status);
     }
@@ -181,7 +181,7 @@ impl ContentWriter {
         self.end_with(trailers);
     }
 
-    /// As [`Self::finish_with`], for a writer that goes on to tell what is taken.
+    /// As [`Self::finish_with`], for a writer that still has to tell how much is taken.
     pub(crate) fn end_with(&mut self, trailers: FieldSection<'_>) {
         let mut pipe = lock(&self.pipe);
         let fields = trailers.iter();

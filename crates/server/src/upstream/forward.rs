@@ -31,7 +31,7 @@ use super::websocket::WEBSOCKET;
 use super::{InProgress, Server, Upstream};
 use crate::observe::access_log::UpstreamTrace;
 
-/// A request as it is sent to a server, without what belongs to one connection.
+/// A request as it is sent to a server, without the fields of one connection.
 #[derive(Debug)]
 pub(crate) struct Forwarded {
     pub(crate) method: Method,
@@ -41,7 +41,7 @@ pub(crate) struct Forwarded {
     /// Host, unless it is the server's own.
     pub(crate) host: Option<HeaderValue>,
     pub(crate) content: Option<RequestContent>,
-    /// Another protocol, if the client wants one: `content` is then what it sends by that.
+    /// Another protocol, if the client wants one: `content` then carries the client's bytes of that protocol.
     pub(crate) upgrade: Option<Upgrade>,
     /// Whether the server is told that trailers are taken (RFC 9110 §10.1.4).
     pub(crate) te: bool,

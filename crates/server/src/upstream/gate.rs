@@ -1,4 +1,4 @@
-//! Bounds on what servers are asked: requests at a time and those that wait, and how many are asked again.
+//! Bounds on the requests to servers: at a time, waiting, and repeated.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

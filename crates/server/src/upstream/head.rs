@@ -1,5 +1,5 @@
-//! The fields that pass from one side to the other: what belongs to one connection is dropped (RFC 9110 §7.6.1), and what tells the server of
-//! the client is made here.
+//! The fields that pass from one side to the other: fields of one connection are dropped (RFC 9110 §7.6.1), and fields that tell the server of
+//! the client are made here.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -299,7 +299,7 @@ impl Hop<'_> {
         if let Some(client) = self.client {
             values.make(X_REAL_IP, |text| write_address(text, client.to_canonical()));
         }
-        // Both lists are written again, since trusted proxies pass on what clients sent of either field.
+        // Both lists are written again, since trusted proxies pass on the client's version of either field.
         let chain = self.chain.as_deref().unwrap_or_default();
         values.make(X_FORWARDED_FOR, |text| {
             for (n, address) in chain.iter().chain(&self.remote).enumerate() {
@@ -464,7 +464,7 @@ mod tests {
         let own = "for=192.0.2.7;host=\"example.org\";proto=https";
         for (chain, expected, elements) in [
             (None, "192.0.2.7", own.to_owned()),
-            // A trusted proxy passes on what the client sent, and names none itself.
+            // A trusted proxy passes on the client's field, and names no client itself.
             (Some(&[][..]), "192.0.2.7", own.to_owned()),
             (
                 Some(&["203.0.113.9", "2001:db8::1", "10.9.9.9"]),

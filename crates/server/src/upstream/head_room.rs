@@ -29,7 +29,7 @@ impl HeadRoom {
         self.is_full.store(is_full, Ordering::Relaxed);
     }
 
-    /// Whether the client does not read what is written.
+    /// Whether the client does not read the written heads.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Relaxed)
     }

@@ -77,6 +77,6 @@ pub(super) enum RequestError {
     Client(Incomplete),
     /// The server closed the connection without an answer.
     Closed(String),
-    /// The server closed the connection within its answer, or sent what is no HTTP: it has begun with the request.
+    /// The server closed the connection within its response, or its response is not HTTP: it has begun with the request.
     BadAnswer(String),
 }

@@ -142,7 +142,7 @@ pub(crate) struct Inbound {
 }
 
 impl Inbound {
-    /// Takes what the server of a request gets. The rest is for another server.
+    /// Takes the part that the server of a request gets. The rest is for another server.
     pub(crate) fn take_for_server(&mut self) -> Self {
         let rest = Inbound { gone: self.gone.take(), ..self.without_content() };
         std::mem::replace(self, rest)
@@ -424,7 +424,7 @@ impl Upstream {
 #[derive(Debug, Default)]
 pub(crate) struct Upstreams {
     all: Vec<Arc<Upstream>>,
-    /// Those of the configuration before: what did not change keeps its connections, and what is known of its servers.
+    /// The upstreams of the configuration before. An unchanged one keeps its connections, and the knowledge of its servers.
     before: Vec<Arc<Upstream>>,
     /// The memory of all contents that wait.
     pub(crate) waiting: Arc<Waiting>,

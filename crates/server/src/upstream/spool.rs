@@ -51,7 +51,7 @@ fn memory() -> Size {
     Size(1 << 20)
 }
 
-/// The bounds of what waits.
+/// The bounds of waiting content.
 #[derive(Debug)]
 pub(crate) struct Spooling {
     pub(super) memory: usize,
@@ -279,7 +279,7 @@ impl Queue {
         }
     }
 
-    /// Takes note of what was written to the file.
+    /// Takes note of content that was written to the file.
     pub(super) fn wrote(&mut self, written: Written) {
         let Written { file, range } = written;
         self.in_file += 1;

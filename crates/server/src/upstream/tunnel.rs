@@ -49,7 +49,7 @@ pub(super) fn open(io: Box<dyn Io>, first: Bytes, content: RequestContent, in_pr
     Tunnel { in_progress, from, first, has_sent, patience, _writer: AbortOnDropHandle::new(writer) }
 }
 
-/// Writes what the client sends, until it ends or either side is lost, or the server takes nothing for `patience`.
+/// Writes the client's bytes, until it ends or either side is lost, or the server takes nothing for `patience`.
 async fn write(
     mut content: RequestContent,
     mut to: WriteHalf<Box<dyn Io>>,

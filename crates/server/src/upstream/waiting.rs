@@ -42,7 +42,7 @@ impl Waiting {
         memory.room(octets, Part::Whole, &self.limits)
     }
 
-    /// Reserves bytes for what may be done without. `None`: more than half of the memory is in use.
+    /// Reserves bytes for an optional use. `None`: more than half of the memory is in use.
     pub(crate) fn reserve_spare(&self, client: Option<IpAddr>, octets: usize) -> Option<Reservation> {
         let mut memory = self.reservation(client);
         memory.room(octets, Part::Half, &self.limits).ok()?;

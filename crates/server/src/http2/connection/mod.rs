@@ -42,7 +42,7 @@ use answer::Waiting;
 use deadlines::Deadlines;
 use under_way::Leaving;
 
-/// Serves requests until the connection should be closed in order, or pass on; the caller does so. `baggage`: what it begins with, and leaves when it passes.
+/// Serves requests until the connection should be closed in order, or pass on; the caller does so. `baggage`: its state at the beginning, and when it passes.
 ///
 /// # Errors
 /// The connection failed.
@@ -408,8 +408,8 @@ impl<'a> Http2<'a> {
         }
     }
 
-    /// Logs what the end of the connection cut short. Answers that are being made are waited for: what they were asked, a wrong password too, is
-    /// logged.
+    /// Logs the responses that the end of the connection cut short. Responses that are being made are waited for: their requests are logged, a wrong password
+    /// too.
     async fn cut_short(&mut self, stream: &TlsStream, ended: &Result<Option<End>, Error>) {
         self.count_resets();
         if matches!(ended, Ok(None)) {

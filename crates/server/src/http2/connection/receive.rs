@@ -147,7 +147,7 @@ impl Http2<'_> {
         }
     }
 
-    /// CONNECT with a protocol (RFC 8441): what follows is the protocol's, and never content to wait for.
+    /// CONNECT with a protocol (RFC 8441): the bytes that follow are the protocol's, and never content to wait for.
     fn connect(&mut self, id: StreamId, end: bool, stream: &TlsStream, head: &mut Box<HeadBuffer>, current: Current) {
         if head.protocol().is_none_or(|protocol| !protocol.eq_ignore_ascii_case(WEBSOCKET)) {
             let head = std::mem::replace(head, free_head());
@@ -222,7 +222,7 @@ impl Http2<'_> {
             self.protocol.drain();
         }
         if self.requests >= most.get().saturating_add(MAX_BEHIND_THE_LAST) {
-            // The client does not reply to the PING that would tell what it had sent before it knew.
+            // The client does not reply to the PING that would tell which requests it had sent before it knew.
             self.protocol.drain_now();
         }
     }

@@ -56,7 +56,7 @@ impl<'a> Http2<'a> {
             && self.sending.iter().all(|sending| sending.can_leave())
     }
 
-    /// Packs the connection, and what is unsent of `batch`: the bytes from `after` on. `None`: nothing is being sent.
+    /// Packs the connection, and the unsent rest of `batch`: the bytes from `after` on. `None`: nothing is being sent.
     pub(super) fn leave(&mut self, turn: Turn, unsent: Option<(&Batch, usize)>, stream: &mut TlsStream) {
         let mut files = Files::default();
         let (mut frames, begun) = unsent.map_or_else(Default::default, |(batch, after)| batch.pack(after, &mut files));

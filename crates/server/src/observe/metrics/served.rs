@@ -107,7 +107,7 @@ impl PerRoute {
         route.cell.sent(bytes, took);
     }
 
-    /// Adds what a route served to `totals`.
+    /// Adds the numbers of a route to `totals`.
     pub(crate) fn add_to(&self, route: RouteNumber, totals: &mut RouteTotals) {
         let Some(route) = self.0[route.index()].get() else { return };
         totals.responses.iter_mut().zip(&route.responses).for_each(|(sum, count)| *sum += count.get());

@@ -85,7 +85,7 @@ impl Upgrade {
         let forward = control::forward_purges(pid, store.directories().to_vec());
         let purges = store.successor_took_over(Arc::clone(&forward));
         Some(tokio::task::spawn_blocking(move || {
-            // It says what fails.
+            // It reports its failures.
             drop(forward(&purges));
             tell();
         }))

@@ -1,4 +1,4 @@
-//! The archive of a listed directory, of what the request could read.
+//! The archive of a listed directory, of the files that the request could read.
 
 use std::sync::Arc;
 

@@ -87,7 +87,7 @@ impl<'a> Answering<'a> {
         }
     }
 
-    /// Does what the route does with the path of a turn, whose guards were passed.
+    /// Does the route's action with the path of a turn, whose guards were passed.
     pub(super) async fn act(&self, turn: Turn<'_>) -> Answer {
         let path = turn.path.decoded();
         let answer = match &*self.route.action {

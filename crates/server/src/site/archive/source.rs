@@ -59,7 +59,7 @@ impl ArchiveSource {
     /// `prefix`: the path of the directory in the archive, with a slash at its end.
     pub(super) fn new(walk: Walk, prefix: Vec<u8>, coding: Option<Coding>, permit: Permit) -> Self {
         let Walk { root, top, mut members, .. } = walk;
-        // By name, so that directories come before what they hold, and the archive of one state is always the same.
+        // By name, so that directories come before their members, and the archive of one state is always the same.
         members.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         let of_member = |member: &Member| {
             let mut header = Vec::new();
@@ -177,7 +177,7 @@ impl Pieces<'_> {
         self.sender.blocking_send(Some(Ok(piece))).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
-    /// Passes on what is pending.
+    /// Passes on the pending bytes.
     fn pass(mut self) -> io::Result<()> {
         self.flush()
     }

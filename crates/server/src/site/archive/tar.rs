@@ -1,4 +1,4 @@
-//! Headers of tar archives: ustar, with pax records (POSIX.1-2017, pax) for what does not fit.
+//! Headers of tar archives: ustar, with pax records (POSIX.1-2017, pax) for values that do not fit.
 
 /// Length of a block: headers are one, and contents are filled up to whole ones.
 const BLOCK: u64 = 512;

@@ -85,7 +85,7 @@ pub(crate) struct ProxyConfig {
     pub fastcgi: Option<At<FastcgiConfig>>,
     /// Variables and modifiers of requests, where the upstream has `protocol = "uwsgi"`.
     pub uwsgi: Option<At<UwsgiConfig>>,
-    /// Stores responses in the directories of `[cache]` and answers with them: `cache = {}` for what the server's Cache-Control allows.
+    /// Stores responses in the directories of `[cache]` and answers with them. `cache = {}`: as the server's Cache-Control allows.
     pub cache: Option<At<CacheRuleConfig>>,
 }
 
@@ -121,7 +121,7 @@ impl ProxyConfig {
         (!own.is_empty()).then_some(Rewriting::Replace(own))
     }
 
-    /// Adds what is wrong with the changes to cookies beside their paths.
+    /// Adds the problems of the changes to cookies beside their paths.
     fn check_cookies(&self, key: &str, problems: &mut Problems) {
         let is_text = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b';' | b','));
         if let Some(wrong) = self.cookie_domains.iter().find(|own| !is_text(&own.from) || !is_text(&own.to)) {
@@ -256,7 +256,7 @@ impl ProxyConfig {
         let mut buffer_request = spooling(&self.buffer_request, "buffer_request");
         let uwsgi = self.uwsgi(upstream.as_deref(), key, problems);
         let collects = match (&scripts, &uwsgi, &buffer_request) {
-            // A script runs with what there is when its input ends: it must not begin before that.
+            // A script runs with the content that has come when its input ends: it must not begin before that.
             (Some(_), ..) => Collects::All,
             (None, None, _) => Collects::AsRoom,
             (None, Some(_), None) => Collects::WithoutLength,

@@ -425,7 +425,7 @@ impl Try {
 }
 
 impl Action {
-    /// The status of a request that gets nothing here: the action guards what other paths lead to.
+    /// The status of every request, if the action serves none. It then guards the path, whichever path leads here.
     pub(in crate::site) fn withholds(&self) -> Option<Status> {
         match self {
             Action::Deny => Some(Status::FORBIDDEN),

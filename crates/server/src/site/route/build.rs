@@ -172,7 +172,7 @@ impl SiteConfig {
         own == (&other.root, other.index.first(), other.etag, &other.media_types, &other.precompressed, &other.compress)
     }
 
-    /// The route with these settings, which does what that around it does.
+    /// The route with these settings, and the action of the route around it.
     fn build_route(
         &self,
         files: Arc<Files>,

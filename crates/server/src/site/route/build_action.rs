@@ -12,7 +12,7 @@ use crate::site::proxy::{ProxyConfig, RuleContext};
 use crate::values::Problems;
 
 impl RouteConfig {
-    /// The keys that say what the route does.
+    /// The keys of the route's action.
     fn actions(&self) -> impl Iterator<Item = &'static str> {
         let all = [
             ("files", self.files),

@@ -37,7 +37,7 @@ pub(crate) struct MatchConfig {
     pub cookie: BTreeMap<String, At<Wanted>>,
     /// Hosts of Referer, as `host`; `none`: the field is missing or empty; `blocked`: it has no URL.
     pub referer: At<Texts>,
-    /// Texts with placeholders and what they must be, as `header`: `{ "{map.plan}" = "pro" }`. Groups of an expression are placeholders.
+    /// Texts with placeholders and their wanted values, as `header`: `{ "{map.plan}" = "pro" }`. Groups of an expression are placeholders.
     pub value: BTreeMap<String, At<Wanted>>,
     /// A file or a directory beneath the root of the route: `exists = "{path}"`, or a table.
     pub exists: Option<At<Short<String, ExistsTable>>>,
@@ -463,7 +463,7 @@ impl Condition {
         match self {
             Condition::Method(methods) => {
                 let own = request.method.as_str();
-                // HEAD shows what GET does.
+                // HEAD shows the same as GET.
                 let is_read = matches!(request.method, Method::Head);
                 Holds::from_bool(methods.iter().any(|method| method == own || is_read && method == "GET"))
             }

@@ -203,7 +203,7 @@ impl Dense {
 /// Bound on the automata of a site, in bytes.
 pub(super) const AUTOMATA_SIZE: usize = 4 << 20;
 
-/// Bound on one automaton, and on what makes it.
+/// Bound on one automaton, and on the memory to make it.
 const AUTOMATON_SIZE: usize = 1 << 20;
 
 /// Bound on the compiled expressions of a set, in bytes.

@@ -360,7 +360,7 @@ impl Routes {
         }
     }
 
-    /// The routes that are passed over or taken by their conditions, and what of each.
+    /// The routes that are passed over or taken by their conditions, and whether these hold.
     pub(super) fn conditions(&self, asked: &Asked<'_>) -> Vec<(&str, &'static str)> {
         let mut found = Vec::new();
         let mut admits = |number: RouteNumber| {

@@ -10,7 +10,7 @@ pub(super) struct Texts {
     prefixes: Vec<Prefix>,
 }
 
-/// A node: the bytes from the node above it, and what ends here.
+/// A node: the bytes from the node above it, and the texts that end here.
 #[derive(Debug, Default)]
 struct Node {
     label: Box<[u8]>,
@@ -65,7 +65,7 @@ impl Texts {
         tree
     }
 
-    /// Adds what is below a node. `texts`: those that begin with its text, of `depth` bytes. `shorter`: the longest prefix above it.
+    /// Adds the nodes below a node. `texts`: all that begin with its text, of `depth` bytes. `shorter`: the longest prefix above it.
     fn fill(&mut self, node: usize, texts: &mut [Text], depth: usize, shorter: Option<usize>) {
         let mut shorter = shorter;
         // The text of the node itself comes first.

@@ -15,7 +15,7 @@ use super::{CLEAN, Directory, TEMPORARY, make_directory, name};
 pub(in crate::store) struct Owned<'a>(pub(in crate::store) &'a Directory);
 
 impl Directory {
-    /// Becomes the owner, unless another process is. Then removes what that one left half written.
+    /// Becomes the owner, unless another process is. Then removes the half-written files of the owner before.
     pub(in crate::store) fn try_own(&self) -> io::Result<bool> {
         if self.is_owner() {
             return Ok(true);

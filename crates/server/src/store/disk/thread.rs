@@ -101,7 +101,7 @@ impl Disk {
         true
     }
 
-    /// The directory was removed, emptied or replaced: opens what is at its path now.
+    /// The directory was removed, emptied or replaced: opens the directory at its path now.
     fn reopen(&self) {
         if let Err(error) = self.directory.reopen() {
             self.failed("find the directory again", &error);

@@ -1,4 +1,4 @@
-//! The request of a fetch: what it keeps of the request that it began with, and what the origin gets.
+//! The request of a fetch: the part that it keeps of the client's request, and the part that the origin gets.
 
 use std::sync::Arc;
 

@@ -27,7 +27,7 @@ use crate::upstream::reply::Patience;
 /// Bytes that are read at a time.
 const READ: usize = 16 << 10;
 
-/// The same up to the end of the head, where little is read before the client takes it: what comes behind the head stays in memory until then.
+/// The same up to the end of the head, where little is read before the client takes it: bytes behind the head stay in memory until then.
 const SPARING_READ: usize = 4 << 10;
 
 /// Bytes of a message of the application that are logged.
@@ -186,7 +186,7 @@ impl Answer {
         }
     }
 
-    /// Logs what the application wrote to its standard error.
+    /// Logs the application's output to its standard error.
     fn log_stderr(&self, text: &[u8]) {
         let text = String::from_utf8_lossy(&text[..text.len().min(MOST_MESSAGE)]);
         self.log(format_args!("the application says: {}", text.trim_end().escape_debug()));

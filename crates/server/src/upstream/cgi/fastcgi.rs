@@ -158,7 +158,7 @@ pub(super) struct Records {
 /// sends much.
 const MAX_FRAMING: usize = 16 << 10;
 
-/// By how much a byte of content raises what is left of [`MAX_FRAMING`]. A record of one byte has eight of head, and seven of padding where records are
+/// By how much a byte of content raises the rest of [`MAX_FRAMING`]. A record of one byte has eight of head, and seven of padding where records are
 /// aligned.
 const FRAMING_PER_BYTE: usize = 16;
 

@@ -53,7 +53,7 @@ impl Script {
         if let Some(root) = &self.root {
             set("DOCUMENT_ROOT", root);
             set("SCRIPT_FILENAME", &[root, self.name.as_slice()].concat());
-            // PHP may be built to run only what a server has sent it.
+            // PHP may be built to run only files that a server names.
             set("REDIRECT_STATUS", b"200");
         }
         set("SCRIPT_NAME", &self.name);

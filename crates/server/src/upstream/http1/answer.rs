@@ -1,4 +1,4 @@
-//! The head of an answer, and what it says of the content behind it (RFC 9112 §4, §6.3).
+//! The head of a response, and the framing of the content behind it (RFC 9112 §4, §6.3).
 
 use std::mem::MaybeUninit;
 

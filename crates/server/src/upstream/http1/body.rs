@@ -115,7 +115,7 @@ impl AnswerBody {
         if self.has_ended() && self.persists { self.exchange.end() } else { Released::Closed }
     }
 
-    /// The connection, for another protocol, with what has come of it.
+    /// The connection, for another protocol, with the bytes that have come of it.
     pub(in crate::upstream) fn upgrade(self) -> Option<(Box<dyn Io>, Bytes)> {
         self.exchange.upgrade()
     }

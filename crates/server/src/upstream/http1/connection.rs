@@ -226,10 +226,10 @@ pub(super) enum Broken {
 }
 
 impl Exchange {
-    /// Reads what has come, at most `room` bytes. 0: the server has closed the connection.
+    /// Reads the bytes that have come, at most `room`. 0: the server has closed the connection.
     pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>, room: usize) -> Poll<Result<usize, Broken>> {
         self.input.reserve(room);
-        // The buffer may have more: what is read at a time makes the records.
+        // The buffer may have more: one read becomes one record.
         let mut space = (&mut self.input).limit(room);
         let read = match &mut self.ends {
             Ends::Both(io) => poll_read_buf(Pin::new(io), cx, &mut space),
@@ -250,7 +250,7 @@ impl Exchange {
         Poll::Pending
     }
 
-    /// Copies what came behind a head of `octets`, so that it does not keep the memory of a large one.
+    /// Copies the bytes behind a head of `octets`, so that they do not keep the memory of a large one.
     fn release_head(&mut self, octets: usize) {
         if octets > SPARING_HEAD_ROOM {
             self.input = BytesMut::from(&self.input[..]);
@@ -274,7 +274,7 @@ impl Exchange {
         Released::Open(Connection { io, past })
     }
 
-    /// The connection, for another protocol, with what has been read of it. `None`: a content is being written.
+    /// The connection, for another protocol, with the bytes that have been read of it. `None`: a content is being written.
     pub(super) fn upgrade(self) -> Option<(Box<dyn Io>, Bytes)> {
         // Empty bytes of the buffer would hold all of its memory.
         let first = if self.input.is_empty() { Bytes::new() } else { self.input.freeze() };
