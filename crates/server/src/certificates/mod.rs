@@ -132,7 +132,7 @@ pub(crate) struct Certificates {
     pub default: Option<(PathBuf, &'static str)>,
 }
 
-/// An account at a certificate authority, and the sites for which it orders certificates.
+/// An account at a certificate authority, and its sites.
 #[derive(Debug, Clone)]
 struct Account {
     choice: AcmeUse,

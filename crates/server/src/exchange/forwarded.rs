@@ -30,7 +30,7 @@ pub(crate) struct Forwarding {
 }
 
 impl Forwarding {
-    /// Whether the entries of a proxy are believed. One on a Unix socket has no address, and is.
+    /// Whether the entries of a proxy are believed. A proxy on a Unix socket has no address, and is trusted.
     pub(crate) fn trusts(&self, proxy: IpAddr) -> bool {
         proxy.is_unspecified() || self.trusted.iter().any(|network| network.contains(&proxy))
     }

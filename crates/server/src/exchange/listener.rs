@@ -46,7 +46,7 @@ pub(crate) struct Alternative {
 }
 
 impl Alternative {
-    /// HTTP/3 on the same host. `max_age`: seconds for which clients remember it.
+    /// HTTP/3 on the same host. `max_age`: how many seconds clients remember it.
     pub(crate) fn http3(port: u16, max_age: u64) -> Self {
         let value = format!("h3=\":{port}\"; ma={max_age}");
         let mut block = sealion_h2::HeaderBlock::default();
@@ -126,7 +126,7 @@ impl Listener {
         self.trusts(remote) && self.forwarding.as_ref().is_some_and(|forwarding| !forwarding.is_forwarded())
     }
 
-    /// The scheme of requests for which no trusted proxy names one.
+    /// The scheme of requests that no trusted proxy names a scheme for.
     pub(crate) fn own_scheme(&self) -> &'static str {
         if self.is_tls { Scheme::Https.as_str() } else { self.scheme.as_str() }
     }

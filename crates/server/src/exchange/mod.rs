@@ -248,7 +248,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
         Some(self.plain(status))
     }
 
-    /// The answer to the validation of a certificate authority that a listener without TLS receives, if it is one that is expected.
+    /// The response to a validation request of a certificate authority on a listener without TLS, if the request is expected.
     pub(crate) fn challenge(&self) -> Option<Response> {
         let Context { shared, listener, .. } = self.owed.context;
         let Target::Path { path, .. } = self.request.filter(|_| !listener.is_tls)?.target else { return None };

@@ -256,7 +256,7 @@ impl Delivery<'_> {
         let Delivery { stream, body, wire, path, choice, aborted } = self;
         let outcome = Outcome::of(response, (body, wire), path, choice, aborted);
         let mut outcome = Outcome { stream: Some(stream), ..outcome };
-        // One response is logged with the move, of however many it was made for.
+        // The line of one response has the move, however many responses it was made for.
         if outcome.reason == Some(PathReason::Moved) && outcome.set_up.is_none() {
             outcome.reason = Some(PathReason::MovedBefore);
         }

@@ -165,7 +165,7 @@ impl DiskThreads {
         if self.hangs() {
             return Err(NoReply::Hangs);
         }
-        // Those who waited for that operation may all have left.
+        // The callers that waited for that operation may all have left.
         if self.is_stuck() {
             return Err(self.late());
         }
@@ -241,7 +241,7 @@ impl Shared {
     }
 }
 
-/// Has a file closed by a thread of its disk: the last close of a file that was removed frees its blocks, for which the disk may be needed.
+/// Has a file closed by a thread of its disk: the last close of a removed file frees its blocks, which may need the disk.
 #[derive(Debug)]
 struct ClosedLater {
     file: Option<Arc<File>>,
@@ -304,7 +304,7 @@ impl fmt::Debug for Queue {
 /// No operation.
 const IDLE: u64 = u64::MAX;
 
-/// GUESS: operations of a disk that run side by side. A disk of flash is busy with fewer, and one that turns is slower with more.
+/// GUESS: operations of a disk that run side by side. A flash disk is busy with fewer, and a rotating disk is slower with more.
 pub(crate) const MOST_THREADS: usize = 16;
 
 /// Operations that wait, at which nothing more is taken.

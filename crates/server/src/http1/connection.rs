@@ -390,7 +390,7 @@ async fn answer(
     Box::pin(stream.wait_for(answer)).await
 }
 
-/// Whether the end of the connection tells a response that is cut from one that is whole: by close_notify, or by a reset, which a Unix socket has not.
+/// Whether the end of the connection tells a cut response from a whole one: by close_notify, or by a reset, which a Unix socket lacks.
 fn shows_cuts(stream: &TlsStream) -> bool {
     let is_unix = |socket: socket2::SockRef<'_>| socket.local_addr().is_ok_and(|local| local.is_unix());
     stream.info().is_some() || !is_unix(socket2::SockRef::from(stream.socket()))

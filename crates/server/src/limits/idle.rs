@@ -77,7 +77,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// configuration applies.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest kernel tick (CONFIG_HZ=100), by which a [`Moment`] may be too early. It is added, so that no connection
+/// The longest kernel tick (CONFIG_HZ=100): a [`Moment`] may be too early by as much. It is added, so that no connection
 /// is closed too early.
 const TICK: Duration = Duration::from_millis(10);
 

@@ -78,7 +78,7 @@ pub(crate) struct ListenConfig {
     #[serde(default)]
     pub mode: Mode,
 
-    /// Whether each connection begins with a header of the PROXY protocol, version 1 or 2, by which a proxy names the
+    /// Whether each connection begins with a header of the PROXY protocol, version 1 or 2, which names the
     /// client. Connections without it are closed.
     #[serde(default)]
     pub proxy_protocol: At<bool>,
@@ -334,7 +334,7 @@ pub(crate) fn https_port<'a>(listen: impl IntoIterator<Item = &'a ListenConfig>)
     listen.into_iter().filter(|listen| *listen.tls).find_map(ListenConfig::port).unwrap_or(443)
 }
 
-/// Request fields with another meaning, from which a client could choose its address or have none: the fields of RFC
+/// Request fields with another meaning, which would let a client choose its address or have none: the fields of RFC
 /// 9110 to 9112, of the Fetch standard and of cookies, and the other fields of proxies.
 const NO_ADDRESS: [&str; 52] = [
     "accept",

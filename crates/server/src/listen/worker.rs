@@ -128,7 +128,7 @@ impl Places {
     }
 }
 
-/// Seconds for which clients remember that a listener has HTTP/3. INHERITED: Caddy's and nginx' documentation's example.
+/// Seconds that clients remember HTTP/3 of a listener. INHERITED: Caddy's and nginx' documentation's example.
 const ALTERNATIVE_MAX_AGE: u64 = 86_400;
 
 /// The UDP port of a listener with HTTP/3.

@@ -374,7 +374,7 @@ impl Scrape<'_> {
 
     fn routes(&self, page: &mut Families) {
         let routes: Vec<_> = super::summary::routes(&self.workers).collect();
-        // One stands for the routes beyond the bound.
+        // The routes beyond the bound share one entry.
         if routes.len() == 1 {
             return;
         }

@@ -1,4 +1,4 @@
-//! Metrics as values, from which each format is written: `text.rs`, `otlp/message.rs`.
+//! Metrics as values, for each format: `text.rs`, `otlp/message.rs`.
 
 use std::fmt;
 

@@ -81,7 +81,7 @@ pub(crate) struct ServerSummary {
 pub(crate) struct StoreSummary {
     /// Requests that met the cache.
     pub requests: u64,
-    /// Those that were answered by it: fresh, stale or revalidated.
+    /// Requests that the cache answered: fresh, stale or revalidated.
     pub hits: u64,
     /// Stored responses, and their bytes.
     pub objects: u64,

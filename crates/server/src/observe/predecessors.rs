@@ -69,7 +69,7 @@ impl Predecessors {
         self.living().iter().map(|living| Ok((living.left.pid, living.socket.try_clone()?))).collect()
     }
 
-    /// Those that have not ended, with their last reports.
+    /// The processes that have not ended, with their last reports.
     fn living(&self) -> MutexGuard<'_, Vec<Living>> {
         let mut living = self.lock();
         living.retain_mut(Living::read);

@@ -206,7 +206,7 @@ fn wait_for_answer(channel: &OwnedFd) -> Result<Answer, Refused> {
         Ok(Received::Closed) => return Err(Refused::Ended),
         Ok(Received::Silence) | Err(_) => {}
     }
-    // From here on its answers fail (EPIPE). One that was sent before waits in the queue.
+    // From here on its answers fail (EPIPE). An answer that was sent before waits in the queue.
     let _ = shutdown(channel, Shutdown::Read);
     match receive_answer(channel.as_fd()) {
         Ok(Received::Message(answer)) => Ok(answer),

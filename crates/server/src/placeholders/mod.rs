@@ -204,7 +204,7 @@ impl Template {
     /// The directory for a request, beneath another one and without slashes at its ends.
     ///
     /// # Errors
-    /// A value is empty, or would name another directory than one beneath, or a hidden one. Tables alone may name several directories at once.
+    /// A value is empty, hidden, or names a directory that is not beneath. Only tables may name several directories at once.
     pub(crate) fn render_directory(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Unfit> {
         let mut rendered = Vec::new();
         let mut value = Vec::new();

@@ -149,7 +149,7 @@ pub(crate) fn build(
     }
 }
 
-/// The listeners with TLS or the only one that there is without `[[listen]]`, by their places.
+/// The listeners with TLS, or the default listener if there is no `[[listen]]`, by their places.
 fn tls_listeners(config: &Config, hosts: &[Arc<Hosts>]) -> Vec<Option<TlsListener>> {
     let listener = |(place, own): (usize, &Arc<Hosts>)| {
         let (has_tls, http2, http3) = match config.listen.get(place) {

@@ -6,8 +6,8 @@
 //! | user of the socket | trusted |
 //! |---|---|
 //! | root, or the user of the command | yes |
-//! | another one, and the command is root's | if the process belongs to that user and runs this program |
-//! | another one | no: the server would refuse the order too |
+//! | another user, and the command is root's | if the process belongs to that user and runs this program |
+//! | another user | no: the server would refuse the order too |
 
 use std::ffi::OsStr;
 use std::fs;

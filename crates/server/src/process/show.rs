@@ -114,7 +114,7 @@ fn on_this_machine(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// The address by which other devices reach a listener on all addresses: the one that the route to the rest of the world has.
+/// The address of a listener on all addresses, as other devices reach it: the source address of the route to the rest of the world.
 fn on_the_network(address: SocketAddr) -> SocketAddr {
     if !address.ip().is_unspecified() {
         return address;

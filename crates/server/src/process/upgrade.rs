@@ -100,7 +100,7 @@ impl Starting {
 
     /// Starts the process of a successor. `None`: none is to start any more.
     fn spawn(&self, command: &mut Command) -> io::Result<Option<Child>> {
-        // Held meanwhile, so that no process is missed.
+        // The lock is held meanwhile, so that no process is missed.
         let mut start = self.lock();
         if matches!(*start, Start::Cancelled) {
             return Ok(None);

@@ -184,7 +184,7 @@ mod tests {
         }
     }
 
-    /// Asks for the next piece, of which so much can be sent.
+    /// Asks for the next piece, and says how much can be sent.
     fn ask(stream: &mut BodyStream, room: u64) -> Poll<u64> {
         stream.source.as_mut().set_room(room);
         let piece = stream.source.as_mut().poll_piece(&mut Context::from_waker(Waker::noop()));

@@ -209,7 +209,7 @@ impl From<Response> for Answer {
 }
 
 impl<'a> Answering<'a> {
-    /// With the path of the request, or the status for one that cannot be served.
+    /// With the path of the request, or the status for a path that cannot be served.
     fn new(
         site: &'a Site,
         request: &'a Request<'a>,

@@ -108,7 +108,7 @@ impl Compression {
             // The type is usually not repeated.
             Status::NOT_MODIFIED => facts.content_type.is_none() || takes(None),
             Status::PARTIAL_CONTENT => takes(None),
-            // Those without content, and the answer to a range.
+            // Responses without content, and responses to a range.
             status if status.has_no_content() || matches!(status.code(), 205 | 416) => false,
             _ => response.fields.content_range.is_none() && !facts.is_part && takes(length),
         }

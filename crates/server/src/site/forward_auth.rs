@@ -288,7 +288,7 @@ const ORIGINAL_METHOD: HeaderName = HeaderName::from_static("x-original-method")
 const ORIGINAL_URI: HeaderName = HeaderName::from_static("x-original-uri");
 const ORIGINAL_URL: HeaderName = HeaderName::from_static("x-original-url");
 
-/// Fields by which a server would answer something else than whether the request may pass.
+/// Fields that would have a server answer another question than whether the request may pass.
 const OF_THE_RESOURCE: [HeaderName; 9] = [
     header::CONTENT_ENCODING,
     header::CONTENT_TYPE,
@@ -312,7 +312,7 @@ fn value(fields: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
 /// Time for the content of an answer that lets a request pass. Beyond it, the connection is closed.
 const DRAIN: Duration = Duration::from_millis(100);
 
-/// A request of which routes of its site want to know whether it may pass. Each server is asked once, under whatever paths it is met, and once more about
+/// A request, for routes of its site that want to know whether it may pass. Each server is asked once, under whatever paths it is met, and once more about
 /// the path that is forwarded, if a rewrite made it.
 #[derive(Debug)]
 pub(super) struct Asking<'a> {

@@ -27,7 +27,7 @@ pub(crate) struct Hosts {
     beneath: Names,
     /// `www.example` for `www.example.*`.
     beginning: Names,
-    /// Those of sites that name the listener first, then in the order of the file.
+    /// First the expressions of sites that name the listener, then in the order of the file.
     expressions: Vec<(Regex, Owner)>,
     default: Option<Owner>,
     /// Whether no site there has a name.

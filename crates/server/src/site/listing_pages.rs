@@ -54,7 +54,7 @@ impl Pages {
         Pages { sent: Mutex::default(), bounds }
     }
 
-    /// The page of a directory. One that is being sent is shared, if it was read a moment ago or reads the same again.
+    /// The page of a directory. A page that is being sent is shared, if it was read a moment ago or reads the same again.
     pub(super) async fn get(&self, directory: Arc<ShowDirectory>) -> Result<Arc<SharedBytes>, NoPage> {
         let key = directory.key();
         if let Some(page) = self.fresh(&key) {

@@ -10,7 +10,7 @@ use sealion_http::Coding;
 use super::image_formats;
 use crate::values::Problems;
 
-/// A path in which all spellings that differ only in case are the same, whether an application maps characters or whole texts to upper or lower case.
+/// A path whose spellings that differ only in case are all the same, whether an application maps characters or whole texts to upper or lower case.
 /// Characters beyond ASCII that such a mapping turns into ASCII letters, such as the Kelvin sign and the dotted capital I, become these letters. Dots and
 /// spaces at the end of a name do not count: file systems that ignore case drop them (FAT, NTFS).
 pub(super) fn fold(path: &[u8]) -> Vec<u8> {
@@ -35,7 +35,7 @@ fn fold_characters(path: &[u8]) -> Vec<u8> {
     folded
 }
 
-/// The name of the file of which `name` would be a sibling: compressed, or an image in another format.
+/// The name of the file whose sibling `name` would be: compressed, or an image in another format.
 pub(super) fn original_of(name: &[u8]) -> Option<&[u8]> {
     let compressed = Coding::ALL.into_iter().find_map(|coding| name.strip_suffix(coding.suffix().as_bytes()));
     compressed.or_else(|| image_formats::original_of(name))

@@ -106,7 +106,7 @@ enum Collects {
     AsRoom,
     /// All: a content without room is refused.
     All,
-    /// Those without a length, which the server has to get first.
+    /// Contents without a length, which the server has to get first.
     WithoutLength,
     /// As far as there is room those with a length, and all of the others.
     AllWithoutLength,
@@ -337,7 +337,7 @@ impl Rule {
             scheme: inbound.scheme,
             protocol: if self.cache.is_some() { Protocol::Http11 } else { inbound.protocol },
             authority: request.authority.unwrap_or_default().to_ascii_lowercase(),
-            // That of a proxy in front is not known, and no key of a stored response has it.
+            // The port of a proxy in front is not known, and no key of a stored response has it.
             port: inbound
                 .endpoints
                 .as_deref()
@@ -520,7 +520,7 @@ impl Rule {
         }
     }
 
-    /// Sets fields whose values have placeholders. One whose value no field may have is left out.
+    /// Sets fields whose values have placeholders. A value that no field may have is left out.
     fn fill_response(&self, reply: &mut Reply, asked: &Asked<'_>) {
         if self.response_values.is_empty() {
             return;

@@ -72,7 +72,7 @@ struct Way<'a> {
     is_compressed: bool,
 }
 
-/// The key by which requests find a fill.
+/// The key under which requests find a fill.
 struct FoundBy<'k> {
     key: &'k [u8],
     /// Its length without variant.

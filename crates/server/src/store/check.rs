@@ -165,7 +165,7 @@ impl Disk {
             return Check::new(Outcome::Sound as u8, &self.checks);
         }
         let mut under_way = self.checks.under_way();
-        // An object without a version may be another one of its key.
+        // An object without a version may be a later one of its key.
         if let Some(check) = version.and_then(|_| under_way.get(&(hash, version))) {
             return Arc::clone(check);
         }
@@ -208,7 +208,7 @@ impl Disk {
         check.end(outcome);
     }
 
-    /// Removes an object whose body is damaged, or cannot be read, unless another one has taken its place.
+    /// Removes an object whose body is damaged, or cannot be read, unless a later object has taken its place.
     fn remove_damaged(&self, hash: u128, file: &File, error: Option<io::Error>) {
         // Where it has become shorter, the disk has not failed.
         let error = error.filter(|error| error.kind() != io::ErrorKind::UnexpectedEof);

@@ -32,7 +32,7 @@ pub(crate) struct CacheConfig {
     /// Memory for responses that are asked for often, for each worker.
     #[default(Size(32 << 20))]
     pub memory: Size,
-    /// A stream of Valkey or Redis by which the nodes of a fleet purge together: `redis://HOST:PORT/KEY`.
+    /// A stream of Valkey or Redis that has the nodes of a fleet purge together: `redis://HOST:PORT/KEY`.
     pub purge_stream: Option<At<SecretUrl>>,
     /// File whose first line is the password for that server, or a user and the password with a space between.
     pub purge_stream_password: Option<At<PathBuf>>,
@@ -64,7 +64,7 @@ pub(crate) struct CacheRuleConfig {
     pub key_cookies: Vec<String>,
     /// Values that belong to the key, with placeholders, for instance `{map.device}`. The client's address is not allowed.
     pub key_values: Vec<At<String>>,
-    /// Cookies with which a request goes to the server, and its response is not stored; `*` at the end stands for any: `["session", "wp_*"]`.
+    /// Cookies that have a request go to the server, whose response is then not stored; `*` at the end stands for any: `["session", "wp_*"]`.
     pub bypass_cookies: Vec<String>,
     /// Requests for a response before it is stored.
     #[default(const { Bounded::new(1).unwrap() })]
@@ -79,7 +79,7 @@ pub(crate) struct CacheRuleConfig {
     pub stale_while_revalidate: Option<Time>,
     /// How long a stale response may be sent when the servers fail, if the origin does not say.
     pub stale_if_error: Option<Time>,
-    /// Most responses of one URL that differ by Vary. Beyond, the one that was asked for least recently is removed.
+    /// Most responses of one URL that differ by Vary. Beyond, the least recently requested one is removed.
     #[default(const { Bounded::new(64).unwrap() })]
     pub variants: Bounded<1, 1000>,
     /// Whether a response is fetched to its end after all of its clients have left.
@@ -88,7 +88,7 @@ pub(crate) struct CacheRuleConfig {
     /// Whether responses carry Cache-Status (RFC 9211).
     #[default(true)]
     pub status_header: bool,
-    /// Networks from which the method PURGE removes a URL. From all others it is refused (403), and never forwarded.
+    /// Networks that may remove a URL by the method PURGE. From all others it is refused (403), and never forwarded.
     pub purge_from: Vec<At<String>>,
     /// Whether a request with an unsafe method (POST, PUT, DELETE …) removes the stored responses for its URL if the server answers without an error
     /// (RFC 9111 §4.4). `false`: they stay until they are stale, whatever clients write.
@@ -154,7 +154,7 @@ impl CacheRuleConfig {
         policy
     }
 
-    /// The keys, with their values, by which requests for one URL get different responses.
+    /// The keys, with their values, that select among different responses for one URL.
     pub(crate) fn selecting(&self) -> impl Iterator<Item = (&'static str, String)> {
         let headers = self.key_headers.iter().map(|name| ("key_headers", name.to_ascii_lowercase()));
         let cookies = self.key_cookies.iter().map(|name| ("key_cookies", name.clone()));

@@ -83,7 +83,7 @@ impl Store {
         }
     }
 
-    /// Purges by order. Returns a line for the operator. `upstreams`: by which a URL may be stored. May block.
+    /// Purges by order. Returns a line for the operator. `upstreams`: whose rules may store a URL. May block.
     ///
     /// # Errors
     /// A line: the disk failed.

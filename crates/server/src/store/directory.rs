@@ -1,4 +1,4 @@
-//! The directory of a disk: names, temporary files, who owns it.
+//! The directory of a disk: names, temporary files, ownership.
 //!
 //! ```text
 //! DIR/sealion-cache      16 bytes that identify the directory, and determine its share of the objects
@@ -461,8 +461,8 @@ pub(super) fn name(hash: u128) -> String {
     name
 }
 
-/// Hexadecimal digits of a hash by which objects share a directory. MEASURED: with 4,096 directories, a file is made and named by 27 us of CPU, with 65,536 by
-/// 50 to 76 (ext4, 40,000 files, 2026-11-22).
+/// Hexadecimal digits of a hash that objects of one directory share. MEASURED: with 4,096 directories, a file is made and named by 27 us of CPU, with 65,536
+/// by 50 to 76 (ext4, 40,000 files, 2026-11-22).
 pub(super) const OUTER: usize = 3;
 
 pub(super) fn hex(name: &[u8], digits: usize) -> Option<u128> {
@@ -492,7 +492,7 @@ fn make_number(root: &OwnedFd) -> io::Result<[u8; 16]> {
     Ok(number)
 }
 
-/// The salt for the hashes of keys: the one that most of the directories have. `None`: none has one.
+/// The salt for the hashes of keys: the salt of most directories. `None`: no directory has one.
 pub(super) fn choose_salt<'a>(directories: impl Iterator<Item = &'a Directory> + Clone) -> Option<[u8; 16]> {
     let found: Vec<[u8; 16]> = directories.clone().filter_map(|directory| directory.read_salt).collect();
     let votes = |salt: &&[u8; 16]| found.iter().filter(|other| other == salt).count();

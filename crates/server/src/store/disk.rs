@@ -53,18 +53,18 @@ pub(super) struct Disk {
     begun: Instant,
     /// Held while a file gets its name and its entry: the snapshot has all files or none is written.
     naming: RwLock<()>,
-    /// When the objects that were stored last were asked for: two responses to one request are written in any order, and the newer one stays. One is
-    /// locked, before `naming`, while a file gets its name or loses it.
+    /// Request times of the objects that were stored last: two responses to one request are written in any order, and the newer one stays. One of the locks
+    /// is held, before `naming`, while a file gets its name or loses it.
     pub(super) latest: [Mutex<LruCache<u128, u64>>; LOCKS],
     pub(super) writer: Writer,
     /// The lines about responses that came faster than they were written.
     dropped: Warnings,
-    /// The lines about operations for which the disk had no time.
+    /// The lines about operations that the disk had no time for.
     pub(super) overloads: Warnings,
     removals: Mutex<Removals>,
     has_work: Condvar,
     pub(super) counts: Counts,
-    /// Those of the store, whose workers keep objects of this disk.
+    /// The changes of the store, whose workers keep objects of this disk.
     pub(super) changes: Arc<Changes>,
     /// Whether it was said that this process cannot become the owner.
     pub(super) is_told_of_owner: AtomicBool,
@@ -73,8 +73,8 @@ pub(super) struct Disk {
 #[derive(Debug, Default)]
 pub(super) struct Removals {
     pub(super) hashes: Vec<u128>,
-    /// Those that were removed while the index is being loaded, and not stored again: loading may find their files still. While another process owns the
-    /// directory, those that this one does not send: their files are the owner's to remove.
+    /// Objects that were removed while the index is being loaded, and not stored again: loading may still find their files. While another process owns the
+    /// directory, objects that this process does not send: only the owner removes their files.
     while_loading: HashSet<u128>,
     pub(super) is_stopping: bool,
     /// Whether the disk was closed before this process owned the directory.
@@ -368,7 +368,7 @@ impl Disk {
         Ok(version)
     }
 
-    /// Appends metadata to an object, after its validation. May block. Returns its version; `Ok(None)`: the file is another one by now.
+    /// Appends metadata to an object, after its validation. May block. Returns its version; `Ok(None)`: the file belongs to another object by now.
     pub(super) fn append(&self, object: &Object, metadata: &Metadata, times: Times) -> io::Result<Option<u32>> {
         let hash = object.hash;
         let Some(_alone) = self.turn(hash, times) else { return Ok(None) };
@@ -415,7 +415,7 @@ impl Disk {
 pub(super) struct Times {
     /// When it was made, for purges.
     pub(super) made: u64,
-    /// When it was asked for: of two, the one that was asked for later stays.
+    /// When it was requested: of two objects, the one that was requested later stays.
     pub(super) asked: u64,
 }
 
@@ -432,7 +432,7 @@ pub(super) enum Lookup {
 }
 
 pub(super) const TURN: Duration = Duration::from_millis(500);
-/// Time for which the process before may own the directory without a word.
+/// How long the process before may own the directory without a word.
 const TAKEOVER: Duration = Duration::from_secs(5);
 const REMOVALS_AT_ONCE: usize = 64;
 pub(super) const LOCKS: usize = 64;

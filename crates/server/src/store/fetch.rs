@@ -65,7 +65,7 @@ pub(super) struct StaleObject {
 }
 
 impl StaleObject {
-    /// One that the disk does not give.
+    /// An object that the disk does not give.
     pub(super) fn unreadable(object: Arc<Object>) -> Self {
         StaleObject { object, may_serve_on_error: false, is_readable: false }
     }
@@ -202,7 +202,7 @@ impl Fetch {
         // A client must not remove the stored response of all: a server may renew this client's cookie, for instance.
         let is_of_client = |why: NotStored| why.is_of_request() || why == NotStored::SetCookie;
         let disk = rules.store.disk(stale.hash);
-        // With other fields in Vary it is another variant than the one that others would find it as.
+        // With other fields in Vary, it is of another variant than the one that requests would find it as.
         let keeps_variant = rules.vary(&fields) == rules.vary(&stale.head.fields);
         // The new response is younger than the one that other requests must not get any more.
         let before = stale.times.made.max(requested.at.saturating_sub(1));
@@ -278,7 +278,7 @@ impl Fetch {
         };
         let times = Times { made: made(requested.at, &fields), asked: requested.at };
         let mut key = self.key.clone();
-        // Slices are of the variant of the one that told of them.
+        // Slices inherit the first slice's variant.
         let names = if let FetchRange::Slice(..) = self.range { Vec::new() } else { names };
         if !names.is_empty() {
             add_variant(&mut key, &self.request.variant(&names));
@@ -480,17 +480,17 @@ impl Requested {
     }
 }
 
-/// When a response was made, for purges. A cache between here and the origin may have sent one that it purges a moment later: while a purge is
+/// When a response was made, for purges. A cache between here and the origin may have sent a response that it purges a moment later: while a purge is
 /// young, Age tells. Later, Age is not looked at, so that a cache that is never purged costs no hits for longer.
 fn made(requested: u64, fields: &HeaderMap) -> u64 {
     let age = fields.get(AGE).and_then(|age| age.to_str().ok()?.trim().parse::<u64>().ok());
     age.map_or(requested, |age| requested.saturating_sub(age.saturating_add(ROUNDED).min(YOUNG) * 1000))
 }
 
-/// Seconds by which Age may be too low. Each cache counts whole seconds and adds the Age that the cache before it sent, so that the errors add up.
+/// How many seconds too low Age may be. Each cache counts whole seconds and adds the Age that the cache before it sent, so that the errors add up.
 const ROUNDED: u64 = 2;
 
-/// Seconds in which all caches of a chain apply a purge.
+/// Seconds within which all caches of a chain apply a purge.
 const YOUNG: u64 = 60;
 
 /// The status under which a response is stored: a slice is part of a 200.

@@ -7,7 +7,7 @@
 //!   └─► Ended(NotShared)        the answer is for one request only
 //! ```
 //!
-//! The first bytes lie in a file, from which readers send them; the others lie in memory until they are written. If writing fails, they stay there
+//! The first bytes lie in a file, and readers send them from there; the others lie in memory until they are written. If writing fails, they stay there
 //! until all readers have them.
 
 use std::io;

@@ -77,7 +77,7 @@ impl Store {
             (Some(fill), _) if !fill.has_ended() => {}
             (Some(_), Some(_)) => return Joined::Ended,
             (None, Some(looked)) if looked != self.epoch(id) => return Joined::Ended,
-            // One that is over answered those that waited for it; its object may be stale by now.
+            // A fill that is over answered the requests that waited for it; its object may be stale by now.
             _ => {}
         }
         let joined = Joined::alone(key, rules);
@@ -126,8 +126,8 @@ impl Store {
         }
     }
 
-    /// A fill that is under way no more. Those whose places it took are found again while their objects wait to be written: a response that is not stored
-    /// may take the place of that.
+    /// Forgets a fill that has ended. The fills whose places it took are found again while their objects wait to be written: a response that is not stored
+    /// may take their place.
     pub(super) fn forget(&self, id: u128, fill: &Arc<Fill>) {
         let mut fills = self.fills();
         fill.is_over.store(true, Ordering::Relaxed);
@@ -174,14 +174,14 @@ impl Store {
     }
 }
 
-/// The hashes by which requests find a fill: `id`, and the variant's.
+/// The hashes under which requests find a fill: `id`, and the variant's.
 fn found_by(fills: &HashMap<u128, Arc<Fill>>, id: u128, fill: &Arc<Fill>) -> impl Iterator<Item = u128> + use<> {
     let is_found = |id: &u128| fills.get(id).is_some_and(|other| Arc::ptr_eq(other, fill));
     let [own, variant] = [Some(id), fill.variant.get().copied()].map(|id| id.filter(is_found));
     own.into_iter().chain(variant)
 }
 
-/// Has requests find a fill by this hash, in place of the one that they find now.
+/// Has requests find a fill under this hash, in place of the one that they find now.
 fn take_place(fills: &mut HashMap<u128, Arc<Fill>>, id: u128, fill: &Arc<Fill>) {
     if let Some(before) = fills.insert(id, Arc::clone(fill)) {
         fill.before.lock().unwrap_or_else(PoisonError::into_inner).push((id, before));

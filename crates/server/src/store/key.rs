@@ -120,7 +120,7 @@ pub(super) fn authority_of(key: &[u8]) -> Option<&str> {
     url.split_once("://")?.1.split('/').next()
 }
 
-/// The URL in a key, with which it begins.
+/// The URL at the beginning of a key.
 pub(super) fn url_of(key: &[u8]) -> &[u8] {
     let end = memchr::memchr(PART[0], key).unwrap_or(key.len());
     &key[..end]

@@ -62,8 +62,8 @@ impl Store {
         }
     }
 
-    /// The object that this worker has for a request; `key` goes on to where it looked last. `is_of_variant`: whether that key has a variant, behind
-    /// which there is no further one.
+    /// The object that this worker has for a request; `key` goes on to where it looked last. `is_of_variant`: whether that key has a variant, which ends
+    /// the search.
     pub(super) fn walk_kept(
         &self,
         front: &mut Front,

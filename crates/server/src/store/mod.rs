@@ -236,7 +236,7 @@ impl Store {
         self.opened.get().expect("a process opens its store before it serves")
     }
 
-    /// Those that are used.
+    /// The disks that are used.
     fn disks(&self) -> impl Iterator<Item = &Arc<Disk>> + Clone {
         self.opened().disks()
     }
@@ -262,7 +262,7 @@ impl Store {
         self.opened().hasher.get().expect("a disk is used").hash(key)
     }
 
-    /// The disk of an object: the one that ranks highest for its hash, so that another disk moves its own share alone.
+    /// The disk of an object: the highest rank for its hash, so that another disk moves only its own share.
     fn disk(&self, hash: u128) -> &Arc<Disk> {
         let rank = |disk: &&Arc<Disk>| {
             let number = u128::from_le_bytes(disk.directory.number);
@@ -375,7 +375,7 @@ const KEPT_IN_MEMORY: u64 = 16 << 10;
 /// Most files that a worker keeps open.
 pub(crate) const MOST_OPEN: usize = 1000;
 
-/// Time for which the end of the process waits for a disk at least.
+/// How long the end of the process waits for a disk at least.
 pub(crate) const CLOSING: Duration = Duration::from_secs(5);
 
 /// Time between calls of [`Store::sweep`].

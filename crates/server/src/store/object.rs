@@ -27,7 +27,7 @@ pub(crate) struct Object {
     pub(super) hash: u128,
     /// Its version in the index, or [`NOT_INDEXED`].
     version: AtomicU32,
-    /// Those of its last validation, if it was validated. Its file does not tell when it was asked for: from there, that is when it was made.
+    /// The times of its last validation, if it was validated. Its file does not tell when it was requested: after loading, that is when it was made.
     pub(super) times: Times,
     pub(super) head: Head,
     pub(super) body: Arc<SiteFile>,
@@ -48,11 +48,11 @@ pub(crate) struct Head {
     /// The fields as clients get them, but for those that differ from one response to the next.
     pub(super) lines: ExtraFields,
     pub(super) lifetime: Lifetime,
-    /// Names by which it can be purged.
+    /// Names for purges by tag.
     pub(super) tags: Box<[Box<str>]>,
     /// Groups of its origin that are invalidated together (RFC 9875).
     pub(super) groups: Box<[Box<str>]>,
-    /// Where it is a slice (206): of which response.
+    /// If it is a slice (206): of which response.
     pub(super) sliced: Option<Arc<Sliced>>,
 }
 

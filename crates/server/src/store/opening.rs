@@ -1,4 +1,4 @@
-//! Opens the directories of a store. One that is in trouble keeps no server from starting: the server starts without it, and tries it again and again.
+//! Opens the directories of a store. A directory in trouble keeps no server from starting: the server starts without it, and tries it again and again.
 //!
 //! ```text
 //! missing ─► used        opened at the start, or by a later try; for good
@@ -196,7 +196,7 @@ fn try_until_used(store: &Weak<Store>, n: usize) {
     }
 }
 
-/// Does work of several disks side by side. One that does not answer within [`DEADLINE`] is left to its thread.
+/// Does work of several disks side by side. Work that does not end within [`DEADLINE`] is left to its thread.
 fn side_by_side<T, W>(works: impl Iterator<Item = W>) -> Vec<io::Result<T>>
 where
     T: Send + 'static,

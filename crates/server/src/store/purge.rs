@@ -34,7 +34,7 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// One response, with its slices: no other variant of its URL. `key`: of it, or of one of its slices.
+    /// One response, with its slices: no other variant of its URL. `key`: its key, or the key of one of its slices.
     pub(super) fn of_key(key: &[u8]) -> Self {
         Target::InvalidatedHash(hash(key::without_slice(key)))
     }

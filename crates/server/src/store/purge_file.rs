@@ -157,7 +157,7 @@ impl PurgeFile {
         std::mem::take(&mut self.has_news)
     }
 
-    /// Whether the file is another one than was read or written last.
+    /// Whether the file has changed since it was last read or written.
     fn is_new(&self) -> bool {
         self.directory.state_of(PURGES).is_ok_and(|state| state != (self.inode, self.octets))
     }
@@ -454,7 +454,7 @@ mod tests {
         let before = std::fs::read(path.join(PURGES)).unwrap();
         new.complete(&new_purges).unwrap();
         assert_eq!(std::fs::read(path.join(PURGES)).unwrap(), before);
-        // A file of the same length is another one.
+        // A file of the same length, but another file.
         std::fs::write(path.join("other"), String::from_utf8(before).unwrap().replace("by-new-again", "by-old-again"))
             .unwrap();
         std::fs::rename(path.join("other"), path.join(PURGES)).unwrap();

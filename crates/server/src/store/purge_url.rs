@@ -59,7 +59,7 @@ pub(crate) fn one_slash_first(path: &str) -> &str {
     &path[slashes.saturating_sub(1)..]
 }
 
-/// A part of a path or query in the spelling by which purges compare.
+/// A part of a path or query in the spelling that purges compare.
 pub(super) fn spelled(part: &str) -> String {
     let mut spelled = String::with_capacity(part.len());
     spell(part, &mut spelled);

@@ -98,7 +98,7 @@ impl Store {
         self.opened().purge_files.order(&self.purge_here(purge), durable)
     }
 
-    /// Purges, until the process ends. Returns the purge in the spelling by which purges compare.
+    /// Purges, until the process ends. Returns the purge in the spelling that purges compare.
     pub(super) fn purge_here(&self, purge: &Purge) -> Purge {
         let purge = Purge { target: purge.target.clone().normal(), ..*purge };
         self.purges().add(&purge);

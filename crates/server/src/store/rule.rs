@@ -326,7 +326,7 @@ impl CacheRule {
         }
     }
 
-    /// Removes the fields by which some applications answer for another URL or with another method than the key says. `is_own`: whether the rule sets a
+    /// Removes the fields that have some applications answer for another URL or method than the key says. `is_own`: whether the rule sets a
     /// field, for all clients alike.
     pub(crate) fn keep_to_key(&self, fields: &mut HeaderMap, is_trusted: bool, is_own: impl Fn(&str) -> bool) {
         let is_removed = |name: &str| {

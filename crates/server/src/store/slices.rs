@@ -5,8 +5,8 @@
 //! the same, and slice n of V       ─► slice n of the representation with the validator V
 //! ```
 //!
-//! The strong validator is a part of the key, so that slices of two representations never meet in one response. If the origin has another one by now,
-//! the response ends as an incomplete one, and the slices of the old one are removed.
+//! The strong validator is a part of the key, so that slices of two representations never meet in one response. If the origin has a new representation by
+//! now, the response ends as an incomplete one, and the old slices are removed.
 
 use std::future::Future;
 use std::io;
@@ -72,7 +72,7 @@ pub(super) enum Judgement {
 }
 
 impl SlicePosition {
-    /// The slice in which the range of a request begins; the first slice if that is not known yet.
+    /// The slice where the range of a request begins; the first slice if that is not known yet.
     pub(super) fn of(conditions: &Conditions<'_>, size: u64) -> Self {
         // If-Range may have the whole sent.
         let range = conditions.range.value().filter(|_| !conditions.if_range.is_present());
@@ -187,7 +187,7 @@ impl Sliced {
         Sliced::of(&pairs.collect(), self.size).is_some_and(|other| self.is_of_same(&other))
     }
 
-    /// The key of a slice but the one that tells. `of_whole`: that one's key.
+    /// The key of a slice, except the first. `of_whole`: the key of the first.
     fn key(&self, of_whole: &[u8], index: u64) -> Vec<u8> {
         let Sliced { size, complete, validator, .. } = self;
         let mut key = of_whole.to_vec();
@@ -220,7 +220,7 @@ pub(super) struct Slices {
     /// Tags and groups of that slice: a purge of one covers all slices.
     pub(super) tags: Box<[Box<str>]>,
     pub(super) groups: Box<[Box<str>]>,
-    /// That slice, if it is stored.
+    /// The describing slice, if it is stored.
     pub(super) first: Option<Arc<Object>>,
 }
 
@@ -348,7 +348,7 @@ impl Slices {
             store.front().borrow_mut().remove(in_front.in_front());
             return None;
         }
-        // One that a purge made stale is as valid as the one that tells of it, which was validated since.
+        // A slice that a purge made stale is as valid as the describing slice, which was validated since.
         match store.purges().verdict(&object.key, &self.tags, &self.groups, object.times.made) {
             Verdict::Gone => None,
             Verdict::Stale | Verdict::Doubtful | Verdict::Valid => Some(object),
@@ -385,7 +385,7 @@ impl Store {
         }
     }
 
-    /// Removes the slices of a response that another one has replaced. May block.
+    /// Removes the slices of a response that a newer response has replaced. May block.
     pub(super) fn remove_replaced(&self, old: &Object, new: &Head) {
         if let Some(sliced) = &old.head.sliced
             && !new.sliced.as_ref().is_some_and(|new| new.is_of_same(sliced))
@@ -441,7 +441,7 @@ pub(super) struct Reader {
 }
 
 enum State {
-    /// The next byte is the first one that is read of its slice.
+    /// The next byte is the first one of its slice that is read.
     Between,
     // `Source` is Sync, which futures need not be.
     Opening(Mutex<Opening>),

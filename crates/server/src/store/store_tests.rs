@@ -84,7 +84,7 @@ fn object(store: &Store, asked: u64) -> Object {
     Object::new(KEY.into(), store.hash(KEY), Times { made: asked, asked }, head, body, 0)
 }
 
-/// The list of the variants of a URL may lie on the one that hung, and the variant on another.
+/// The list of the variants of a URL may lie on the disk that hung, and the variant on another.
 #[test]
 fn responses_of_all_disks_are_doubted_when_one_answers_again_and_after_a_restart() {
     let scratch = tempfile::tempdir().unwrap();
@@ -197,7 +197,7 @@ fn a_fetch_that_ended_since_the_look_is_not_begun_again() {
     assert!(matches!(store.join(id, key, RULES, false, None), Joined::New(..)));
 }
 
-/// Two fetches of one URL, the second of which turns out to be of a variant.
+/// Two fetches of one URL. The second turns out to be of a variant.
 #[test]
 fn a_fill_that_ends_gives_back_the_place_that_it_took_and_no_other() {
     let scratch = tempfile::tempdir().unwrap();
@@ -272,7 +272,7 @@ fn keys_have_the_same_hashes_and_disks_whichever_directory_is_replaced_or_comes_
         let store = opened(&order.map(Clone::clone));
         assert_eq!(store.hash(key), before);
     }
-    // Those that are alone know it too.
+    // Directories that are opened alone know it too.
     for directory in [a, b, c] {
         assert_eq!(opened(&[directory]).hash(key), before);
     }

@@ -219,7 +219,7 @@ struct Reader {
     connection: Connection,
     /// The last entry that was applied.
     last: Id,
-    /// The one that is written down.
+    /// The place that is written down.
     kept: Option<Id>,
 }
 

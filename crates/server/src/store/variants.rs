@@ -44,7 +44,7 @@ impl Variants {
         let mut by_use = list.clone();
         {
             let uses = self.last_uses();
-            // Of two that are unknown, the one that was stored first goes first.
+            // Of two unknown variants, the one that was stored first goes first.
             by_use.sort_by_key(|variant| uses.times.peek(variant).copied().unwrap_or(0));
         }
         by_use.truncate(excess);
@@ -78,7 +78,7 @@ impl Store {
         if !is_other && hashes.contains(&variant) {
             return Ok(false);
         }
-        // Those of other fields stay in the list until they are the oldest: nothing else finds them.
+        // Variants of other fields stay in the list until they are the oldest: nothing else finds them.
         hashes.retain(|other| *other != variant && self.disk(*other).may_have(*other));
         hashes.push(variant);
         let excess = self.variants.take_excess(&mut hashes, most);

@@ -27,8 +27,8 @@ pub(crate) struct UpstreamConfig {
     #[serde(default)]
     pub protocol: Protocol,
 
-    /// Version of the PROXY protocol by which each connection begins with a header that names the client, also before TLS. Connections are not
-    /// kept then: each is for one request [default: none]
+    /// Version of the PROXY protocol. Each connection then begins with a header that names the client, also before TLS, and is not kept: it serves one
+    /// request [default: none]
     #[serde(default)]
     pub proxy_protocol: Option<At<ProxyProtocol>>,
 
@@ -36,8 +36,8 @@ pub(crate) struct UpstreamConfig {
     #[serde(default)]
     pub balance: Balance,
 
-    /// Whether a client stays with the server that answered it first, by a cookie: `true`, or a table. While the server is left out, another one answers,
-    /// and the client stays with that.
+    /// Whether a client stays with the server that answered it first, by a cookie: `true`, or a table. While the server is left out, another server answers,
+    /// and the client stays with it.
     #[serde(default = "not_sticky")]
     pub sticky: Short<bool, StickyConfig>,
 
@@ -54,7 +54,7 @@ pub(crate) struct UpstreamConfig {
     #[serde(default = "fail_time")]
     pub fail_time: Timeout,
 
-    /// Time in which the share of a server that came back grows to its weight; 0s: at once.
+    /// How long the share of a server that came back grows to its weight; 0s: at once.
     #[serde(default = "slow_start")]
     pub slow_start: Time,
 
@@ -74,7 +74,7 @@ pub(crate) struct UpstreamConfig {
     #[serde(default = "patience")]
     pub stall_timeout: Timeout,
 
-    /// Time for which an upgraded connection (WebSocket) may be silent in both directions.
+    /// How long an upgraded connection (WebSocket) may be silent in both directions.
     #[serde(default = "tunnel_timeout")]
     pub tunnel_timeout: Timeout,
 

@@ -68,7 +68,7 @@ impl std::fmt::Debug for Tls {
     }
 }
 
-/// Opens a connection to a server. That of the PROXY protocol is for one client.
+/// Opens a connection to a server. With the PROXY protocol, a connection serves one client.
 pub(super) async fn connect(
     server: &Server,
     connect_timeout: Duration,

@@ -260,7 +260,7 @@ impl RequestContent {
         self.guarded = Some(Arc::clone(guarded));
     }
 
-    /// The length that was announced, of which nothing has been taken yet.
+    /// The announced length, before anything has been taken.
     pub(crate) fn length(&self) -> Option<u64> {
         self.left
     }

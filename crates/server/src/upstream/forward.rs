@@ -1,4 +1,4 @@
-//! One request to an upstream: choose a server, connect or take a connection, send, wait for the head of the answer, and try again where that
+//! One request to an upstream: choose a server, connect or take a connection, send, wait for the head of the response, and try again if that
 //! is safe.
 
 use std::future::{Future, poll_fn};
@@ -180,7 +180,7 @@ async fn within(
         Err(_) => {
             let limit = upstream.timeout.unwrap_or_default();
             let failure = Failure::Timeout(format!("no answer within {} s in all", limit.as_secs_f32()));
-            // It may be the client who took the time.
+            // The client may have taken the time.
             Err(FailedTry { failure, may_repeat: false, is_servers_fault: false })
         }
     }

@@ -42,7 +42,8 @@ const MADE_HERE: [&str; 6] =
     ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "x-request-id"];
 
 /// Fields by which frameworks and servers (Symfony, Laminas, modules of IIS; gunicorn; middleware of Flask and Plack) replace the path of a request, or drop its
-/// beginning. Guards have seen another one. By the last two, Rack and Symfony answer with X-Accel-Redirect or X-Sendfile, and with a path that the field makes.
+/// beginning. Guards have seen another path. By the last two, Rack and Symfony answer with X-Accel-Redirect or X-Sendfile, and with a path that the field
+/// makes.
 const REPLACE_PATH: [&str; 9] = [
     "x-original-url",
     "x-rewrite-url",
@@ -186,7 +187,7 @@ impl NamedByConnection {
 pub(super) fn named_by_connection<'a>(values: impl Iterator<Item = &'a [u8]>) -> NamedByConnection {
     let members = values.flat_map(|value| value.split(|octet| *octet == b',')).map(<[u8]>::trim_ascii);
     let members = members.filter(|member| !member.is_empty());
-    // Those that are dropped anyway need no memory.
+    // Members that are dropped anyway need no memory.
     let others = members.filter(|member| !HOP_BY_HOP.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(member)));
     let others = others.filter(|member| !member.eq_ignore_ascii_case(b"close"));
     let mut named: Vec<_> = others.map(|member| String::from_utf8_lossy(member).to_ascii_lowercase()).collect();
@@ -270,7 +271,7 @@ impl Values {
         }
     }
 
-    /// Ends a value that begins at `start`. One that no field can have is left out (RFC 9110 §5.5), whatever let it come this far.
+    /// Ends a value that begins at `start`. A value that no field can have is left out (RFC 9110 §5.5), wherever it came from.
     fn end(&mut self, name: HeaderName, start: usize) {
         let is_text = |octet: &u8| matches!(octet, b'\t' | b' '..=b'~' | 0x80..);
         if self.text[start..].iter().all(is_text) {
@@ -367,7 +368,7 @@ pub(crate) fn add_trace_context(fields: &mut HeaderMap) {
     if given.next().is_some_and(|value| parse_traceparent(value.as_bytes()).is_some()) && given.next().is_none() {
         return;
     }
-    // It belongs to the one that is dropped.
+    // It belongs to the field that is dropped.
     fields.remove(TRACESTATE);
     let (trace, parent) = (request_id(), request_id());
     let made = parent.get(..16).map(|parent| format!("00-{trace}-{parent}-01"));

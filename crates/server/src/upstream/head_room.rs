@@ -53,12 +53,12 @@ pub(super) struct HeadBytes<'a> {
 }
 
 impl<'a> HeadBytes<'a> {
-    /// One of which nothing has come.
+    /// A head of which nothing has come.
     pub(super) fn new(room: Option<&'a HeadRoom>) -> Self {
         HeadBytes { room, bytes: 0 }
     }
 
-    /// One that a library reads by itself, if there is room. `bytes`: that it is likely to have.
+    /// A head that a library reads by itself, if there is room. `bytes`: its likely size.
     pub(super) fn expected(room: Option<&'a HeadRoom>, bytes: usize) -> Option<Self> {
         let mut head = Self::new(room);
         head.may_read().then(|| {

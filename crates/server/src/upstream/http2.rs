@@ -66,7 +66,7 @@ pub(super) struct Shared {
     is_tls: bool,
 }
 
-/// Requests on a connection of HTTP/2 at once, of which a server may allow fewer. The next one opens another connection.
+/// Requests on a connection of HTTP/2 at once; a server may allow fewer. The next one opens another connection.
 const MOST_STREAMS: u64 = 100;
 
 impl Shared {
@@ -142,7 +142,7 @@ struct Uses {
     ended: AtomicU64,
     /// Requests that a server of HTTP/2 answers at once; 0: not known yet.
     streams: AtomicU64,
-    /// That of the server.
+    /// The head size of the server.
     head_size: Arc<HeadSize>,
 }
 

@@ -273,7 +273,7 @@ impl InProgress {
     fn keep(&self, released: http1::Released) {
         let server = &self.upstream.servers[self.server];
         match released {
-            // One that names a client is for that client alone.
+            // A connection that names a client is for that client alone.
             http1::Released::Open(_) if server.proxy_protocol.is_some() => {}
             http1::Released::Open(connection) => server.pool.keep(connection, self.upstream.idle_timeout),
             http1::Released::Unasked => server.pool.distrust(),
@@ -386,8 +386,8 @@ impl Upstream {
         self.sticky.as_ref()?.server(request.fields)
     }
 
-    /// The value of Set-Cookie by which the client stays with the server that answered. `None`: it does so already, or clients stay with none. `is_plain`:
-    /// whether the client came without TLS.
+    /// The value of Set-Cookie that keeps the client with the server that answered. `None`: the client has it already, or clients stay with no server.
+    /// `is_plain`: whether the client came without TLS.
     pub(crate) fn sticky_cookie(&self, asked: &Forwarded, is_plain: bool) -> Option<HeaderValue> {
         let answered_by = asked.answered_by.filter(|answered| asked.sticky != Some(*answered))?;
         self.sticky.as_ref()?.set_cookie(answered_by, is_plain)
@@ -401,7 +401,7 @@ impl Upstream {
         is_new.then(|| sticky.set_cookie(answered_by, is_plain))?
     }
 
-    /// The line about a request that failed at the server of this name, if it has one now. That of no server always has one.
+    /// The line about a request that failed at the server of this name, if there is such a server now. Without a server, there is always a line.
     pub(crate) fn line_about(&self, name: &str, what: impl Display) -> Option<String> {
         match self.servers.iter().find(|server| *server.name == *name) {
             Some(server) => server.warnings.line(what, OTHER_REQUESTS),

@@ -145,12 +145,12 @@ impl Pool {
         None
     }
 
-    /// Bytes that are no response follow one that has no content.
+    /// Bytes that are not a response follow a response without content.
     pub(super) fn distrust(&self) {
         self.trust.lose();
     }
 
-    /// A share of a connection of HTTP/2, or one that has to be opened.
+    /// A share of a connection of HTTP/2, or the task to open one.
     pub(super) fn share(&self, reading: Reading) -> Result<Lease, Arc<Opening>> {
         let shared = &mut self.workers.get_or_default().shared.borrow_mut();
         shared.retain(|(_, opening)| match opening.get() {

@@ -16,7 +16,7 @@ use super::message::AnswerFrame;
 use super::protocol::AnswerContent;
 use crate::response::{Piece, Source};
 
-/// The answer of a server, of which the content may still come.
+/// The response of a server. Its content may still come.
 pub(crate) struct Reply {
     pub(crate) status: Status,
     pub(crate) fields: AnswerFields,

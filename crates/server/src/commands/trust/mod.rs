@@ -71,7 +71,7 @@ fn add(directory: &Path, names: &[DevelopmentName]) -> Result<ExitCode, String> 
     Ok(if removed == ExitCode::SUCCESS { failed } else { removed })
 }
 
-/// Takes an authority that lacks names out of all stores, and removes its key, so that one that stays in a store vouches for nothing more. Returns the
+/// Takes an authority that lacks names out of all stores, and removes its key, so that a root left in a store vouches for nothing more. Returns the
 /// names that it has.
 fn replace(authority: &Authority) -> Result<(Vec<DevelopmentName>, ExitCode), String> {
     let root = Root::of(authority)?;

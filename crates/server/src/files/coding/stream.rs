@@ -1,6 +1,6 @@
 //! Content that is encoded while it is sent, a step at a time.
 //!
-//! A step takes at most [`STEP`] bytes, and the encoder is flushed before it has collected more than a millisecond of work. That bounds the time for which a
+//! A step takes at most [`STEP`] bytes, and the encoder is flushed before it has collected more than a millisecond of work. That bounds the pauses in which a
 //! worker serves no other connection. Levels that take longer are refused at start: another thread would only move the load to the next core, since content of
 //! applications is encoded for each request.
 

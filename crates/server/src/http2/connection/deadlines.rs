@@ -13,7 +13,7 @@ use super::Http2;
 use crate::http2::response::Sending;
 use crate::observe::metrics;
 
-/// Deadlines of the connection. Those of a stream lie beside it.
+/// Deadlines of the connection. Each stream has its own beside it.
 #[derive(Default)]
 pub(super) struct Deadlines {
     /// The frame or header block that is waited for.

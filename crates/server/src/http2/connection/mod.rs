@@ -200,11 +200,11 @@ const MOST_IN_A_ROW: u32 = 4;
 /// Bytes in a row, after which other connections have their turn: a large batch has more.
 const MOST_OCTETS_IN_A_ROW: usize = 1 << 18;
 
-/// Streams for which an idle connection keeps memory.
+/// Streams that an idle connection keeps memory for.
 const KEPT_STREAMS: usize = 4;
 
 impl<'a> Http2<'a> {
-    /// A new connection, or one that has been served before.
+    /// A new connection, or a connection that has been served before.
     fn new(context: &'a Context<'a>, idle: Idle<'a>, baggage: &mut Baggage) -> Self {
         let connection = Self {
             context,
@@ -383,7 +383,7 @@ impl<'a> Http2<'a> {
         }
     }
 
-    /// Whether a frame, or a record, has begun and not ended. A connection on which nothing has come is idle.
+    /// Whether a frame, or a record, has begun and not ended. A connection that received nothing is idle.
     fn is_within_frame(&self, stream: &TlsStream) -> bool {
         stream.is_receiving() || (self.begun && self.protocol.is_within_frame())
     }

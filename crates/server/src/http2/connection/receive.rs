@@ -43,7 +43,7 @@ impl Http2<'_> {
                     self.finished = true;
                     // The rest of their content will not come.
                     self.streamed.clear();
-                    // Nor can the client be told from one that has left.
+                    // Nor is it known whether the client has left.
                     for waiting in self.answering.iter_mut().filter(|waiting| waiting.wait.forwards) {
                         waiting.wait.cancel = None;
                     }

@@ -146,7 +146,7 @@ fields! {
     Age = "age", IfPresent, |line| line.entry.outcome.cache.and_then(|cache| cache.age).map_or(Value::Absent, Value::Number);
     /// The error that cut the response short.
     Aborted = "aborted", IfPresent, |line| line.entry.outcome.aborted.map_or(Value::Absent, Value::Message);
-    /// The page from which the client sent the request, as stated by the client.
+    /// The page that the request came from, as stated by the client.
     Referer = "referer", IfChosen, |line| line.field_of_request("referer");
     /// The client's program, as stated by the client.
     UserAgent = "user_agent", IfChosen, |line| line.field_of_request("user-agent");

@@ -36,7 +36,7 @@ pub(crate) enum Format {
 pub(crate) struct Layout {
     format: Format,
     fields: Vec<Named>,
-    /// Those of `fields` that [`Sealing`] decides. Empty if they come first.
+    /// The fields among `fields` that [`Sealing`] decides. Empty if they come first.
     of_sealing: Range<usize>,
     /// Whether the operator chose the fields. If so, every line has all of them, so that the columns are stable.
     chosen: bool,

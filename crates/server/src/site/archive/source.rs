@@ -4,7 +4,7 @@
 //! thread of the blocking pool: headers and small files, large files as ranges, or all of it through an encoder ─► channel ─► the response
 //! ```
 //!
-//! The channel holds a few pieces: a client that reads slowly holds up the thread, and one that leaves ends it.
+//! The channel holds a few pieces: a slow client holds up the thread, and a client that leaves ends it.
 
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;

@@ -69,8 +69,8 @@ pub(crate) struct ProxyConfig {
     pub interim: At<InterimRequests>,
     /// Whether requests carry W3C Trace Context: a valid `traceparent` of the client, or a new one. `sample` of `[otlp]` goes before.
     pub trace_context: bool,
-    /// Protocols to which a connection may change by Upgrade (RFC 9110 §7.8). Of the others the server gets an ordinary request: by `h2c`, for
-    /// instance, clients could send it requests that no rule has seen. Servers of HTTP/2, FastCGI and uwsgi can have none [default: `["websocket"]`]
+    /// Protocols that a connection may change to by Upgrade (RFC 9110 §7.8). For any other, the server gets an ordinary request: with `h2c`, for
+    /// instance, clients could send it requests that no rule has seen. Servers of HTTP/2, FastCGI and uwsgi cannot upgrade [default: `["websocket"]`]
     pub upgrade: Option<At<Vec<String>>>,
     /// Most bytes of a request's content; longer content is answered 413 [default: unlimited]
     pub max_body: Option<Size>,
@@ -161,7 +161,7 @@ impl ProxyConfig {
 pub(crate) enum InterimRequests {
     /// No request.
     None,
-    /// Requests for which browsers use early hints: GET with `Sec-Fetch-Mode: navigate`. Other clients may take 103 for the response.
+    /// Requests whose browsers use early hints: GET with `Sec-Fetch-Mode: navigate`. Other clients may take 103 for the response.
     #[default]
     Navigations,
     /// All requests, except by HTTP/1.0.
@@ -473,7 +473,7 @@ impl ProxyConfig {
     }
 }
 
-/// Fields by which a server speaks to the cache of a rule alone.
+/// Fields of a server for the cache of a rule alone.
 const OF_THIS_CACHE: [HeaderName; 2] =
     [HeaderName::from_static("surrogate-control"), HeaderName::from_static("x-accel-expires")];
 

@@ -1,4 +1,4 @@
-//! Refuses routes by which no request gets an answer.
+//! Refuses routes that cannot answer any request.
 
 use super::action::Action;
 use super::build::KEY;

@@ -43,7 +43,7 @@ pub(crate) struct MatchConfig {
     pub exists: Option<At<Short<String, ExistsTable>>>,
     /// Conditions that must not hold together.
     pub not: Option<Box<MatchConfig>>,
-    /// Conditions of which one must hold.
+    /// Conditions, one of which must hold.
     pub any: Vec<MatchConfig>,
     /// Conditions that must all hold.
     pub all: Vec<MatchConfig>,
@@ -106,7 +106,7 @@ impl Serialize for Wanted {
 pub(super) enum Holds {
     Yes,
     No,
-    /// The request has several values, of which some meet the condition: an application may take any of them.
+    /// The request has several values, and only some meet the condition: an application may take any of them.
     Unclear,
 }
 

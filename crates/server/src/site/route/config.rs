@@ -191,7 +191,7 @@ configs! {
         fallback: At<String>,
     }
     settings {
-        /// Whether every request is answered 403, whatever the action. `false` opens a route within one that denies.
+        /// Whether every request is answered 403, whatever the action. `false` opens a route within a route that denies.
         deny: bool = false,
         /// Whether responses are written to the access log.
         access_log: bool = true,

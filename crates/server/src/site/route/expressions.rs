@@ -18,7 +18,7 @@ use crate::site::pattern::fold;
 #[derive(Debug, Default)]
 pub(super) struct Expressions {
     all: Vec<Expression>,
-    /// Those with look-around.
+    /// The expressions with look-around.
     look_arounds: Set,
     /// The patterns of all others. `None`: there are no others.
     patterns: Option<Patterns>,

@@ -411,7 +411,7 @@ fn with_full<T>(path: &SitePath<'_>, with: impl FnOnce(&[u8]) -> T) -> T {
     }
 }
 
-/// The path of the file of which that at `path` would be a sibling.
+/// The path of the file whose sibling is at `path`.
 pub(super) fn original(path: &SitePath<'_>) -> Option<SitePath<'static>> {
     let original = original_of(path.as_bytes()).filter(|_| !path.names_directory())?;
     SitePath::of_octets(original).ok()

@@ -34,7 +34,7 @@ impl Disk {
         if !self.directory.is_owner() {
             match self.directory.try_own() {
                 Ok(true) => {
-                    // The owner before may have written it, or the directory is another one.
+                    // The owner before may have written it, or the directory was replaced.
                     self.changes.doubt_until(self.directory.read_doubt());
                     if self.is_of_another.swap(false, Ordering::Relaxed) {
                         self.forget_removed();

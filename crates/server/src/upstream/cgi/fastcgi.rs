@@ -154,8 +154,8 @@ pub(super) struct Records {
     framing: usize,
 }
 
-/// Bytes of heads and padding between two bytes of content, as for chunks: a server that sends little content in much framing costs as much as one that
-/// sends much.
+/// Bytes of heads and padding between two bytes of content, as for chunks: a server that sends little content in much framing costs as much as a server
+/// that sends much content.
 const MAX_FRAMING: usize = 16 << 10;
 
 /// By how much a byte of content raises the rest of [`MAX_FRAMING`]. A record of one byte has eight of head, and seven of padding where records are

@@ -9,7 +9,7 @@ use super::params::Script;
 use super::uwsgi::{self, TooLong};
 use crate::upstream::Forwarded;
 
-/// A protocol in which servers get the variables of CGI.
+/// A protocol that carries the variables of CGI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream) enum Gateway {
     Fastcgi,

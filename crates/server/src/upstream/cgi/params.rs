@@ -97,7 +97,7 @@ impl Script {
     }
 }
 
-/// The fields as variables. Those whose names another field could have in CGI are left out, and `Proxy`, which programs would take for the
+/// The fields as variables. Fields whose CGI names another field could have are left out. So is `Proxy`, which programs would take for the
 /// setting HTTP_PROXY (CVE-2016-5385).
 fn of_fields(fields: &HeaderMap) -> impl Iterator<Item = (String, Vec<u8>)> {
     let is_plain = |name: &str| name.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'-');

@@ -95,7 +95,7 @@ impl AnswerBody {
                     }
                     Err(broken) => return Poll::Ready(Some(Err(io::Error::other(broken)))),
                 },
-                // One more than is left: a read that does not fill it needs no second one to find that nothing follows.
+                // One byte more than is left: a read that does not fill it needs no second read to find that nothing follows.
                 Left::Length(left) if *left <= ROOM as u64 => *left as usize + 1,
                 Left::Length(_) => ROOM,
                 Left::UntilClose | Left::Chunked(_) => ROOM,

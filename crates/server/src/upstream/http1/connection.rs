@@ -29,7 +29,7 @@ const HEAD_ROOM: usize = 20 << 10;
 /// The same where little is read before the client takes it: bytes behind the head stay in memory until then.
 const SPARING_HEAD_ROOM: usize = 4 << 10;
 
-/// A connection on which no request is in progress.
+/// A connection without a request in progress.
 pub(in crate::upstream) struct Connection {
     io: Box<dyn Io>,
     pub(in crate::upstream) past: Past,
