@@ -65,9 +65,6 @@ language = "en"
 no-section-label = true
 "#;
 
-/// The title of the links that stand above the first title of the index.
-const FIRST_PART: &str = "Start";
-
 /// The title of the pages that the index reaches by other pages.
 const LAST_PART: &str = "Project";
 
@@ -116,7 +113,7 @@ impl Pages {
     /// The table of contents in mdBook's format.
     fn summary(&self) -> Result<String> {
         let index = markdown::read(&workspace::root().join(INDEX))?;
-        let mut summary = format!("# Summary\n\n[Documentation]({INDEX})\n\n# {FIRST_PART}\n\n");
+        let mut summary = format!("# Summary\n\n[Documentation]({INDEX})\n");
         let mut named = BTreeSet::from([PathBuf::from(INDEX)]);
         for line in index.lines() {
             if let Some(title) = title(line) {
@@ -149,9 +146,9 @@ impl Pages {
     }
 }
 
-/// `**Sites:** …`
+/// `## Guides`
 fn title(line: &str) -> Option<&str> {
-    line.strip_prefix("**")?.split_once(":**").map(|(title, _)| title)
+    line.strip_prefix("## ")
 }
 
 fn capital(text: &str) -> String {
@@ -247,7 +244,8 @@ mod tests {
     #[test]
     fn the_contents_are_those_of_the_index() {
         let summary = Pages::find().unwrap().summary().unwrap();
-        for line in ["# Start", "- [Tutorial](docs/tutorial.md)", "- [Debian](docs/install/debian.md)", "# Sites"] {
+        for line in ["# Guides", "- [Tutorial](docs/tutorial.md)", "- [Debian](docs/install/debian.md)", "# Reference"]
+        {
             assert_eq!(summary.lines().filter(|other| *other == line).count(), 1, "{line}:\n{summary}");
         }
         // Each page once.

@@ -98,7 +98,13 @@ fn pages(tree: &Tree<'_>, program: &Path, scratch: &Path) -> Result<()> {
 
 /// The pages of docs/, and the examples.
 fn guide(tree: &Tree<'_>) -> Result<()> {
-    for (from, to) in [("docs", ""), ("docs/install", "install/"), ("examples/config", "examples/config/")] {
+    let directories = [
+        ("docs", ""),
+        ("docs/guides", "guides/"),
+        ("docs/install", "install/"),
+        ("examples/config", "examples/config/"),
+    ];
+    for (from, to) in directories {
         for page in std::fs::read_dir(workspace::root().join(from))? {
             let page = page?.path();
             if page.is_file() {

@@ -114,7 +114,7 @@ fn record(directory: &Path, counted: &[Counted]) -> Result<ExitCode> {
         ..RunInfo::default()
     };
     info.write(directory)?;
-    println!("for the README: sealion-lab report {} --readme --update README.md", directory.display());
+    println!("for the page: sealion-lab report {} --readme --update docs/benchmarks.md", directory.display());
     Ok(ExitCode::SUCCESS)
 }
 

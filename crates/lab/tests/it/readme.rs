@@ -1,25 +1,31 @@
-//! The README's figures match the committed runs.
+//! The figures of the pages match the committed runs.
 
 use std::path::Path;
 
 use sealion_lab::report;
 
+/// Pages with a table that is made from a run, and the mark of the table.
+const PAGES: [(&str, &str); 2] =
+    [("README.md", "<!-- peers: bench/peers -->"), ("docs/benchmarks.md", "<!-- instructions: ../bench/guard -->")];
+
 #[test]
-fn the_tables_of_the_readme_are_made_from_the_committed_runs() {
+fn the_tables_of_the_pages_are_made_from_the_committed_runs() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the tree's root");
-    let text = std::fs::read_to_string(root.join("README.md")).expect("a README");
-    for mark in ["<!-- peers: bench/peers -->", "<!-- instructions: bench/guard -->"] {
-        assert_eq!(text.matches(mark).count(), 1, "{mark}");
+    for (page, mark) in PAGES {
+        let path = root.join(page);
+        let text = std::fs::read_to_string(&path).expect("a page");
+        assert_eq!(text.matches(mark).count(), 1, "{page}: {mark}");
+        let base = path.parent().expect("a file lies in a directory");
+        let made = report::updated(&text, base, None, "nginx").expect("every table can be made");
+        for (number, (made, is)) in made.lines().zip(text.lines()).enumerate() {
+            let line = number + 1;
+            assert_eq!(
+                is, made,
+                "{page}, line {line}: write it again with `sealion-lab report DIRECTORY --readme --update {page}`"
+            );
+        }
+        assert_eq!(made, text);
     }
-    let made = report::updated(&text, root, None, "nginx").expect("every table can be made");
-    for (number, (made, is)) in made.lines().zip(text.lines()).enumerate() {
-        let line = number + 1;
-        assert_eq!(
-            is, made,
-            "README.md, line {line}: write it anew with `sealion-lab report DIRECTORY --readme --update README.md`"
-        );
-    }
-    assert_eq!(made, text);
 }
 
 #[test]

@@ -307,10 +307,16 @@ fn the_reference_is_what_the_code_reads() {
 const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
 
 /// Pages that begin with a whole configuration.
-const EXAMPLES: [&str; 11] = [
+const EXAMPLES: [&str; 17] = [
     "errors.md",
     "files.md",
     "guards.md",
+    "guides/cache.md",
+    "guides/mirror.md",
+    "guides/php.md",
+    "guides/proxy.md",
+    "guides/spa.md",
+    "guides/static-site.md",
     "headers.md",
     "limits.md",
     "listeners.md",
@@ -327,7 +333,18 @@ fn the_examples_of_the_pages_pass_the_check() {
     let site = Site::new();
     add_users(&site, "users", &["ada"]);
     let srv = site.outside().join("srv");
-    for file in ["www/404.html", "www/index.html", "www/status/index.html", "docs/a", "blog/index.php", "icons/a.gif"] {
+    for file in [
+        "www/404.html",
+        "www/index.html",
+        "www/status/index.html",
+        "www/public/index.php",
+        "app/index.html",
+        "app/static/a",
+        "docs/a",
+        "mirror/a",
+        "blog/index.php",
+        "icons/a.gif",
+    ] {
         let path = srv.join(file);
         fs::create_dir_all(path.parent().expect("a directory")).expect("made");
         fs::write(path, "content").expect("written");
