@@ -1,6 +1,6 @@
 //! Decisions of the cache about fields of an origin and of a client, and about a lifetime read from a file.
 //!
-//! The first octets are a lifetime and times; each further line is a field, of the request if it begins with `>`.
+//! The first bytes are a lifetime and times; each further line is a field, of the request if it begins with `>`.
 
 #![no_main]
 
@@ -70,7 +70,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// Fields of the request and of the response. What cannot be a field is left out, as the parsers of heads do.
+/// Fields of the request and of the response. Lines that cannot be fields are left out, as the parsers of heads do.
 fn fields(lines: &[u8]) -> (HeaderMap, HeaderMap) {
     let (mut request, mut response) = (HeaderMap::new(), HeaderMap::new());
     for line in lines.split(|octet| *octet == b'\n') {
@@ -87,7 +87,7 @@ fn fields(lines: &[u8]) -> (HeaderMap, HeaderMap) {
     (request, response)
 }
 
-/// A lifetime comes back from its octets, and is fresh until it expires.
+/// A lifetime comes back from its bytes, and is fresh until it expires.
 fn check(lifetime: &Lifetime, now: u64) {
     assert_eq!(Lifetime::from_bytes(lifetime.to_bytes()), Some(*lifetime));
     if lifetime.assess(&RequestDirectives::default(), now) == Assessment::Fresh {

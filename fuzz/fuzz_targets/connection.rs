@@ -1,7 +1,7 @@
-//! A whole connection: octets of a client over TLS, against the server in this process.
+//! A whole connection: bytes of a client over TLS, against the server in this process.
 //!
-//! Each request has one response, in order; a request that cannot be read has one that closes the connection; behind it, and without a request,
-//! there is none.
+//! Each request has one response, in order; a request that cannot be read has one that closes the connection. No response comes behind it, or without a
+//! request.
 
 #![no_main]
 
@@ -59,7 +59,7 @@ impl Served {
 enum Due {
     /// For a request that could be read.
     Answer { is_head: bool, ends: bool },
-    /// For octets that are no request.
+    /// For bytes that are no request.
     Refusal { is_head: bool },
 }
 
@@ -107,7 +107,7 @@ fn due(mut input: &[u8]) -> Vec<Due> {
 fuzz_target!(|input: &[u8]| {
     let served = Served::get();
     let mut client = served.connector.connect(served.address);
-    // The first octet says where the rest is split into two records.
+    // The first byte says where the rest is split into two records.
     let (split, input) = input.split_first().map_or((0, input), |(split, rest)| (usize::from(*split), rest));
     let (first, second) = input.split_at(split.min(input.len()));
     let due = due(input);

@@ -1,6 +1,6 @@
-//! What a server of FastCGI sends: records, and the head of a script's answer in them.
+//! The bytes of a FastCGI server: records, and the head of a script's answer in them.
 //!
-//! The first octet is the size of the pieces in which the others come.
+//! The first byte is the size of the pieces in which the others come.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! A client and a driver in turns: an octet below 128 is what the driver does next, others begin a frame of the client.
+//! A client and a driver in turns: a byte below 128 is what the driver does next, others begin a frame of the client.
 //!
 //! No order of calls panics; a frame fits its room and its record; a stream has one end; no more is sent than was offered and than the windows
 //! allow in sum.
@@ -12,7 +12,7 @@ use sealion_h2::{
     Connection, ErrorCode, Event, HEADER_LEN, HeadBuffer, HeaderBlock, Limits, PREFACE, RECORD_PAYLOAD, StreamId,
 };
 
-/// What a stream may send, and whether it ended.
+/// The bytes that a stream may still send, and whether it has ended.
 #[derive(Default)]
 struct Offered {
     left: u64,

@@ -1,6 +1,6 @@
-//! Frames from the octets of a client, behind its preface.
+//! Frames from the bytes of a client, behind its preface.
 //!
-//! However the octets are split, the events and the replies are the same; what is kept of them is bounded.
+//! However the bytes are split, the events and the replies are the same; what is kept of them is bounded.
 
 #![no_main]
 
@@ -36,7 +36,7 @@ fn receive<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<String>, Vec<u8>)
     events.push(format!("{} octets of content", content.len()));
     connection.write_control(&mut out);
     assert!(out.len() < 64 * 1024);
-    // What is consumed in pieces opens windows in other steps.
+    // Bytes that are consumed in pieces open windows in other steps.
     let out = out.chunks(9).map(|chunk| chunk.len() as u8).collect();
     (events, if content.is_empty() { out } else { Vec::new() })
 }

@@ -1,6 +1,6 @@
-//! Header blocks of one connection: the first octet of each piece says how long its block is.
+//! Header blocks of one connection: the first byte of each piece gives the length of its block.
 //!
-//! What is accepted keeps its promises; a small block never decodes to much; the decoder goes on behind a malformed request.
+//! An accepted block keeps its promises; a small block never decodes to much; the decoder goes on behind a malformed request.
 
 #![no_main]
 

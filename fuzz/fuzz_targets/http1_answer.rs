@@ -1,6 +1,6 @@
-//! What a server of HTTP/1.1 answers: the head, and the content in its framing.
+//! The bytes of an HTTP/1.1 server: the head, and the content in its framing.
 //!
-//! The first octet is the size of the pieces in which the others come.
+//! The first byte is the size of the pieces in which the others come.
 
 #![no_main]
 

@@ -1,6 +1,6 @@
-//! What a process is offered when it takes over from another one.
+//! The offer that a process gets when it takes over from another one.
 //!
-//! The first octet is the number of files that came along.
+//! The first byte is the number of files that came along.
 
 #![no_main]
 

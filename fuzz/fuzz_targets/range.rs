@@ -1,7 +1,7 @@
-//! A Range field from a stranger, for a file whose length is the first eight octets.
+//! A Range field from a stranger, for a file whose length is the first eight bytes.
 //!
-//! Whatever is selected lies within the file, is not empty, is no more than was allowed, and is together no longer
-//! than the file.
+//! There are no more ranges than allowed. Each lies within the file and is not empty; together they are no longer than
+//! the file.
 
 #![no_main]
 

@@ -15,7 +15,7 @@ fuzz_target!(|data: &[u8]| {
     let sequence = u64::from(sequence) << (choice >> 3);
     let keys = TrafficKeys::new(version, aead, &[0x5a; 32][..aead.key_len()], &[0xa5; 12]);
 
-    // What a peer without the key sends is refused.
+    // A record of a peer without the key is refused.
     let mut wild = bytes.to_vec();
     let opener = Opener::new(&keys, sequence);
     if let Ok(Some(len)) = opener.record_len(&wild)
@@ -25,7 +25,7 @@ fuzz_target!(|data: &[u8]| {
         assert!(opener.open(&mut wild[..len]).is_err(), "a forged record was opened");
     }
 
-    // What the sealer makes opens to the same.
+    // A record of the sealer opens to the same.
     let payload = &bytes[..bytes.len().min(1 << 14)];
     let (mut opener, mut another) = (Opener::new(&keys, sequence), Opener::new(&keys, sequence));
     let mut sealer = Sealer::new(keys, sequence, u64::MAX);

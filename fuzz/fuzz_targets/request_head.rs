@@ -1,6 +1,6 @@
-//! A request head and the content behind it, from the octets of a stranger.
+//! A request head and the content behind it, from the bytes of a stranger.
 //!
-//! However the octets are split, the answer is the same; what is consumed lies within them; what is accepted
+//! However the bytes are split, the answer is the same; what is consumed lies within them; what is accepted
 //! keeps the promises of its types, so that the handler need not check again.
 
 #![no_main]
@@ -14,7 +14,7 @@ use sealion_http::path::SitePath;
 const LIMITS: HeadLimits = HeadLimits { request_line: 200, head: 1000, fields: 20 };
 const CAP: u64 = 500;
 
-/// What the octets say: `None`, nothing wrong so far.
+/// The meaning of the bytes. `None`: no error so far.
 fn parse(input: &[u8]) -> Result<Option<(RequestHead<'_>, HeadSpan)>, Reject> {
     let Some(span) = find(input, &LIMITS)? else { return Ok(None) };
     RequestHead::parse(input, span).map(|head| Some((head, span)))

@@ -1,6 +1,6 @@
 //! The response of a server of uwsgi: the head of HTTP or CGI, and the content behind it.
 //!
-//! The first octet is the size of the pieces in which the others come.
+//! The first byte is the size of the pieces in which the others come.
 
 #![no_main]
 

@@ -61,7 +61,7 @@ impl Bounds {
         self.window.available(self.allowed_by_stream(stream, ready), WORTHWHILE)
     }
 
-    /// Octets that the stream's own window allows, of the `ready` ones.
+    /// Bytes that the stream's own window allows, of the `ready` ones.
     fn allowed_by_stream(self, stream: &Stream, ready: u64) -> u32 {
         let ready = u32::try_from(ready).unwrap_or(u32::MAX);
         stream.send_window.available(ready, WORTHWHILE.min(self.initial_window / 2))

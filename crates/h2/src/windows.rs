@@ -22,7 +22,7 @@ pub enum Window {
     Connection,
 }
 
-/// Octets of content in the frames that were made, for a driver that waits for a window.
+/// Bytes of content in the frames that were made, for a driver that waits for a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     /// Of the stream.
@@ -32,7 +32,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// The octets that count where `window` holds content back. Streams take turns: one that waits for the connection's window may send nothing while others
+    /// The bytes that count where `window` holds content back. Streams take turns: one that waits for the connection's window may send nothing while others
     /// use it.
     pub fn by(self, window: Window) -> u64 {
         match window {

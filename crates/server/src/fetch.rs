@@ -24,10 +24,10 @@ use crate::tls_client::Io;
 /// For the whole exchange.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Answers are short: those of responders have 300 to 3,000 octets.
+/// Responses are short: a responder sends 300 to 3,000 bytes.
 const MOST: usize = 64 << 10;
 
-/// Octets of a whole answer, with its head and interim responses.
+/// Bytes of a whole response, with its head and interim responses.
 const MOST_READ: u64 = 1 << 20;
 
 /// Sends the request to the server that its target names, `http://host[:port]/path`, or `https` by means of `tls`. The answer may have any
@@ -79,7 +79,7 @@ async fn fetch_slowly(request: Request<Bytes>, tls: Option<&TlsConnector>) -> Re
     tokio::pin!(answered);
     tokio::select! {
         answer = &mut answered => answer,
-        // The connection may end with the last octet of the response.
+        // The connection may end with the last byte of the response.
         _ = connection => answered.await,
     }
 }

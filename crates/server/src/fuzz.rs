@@ -1,4 +1,4 @@
-//! What `fuzz/` calls. Each function asserts what holds for any input.
+//! The functions that `fuzz/` calls. Each asserts a property of any input.
 
 use std::path::Path;
 
@@ -60,17 +60,17 @@ pub fn offer(content: &[u8], files: usize) {
     crate::passing::fuzz_offer(content, files);
 }
 
-/// What a server of FastCGI sends, in pieces of `at_a_time` octets.
+/// The bytes of a FastCGI server, in pieces of `at_a_time` bytes.
 pub fn fastcgi(octets: &[u8], at_a_time: usize) {
     cgi_fuzz::fastcgi(octets, at_a_time);
 }
 
-/// What a server of uwsgi sends, in pieces of `at_a_time` octets.
+/// The bytes of a uwsgi server, in pieces of `at_a_time` bytes.
 pub fn uwsgi(octets: &[u8], at_a_time: usize) {
     cgi_fuzz::uwsgi(octets, at_a_time);
 }
 
-/// What a server of HTTP/1.1 answers, in pieces of `at_a_time` octets.
+/// The bytes of an HTTP/1.1 server, in pieces of `at_a_time` bytes.
 pub fn http1_answer(octets: &[u8], at_a_time: usize) {
     http1_fuzz::answer(octets, at_a_time);
 }
@@ -94,7 +94,7 @@ pub fn target(path: &str) {
     guarded::target(path);
 }
 
-/// A path that is refused, in another spelling: it is refused too. `which`: the path. `how`: a byte for each octet, how to spell it.
+/// A path that is refused, in another spelling: it is refused too. `which`: the path. `how`: a byte for each byte, how to spell it.
 pub fn spelling(which: u8, how: &[u8]) {
     guarded::spelling(which, how);
 }

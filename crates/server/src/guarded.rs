@@ -167,7 +167,7 @@ pub(crate) fn target(path: &str) {
     }
 }
 
-/// A path that is refused, in another spelling: it is refused too. `which`: the path. `how`: a byte for each octet, how to spell it.
+/// A path that is refused, in another spelling: it is refused too. `which`: the path. `how`: a byte for each byte, how to spell it.
 pub(crate) fn spelling(which: u8, how: &[u8]) {
     let refused = REFUSED[usize::from(which) % REFUSED.len()];
     let mut how = how.iter().copied().cycle();
@@ -182,7 +182,7 @@ pub(crate) fn spelling(which: u8, how: &[u8]) {
             (b'/', 4) => spelled.push_str("/%2e/"),
             (b'/', 5) => spelled.push_str("/open/%2E./"),
             (b'/', 6) => spelled.push_str("%2F"),
-            // An escape is one octet already.
+            // An escape is one byte already.
             (b'%', _) => {
                 spelled.push('%');
                 spelled.extend(octets.by_ref().take(2).map(char::from));

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // MEASURED: where every process gets huge pages (Debian's `transparent_hugepage/enabled` is `always`), the first byte of each 2 MiB of the
-    // heap costs the zeroing of all of it, in the middle of some request (2.1 million instructions on 7.2, 4.2 million on 6.1).
+    // MEASURED: if every process gets huge pages (Debian's `transparent_hugepage/enabled` is `always`), the first byte of each 2 MiB of the heap
+    // costs the zeroing of all of it, in the middle of some request. This takes 2.1 million instructions on 7.2, 4.2 million on 6.1.
     // A kernel that cannot refuse them has none.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
     sealion::main()

@@ -1,4 +1,4 @@
-//! TLS of this server as a client: of upstreams, and of what it asks on its own account.
+//! TLS of this server as a client: of upstreams, and for requests on its own account.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// The octets of a connection, with TLS or without.
+/// The bytes of a connection, with TLS or without.
 pub(crate) trait Io: AsyncRead + AsyncWrite + Unpin + Send + Sync {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send + Sync> Io for T {}
@@ -27,7 +27,7 @@ pub(crate) fn connector(roots: Option<&Path>) -> Result<tokio_rustls::TlsConnect
 /// A configuration that verifies servers by the certificates in a file, or by the system's.
 ///
 /// # Errors
-/// The file or the system's roots cannot be read; with what to do.
+/// The file or the system's roots cannot be read; with the remedy.
 pub(crate) fn verifying(roots: Option<&Path>) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, String> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider);

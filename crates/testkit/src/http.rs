@@ -9,7 +9,7 @@ use crate::Client;
 pub struct Response {
     /// The status code of the status line.
     pub status: u16,
-    /// The reason phrase, empty if there is none.
+    /// The reason phrase, or an empty string.
     pub reason: String,
     /// Fields in order: names as received, values without surrounding blanks.
     pub fields: Vec<(String, String)>,

@@ -112,7 +112,7 @@ pub struct Http2 {
     pub pongs: usize,
     /// Stream and length of the DATA frames, in the order of arrival.
     pub data: Vec<(u32, usize)>,
-    /// Bytes by which the server opened each window; stream 0 is the connection.
+    /// Bytes that the server granted to each window; stream 0 is the connection.
     pub granted: BTreeMap<u32, u64>,
     /// The number of bytes after which a window is opened again by that number; 0: never.
     pub credit: u32,

@@ -60,7 +60,7 @@ struct Kept {
     /// Priorities of streams that are not open yet.
     early_priorities: Vec<(u32, Priority)>,
     send_window: SendWindow,
-    /// Octets of content in the frames that were made.
+    /// Bytes of content in the frames that were made.
     sent: u64,
     receive_window: ReceiveWindow,
     /// The target of the streams' windows. The connection's is twice as large, beside what is held.

@@ -9,9 +9,9 @@ pub(super) struct Item {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A character, an octet, a bracket class or an assertion other than `$`.
+    /// A character, a byte, a bracket class or an assertion other than `$`.
     Atom,
-    /// A character of more than one octet.
+    /// A character of more than one byte.
     Wide,
     /// `$`
     End,
@@ -53,7 +53,7 @@ pub(super) fn items(pcre: &str) -> Option<Vec<Item>> {
             '|' => (Kind::Or, c.to_string(), 1),
             _ => (if c.is_ascii() { Kind::Atom } else { Kind::Wide }, c.to_string(), c.len_utf8()),
         };
-        // `a++` is possessive, and a quantifier of PCRE applies to the last octet of a character.
+        // `a++` is possessive, and a quantifier of PCRE applies to the last byte of a character.
         let before = items.last().map(|item| item.kind);
         if kind == Kind::Quantifier && !matches!(before, Some(Kind::Atom | Kind::End | Kind::Close)) {
             return None;
@@ -98,7 +98,7 @@ pub(super) fn continues_after_end(items: &[Item]) -> bool {
 
 type Read = (Kind, String, usize);
 
-/// `\.`, `\d`, `\xe9` or `\x{e9}`, which is an octet without PCRE's UTF mode.
+/// `\.`, `\d`, `\xe9` or `\x{e9}`, which is a byte without PCRE's UTF mode.
 fn escape(rest: &str, is_in_class: bool) -> Option<Read> {
     let c = rest[1..].chars().next()?;
     let is_same = SAME.contains(c) || !is_in_class && ASSERTIONS.contains(c);
@@ -146,7 +146,7 @@ fn bracket_class(rest: &str) -> Option<Read> {
             }
             // Set operations of the regex crate, and a range to a class.
             '&' | '-' | '~' if inner[1..].starts_with(c) || inner.starts_with("-[") => return None,
-            // PCRE takes its octets one by one.
+            // PCRE takes its bytes one by one.
             _ if !c.is_ascii() => return None,
             _ => (c.to_string(), 1),
         };
@@ -234,7 +234,7 @@ pub(super) fn with_newlines(regex: &str) -> String {
     out
 }
 
-/// Length in octets of the group at the start of `text`.
+/// Length in bytes of the group at the start of `text`.
 fn group(text: &str) -> usize {
     let (mut depth, mut at) = (0, 0);
     while let Some(c) = text[at..].chars().next() {

@@ -78,7 +78,7 @@ pub(super) fn size(text: &str) -> Option<Size> {
     lower[..digits].parse::<u64>().ok()?.checked_mul(unit).map(Size)
 }
 
-/// A regular expression of PCRE in the syntax of Rust's, if it means the same there. nginx matches octets, ignores the case of ASCII
+/// A regular expression of PCRE in the syntax of Rust's, if it means the same there. nginx matches bytes, ignores the case of ASCII
 /// only, and knows no Unicode classes; so do the access rules and passwords of Sealion.
 pub(super) fn regex_of_pcre(pcre: &str, ignore_case: bool) -> Option<String> {
     let items = pcre::items(pcre)?;
@@ -239,7 +239,7 @@ mod tests {
             ("^/caf\u{e9}", false, Some("^/caf\u{e9}")),
             ("^/caf\u{e9}", true, Some("(?i)^/caf\u{e9}")),
             ("[\u{e9}]", false, None),
-            // A quantifier of PCRE applies to the last octet.
+            // A quantifier of PCRE applies to the last byte.
             ("^/caf\u{e9}+", false, None),
             (r"^/caf\x{e9}", false, Some(r"^/caf\xe9")),
             (r"^/[\x{e9}\x{a}]", true, Some(r"(?i)^/[\xe9\x0a]")),
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn what_the_regex_crate_reads_otherwise_is_refused() {
         for pcre in [
-            // Octets and control characters.
+            // Bytes and control characters.
             r"\x{100}",
             r"\x{}",
             r"\x{ e9 }",

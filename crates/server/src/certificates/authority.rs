@@ -87,7 +87,7 @@ impl Authority {
     }
 }
 
-/// A name beside localhost for which the development certificate is.
+/// A name that the development certificate has beside localhost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DevelopmentName {
     /// In lower case; `*.` at the beginning stands for one label.

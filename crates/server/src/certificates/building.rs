@@ -55,7 +55,7 @@ impl Building {
                             let what = "another site with the same first name orders a certificate for other names: give both the same names";
                             problems.add(&site.span, "site.acme", what);
                         }
-                        // One order is for both.
+                        // The order covers both.
                         Some(_) => {}
                         None => account.sites.push(acme),
                     }

@@ -264,7 +264,7 @@ pub(crate) struct AcmeOnDemandConfig {
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AcmeConfig {
-    /// Name by which sites choose the account; only in `[[tls.acme_accounts]]`.
+    /// Name for sites to choose the account; only in `[[tls.acme_accounts]]`.
     pub name: Option<At<String>>,
     /// Directory URL of the certificate authority.
     #[default("https://acme-v02.api.letsencrypt.org/directory".to_owned().into())]
@@ -273,7 +273,7 @@ pub(crate) struct AcmeConfig {
     pub contact: Vec<String>,
     /// Whether you agree to the authority's terms of service. Until you do, no request is sent to it.
     pub agree_to_terms: bool,
-    /// Challenge by which the authority validates host names: over TLS on port 443, over HTTP on port 80, or by a record in the DNS.
+    /// Challenge that validates host names: over TLS on port 443, over HTTP on port 80, or by a record in the DNS.
     pub challenge: ChallengeKind,
     /// Profile of the authority's certificates, by its name: `shortlived` of Let's Encrypt, for instance, is valid for six days, and the only one
     /// for IP addresses [default: the authority's]
@@ -332,7 +332,7 @@ pub(crate) enum TsigAlgorithm {
     Sha512,
 }
 
-/// Challenge by which the authority validates host names.
+/// The challenge that validates host names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) enum ChallengeKind {
     /// A TLS handshake on port 443 (RFC 8737).

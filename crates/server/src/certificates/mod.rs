@@ -105,7 +105,7 @@ impl TlsProcess {
         let shown = path.display();
         let file = KeyLogFile::open(path).map_err(|error| format!("--tls-key-log {shown}: {error}"))?;
         tracing::warn!(
-            "--tls-key-log: ALL CONNECTIONS CAN BE READ by everyone who has {shown}: use it for debugging alone, and remove the file"
+            "--tls-key-log: ALL CONNECTIONS CAN BE READ by everyone who has {shown}: use it only for debugging, and remove the file"
         );
         Ok(Self { key_log: Some(Arc::new(file)), ..self })
     }
@@ -132,7 +132,7 @@ pub(crate) struct Certificates {
     pub default: Option<(PathBuf, &'static str)>,
 }
 
-/// An account at a certificate authority, and the sites for which it orders certificates.
+/// An account at a certificate authority, and its sites.
 #[derive(Debug, Clone)]
 struct Account {
     choice: AcmeUse,
@@ -345,7 +345,7 @@ pub(crate) fn build(
         let without = sites.iter().zip(&own).filter(|(_, own)| own.is_none());
         building.notes.extend(without.map(|(site, _)| {
             format!(
-                "{}: has no certificate, and those of {} are ordered for its own names: set `acme` or `certificates`",
+                "{}: has no certificate, and the certificates of {} are ordered for its own names: set `acme` or `certificates`",
                 site.label, owner.label
             )
         }));

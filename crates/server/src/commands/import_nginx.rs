@@ -24,7 +24,7 @@ pub(super) struct ImportArgs {
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Name cosmetic directives too, on which no response depends
+    /// Name cosmetic directives too, which change no response
     #[arg(long)]
     all: bool,
 

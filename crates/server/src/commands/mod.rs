@@ -80,7 +80,7 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     /// Show a running server's activity in the terminal
     Top(top::TopArgs),
-    /// Measure the costs of both paths on this machine, on which `serve` bases its decisions; exit code 0 only if both
+    /// Measure the costs of both paths on this machine, for the decisions of `serve`; exit code 0 only if both
     /// were measured
     Calibrate(calibrate::CalibrateArgs),
     /// Compress the files of a directory once, for sites with `precompressed`

@@ -19,7 +19,7 @@ pub(crate) struct AcmeArgs {
           conflicts_with_all = ["config", "cert", "port"])]
     pub domain: Vec<String>,
 
-    /// Your address, by which the authority reaches you
+    /// Your address, for messages of the authority
     #[arg(long, value_name = "ADDRESS", env = "SEALION_EMAIL", requires = "domain")]
     pub email: Option<String>,
 

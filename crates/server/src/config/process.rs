@@ -48,8 +48,8 @@ pub(crate) struct ProcessConfig {
     #[default(Size(CacheLimits::default().memory as u64))]
     pub file_cache_memory: Size,
 
-    /// Memory of the caches of all workers together, for files and for responses of `[cache]`: each takes
-    /// proportionally less than its own setting if together they would exceed it [default: a quarter of the control
+    /// Memory of the caches of all workers together, for files and for responses of `[cache]`. If they would exceed
+    /// it together, each takes proportionally less than its own setting [default: a quarter of the control
     /// group's limit, if there is one]
     #[arg(long, value_name = "SIZE", env = "SEALION_CACHE_MEMORY")]
     pub cache_memory: Option<Size>,

@@ -68,8 +68,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "cert", env = "SEALION_KEY")]
     pub key: Option<PathBuf>,
 
-    /// DANGER, for debugging: file to which the secrets of all connections are appended, by which Wireshark and
-    /// everyone who has the file can read them. No key of a configuration file and no environment variable has this
+    /// DANGER, for debugging: file that the secrets of all connections are appended to. With it, Wireshark and
+    /// everyone who has the file can read the connections. It has no key in configuration files and no environment variable
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub tls_key_log: Option<PathBuf>,
 

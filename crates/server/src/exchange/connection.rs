@@ -13,7 +13,7 @@ pub(crate) trait Connection {
     /// The result of its handshake. `None`: it has no TLS.
     fn tls(&self) -> Option<&HandshakeInfo>;
 
-    /// The cipher that seals what is sent. `None`: it has no TLS.
+    /// The cipher that seals the connection's records. `None`: it has no TLS.
     fn aead(&self) -> Option<Aead>;
 
     /// The path that seals the next response.
@@ -25,7 +25,7 @@ pub(crate) trait Connection {
     /// Whether the kernel's TLS can take it over.
     fn is_tcp(&self) -> bool;
 
-    /// Spaces what is sent from now on.
+    /// Spaces the bytes that are sent from now on.
     fn pace(&self, rate: PacingRate);
 
     /// Whether the client has not acknowledged all that was sent.

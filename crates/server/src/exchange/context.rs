@@ -59,8 +59,8 @@ impl Context<'_> {
         site.filter(|site| self.permits(site, protocol) && self.covers(generation, authority))
     }
 
-    /// Whether the connection's certificate is one for the host of a request: a client that asks for another by mistake learns so (421), and a connection
-    /// for one name is no way around what guards the other at the network.
+    /// Whether the connection's certificate covers the host of a request. A client that asks for another host by mistake learns so (421), and a connection
+    /// for one name does not go around guards that the network has for another.
     pub(super) fn covers(&self, generation: &Generation, authority: Option<&str>) -> bool {
         let (Some(own), Some(authority)) = (self.server_name, authority) else { return true };
         let host = host(authority).trim_end_matches('.');

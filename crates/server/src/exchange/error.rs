@@ -56,7 +56,7 @@ impl Cut {
         Self::by(*shared.phase.borrow(), std::thread::panicking())
     }
 
-    /// `phase`: that of the process.
+    /// `phase`: the phase of the process.
     fn by(phase: Phase, is_panicking: bool) -> Self {
         match phase {
             _ if is_panicking => Cut::Panic,

@@ -7,9 +7,9 @@
 //!                    └─ not trusted: the client
 //! ```
 //!
-//! Each proxy appends the address that it was connected from. What a client wrote itself hence stands to the left of its own address, and
-//! is never read. An entry that is no address (`unknown`, an obfuscated identifier, a typing error) ends the reading: the client is
-//! then the last address that was read, of a trusted proxy.
+//! Each proxy appends the address that it was connected from. The client's own text hence stands to the left of its address, and
+//! is never read. An entry that is not an address (`unknown`, an obfuscated identifier, a typing error) ends the reading: the client is
+//! then the last address that was read, which is a trusted proxy's.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -30,7 +30,7 @@ pub(crate) struct Forwarding {
 }
 
 impl Forwarding {
-    /// Whether the entries of a proxy are believed. One on a Unix socket has no address, and is.
+    /// Whether the entries of a proxy are believed. A proxy on a Unix socket has no address, and is trusted.
     pub(crate) fn trusts(&self, proxy: IpAddr) -> bool {
         proxy.is_unspecified() || self.trusted.iter().any(|network| network.contains(&proxy))
     }
@@ -40,8 +40,8 @@ impl Forwarding {
         self.client_and_entry(peer, fields, |_| ()).0
     }
 
-    /// The client and the proxies behind it, in the order of the field, without the other end of the connection. What stands before the client is
-    /// its own word.
+    /// The client and the proxies behind it, in the order of the field, without the other end of the connection. Entries before the client
+    /// are its own word.
     pub(super) fn chain(&self, peer: SocketAddr, fields: FieldSection<'_>) -> Vec<IpAddr> {
         let mut chain = Vec::new();
         self.client_and_entry(peer, fields, |address| chain.push(address));
@@ -50,7 +50,7 @@ impl Forwarding {
     }
 
     /// The scheme of the client's own request, as its proxy says it: in the element of Forwarded that names the client, or else at the end of
-    /// X-Forwarded-Proto. `None`: it says nothing, or is not trusted.
+    /// X-Forwarded-Proto. `None`: the proxy does not say it, or is not trusted.
     pub(super) fn scheme(&self, peer: SocketAddr, fields: FieldSection<'_>) -> Option<Scheme> {
         if !self.trusts(peer.ip()) {
             return None;
@@ -64,7 +64,7 @@ impl Forwarding {
         is(Scheme::Https).or_else(|| is(Scheme::Http))
     }
 
-    /// Whether the field is that of RFC 7239.
+    /// Whether the field is Forwarded (RFC 7239).
     pub(super) fn is_forwarded(&self) -> bool {
         self.field.eq_ignore_ascii_case("forwarded")
     }
@@ -96,8 +96,8 @@ impl Forwarding {
     }
 }
 
-/// The members of a list (RFC 9110 §5.6.1) from the right, without empty ones. Reading from the right, a quote that a client left open
-/// cannot swallow what a proxy appended.
+/// The members of a list (RFC 9110 §5.6.1) from the right, without empty ones. Read from the right, an open quote of the client
+/// cannot swallow the proxy's members.
 struct FromRight<'a>(Option<&'a [u8]>);
 
 impl<'a> Iterator for FromRight<'a> {
@@ -125,7 +125,7 @@ fn node_of_element(element: &[u8]) -> Option<&str> {
     parameter(std::str::from_utf8(element).ok()?, "for")
 }
 
-/// The value of an element's parameter, without quotes. `None`: there is none, or more than one.
+/// The value of an element's parameter, without quotes. `None`: it is missing or repeated.
 fn parameter<'a>(element: &'a str, wanted: &str) -> Option<&'a str> {
     // No address and no scheme needs an escape.
     if element.contains('\\') {
@@ -347,7 +347,7 @@ mod tests {
         assert_eq!(client_of(&two, PROXY, &[b"192.0.2.7"]), "192.0.2.7:0");
     }
 
-    /// Whatever a client writes, the address that its proxy appends is its address.
+    /// No text of the client changes this: the address that its proxy appends is its address.
     #[test]
     fn no_text_of_a_client_hides_the_address_that_its_proxy_appends() {
         const PARTS: [&[u8]; 20] = [

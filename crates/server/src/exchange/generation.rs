@@ -43,9 +43,9 @@ pub(crate) struct Generation {
     pub buffered: Arc<BufferBudget>,
     /// Bounds of a request head.
     pub head_limits: HeadLimits,
-    /// What one client may do on a connection of HTTP/2.
+    /// The limits of one client on a connection of HTTP/2.
     pub http2: sealion_h2::Limits,
-    /// What clients of HTTP/3 may do.
+    /// The limits of clients of HTTP/3.
     pub http3: Http3Limits,
     /// When connections move into the kernel.
     pub ktls: KtlsMode,
@@ -54,7 +54,7 @@ pub(crate) struct Generation {
 /// The limits of HTTP/3 and of the transport below it.
 #[derive(Debug, Clone)]
 pub(crate) struct Http3Limits {
-    /// What one client may do on a connection.
+    /// The limits of one client on a connection.
     pub(crate) protocol: sealion_h3::Limits,
     /// The limits of a UDP socket and its connections.
     pub(crate) transport: sealion_quic::Limits,

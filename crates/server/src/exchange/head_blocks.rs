@@ -1,8 +1,8 @@
 //! The head of a response as a header block (RFC 9113 §8.3.2, RFC 9114 §4.3.2).
 //!
 //! Encoding a head costs as much as all else that HTTP/2 does for a small file. The blocks of files and stored responses that are asked for again are
-//! therefore kept, each with the fields it was made of: whatever made the fields, a block is sent only for equal ones. Those of a stored response
-//! are equal within a second, since its Age is in them.
+//! therefore kept, each with the fields it was made of: whatever made the fields, a block is sent only for equal ones. The fields of a stored response
+//! are equal within a second, since they include its Age.
 
 use sealion_http::http1::framing::ResponseFraming;
 use sealion_http::{EntityTag, Fields, HttpTime, Status, write_decimal};
@@ -105,7 +105,7 @@ struct Head<B> {
 /// Slots of a thread: with heads of usual length, 128 KiB.
 const SLOTS: usize = 256;
 
-/// Octets of further fields with which a head is kept.
+/// Most bytes of further fields in a kept head.
 const LONGEST: usize = 2 << 10;
 
 impl<B: HeadBlock> Kept<B> {
@@ -137,7 +137,7 @@ impl<B: HeadBlock> Kept<B> {
     }
 }
 
-/// By what the head of a file or of a stored response is found: its tag, or its further fields, in which that of a stored response is. Never 0. `None`: it is not
+/// The key of the head of a file or of a stored response: its tag or, with the tag of a stored response, its further fields. Never 0. `None`: the head is not
 /// kept.
 fn hash(status: Status, fields: &Fields) -> Option<u64> {
     let mix = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
@@ -145,7 +145,7 @@ fn hash(status: Status, fields: &Fields) -> Option<u64> {
     if lines.len() > LONGEST || fields.content_range.is_some() {
         return None;
     }
-    // Those of a stored response are shared within a second.
+    // The fields of a stored response are shared within a second.
     if let Some(address) = fields.extra.shared_address() {
         return Some(mix(status.code().into(), address as u64) | 1);
     }

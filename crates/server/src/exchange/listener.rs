@@ -13,9 +13,9 @@ use crate::response::Response;
 /// A listener, as the requests of its connections see it.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    /// Its place in the configuration, by which its sites are found.
+    /// Its place in the configuration, which selects its sites.
     pub(crate) place: usize,
-    /// Its address, as configured, by which a process that takes over finds it.
+    /// Its address, as configured. A process that takes over finds it by this.
     pub(crate) name: Box<str>,
     /// `None`: the client is the remote end of the connection.
     pub(crate) forwarding: Option<Forwarding>,
@@ -46,7 +46,7 @@ pub(crate) struct Alternative {
 }
 
 impl Alternative {
-    /// HTTP/3 on the same host. `max_age`: seconds for which clients remember it.
+    /// HTTP/3 on the same host. `max_age`: how many seconds clients remember it.
     pub(crate) fn http3(port: u16, max_age: u64) -> Self {
         let value = format!("h3=\":{port}\"; ma={max_age}");
         let mut block = sealion_h2::HeaderBlock::default();
@@ -93,7 +93,7 @@ impl Listener {
         Some(port.unwrap_or(https?)).filter(|_| https.is_some())
     }
 
-    /// What a response announces.
+    /// The alternative service that a response announces.
     pub(crate) fn alternative(&self, response: &Response) -> Option<&Alternative> {
         self.alternative.as_ref().filter(|_| !response.is_unannounced)
     }
@@ -103,8 +103,8 @@ impl Listener {
         self.forwarding.as_ref().is_some_and(|forwarding| forwarding.trusts(remote.ip()))
     }
 
-    /// The address to which the limits of one client apply on a connection from `peer`. `None`: clients of a Unix socket have no address, and those
-    /// behind a proxy share one.
+    /// The address that the limits of one client apply to, on a connection from `peer`. `None`: clients of a Unix socket have no address, and the
+    /// clients behind a proxy share one.
     pub(crate) fn one_client(&self, peer: SocketAddr) -> Option<IpAddr> {
         Some(peer.ip()).filter(|address| !address.is_unspecified() && !self.trusts(peer))
     }
@@ -126,7 +126,7 @@ impl Listener {
         self.trusts(remote) && self.forwarding.as_ref().is_some_and(|forwarding| !forwarding.is_forwarded())
     }
 
-    /// The scheme of requests for which no trusted proxy names one.
+    /// The scheme of requests that no trusted proxy names a scheme for.
     pub(crate) fn own_scheme(&self) -> &'static str {
         if self.is_tls { Scheme::Https.as_str() } else { self.scheme.as_str() }
     }

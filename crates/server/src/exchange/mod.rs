@@ -7,7 +7,7 @@
 //!                                             └─ it may wait ─► inbound ─► site::answer ──┘
 //! ```
 //!
-//! A driver has two seams, both generic: [`Connection`] is implemented by what is below it, and [`Stream`] by itself. An exchange owes a line in the
+//! A driver has two seams, both generic: the layer below it implements [`Connection`], and the driver implements [`Stream`]. An exchange owes a line in the
 //! access log. [`Exchange::finish`] writes it once, and an exchange that is dropped without it writes one that says so.
 
 mod clock;
@@ -76,7 +76,7 @@ pub(crate) struct Exchange<'c, 'r> {
 pub(crate) struct Owed<'c> {
     context: &'c Context<'c>,
     peer: Peer,
-    /// The place of the site among those of its generation.
+    /// The index of the site within its generation.
     site: Option<usize>,
     /// The limit that the client exceeds.
     refusal: Option<Refusal>,
@@ -248,7 +248,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
         Some(self.plain(status))
     }
 
-    /// The answer to the validation of a certificate authority that a listener without TLS receives, if it is one that is expected.
+    /// The response to a validation request of a certificate authority on a listener without TLS, if the request is expected.
     pub(crate) fn challenge(&self) -> Option<Response> {
         let Context { shared, listener, .. } = self.owed.context;
         let Target::Path { path, .. } = self.request.filter(|_| !listener.is_tls)?.target else { return None };
@@ -271,7 +271,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
         site::answer_from_cache(site, request, Client { arrival, ..self.client() }, now)
     }
 
-    /// Prepares [`Self::answer`]: sends early hints, and gathers what an upstream learns of the request.
+    /// Prepares [`Self::answer`]: sends early hints, and gathers the facts about the request for an upstream.
     pub(crate) fn inbound(&self, stream: &mut impl Stream, now: HttpTime) -> Inbound {
         let (Some(site), Some(request)) = (self.route(), self.request) else { return Inbound::default() };
         let Owed { context, peer, .. } = self.owed;

@@ -43,10 +43,10 @@ pub(crate) enum Answer<'a> {
     Later(Answering<'a>),
 }
 
-/// What the connection keeps of a request whose response has to be waited for.
+/// The state of a request that waits for its response, as the connection keeps it.
 #[derive(Default)]
 pub(crate) struct Wait {
-    /// Dropped, it says that the client left: the request to a server, or the wait for a place, ends.
+    /// Dropped when the client leaves: the request to a server, or the wait for a place, then ends.
     pub(crate) cancel: Option<oneshot::Sender<()>>,
     /// The request may be forwarded.
     pub(crate) forwards: bool,
@@ -116,7 +116,7 @@ pub(crate) struct Answers<'s, 'a> {
 }
 
 impl<'a> Answers<'_, 'a> {
-    /// Answers the request in `head`. What has to wait keeps the head.
+    /// Answers the request in `head`. A request that has to wait keeps the head.
     pub(crate) fn answer(
         &self,
         head: &mut Box<HeadBuffer>,
@@ -240,9 +240,9 @@ fn refuse<'a>(context: &'a Context<'a>, protocol: Protocol, status: Status, head
 pub(crate) struct Delivery<'a> {
     /// The number of its stream.
     pub(crate) stream: u64,
-    /// Octets of content.
+    /// Bytes of content.
     pub(crate) body: u64,
-    /// Octets of frames.
+    /// Bytes of frames.
     pub(crate) wire: u64,
     pub(crate) path: SealedBy,
     pub(crate) choice: &'a mut PathChoice,
@@ -256,7 +256,7 @@ impl Delivery<'_> {
         let Delivery { stream, body, wire, path, choice, aborted } = self;
         let outcome = Outcome::of(response, (body, wire), path, choice, aborted);
         let mut outcome = Outcome { stream: Some(stream), ..outcome };
-        // One response is logged with the move, of however many it was made for.
+        // The line of one response has the move, however many responses it was made for.
         if outcome.reason == Some(PathReason::Moved) && outcome.set_up.is_none() {
             outcome.reason = Some(PathReason::MovedBefore);
         }
@@ -279,12 +279,13 @@ impl Delivery<'_> {
 }
 
 impl<'a> Answered<'a> {
-    /// Whether the connection may pass while the response is under way. It is sent without what goes on in this process.
+    /// Whether the connection may pass while the response is under way. A response with a part that only this process has stays here.
     pub(crate) fn can_leave(&self) -> bool {
         !self.is_tunnel && self.owed.passes(Passes::WhenItCan) == Passes::WhenItCan
     }
 
-    /// Ends it here without a line. Returns the head of the request, and what another process needs for the line. `counts`: bytes of content and of frames.
+    /// Ends it here without a line. Returns the head of the request, and the data for the line in the other process. `counts`: bytes of content and of
+    /// frames.
     pub(crate) fn leave(mut self, path: &PathChoice, counts: (u64, u64)) -> (Option<Box<HeadBuffer>>, Line) {
         let response = std::mem::replace(&mut self.response, Response::plain(Status::OK));
         let head = self.head.take();
@@ -319,7 +320,7 @@ impl<'a> Answered<'a> {
 }
 
 impl Answered<'_> {
-    /// Octets of the head that is kept.
+    /// Bytes of the head that is kept.
     pub(crate) fn memory(&self) -> usize {
         self.head.as_ref().map_or(0, |head| head.memory())
     }
@@ -354,7 +355,7 @@ async fn wait_for_place(
     }
 }
 
-/// The request as sites see it. To them CONNECT with a protocol is what asks for the protocol over HTTP/1.1: a GET (RFC 8441 §5).
+/// The request as sites see it. CONNECT with a protocol becomes the request for this protocol over HTTP/1.1: a GET (RFC 8441 §5).
 fn as_seen<'a>(decoded: &RequestHead<'a>) -> Option<Request<'a>> {
     let mut request = decoded.to_request()?;
     if decoded.protocol.is_some() {
@@ -371,7 +372,7 @@ thread_local! {
 /// Buffers kept per thread: as many as there are responses in a batch of small ones.
 const MOST_KEPT: usize = 64;
 
-/// Octets above which a buffer is freed, as for HTTP/1.
+/// Bytes above which a buffer is freed, as for HTTP/1.
 const LONGEST_KEPT: usize = 8 << 10;
 
 /// An empty buffer, from the thread's store if it has one.

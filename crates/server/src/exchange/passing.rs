@@ -32,7 +32,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
         self.owed.passes(passes)
     }
 
-    /// Ends it here without a line. Returns what the other process needs for the line. `counts`: see [`Line::counts`].
+    /// Ends it here without a line. Returns the data for the line in the other process. `counts`: see [`Line::counts`].
     pub(crate) fn leave(&mut self, response: Response, path: &PathChoice, counts: (u64, u64)) -> Line {
         let name = self.site.and_then(|site| site.route_name(response.route));
         Line {
@@ -69,7 +69,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
         permit.keep_place(self.limits());
     }
 
-    /// The response of which another process told this, without its content and what was sent of its head.
+    /// The response that another process described by `line`, without its content and the part of its head that was sent.
     pub(crate) fn response_of(&self, line: &mut Line) -> Response {
         // The route may have another number, or may be gone.
         let is_same =

@@ -32,7 +32,7 @@ impl<Id> Receiving<Id> {
     }
 }
 
-/// Requests behind the last one that `max_requests` allows: what a client may have sent before it read GOAWAY.
+/// Requests behind the last one that `max_requests` allows: a client may have sent them before it read GOAWAY.
 pub(crate) const MAX_BEHIND_THE_LAST: u64 = 128;
 
 /// Bytes of a head that is large.

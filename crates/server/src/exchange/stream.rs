@@ -22,7 +22,7 @@ pub(crate) trait Stream {
     /// Sends an interim response before the response, at the latest when the driver next waits.
     fn interim(&mut self, interim: &Interim);
 
-    /// Adds what an upstream gets from this stream: the content of the request, and the news that the client left. `forwards`: the request may be
+    /// Adds the parts of this stream that an upstream gets: the content of the request, and the news that the client left. `forwards`: the request may be
     /// forwarded. `interims`: responses for [`Self::interim`], which the driver takes while the response is made.
     fn attach(&mut self, inbound: Inbound, forwards: bool, interims: Option<InterimReceiver>) -> Inbound;
 }

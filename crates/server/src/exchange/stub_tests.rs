@@ -27,7 +27,7 @@ use crate::response::{Cursor, Piece, Segment};
 use crate::upstream::InterimReceiver;
 use crate::values::{Phase, Problems};
 
-/// A connection, and the stream of its request: what is sent stays in memory.
+/// A connection, and the stream of its request. Sent bytes stay in memory.
 #[derive(Default)]
 struct Memory {
     sent: Vec<u8>,
@@ -111,7 +111,7 @@ impl Memory {
     }
 }
 
-/// Answers one request, whose head is `text`. Returns what was sent: the status, and the content.
+/// Answers one request, whose head is `text`. Returns the status and the content that were sent.
 async fn serve(context: &Context<'_>, text: &str) -> String {
     let span = find(text.as_bytes(), &HeadLimits::default()).unwrap().unwrap();
     let head = RequestHead::parse(text.as_bytes(), span).unwrap();

@@ -15,12 +15,12 @@ const LARGE: u64 = 32 << 10;
 pub(crate) struct Upload {
     /// `None`: nothing more is passed on.
     writer: Option<ContentWriter>,
-    /// Bytes that came, and those of them that the upstream has taken.
+    /// Bytes that came, and how many of them the upstream has taken.
     came: u64,
     taken: u64,
     /// The client waits for 100 (RFC 9110 §10.1.1).
     expects_continue: bool,
-    /// The content is what the client sends through a tunnel, which may be silent.
+    /// The content is the client's side of a tunnel, which may be silent.
     is_tunnel: bool,
     /// Since when the upstream waits for the client.
     owed_since: Option<Instant>,
@@ -44,7 +44,7 @@ impl Upload {
         (upload, content)
     }
 
-    /// What the client sends through a tunnel. `end`: it sends nothing.
+    /// The client's side of a tunnel. `end`: it sends nothing.
     pub(crate) fn of_tunnel(end: bool) -> (Self, RequestContent) {
         let (upload, content) = Self::new(None, false);
         let mut upload = Upload { is_tunnel: true, ..upload };
@@ -75,12 +75,12 @@ impl Upload {
         }
     }
 
-    /// Bytes for which the client can have its room back: nothing waits if nothing more is passed on.
+    /// Bytes whose room the client can have back: all of them, if nothing more is passed on.
     pub(crate) fn taken(&self) -> u64 {
         if self.writer.is_some() { self.taken.min(self.came) } else { self.came }
     }
 
-    /// Whether it has come beyond the size of a form: it is worth a larger window.
+    /// Whether it has outgrown a form, and is worth a larger window.
     pub(crate) fn is_large(&self) -> bool {
         self.came >= LARGE
     }

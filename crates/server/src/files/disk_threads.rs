@@ -77,7 +77,7 @@ impl Default for DiskThreads {
 }
 
 impl DiskThreads {
-    /// Has a thread do `work`, which may block. Work that is waited for no more is not begun. The caller drops work that is refused: what it owns must not touch
+    /// Has a thread do `work`, which may block. If its caller has left, the work is not begun. The caller drops refused work: the drop must not touch
     /// the disk then.
     pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, NoReply> {
         let (result, mut waiting) = oneshot::channel();
@@ -116,7 +116,7 @@ impl DiskThreads {
         }
     }
 
-    /// Has a thread do what must be done in any case, such as closing a file, when the disk lets it.
+    /// Has a thread do work that is necessary in any case, such as closing a file, when the disk lets it.
     pub(crate) fn run_later(&self, work: impl FnOnce() + Send + 'static) {
         let job = Job { work: Box::new(work), steps: Arc::default() };
         let mut queue = self.0.lock();
@@ -165,7 +165,7 @@ impl DiskThreads {
         if self.hangs() {
             return Err(NoReply::Hangs);
         }
-        // Those who waited for that operation may all have left.
+        // The callers that waited for that operation may all have left.
         if self.is_stuck() {
             return Err(self.late());
         }
@@ -241,7 +241,7 @@ impl Shared {
     }
 }
 
-/// Has a file closed by a thread of its disk: the last close of a file that was removed frees its blocks, for which the disk may be needed.
+/// Has a file closed by a thread of its disk: the last close of a removed file frees its blocks, which may need the disk.
 #[derive(Debug)]
 struct ClosedLater {
     file: Option<Arc<File>>,
@@ -304,7 +304,7 @@ impl fmt::Debug for Queue {
 /// No operation.
 const IDLE: u64 = u64::MAX;
 
-/// GUESS: operations of a disk that run side by side. A disk of flash is busy with fewer, and one that turns is slower with more.
+/// GUESS: operations of a disk that run side by side. A flash disk is busy with fewer, and a rotating disk is slower with more.
 pub(crate) const MOST_THREADS: usize = 16;
 
 /// Operations that wait, at which nothing more is taken.

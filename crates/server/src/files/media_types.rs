@@ -42,7 +42,7 @@ impl MediaTypes {
         (!types.of_extensions.is_empty() || types.of_others.is_some()).then_some(types)
     }
 
-    /// The configured type for a file name. `None`: that of its extension.
+    /// The configured type for a file name. `None`: its extension decides.
     pub(crate) fn of_name(&self, name: &[u8]) -> Option<ContentType> {
         let of_others = || self.of_others.clone().filter(|_| ContentType::of_name(name) == ContentType::of_name(b""));
         self.of_extension(name).or_else(of_others)

@@ -44,7 +44,7 @@ pub(crate) struct Root {
     hidden: Arc<[Box<str>]>,
 }
 
-/// The metadata from which entity tags of files are made.
+/// The metadata that make the entity tags of files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum EntityTags {
@@ -165,7 +165,7 @@ impl Root {
         Root { hidden: ends, ..self }
     }
 
-    /// The same directory without hidden files, to look at what is there. `None`: it is gone, or hides none.
+    /// The same directory without hidden files, for a look at its content. `None`: it is gone, or hides no files.
     pub(crate) fn unhidden(&self) -> Option<Self> {
         if self.hidden.is_empty() { None } else { Self::open(&self.path).ok() }
     }
@@ -184,7 +184,7 @@ impl Root {
         self.hidden.iter().any(|end| ends_so(end))
     }
 
-    /// Sets the metadata from which entity tags are made.
+    /// Sets the metadata that make entity tags.
     pub(crate) fn with_entity_tags(self, tags: EntityTags) -> Self {
         Root { tags, ..self }
     }

@@ -39,7 +39,7 @@ use crate::observe::metrics;
 use crate::passing::{Baggage, Driver, Passes, Resting, Turn, UnderWay};
 use crate::response::Response;
 
-/// Serves requests until the connection should be closed in order, or pass on; the caller does so. `baggage`: what it begins with, and leaves when it passes.
+/// Serves requests until the connection should be closed in order, or pass on; the caller does so. `baggage`: its state at the beginning, and when it passes.
 ///
 /// # Errors
 /// The connection failed.
@@ -97,7 +97,7 @@ pub(crate) async fn serve(
     }
 }
 
-/// What follows a response.
+/// The step after a response.
 pub(super) enum After {
     /// The next request.
     Next,
@@ -148,7 +148,7 @@ impl<'a> Http1<'a> {
         Self { listener, path, permit, requests, served: None, passes }
     }
 
-    /// What another process needs to go on.
+    /// The state that another process needs to go on.
     fn rest(&self, peer: SocketAddr, idle_since: Moment, under_way: Option<Box<UnderWay>>) -> Box<Resting> {
         Box::new(Resting {
             listener: self.listener.name.clone(),
@@ -363,7 +363,7 @@ fn answer_at_once(
 }
 
 /// The response that has to be waited for. `refused`: the status if the content of the request could not be read. A client that leaves meanwhile is noticed
-/// when the response is sent: what it asked, a wrong password too, is logged.
+/// when the response is sent: its request is logged, a wrong password too.
 async fn answer(
     exchange: &Exchange<'_, '_>,
     stream: &mut Stream<'_>,
@@ -390,7 +390,7 @@ async fn answer(
     Box::pin(stream.wait_for(answer)).await
 }
 
-/// Whether the end of the connection tells a response that is cut from one that is whole: by close_notify, or by a reset, which a Unix socket has not.
+/// Whether the end of the connection tells a cut response from a whole one: by close_notify, or by a reset, which a Unix socket lacks.
 fn shows_cuts(stream: &TlsStream) -> bool {
     let is_unix = |socket: socket2::SockRef<'_>| socket.local_addr().is_ok_and(|local| local.is_unix());
     stream.info().is_some() || !is_unix(socket2::SockRef::from(stream.socket()))
@@ -414,7 +414,7 @@ const UNTIL_CLOSE: &str = "an answer without a length, over a Unix socket and to
 pub(super) struct Reply<'a, 'c> {
     pub(super) exchange: Exchange<'c, 'a>,
     pub(super) stream: Stream<'a>,
-    /// The response, once it is made. It is not moved from here: a move costs a quarter of what writing its head costs.
+    /// The response, once it is made. It is not moved from here: a move costs a quarter of writing its head.
     pub(super) response: Option<Response>,
     pub(super) progress: Progress,
 }

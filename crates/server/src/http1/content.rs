@@ -13,10 +13,10 @@ use crate::exchange::Error;
 use crate::observe::metrics;
 use crate::upstream::{ContentWriter, Patience, RequestContent, Room, pipe};
 
-/// Octets that are passed on at a time, so that a pipe that is nearly full is not filled by much more.
+/// Bytes that are passed on at a time, so that a pipe that is nearly full is not filled by much more.
 const PIECE: usize = 16 << 10;
 
-/// Octets of trailers, which are kept until they are complete.
+/// Bytes of trailers, which are kept until they are complete.
 const MOST_TRAILERS: usize = 8 << 10;
 
 /// Reads the content of one request. It must be polled wherever the request waits.
@@ -33,16 +33,16 @@ pub(super) struct ContentReader {
 enum Form {
     /// With the lines of its trailers so far.
     Content(BodyDrain, Vec<u8>),
-    /// What follows the request is of another protocol, once the upstream agrees.
+    /// The bytes behind the request belong to another protocol, once the upstream agrees.
     Tunnel { is_open: bool },
 }
 
-/// What the driver has to do.
+/// The next step of the driver.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Send 100: the content is wanted now.
     Continue,
-    /// Nothing more: the content is complete, or nobody wants it.
+    /// Nothing more: the content is complete, or no reader wants it.
     Done,
 }
 
@@ -80,7 +80,7 @@ impl ContentReader {
         self.is_complete || matches!(self.form, Form::Tunnel { is_open: false })
     }
 
-    /// Passes on what has come.
+    /// Passes on the content that has come.
     ///
     /// # Errors
     /// The connection is lost.

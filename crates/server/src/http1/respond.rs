@@ -55,7 +55,7 @@ impl Progress {
     }
 }
 
-/// What a head says beside status and fields.
+/// The parts of a head beside status and fields.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Head<'a> {
     pub(super) framing: ResponseFraming,
@@ -157,7 +157,7 @@ async fn send_ready(
 }
 
 impl Progress {
-    /// Keeps what was not sent, if the send was stopped. Its parts began with `head` bytes before the content.
+    /// Keeps the unsent rest if the send was stopped. Its parts began with `head` bytes before the content.
     fn pause(&mut self, head: u64, stopped: Option<Stopped>) -> Sent {
         let Some(Stopped { after, turn }) = stopped else { return Sent::Whole };
         self.content.take(after.saturating_sub(head) as usize, |_, _| {});
@@ -209,7 +209,7 @@ async fn send(
 /// Usual length of a head, for the choice of path.
 const HEAD_ESTIMATE: u64 = 256;
 
-/// The state of sending what a source gives.
+/// The state of sending the pieces of a source.
 struct Sending<'a> {
     stream: &'a mut TlsStream,
     path: &'a mut PathChoice,
@@ -253,7 +253,7 @@ impl Sending<'_> {
         if let Poll::Ready(piece) = poll_fn(|cx| Poll::Ready(self.progress.content.poll_source(cx))).await {
             return Ok(piece?);
         }
-        // What makes the piece may be ready to run: then head and piece leave together.
+        // The task that makes the piece may be ready to run: then head and piece leave together.
         yield_now().await;
         if let Poll::Ready(piece) = poll_fn(|cx| Poll::Ready(self.progress.content.poll_source(cx))).await {
             return Ok(piece?);

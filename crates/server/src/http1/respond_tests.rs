@@ -123,7 +123,7 @@ async fn respond_once(stream: &mut TlsStream, version: Version, method: Method<'
     Ended { result: result.map(drop), body, wire, unsent }
 }
 
-/// What the server sent. Closes the client first: the server waits for that.
+/// The outcome of the server. Closes the client first: the server waits for that.
 fn finish(server: JoinHandle<Ended>, client: Client) -> Ended {
     drop(client);
     server.join().unwrap()

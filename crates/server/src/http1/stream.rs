@@ -25,7 +25,7 @@ pub(super) struct Stream<'a> {
     patience: Duration,
     /// The content of the request, if it is forwarded.
     pub(super) content: Option<ContentReader>,
-    /// Dropped, it says that the client left. `None`: nobody asks.
+    /// Dropped when the client leaves. `None`: no task wants to know.
     here: Option<oneshot::Sender<()>>,
     interims: Option<InterimReceiver>,
     /// Interim responses that are to be sent.
@@ -83,8 +83,8 @@ impl<'a> Stream<'a> {
         Stream { tls, path, head, patience, content, here, interims, unsent }
     }
 
-    /// Awaits an answer. If it may come from an upstream, the content of the request is read meanwhile, interim responses are passed on, and a client that
-    /// leaves ends what is forwarded. What the site answers by itself is awaited: a wrong password is logged as such.
+    /// Awaits a response. If it may come from an upstream, the content of the request is read meanwhile, interim responses are passed on, and forwarding ends
+    /// when the client leaves. A response of the site's own is awaited in any case: a wrong password is logged as such.
     pub(super) async fn wait_for(&mut self, mut answer: Pin<Box<impl Future<Output = Response>>>) -> Response {
         self.send_interim().await;
         if self.here.is_none() {
@@ -95,7 +95,7 @@ impl<'a> Stream<'a> {
         loop {
             match poll_fn(|cx| self.poll_meanwhile(cx, answer.as_mut(), &mut is_open)).await {
                 Meanwhile::Answered(response) => {
-                    // Those that came with it. The response meets a failure too.
+                    // Interim responses that came with it. The response meets a failure too.
                     while let Some(interim) = self.interims.as_mut().and_then(|receiver| receiver.try_recv().ok()) {
                         exchange::Stream::interim(self, &interim);
                         self.send_interim().await;
@@ -145,7 +145,7 @@ impl<'a> Stream<'a> {
         };
         tracing::debug!("the client left before the answer: {error}");
         (self.here, *is_open) = (None, false);
-        // What waited for the client goes on now.
+        // A task that waited for the client goes on now.
         answer.poll(cx).map(Meanwhile::Answered)
     }
 
@@ -175,7 +175,7 @@ impl<'a> Stream<'a> {
     }
 }
 
-/// What happened while an answer was awaited.
+/// An event while a response is awaited.
 #[expect(clippy::large_enum_variant, reason = "it is moved once, and a box would be one for each answer")]
 enum Meanwhile {
     Answered(Response),

@@ -45,7 +45,7 @@ impl Http1<'_> {
 }
 
 impl Reply<'_, '_> {
-    /// What another process needs to send the rest, but for the head of the request. There is no line here any more.
+    /// The rest of the response for another process, except the head of the request. That process writes the line.
     pub(super) fn pack(&mut self, response: Response, persists: bool) -> Box<UnderWay> {
         let line = self.exchange.leave(response, self.stream.path, self.progress.start());
         let mut files = Files::default();

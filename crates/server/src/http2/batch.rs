@@ -1,4 +1,4 @@
-//! What one send carries: frames of any number of streams, whose content lies in memory and in files.
+//! The frames of one send, from any number of streams, with content in memory and in files.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -16,20 +16,20 @@ use crate::response::SharedBytes;
 /// Plaintext of a full record.
 pub(super) const RECORD: usize = HEADER_LEN + RECORD_PAYLOAD;
 
-/// Octets of a frame that is worth the end of a short first record.
+/// Bytes of a frame that is worth the end of a short first record.
 const SHORTEST_FRAME: usize = 512;
 
 /// Content up to this length is copied: a part of its own costs more than the copy.
 const COPIED: usize = 4096;
 
-/// Octets in sending order. It owns what it refers to, so that streams can end while it is sent.
+/// Bytes in sending order. It owns what it refers to, so that streams can end while it is sent.
 #[derive(Default)]
 pub(super) struct Batch {
     /// Frame headers, header blocks, and short content.
     copied: Vec<u8>,
     stretches: Vec<Stretch>,
     len: usize,
-    /// Octets at the beginning that are the rest of a frame.
+    /// Bytes at the beginning that are the rest of a frame.
     begun: usize,
     /// The first record is to be short.
     begins_short: bool,
@@ -69,7 +69,7 @@ impl Batch {
         shrink(&mut self.copied);
     }
 
-    /// The octets from `after` on, and how many at their beginning are the rest of a frame.
+    /// The bytes from `after` on, and how many at their beginning are the rest of a frame.
     pub(super) fn pack(&self, after: usize, files: &mut Files) -> (Vec<Segment>, usize) {
         let cut = self
             .frames()
@@ -95,12 +95,12 @@ impl Batch {
         self.begun = begun;
     }
 
-    /// Octets of plaintext.
+    /// Bytes of plaintext.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Octets that the last record has room for. A little room does not count: a frame there would cost more than it carries.
+    /// Bytes that the last record has room for. A little room does not count: a frame there would cost more than it carries.
     pub(super) fn room(&self) -> usize {
         let first = self.first_record();
         let (left, least) = match self.len.checked_sub(first) {
@@ -110,12 +110,12 @@ impl Batch {
         if left < least { left + RECORD } else { left }
     }
 
-    /// Makes the first record short, which reaches the client sooner, if what comes before content leaves room in it.
+    /// Makes the first record short, which reaches the client sooner, if the frames before content leave room in it.
     pub(super) fn begin_short(&mut self) {
         self.begins_short = self.len + SHORTEST_FRAME < FIRST_RECORD;
     }
 
-    /// Octets of the first record.
+    /// Bytes of the first record.
     pub(super) fn first_record(&self) -> usize {
         if self.begins_short { FIRST_RECORD } else { RECORD }
     }
@@ -132,7 +132,7 @@ impl Batch {
         }
     }
 
-    /// Appends octets that stay where they are.
+    /// Appends bytes that stay where they are.
     pub(super) fn stay(&mut self, octets: &'static [u8]) {
         if octets.len() <= COPIED {
             return self.copy(octets);
@@ -162,8 +162,8 @@ impl Batch {
         self.stretches.push(Stretch::File(Arc::clone(file), range));
     }
 
-    /// Leaves what is unsent when `sent` octets are, without the frames of streams whose content is in `file`: returns their DATA. Trailers of theirs go too,
-    /// so that no such stream ends as if it were whole. `None`: one of the frames is under way, so that the client waits for content that cannot come.
+    /// Leaves the unsent rest when `sent` bytes are sent, without the frames of streams whose content is in `file`: returns their DATA. Their trailers go
+    /// too, so that no such stream ends as if it were whole. `None`: one of the frames is under way, so that the client waits for content that cannot come.
     pub(super) fn skip(&mut self, sent: usize, file: &Arc<File>) -> Option<Vec<DataFrame>> {
         let frames = self.frames();
         let is_of = |stretch: Stretch| stretch.file().is_some_and(|other| Arc::ptr_eq(other, file));
@@ -201,7 +201,7 @@ impl Batch {
         self.stretches.iter().filter_map(Stretch::file).find(|file| ptr::eq(Arc::as_ptr(file), part)).cloned()
     }
 
-    /// All frames with their octets, headers included.
+    /// All frames with their bytes, headers included.
     fn frames(&self) -> Vec<(Range<usize>, Frame)> {
         let (mut frames, mut start) = (Vec::new(), self.begun);
         if self.begun > 0 {
@@ -223,7 +223,7 @@ impl Batch {
         frames
     }
 
-    /// The stretches of some octets.
+    /// The stretches of some bytes.
     fn slice(&self, range: Range<usize>) -> impl Iterator<Item = Stretch> {
         let mut at = 0;
         self.stretches.iter().filter_map(move |stretch| {
@@ -242,7 +242,7 @@ impl Batch {
         }
     }
 
-    /// What [`sealion_tls::Source`] takes.
+    /// The frames, as [`sealion_tls::Source`] takes them.
     pub(super) fn parts(&self) -> Vec<Part<'_>> {
         self.stretches.iter().map(|stretch| self.part(stretch)).collect()
     }
@@ -268,7 +268,7 @@ impl Batch {
     }
 }
 
-/// What a batch needs to know of a frame.
+/// A frame, as far as a batch has to know it.
 enum Frame {
     /// The rest of a frame whose beginning was sent.
     Begun,
@@ -354,7 +354,7 @@ thread_local! {
 /// Stretches of a batch of full records, each with a header of its own.
 const MOST_STRETCHES_KEPT: usize = 128;
 
-/// Octets of headers and short responses: a batch of short ones has more, and pays for it less often.
+/// Bytes of headers and short responses: a batch of short ones has more, and pays for it less often.
 const MOST_BYTES_KEPT: usize = 128 << 10;
 
 /// An empty buffer, from the thread's store if it has one.
@@ -450,14 +450,14 @@ mod tests {
         octets
     }
 
-    /// Octets of the frame that is no DATA, of the two frames of a file, and of all.
+    /// Bytes of the frame that is no DATA, of the two frames of a file, and of all.
     const OTHER: usize = 11;
     const FIRST: usize = CONTENT as usize + 2 * HEADER_LEN;
     const ALL: usize = OTHER + 2 * FIRST;
 
     #[test]
     fn frames_of_a_file_that_cannot_be_read_are_left_out() {
-        // Sent before; which file is broken; frames that are taken back; what is left of the batch.
+        // Bytes sent before; the broken file; frames that are taken back; the rest of the batch.
         for (sent, broken, dropped, left) in [
             (0, 0, &[16_375, 13_625][..], [0..OTHER, OTHER + FIRST..ALL]),
             (0, 1, &[16_375, 13_625], [0..OTHER + FIRST, 0..0]),

@@ -32,13 +32,13 @@ pub(crate) struct Http2Config {
 overridable!(Http2Config { enabled = "http2_enabled", max_streams = "http2_max_streams" });
 
 impl Http2Config {
-    /// What one client may do on a connection. `head`: the bounds of a request head. `forwards`: whether content of requests is passed on.
-    /// `connect_protocol`: whether a site permits WebSocket. Announced for nothing, it would have browsers ask in vain where HTTP/1.1 serves them.
+    /// The limits of one client on a connection. `head`: the bounds of a request head. `forwards`: whether content of requests is passed on.
+    /// `connect_protocol`: whether a site permits WebSocket. If no site does, an announcement would have browsers ask in vain where HTTP/1.1 serves them.
     pub(crate) fn limits(&self, head: &HeadLimits, forwards: bool, connect_protocol: bool) -> Limits {
         let streams = self.max_streams.get() as u32;
         let limits = Limits { streams, head: head.head, fields: head.fields, connect_protocol, ..Limits::default() };
-        // Where content is discarded, larger windows would only let clients send more of it. Where it is passed on, they grow with what the client's
-        // network carries in a round trip: this much waits at most for a server, on a connection.
+        // Where content is discarded, larger windows would only let clients send more of it. Where it is passed on, they grow with the
+        // bandwidth-delay product of the client's network: this much waits at most for a server, on a connection.
         Limits { largest_window: if forwards { 1 << 20 } else { limits.stream_window }, ..limits }
     }
 }

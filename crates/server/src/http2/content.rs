@@ -13,7 +13,7 @@ use crate::limits::{Part, Reservation};
 pub(super) struct Streamed {
     pub(super) stream: StreamId,
     pub(super) upload: Upload,
-    /// Octets for which the client has its window back.
+    /// Bytes of window that the client has back.
     granted: u64,
 }
 

@@ -23,9 +23,9 @@ pub(super) struct Sending<'a> {
     /// Goes before `answered`, which has the place for its descriptors.
     content: Cursor,
     pub(super) answered: Box<Answered<'a>>,
-    /// Octets of content that were put into batches.
+    /// Bytes of content that were put into batches.
     pub(super) body: u64,
-    /// Octets of frames that were put into batches.
+    /// Bytes of frames that were put into batches.
     pub(super) wire: u64,
     /// The frame with END_STREAM is made.
     pub(super) ended: bool,
@@ -40,12 +40,12 @@ pub(super) struct Sending<'a> {
 /// A wait for the client to open a window.
 #[derive(Debug, Clone, Copy)]
 struct Stall {
-    /// Octets of content that were sent before.
+    /// Bytes of content that were sent before.
     progress: Progress,
     deadline: Instant,
 }
 
-/// Octets of content that end a stall: a client that opens windows octet by octet makes no progress.
+/// Bytes of content that end a stall: a client that opens windows byte by byte makes no progress.
 const PROGRESS: u64 = 16 << 10;
 
 impl<'a> Sending<'a> {
@@ -81,7 +81,7 @@ impl<'a> Sending<'a> {
         self.content.source().is_none() && self.trailers.is_none() && self.answered.can_leave()
     }
 
-    /// What another process needs to send the rest. There is no line here any more.
+    /// The rest of the response for another process, which writes the line.
     #[expect(clippy::boxed_local, reason = "it is kept in its box")]
     pub(super) fn pack(self: Box<Self>, path: &PathChoice, files: &mut Files) -> StreamUnderWay {
         let rest = self.content.segments().map(|segment| files.pack_segment(segment)).collect();
@@ -98,7 +98,7 @@ impl<'a> Sending<'a> {
         }
     }
 
-    /// Tells the connection what content is ready from the start.
+    /// Tells the connection how much content is ready from the start.
     pub(super) fn offer(&self, connection: &mut Connection) -> Result<(), StreamClosed> {
         connection.offer(self.stream, self.content.len(), self.content.source().is_none())
     }
@@ -108,7 +108,7 @@ impl<'a> Sending<'a> {
         self.content.len() >= RECORD as u64
     }
 
-    /// Puts the next `length` octets of content into `batch`.
+    /// Puts the next `length` bytes of content into `batch`.
     pub(super) fn take(&mut self, length: usize, batch: &mut Batch) {
         self.content.take(length, |segment, length| put(segment, length, batch));
         self.body += length as u64;
@@ -131,14 +131,14 @@ impl<'a> Sending<'a> {
         if is_held_back { connection.window_without_room(self.stream) } else { None }
     }
 
-    /// Notes whether a window holds the content back. `held`: by which window, and what was sent by then; `None`: no window does. `sharing`: streams that wait
+    /// Notes whether a window holds the content back. `held`: the window and the progress so far; `None`: no window does. `sharing`: streams that wait
     /// for the connection's window. `deadline`: of a stall that begins now. Returns true if one begins now, and false while it lasts.
     pub(super) fn note_window(&mut self, held: Option<(Window, Progress)>, sharing: u64, deadline: Instant) -> bool {
         let Some((window, progress)) = held else {
             self.stall = None;
             return false;
         };
-        // Whichever window closed first: a client that closes one and the other in turns gains nothing.
+        // The window that closed first does not matter: a client that closes one and the other in turns gains nothing.
         let needed = match window {
             Window::Stream => PROGRESS,
             Window::Connection => PROGRESS * sharing,
@@ -155,7 +155,7 @@ impl<'a> Sending<'a> {
         self.stall = None;
     }
 
-    /// Tells the source of the content what is not sent.
+    /// Tells the source of the content which part is not sent.
     pub(super) fn take_back(&self) {
         self.content.take_back(self.body);
     }

@@ -47,8 +47,8 @@ pub(crate) struct Http3Config {
     /// `request_timeout` and `stall_timeout` in `[limits]`]
     pub idle_timeout: Option<Timeout>,
 
-    /// Handshakes with clients whose address is not validated, at each UDP socket of a worker, above which a new client has to prove its address by
-    /// a Retry packet. That costs it a round trip. 0: every client has to.
+    /// Most handshakes with clients whose address is not validated, at each UDP socket of a worker. Above, a new client has to prove its address by
+    /// a Retry packet, which costs it a round trip. 0: every client has to.
     #[default(const { Bounded::new(128).unwrap() })]
     pub retry_above: Bounded<0, 65_536>,
 }
@@ -70,7 +70,7 @@ impl Http3Config {
             }
         }
         if self.connection_window.value < self.stream_window.value {
-            let what = "is smaller than stream_window: the window of a connection holds those of its requests";
+            let what = "is smaller than stream_window: the window of a connection holds the windows of its requests";
             problems.add(&self.connection_window.span, "http3.connection_window", what);
         }
     }

@@ -95,7 +95,7 @@ impl<'a> Http3<'a> {
         }
     }
 
-    /// Handles what has happened. Ready: the connection is closed, and [`Self::finish_all`] ends its requests.
+    /// Handles all events. Ready: the connection is closed, and [`Self::finish_all`] ends its requests.
     pub(super) fn poll(
         &mut self,
         cx: &mut TaskContext<'_>,
@@ -121,7 +121,7 @@ impl<'a> Http3<'a> {
         self.write_control(endpoint);
         self.write_waiting(endpoint);
         self.poll_sending(cx, endpoint);
-        // Behind what it depends on: a stream that has just been blocked has a deadline.
+        // After the steps that it depends on: a stream that has just been blocked has a deadline.
         self.poll_deadlines(cx, endpoint);
         self.poll_answers(cx);
         self.poll_sending(cx, endpoint);
@@ -214,7 +214,7 @@ impl<'a> Http3<'a> {
         }
     }
 
-    /// Writes what the protocol has to say: SETTINGS, GOAWAY.
+    /// Writes the frames of the protocol itself: SETTINGS, GOAWAY.
     fn write_control(&mut self, endpoint: &mut Endpoint) {
         if !self.protocol.has_control() && self.control_bytes.is_empty() {
             return;
@@ -252,8 +252,8 @@ impl<'a> Http3<'a> {
         }
     }
 
-    /// Logs what the end of the connection cut short. Answers that are being made are waited for: what they were asked, a wrong password too, is
-    /// logged.
+    /// Logs the responses that the end of the connection cut short. Responses that are being made are waited for: their requests are logged, a wrong password
+    /// too.
     pub(super) async fn finish_all(&mut self) {
         let why = self.ended.take().unwrap_or_default();
         self.streamed.clear();

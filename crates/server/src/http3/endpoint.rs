@@ -37,7 +37,7 @@ pub(crate) struct Bound {
     pub(crate) secrets: Secrets,
 }
 
-/// Calls to receive in a round, after which what came is answered.
+/// Calls to receive in a round, after which the received packets are answered.
 const MAX_RECEIVES: usize = 8;
 
 /// Batches that a round sends, after which other tasks have their turn.
@@ -193,7 +193,7 @@ impl Driver<'_> {
         Poll::Pending
     }
 
-    /// Adds what the endpoint has counted to the worker's metrics.
+    /// Adds the counts of the endpoint to the worker's metrics.
     fn count(&mut self) {
         let Some(Http3Metrics { lost_bytes, retries, .. }) = metrics::worker().map(|worker| &worker.http3) else {
             return;
@@ -204,7 +204,7 @@ impl Driver<'_> {
         self.counted = totals;
     }
 
-    /// Receives what has come. Returns whether there may be more.
+    /// Receives the packets that have come. Returns whether there may be more.
     fn receive(&mut self, cx: &mut TaskContext<'_>, now: Instant) -> bool {
         let mut state = lock(&self.hub.state);
         let (endpoint, buffers) = (&mut state.endpoint, &mut self.buffers);
@@ -300,7 +300,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Sends what connections have to send. Returns whether there may be more.
+    /// Sends the packets of connections. Returns whether there may be more.
     fn transmit(&mut self, cx: &mut TaskContext<'_>, now: Instant) -> bool {
         for _ in 0..MAX_BATCHES {
             let transmit = match self.unsent.take() {
@@ -333,7 +333,7 @@ impl Driver<'_> {
     }
 }
 
-/// Closes what is left when the grace time ends: clients learn at once that their responses are incomplete.
+/// Closes the remaining connections when the grace time ends: clients learn at once that their responses are incomplete.
 impl Drop for Driver<'_> {
     fn drop(&mut self) {
         self.connections.clear();

@@ -103,7 +103,7 @@ impl AsRef<[u8]> for OfFile {
 }
 
 impl<'a> Sending<'a> {
-    /// Takes the content out of the response. `head`: what goes before it. `ended`: there is no content.
+    /// Takes the content out of the response. `head`: the bytes before it. `ended`: there is no content.
     pub(super) fn new(stream: StreamId, mut answered: Box<Answered<'a>>, head: Vec<u8>, ended: bool) -> Self {
         let body = match answered.framing.has_content() {
             true => std::mem::replace(&mut answered.response.body, Body::Empty),
@@ -275,7 +275,7 @@ impl<'a> Sending<'a> {
         }
     }
 
-    /// Lets go of the content, and tells its source what is not sent.
+    /// Lets go of the content, and tells its source which part is not sent.
     pub(super) fn drop_content(&mut self) {
         self.content.take_back(self.body);
         self.content = Cursor::new(Body::Empty);

@@ -49,8 +49,8 @@ impl SendWindow {
 /// Bytes that every client may send before they are read: as much as in HTTP/2 (RFC 9113 §6.9.2).
 pub(super) const MIN_RECEIVE_WINDOW: u64 = 64 << 10;
 
-/// The receive window of a connection. It opens for content that servers take, if there is room in `limits.max_buffered`. A client may use at any time what
-/// it was once given, so that bytes count until they came.
+/// The receive window of a connection. It opens for content that servers take, if there is room in `limits.max_buffered`. A client may use a granted window
+/// at any time, so that its bytes count until they came.
 pub(super) struct ReceiveWindow {
     client: Option<IpAddr>,
     /// The bytes beyond the first size, and those that are not given again when they come. `None`: nothing is counted.

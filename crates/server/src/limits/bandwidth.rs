@@ -91,7 +91,7 @@ impl ClientBuckets {
     }
 }
 
-/// The buckets from which a response takes its bytes, one after another. From the second bucket it takes only the bytes
+/// The buckets of a response, one after another. From the second bucket it takes only the bytes
 /// that have passed the first. Otherwise a client that has used up its own bandwidth would withhold the site's
 /// bandwidth from others.
 #[derive(Debug, Clone)]

@@ -18,9 +18,9 @@ pub(crate) struct BufferBudget {
 /// The part of a bound that a use may fill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// What waits.
+    /// The whole room, for content that waits.
     Whole,
-    /// What may come faster, but need not: the rest stays for what waits.
+    /// Half of the room, for content that may come faster, but need not: the rest stays for content that waits.
     Half,
 }
 

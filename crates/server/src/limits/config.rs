@@ -143,7 +143,7 @@ pub(crate) struct LimitsConfig {
     pub max_records_per_key: Option<Bounded<64, { 1 << 24 }>>,
 }
 
-/// The maximum of `min_send_rate`: half of the minimum bandwidth to which a site may limit its clients.
+/// The maximum of `min_send_rate`: half of the lowest bandwidth that a site may give its clients.
 const MAX_MIN_RATE: u64 = super::site::MIN_BANDWIDTH / 2;
 
 overridable!(LimitsConfig {

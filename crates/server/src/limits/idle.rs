@@ -29,7 +29,7 @@ impl Moment {
 /// All connections that wait for requests or serve them.
 #[derive(Debug, Default)]
 pub(crate) struct IdleConnections {
-    /// What becomes of connections as soon as they are idle: 0 (they wait for requests), [`PASS`], [`PASS_OR_DRAIN`] or [`DRAIN`].
+    /// The next step of connections as soon as they are idle: 0 (they wait for requests), [`PASS`], [`PASS_OR_DRAIN`] or [`DRAIN`].
     then: AtomicU8,
     open: Mutex<Slab<Arc<Connection>>>,
 }
@@ -77,7 +77,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// configuration applies.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest kernel tick (CONFIG_HZ=100), by which a [`Moment`] may be too early. It is added, so that no connection
+/// The longest kernel tick (CONFIG_HZ=100): a [`Moment`] may be too early by as much. It is added, so that no connection
 /// is closed too early.
 const TICK: Duration = Duration::from_millis(10);
 

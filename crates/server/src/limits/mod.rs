@@ -6,8 +6,8 @@
 //!              too many: closed, counted                                        empty: 429 with Retry-After                      none: 503
 //! ```
 //!
-//! Contents that wait for a slow side share memory (`buffered.rs`). HTTP/2 streams share places for the descriptors that they hold (`streams.rs`). Buckets of the site and of the client
-//! pace the content of responses (`bandwidth.rs`); TCP paces each connection.
+//! Contents that wait for a slow side share memory (`buffered.rs`). HTTP/2 streams share places for the descriptors that they hold (`streams.rs`). Buckets of
+//! the site and of the client pace the content of responses (`bandwidth.rs`); TCP paces each connection.
 
 mod address;
 mod addresses;

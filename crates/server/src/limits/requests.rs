@@ -26,7 +26,7 @@ pub(crate) struct Requests {
     bounds: Bounds,
 }
 
-/// What requests are counted by.
+/// The key that requests are counted under.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Counted {
     Client(ClientNetwork),

@@ -200,7 +200,7 @@ impl Permit {
         Permit { paced, ..Permit::default() }
     }
 
-    /// Bytes per second to which the connection is paced.
+    /// The connection's pace, in bytes per second.
     pub(crate) fn paced(&self) -> Option<u64> {
         self.paced
     }
@@ -214,8 +214,8 @@ impl Permit {
         }
     }
 
-    /// Counts a request of this client. Returns the new rate of its connection, if the rate changes. `limits`: the site's limits, if any. `value`: what
-    /// they count the request by in place of the client.
+    /// Counts a request of this client. Returns the new rate of its connection, if the rate changes. `limits`: the site's limits, if any. `value`: the
+    /// key to count under in place of the client.
     ///
     /// # Errors
     /// The request must be rejected.

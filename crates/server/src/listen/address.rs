@@ -98,7 +98,7 @@ impl Share {
         (0..SHARES).map(Share)
     }
 
-    /// The first that is none of these.
+    /// The first share that is not in use.
     pub(crate) fn besides(used: &[(u32, Share)]) -> Option<Self> {
         Self::all().find(|share| used.iter().all(|(_, other)| other != share))
     }

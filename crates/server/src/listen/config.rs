@@ -46,9 +46,9 @@ pub(crate) struct ListenConfig {
     #[serde(default = "yes")]
     pub tls: At<bool>,
 
-    /// Action of a listener without TLS: `redirect` sends requests for sites with TLS to HTTPS with status 308, and serves
-    /// sites that are on no listener with TLS (`site.listen`); `serve` serves all sites, for instance behind a proxy that
-    /// terminates TLS. Both answer the challenges of certificate authorities first.
+    /// Action of a listener without TLS. `redirect`: requests for sites with TLS are sent to HTTPS with status 308, and sites that are on no listener
+    /// with TLS (`site.listen`) are served. `serve`: all sites are served, for instance behind a proxy that terminates TLS. Both answer the challenges of
+    /// certificate authorities first.
     #[serde(default)]
     pub plain: At<Plain>,
 
@@ -78,7 +78,7 @@ pub(crate) struct ListenConfig {
     #[serde(default)]
     pub mode: Mode,
 
-    /// Whether each connection begins with a header of the PROXY protocol, version 1 or 2, by which a proxy names the
+    /// Whether each connection begins with a header of the PROXY protocol, version 1 or 2, which names the
     /// client. Connections without it are closed.
     #[serde(default)]
     pub proxy_protocol: At<bool>,
@@ -176,7 +176,7 @@ impl ListenConfig {
             problems.add(&scheme.span, "listen.scheme", what);
         }
         if self.https_port.is_some() && self.serves_plain() {
-            let what = "is the port of redirects, and plain = \"serve\" makes none: remove one of the two";
+            let what = "is the port of redirects, but plain = \"serve\" redirects nothing: remove one of the two";
             problems.add(&self.plain.span, "listen.https_port", what);
         }
         if let Some(http2) = self.http2.as_ref().filter(|http2| ***http2 && !self.serves()) {
@@ -212,7 +212,7 @@ impl ListenConfig {
         }
         if let Some(everybody) = self.trusted_proxies.iter().find(|network| network.prefix_len() == 0) {
             tracing::warn!(
-                "listen.trusted_proxies: {everybody} makes every client a proxy, which may claim any address: name the networks of the proxies alone"
+                "listen.trusted_proxies: {everybody} makes every client a proxy, which may claim any address: name only the networks of the proxies"
             );
         }
         self.check_client_address(tcp, problems);
@@ -321,7 +321,7 @@ pub(crate) fn check_names(all: &[ListenConfig], names: &[At<String>], key: &str,
     }
 }
 
-/// The addresses of listeners as they are configured, that of the default listener if there is no `[[listen]]`.
+/// The addresses of listeners as they are configured; without `[[listen]]`, the address of the default listener.
 pub(crate) fn names(all: &[ListenConfig]) -> Vec<String> {
     match all {
         [] => vec![Listen::development().name],
@@ -334,7 +334,7 @@ pub(crate) fn https_port<'a>(listen: impl IntoIterator<Item = &'a ListenConfig>)
     listen.into_iter().filter(|listen| *listen.tls).find_map(ListenConfig::port).unwrap_or(443)
 }
 
-/// Request fields with another meaning, from which a client could choose its address or have none: the fields of RFC
+/// Request fields with another meaning, which would let a client choose its address or have none: the fields of RFC
 /// 9110 to 9112, of the Fetch standard and of cookies, and the other fields of proxies.
 const NO_ADDRESS: [&str; 52] = [
     "accept",

@@ -77,7 +77,7 @@ impl Inherited {
         Ok(Self { sockets, origin, datagrams: None })
     }
 
-    /// With what the predecessor says of UDP: it goes on with its own share. `pid`: its number.
+    /// With the predecessor's word on UDP: it goes on with its own share. `pid`: its number.
     pub(crate) fn with_datagrams(self, datagrams: Option<Datagrams>, pid: u32) -> Self {
         let datagrams = datagrams.map(|Datagrams { share, mut older, secrets }| {
             older.extend(share.map(|share| (pid, share)));

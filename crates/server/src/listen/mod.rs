@@ -187,7 +187,7 @@ impl Listeners {
         let Err(error) = self.bind_udp(place, asked, *address, inherited) else { return Ok(()) };
         let failed = format!("cannot listen on UDP {address} for HTTP/3: {error}");
         if wish == Http3Use::Required {
-            return Err(format!("{failed}: stop what has the port, or remove http3"));
+            return Err(format!("{failed}: stop the program that has the port, or remove http3"));
         }
         tracing::warn!(
             "{failed}: clients use TCP. To serve without HTTP/3 on purpose, set http3 = false in [[listen]]"

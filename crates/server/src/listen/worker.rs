@@ -128,7 +128,7 @@ impl Places {
     }
 }
 
-/// Seconds for which clients remember that a listener has HTTP/3. INHERITED: Caddy's and nginx' documentation's example.
+/// Seconds that clients remember HTTP/3 of a listener. INHERITED: Caddy's and nginx' documentation's example.
 const ALTERNATIVE_MAX_AGE: u64 = 86_400;
 
 /// The UDP port of a listener with HTTP/3.
@@ -292,7 +292,7 @@ async fn take(mut arrivals: UnboundedReceiver<Arrived>, shared: Arc<Shared>, con
             biased;
             arrived = arrivals.recv() => arrived,
             () = draining(&mut phase), if !arrivals.is_closed() => {
-                // What was given before is served.
+                // Connections that were given before are served.
                 arrivals.close();
                 continue;
             }

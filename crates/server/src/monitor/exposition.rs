@@ -134,7 +134,7 @@ impl Scrape<'_> {
 
     fn store(&self, page: &mut Families) {
         let Some(store) = self.shared.generations.latest().store.clone() else { return };
-        page.counter("sealion_cache_requests_total", "Requests that met the cache of responses, by what it did.");
+        page.counter("sealion_cache_requests_total", "Requests that met the cache of responses, by outcome.");
         for (n, outcome) in CacheOutcome::ALL.iter().enumerate() {
             page.sample(&[("outcome", outcome.label())], self.count(|w| &w.reused[n]));
         }
@@ -204,7 +204,7 @@ impl Scrape<'_> {
             .value(1 - metrics.last_reload_refused.load(Ordering::Relaxed));
         page.gauge(
             "sealion_config_last_reload_timestamp_seconds",
-            "Time of the last reload, successful or not, in seconds since 1970; 0 if there was none.",
+            "Time of the last reload, successful or not, in seconds since 1970; 0 before the first.",
         )
         .value(metrics.reloaded_at.load(Ordering::Relaxed));
     }
@@ -363,7 +363,7 @@ impl Scrape<'_> {
             for (protocol, version) in PROTOCOLS.into_iter().enumerate() {
                 for (place, class) in metrics::CLASSES.into_iter().enumerate() {
                     let durations = of(*site, protocol, place);
-                    // What never was is left out.
+                    // Combinations without a response are left out.
                     if durations.count() > 0 {
                         page.durations(&[("site", name), ("protocol", version), ("class", class)], durations);
                     }
@@ -374,7 +374,7 @@ impl Scrape<'_> {
 
     fn routes(&self, page: &mut Families) {
         let routes: Vec<_> = super::summary::routes(&self.workers).collect();
-        // One stands for the routes beyond the bound.
+        // The routes beyond the bound share one entry.
         if routes.len() == 1 {
             return;
         }
@@ -404,7 +404,7 @@ impl Scrape<'_> {
 
     fn http2(&self, page: &mut Families) {
         use sealion_h2::{ErrorCode, Flood};
-        page.counter("sealion_http2_streams_total", "Streams that clients opened, by what became of them.");
+        page.counter("sealion_http2_streams_total", "Streams that clients opened, by outcome.");
         self.fates(page, |w| &w.http2);
         page.counter(
             "sealion_http2_resets_total",
@@ -428,10 +428,7 @@ impl Scrape<'_> {
             .value(self.count(|w| &w.http3.handshakes));
         page.counter("sealion_http3_responses_total", "Responses over HTTP/3.")
             .value(self.count(|w| &w.http3.responses));
-        page.counter(
-            "sealion_http3_streams_total",
-            "Requests that clients opened over HTTP/3, by what became of them.",
-        );
+        page.counter("sealion_http3_streams_total", "Requests that clients opened over HTTP/3, by outcome.");
         self.fates(page, |w| &w.http3.streams);
         page.counter("sealion_http3_resets_total", "Requests cancelled, by the side that did so and the error code.");
         let codes = ErrorCode::REGISTERED.iter().filter_map(|code| code.name());
@@ -450,7 +447,7 @@ impl Scrape<'_> {
         }
         page.counter("sealion_quic_lost_bytes_total", "Bytes of packets that were deemed lost and sent again.")
             .value(self.count(|w| &w.http3.lost_bytes));
-        page.counter("sealion_quic_retries_total", "Retry packets, by which new clients have to prove their address.")
+        page.counter("sealion_quic_retries_total", "Retry packets, which have new clients prove their address.")
             .value(self.count(|w| &w.http3.retries));
     }
 

@@ -1,4 +1,4 @@
-//! Metrics as values, from which each format is written: `text.rs`, `otlp/message.rs`.
+//! Metrics as values, for each format: `text.rs`, `otlp/message.rs`.
 
 use std::fmt;
 
@@ -145,7 +145,7 @@ impl Families {
         self
     }
 
-    /// All families, but those of histograms that have none yet.
+    /// All families, except histograms without a value.
     pub(super) fn finish(mut self) -> Vec<Family> {
         self.0.retain(|family| !matches!(&family.data, Data::Histogram(all) if all.is_empty()));
         self.0

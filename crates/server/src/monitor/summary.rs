@@ -81,7 +81,7 @@ pub(crate) struct ServerSummary {
 pub(crate) struct StoreSummary {
     /// Requests that met the cache.
     pub requests: u64,
-    /// Those that were answered by it: fresh, stale or revalidated.
+    /// Requests that the cache answered: fresh, stale or revalidated.
     pub hits: u64,
     /// Stored responses, and their bytes.
     pub objects: u64,
@@ -113,7 +113,7 @@ impl From<(String, String, RouteTotals)> for RouteSummary {
     }
 }
 
-/// What each route served, with the names of its site and its own.
+/// The totals of each route, with the names of its site and its own.
 pub(super) fn routes(workers: &[&WorkerMetrics]) -> impl Iterator<Item = (String, String, RouteTotals)> {
     RouteNumber::all().into_iter().map(|(number, site, route)| {
         let mut totals = RouteTotals::default();
@@ -178,7 +178,7 @@ pub(crate) struct Http3Summary {
     /// Open connections.
     pub connections: u64,
     pub responses: u64,
-    /// Bytes of datagrams sent, and those of them that were lost.
+    /// Bytes of datagrams that were sent, and how many of them were lost.
     pub bytes: u64,
     pub lost_bytes: u64,
 }

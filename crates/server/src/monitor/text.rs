@@ -36,7 +36,7 @@ fn write_sample(page: &mut String, name: &str, sample: &Sample) {
     let _ = writeln!(page, " {}", sample.value);
 }
 
-/// Labels in braces, if there are any. `bound`: that of a bucket.
+/// Labels in braces, if there are any. `bound`: the bound of a bucket.
 fn write_labels(page: &mut String, labels: &[(&'static str, String)], bound: Option<f64>) {
     let mut separator = '{';
     for (name, value) in labels {

@@ -80,7 +80,7 @@ pub(crate) fn log_to_stderr(level: LogLevel) {
     }
 }
 
-/// Writes a line at any level: what the server serves, and why it ends.
+/// Writes a line at any level: the sites that the server serves, and why it ends.
 pub(crate) fn print(level: Level, text: fmt::Arguments<'_>) {
     if AS_JSON.load(Ordering::Relaxed) {
         let fields = Map::from_iter([("message".to_owned(), text.to_string().into())]);

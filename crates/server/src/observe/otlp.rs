@@ -28,7 +28,7 @@ pub(crate) struct OtlpConfig {
     #[default(Timeout::seconds(60))]
     pub interval: Timeout,
 
-    /// Share of requests for which spans are sent, from 0 to 1, for instance 0.01. If a trusted proxy began the trace,
+    /// Share of requests whose spans are sent, from 0 to 1, for instance 0.01. If a trusted proxy began the trace,
     /// its decision applies. `0` turns traces off.
     pub sample: At<f64>,
 

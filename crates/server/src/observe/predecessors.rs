@@ -26,7 +26,7 @@ pub(crate) struct Left {
 const MAX_REPORT: usize = 256;
 
 impl Left {
-    /// Sends the report to the process that has the service now. What it does not take at once is not sent: another report follows.
+    /// Sends the report to the process that has the service now. A report that it does not take at once is dropped: another one follows.
     pub(crate) fn report(self, to: impl AsFd) {
         let Ok(bytes) = serde_json::to_vec(&self) else { return };
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
@@ -69,7 +69,7 @@ impl Predecessors {
         self.living().iter().map(|living| Ok((living.left.pid, living.socket.try_clone()?))).collect()
     }
 
-    /// Those that have not ended, with their last reports.
+    /// The processes that have not ended, with their last reports.
     fn living(&self) -> MutexGuard<'_, Vec<Living>> {
         let mut living = self.lock();
         living.retain_mut(Living::read);
@@ -112,7 +112,7 @@ mod tests {
         let predecessors = Predecessors::default();
         predecessors.add(7, far);
         assert_eq!(predecessors.left(), [Left { pid: 7, active: 0, idle: 0 }]);
-        // Nobody reads: what does not fit is dropped.
+        // The receiver does not read: reports that do not fit are dropped.
         (0..10_000).for_each(|n| Left { pid: 7, active: 1, idle: n }.report(&near));
         let found = predecessors.left();
         assert!(found[0].idle < 9_999, "{found:?}");

@@ -1,8 +1,8 @@
-//! What a driver begins with, and leaves behind.
+//! The state that a driver begins with, and leaves behind.
 
 use super::{Resting, Turn};
 
-/// What a driver finds when it begins to serve a connection, and leaves when the connection passes.
+/// The state of a connection when a driver begins to serve it, and when it passes.
 #[derive(Debug)]
 pub(crate) struct Baggage {
     /// As another driver left it, here or in another process. `None`: the connection is new.

@@ -50,7 +50,7 @@ pub(crate) struct Turn(#[expect(dead_code, reason = "held until it is dropped")]
 pub(crate) struct TurnWait<'g>(Option<Pin<Box<dyn Future<Output = Option<Turn>> + Send + 'g>>>);
 
 impl<'g> TurnWait<'g> {
-    /// Begins the wait, or goes on with it. A wait that is not polled any more must be dropped, or the turn goes to nobody.
+    /// Begins the wait, or goes on with it. A wait that is not polled any more must be dropped, or it takes the turn in vain.
     pub(crate) fn poll(&mut self, giver: &'g Giver, cx: &mut Context<'_>) -> Poll<Turn> {
         let turn = self.0.get_or_insert_with(|| Box::pin(giver.turn()));
         match turn.as_mut().poll(cx) {
@@ -112,7 +112,7 @@ impl Giver {
     pub(crate) async fn offer(&self, offered: Offered) -> Option<Offered> {
         let (end, ended) = oneshot::channel();
         match self.errands.send(Errand::Offer { offered: Box::new(offered), end }) {
-            // The thread answers each errand. If it panicked, the connection is closed, for nobody knows who has it.
+            // The thread answers each errand. If it panicked, the connection is closed: either process may have it.
             Ok(()) => ended.await.unwrap_or_default().map(|offered| *offered),
             Err(SendError(Errand::Offer { offered, .. })) => Some(*offered),
             Err(_) => None,
@@ -206,7 +206,7 @@ fn wait_for_answer(channel: &OwnedFd) -> Result<Answer, Refused> {
         Ok(Received::Closed) => return Err(Refused::Ended),
         Ok(Received::Silence) | Err(_) => {}
     }
-    // From here on its answers fail (EPIPE). One that was sent before waits in the queue.
+    // From here on its answers fail (EPIPE). An answer that was sent before waits in the queue.
     let _ = shutdown(channel, Shutdown::Read);
     match receive_answer(channel.as_fd()) {
         Ok(Received::Message(answer)) => Ok(answer),

@@ -1,4 +1,4 @@
-//! What becomes of a connection when the other process does not do its part.
+//! The fate of a connection when the other process does not do its part.
 
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
@@ -40,7 +40,7 @@ fn connection() -> (Offered, TcpStream) {
     (Offered { head: resting().to_bytes(), files: Vec::new(), socket, frozen }, client)
 }
 
-/// The other process, which does with each offer what `answer` says.
+/// The other process, which replies to each offer as `answer` says.
 fn other(far: OwnedFd, answer: impl Fn(u64) -> Option<Answer> + Send + 'static) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
         let mut space = vec![0; LONGEST_MESSAGE];
@@ -61,7 +61,7 @@ async fn a_connection_that_is_refused_or_of_which_nothing_is_heard_comes_back() 
         (|_| None, false),
         // The answer to something else.
         (|id| Some(Answer::Taken(id + 1)), false),
-        // Too late: nobody reads the answer any more.
+        // Too late: the answer is not read any more.
         (
             |id| {
                 std::thread::sleep(Duration::from_millis(5500));

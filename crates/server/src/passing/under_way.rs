@@ -80,7 +80,7 @@ pub(crate) enum Segment {
 #[derive(Default)]
 pub(crate) struct Files(Vec<Arc<File>>);
 
-/// What the line in the access log has about the response, beside its request. The process that ends the response writes the line.
+/// The response's part of the line in the access log. The process that ends the response writes the line.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Line {
     /// Since the end of the request's head. `None`: there is no line.
@@ -150,7 +150,7 @@ impl Files {
         }
     }
 
-    /// A file that came along, up to the end of what is sent of it.
+    /// A file that came along, up to the end of the part that is sent.
     pub(crate) fn unpack(&self, number: usize, end: u64) -> Arc<SiteFile> {
         SiteFile::of_content(Content::File(Arc::clone(&self.0[number])), end)
     }

@@ -1,4 +1,4 @@
-//! What the two processes say.
+//! The messages between the two processes.
 
 use std::fmt;
 use std::fs::File;
@@ -30,7 +30,7 @@ pub(super) const LONGEST_MESSAGE: usize = 64 << 10;
 /// The longest content of an offer that its message contains, in bytes; the rest is for the heading. A longer one travels in a file in memory.
 const LONGEST_INLINE: usize = LONGEST_MESSAGE - 16;
 
-/// The longest content of an offer, in bytes: a response in memory, and what is sealed of it.
+/// The longest content of an offer, in bytes: a response in memory, and its sealed records.
 pub(super) const LONGEST_CONTENT: u64 = 32 << 20;
 
 /// The descriptors of an offer: the socket, the file that has its content, and the files of a response.
@@ -54,7 +54,7 @@ pub(crate) struct Resting {
     pub(crate) forgone: u64,
     /// Response bytes that it had sent when it moved to the kernel.
     pub(crate) moved_at: Option<u64>,
-    /// Bytes per second to which it is paced.
+    /// The pace of the connection, in bytes per second.
     pub(crate) paced: Option<u64>,
     pub(crate) driver: Driver,
 }
@@ -68,7 +68,7 @@ pub(crate) enum Driver {
     Http2(Box<sealion_h2::Rest>, Option<Box<Streams>>),
 }
 
-/// The beginning of an offer, in each format. What follows depends on the format; the TLS state comes last.
+/// The beginning of an offer, in each format. The rest depends on the format; the TLS state comes last.
 #[derive(Serialize, Deserialize)]
 struct Heading {
     format: u16,
@@ -130,7 +130,7 @@ impl fmt::Display for Refused {
     }
 }
 
-/// What came over the socket pair.
+/// The outcome of receiving from the socket pair.
 pub(super) enum Received<T> {
     Message(T),
     /// The other process has closed its end, and everything before it was read.
@@ -268,7 +268,7 @@ pub(super) fn receive_answer(from: BorrowedFd<'_>) -> Result<Received<Answer>, E
     }
 }
 
-/// Receives an offer. `space`: for [`LONGEST_MESSAGE`] bytes. What came is wiped from it.
+/// Receives an offer. `space`: for [`LONGEST_MESSAGE`] bytes; the offer is wiped from it.
 pub(super) fn receive_offer(from: BorrowedFd<'_>, space: &mut [u8]) -> Result<Received<Offer>, Errno> {
     let mut ancillary = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut ancillary);

@@ -204,7 +204,7 @@ impl Template {
     /// The directory for a request, beneath another one and without slashes at its ends.
     ///
     /// # Errors
-    /// A value is empty, or would name another directory than one beneath, or a hidden one. Tables alone may name several directories at once.
+    /// A value is empty, hidden, or names a directory that is not beneath. Only tables may name several directories at once.
     pub(crate) fn render_directory(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Unfit> {
         let mut rendered = Vec::new();
         let mut value = Vec::new();
@@ -283,7 +283,7 @@ fn append(before: &mut Vec<u8>, value: &[u8], source: &Source, form: Form) -> Re
     Ok(())
 }
 
-/// Whether what follows `before` is part of the host of a URL.
+/// Whether the text behind `before` is part of the host of a URL.
 fn in_authority(before: &[u8]) -> bool {
     let rest = before.strip_prefix(b"https://").or_else(|| before.strip_prefix(b"http://"));
     rest.is_some_and(|rest| !rest.iter().any(|byte| matches!(byte, b'/' | b'?' | b'#')))

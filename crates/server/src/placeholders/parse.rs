@@ -10,7 +10,7 @@ use super::source::Source;
 use super::{Groups, Piece, Tables, Template};
 use crate::values::{At, Problems};
 
-/// The names that a text may use beside those of every request.
+/// The names that a text may use beside the names of every request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known<'a> {
     pub(crate) groups: Option<&'a Groups>,
@@ -103,7 +103,7 @@ impl Template {
 }
 
 impl Known<'_> {
-    /// The piece for a name. An error says what is wrong with it.
+    /// The piece for a name, or the reason why the name is wrong.
     fn piece(&self, name: &str) -> Result<Piece, String> {
         if let Some((_, source)) = PLAIN.iter().find(|(own, _)| *own == name) {
             return Ok(Piece::Value(source.clone()));
@@ -141,7 +141,7 @@ impl Known<'_> {
                 Err(_) => return Err(self.unknown(name)),
             },
             Some(("upstream.header", _)) => {
-                return Err(format!("{{{name}}} is known in fields of the response of a proxy alone: remove it here"));
+                return Err(format!("{{{name}}} is known only in fields of the response of a proxy: remove it here"));
             }
             _ if self.groups.is_some_and(|groups| groups.has(name)) => Source::NamedGroup(name.into()),
             _ => return Err(self.unknown(name)),

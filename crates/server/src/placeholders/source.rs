@@ -97,7 +97,7 @@ impl Source {
         }
     }
 
-    /// Appends the value. One that the request lacks is empty.
+    /// Appends the value. A missing value is empty.
     pub(super) fn append(&self, asked: &Asked<'_>, form: Form, out: &mut Vec<u8>) -> Result<(), Unfit> {
         match self {
             Self::Host => out.extend_from_slice(asked.host().as_bytes()),

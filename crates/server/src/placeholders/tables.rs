@@ -25,8 +25,8 @@ pub(crate) struct MapConfig {
     #[serde(default)]
     pub default: Option<At<Secret>>,
     /// Values by text (`"a" = "1"`), network (`"in 10.0.0.0/8" = "2"`), beginning (`"^~ /img/" = "3"`) or expression (`"~ ^b" = "4"`, `"~* ^b"` ignores
-    /// case). A text goes before the narrowest network, that before the longest beginning, that before the first expression of the file. Values may have
-    /// placeholders; those of an expression may name its groups.
+    /// case). A text goes before the narrowest network, a network before the longest beginning, a beginning before the first expression of the file. Values
+    /// may have placeholders; the value of an expression may name its groups.
     #[serde(default)]
     pub entries: BTreeMap<String, At<Secret>>,
     /// Whether texts and beginnings ignore the case of ASCII letters. Expressions do with `~*`.
@@ -66,7 +66,7 @@ struct Map {
     expressions: Vec<(Groups, Template)>,
     /// Whether `exact` and `beginnings` are in lower case, for values in any case.
     ignores_case: bool,
-    /// Whether none of its values begins with what a client sent.
+    /// Whether none of its values begins with text of a client.
     begins_urls: bool,
 }
 
@@ -165,13 +165,13 @@ impl Tables {
     /// All values of a map that are texts. `None`: one of them has placeholders.
     pub(super) fn texts(&self, place: usize) -> Option<Vec<&str>> {
         let values = self.maps[place].values();
-        // Without a default, what the map does not name leads nowhere.
+        // Without a default, a value that the map does not name leads nowhere.
         values.filter(|value| value.as_text() != Some("")).map(Template::as_text).collect()
     }
 }
 
 impl Tables {
-    /// Whether a URL may begin with the value of a map: none of its values begins with what a client sent.
+    /// Whether a URL may begin with the value of a map: none of its values begins with text of a client.
     pub(super) fn map_begins_urls(&self, place: usize) -> bool {
         self.maps[place].begins_urls
     }
@@ -273,7 +273,7 @@ impl Map {
     }
 }
 
-/// The expression of `~ expression` or `~* expression`, for bytes. `None`: the text is none.
+/// The expression of `~ expression` or `~* expression`, for bytes. `None`: the text is a plain text.
 pub(crate) fn expression(text: &str) -> Option<String> {
     match text.strip_prefix("~* ") {
         Some(expression) => Some(format!("(?i){expression}")),

@@ -158,7 +158,7 @@ fn unknown_names_are_refused_with_the_nearest() {
         ("{2}", "names group 2, which the route's expression does not have"),
         ("{host", "has { without }"),
         ("{env.SEALION_NO_SUCH_VARIABLE}", "has no variable SEALION_NO_SUCH_VARIABLE"),
-        ("{upstream.header.x}", "in fields of the response of a proxy alone"),
+        ("{upstream.header.x}", "only in fields of the response of a proxy"),
     ] {
         let mut problems = Problems::of_file("f".as_ref(), "a = 1");
         let known = Known { groups: Some(&groups), tables: &tables, in_response: false };

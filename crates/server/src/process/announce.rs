@@ -77,7 +77,7 @@ fn announce_certificates(certificates: &Certificates) {
     }
 }
 
-/// What a directory without an index needs to show anything at its start page.
+/// A hint for a directory whose start page shows nothing, because it has no index.
 fn hint_at_listing(args: &ServeArgs, config: &Config) -> Option<String> {
     let site = config.site.first().filter(|site| args.config.is_none() && site.listing == Short::Short(false))?;
     let root = site.root.as_ref()?;
@@ -85,7 +85,7 @@ fn hint_at_listing(args: &ServeArgs, config: &Config) -> Option<String> {
     (!shows_something).then(|| format!("{} has no index.html, so / answers 404: -l lists directories", root.display()))
 }
 
-/// The root of the only site or what it forwards to, or the number of sites.
+/// The root or the target of the only site, or the number of sites.
 pub(super) fn describe(config: &Config) -> String {
     match config.site.as_slice() {
         [site] => match &site.root {

@@ -149,7 +149,7 @@ pub(crate) fn build(
     }
 }
 
-/// The listeners with TLS or the only one that there is without `[[listen]]`, by their places.
+/// The listeners with TLS, or the default listener if there is no `[[listen]]`, by their places.
 fn tls_listeners(config: &Config, hosts: &[Arc<Hosts>]) -> Vec<Option<TlsListener>> {
     let listener = |(place, own): (usize, &Arc<Hosts>)| {
         let (has_tls, http2, http3) = match config.listen.get(place) {
@@ -201,7 +201,7 @@ fn is_without_tls(config: &Config, site: &SiteConfig) -> bool {
     site.listen.is_some() && !own.any(|listen| *listen.tls)
 }
 
-/// Refuses what sites cannot ask for on their listeners without TLS. Returns warnings of what they should not.
+/// Refuses settings that sites cannot have on their listeners without TLS. Returns warnings of settings that they should not have.
 fn check_plain(config: &Config, problems: &mut Problems) -> Vec<String> {
     let mut notes = Vec::new();
     let plain = || config.listen.iter().filter(|listen| listen.serves_plain());
@@ -302,7 +302,7 @@ fn real_path(path: &Path) -> Option<PathBuf> {
     Some(if rest.as_os_str().is_empty() { there } else { there.join(rest) })
 }
 
-/// The files and directories that nobody but the server may read, with their keys and places.
+/// The files and directories that only the server may read, with their keys and places.
 fn secrets(config: &Config) -> impl Iterator<Item = (&'static str, &Path, &Range<usize>)> {
     let keys = config.site.iter().flat_map(|site| &site.certificates).map(|pair| ("site.certificates.key", &pair.key));
     let users = config.site.iter().flat_map(SiteConfig::users).map(|users| ("site.basic_auth.users", users));

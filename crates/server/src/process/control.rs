@@ -47,13 +47,13 @@ pub(crate) enum Order {
         server: String,
         state: AdminState,
     },
-    /// Shows the cache, or what it has under a URL.
+    /// Shows the cache, or its content under a URL.
     Cache {
         url: Option<String>,
     },
 }
 
-/// What came of an order: a line for the operator.
+/// The outcome of an order: a line for the operator.
 pub(crate) type Outcome = Result<String, String>;
 
 impl Order {
@@ -213,8 +213,8 @@ fn read_response(stream: &mut UnixStream, end: Instant) -> io::Result<String> {
     }
 }
 
-/// Has the process that took over apply purges, by orders; no purges ask it for its directories. Says once that it did not. One that shares a directory reads
-/// there what it does not take, as where another process has taken over from it.
+/// Has the process that took over apply purges, by orders; no purges ask it for its directories. Says once if it did not. A process that shares a directory
+/// reads there the purges that it does not take, as when another process has taken over from it.
 pub(super) fn forward_purges(pid: u32, directories: Vec<PathBuf>) -> Forward {
     let (is_shared, has_failed) = (AtomicBool::new(false), AtomicBool::new(false));
     Arc::new(move |mut purges| {
@@ -256,13 +256,13 @@ fn batch(purges: &[Purge]) -> usize {
 const OK: &str = "ok";
 const FAILED: &str = "failed";
 
-/// What a process says of purges that were forwarded to it, if it reads a purge file of the process that forwarded them.
+/// A process's reply to forwarded purges, if it reads a purge file of the process that forwarded them.
 pub(super) const SHARED: &str = "shared";
 
 /// Orders that are answered at a time; further connections wait.
 const MOST_AT_ONCE: usize = 8;
 
-/// Longer than every order: the path of a URL has at most a mebioctet, and each octet at most three characters.
+/// Longer than every order: the path of a URL has at most 1 MiB, and each byte takes at most three characters.
 const LONGEST_ORDER: u64 = 8 << 20;
 
 /// Longer than every response: a line for each variant of a URL is the longest.
@@ -281,7 +281,7 @@ const LONGEST_ANSWER: Duration = Duration::from_secs(90);
 mod tests {
     use super::*;
 
-    /// What a command tells of a server that answers so.
+    /// The result of a command if a server answers so.
     fn told(response: &[u8]) -> Result<String, NotDone> {
         let (near, mut far) = UnixStream::pair().unwrap();
         let response = response.to_vec();

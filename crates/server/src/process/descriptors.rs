@@ -15,7 +15,7 @@ use crate::store::bound_fetches;
 use crate::upstream::bound_idle_connections;
 use crate::values::Bounded;
 
-/// Descriptors of the process beside those of connections and workers: logs, roots, the canary. It uses about 20; the rest is room for
+/// Descriptors of the process, apart from connections and workers: logs, roots, the canary. It uses about 20; the rest is room for
 /// sites, and costs 64 connections of a limit of thousands.
 const OTHER_DESCRIPTORS: u64 = 128;
 

@@ -17,7 +17,7 @@ pub(super) struct CacheMemory {
     pub(super) files: u64,
     /// For responses of upstreams.
     pub(super) responses: u64,
-    /// What made them smaller than configured.
+    /// The bound that made them smaller than configured.
     pub(super) bound: Option<Bound>,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct CacheMemory {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bound {
     Configured(u64),
-    /// The limit of the control group, of which they take a [`SHARE`].
+    /// The limit of the control group. The caches take a [`SHARE`] of it.
     ControlGroup(u64),
 }
 
@@ -74,7 +74,7 @@ impl CacheMemory {
         match bound {
             Some(bound) if u128::from(bound.total()) < wanted => {
                 let part = |size: u64| {
-                    // Less than `size`, since the total is less than what is wanted.
+                    // Less than `size`, since the total is less than the wanted memory.
                     u64::try_from(u128::from(size) * u128::from(bound.total()) / wanted).unwrap_or(size)
                 };
                 Self { files: part(files), responses: part(responses), bound: Some(bound) }
@@ -98,7 +98,7 @@ fn limit(groups: &str, read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
         };
         let hierarchy = Path::new(hierarchy);
         let group: PathBuf = hierarchy.join(group);
-        // In a container the path may be that on the host, and its group the root of what is mounted.
+        // In a container the path may be the host's, and its group the root of the mount.
         let above = group.ancestors().take_while(|path| path.starts_with(hierarchy));
         // "max", and a number that no machine has, are no limit.
         above.filter_map(|path| read(&path.join(file))?.trim().parse().ok()).filter(|limit| *limit < 1 << 60).min()

@@ -89,7 +89,7 @@ fn reloaded(args: &ServeArgs, shared: &Shared, current: &mut Config, confinement
     shared.kernel.check(config.server.ktls).map_err(Refused::Unusable)?;
     let rekeys = shared.kernel.probe().rekey_tx().is_ok();
     let next = build(&config, problems, &shared.tls, rekeys, Some(&before)).map_err(unusable)?;
-    // For accounts that are new. This process may have less permissions than the one that started.
+    // For new accounts. This process may have fewer permissions than at its start.
     next.certificates.make_directories().map_err(Refused::Unusable)?;
     if before.ktls == KtlsMode::Never && next.ktls != KtlsMode::Never {
         // Not done at the start, because kernel TLS was off.

@@ -106,7 +106,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), String> {
     });
     // After a panic too: the other workers' lines wait.
     server.finish(log_writers);
-    // What a thread does for an order may wait for a disk that hangs.
+    // A thread that carries out an order may wait for a disk that hangs.
     runtime.shutdown_background();
     drained
 }
@@ -256,7 +256,7 @@ impl<'a> Server<'a> {
         let predecessors = Arc::clone(&self.shared.predecessors);
         loop {
             tokio::select! {
-                // They are read although nobody looks, so that the last ones have room.
+                // Reports are read although no command asks for them, so that the last ones have room.
                 _ = reports.tick(), if !predecessors.is_empty() => drop(predecessors.left()),
                 (order, reply) = orders.next() => self.carry_out(order, reply, &mut upgrade, program),
                 signal = signals.next() => match signal {
@@ -387,7 +387,7 @@ impl<'a> Server<'a> {
         let Self { shared, metrics_thread, passing, phase: _phase, .. } = self;
         if let (Some(thread), Some(giver)) = (passing, shared.giver.get()) {
             giver.end();
-            // It says what went on elsewhere.
+            // The thread has reported its outcome itself.
             let _ = thread.join();
         }
         if let Some(thread) = metrics_thread.filter(|_| *shared.phase.borrow() == Phase::HandedOver) {

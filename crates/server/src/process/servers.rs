@@ -6,8 +6,8 @@
 //! | user of the socket | trusted |
 //! |---|---|
 //! | root, or the user of the command | yes |
-//! | another one, and the command is root's | if the process belongs to that user and runs this program |
-//! | another one | no: the server would refuse the order too |
+//! | another user, and the command is root's | if the process belongs to that user and runs this program |
+//! | another user | no: the server would refuse the order too |
 
 use std::ffi::OsStr;
 use std::fs;
@@ -49,7 +49,7 @@ impl Peer {
     /// The server with this process id.
     ///
     /// # Errors
-    /// It takes no orders, or is not to be trusted; with what to do.
+    /// It takes no orders, or is not to be trusted; with the remedy.
     pub(crate) fn with_pid(pid: u32) -> Result<Self, String> {
         Self::judged(pid).map(|(_, peer)| peer)
     }
@@ -154,7 +154,7 @@ enum Standing {
 /// Whether a command of the user `caller` trusts a socket of the user `user`.
 ///
 /// # Errors
-/// Why not, and what to do.
+/// The reason, and the remedy.
 fn judge(caller: u32, user: u32, process: &Process) -> Result<Standing, String> {
     let is_trusted = user == 0 || user == caller;
     match &process.program {

@@ -13,7 +13,7 @@ use crate::config::{Config, ServeArgs};
 use crate::listen::{Address, ListenConfig, Listeners};
 use crate::observe::messages::{LogFormat, print};
 
-/// What was asked for.
+/// The URLs to open in a browser, and to show as a QR code.
 pub(super) struct Show {
     open: Option<String>,
     qr: Option<String>,
@@ -23,7 +23,7 @@ impl Show {
     /// Finds the URLs.
     ///
     /// # Errors
-    /// A line: what was asked for cannot be done.
+    /// A line: the requested output is not possible.
     pub(super) fn new(args: &ServeArgs, config: &Config, listeners: &Listeners) -> Result<Self, String> {
         if args.qr && config.server.log_format == LogFormat::Json {
             return Err(
@@ -114,7 +114,7 @@ fn on_this_machine(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// The address by which other devices reach a listener on all addresses: the one that the route to the rest of the world has.
+/// The address of a listener on all addresses, as other devices reach it: the source address of the route to the rest of the world.
 fn on_the_network(address: SocketAddr) -> SocketAddr {
     if !address.ip().is_unspecified() {
         return address;

@@ -44,7 +44,7 @@ const PREDECESSOR: &str = "SEALION_PREDECESSOR";
 /// answer takes half a minute; this is twice that.
 const LONGEST_START: Duration = Duration::from_secs(60);
 
-/// What a successor inherits.
+/// The state that a successor inherits.
 #[derive(Debug, Default)]
 pub(crate) struct Service {
     /// The listening sockets.
@@ -100,7 +100,7 @@ impl Starting {
 
     /// Starts the process of a successor. `None`: none is to start any more.
     fn spawn(&self, command: &mut Command) -> io::Result<Option<Child>> {
-        // Held meanwhile, so that no process is missed.
+        // The lock is held meanwhile, so that no process is missed.
         let mut start = self.lock();
         if matches!(*start, Start::Cancelled) {
             return Ok(None);
@@ -187,7 +187,7 @@ impl Successor {
         Ok(near)
     }
 
-    /// Reports what is left of this process, which has handed over its service.
+    /// Reports the remaining connections of this process, which has handed over its service.
     pub(crate) fn report(&self, left: Left) {
         left.report(&self.socket);
     }

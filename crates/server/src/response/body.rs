@@ -87,7 +87,7 @@ pub(crate) trait Source: Send + Sync {
     fn note_unreadable(&self) {}
 }
 
-/// Bytes of a content that are read although nobody gets them.
+/// Bytes of a content that are read only to be discarded.
 const MAX_DISCARDED: u64 = 64 << 10;
 
 /// Reads a short content to its end, so that its connection has the next request. The connection of a longer one is closed.

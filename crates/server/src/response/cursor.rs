@@ -14,7 +14,7 @@ use sealion_tls::Part;
 use super::body::{Body, BodyStream, Piece, SharedBytes, Source};
 use crate::files::resolve::SiteFile;
 
-/// The content of a response while it is sent: what is ready, and the source of more.
+/// The content of a response while it is sent: the pieces that are ready, and the source of more.
 #[derive(Default)]
 pub(crate) struct Cursor {
     /// The first segment that is ready: most responses have no other.
@@ -73,7 +73,7 @@ impl Cursor {
         self.source.as_ref().map(|stream| &*stream.source)
     }
 
-    /// The announced length of what the source gives.
+    /// The announced length of the source's pieces.
     pub(crate) fn announced(&self) -> Option<u64> {
         self.source.as_ref()?.length
     }

@@ -226,5 +226,5 @@ fn into_io(error: SourceError) -> io::Error {
     }
 }
 
-/// Fields with checksums of content or representation (RFC 9530 §2, §3; RFC 3230; RFC 1864): those of encoded content would be others.
+/// Fields with checksums of content or representation (RFC 9530 §2, §3; RFC 3230; RFC 1864). They do not hold for encoded content.
 pub(crate) const CHECKSUMS: [&str; 4] = ["content-digest", "repr-digest", "digest", "content-md5"];

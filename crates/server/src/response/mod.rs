@@ -34,9 +34,9 @@ pub(crate) struct Response {
     pub user: Option<Box<str>>,
     /// The server that the request was forwarded to, for the access log.
     pub upstream: Option<Box<UpstreamTrace>>,
-    /// What the cache did with the request, for the access log.
+    /// The part of the cache in the response, for the access log.
     pub cache: Option<CacheTrace>,
-    /// The stored response that the body is of, where it may be sent in a coding instead.
+    /// The stored response that the body belongs to, if a coding of it may be sent instead.
     pub coded: Option<Box<dyn CodedForms>>,
     /// Whether the access log has no line for it.
     pub is_unlogged: bool,

@@ -17,7 +17,7 @@ use crate::limits::Pace;
 /// Pieces of a body, each when its bytes may be sent.
 struct Paced {
     pace: Pace,
-    /// What is here, of a body or of `source`.
+    /// The pieces at hand, of a body or of `source`.
     here: VecDeque<Piece>,
     source: Option<BodyStream>,
     next: Option<Next>,
@@ -38,7 +38,7 @@ struct Next {
 }
 
 impl Body {
-    /// The same content, sent as `pace` allows. The wait for that is none for the client: no deadline runs meanwhile.
+    /// The same content, sent as `pace` allows. No deadline of the client runs while it waits for its pace.
     pub(crate) fn paced(self, pace: Pace) -> Body {
         if matches!(self, Body::Empty) {
             return self;
@@ -90,7 +90,7 @@ impl Paced {
     fn pass(&mut self, piece: Piece) -> Poll<Option<io::Result<Piece>>> {
         self.last = match &piece {
             Piece::File { file, .. } => Some(Arc::clone(file)),
-            // What is not needed any more may count against a bound.
+            // A piece that is not needed any more may count against a bound.
             Piece::Bytes(_) => None,
         };
         Poll::Ready(Some(Ok(piece)))
@@ -146,7 +146,7 @@ impl Source for Paced {
         1
     }
 
-    /// Tokens for what cannot be sent are for others.
+    /// Tokens that cannot be used now are for others.
     fn set_room(mut self: Pin<&mut Self>, room: u64) {
         self.room = room;
         if self.next.as_ref().is_some_and(|next| room == 0 || room < next.piece.len() / 2) {
@@ -184,7 +184,7 @@ mod tests {
         }
     }
 
-    /// Asks for the next piece, of which so much can be sent.
+    /// Asks for the next piece, and says how much can be sent.
     fn ask(stream: &mut BodyStream, room: u64) -> Poll<u64> {
         stream.source.as_mut().set_room(room);
         let piece = stream.source.as_mut().poll_piece(&mut Context::from_waker(Waker::noop()));

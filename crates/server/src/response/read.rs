@@ -13,7 +13,7 @@ use crate::files::resolve::SiteFile;
 /// Bytes of a buffer that is used again.
 const BUFFER: usize = 64 << 10;
 
-/// Shorter reads get memory of their length: what is sent stays in memory until the client acknowledges it.
+/// Shorter reads get memory of their length: sent bytes stay in memory until the client acknowledges them.
 const SHORT: usize = BUFFER / 2;
 
 /// Free buffers kept for each thread: 2 MiB at most.

@@ -22,7 +22,7 @@ use crate::files::resolve::Root;
 use crate::response::Response;
 use crate::values::{At, Problems};
 
-/// Fields by which an application has the server do something. None of them reaches a client.
+/// Fields that let an application have the server do something. None of them reaches a client.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AccelConfig {

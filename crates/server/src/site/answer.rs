@@ -6,13 +6,14 @@
 //!                                                                                          fields, CORS ◄─ error page ◄───────────────────────────┘
 //! ```
 //!
-//! The route comes first (`route/`): each step is that of the route which has the path. An action that leads elsewhere (`turns.rs`: rewrite, try) goes on
-//! with the guards and the action of the next route.
+//! The route comes first (`route/`): each step has the settings of the route that the path belongs to. After an action that leads elsewhere
+//! (`turns.rs`: rewrite, try), the guards and the action of the next route follow.
 //!
-//! Maintenance goes before everything that tells a path or a client from another, so that nothing of the site shows. The network check follows, since it costs least. Preflight requests carry no password. A file sent under another path (a
-//! rewritten path, an index, the fallback) must pass networks and passwords under its own name too, so that neither can be
-//! bypassed. A precompressed sibling gives way to its original where a network refuses it, or where it needs a password that was not
-//! checked for the original. An error page is sent whatever networks and passwords say of it, since a refusal may have a page. A client over its limits is refused before all this, with the site's fields and error page.
+//! Maintenance goes before everything that tells paths or clients apart, so that nothing of the site shows. The network check follows, since it costs least.
+//! Preflight requests carry no password. A file sent under another path (a rewritten path, an index, the fallback) must pass networks and passwords under its
+//! own name too, so that neither can be bypassed. A precompressed sibling gives way to its original where a network refuses it, or where it needs a password
+//! that was not checked for the original. An error page is sent even if networks or passwords refuse its path, since a refusal may have a page. A client over
+//! its limits is refused before all this, with the site's fields and error page.
 //!
 //! A step that waits (for a disk, a password, a directory) suspends only its own request.
 
@@ -48,7 +49,7 @@ use crate::placeholders::Asked;
 use crate::response::{Response, of_file};
 use crate::upstream::Inbound;
 
-/// What a site's rules ask of the client that sent a request.
+/// The facts about a client that a site's rules use.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Client {
     /// The client's address; `None` over a Unix socket.
@@ -72,7 +73,7 @@ pub(crate) struct Arrival {
 
 /// Answers a request for `site` where [`answer_from_cache`] does not. `now` is the value of Date.
 ///
-/// `inbound`: what a server learns if the request is forwarded.
+/// `inbound`: the facts for a server, if the request is forwarded.
 pub(crate) async fn answer(
     site: &Site,
     request: &Request<'_>,
@@ -89,7 +90,8 @@ pub(crate) async fn answer(
     response
 }
 
-/// Answers with a cached file or, where a proxy rule has a cache, with a stored response of this worker; without waiting. `None`: [`answer`] has to, in a box: every request would pay for the memory of its future.
+/// Answers with a cached file or, where a proxy rule has a cache, with a stored response of this worker; without waiting. `None`: [`answer`] has to, in a
+/// box: every request would pay for the memory of its future.
 pub(crate) fn answer_from_cache(site: &Site, request: &Request<'_>, client: Client, now: HttpTime) -> Option<Response> {
     let (answering, path) = Answering::new(site, request, client, now);
     answering.answer_from_cache(&path.ok()?)
@@ -150,7 +152,7 @@ fn refused(refusal: Refusal) -> Response {
     }
 }
 
-/// What a response that needs no file says of guards.
+/// The outcome of the guards for a response that needs no file.
 fn refused_by(response: &Response) -> Guards {
     match response.status {
         Status::METHOD_NOT_ALLOWED | Status::NOT_IMPLEMENTED => Guards::Unasked,
@@ -174,29 +176,29 @@ struct Answering<'a> {
     accel: Option<&'a KeptFields>,
 }
 
-/// A response, and by which rules fields are added to it.
+/// A response, and the rules that add fields to it.
 struct Answer {
     response: Response,
     /// The path of the file that is sent: decoded, without leading slash. `None`: the path that was requested.
     name: Option<Vec<u8>>,
-    /// The number of the route that it is of. `None`: the route that was chosen first.
+    /// The number of the route that adds the fields. `None`: the route that was chosen first.
     route: Option<Option<usize>>,
     /// Whether no error page replaces the content.
     is_final: bool,
-    /// Times that another path or route was gone on with.
+    /// How often the request went on with another path or route.
     turns: usize,
-    /// What the guards of the requested path said.
+    /// The outcome of the guards of the requested path.
     guards: Guards,
 }
 
-/// What the guards of the requested path said.
+/// The outcome of the guards of the requested path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Guards {
-    /// The request may have what the path has.
+    /// The request may have the content of the path.
     Passed,
     /// Networks permit the request; passwords and other servers were not asked.
     Unasked,
-    /// The request may not have what the path has.
+    /// The request may not have the content of the path.
     Refused,
 }
 
@@ -207,7 +209,7 @@ impl From<Response> for Answer {
 }
 
 impl<'a> Answering<'a> {
-    /// With the path of the request, or the status for one that cannot be served.
+    /// With the path of the request, or the status for a path that cannot be served.
     fn new(
         site: &'a Site,
         request: &'a Request<'a>,
@@ -294,7 +296,7 @@ impl<'a> Answering<'a> {
         Some(response)
     }
 
-    /// Compresses what an application answered, if the route says so.
+    /// Compresses the response of an application, if the route says so.
     fn compress(&self, response: &mut Response) {
         if let Some(compression) = &self.route.features.compression {
             compression.apply(response, self.request, self.client.address);
@@ -374,7 +376,7 @@ impl<'a> Answering<'a> {
         }
     }
 
-    /// Takes the steps before the action: password, other servers. Then does what the route does.
+    /// Takes the steps before the action: password, other servers. Then does the route's action.
     async fn respond(&self, path: &SitePath<'_>, inbound: &mut Inbound) -> Answer {
         let mut user = None;
         if let Some(refusal) = self.guard_here(path, &mut user).await {
@@ -403,7 +405,7 @@ impl<'a> Answering<'a> {
         })
     }
 
-    /// The response to a request that needs no file, but for that of the route's action.
+    /// The response to a request that needs no file, except the response of the route's action.
     fn refuse_or_redirect(&self, path: &SitePath<'_>) -> Option<Response> {
         let features = &self.route.features;
         if let Some(refusal) = self.refuse_client() {
@@ -431,7 +433,7 @@ impl<'a> Answering<'a> {
         }
         let refusal = match self.request.method {
             Method::Get | Method::Head => return None,
-            // What a server makes of a method is its own affair; TRACE would show the client fields that are made here.
+            // The application decides which methods it supports. TRACE would show the client the fields that are added here.
             method if method.as_str() != "TRACE" && self.route.rule().is_some() => return None,
             Method::Other(_) => Status::METHOD_NOT_ALLOWED,
             Method::Unknown(_) => Status::NOT_IMPLEMENTED,
@@ -460,8 +462,8 @@ impl<'a> Answering<'a> {
         }
     }
 
-    /// `file`, or its original if it is a precompressed sibling that the request may not access. `path`: that of the original, which the
-    /// request may access; `beneath`: the same beneath the root of `files`.
+    /// `file`, or its original if it is a precompressed sibling that the request may not access. `path`: the path of the original, which the request
+    /// may access; `beneath`: the same beneath the root of `files`.
     async fn sibling_or_original(
         &self,
         file: Arc<SiteFile>,
@@ -574,7 +576,7 @@ impl<'a> Answering<'a> {
             None => return Ok(()),
             Some(found) => found.map_err(plain)?,
         };
-        // What is run must be permitted under its own name too.
+        // The script must be permitted under its own name too.
         let name = SitePath::of_octets(&script.name).map_err(|_| plain(Status::NOT_FOUND))?;
         if let Some(refusal) = self.guard_in_all_readings(&name, user).await {
             return Err(Box::new(refusal));
@@ -582,7 +584,7 @@ impl<'a> Answering<'a> {
         if let Some(refusal) = self.guard_path_info(rule, &script.name, path, readings, user).await {
             return Err(Box::new(refusal));
         }
-        // REQUEST_URI is the path that was asked for, whatever it was rewritten to.
+        // REQUEST_URI is the requested path, whatever it was rewritten to.
         if let Some(asked) = asked {
             let requested = ForwardedPath::requested(self.raw_path(), asked);
             let readings = self.guard_readings(rule, requested, user).await?;

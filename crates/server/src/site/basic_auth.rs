@@ -63,7 +63,7 @@ pub(super) struct Users {
 /// The decision about a request: the user, if a password is needed, or the refusal.
 pub(crate) type Decision = Result<Option<Box<str>>, Box<Response>>;
 
-/// What is known of a request at once.
+/// The decision about a request, or the verification that it needs first.
 #[derive(Debug)]
 pub(crate) enum Verdict {
     Decided(Decision),

@@ -23,7 +23,7 @@ pub(super) enum Algorithm {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Checksum {
     pub algorithm: Algorithm,
-    /// Its name: that of the file with an extension, or `SHA256SUMS`.
+    /// Its name: the name of the file with an extension, or `SHA256SUMS`.
     pub file: Vec<u8>,
 }
 
@@ -109,7 +109,7 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// Parses a line of `sha256sum`, or one of `sha256sum --tag`. Lines with escaped names, which begin with a backslash, are none.
+    /// Parses a line of `sha256sum`, with or without `--tag`. Lines with escaped names, which begin with a backslash, are ignored.
     fn parse(line: &'a [u8], algorithm: Algorithm) -> Option<Self> {
         let line = line.trim_ascii_end();
         let (name, digits) = match line.strip_prefix(algorithm.tag().as_bytes()) {
@@ -184,7 +184,7 @@ impl Read for At<'_> {
     }
 }
 
-/// The names in a directory that may be those of checksums.
+/// The names in a directory that may be names of checksum files.
 #[derive(Debug, Default)]
 pub(super) struct Beside(HashSet<Vec<u8>>);
 

@@ -1,4 +1,4 @@
-//! URLs without file name extensions, and whether those of directories end in a slash.
+//! URLs without file name extensions, and the trailing slash of directories' URLs.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

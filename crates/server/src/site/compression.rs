@@ -8,8 +8,7 @@
 //!
 //! A stored response in a coding is an object of the store once it was asked for (`store/coded.rs`): it is sent as any file is.
 //!
-//! The application's representation stays what it is: its ranges, its strong validator and its checksums are of the content without coding, so that a coded
-//! response has none of them.
+//! The application's ranges, strong validator and checksums describe the content without coding, so a coded response has none of them.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,14 +22,14 @@ use crate::files::coding::stream::{Levels, StreamEncoder};
 use crate::response::{Body, CHECKSUMS, CodedForms, ContentEncoder, Response};
 use crate::upstream::Waiting;
 
-/// Compression of what applications answer.
+/// Compression of applications' responses.
 #[derive(Debug)]
 pub(crate) struct Compression {
     settings: Compress,
     encoders: Encoders,
 }
 
-/// What a response says of its content.
+/// The fields of a response that decide about its compression.
 #[derive(Debug, Default)]
 struct Facts<'a> {
     content_type: Option<&'a [u8]>,
@@ -109,7 +108,7 @@ impl Compression {
             // The type is usually not repeated.
             Status::NOT_MODIFIED => facts.content_type.is_none() || takes(None),
             Status::PARTIAL_CONTENT => takes(None),
-            // Those without content, and the answer to a range.
+            // Responses without content, and responses to a range.
             status if status.has_no_content() || matches!(status.code(), 205 | 416) => false,
             _ => response.fields.content_range.is_none() && !facts.is_part && takes(length),
         }
@@ -173,7 +172,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// The fields of coded content. `etag`: the strong validator of what was coded.
+/// The fields of coded content. `etag`: the strong validator of the content before coding.
 fn as_coded(fields: &ExtraFields, etag: Option<&[u8]>) -> ExtraFields {
     let mut coded = ExtraFields::with_capacity(fields.lines().len() + 2);
     for (name, value) in fields.iter() {
@@ -207,7 +206,7 @@ fn is_checksum(name: &[u8]) -> bool {
     CHECKSUMS.iter().any(|checksum| name.eq_ignore_ascii_case(checksum.as_bytes()))
 }
 
-/// Whether a list has such a member. A quoted string with commas may look like several members: what it forbids is forbidden.
+/// Whether a list has such a member. A quoted string with commas may look like several members, and each of them counts.
 fn has_member(list: &[u8], is: impl Fn(&[u8]) -> bool) -> bool {
     list.split(|byte| *byte == b',').any(|member| is(member.trim_ascii()))
 }

@@ -55,7 +55,7 @@ impl Origin {
         }
     }
 
-    /// The origin or expression of a configuration. An error says what to write.
+    /// The origin or expression of a configuration, or the remedy.
     fn parse(text: &str) -> Result<Self, String> {
         let (expression, flags) = match (text.strip_prefix("~ "), text.strip_prefix("~* ")) {
             (Some(expression), _) => (expression, ""),

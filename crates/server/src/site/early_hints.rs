@@ -1,11 +1,11 @@
-//! Early hints (RFC 8297): what a page will need, said before the page is there.
+//! Early hints (RFC 8297): links to resources that a page will need, sent before the page is there.
 
 use sealion_http::extra_fields::is_value;
 use sealion_http::{Method, Request};
 
 use crate::values::{At, Problems};
 
-/// Validates the links. `None`: there are none.
+/// Validates the links. `None`: the list is empty.
 pub(super) fn build(links: &[At<String>], key: &str, problems: &mut Problems) -> Option<Vec<String>> {
     for link in links.iter().filter(|link| !is_link(link)) {
         problems.add(&link.span, key, format_args!("{:?} is no link: {EXAMPLE}", link.value));

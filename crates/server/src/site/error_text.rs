@@ -47,7 +47,7 @@ fn page(status: Status, line: &str) -> String {
     )
 }
 
-/// What a visitor can do about it.
+/// Advice for the visitor.
 fn explain(status: Status) -> &'static str {
     match status {
         Status::NOT_FOUND => "There is no page at this address.",

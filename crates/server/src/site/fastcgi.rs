@@ -33,7 +33,7 @@ pub(crate) struct FastcgiConfig {
     pub front: Option<At<String>>,
     /// Whether `front` is the only script that is run: others are answered 404.
     pub only_front: bool,
-    /// How the names of scripts end. What follows in a path is its PATH_INFO: `/x.php/a` runs `/x.php` with `/a`.
+    /// Endings of the names of scripts. The rest of a path behind a script is its PATH_INFO: `/x.php/a` runs `/x.php` with `/a`.
     #[default(vec![".php".to_owned()].into())]
     pub extensions: At<Vec<String>>,
     /// Further variables, for instance `{ APP_ENV = "production" }`.
@@ -65,7 +65,7 @@ pub(super) struct Found {
 }
 
 impl FastcgiConfig {
-    /// `site_root`: that of the site. `None`: there are problems.
+    /// `site_root`: the root of the site. `None`: the configuration has problems.
     pub(super) fn build(&self, site_root: Option<&At<PathBuf>>, key: &str, problems: &mut Problems) -> Option<Scripts> {
         let before = problems.len();
         for (name, text, span) in [("index", Some(&self.index), &self.index.span)].into_iter().chain([(
@@ -92,7 +92,7 @@ impl FastcgiConfig {
             problems.add(&self.extensions.span, &format!("{key}.extensions"), what);
         }
         if self.only_front && self.front.is_none() {
-            let what = "runs the front script alone, and there is none: set front, for instance \"/index.php\"";
+            let what = "runs only the front script, but front is not set: set it, for instance \"/index.php\"";
             problems.add(&(0..0), &format!("{key}.only_front"), what);
         }
         let params = further_variables(&self.params, key, problems);
@@ -171,7 +171,7 @@ impl Scripts {
     /// The status of a path that has none.
     pub(super) async fn find(&self, path: &SitePath<'_>) -> Result<Found, Status> {
         for found in self.candidates(path) {
-            // As for files. Such directories hold what no client should reach.
+            // As for files. Such directories hold files that no client should reach.
             let is_hidden = |segment: &[u8]| segment.starts_with(b".") && segment != b".well-known";
             if found.name.split(|octet| *octet == b'/').any(is_hidden) {
                 return Err(Status::NOT_FOUND);
@@ -296,7 +296,7 @@ mod tests {
         let mut problems = Problems::of_arguments();
         let config = FastcgiConfig { only_front: true, ..FastcgiConfig::default() };
         assert!(config.build(Some(&root), "fastcgi", &mut problems).is_none());
-        assert!(problems.to_string().contains("runs the front script alone"), "{problems}");
+        assert!(problems.to_string().contains("runs only the front script"), "{problems}");
         let front = Some("/index.php".to_owned().into());
         let mut problems = Problems::of_arguments();
         let scripts = FastcgiConfig { front, ..config }.build(Some(&root), "fastcgi", &mut problems).unwrap();

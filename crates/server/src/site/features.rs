@@ -64,11 +64,11 @@ pub(crate) struct Features {
     pub headers: Option<Arc<Headers>>,
     /// Fields of applications' answers that have an effect here.
     pub accel: Option<Arc<Accel>>,
-    /// Compression of what applications answer.
+    /// Compression of applications' responses.
     pub compression: Option<Arc<Compression>>,
 }
 
-/// The value that a route builds of `own`, or that of the route around it, if that has the same.
+/// The value that a route builds from `own`, or the value of the route around it if that has the same settings.
 pub(super) fn inherited<C: PartialEq, B>(
     own: C,
     around: Option<(C, &Option<Arc<B>>)>,

@@ -37,20 +37,20 @@ pub(crate) struct ForwardAuthConfig {
     pub to: At<SecretUrl>,
     /// Name of an `[[upstream]]`, whose servers are asked.
     pub upstream: Option<At<SecretUrl>>,
-    /// Fields of the answer that a forwarded request gets, for instance `Remote-User`. What a client sends under these names is dropped,
+    /// Fields of the answer that a forwarded request gets, for instance `Remote-User`. Fields with these names from a client are dropped,
     /// on every path of the site.
     pub copy: At<Vec<String>>,
     /// The same under other names: `{ X-User = "Remote-User" }` is the field X-User, with the value of Remote-User in the answer.
     pub copy_as: At<BTreeMap<String, String>>,
-    /// What a client gets that may not pass: the `response` of the server, its `status` alone, as by nginx: error pages apply then, or a `redirect` to the
-    /// Location of a 401.
+    /// Response to a client that may not pass. `response`: the response of the server. `status`: its status alone, as by nginx; error pages apply then.
+    /// `redirect`: a redirect to the Location of a 401.
     pub refusal: AuthRefusal,
-    /// Responses that set the cookies of the server's answer: of a request that may not pass (`refused`), or `all`. `none` still has those of
-    /// `refusal = "response"`.
+    /// Responses that set the cookies of the server's answer: responses to requests that may not pass (`refused`), or `all`. With `none`, the response of
+    /// `refusal = "response"` still has them.
     pub cookies: AuthCookies,
 }
 
-/// What a client gets that another server does not let pass.
+/// The response to a client that another server does not let pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum AuthRefusal {
@@ -59,7 +59,7 @@ pub(crate) enum AuthRefusal {
     Response,
     /// Its status, 401 with the challenge (WWW-Authenticate) or 403; 500 for any other.
     Status,
-    /// A redirect (302) to the Location of a 401, such as a page to sign in; its status where there is none.
+    /// A redirect (302) to the Location of a 401, such as a page to sign in; without a Location, its status.
     Redirect,
 }
 
@@ -70,7 +70,7 @@ pub(crate) enum AuthCookies {
     /// No response.
     #[default]
     None,
-    /// Those to requests that may not pass.
+    /// Responses to requests that may not pass.
     Refused,
     /// All responses.
     All,
@@ -138,7 +138,7 @@ impl ForwardAuthConfig {
     }
 }
 
-/// The server and the path of a URL. No path: that of the root, or an empty one behind a Unix socket.
+/// The server and the path of a URL. Without a path, it is the root, or empty behind a Unix socket.
 fn split(url: &str) -> (&str, &str) {
     if let Some(rest) = url.strip_prefix("unix:") {
         let end = rest.rfind(":/").map(|at| at + "unix:".len());
@@ -191,7 +191,7 @@ impl ForwardAuth {
         if let Some(span) = &hop.span {
             pass_span_on(span, &mut fields);
         }
-        // What concerns another resource than the one that is asked for here.
+        // These fields concern the requested resource, not the one that is asked for here.
         for name in OF_THE_RESOURCE {
             fields.remove(name);
         }
@@ -288,7 +288,7 @@ const ORIGINAL_METHOD: HeaderName = HeaderName::from_static("x-original-method")
 const ORIGINAL_URI: HeaderName = HeaderName::from_static("x-original-uri");
 const ORIGINAL_URL: HeaderName = HeaderName::from_static("x-original-url");
 
-/// Fields by which a server would answer something else than whether the request may pass.
+/// Fields that would have a server answer another question than whether the request may pass.
 const OF_THE_RESOURCE: [HeaderName; 9] = [
     header::CONTENT_ENCODING,
     header::CONTENT_TYPE,
@@ -312,7 +312,7 @@ fn value(fields: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
 /// Time for the content of an answer that lets a request pass. Beyond it, the connection is closed.
 const DRAIN: Duration = Duration::from_millis(100);
 
-/// A request of which routes of its site want to know whether it may pass. Each server is asked once, under whatever paths it is met, and once more about
+/// A request, for routes of its site that want to know whether it may pass. Each server is asked once, under whatever paths it is met, and once more about
 /// the path that is forwarded, if a rewrite made it.
 #[derive(Debug)]
 pub(super) struct Asking<'a> {

@@ -4,7 +4,7 @@
 //! exact ─► the longest `*.parent` ─► the longest `beginning.*` ─► the first expression ─► the default site
 //! ```
 //!
-//! Of equal names, the one of a site that names the listener goes before one of a site that is served on all. A plain site can so have the name of a site with
+//! If names are equal, a site that names the listener goes before a site that is served on all. So a plain site can have the name of a site with
 //! TLS. Expressions of sites that name the listener go first too; then the order of the file counts.
 
 use std::cmp::Reverse;
@@ -27,7 +27,7 @@ pub(crate) struct Hosts {
     beneath: Names,
     /// `www.example` for `www.example.*`.
     beginning: Names,
-    /// Those of sites that name the listener first, then in the order of the file.
+    /// First the expressions of sites that name the listener, then in the order of the file.
     expressions: Vec<(Regex, Owner)>,
     default: Option<Owner>,
     /// Whether no site there has a name.
@@ -131,7 +131,7 @@ impl Hosts {
         if let Some(owner) = self.exact.get(host) {
             return Some(owner.site);
         }
-        // A name has at most 253 octets (RFC 1035 §2.3.4).
+        // A name has at most 253 bytes (RFC 1035 §2.3.4).
         let mut lower = [0; 256];
         let lower = lower.get_mut(..host.len())?;
         lower.copy_from_slice(host.as_bytes());
@@ -300,7 +300,7 @@ impl SiteConfig {
         }
     }
 
-    /// Where the file says for which listeners it is the default, or else where its first name stands.
+    /// The place in the file of its `default`, if that names listeners, otherwise of its first name.
     fn span_of_default(&self) -> Range<usize> {
         let listener = self.default.table().and_then(|named| named.first());
         listener.or(self.names.first()).map_or(0..0, |text| text.span.clone())

@@ -17,7 +17,7 @@ use super::md5_crypt::Md5Crypt;
 pub(super) struct Htpasswd {
     users: HashMap<Box<str>, Hash>,
     /// A hash of each cost. A wrong password is compared with one of each, so that the response time discloses neither which users
-    /// exist nor what their hashes cost.
+    /// exist nor the cost of their hashes.
     of_each_cost: Vec<Hash>,
 }
 
@@ -27,7 +27,7 @@ struct Hash {
     cost: Cost,
 }
 
-/// What a verification costs.
+/// The cost of a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cost {
     Bcrypt(u32),
@@ -185,7 +185,7 @@ fn sha1_of(text: &str) -> Option<Vec<u8>> {
 /// At cost 14 a verification takes about a second. A higher cost would mainly help attackers to keep the server busy.
 const MOST_BCRYPT_COST: u32 = 14;
 
-/// Twice what RFC 9106 §4 recommends where memory is short (64 MiB); more would let a few requests exhaust memory.
+/// Twice the recommendation of RFC 9106 §4 for little memory (64 MiB); more would let a few requests exhaust memory.
 const MOST_ARGON2_KIB: u32 = 128 << 10;
 
 /// RFC 9106 §4 recommends 1 or 3 iterations; the bound limits the processor time of one request.

@@ -28,8 +28,8 @@ impl ImageFormat {
         }
     }
 
-    /// The path of the sibling of the image at this path: `/photo.jpg.avif` of `/photo.jpg`. The name keeps the extension of the original, as
-    /// those of compressed files do: `photo.jpg` and `photo.png` have siblings of their own, and rules for the original find it.
+    /// The path of the sibling of the image at this path: `/photo.jpg.avif` of `/photo.jpg`. The name keeps the extension of the original, as the
+    /// names of compressed files do: `photo.jpg` and `photo.png` have siblings of their own, and rules for the original find them.
     pub(super) fn sibling_of(self, path: &SitePath<'_>) -> SitePath<'static> {
         path.with_extension(self.name())
     }
@@ -42,7 +42,7 @@ pub(super) fn subtype(name: &[u8]) -> Option<&'static str> {
     ORIGINALS.iter().find(|known| is(known)).map(|(_, subtype)| *subtype)
 }
 
-/// The name of the image of which `name` would be a sibling.
+/// The name of the image whose sibling `name` would be.
 pub(super) fn original_of(name: &[u8]) -> Option<&[u8]> {
     let without = |format: ImageFormat| name.strip_suffix(format.name().as_bytes())?.strip_suffix(b".");
     ImageFormat::ALL.into_iter().find_map(without).filter(|original| subtype(original).is_some())

@@ -38,7 +38,7 @@ pub(crate) struct Listing {
     pub(super) archives: Option<Archives>,
 }
 
-/// What one page of a listing may take.
+/// The bounds of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Bounds {
     /// Entries per page.
@@ -67,7 +67,7 @@ pub(super) struct Entries {
 /// An entry of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// The file name: any octets but NUL and slash.
+    /// The file name: any bytes but NUL and slash.
     pub name: Vec<u8>,
     /// Length in bytes; `None` for a directory.
     pub len: Option<u64>,
@@ -207,7 +207,7 @@ impl ReadDirectory {
     }
 }
 
-/// Clamps a file time to what the page can show, from 1970 to 9999.
+/// Clamps a file time to the times that the page can show, from 1970 to 9999.
 pub(super) fn displayable(seconds: i64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(seconds.clamp(0, 253_402_300_799) as u64)
 }
@@ -250,7 +250,7 @@ fn natural(name: &str) -> Vec<u8> {
         let (number, behind) = rest.split_at(rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len()));
         let zeros = number.iter().take_while(|digit| **digit == b'0').count();
         let digits = &number[zeros..];
-        // Where digits stand among other characters; then a number of more digits is the larger one. A name has at most 255 octets.
+        // Where digits stand among other characters; then a number of more digits is the larger one. A name has at most 255 bytes.
         key.extend([b'0', digits.len() as u8]);
         key.extend(digits);
         rest = behind;

@@ -46,7 +46,7 @@ impl ShowDirectory {
         Ok(if self.json { json(&self.asked, &found) } else { html(&self.asked, &found, &self.view, self.archives) })
     }
 
-    /// What the page depends on, for a site.
+    /// The key of the page among all pages of its site.
     pub(super) fn key(&self) -> PageKey {
         PageKey {
             root: Arc::as_ptr(&self.directory.root) as usize,
@@ -61,7 +61,7 @@ impl ShowDirectory {
     }
 }
 
-/// What a page depends on: the directory, and how it is shown.
+/// Everything that a page depends on: the directory, and how it is shown.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct PageKey {
     /// The address of the root, which lives as long as its site.

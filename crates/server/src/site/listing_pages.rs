@@ -25,7 +25,7 @@ struct Sent {
     read: Instant,
 }
 
-/// What the pages of all sites may take together.
+/// The bounds of the pages of all sites together.
 #[derive(Debug)]
 struct Bounds {
     making: Arc<Semaphore>,
@@ -54,7 +54,7 @@ impl Pages {
         Pages { sent: Mutex::default(), bounds }
     }
 
-    /// The page of a directory. One that is being sent is shared, if it was read a moment ago or reads the same again.
+    /// The page of a directory. A page that is being sent is shared, if it was read a moment ago or reads the same again.
     pub(super) async fn get(&self, directory: Arc<ShowDirectory>) -> Result<Arc<SharedBytes>, NoPage> {
         let key = directory.key();
         if let Some(page) = self.fresh(&key) {
@@ -96,7 +96,7 @@ impl Pages {
     }
 }
 
-/// Time for which a page that is being sent is taken for the state of its directory: as long as a cached file is.
+/// How long a page that is being sent stands for the state of its directory: as long as a cached file does.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Half of the processors make pages, so that the workers keep the other half. A usual page takes milliseconds, so that the last of 64 waits

@@ -1,4 +1,4 @@
-//! What a request asks of a listing by its query: order, search and page.
+//! The order, search and page of a listing, read from the query of a request.
 
 use std::cmp::Ordering;
 
@@ -135,7 +135,7 @@ impl Search {
         }
     }
 
-    /// Whether the name is selected. Octets that are not UTF-8 count as a character each.
+    /// Whether the name is selected. Bytes that are not UTF-8 count as a character each.
     pub(super) fn matches(&self, name: &[u8]) -> bool {
         match self {
             Search::Every => true,
@@ -145,7 +145,7 @@ impl Search {
     }
 }
 
-/// The octets to percent-encode in links: all but unreserved (RFC 3986 §2.3).
+/// The bytes to percent-encode in links: all but unreserved (RFC 3986 §2.3).
 pub(super) const OUTSIDE_UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Characters of a search text. It bounds the work for each name.

@@ -1,4 +1,4 @@
-//! The route of a request, and what all routes of a site have in common.
+//! The route of a request, and the common part of all routes of a site.
 
 use http::HeaderName;
 use sealion_http::path::{SitePath, Unnameable};

@@ -24,7 +24,7 @@ impl LookAround {
     /// Compiles an expression. It means the same as without look-around: `.` matches any byte, and classes are of ASCII.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The syntax error.
     pub(super) fn new(text: &str) -> Result<Self, String> {
         let mut builder = RegexBuilder::new(text);
         builder.bytes_mode(BytesMode::Ascii).dot_matches_new_line(true);

@@ -17,7 +17,7 @@ use crate::values::{At, Problems, Time};
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct MaintenanceConfig {
-    /// Page to send: a path beneath the root [default: that of `error_pages` for 503, else the server's own text]
+    /// Page to send: a path beneath the root [default: the page of `error_pages` for 503, else the server's own text]
     pub page: Option<At<String>>,
     /// Time after which clients are asked to come back (Retry-After).
     // Short enough that visitors and crawlers are back soon after work that ended early.

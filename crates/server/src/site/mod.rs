@@ -87,7 +87,7 @@ pub(crate) struct Site {
     pub https_only: bool,
     /// The access log that its responses are written to.
     pub log: SiteLog,
-    /// What answers requests for paths that no other route has.
+    /// Answers requests for paths that no other route has.
     root: Route,
     /// `None`: the root answers all requests.
     routes: Option<Box<Routes>>,

@@ -22,13 +22,13 @@ pub(crate) struct Page(String);
 /// An error page: `"/404.html"`, `"@app"`, `"https://…"`, or a table.
 pub(crate) type ErrorPageConfig = Short<String, ErrorPageTable>;
 
-/// What a request with an error gets.
+/// An error page with its status.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ErrorPageTable {
     /// A path beneath the root or of a route, a named route (`@app`), or a URL to redirect to. Paths and URLs may have placeholders.
     pub to: String,
-    /// Status that the client gets: a number, `error` (that of the error), or `target` (that of the response of `to`) [default: `error` for a path,
+    /// Status that the client gets: a number, `error` (the error's), or `target` (the status of the response of `to`) [default: `error` for a path,
     /// `target` for a named route, 302 for a URL]
     #[serde(default)]
     pub status: Option<StatusConfig>,
@@ -53,7 +53,7 @@ pub(crate) enum StatusOf {
 #[derive(Debug)]
 pub(crate) struct ErrorPages(Vec<(u16, ErrorPage)>);
 
-/// What a request with an error gets.
+/// The page or the target for an error.
 #[derive(Debug)]
 pub(crate) enum ErrorPage {
     /// A file beneath the root.
@@ -107,7 +107,7 @@ impl Page {
         Self::find(path, root).map_err(|what| problems.add(&path.span, key, what)).ok()
     }
 
-    /// The page at a path. An error says why there is none.
+    /// The page at a path, or the reason why the path has no page.
     fn find(path: &str, root: &Root) -> Result<Self, String> {
         let page = Page(path.to_owned());
         Err(match page.path() {
@@ -132,7 +132,7 @@ impl Page {
 }
 
 impl ErrorPages {
-    /// Validates statuses and targets. `None`: there are none.
+    /// Validates statuses and targets. `None`: the table is empty.
     pub(crate) fn build(
         config: &BTreeMap<String, At<ErrorPageConfig>>,
         root: &Root,

@@ -10,9 +10,9 @@ use sealion_http::Coding;
 use super::image_formats;
 use crate::values::Problems;
 
-/// A path in which all spellings that differ in case alone are the same, whether an application maps characters or whole texts to upper or lower case. Characters
-/// beyond ASCII that become letters of ASCII in one of these, such as the sign of Kelvin and the dotted capital I, are those. Dots and spaces at the end
-/// of a name do not count: file systems that ignore case drop them (FAT, NTFS).
+/// A path whose spellings that differ only in case are all the same, whether an application maps characters or whole texts to upper or lower case.
+/// Characters beyond ASCII that such a mapping turns into ASCII letters, such as the Kelvin sign and the dotted capital I, become these letters. Dots and
+/// spaces at the end of a name do not count: file systems that ignore case drop them (FAT, NTFS).
 pub(super) fn fold(path: &[u8]) -> Vec<u8> {
     let folded = if path.is_ascii() { path.to_ascii_lowercase() } else { fold_characters(path) };
     let is_dropped = |byte: &&u8| matches!(byte, b'.' | b' ');
@@ -35,7 +35,7 @@ fn fold_characters(path: &[u8]) -> Vec<u8> {
     folded
 }
 
-/// The name of the file of which `name` would be a sibling: compressed, or an image in another format.
+/// The name of the file whose sibling `name` would be: compressed, or an image in another format.
 pub(super) fn original_of(name: &[u8]) -> Option<&[u8]> {
     let compressed = Coding::ALL.into_iter().find_map(|coding| name.strip_suffix(coding.suffix().as_bytes()));
     compressed.or_else(|| image_formats::original_of(name))
@@ -44,7 +44,7 @@ pub(super) fn original_of(name: &[u8]) -> Option<&[u8]> {
 /// Parses a regular expression for decoded paths with their leading slash, and adds errors to `problems`. An expression with a branch
 /// that matches no path is an error: the files that it should protect would be open.
 ///
-/// It matches octets, as file names are: `.` and `[^/]` also match names that are not UTF-8, which `(?u)` would not.
+/// It matches bytes, as file names are: `.` and `[^/]` also match names that are not UTF-8, which `(?u)` would not.
 pub(super) fn build_regex(text: &str, span: &Range<usize>, key: &str, problems: &mut Problems) -> Option<Regex> {
     let built = RegexBuilder::new(text).unicode(false).dot_matches_new_line(true).size_limit(REGEX_SIZE).build();
     let what = match built {
@@ -66,7 +66,7 @@ pub(super) fn build_regex(text: &str, span: &Range<usize>, key: &str, problems: 
 /// Whether a branch of the expression demands something else than a slash at the beginning of the path.
 fn misses_the_slash(text: &str) -> bool {
     let parsed = ParserBuilder::new().unicode(false).utf8(false).dot_matches_new_line(true).build().parse(text);
-    // The compiler refuses what cannot be parsed.
+    // The compiler refuses invalid expressions.
     parsed.is_ok_and(|expression| excludes_slash(&expression, &[], false))
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct Rule {
     /// The directory of its route, without slashes at its ends.
     directory: Option<Box<[u8]>>,
     upstream: Arc<Upstream>,
-    /// The rule in keys of the cache: its upstream, the listeners of a site that names them, and what the rule changes in requests.
+    /// The rule in keys of the cache: its upstream, the listeners of a site that names them, and its changes to requests.
     cache_name: Box<str>,
     strip_prefix: bool,
     /// Without a slash at its end.
@@ -81,19 +81,19 @@ pub(crate) struct Rule {
     cache: Option<CacheRule>,
     /// Fields that trailers of requests cannot have, since the rule sets or removes them.
     guarded: Arc<[HeaderName]>,
-    /// Of requests that are refused before a server is asked.
+    /// About requests that are refused before a server is asked.
     warnings: Warnings,
 }
 
-/// The context in which rules are built.
+/// The context for building rules.
 pub(super) struct RuleContext<'a> {
-    /// That of the site or the route.
+    /// The root of the site or the route.
     pub(super) root: Option<&'a At<PathBuf>>,
     pub(super) upstreams: &'a mut Upstreams,
     pub(super) store: Option<&'a Arc<Store>>,
     pub(super) groups: &'a Arc<Groups>,
     pub(super) tables: &'a Arc<Tables>,
-    /// The directory that the route is, without slashes at its ends.
+    /// The directory of the route, without slashes at its ends.
     pub(super) directory: Option<&'a [u8]>,
     /// The listeners that the site names; empty: none.
     pub(super) listeners: &'a str,
@@ -106,14 +106,14 @@ enum Collects {
     AsRoom,
     /// All: a content without room is refused.
     All,
-    /// Those without a length, which the server has to get first.
+    /// Contents without a length, which the server has to get first.
     WithoutLength,
     /// As far as there is room those with a length, and all of the others.
     AllWithoutLength,
 }
 
 impl Collects {
-    /// Where the rest of a content goes for which there is no room. `None`: the content is not collected.
+    /// Where the rest of a content goes if there is no room for it. `None`: the content is not collected.
     fn rest(self, content: &RequestContent) -> Option<Rest> {
         match self {
             Collects::AsRoom => Some(Rest::Passed),
@@ -191,12 +191,12 @@ impl Rule {
         permits(&self.upgrade, WEBSOCKET.as_bytes())
     }
 
-    /// Requests to which interim responses are passed on.
+    /// The requests that get interim responses.
     pub(super) fn interim(&self) -> InterimRequests {
         self.interim
     }
 
-    /// The path of a request as its client names what is forwarded, for a server that is asked about it: with the slashes that the rule's server gets.
+    /// The client's path of a forwarded request, for a server that is asked about it: with the slashes that the rule's server gets.
     pub(super) fn as_asked<'a>(&self, path: ForwardedPath<'a>) -> Cow<'a, str> {
         let raw = path.raw();
         match self.stripped(path) {
@@ -319,10 +319,10 @@ impl Rule {
             return;
         };
         let ends = inbound.endpoints.as_deref().filter(|ends| Some(ends.client.ip()) == inbound.client);
-        // What is no part of the key of a stored response must not make it.
+        // A part of the query that the key does not have must not change the stored response.
         let query = self.query_sent(request);
         let query = query.as_deref();
-        // REQUEST_URI has the query that was asked with, whatever a rewrite made of it.
+        // REQUEST_URI has the requested query, whatever a rewrite made of it.
         let asked = match &self.cache {
             None => request.raw_target.split_once('?').map(|(_, query)| query),
             Some(_) => query,
@@ -337,7 +337,7 @@ impl Rule {
             scheme: inbound.scheme,
             protocol: if self.cache.is_some() { Protocol::Http11 } else { inbound.protocol },
             authority: request.authority.unwrap_or_default().to_ascii_lowercase(),
-            // That of a proxy in front is not known, and no key of a stored response has it.
+            // The port of a proxy in front is not known, and no key of a stored response has it.
             port: inbound
                 .endpoints
                 .as_deref()
@@ -470,7 +470,7 @@ impl Rule {
             target: uri(&target)?,
             fields,
             host,
-            // What follows a request that asks for another protocol in vain is the next request.
+            // If the request asks for another protocol in vain, the next request follows it.
             content: inbound.content.filter(|_| upgrade.is_some() || !inbound.upgrade),
             upgrade: upgrade
                 .and_then(|protocol| HeaderValue::from_bytes(protocol).ok())
@@ -520,7 +520,7 @@ impl Rule {
         }
     }
 
-    /// Sets fields whose values have placeholders. One whose value no field may have is left out.
+    /// Sets fields whose values have placeholders. A value that no field may have is left out.
     fn fill_response(&self, reply: &mut Reply, asked: &Asked<'_>) {
         if self.response_values.is_empty() {
             return;
@@ -582,19 +582,19 @@ pub(super) fn failed(failure: &Failure, trace: Option<UpstreamTrace>, upstream: 
     response
 }
 
-/// The path and query as they are sent. What clients send unencoded, and no URI has (RFC 3986 §2), is encoded.
+/// The path and query to send. Characters that some clients send but no URI has (RFC 3986 §2) are encoded.
 pub(super) fn uri(target: &str) -> Option<Uri> {
     const UNWISE: &AsciiSet =
         &CONTROLS.add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
     Uri::try_from(target).or_else(|_| Uri::try_from(utf8_percent_encode(target, UNWISE).to_string())).ok()
 }
 
-/// Whether a request reads: only then is it one for the cache.
+/// Whether a request is GET or HEAD: only these use the cache.
 fn is_read(request: &Request<'_>) -> bool {
     matches!(request.method, sealion_http::Method::Get | sealion_http::Method::Head)
 }
 
-/// `raw` without its first segments, those of `prefix`. `None`: an encoded slash hides where they end.
+/// `raw` without its first segments, which are the segments of `prefix`. `None`: an encoded slash hides where they end.
 fn strip<'a>(raw: &'a str, prefix: &[u8], path: &SitePath<'_>) -> Option<Cow<'a, str>> {
     let mut rest = raw;
     for segment in prefix.split(|octet| *octet == b'/') {

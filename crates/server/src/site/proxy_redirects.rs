@@ -5,7 +5,7 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What happens to Location and to the cookies of answers.
+/// The treatment of Location and of the cookies of responses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Redirects {
@@ -17,7 +17,7 @@ pub(crate) enum Redirects {
     Rewrite,
 }
 
-/// A beginning of a text, and what stands there instead.
+/// A beginning of a text, and its replacement.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Replacement {
@@ -30,7 +30,7 @@ pub(crate) struct Replacement {
 /// How the fields of answers are changed for clients.
 #[derive(Debug)]
 pub(super) enum Rewriting {
-    /// By what the rule does to paths and hosts.
+    /// By the rule's changes to paths and hosts.
     ByRule(Rewriter),
     /// By texts of the configuration.
     Replace(Replacements),
@@ -137,14 +137,14 @@ fn replaced(replacements: &[Replacement], text: &str) -> Option<String> {
     replacements.iter().find_map(|own| Some(format!("{}{}", own.to, text.strip_prefix(&own.from)?)))
 }
 
-/// How Locations and cookies are rewritten by what the rule does.
+/// How Locations and cookies follow the rule's changes to paths.
 #[derive(Debug)]
 pub(super) struct Rewriter {
     /// Hosts with ports that mean the application, in lower case.
     pub(super) authorities: Vec<String>,
-    /// What was left out: with a slash before each segment, and none at the end.
+    /// The prefix that was left out: with a slash before each segment, and none at the end.
     pub(super) prefix: String,
-    /// What was put before instead, in the same form.
+    /// The prefix that replaced it, in the same form.
     pub(super) to_prefix: String,
 }
 
@@ -170,7 +170,7 @@ impl Rewriter {
         Some(format!("{}/{}{query}", self.prefix, utf8_percent_encode(path, READ_BY_BROWSERS)))
     }
 
-    /// A path of the application without what was put before it. `None`: no client can ask for it.
+    /// A path of the application without the prefix that was put before it. `None`: no client can ask for it.
     fn forwarded<'a>(&self, path: &'a str) -> Option<&'a str> {
         path.strip_prefix(&self.to_prefix)
             .filter(|rest| rest.is_empty() || rest.starts_with(['/', '?', '#']) || self.to_prefix.is_empty())

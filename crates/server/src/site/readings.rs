@@ -34,7 +34,7 @@ const STEPS: [Step; 14] = [
     without_blanks,
     // `$` of Ruby matches at the end of each line.
     before_break,
-    // Decoders that leave out what is no UTF-8: `decode(errors="ignore")` of Python, iconv with `//IGNORE`.
+    // Decoders that leave out invalid UTF-8: `decode(errors="ignore")` of Python, iconv with `//IGNORE`.
     in_utf8,
     // Parsers of URLs as browsers have them: Node's URL.
     without_breaks,
@@ -170,7 +170,7 @@ pub(super) fn hides_slash(raw: &str) -> bool {
     })
 }
 
-/// Escapes decoded once, those of IIS (`%u002F`) included.
+/// Decodes escapes once, including the escapes of IIS (`%u002F`).
 fn decode(bytes: &[u8]) -> Option<Vec<u8>> {
     decode_where(bytes, |_| true)
 }
@@ -292,8 +292,8 @@ fn without_host(bytes: &[u8]) -> Option<Vec<u8>> {
     is_host.then(|| host[memchr::memchr(b'/', host).unwrap_or(host.len())..].to_vec())
 }
 
-/// An application drops the path that it is mounted at, or the name of its script, and takes `//x/y` behind it for the path `/y` of the host `x`: the paths that
-/// a client would have asked for.
+/// An application drops the path that it is mounted at, or the name of its script, and takes `//x/y` behind it for the path `/y` of the host `x`. Yields the
+/// paths that a client would have asked for.
 fn without_inner_hosts(bytes: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     let slashes = memchr::memmem::find_iter(bytes, b"//").filter(|at| *at > 0 && bytes[*at - 1] != b'/');
     slashes.flat_map(|at| {

@@ -23,7 +23,7 @@ impl Sites {
         Sites { sites, hosts }
     }
 
-    /// The URL, and the spellings by which caches store it: the caches of sites with its name, or of all sites if no site has the name.
+    /// The URL, and its spellings in the caches: the caches of sites with its name, or of all sites if no site has the name.
     pub(crate) fn spellings(&self, url: String) -> BTreeSet<String> {
         let behind_scheme = url.split_once("://").map_or("", |(_, rest)| rest);
         let authority = behind_scheme.split(['/', '?']).next().unwrap_or_default();
@@ -185,7 +185,7 @@ mod tests {
         let (sites, problems) = sites_on(text, &["[::]:443", "[::]:80", "127.0.0.1:443", "unix:/s"]);
         assert!(problems.is_empty(), "{problems}");
         for (authority, expected) in [
-            // A site that names the listener goes before one that is served everywhere.
+            // A site that names the listener goes before a site that is served everywhere.
             ("both", ["both", "plain", "both", "plain"]),
             ("secure", ["both"; 4]),
             ("plain", ["", "plain", "inner", "plain"]),

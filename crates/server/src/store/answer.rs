@@ -35,7 +35,7 @@ use crate::observe::access_log::{CacheOutcome, CacheTrace, UpstreamTrace};
 use crate::response::{Body, Response};
 use crate::upstream::{Failure, Forwarded, Reply, Upstream};
 
-/// What is asked of the cache.
+/// A request, as the cache looks it up.
 #[derive(Clone, Copy)]
 pub(crate) struct Question<'a> {
     pub(crate) request: &'a Request<'a>,
@@ -48,16 +48,16 @@ pub(crate) struct Question<'a> {
     pub(crate) is_compressed: bool,
 }
 
-/// What the cache answers.
+/// How the cache treated a request.
 #[expect(clippy::large_enum_variant, reason = "it is moved once, and a box would be one for each request that passes")]
 pub(crate) enum Answered {
     /// A response with its fields.
     Response(Box<Response>, Option<UpstreamTrace>),
-    /// An answer of the origin that is not stored.
+    /// A response of the origin that is not stored.
     Reply(Reply, UpstreamTrace, CacheTrace),
-    /// No answer.
+    /// The fetch failed.
     Failed(Arc<Failed>),
-    /// The request is to be forwarded as if there were no cache. The stored response hears of the reply.
+    /// The request is forwarded without the cache. `Passing` then applies the reply to the stored response.
     Pass(Forwarded, CacheTrace, Option<Box<Passing>>),
 }
 
@@ -72,14 +72,14 @@ struct Way<'a> {
     is_compressed: bool,
 }
 
-/// The key by which requests find a fill.
+/// The key under which requests find a fill.
 struct FoundBy<'k> {
     key: &'k [u8],
     /// Its length without variant.
     of_url: usize,
 }
 
-/// Why a request cannot have what another one fetched.
+/// Why a request cannot have the response of another request's fetch.
 enum Unshared {
     /// It is of another variant, for one request only, or not there any more.
     OfAnother,
@@ -95,7 +95,7 @@ impl CacheRule {
     /// The response from the worker's memory, without waiting. `None`: [`Self::answer`] has to. `now`: seconds since 1970-01-01.
     pub(crate) fn answer_at_once(&self, question: Question<'_>, now: u64) -> Option<Response> {
         let Question { request, scheme, is_trusted, target, is_compressed } = question;
-        // One look at the fields for what few requests have. Upgrade counts only where Connection names it (RFC 9110 §7.8).
+        // One look at the fields for features that few requests use. Upgrade counts only where Connection names it (RFC 9110 §7.8).
         let [connection, directives @ ..] = request.fields.first_of(["connection", "cache-control", "pragma"]);
         if self.bypass(request, connection.is_some()).is_some() || self.query(target.query).is_some() {
             return None;
@@ -162,16 +162,16 @@ impl CacheRule {
         let of_url = key.in_store().len();
         let directives = self.directives(request);
         let store = &self.rules.store;
-        // Their answer is about the state of the origin: what is fetched for all says nothing of it (RFC 9111 §4.3.2).
+        // Their response is about the state of the origin, which a shared response does not tell (RFC 9111 §4.3.2).
         let asks_for_state =
             request.conditions.if_match.is_present() || request.conditions.if_unmodified_since.is_present();
         // Whether the request shares no fetch: a response that each request has to validate is not shared on its way either.
         let mut is_alone = false;
         // Whether a stored response may be validated: its body can be read, as far as is known.
         let mut can_validate = true;
-        // Whether it looks once more where a fetch has ended meanwhile.
+        // Whether the lookup is repeated if a fetch has ended meanwhile.
         let mut looks_again = true;
-        // The same before a fetch that nobody shares: its response may take the place of a stored one.
+        // The same before a fetch that no other request shares: its response may replace a stored one.
         let mut looks_for_stale = true;
         let pass = |key: &[u8], old| Passing::new(&self.rules, old, key, of_url, request, directives);
         // Each turn meets a fill that turns out to be of another variant, or for another request.
@@ -254,7 +254,7 @@ impl CacheRule {
                 }
             }
             let reason = match () {
-                // What HEAD learns is no body to store, and fetching one for it would cost more than it asks for.
+                // HEAD has no body to store, and fetching one would cost more than the request asks for.
                 () if request.method == Method::Head => Some("head"),
                 () if directives.no_store => Some("request-no-store"),
                 () if stale.is_none() && self.min_uses > 1 && store.asked_for(id) < self.min_uses => Some("min-uses"),
@@ -299,7 +299,7 @@ impl CacheRule {
         Answered::Pass(forwarded, CacheTrace::new(CacheOutcome::Miss, Some("contended")), Some(passing))
     }
 
-    /// For a request of which the origin does not get all fields, so that it is of another variant than it looks.
+    /// The origin does not get all fields of this request, so its response may be of another variant than the fields select.
     async fn passing_without_fields(&self, question: Question<'_>) -> Option<Box<Passing>> {
         let store = &self.rules.store;
         if !store.has_disk() {
@@ -449,7 +449,7 @@ impl CacheRule {
         self.sent(response.unwrap_or_else(|| Response::plain(Status::BAD_GATEWAY)))
     }
 
-    /// What the slices of a response are found and fetched with. `None`: it is whole. `key`: of the slice with this head.
+    /// The means to find and fetch the slices of a response. `None`: the response is whole. `key`: the key of the slice that has this head.
     fn slices(&self, key: &[u8], head: &Head, first: Option<&Arc<Object>>, way: Way<'_>) -> Option<Slices> {
         let sliced = Arc::clone(head.sliced.as_ref()?);
         Some(Slices {
@@ -521,7 +521,7 @@ impl CacheRule {
     ) {
         let Way { request, directives, forwarded, upstream, .. } = way;
         let id = self.rules.store.hash(key);
-        // The rule may have had slices of another size when it was stored: its validation would say nothing of those of today.
+        // A slice of another size, stored before the rule changed, cannot validate a slice of the current size.
         let stale =
             stale.filter(|stale| stale.object.head.sliced.as_ref().is_none_or(|own| own.is_of(self.rules.slice)));
         let validated = stale.as_ref().filter(|stale| stale.is_readable);
@@ -551,7 +551,7 @@ impl CacheRule {
         }
     }
 
-    /// What a fetch asks for. `stale`: the slice that it validates.
+    /// The range that a fetch requests. `stale`: the slice that it validates.
     fn range(&self, id: u128, stale: Option<&Sliced>, request: &Request<'_>) -> FetchRange {
         match (self.rules.slice, stale) {
             (None, _) => FetchRange::Whole,
@@ -562,7 +562,7 @@ impl CacheRule {
         }
     }
 
-    /// What an answer to a request with another method invalidates (RFC 9111 §4.4, RFC 9875 §3).
+    /// Invalidates the stored responses that a request with an unsafe method affects (RFC 9111 §4.4, RFC 9875 §3).
     pub(crate) async fn invalidate(&self, question: Question<'_>, status: Status, fields: &HeaderMap) {
         let Question { request, scheme, target, .. } = question;
         if !self.invalidates {
@@ -584,14 +584,14 @@ impl CacheRule {
             return;
         }
         let (store, upstream) = (Arc::clone(&self.rules.store), target.upstream.to_owned());
-        // Each has its line before the client learns of it: it may be stored under another spelling, and a server that is killed writes nothing. All holds in memory
-        // from here on, whatever the disks do, and even if the client leaves.
+        // Each purge has its line before the client learns of it: it may be stored under another spelling, and a killed server writes nothing. From here on,
+        // all purges hold in memory, whatever the disks do, and even if the client leaves.
         let written: Vec<_> = all.into_iter().map(|target| store.invalidate(target, &upstream)).collect();
         let written = tokio::spawn(async move {
             for written in written {
                 if let Err(error) = written.await {
                     // The log says it once for each directory, and for the process that took over.
-                    tracing::debug!("cache: cannot write down what a request invalidates: {error}");
+                    tracing::debug!("cache: cannot write down an invalidation: {error}");
                 }
             }
         });
@@ -634,5 +634,5 @@ fn collapsed(is_new: bool) -> Option<&'static str> {
 
 const MOST_TURNS: usize = 5;
 
-/// Time for which the response to a request that invalidates waits until that is written down.
+/// Longest delay of the response to an invalidating request, until the purge is written.
 const SOON: Duration = Duration::from_secs(1);

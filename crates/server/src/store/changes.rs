@@ -1,6 +1,6 @@
 //! Changes that all disks and workers of a store must notice: responses that were replaced or purged, and responses that are doubted.
 //!
-//! Workers compare what they keep in memory with the store when the count has moved.
+//! Workers compare their entries in memory with the store when the count has moved.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -58,13 +58,13 @@ impl Changes {
         self.unused.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// A directory is used again: what was asked for before `at` is doubted.
+    /// A directory is used again: responses that were requested before `at` are doubted.
     pub(super) fn end_without(&self, at: u64) {
         self.doubt_until(at);
         self.unused.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// What the next start has to know, for the file of a directory that is used.
+    /// The time to write for the next start, while the directory is in use: objects requested up to then are doubted.
     pub(super) fn doubt_of_next_start(&self) -> u64 {
         match self.unused.load(Ordering::Acquire) {
             0 => self.doubted_until(),

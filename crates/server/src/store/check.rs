@@ -5,8 +5,8 @@
 //!                                 └─ long ─► sent while it is checked: the end of the response waits for the outcome
 //! ```
 //!
-//! A damaged body is removed and fetched again. Where it was being sent, the response breaks off before its end: no response is whole whose body, or the range of
-//! it, may be damaged. After its check, a body is sent as any file is.
+//! A damaged body is removed and fetched again. A response that was sending it breaks off before its end, so that no client takes a damaged body, or a damaged
+//! range, for whole. After its check, a body is sent as any file is.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -165,7 +165,7 @@ impl Disk {
             return Check::new(Outcome::Sound as u8, &self.checks);
         }
         let mut under_way = self.checks.under_way();
-        // An object without a version may be another one of its key.
+        // An object without a version may be a later one of its key.
         if let Some(check) = version.and_then(|_| under_way.get(&(hash, version))) {
             return Arc::clone(check);
         }
@@ -192,7 +192,7 @@ impl Disk {
         let disk = Arc::clone(self);
         let work = move || {
             while let Some(job) = disk.checks.lanes[lane].next() {
-                // A panic is reported by its hook. What is not known to be sound is not sent.
+                // The hook reports a panic. A body whose check did not finish is not sent.
                 if catch_unwind(AssertUnwindSafe(|| disk.run_check(&job))).is_err() {
                     disk.end(&job, Outcome::Damaged);
                 }
@@ -208,7 +208,7 @@ impl Disk {
         check.end(outcome);
     }
 
-    /// Removes an object whose body is damaged, or cannot be read, unless another one has taken its place.
+    /// Removes an object whose body is damaged, or cannot be read, unless a later object has taken its place.
     fn remove_damaged(&self, hash: u128, file: &File, error: Option<io::Error>) {
         // Where it has become shorter, the disk has not failed.
         let error = error.filter(|error| error.kind() != io::ErrorKind::UnexpectedEof);
@@ -327,10 +327,10 @@ impl Source for Withheld {
 /// Bodies up to so many bytes are checked before the first is sent: a disk reads them in a moment. GUESS
 const CHECKED_FIRST: u64 = 8 << 20;
 
-/// Time for which the end of a response waits for a disk that reads nothing, as where its content is read.
+/// Longest delay at the end of a response for a disk that reads nothing, as for reading content.
 const LONGEST_SILENCE: Duration = Duration::from_secs(60);
 
-/// Bytes of a response that wait for its check.
+/// Bytes at the end of a response that are withheld until its check ends.
 const WITHHELD: u64 = 16 << 10;
 
 /// Threads of a lane. GUESS

@@ -32,7 +32,7 @@ pub(super) fn require_own(path: &Path) -> io::Result<()> {
     }
     let Some(other) = other else { return Ok(()) };
     let what = format!(
-        "it is neither empty nor a cache: {} is in it: name a directory for the cache alone, or remove what is in this one",
+        "it is neither empty nor a cache: {} is in it: name a directory for the cache alone, or empty this one",
         other.display()
     );
     Err(io::Error::new(io::ErrorKind::InvalidInput, what))

@@ -6,8 +6,8 @@
 //!                                                            └─ behind it: read from the disk, or made and stored
 //! ```
 //!
-//! A form is an object of its own: it takes room, and purges cover it. Its key is that of the response with what tells its content from others: a response that
-//! is replaced has other forms. Freshness, preconditions and ranges are those of the response.
+//! A form is an object of its own: it takes room, and purges cover it. Its key is the key of the response and whatever identifies its content: a response that
+//! is replaced has other forms. Freshness, preconditions and ranges come from the response.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -39,7 +39,7 @@ pub(crate) struct Coded {
     pub(super) object: Arc<Object>,
 }
 
-/// A form that nobody else is making.
+/// A form that this task alone is making.
 struct Making {
     coded: Coded,
     coding: Coding,
@@ -168,7 +168,7 @@ impl Making {
             return;
         }
         let Some(encoder) = encoder(length as usize) else { return };
-        // What is no smaller, or was read wrong, is so at the next attempt too.
+        // A form that is no smaller, or whose content was misread, ends alike at the next attempt.
         let Ok(Some(bytes)) = encode(object, encoder).await else {
             self.is_settled = true;
             return;
@@ -194,7 +194,7 @@ impl Drop for Making {
     }
 }
 
-/// The content of a response in a coding. `None`: it is no smaller, or not what was stored.
+/// The content of a response in a coding. `None`: it is no smaller, or its content is not the stored one.
 async fn encode(object: &Object, encoder: ContentEncoder) -> io::Result<Option<Vec<u8>>> {
     let ContentEncoder { mut encoder, memory } = encoder;
     let (mut out, mut checksum, mut at) = (Vec::new(), 0, 0);
@@ -242,7 +242,7 @@ const MAX_CONTENT: u64 = 16 << 20;
 /// Bytes of a form that are brought into memory before it is sent for the first time.
 const READ_AHEAD: u64 = 128 << 10;
 
-/// Forms of which is remembered that they are made, or not to be made.
+/// Forms that are remembered as being made, or as not worth making for a while.
 const MOST_FORMS: NonZeroUsize = NonZeroUsize::new(16_384).expect("not zero");
 
 /// How long a form is not tried again.

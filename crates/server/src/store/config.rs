@@ -20,7 +20,7 @@ use crate::values::{At, Bounded, Problems, SecretUrl, Size, Time, parse_network}
 pub(crate) struct CacheConfig {
     /// Directories of stored responses, one for each disk. Each belongs to one server, and is empty or has been its cache before.
     pub directories: At<Vec<PathBuf>>,
-    /// Most octets that stored responses take in each directory.
+    /// Most bytes that stored responses take in each directory.
     #[default(Size(1_000_000_000))]
     pub size: Size,
     /// Most responses in each directory.
@@ -32,7 +32,7 @@ pub(crate) struct CacheConfig {
     /// Memory for responses that are asked for often, for each worker.
     #[default(Size(32 << 20))]
     pub memory: Size,
-    /// A stream of Valkey or Redis by which the nodes of a fleet purge together: `redis://HOST:PORT/KEY`.
+    /// A stream of Valkey or Redis that has the nodes of a fleet purge together: `redis://HOST:PORT/KEY`.
     pub purge_stream: Option<At<SecretUrl>>,
     /// File whose first line is the password for that server, or a user and the password with a space between.
     pub purge_stream_password: Option<At<PathBuf>>,
@@ -42,17 +42,17 @@ pub(crate) struct CacheConfig {
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct CacheRuleConfig {
-    /// Time for which a response is fresh where the origin does not say, by status: `{ 200 = "10m", 404 = "1m" }`.
+    /// How long a response is fresh if the origin does not say, by status: `{ 200 = "10m", 404 = "1m" }`.
     pub ttl: At<BTreeMap<String, Time>>,
-    /// Whether a response with Last-Modified for which neither the origin nor `ttl` gives a time is fresh for a tenth of its age, a day at most.
+    /// Whether a response with Last-Modified is fresh for a tenth of its age, a day at most, if neither the origin nor `ttl` says how long.
     /// `false`: it is validated for each request.
     #[default(true)]
     pub heuristic: bool,
     /// Largest body that is stored.
     #[default(Size(10 << 30))]
     pub max_object: Size,
-    /// Size of slices in which larger responses are fetched and stored, each with a Range request: what clients ask for of a large response is fetched alone.
-    /// `max_object` bounds the whole [default: responses are fetched and stored whole]
+    /// Size of the slices of larger responses. Each slice is fetched with a Range request and stored, so that only the requested part of a response is fetched.
+    /// `max_object` bounds the whole response [default: responses are fetched and stored whole]
     pub slice: Option<At<Size>>,
     /// Which part of the query belongs to the key.
     pub query: Query,
@@ -62,9 +62,9 @@ pub(crate) struct CacheRuleConfig {
     pub key_headers: At<Vec<String>>,
     /// Cookies that belong to the key.
     pub key_cookies: Vec<String>,
-    /// Values that belong to the key, with placeholders, for instance `{map.device}`. The client's address is none.
+    /// Values that belong to the key, with placeholders, for instance `{map.device}`. The client's address is not allowed.
     pub key_values: Vec<At<String>>,
-    /// Cookies with which a request goes to the server, and its response is not stored; `*` at the end stands for any: `["session", "wp_*"]`.
+    /// Cookies that have a request go to the server, whose response is then not stored; `*` at the end stands for any: `["session", "wp_*"]`.
     pub bypass_cookies: Vec<String>,
     /// Requests for a response before it is stored.
     #[default(const { Bounded::new(1).unwrap() })]
@@ -75,11 +75,11 @@ pub(crate) struct CacheRuleConfig {
     pub ignore_request: bool,
     /// Whether responses with Set-Cookie are stored. Every client gets the cookie then.
     pub store_set_cookie: bool,
-    /// Time for which a stale response is sent while it is fetched again, where the origin does not say.
+    /// How long a stale response may be sent while it is fetched again, if the origin does not say.
     pub stale_while_revalidate: Option<Time>,
-    /// Time for which a stale response is sent if the servers fail, where the origin does not say.
+    /// How long a stale response may be sent when the servers fail, if the origin does not say.
     pub stale_if_error: Option<Time>,
-    /// Most responses of one URL that differ by Vary. Beyond, the one that was asked for least recently is removed.
+    /// Most responses of one URL that differ by Vary. Beyond, the least recently requested one is removed.
     #[default(const { Bounded::new(64).unwrap() })]
     pub variants: Bounded<1, 1000>,
     /// Whether a response is fetched to its end after all of its clients have left.
@@ -88,10 +88,10 @@ pub(crate) struct CacheRuleConfig {
     /// Whether responses carry Cache-Status (RFC 9211).
     #[default(true)]
     pub status_header: bool,
-    /// Networks from which the method PURGE removes a URL. From all others it is refused (403), and never forwarded.
+    /// Networks that may remove a URL by the method PURGE. From all others it is refused (403), and never forwarded.
     pub purge_from: Vec<At<String>>,
-    /// Whether a request with an unsafe method (POST, PUT, DELETE …) removes what is stored for its URL if the server answers without an error (RFC 9111 §4.4).
-    /// `false`: what is stored stays until it is stale, whatever clients write.
+    /// Whether a request with an unsafe method (POST, PUT, DELETE …) removes the stored responses for its URL if the server answers without an error
+    /// (RFC 9111 §4.4). `false`: they stay until they are stale, whatever clients write.
     #[default(true)]
     pub invalidate: bool,
 }
@@ -110,7 +110,7 @@ pub(crate) enum Query {
 }
 
 impl CacheRuleConfig {
-    /// What may be stored.
+    /// The policy on which responses may be stored.
     pub(super) fn policy(&self, key: &str, problems: &mut Problems) -> Policy {
         let mut policy = Policy {
             store_set_cookie: self.store_set_cookie,
@@ -154,7 +154,7 @@ impl CacheRuleConfig {
         policy
     }
 
-    /// The keys, with their values, by which requests for one URL get different responses.
+    /// The keys, with their values, that select among different responses for one URL.
     pub(crate) fn selecting(&self) -> impl Iterator<Item = (&'static str, String)> {
         let headers = self.key_headers.iter().map(|name| ("key_headers", name.to_ascii_lowercase()));
         let cookies = self.key_cookies.iter().map(|name| ("key_cookies", name.clone()));
@@ -179,7 +179,7 @@ impl CacheRuleConfig {
         self.key_values.iter().filter_map(&mut parse).collect()
     }
 
-    /// Octets of a slice.
+    /// Bytes of a slice.
     pub(super) fn slice(&self, key: &str, problems: &mut Problems) -> Option<u64> {
         let slice = self.slice.as_ref()?;
         let octets = slice.value.0;

@@ -1,10 +1,10 @@
-//! What a disk counts, and how metrics show it.
+//! The counters of a disk, and their metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::disk::Disk;
 
-/// What happened since the start.
+/// Events since the start.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) stored: AtomicU64,
@@ -27,7 +27,7 @@ pub(crate) struct DiskState {
     pub(crate) bytes: u64,
     pub(crate) index_bytes: u64,
     pub(crate) is_up: bool,
-    /// Whether the files of what was purged are being removed.
+    /// Whether the files of purged objects are being removed.
     pub(crate) is_swept: bool,
     pub(crate) stored: u64,
     pub(crate) evicted: u64,

@@ -1,4 +1,4 @@
-//! The store for an operator: `sealion cache`, `sealion purge`, and what `sealion check` says of it.
+//! The store for an operator: `sealion cache`, `sealion purge`, and its part of `sealion check`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -22,7 +22,7 @@ use super::purging::plain_key;
 use super::{Store, now_s};
 use crate::files::resolve::Wait;
 
-/// What a file says behind its body.
+/// The footer and metadata behind the body of a file.
 type Read = (Footer, Metadata);
 
 fn without_file(Opened { footer, metadata, .. }: Opened) -> Read {
@@ -48,7 +48,7 @@ impl Store {
         self.disk_states().map(line).collect::<Vec<_>>().join("\n")
     }
 
-    /// What there is under a URL, for each of these upstreams. May block.
+    /// Describes the stored responses of a URL, for each of these upstreams. May block.
     ///
     /// # Errors
     /// A line: nothing, and why, where that is known.
@@ -83,7 +83,7 @@ impl Store {
         }
     }
 
-    /// Purges by order. Returns a line for the operator. `upstreams`: by which a URL may be stored. May block.
+    /// Purges by order. Returns a line for the operator. `upstreams`: whose rules may store a URL. May block.
     ///
     /// # Errors
     /// A line: the disk failed.
@@ -113,7 +113,7 @@ impl Store {
         }
     }
 
-    /// What an order to purge is about to find, as far as that is known without reading everything. May block.
+    /// Describes the objects that a purge is about to find, as far as they can be found without reading everything. May block.
     fn found_by<'a>(&self, target: &Target, soft: bool, upstreams: impl Iterator<Item = &'a str>) -> Option<String> {
         match target {
             Target::Everything => {
@@ -148,7 +148,7 @@ impl Store {
         }
     }
 
-    /// What lies under a key. `None`: nothing, or its disk does not answer. May block.
+    /// The footer and metadata under a key. `None`: there is no object, or its disk does not answer. May block.
     fn read_by_key(&self, key: &[u8]) -> Option<Read> {
         let hash = self.has_disk().then(|| self.hash(key))?;
         let key = key.to_vec();
@@ -162,7 +162,7 @@ impl Store {
         self.disk(hash).run_and_block("read an object", find).flatten()
     }
 
-    /// What the purges say of a file.
+    /// The verdict of the purges on a file.
     pub(super) fn verdict_of(&self, footer: &Footer, metadata: &Metadata) -> Verdict {
         let Kind::Response { fields, .. } = &metadata.kind else { return Verdict::Valid };
         let pairs =
@@ -215,13 +215,13 @@ impl Store {
 }
 
 impl Store {
-    /// What is wrong with the directories, which need not be open: a line each.
+    /// One line for each problem with the directories, which need not be open.
     pub(crate) fn notes(&self) -> Vec<String> {
         self.paths.iter().filter_map(|path| note(&self.config, path)).collect()
     }
 }
 
-/// What is wrong with a directory before the server has opened it, with the remedy. It is looked at as the user that asks.
+/// The problem with a directory that the server has not opened yet, and the remedy. The check runs as the user that asks.
 fn note(config: &super::CacheConfig, path: &Path) -> Option<String> {
     let shown = path.display();
     if let Err(error) = require_own(path)

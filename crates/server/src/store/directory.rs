@@ -1,11 +1,11 @@
-//! The directory of a disk: names, temporary files, who owns it.
+//! The directory of a disk: names, temporary files, ownership.
 //!
 //! ```text
-//! DIR/sealion-cache      16 octets by which the directory is told from others, and gets its share of the objects
-//! DIR/salt               16 octets of salt for the hashes of keys, the same in all directories of a cache
+//! DIR/sealion-cache      16 bytes that identify the directory, and determine its share of the objects
+//! DIR/salt               16 bytes of salt for the hashes of keys, the same in all directories of a cache
 //! DIR/lock               flock(2): one process writes
 //! DIR/clean              the boot at which everything was written back, after an orderly stop
-//! DIR/doubted            up to when responses were asked for that must be validated, in milliseconds since 1970-01-01
+//! DIR/doubted            responses that were requested up to this time must be validated; in milliseconds since 1970-01-01
 //! DIR/temporary/N        files that are being written
 //! DIR/abc/def…           an object, by the hash of its key
 //! ```
@@ -48,7 +48,7 @@ pub(super) use ownership::Owned;
 pub(super) struct Directory {
     pub(super) path: PathBuf,
     pub(super) place: ArcSwap<Place>,
-    /// Differs from those of other directories.
+    /// Unique to this directory.
     pub(super) number: [u8; 16],
     /// The salt that its file had when it was opened.
     read_salt: Option<[u8; 16]>,
@@ -60,7 +60,7 @@ pub(super) struct Directory {
     has_owned: AtomicBool,
     /// Held while the directory must stay this process's ([`Self::keep`]).
     kept: Mutex<()>,
-    /// Whether this process has become the owner, and nobody has asked yet ([`Self::take_owned`]).
+    /// Whether this process has become the owner, until [`Self::take_owned`] reads it.
     is_newly_owned: AtomicBool,
     /// Boots whose objects need no check: this one, and the one before if it ended in order.
     boots: [u32; 2],
@@ -68,16 +68,16 @@ pub(super) struct Directory {
     pub(super) threads: Arc<DiskThreads>,
     /// Whether there are purges that are to be written before the disk is used again ([`Self::awaits_purges`]).
     awaits_purges: AtomicBool,
-    /// What the file [`DOUBTED`] says.
+    /// The content of the file [`DOUBTED`].
     doubted_until: AtomicU64,
 }
 
-/// What the path led to.
+/// The directory that the path led to when it was opened.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) root: OwnedFd,
     lock: File,
-    /// The directories of objects in it.
+    /// Its directories of objects.
     outer: OuterDirectories,
 }
 
@@ -97,7 +97,7 @@ pub(super) struct Opened {
     pub(super) file: File,
     pub(super) footer: Footer,
     pub(super) metadata: Metadata,
-    /// Octets of the file.
+    /// Bytes of the file.
     pub(super) length: u64,
 }
 
@@ -109,7 +109,7 @@ pub(super) enum Scan {
 }
 
 impl Directory {
-    /// Opens `path`, and makes what is missing in it.
+    /// Opens `path`, and makes the missing files in it.
     ///
     /// # Errors
     /// `InvalidInput`: it holds files of others.
@@ -165,12 +165,12 @@ impl Directory {
         choose_salt([self].into_iter()).unwrap_or(self.number)
     }
 
-    /// The content of the file by which the directory at `path` is known, if there is one.
+    /// The content of the file that identifies the directory at `path`, if there is one.
     pub(super) fn number_at(path: &Path) -> Option<Vec<u8>> {
         std::fs::read(path.join(NUMBER)).ok()
     }
 
-    /// What the user that serves must own.
+    /// The paths that the serving user must own.
     pub(super) fn own_paths(&self) -> Vec<PathBuf> {
         let within = [LOCK, NUMBER, SALT, TEMPORARY].map(|name| self.path.join(name));
         [self.path.clone()].into_iter().chain(within).collect()
@@ -216,7 +216,7 @@ impl Directory {
         self.remove_file(PROBE)
     }
 
-    /// Whether the path leads to it still, it has the number by which it is known, and no directory of objects was removed.
+    /// Whether the path still leads to this directory, with its identifying file and all of its directories of objects.
     pub(super) fn is_in_place(&self) -> bool {
         let place = self.place.load();
         let number = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
@@ -229,7 +229,7 @@ impl Directory {
         is_there && !matches!(statat(&place.root, NUMBER, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
     }
 
-    /// Opens what the path leads to now, and makes the directory if it was removed. Another process may own it.
+    /// Opens the directory that the path leads to now, and makes it if it was removed. Another process may own it.
     ///
     /// # Errors
     /// It is on another file system and has not been this cache, as where a disk was unmounted: that would be filled.
@@ -247,7 +247,7 @@ impl Directory {
             _ => return Err(io::Error::other("something else is there: restart the server if it is to be the cache")),
         }
         let place = Place::open(&self.path)?;
-        // First: without it, a start would take what follows for files of others.
+        // First: without it, a start would take the next files for foreign ones.
         self.restore_number(&place.root)?;
         if let Some(salt) = self.salt.get() {
             write_file(&place.root, SALT, salt)?;
@@ -257,7 +257,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Writes the number by which the directory is known, where it was removed with everything else.
+    /// Writes the identifying file again after everything in the directory was removed.
     fn restore_number(&self, root: &OwnedFd) -> io::Result<()> {
         match statat(root, NUMBER, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => write_file(root, NUMBER, &self.number),
@@ -295,7 +295,7 @@ impl Directory {
         Ok(Temporary { file: file.into(), name, directory: Arc::clone(self), place, is_published: false })
     }
 
-    /// The object with this hash. `Ok(None)`: there is none that is valid.
+    /// The object with this hash. `Ok(None)`: there is no valid one.
     ///
     /// # Errors
     /// The file cannot be read; `WouldBlock`: not without blocking.
@@ -347,7 +347,7 @@ impl Directory {
         named.is_ok_and(|named| fstat(file).is_ok_and(|own| own.st_ino == named.st_ino))
     }
 
-    /// Calls `visit` with hash and octets of every object. Ends early if that returns `false`.
+    /// Calls `visit` with hash and bytes of every object. Ends early if that returns `false`.
     pub(super) fn scan(&self, mut visit: impl FnMut(u128, u64) -> bool) -> io::Result<Scan> {
         let place = self.place.load();
         for entry in Dir::read_from(&place.root)? {
@@ -368,7 +368,7 @@ impl Directory {
         Ok(Scan::Complete)
     }
 
-    /// Octets that are free on the file system for this process, and its inodes.
+    /// Bytes that are free on the file system for this process, and its inodes.
     pub(super) fn free(&self) -> io::Result<(u64, u64)> {
         let stat = rustix::fs::fstatvfs(&self.place.load().root)?;
         // Some file systems, btrfs for one, have no table of inodes: they report 0 of 0.
@@ -433,7 +433,7 @@ impl Drop for Temporary {
     }
 }
 
-/// Reads octets of a file.
+/// Reads bytes of a file.
 ///
 /// # Errors
 /// `WouldBlock`: they are not in the kernel's cache, or it cannot tell.
@@ -461,8 +461,8 @@ pub(super) fn name(hash: u128) -> String {
     name
 }
 
-/// Hexadecimal digits of a hash by which objects share a directory. MEASURED: with 4,096 directories, a file is made and named by 27 us of CPU, with 65,536 by
-/// 50 to 76 (ext4, 40,000 files, 2026-11-22).
+/// Hexadecimal digits of a hash that objects of one directory share. MEASURED: with 4,096 directories, a file is made and named by 27 us of CPU, with 65,536
+/// by 50 to 76 (ext4, 40,000 files, 2026-11-22).
 pub(super) const OUTER: usize = 3;
 
 pub(super) fn hex(name: &[u8], digits: usize) -> Option<u128> {
@@ -492,7 +492,7 @@ fn make_number(root: &OwnedFd) -> io::Result<[u8; 16]> {
     Ok(number)
 }
 
-/// The salt for the hashes of keys: the one that most of the directories have. `None`: none has one.
+/// The salt for the hashes of keys: the salt of most directories. `None`: no directory has one.
 pub(super) fn choose_salt<'a>(directories: impl Iterator<Item = &'a Directory> + Clone) -> Option<[u8; 16]> {
     let found: Vec<[u8; 16]> = directories.clone().filter_map(|directory| directory.read_salt).collect();
     let votes = |salt: &&[u8; 16]| found.iter().filter(|other| other == salt).count();
@@ -507,7 +507,7 @@ fn make_directory(root: &OwnedFd, name: &str) -> io::Result<()> {
     }
 }
 
-/// What the file [`DOUBTED`] says. Where it cannot be read, all is doubted.
+/// Reads the file [`DOUBTED`]. If it cannot be read, all objects are doubted.
 fn read_doubt(root: &OwnedFd) -> u64 {
     match read_file(root, DOUBTED) {
         Ok(text) => String::from_utf8(text).ok().and_then(|text| text.parse().ok()).unwrap_or(u64::MAX),

@@ -1,4 +1,4 @@
-//! A disk: its directory, its index, and a thread that removes what must go.
+//! A disk: its directory, its index, and a thread that removes objects.
 
 mod removing;
 mod thread;
@@ -53,18 +53,18 @@ pub(super) struct Disk {
     begun: Instant,
     /// Held while a file gets its name and its entry: the snapshot has all files or none is written.
     naming: RwLock<()>,
-    /// When the objects that were stored last were asked for: two responses to one request are written in any order, and the newer one stays. One is
-    /// locked, before `naming`, while a file gets its name or loses it.
+    /// Request times of the objects that were stored last: two responses to one request are written in any order, and the newer one stays. One of the locks
+    /// is held, before `naming`, while a file gets its name or loses it.
     pub(super) latest: [Mutex<LruCache<u128, u64>>; LOCKS],
     pub(super) writer: Writer,
     /// The lines about responses that came faster than they were written.
     dropped: Warnings,
-    /// The lines about operations for which the disk had no time.
+    /// The lines about operations that the disk had no time for.
     pub(super) overloads: Warnings,
     removals: Mutex<Removals>,
     has_work: Condvar,
     pub(super) counts: Counts,
-    /// Those of the store, whose workers keep objects of this disk.
+    /// The changes of the store, whose workers keep objects of this disk.
     pub(super) changes: Arc<Changes>,
     /// Whether it was said that this process cannot become the owner.
     pub(super) is_told_of_owner: AtomicBool,
@@ -73,8 +73,8 @@ pub(super) struct Disk {
 #[derive(Debug, Default)]
 pub(super) struct Removals {
     pub(super) hashes: Vec<u128>,
-    /// Those that were removed while the index is being loaded, and not stored again: loading may find their files still. While another process owns the
-    /// directory, those that this one does not send: their files are the owner's to remove.
+    /// Objects that were removed while the index is being loaded, and not stored again: loading may still find their files. While another process owns the
+    /// directory, objects that this process does not send: only the owner removes their files.
     while_loading: HashSet<u128>,
     pub(super) is_stopping: bool,
     /// Whether the disk was closed before this process owned the directory.
@@ -130,7 +130,7 @@ impl Disk {
         self.removals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an object to the index, and has removed what must go for it. Returns its version.
+    /// Adds an object to the index, and has the objects removed that must go for it. Returns its version.
     fn add(&self, hash: u128, length: u64) -> u32 {
         if !self.is_loaded() {
             self.removals().while_loading.remove(&hash);
@@ -140,7 +140,7 @@ impl Disk {
         version
     }
 
-    /// Adds an object to the index. Returns its version, and what must go for it.
+    /// Adds an object to the index. Returns its version, and the objects that must go for it.
     fn add_to_index(&self, hash: u128, length: u64) -> (u32, Vec<u128>) {
         let (version, gone) = self.index.insert(hash, Blocks::of(length));
         if self.directory.is_owner() {
@@ -169,7 +169,7 @@ impl Disk {
         self.now() < self.paused_until.load(Ordering::Relaxed)
     }
 
-    /// Has a response written behind the request that fetched it: `job` takes so many octets of memory until then. Where too much waits already, it is not
+    /// Has a response written behind the request that fetched it: `job` takes so many bytes of memory until then. Where too much waits already, it is not
     /// stored, and the disk goes on with the others.
     pub(super) fn write_later(&self, octets: usize, job: impl FnOnce() + Send + 'static) {
         if self.hangs() {
@@ -340,7 +340,7 @@ impl Disk {
         self.latest[hash as usize % LOCKS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps others from the name of an object. `None`: what is there was asked for later.
+    /// Keeps other writers from the name of an object. `None`: the object there was requested later.
     fn turn(&self, hash: u128, times: Times) -> Option<MutexGuard<'_, LruCache<u128, u64>>> {
         let mut latest = self.latest(hash);
         if latest.peek(&hash).is_some_and(|other| *other > times.asked) {
@@ -368,7 +368,7 @@ impl Disk {
         Ok(version)
     }
 
-    /// Appends metadata to an object, after its validation. May block. Returns its version; `Ok(None)`: the file is another one by now.
+    /// Appends metadata to an object, after its validation. May block. Returns its version; `Ok(None)`: the file belongs to another object by now.
     pub(super) fn append(&self, object: &Object, metadata: &Metadata, times: Times) -> io::Result<Option<u32>> {
         let hash = object.hash;
         let Some(_alone) = self.turn(hash, times) else { return Ok(None) };
@@ -415,7 +415,7 @@ impl Disk {
 pub(super) struct Times {
     /// When it was made, for purges.
     pub(super) made: u64,
-    /// When it was asked for: of two, the one that was asked for later stays.
+    /// When it was requested: of two objects, the one that was requested later stays.
     pub(super) asked: u64,
 }
 
@@ -432,15 +432,15 @@ pub(super) enum Lookup {
 }
 
 pub(super) const TURN: Duration = Duration::from_millis(500);
-/// Time for which the process before may own the directory without a word.
+/// How long the process before may own the directory without a word.
 const TAKEOVER: Duration = Duration::from_secs(5);
 const REMOVALS_AT_ONCE: usize = 64;
 pub(super) const LOCKS: usize = 64;
-/// Objects of each lock of which is known when they were asked for: those that are written at the same time.
+/// Recent request times, kept per lock: enough for the objects that are written at the same time.
 const MOST_LATEST: NonZeroUsize = NonZeroUsize::new(128).expect("not zero");
 /// Objects that a process does not send while another owns the directory. Beyond, all are looked at again: clients can invalidate very many.
 const MOST_NOT_SENT: usize = 100_000;
-/// Octets that validations may append to an object before its file is rewritten.
+/// Bytes that validations may append to an object before its file is rewritten.
 const MOST_TAILS: u64 = 64 << 10;
 
 #[cfg(test)]

@@ -57,8 +57,8 @@ impl Disk {
         self.directory.threads.hangs()
     }
 
-    /// Removes the object of a hash while the disk hangs: a response was fetched that the disk does not get, and the older object must not be found when the disk
-    /// answers. `asked`: when the response was asked for.
+    /// Removes the object of a hash while the disk hangs. A response was fetched that the disk does not get, and the older object must not be found when the
+    /// disk answers. `asked`: when the response was asked for.
     pub(super) fn supersede(&self, hash: u128, asked: u64) {
         // A thread that hangs may hold the lock. The object that it stores then is older too, but fresh by its own lifetime.
         if let Ok(mut latest) = self.latest[hash as usize % LOCKS].try_lock() {
@@ -93,11 +93,11 @@ impl Disk {
         if let Err(error) = self.directory.probe() {
             self.failed("write", &error);
         }
-        // It has not got this while it hung: a process that is killed from here on doubts all.
+        // The disk did not get this while it hung: if the process is killed from here on, the next start doubts all objects.
         self.write_doubt();
         self.changes.doubt_until(now_ms());
         threads.recover();
-        // What was withdrawn since the doubt began may not have reached it either.
+        // Withdrawals since the doubt began may not have reached the disk either.
         self.changes.end_without(now_ms());
         self.write_doubt();
         tracing::info!("cache {}: the disk answers again", self.directory.path.display());

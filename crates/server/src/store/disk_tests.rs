@@ -171,7 +171,7 @@ async fn a_disk_that_does_not_keep_up_counts_what_it_drops_and_stores_the_next()
     disk.writer.start().unwrap();
     may_end.send(()).unwrap();
     let (ended, written) = std::sync::mpsc::channel();
-    // What fits again is written at once.
+    // A job that fits again is written at once.
     while written.try_recv().is_err() {
         let ended = ended.clone();
         disk.write_later(1, move || _ = ended.send(()));

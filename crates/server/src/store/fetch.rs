@@ -41,9 +41,9 @@ pub(super) struct Fetch {
     pub(super) fill: Arc<Fill>,
     /// The key without variant.
     pub(super) key: Vec<u8>,
-    /// The key by which other requests find the fill: with its variant, if that was known.
+    /// The key under which other requests find the fill: with its variant, if known.
     pub(super) found_by: Arc<[u8]>,
-    /// The hash of that.
+    /// The hash of `found_by`.
     pub(super) id: u128,
     /// The hash of `key`.
     pub(super) of_url: u128,
@@ -53,7 +53,7 @@ pub(super) struct Fetch {
     pub(super) request: FetchRequest,
     /// Whether the request that caused it was answered already.
     pub(super) is_behind: bool,
-    /// What of the response is asked for.
+    /// The part of the response to fetch.
     pub(super) range: FetchRange,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct StaleObject {
 }
 
 impl StaleObject {
-    /// One that the disk does not give.
+    /// An object that the disk does not give.
     pub(super) fn unreadable(object: Arc<Object>) -> Self {
         StaleObject { object, may_serve_on_error: false, is_readable: false }
     }
@@ -120,11 +120,11 @@ impl Fetch {
         }
         if let (FetchRange::FirstSlice(position), Ok(reply), Some(mut whole)) = (&self.range, &mut result, of_whole)
             && match position.judge(reply, self.rules.max_object) {
-                // The response has become shorter than the slice that is validated begins.
+                // The response now ends before the slice that is being validated.
                 Judgement::AsItIs => self.stale.is_some() && reply.status == Status::RANGE_NOT_SATISFIABLE,
-                // Without what is not stored of it, nothing may tell which slices belong to it.
+                // Some fields of a response are not stored. Without them, no field may tell which slices belong together.
                 Judgement::Slice if !self.stays_slice(*position, reply) => true,
-                // What is for one request goes to its client as the origin sends it.
+                // A response that only one request may get goes to its client as the origin sends it.
                 Judgement::Slice => self.may_store(&self.request, reply, requested.second, now_s()).is_err(),
                 Judgement::Unusable => true,
             }
@@ -136,7 +136,7 @@ impl Fetch {
             && !sliced.is_answered_by(*index, reply)
         {
             let status = reply.status.code();
-            // Others say something of the request, or of the origin: a client must not remove what all have.
+            // Other statuses describe the request, or the origin: a client must not remove the stored response of all.
             let tells = matches!(status, 200 | 206 | 404 | 410 | 416);
             let is_withdrawn = self.refuses_slice(reply, requested, now_s());
             if is_withdrawn {
@@ -199,12 +199,12 @@ impl Fetch {
             requested.second,
             now_s(),
         );
-        // A client must not remove what others may have: a server may renew its cookie, for instance.
+        // A client must not remove the stored response of all: a server may renew this client's cookie, for instance.
         let is_of_client = |why: NotStored| why.is_of_request() || why == NotStored::SetCookie;
         let disk = rules.store.disk(stale.hash);
-        // With other fields in Vary it is another variant than the one that others would find it as.
+        // With other fields in Vary, it is of another variant than the one that requests would find it as.
         let keeps_variant = rules.vary(&fields) == rules.vary(&stale.head.fields);
-        // The response for the request that asked is younger than what others must not have any more.
+        // The new response is younger than the one that other requests must not get any more.
         let before = stale.times.made.max(requested.at.saturating_sub(1));
         let lifetime = freshened.unwrap_or(stale.head.lifetime);
         let head = rules.head(&stale.key, stale.head.status, fields, lifetime);
@@ -214,7 +214,7 @@ impl Fetch {
             self.withdraw_unknown(before);
         }
         if head.is_lost_part() {
-            let what = "the validation takes away what tells which slices belong to the response".to_owned();
+            let what = "the validation removes the field that tells which slices belong to the response".to_owned();
             let failed = Failed { failure: Failure::Broken(what), trace: Some(trace) };
             return self.fill.end(End::Failed(Arc::new(failed)));
         }
@@ -232,7 +232,7 @@ impl Fetch {
         if is_stored {
             let (stale, metadata) = (Arc::clone(stale), object.metadata());
             if stale.version().is_none() {
-                // Its file may wait to be written: until then, this fill has what others ask for.
+                // Its file may wait to be written: until then, requests find this fill.
                 disk.behind_writes(|| ()).await;
             }
             let what = "store the fields of a validation";
@@ -278,7 +278,7 @@ impl Fetch {
         };
         let times = Times { made: made(requested.at, &fields), asked: requested.at };
         let mut key = self.key.clone();
-        // Slices are of the variant of the one that told of them.
+        // Slices inherit the first slice's variant.
         let names = if let FetchRange::Slice(..) = self.range { Vec::new() } else { names };
         if !names.is_empty() {
             add_variant(&mut key, &self.request.variant(&names));
@@ -286,7 +286,7 @@ impl Fetch {
         let hash = rules.store.hash(&key);
         let disk = Arc::clone(rules.store.disk(hash));
         let storable = sealion_cache::storable_fields(&rules.policy, &fields, received);
-        // Age, and what `no-cache` and `private` name, are for the request that the origin answered alone.
+        // Age, and fields that `no-cache` and `private` name, are only for the request that the origin answered.
         if fields.keys().any(|name| !storable.contains_key(name) && !is_hop_by_hop(name.as_str())) {
             let mut own = fields;
             own.insert(DATE, storable[DATE].clone());
@@ -329,7 +329,7 @@ impl Fetch {
         }
     }
 
-    /// Whether what is stored of a slice tells of the others.
+    /// Whether the stored part of a slice describes the others.
     fn stays_slice(&self, position: SlicePosition, reply: &Reply) -> bool {
         let storable = sealion_cache::storable_fields(&self.rules.policy, &reply.fields, now_s());
         Sliced::of(&storable, position.size).is_some()
@@ -456,7 +456,7 @@ impl Fetch {
         None
     }
 
-    /// Writes what is unwritten, if it is `least` octets.
+    /// Writes the unwritten bytes, if there are at least `least`.
     async fn write(&self, storing: &mut Storing, least: usize) {
         let Storing::InFile(in_file) = storing else { return };
         if self.fill.unwritten_octets() >= least.max(1) && !in_file.write_unwritten(&self.fill).await {
@@ -480,20 +480,20 @@ impl Requested {
     }
 }
 
-/// When a response was made, for purges. A cache between here and the origin may have sent one that it purges a moment later: while a purge is
+/// When a response was made, for purges. A cache between here and the origin may have sent a response that it purges a moment later: while a purge is
 /// young, Age tells. Later, Age is not looked at, so that a cache that is never purged costs no hits for longer.
 fn made(requested: u64, fields: &HeaderMap) -> u64 {
     let age = fields.get(AGE).and_then(|age| age.to_str().ok()?.trim().parse::<u64>().ok());
     age.map_or(requested, |age| requested.saturating_sub(age.saturating_add(ROUNDED).min(YOUNG) * 1000))
 }
 
-/// Seconds by which Age may be too low. Each cache counts whole seconds and adds the Age that the cache before it sent, so that the errors add up.
+/// How many seconds too low Age may be. Each cache counts whole seconds and adds the Age that the cache before it sent, so that the errors add up.
 const ROUNDED: u64 = 2;
 
-/// Seconds in which all caches of a chain apply a purge.
+/// Seconds within which all caches of a chain apply a purge.
 const YOUNG: u64 = 60;
 
-/// The status by which a response is stored: a slice is a part of a 200.
+/// The status under which a response is stored: a slice is part of a 200.
 pub(super) fn code(status: Status, range: &FetchRange) -> u16 {
     match range {
         FetchRange::FirstSlice(_) | FetchRange::Slice(..) if status == Status::PARTIAL_CONTENT => Status::OK.code(),
@@ -501,6 +501,6 @@ pub(super) fn code(status: Status, range: &FetchRange) -> u16 {
     }
 }
 
-/// Octets that are written at once.
+/// Bytes that are written at once.
 const WRITTEN_AT_ONCE: usize = 1 << 18;
 const _: () = assert!(WRITTEN_AT_ONCE < MAX_UNWRITTEN);

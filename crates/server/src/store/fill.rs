@@ -7,8 +7,8 @@
 //!   └─► Ended(NotShared)        the answer is for one request only
 //! ```
 //!
-//! The first octets lie in a file, from which readers send them; the others lie in memory until they are written. Where writing failed, they lie
-//! there until all readers have them.
+//! The first bytes lie in a file, and readers send them from there; the others lie in memory until they are written. If writing fails, they stay there
+//! until all readers have them.
 
 use std::io;
 use std::pin::Pin;
@@ -39,7 +39,7 @@ use crate::upstream::{Failure, Reply, without_room};
 pub(super) struct Fill {
     /// The URL, as keys begin with it.
     pub(super) url: Box<[u8]>,
-    /// The number of the rule that fetches it: those of other configurations may make other fields of it.
+    /// The number of the rule that fetches it: a rule of another configuration may change the fields otherwise.
     pub(super) rules: [u8; NUMBER],
     /// When it was made: its response is asked for then or later.
     pub(super) began: u64,
@@ -60,7 +60,7 @@ pub(super) struct Fill {
     pub(super) before: Mutex<Vec<(u128, Arc<Fill>)>>,
 }
 
-/// What a fill tells those that look for its key.
+/// The state of a fill, for a request that looks up its key.
 pub(super) enum Known {
     /// It has ended.
     Object(Arc<Object>),
@@ -68,13 +68,13 @@ pub(super) enum Known {
     Flowing(Arc<Flowing>),
 }
 
-/// What a request for an object that was not found gets.
+/// The outcome of asking for a fill after no object was found.
 pub(super) enum Joined {
     /// The fill of another request.
     Shared(Arc<Fill>),
-    /// One that the caller has to run.
+    /// A new fill, which the caller has to run.
     New(Arc<Fill>, FetchPlace),
-    /// Enough fetches run: none may begin.
+    /// The limit of fetches is reached.
     Full,
     /// A fetch has ended since the caller looked: the object may be there.
     Ended,
@@ -108,9 +108,9 @@ struct State {
     reply: Option<(Reply, UpstreamTrace)>,
     /// The file that is being written.
     file: Option<Arc<SiteFile>>,
-    /// Octets in it.
+    /// Bytes in it.
     written: u64,
-    /// The octets in memory.
+    /// The bytes in memory.
     tail: Tail,
     /// Where they begin: at `written`, unless writing has failed.
     tail_begin: u64,
@@ -284,7 +284,7 @@ impl Fill {
         (state.tail.iter().cloned().collect(), state.tail_begin)
     }
 
-    /// Octets that are not written.
+    /// Bytes that are not written.
     pub(super) fn unwritten_octets(&self) -> usize {
         self.lock().tail.len()
     }
@@ -302,7 +302,7 @@ impl Fill {
         self.drain_within(PATIENCE).await
     }
 
-    /// `most`: time for which the slowest reader may keep one waiting that has read all there is.
+    /// `most`: how long the slowest reader may keep a reader waiting that has read everything so far.
     async fn drain_within(&self, most: Duration) -> bool {
         // Where the slowest reader is, and since when.
         let mut slowest = (0, Instant::now());
@@ -321,7 +321,8 @@ impl Fill {
                     slowest = (at, Instant::now());
                 }
                 let patience = most.saturating_sub(slowest.1.elapsed());
-                // A reader that reads nothing must not hold up another that has read all there is: its response breaks off. While no other waits, the fetch does.
+                // A reader that reads nothing must not hold up another that has read everything so far: the slow response breaks off. While no other waits,
+                // the fetch does.
                 let freed = if patience.is_zero() && state.has_reader_at_end() { state.slowest(at + 1) } else { at };
                 state.free(freed);
                 if state.tail.has_room() {
@@ -372,7 +373,7 @@ impl State {
         self.readers.iter().any(|(_, at)| *at >= end)
     }
 
-    /// Drops the pieces that end before this octet.
+    /// Drops the pieces that end before this byte.
     fn free(&mut self, before: u64) {
         let ends = self.tail.iter().scan(self.tail_begin, |end, piece| {
             *end += piece.len() as u64;
@@ -382,7 +383,7 @@ impl State {
         self.tail_begin += self.tail.remove(pieces) as u64;
     }
 
-    /// The octets at `at`, up to `end`. `Ready(None)`: there are no more.
+    /// The bytes at `at`, up to `end`. `Ready(None)`: there are no more.
     fn piece(&self, at: u64, end: u64) -> Poll<Option<io::Result<Piece>>> {
         if at >= end {
             return Poll::Ready(None);
@@ -460,7 +461,7 @@ impl Drop for Reader {
     }
 }
 
-/// Time for which the slowest reader of a response that is not stored may read nothing, while others wait for it.
+/// How long the slowest reader of a response that is not stored may read nothing while others wait for it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Time after which a fetch that waits for its slowest reader looks whether another waits for it too.

@@ -71,13 +71,13 @@ impl Store {
             return Joined::alone(key, rules);
         }
         let mut fills = self.fills();
-        // A fill is forgotten after what it stored has changed the state.
+        // A fill is forgotten after its object has changed the state.
         match (fills.get(&id), looked) {
             (Some(fill), _) if !fill.has_ended() && fill.rules == rules => return Joined::Shared(Arc::clone(fill)),
             (Some(fill), _) if !fill.has_ended() => {}
             (Some(_), Some(_)) => return Joined::Ended,
             (None, Some(looked)) if looked != self.epoch(id) => return Joined::Ended,
-            // One that is over answered those that waited for it; its object may be stale by now.
+            // A fill that is over answered the requests that waited for it; its object may be stale by now.
             _ => {}
         }
         let joined = Joined::alone(key, rules);
@@ -93,8 +93,8 @@ impl Store {
         passed.is_some_and(|(at, _)| at.elapsed() < NOT_SHARED_FOR)
     }
 
-    /// What is stored under a key once a fetch has been written: its object, if that is whole, or the fields by which the responses of its URL
-    /// differ, as soon as they are known.
+    /// The entry that a fetch will store under `key`: its object, once that is whole, or the names of the fields that select among the responses of
+    /// its URL, once they are known.
     pub(super) fn being_written(&self, id: u128, key: &[u8], rules: &Rules) -> Option<Stored> {
         let fill = Arc::clone(self.fills().get(&id)?);
         let known = fill.known()?;
@@ -126,8 +126,8 @@ impl Store {
         }
     }
 
-    /// A fill that is under way no more. Those whose places it took are found again while their objects wait to be written: a response that is not stored
-    /// may take the place of that.
+    /// Forgets a fill that has ended. The fills whose places it took are found again while their objects wait to be written: a response that is not stored
+    /// may take their place.
     pub(super) fn forget(&self, id: u128, fill: &Arc<Fill>) {
         let mut fills = self.fills();
         fill.is_over.store(true, Ordering::Relaxed);
@@ -174,21 +174,21 @@ impl Store {
     }
 }
 
-/// The hashes by which requests find a fill: `id`, and the variant's.
+/// The hashes under which requests find a fill: `id`, and the variant's.
 fn found_by(fills: &HashMap<u128, Arc<Fill>>, id: u128, fill: &Arc<Fill>) -> impl Iterator<Item = u128> + use<> {
     let is_found = |id: &u128| fills.get(id).is_some_and(|other| Arc::ptr_eq(other, fill));
     let [own, variant] = [Some(id), fill.variant.get().copied()].map(|id| id.filter(is_found));
     own.into_iter().chain(variant)
 }
 
-/// Has requests find a fill by this hash, in place of the one that they find now.
+/// Has requests find a fill under this hash, in place of the one that they find now.
 fn take_place(fills: &mut HashMap<u128, Arc<Fill>>, id: u128, fill: &Arc<Fill>) {
     if let Some(before) = fills.insert(id, Arc::clone(fill)) {
         fill.before.lock().unwrap_or_else(PoisonError::into_inner).push((id, before));
     }
 }
 
-/// Keys of which is remembered that their responses are not stored.
+/// Keys that are remembered because their responses are not stored.
 pub(super) const MOST_PASSED: NonZeroUsize = NonZeroUsize::new(65_536).expect("not zero");
 
 /// How long requests for a response that cannot be shared go to the origin side by side.

@@ -4,12 +4,12 @@
 //! offset 0: body │ metadata │ footer │ metadata │ footer          a validation appends a further pair; the last one counts
 //! ```
 //!
-//! The body comes first, so that it is sent as any file is. What is known of it at its end alone, its length and checksum, stands in the footer,
-//! the last 64 octets. A file without a valid footer is no object: a write that was interrupted is never sent.
+//! The body comes first, so that it is sent as any file is. Its length and checksum are known only at its end, and stand in the footer,
+//! the last 64 bytes. A file without a valid footer is no object: an interrupted write is never sent.
 
 use serde::{Deserialize, Serialize};
 
-/// Octets of a footer.
+/// Bytes of a footer.
 pub(super) const FOOTER: usize = 64;
 
 /// Longest metadata.
@@ -21,9 +21,9 @@ const VERSION: u16 = 1;
 /// The end of the file of an object. All numbers are little-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Footer {
-    /// Octets of the metadata before the footer.
+    /// Bytes of the metadata before the footer.
     pub(super) metadata: u32,
-    /// Octets of the body at the beginning.
+    /// Bytes of the body at the beginning.
     pub(super) body: u64,
     /// Milliseconds since 1970-01-01 when the object was stored or last validated.
     pub(super) stored: u64,
@@ -85,7 +85,7 @@ impl Footer {
         .filter(|footer| footer.metadata <= LONGEST_METADATA)
     }
 
-    /// Whether a file of `length` octets has room for what the footer says.
+    /// Whether the sizes in the footer fit into a file of `length` bytes.
     pub(crate) fn fits(&self, length: u64) -> bool {
         let behind = u64::from(self.metadata) + FOOTER as u64;
         self.body.checked_add(behind).is_some_and(|needed| needed <= length)
@@ -98,7 +98,7 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     Some(*taken)
 }
 
-/// What is known of an object besides its body.
+/// The description of an object, stored behind its body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Metadata {
     /// The key, whole: two keys with one hash are told apart by it.
@@ -119,7 +119,7 @@ pub(super) enum Kind {
     /// The names of the request fields that select among the responses of a URL (Vary, RFC 9110 §12.5.5).
     Variants {
         names: Vec<String>,
-        /// The hashes of the keys of its variants, in the order in which they were stored.
+        /// The hashes of the keys of its variants, in the order of their storage.
         hashes: Vec<u128>,
     },
 }
@@ -136,7 +136,7 @@ impl Metadata {
     }
 }
 
-/// Metadata and footer, and the octets of the whole file with them.
+/// Metadata and footer, and the bytes of the whole file with them.
 pub(super) fn tail(
     metadata: &Metadata,
     hash: u128,

@@ -9,8 +9,8 @@ use rustix::fs::{AtFlags, Dir, Mode, openat, unlinkat};
 use super::directory::{DIRECTORY, Owned, hex};
 
 impl Owned<'_> {
-    /// Removes the objects of builds before 2026-11-22, which named them `ab/cd/…`: nothing finds them by that name. `pause` is called between two directories; `false`:
-    /// to be ended early.
+    /// Removes the objects of builds before 2026-11-22, which named them `ab/cd/…`: no lookup finds that name. `pause` is called between two
+    /// directories; it returns `false` to end early.
     pub(super) fn remove_former(&self, mut pause: impl FnMut() -> bool) -> io::Result<u64> {
         let place = self.0.place.load();
         let mut removed = 0;
@@ -28,7 +28,7 @@ impl Owned<'_> {
                     unlinkat(&inner, &name, AtFlags::empty())?;
                     removed += 1;
                 }
-                // What else is there stays.
+                // Other files stay.
                 let _ = unlinkat(&outer, &second, AtFlags::REMOVEDIR);
                 if !pause() {
                     return Ok(removed);

@@ -30,13 +30,13 @@ struct Entry {
     hash: u128,
     /// The state of changes when the entry was last compared with the store.
     epoch: u64,
-    /// The second in which it was last asked for.
+    /// The second of its last use.
     touched: u64,
     /// The lines of its hits in that second: Age and Cache-Status are equal in all of them.
     lines: Option<ExtraFields>,
 }
 
-/// What the worker has under a key.
+/// The entry of this worker under a key.
 pub(super) enum Kept {
     Object {
         object: Arc<Object>,
@@ -101,7 +101,7 @@ impl Front {
         }
     }
 
-    /// The object of a key is that of the store still.
+    /// Notes that the object of a key is still the store's.
     pub(super) fn confirm(&mut self, key: &[u8], epoch: u64) {
         if let Some(entry) = self.entries.get_mut(key) {
             entry.epoch = epoch;
@@ -145,7 +145,7 @@ impl Front {
     }
 }
 
-/// Octets of memory that an entry takes.
+/// Bytes of memory that an entry takes.
 fn memory(key: &[u8], stored: &Stored) -> usize {
     let memory = match stored {
         Stored::Object(object) => object.memory(),

@@ -32,7 +32,7 @@ struct Bound {
 
 type Evicted = (u128, Entry);
 
-/// What is known of an object without its file.
+/// An object, as known without its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
     /// Size on the disk.
@@ -159,7 +159,7 @@ impl Index {
 
     /// The body of this version of an object was checked.
     pub(super) fn note_checked(&self, hash: u128, version: u32) {
-        // Only where it is: quick_cache makes a place for what it does not find.
+        // Only if it is there: quick_cache makes a place for a missing key.
         if self.objects.contains_key(&hash) {
             self.objects.entry(&hash, None, |_, entry| {
                 entry.is_checked |= entry.version == version;
@@ -190,12 +190,12 @@ impl Index {
         self.objects.len() as u64
     }
 
-    /// Octets that the objects take on the disk.
+    /// Bytes that the objects take on the disk.
     pub(super) fn octets(&self) -> u64 {
         self.blocks.load(Ordering::Relaxed) * BLOCK
     }
 
-    /// Octets of memory that the index takes.
+    /// Bytes of memory that the index takes.
     pub(super) fn memory(&self) -> u64 {
         self.objects.memory_used().total() as u64
     }
@@ -217,14 +217,14 @@ impl Weighter<u128, Entry> for ByBlocks {
     }
 }
 
-/// Collects what is evicted.
+/// Collects evicted objects.
 #[derive(Debug, Clone)]
 struct Evictions {
     shrunk: Arc<Mutex<Vec<Evicted>>>,
 }
 
 impl Lifecycle<u128, Entry> for Evictions {
-    /// What an insertion evicts. `None`: the bound is lowered, which takes no state of its caller.
+    /// The objects that an insertion evicts. `None`: the bound is being lowered, which takes no state of its caller.
     type RequestState = Option<Vec<Evicted>>;
 
     fn on_evict(&self, state: &mut Self::RequestState, hash: u128, entry: Entry) {
@@ -273,7 +273,7 @@ const LEAST_SHARD: u64 = 8 << 30;
 /// Least bound on the objects of a shard.
 const LEAST_OBJECTS: u64 = 1000;
 
-/// Most objects for which memory is taken at once; the index grows beyond.
+/// Most objects that memory is reserved for at once; beyond, the index grows.
 const MOST_ESTIMATED: u64 = 100_000;
 
 #[cfg(test)]
@@ -360,7 +360,7 @@ mod tests {
         assert_eq!((index.octets(), index.len()), (0, 0));
     }
 
-    /// The bound of the documentation: 80 octets an object.
+    /// The bound of the documentation: 80 bytes an object.
     #[test]
     fn an_object_takes_at_most_80_octets_of_memory() {
         const OBJECTS: u64 = 1_000_000;

@@ -1,12 +1,12 @@
-//! What requests with unsafe methods invalidated (RFC 9111 §4.4).
+//! The URLs that requests with unsafe methods invalidated (RFC 9111 §4.4).
 
 use std::hash::Hasher;
 
 use lru::LruCache;
 use siphasher::sip::SipHasher13;
 
-/// When URLs were invalidated, in bounded memory. None is lost: the oldest are kept by a part of their hash, so that they invalidate some
-/// responses of other URLs too, which are fetched again.
+/// When URLs were invalidated, in bounded memory. None is lost: the oldest are kept by a part of their hash, so they also invalidate some
+/// responses of other URLs, which are then fetched again.
 #[derive(Debug)]
 pub(super) struct Invalidated {
     /// By the hashes of URLs and keys.
@@ -75,8 +75,8 @@ fn slot(hash: u64) -> u32 {
     (hash % SLOTS as u64) as u32
 }
 
-/// URLs that requests with unsafe methods invalidated, of which the whole hash is kept: 16 MiB at some 80 octets each (GUESS).
+/// Invalidated URLs whose whole hash is kept: 16 MiB at some 80 bytes each (GUESS).
 pub(super) const MOST_INVALIDATED: usize = 200_000;
 
-/// Parts of hashes of older ones, 8 octets each: of 10,000 older ones, a response of another URL meets one with 4 % probability.
+/// Parts of hashes of older ones, 8 bytes each: with 10,000 older ones, a response of another URL meets one with 4 % probability.
 const SLOTS: usize = 1 << 18;

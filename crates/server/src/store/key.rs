@@ -1,10 +1,10 @@
-//! The key of a stored response: what of a request selects it.
+//! The key of a stored response: the parts of a request that select it.
 
 use std::hash::Hasher;
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-/// Hashes keys with the salt of a directory: nobody outside can find two keys with one hash.
+/// Hashes keys with the salt of a directory, so that no outsider can find two keys with one hash.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeyHasher(SipHasher13);
 
@@ -26,7 +26,7 @@ impl KeyHasher {
 pub(super) struct Key(Vec<u8>);
 
 impl Key {
-    /// Begins with the number of a rule. What is appended to the octets becomes the key in the store.
+    /// Begins with the number of a rule. The bytes that the caller appends become the key in the store.
     pub(super) fn begin(&mut self, number: [u8; NUMBER]) -> &mut Vec<u8> {
         self.0.clear();
         self.0.extend_from_slice(&number);
@@ -45,16 +45,16 @@ impl Key {
         add_variant(&mut self.0, variant);
     }
 
-    /// Cuts off the variant. `of_url`: octets of the key in the store without it.
+    /// Cuts off the variant. `of_url`: bytes of the key in the store without it.
     pub(super) fn without_variant(&mut self, of_url: usize) {
         self.0.truncate(NUMBER + of_url);
     }
 }
 
-/// Octets of the number of a rule.
+/// Bytes of the number of a rule.
 pub(super) const NUMBER: usize = 4;
 
-/// Appends to a key what selects one of the variants of its URL.
+/// Appends to a key the part that selects one of the variants of its URL.
 pub(super) fn add_variant(key: &mut Vec<u8>, variant: &[u8]) {
     key.extend_from_slice(VARIANT);
     key.extend_from_slice(variant);
@@ -65,7 +65,7 @@ pub(super) fn without_variant(key: &[u8]) -> Option<&[u8]> {
     memchr::memmem::find(key, VARIANT).map(|at| &key[..at])
 }
 
-/// What of a key selects one of the variants of its URL, for a person to read.
+/// The part of a key that selects one of the variants of its URL, as text.
 pub(super) fn variant_in_words(key: &[u8]) -> String {
     let begin = memchr::memmem::find(key, VARIANT).map_or(key.len(), |at| at + VARIANT.len());
     let lines: Vec<_> = key[begin..].split(|octet| *octet == b'\n').filter(|line| !line.is_empty()).collect();
@@ -85,14 +85,14 @@ pub(super) fn add_upstream(key: &mut Vec<u8>, name: &str) {
     key.extend_from_slice(name.as_bytes());
 }
 
-/// Appends to a key what selects one of the slices of its response: their layout, and the validator of the whole.
+/// Appends to a key the part that selects one of the slices of its response: their layout, and the validator of the whole.
 pub(super) fn add_slice(key: &mut Vec<u8>, layout: &[u8], validator: &[u8]) {
     for part in [SLICE, layout, validator] {
         key.extend_from_slice(part);
     }
 }
 
-/// Appends to a key what selects a coded form of its response: the coding and what tells the content, which has no separators, and a validator.
+/// Appends to a key the part that selects a coded form of its response: the coding, the identity of the content, which has no separators, and a validator.
 pub(super) fn add_form(key: &mut Vec<u8>, content: &[u8], validator: &[u8]) {
     for part in [FORM, content, validator] {
         key.extend_from_slice(part);
@@ -120,7 +120,7 @@ pub(super) fn authority_of(key: &[u8]) -> Option<&str> {
     url.split_once("://")?.1.split('/').next()
 }
 
-/// The URL in a key, with which it begins.
+/// The URL at the beginning of a key.
 pub(super) fn url_of(key: &[u8]) -> &[u8] {
     let end = memchr::memchr(PART[0], key).unwrap_or(key.len());
     &key[..end]

@@ -1,4 +1,4 @@
-//! The stored response for a request: what this worker keeps in memory, else what waits to be written, else what the disk has.
+//! The stored response for a request: from this worker's memory, else from the fills that wait to be written, else from the disk.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use super::rule::{CacheRule, Rules};
 use super::{Store, now_ms};
 use crate::files::resolve::Wait;
 
-/// What the store has for a request.
+/// The outcome of a lookup.
 pub(super) struct Found {
     pub(super) object: Option<Arc<Object>>,
-    /// An object that cannot be sent: what is fetched takes its place.
+    /// An object that cannot be sent: the response that is fetched replaces it.
     pub(super) unreadable: Option<Arc<Object>>,
     /// Whether there are variants of its URL.
     pub(super) has_variants: bool,
@@ -26,7 +26,7 @@ pub(super) struct Found {
 }
 
 impl Store {
-    /// What this worker has under a key of [`Key::in_front`], and is valid.
+    /// The valid entry of this worker under a key of [`Key::in_front`].
     pub(super) fn find_kept(&self, front: &mut Front, key: &[u8], now: u64) -> Option<(Stored, HitLines)> {
         match front.get(key, now, |hash| self.epoch(hash))? {
             Kept::Variants { is_old: true, .. } => {
@@ -62,8 +62,8 @@ impl Store {
         }
     }
 
-    /// The object that this worker has for a request; `key` goes on to where it looked last. `is_of_variant`: whether that key has a variant, behind
-    /// which there is no further one.
+    /// The object that this worker has for a request; `key` goes on to where it looked last. `is_of_variant`: whether that key has a variant, which ends
+    /// the search.
     pub(super) fn walk_kept(
         &self,
         front: &mut Front,
@@ -116,7 +116,7 @@ impl Store {
         Found { object: None, unreadable: Some(object), has_variants, looked }
     }
 
-    /// Loads from the disk what lies under a key.
+    /// Loads the entry under a key from the disk.
     pub(super) async fn load(&self, rules: &Arc<Rules>, request_key: &Key, now: u64) -> Option<Stored> {
         let key = request_key.in_store();
         let hash = self.hash(key);

@@ -10,7 +10,7 @@
 //! coded.rs: the content of a response in a content coding, as an object beside it
 //! ```
 //!
-//! What may be stored and sent is decided by `sealion-cache`, which has no file and no clock.
+//! `sealion-cache` decides which responses may be stored and sent. It has no file and no clock.
 
 mod answer;
 mod changes;
@@ -106,7 +106,7 @@ pub(crate) struct Store {
     successor: Successor,
     /// Set when the process starts to serve.
     opened: OnceLock<Opened>,
-    /// What is being fetched, by the hash of the key.
+    /// The fills, by the hash of the key.
     fills: Mutex<HashMap<u128, Arc<Fill>>>,
     /// All fetches until their responses are stored, also those that requests do not find.
     under_way: UnderWay,
@@ -182,8 +182,8 @@ impl Store {
         }))
     }
 
-    /// Opens the directories, and makes what is missing in them. Returns what the user that serves must own. Those in trouble are tried again after
-    /// [`Self::start`].
+    /// Opens the directories, and makes the missing files in them. Returns the paths that the serving user must own. Directories in trouble are
+    /// tried again after [`Self::start`].
     ///
     /// # Errors
     /// A line: a directory holds files of others.
@@ -220,9 +220,7 @@ impl Store {
     pub(crate) fn close(self: &Arc<Self>, is_clean: bool, deadline: Instant) {
         let part = deadline.saturating_duration_since(Instant::now()) / 4;
         if let Err(error) = self.opened().purge_files.complete(Instant::now() + part) {
-            tracing::warn!(
-                "cache: cannot write down what was purged: {error}; the next start knows it from other disks alone"
-            );
+            tracing::warn!("cache: cannot write down a purge: {error}; the next start knows it only from other disks");
         }
         let disks: Vec<_> = self.disks().cloned().collect();
         let closing = disks.iter().cloned().map(|disk| move || disk.close(is_clean));
@@ -238,7 +236,7 @@ impl Store {
         self.opened.get().expect("a process opens its store before it serves")
     }
 
-    /// Those that are used.
+    /// The disks that are used.
     fn disks(&self) -> impl Iterator<Item = &Arc<Disk>> + Clone {
         self.opened().disks()
     }
@@ -248,7 +246,7 @@ impl Store {
         self.opened().hasher.get().is_some()
     }
 
-    /// A line: a directory that is not used, so that a purge does not reach what it has.
+    /// A line: a directory that is not used, so that a purge does not reach its objects.
     fn missing(&self) -> std::io::Result<()> {
         match self.opened().slots.iter().find_map(Slot::trouble) {
             Some(trouble) => Err(std::io::Error::other(trouble)),
@@ -264,7 +262,7 @@ impl Store {
         self.opened().hasher.get().expect("a disk is used").hash(key)
     }
 
-    /// The disk of an object: the one that ranks highest for its hash, so that another disk moves its own share alone.
+    /// The disk of an object: the highest rank for its hash, so that another disk moves only its own share.
     fn disk(&self, hash: u128) -> &Arc<Disk> {
         let rank = |disk: &&Arc<Disk>| {
             let number = u128::from_le_bytes(disk.directory.number);
@@ -273,7 +271,7 @@ impl Store {
         self.disks().max_by_key(rank).expect("a disk is used")
     }
 
-    /// What the purges say of an object, and the times for which disks were not used.
+    /// The verdict on an object, by the purges and by the times when disks were not used.
     fn verdict(&self, object: &Object) -> Verdict {
         let purged = self.purges().verdict(&object.key, &object.head.tags, &object.head.groups, object.times.made);
         match purged {
@@ -282,7 +280,7 @@ impl Store {
         }
     }
 
-    /// An object is stored: nothing of its key is passed any more.
+    /// Notes that an object is stored: later requests for its key find it.
     fn stored(&self, object: &Object) {
         self.passed().pop(&object.hash);
         self.changed(object.hash);
@@ -363,21 +361,21 @@ fn now_ms() -> u64 {
     LATEST.fetch_max(now, Ordering::Relaxed).max(now)
 }
 
-/// What is fetched from now on is younger than a purge of this time.
+/// Makes responses that are fetched from now on younger than a purge of this time.
 fn go_behind(purge: u64) {
     LATEST.fetch_max(purge.saturating_add(1), Ordering::Relaxed);
 }
 
 static LATEST: AtomicU64 = AtomicU64::new(0);
 
-/// Bodies of at most so many octets are kept in memory. A response holds its body for as long as its client takes it: 128 streams of a client that takes nothing
-/// hold 2 MiB so. Longer bodies are sent from their files, and such responses have places (`limits/streams.rs`).
+/// Bodies of at most so many bytes are kept in memory. A response holds its body for as long as its client takes it: the 128 streams of a stalled client
+/// hold 2 MiB. Longer bodies are sent from their files, and such responses have places (`limits/streams.rs`).
 const KEPT_IN_MEMORY: u64 = 16 << 10;
 
 /// Most files that a worker keeps open.
 pub(crate) const MOST_OPEN: usize = 1000;
 
-/// Time for which the end of the process waits for a disk at least.
+/// How long the end of the process waits for a disk at least.
 pub(crate) const CLOSING: Duration = Duration::from_secs(5);
 
 /// Time between calls of [`Store::sweep`].

@@ -27,7 +27,7 @@ pub(crate) struct Object {
     pub(super) hash: u128,
     /// Its version in the index, or [`NOT_INDEXED`].
     version: AtomicU32,
-    /// Those of its last validation, if it was validated. Its file does not tell when it was asked for: from there, that is when it was made.
+    /// The times of its last validation, if it was validated. Its file does not tell when it was requested: after loading, that is when it was made.
     pub(super) times: Times,
     pub(super) head: Head,
     pub(super) body: Arc<SiteFile>,
@@ -39,7 +39,7 @@ pub(crate) struct Object {
     pub(super) check: OnceLock<Arc<Check>>,
 }
 
-/// What a stored response says besides its body.
+/// A stored response without its body.
 #[derive(Debug, Clone)]
 pub(crate) struct Head {
     pub(super) status: Status,
@@ -48,11 +48,11 @@ pub(crate) struct Head {
     /// The fields as clients get them, but for those that differ from one response to the next.
     pub(super) lines: ExtraFields,
     pub(super) lifetime: Lifetime,
-    /// Names by which it can be purged.
+    /// Names for purges by tag.
     pub(super) tags: Box<[Box<str>]>,
     /// Groups of its origin that are invalidated together (RFC 9875).
     pub(super) groups: Box<[Box<str>]>,
-    /// Where it is a slice (206): of which response.
+    /// If it is a slice (206): of which response.
     pub(super) sliced: Option<Arc<Sliced>>,
 }
 
@@ -63,7 +63,7 @@ impl Head {
     }
 }
 
-/// What is stored under a key.
+/// The entry under a key.
 #[derive(Debug, Clone)]
 pub(super) enum Stored {
     Object(Arc<Object>),
@@ -117,7 +117,7 @@ impl Object {
         Object { is_suspect, check: check.clone(), ..object }
     }
 
-    /// Octets of memory that it takes.
+    /// Bytes of memory that it takes.
     pub(super) fn memory(&self) -> usize {
         let body = match &self.body.content {
             Content::Memory(bytes) => bytes.len(),
@@ -132,7 +132,7 @@ impl Object {
         matches!(self.body.content, Content::File(_))
     }
 
-    /// What is written behind the body.
+    /// The metadata to write behind the body.
     pub(super) fn metadata(&self) -> Metadata {
         let head = &self.head;
         let field = |(name, value): (&HeaderName, &HeaderValue)| (name.as_str().to_owned(), value.as_bytes().to_vec());
@@ -148,7 +148,7 @@ impl Object {
 }
 
 impl Stored {
-    /// What a file holds. Short bodies are read into memory, and checked by that. `is_suspect`: a loss of power may have damaged a long one. `Ok(None)`: it is
+    /// Loads a file. A short body is read into memory, which checks it. `is_suspect`: a loss of power may have damaged a long body. `Ok(None)`: the file is
     /// damaged.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Opens the directories of a store. One that is in trouble keeps no server from starting: the server starts without it, and tries it again and again.
+//! Opens the directories of a store. A directory in trouble keeps no server from starting: the server starts without it, and tries it again and again.
 //!
 //! ```text
 //! missing ─► used        opened at the start, or by a later try; for good
@@ -128,7 +128,7 @@ impl Opened {
         Ok(salt)
     }
 
-    /// Knows what a disk has, whose slot may get it then: purges are known before an object can be found.
+    /// Notes the purges of a disk, whose slot may get it then: purges are known before an object can be found.
     fn knows(&self, (file, purges): (PurgeFile, Purges), salt: [u8; 16]) {
         self.purges.add_all(&purges);
         self.purge_files.add(file);
@@ -196,7 +196,7 @@ fn try_until_used(store: &Weak<Store>, n: usize) {
     }
 }
 
-/// Does work of several disks side by side. One that does not answer within [`DEADLINE`] is left to its thread.
+/// Does work of several disks side by side. Work that does not end within [`DEADLINE`] is left to its thread.
 fn side_by_side<T, W>(works: impl Iterator<Item = W>) -> Vec<io::Result<T>>
 where
     T: Send + 'static,
@@ -236,7 +236,7 @@ fn open(path: &Path, config: &CacheConfig, changes: &Arc<Changes>) -> io::Result
     Ok(disk)
 }
 
-/// Adds what to do.
+/// Adds the remedy.
 fn with_remedy(error: &io::Error) -> io::Error {
     let remedy = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::ROFS) => "mount the file system so that it can be written",
@@ -250,7 +250,7 @@ fn with_remedy(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{error}: {remedy}"))
 }
 
-/// Whether the file by which a directory is known is damaged.
+/// Whether the file that identifies a directory is damaged.
 pub(super) fn is_damaged(path: &Path) -> bool {
     Directory::number_at(path).is_some_and(|number| number.len() != 16)
 }

@@ -10,7 +10,7 @@ use super::invalidated::{Invalidated, hash};
 use super::key;
 use super::purge_url::{host, normal, origin};
 
-/// What a purge names.
+/// The target of a purge.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "name", rename_all = "kebab-case")]
 pub(crate) enum Target {
@@ -19,7 +19,7 @@ pub(crate) enum Target {
     Url(String),
     /// The same, by a request with an unsafe method (RFC 9111 §4.4). Clients can make very many: no URL is kept.
     Invalidated(String),
-    /// As [`Self::Invalidated`] is kept and written again: the hash of the URL, or of the key of one response ([`Self::of_key`]).
+    /// [`Self::Invalidated`], as it is kept and written again: the hash of the URL, or of the key of one response ([`Self::of_key`]).
     InvalidatedHash(u64),
     /// All invalidated URLs whose hashes end so, and others with them: see [`Invalidated`].
     InvalidatedSlot(u32),
@@ -34,7 +34,7 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// One response, with its slices: no other variant of its URL. `key`: of it, or of one of its slices.
+    /// One response, with its slices: no other variant of its URL. `key`: its key, or the key of one of its slices.
     pub(super) fn of_key(key: &[u8]) -> Self {
         Target::InvalidatedHash(hash(key::without_slice(key)))
     }
@@ -47,7 +47,7 @@ impl Target {
         }
     }
 
-    /// Octets of memory that its name takes.
+    /// Bytes of memory that its name takes.
     fn octets(&self) -> usize {
         let name = match self {
             Target::Everything | Target::InvalidatedHash(_) | Target::InvalidatedSlot(_) => 0,
@@ -61,7 +61,7 @@ impl Target {
         name + size_of::<(Target, Times)>()
     }
 
-    /// Whether a response of this URL may be among what is purged; its tags and groups are not known yet.
+    /// Whether the purge may cover a response of this URL; its tags and groups are not known yet.
     pub(super) fn may_cover(&self, url: &[u8]) -> bool {
         let url = normal(&String::from_utf8_lossy(url));
         match self {
@@ -100,11 +100,11 @@ pub(crate) struct Purge {
     pub(crate) at: u64,
 }
 
-/// What the purges say of an object.
+/// The verdict of the purges on an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Verdict {
     Valid,
-    /// No purge says so: its disk was not used for a while, in which another response may have taken its place.
+    /// No purge covers it, but its disk was not used for a while: another response may have taken its place.
     Doubtful,
     Stale,
     Gone,
@@ -127,7 +127,7 @@ struct Table {
     named: HashMap<Target, Times>,
     /// Of [`Target::Prefix`], which no hash finds.
     prefixes: Vec<(String, Times)>,
-    /// Octets of all names.
+    /// Bytes of all names.
     octets: usize,
     invalidated: Invalidated,
 }
@@ -212,7 +212,7 @@ impl Purges {
         }
     }
 
-    /// Applies those of a file that was read apart.
+    /// Applies the purges of a file that was read apart.
     pub(super) fn add_all(&self, others: &Purges) {
         others.for_each(|purge| self.add(&purge));
     }
@@ -255,7 +255,7 @@ impl Purges {
         super::go_behind(*at);
     }
 
-    /// What is said of an object.
+    /// The verdict on an object.
     pub(super) fn verdict(&self, key: &[u8], tags: &[Box<str>], groups: &[Box<str>], stored: u64) -> Verdict {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let mut verdict = table.everything.verdict(stored);
@@ -304,7 +304,7 @@ impl Table {
     }
 }
 
-/// Octets of names: some 300,000 URLs of usual length.
+/// Bytes of names: some 300,000 URLs of usual length.
 const MOST_OCTETS: usize = 64 << 20;
 /// Each is compared with each object that is looked up.
 const MOST_PREFIXES: usize = 1000;

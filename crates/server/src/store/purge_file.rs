@@ -1,9 +1,9 @@
-//! The file `purges` of each directory: a line for each purge, so that a restart does not bring back what was purged.
+//! The file `purges` of each directory: a line for each purge, so that a restart does not bring back purged objects.
 //!
-//! Each disk has a thread that writes its file and reads it (`purge_orders.rs`), so that a disk that hangs holds up no other. While one process takes over from another, both append,
-//! and each reads what the other wrote. The owner of the directory alone replaces the file, without superseded purges.
+//! Each disk has a thread that writes its file and reads it (`purge_orders.rs`), so that a disk that hangs holds up no other. While one process takes over
+//! from another, both append, and each reads the other's lines. Only the owner of the directory replaces the file, without superseded purges.
 //!
-//! Who appends or replaces holds flock(2) on the file: no line gets into one that is being replaced.
+//! A process holds flock(2) on the file while it appends to it or replaces it: no line gets into a file that is being replaced.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -35,7 +35,7 @@ pub(super) struct PurgeFile {
     pub(super) directory: Arc<Directory>,
     /// The inode that was read or written; 0: there was no file.
     inode: u64,
-    /// Octets of it.
+    /// Bytes of it.
     octets: u64,
     /// Whether purges of another process were read since [`Self::catch_up`] said so.
     has_news: bool,
@@ -70,7 +70,7 @@ impl PurgeFile {
         file
     }
 
-    /// What its thread does until the store is gone.
+    /// The loop of its thread, until the store is gone.
     pub(super) fn work(&mut self, store: &Weak<Store>, queue: &Receiver<Work>, hangs: &AtomicBool) {
         loop {
             let first = match queue.recv_timeout(TURN) {
@@ -80,7 +80,7 @@ impl PurgeFile {
             };
             let Some(store) = store.upgrade() else { return };
             let purges = store.purges();
-            // The directory may be a new one. Or the process before was of a release that replaced the file without regard to what was appended.
+            // The directory may be new. Or the process before was of a release that replaced the file without regard to appended lines.
             if self.directory.take_owned()
                 && let Err(error) = self.replace(purges)
             {
@@ -90,7 +90,7 @@ impl PurgeFile {
             if first.is_none() && self.failed_at.is_some_and(|failed| failed.elapsed() > RETRY) {
                 self.write_again(purges);
             }
-            // What waits shares one write.
+            // Orders that wait share one write.
             let (mut lines, mut durable, mut is_last, mut waiting) = (Vec::new(), Durable::No, false, Vec::new());
             for work in first.into_iter().chain(queue.try_iter()) {
                 waiting.push(match work {
@@ -126,7 +126,7 @@ impl PurgeFile {
                 }
             }
             if self.catch_up(purges) {
-                // What is on its way may have been made before.
+                // Responses that are on their way may have been made before the purge.
                 store.fills().clear();
                 store.all_changed();
             }
@@ -136,8 +136,8 @@ impl PurgeFile {
         }
     }
 
-    /// Reads the file again that another process has written. One that is being written is read at the next turn: it may end within a line. Returns whether
-    /// purges of another process were read since the last call, here or when the file was replaced.
+    /// Reads the file again after another process has written it. A file that is being written is read at the next turn: it may end within a line. Returns
+    /// whether purges of another process were read since the last call, here or when the file was replaced.
     fn catch_up(&mut self, purges: &Purges) -> bool {
         let (inode, octets) = (self.inode, self.octets);
         if self.is_new() {
@@ -148,7 +148,7 @@ impl PurgeFile {
                 self.read(purges);
             }
         }
-        // Other processes only append to the file. If it is gone, shorter or another one, somebody has removed it, and purges with it.
+        // Other processes only append to the file. If it is gone, shorter or replaced, it was removed, and purges with it.
         let is_lost = inode != 0 && (self.inode != inode || self.octets < octets);
         if is_lost && let Err(error) = self.replace(purges) {
             // The next purge says so.
@@ -157,7 +157,7 @@ impl PurgeFile {
         std::mem::take(&mut self.has_news)
     }
 
-    /// Whether the file is another one than was read or written last.
+    /// Whether the file has changed since it was last read or written.
     fn is_new(&self) -> bool {
         self.directory.state_of(PURGES).is_ok_and(|state| state != (self.inode, self.octets))
     }
@@ -166,7 +166,7 @@ impl PurgeFile {
         let mut failure = None;
         let mut damaged = |what: &str, error: &dyn std::error::Error| {
             failure.get_or_insert_with(|| format!("{what} cannot be read, all objects are validated: {error}"));
-            // Once: what cannot be read would be validated at each turn.
+            // Once: objects would be validated at each turn if the file cannot be read.
             if !self.is_unreadable {
                 purges.add(&Purge { target: Target::Everything, soft: true, at: super::now_ms() });
             }
@@ -191,7 +191,7 @@ impl PurgeFile {
                 // An older release may have written it, which compared other spellings.
                 Ok(purge) if purge.at < LATEST => purges.add(&Purge { target: purge.target.normal(), ..purge }),
                 Ok(_) => damaged("a purge", &io::Error::other("its time is not of this age")),
-                // The end of a line may be missing after a loss of power: what it purged is not known.
+                // The end of a line may be missing after a loss of power: its purge is not known.
                 Err(error) => damaged("a purge", &error),
             }
         }
@@ -250,7 +250,7 @@ impl PurgeFile {
             self.inode = before.ino();
         }
         if let Err(error) = file.write_all(lines) {
-            // A part of a line says nothing of what it purged.
+            // A part of a line does not tell its purge.
             let _ = file.set_len(before.len());
             return Err(error);
         }
@@ -266,12 +266,12 @@ impl PurgeFile {
         }
     }
 
-    /// Writes what no line was written for. The last chance before the directory is left to another process.
+    /// Writes the purges that have no line. The last chance before the directory is left to another process.
     fn complete(&mut self, purges: &Purges) -> io::Result<()> {
         if self.is_damaged || self.left_out != purges.left_out() { self.replace(purges) } else { Ok(()) }
     }
 
-    /// Replaces the file by one with a line for each purge. The file of another process stays as it is: that one reads what was appended.
+    /// Replaces the file by one with a line for each purge. The file of another process stays as it is: that process reads the appended lines.
     fn replace(&mut self, purges: &Purges) -> io::Result<()> {
         let directory = Arc::clone(&self.directory);
         let Some(_owned) = directory.keep() else { return Ok(()) };
@@ -290,7 +290,7 @@ impl PurgeFile {
         Ok(())
     }
 
-    /// The file, locked: nobody else appends to it, or replaces it.
+    /// The file, locked: no other process appends to it or replaces it.
     fn locked(&self) -> io::Result<File> {
         loop {
             let file = self.directory.append(PURGES)?;
@@ -305,16 +305,16 @@ impl PurgeFile {
 
 pub(super) const PURGES: &str = "purges";
 
-/// No purge is as late, in milliseconds since 1970: what is stored has to be later than all of them.
+/// No purge is as late, in milliseconds since 1970: a stored response has to be later than all of them.
 const LATEST: u64 = 1 << 50;
 
-/// What the operator has to know of purges that are not written.
+/// The consequence of purges that are not written, for the operator.
 pub(super) const NOT_LASTING: &str = "they hold until this process ends, and longer only if another directory has them";
 
 /// Time after which purges that could not be written are written again, without another order.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Octets above which the file is replaced by one without superseded purges.
+/// Bytes above which the file is replaced by one without superseded purges.
 const MOST_OCTETS: u64 = 128 << 20;
 
 #[cfg(test)]
@@ -335,7 +335,7 @@ mod tests {
         file
     }
 
-    /// What a start reads.
+    /// The purges that a start reads.
     fn read(path: &Path) -> Purges {
         let purges = Purges::default();
         file(path, &purges);
@@ -443,7 +443,7 @@ mod tests {
         assert_eq!(verdict(&read(path), "by-new-again", 1000), Verdict::Gone);
         // It was read then, and is said once.
         assert!(old.catch_up(&old_purges) && !old.catch_up(&old_purges));
-        // What another process is writing is read when that has ended.
+        // Lines that another process is writing are read once it has finished.
         order("by-old", 1000, &old_purges, &mut old).unwrap();
         let writing = old.locked().unwrap();
         assert!(!new.catch_up(&new_purges));
@@ -454,7 +454,7 @@ mod tests {
         let before = std::fs::read(path.join(PURGES)).unwrap();
         new.complete(&new_purges).unwrap();
         assert_eq!(std::fs::read(path.join(PURGES)).unwrap(), before);
-        // A file of the same length is another one.
+        // A file of the same length, but another file.
         std::fs::write(path.join("other"), String::from_utf8(before).unwrap().replace("by-new-again", "by-old-again"))
             .unwrap();
         std::fs::rename(path.join("other"), path.join(PURGES)).unwrap();
@@ -490,7 +490,7 @@ mod tests {
         }
     }
 
-    /// What is stored has to be later than each purge.
+    /// A stored response has to be later than each purge.
     #[test]
     fn a_purge_of_another_age_is_a_damaged_line() {
         let scratch = tempfile::tempdir().unwrap();

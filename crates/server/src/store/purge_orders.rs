@@ -39,7 +39,7 @@ pub(super) enum Work {
         durable: Durable,
         done: Done,
     },
-    /// Write what no line was written for. Ordered before the directory is left to another process.
+    /// Write the purges that have no line. Ordered before the directory is left to another process.
     Complete {
         done: Done,
     },
@@ -122,7 +122,7 @@ impl PurgeFiles {
         Ordered { given, outcomes }
     }
 
-    /// Writes what no line was written for, on all disks.
+    /// Writes the purges that have no line, on all disks.
     ///
     /// # Errors
     /// The first disk that fails, or does not end by the deadline.

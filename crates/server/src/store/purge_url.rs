@@ -9,9 +9,8 @@ pub(super) fn origin(url: &str) -> &str {
     &url[..end]
 }
 
-/// A URL whose host is as in keys, without the port of the scheme: upper case, and a dot at the end, do not tell hosts apart.
-///
-/// A fragment is none of the server's business (RFC 9110 §4.2.5).
+/// A URL whose host is spelled as in keys: in lower case, without a dot at the end, and without the port of the scheme.
+/// A server gets no fragment (RFC 9110 §4.2.5), so it is left out.
 pub(super) fn with_normal_host(url: &str) -> String {
     let url = url.split('#').next().unwrap_or_default();
     let own = origin(url);
@@ -33,8 +32,8 @@ pub(super) fn with_normal_host(url: &str) -> String {
     format!("{}://{authority}{}", scheme.to_ascii_lowercase(), &url[own.len()..])
 }
 
-/// A URL in the spelling by which purges compare: its host without upper case, a dot at the end and the port of the scheme, its path and query with percent
-/// signs where a URL has to have them alone (RFC 3986 §6.2.2), and one slash for several in its path, of which a rule forwards one here and there.
+/// A URL in the spelling that purges compare. Its host is in lower case, without a dot at the end and the port of the scheme. Its path and query have percent
+/// signs only where a URL requires them (RFC 3986 §6.2.2). Its path has one slash for several, because some rules forward only one.
 pub(super) fn normal(url: &str) -> String {
     let url = with_normal_host(url);
     let (origin, target) = url.split_at(origin(&url).len());
@@ -60,14 +59,14 @@ pub(crate) fn one_slash_first(path: &str) -> &str {
     &path[slashes.saturating_sub(1)..]
 }
 
-/// A part of a path or query in the spelling by which purges compare.
+/// A part of a path or query in the spelling that purges compare.
 pub(super) fn spelled(part: &str) -> String {
     let mut spelled = String::with_capacity(part.len());
     spell(part, &mut spelled);
     spelled
 }
 
-/// Appends path and query: unreserved characters as they are, what no URL has by percent signs.
+/// Appends path and query: unreserved characters as they are, characters that no URL has by percent signs.
 fn spell(target: &str, out: &mut String) {
     let octets = target.as_bytes();
     let is_unreserved = |octet: u8| octet.is_ascii_alphanumeric() || b"-._~".contains(&octet);

@@ -26,7 +26,7 @@ impl Store {
         stream.publish(purge, self.node()).map_err(|error| {
             let server = stream.server();
             std::io::Error::other(format!(
-                "it holds here alone, as the purge stream at {server} did not take it: {error}: order it again"
+                "it holds only here, as the purge stream at {server} did not take it: {error}: order it again"
             ))
         })
     }
@@ -61,8 +61,8 @@ impl Store {
         }
     }
 
-    /// Purges what a response of the origin invalidates. It holds when this returns; the future ends when it is written down. A loss of power may undo it, as it
-    /// may undo the request's own effect. `upstream`: of the request.
+    /// Purges the URLs that a response of the origin invalidates. The purge holds when this returns; the future ends when it is written down. A loss of
+    /// power may undo it, as it may undo the request's own effect. `upstream`: of the request.
     pub(super) fn invalidate(
         self: &Arc<Self>,
         target: Target,
@@ -98,11 +98,11 @@ impl Store {
         self.opened().purge_files.order(&self.purge_here(purge), durable)
     }
 
-    /// Purges, until the process ends. Returns the purge in the spelling by which purges compare.
+    /// Purges, until the process ends. Returns the purge in the spelling that purges compare.
     pub(super) fn purge_here(&self, purge: &Purge) -> Purge {
         let purge = Purge { target: purge.target.clone().normal(), ..*purge };
         self.purges().add(&purge);
-        // What is on its way was made before.
+        // Responses that are on their way were made before the purge.
         self.fills().retain(|_, fill| !purge.target.may_cover(&fill.url));
         self.all_changed();
         purge

@@ -28,7 +28,7 @@ impl Store {
         self.write_superseded(&purge, Some(old));
     }
 
-    /// The same, of what may be stored, or is on its way.
+    /// The same, for responses that may be stored, or are on their way.
     fn supersede_unknown(self: &Arc<Self>, target: Target, at: u64) {
         let purge = Purge { target, soft: false, at };
         self.purges().add(&purge);
@@ -148,7 +148,7 @@ pub(super) struct Withdrawal<'a> {
 }
 
 impl Fetch {
-    /// A response that is not stored took the place of what is stored, or will be, and was asked for before `at`.
+    /// A response that is not stored took the place of stored or coming ones, and was requested before `at`.
     pub(super) fn withdraw(&self, at: u64) {
         if let Some(stale) = &self.stale {
             self.rules.store.supersede(&stale.object, at);
@@ -156,11 +156,11 @@ impl Fetch {
         self.withdraw_unknown(at);
     }
 
-    /// The same, of what this fetch does not know: a stored response that could not be read, and those of other fetches.
+    /// The same for responses that this fetch does not know: an unreadable stored one, and the responses of other fetches.
     pub(super) fn withdraw_unknown(&self, at: u64) {
         let Fetch { id, of_url, ref request, .. } = *self;
         if matches!(self.range, FetchRange::Slice(..)) {
-            // What tells of the slices is not known here, and may be on its way: they are withdrawn with it, by their common name.
+            // The slice that describes the others is not known here, and may be on its way: all are withdrawn by their common name.
             self.rules.store.hide_older(id, at, Some(&self.fill));
             return self.rules.store.supersede_unknown(Target::of_key(without_slice(&self.key)), at);
         }
@@ -171,8 +171,8 @@ impl Fetch {
         self.rules.store.withdraw_under_way(&withdrawal);
     }
 
-    /// Whether a response that is not stored takes the place of the stored one. `false`: the request alone is the reason, or the response tells of the
-    /// request or of a failure: a client must not remove what all have.
+    /// Whether a response that is not stored takes the place of the stored one. `false`: only the request is the reason, or the response tells of the
+    /// request or of a failure: a client must not remove the stored response of all.
     pub(super) fn supersedes(&self, reply: &Reply, requested: Requested, received: u64) -> bool {
         self.rules.supersedes(&self.range, &self.request, reply, requested.second, received).is_some()
     }
@@ -239,7 +239,7 @@ impl Rules {
         }
         let names = self.vary(&reply.fields).ok_or(Unstored::ByRule(NotStored::VaryAny))?;
         let length = reply.fields.content_length();
-        // An answer that ends with its connection may be cut, and nobody would know.
+        // A response that ends with its connection may be cut unnoticed.
         let is_delimited = length.is_some()
             || reply.ends_with_stream
             || reply.fields.contains_key(TRANSFER_ENCODING)

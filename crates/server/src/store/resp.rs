@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-/// A connection on which one command at a time is under way.
+/// A connection with one command at a time under way.
 #[derive(Debug)]
 pub(super) struct Connection {
     io: BufReader<TcpStream>,

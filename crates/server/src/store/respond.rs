@@ -55,7 +55,7 @@ impl Reuse<'_> {
         self.respond(head, head.status, Some(body.len), content).unwrap_or_else(|| Response::plain(Status::BAD_GATEWAY))
     }
 
-    /// The response of which `head` is that of a slice. `fill`: that slice comes by it. `None`: too late, it is not there any more.
+    /// The whole response, from the head of one slice. `fill`: the fill that brings this slice. `None`: too late, the slice is gone.
     pub(super) fn sliced(self, head: &Head, slices: Slices, fill: Option<&Arc<Fill>>) -> Option<Response> {
         self.respond(head, Status::OK, Some(slices.sliced.complete()), |range| {
             let length = Some(range.end - range.start);
@@ -64,7 +64,7 @@ impl Reuse<'_> {
         })
     }
 
-    /// The response with a body that is on its way. `None`: too late, it is not there any more.
+    /// The response with a body that is on its way. `None`: too late, the body is gone.
     pub(super) fn flowing(self, flowing: &Flowing, fill: &Arc<Fill>) -> Option<Response> {
         self.respond(&flowing.head, flowing.head.status, flowing.length, |range| {
             let end = flowing.length.map(|_| range.end);
@@ -74,7 +74,8 @@ impl Reuse<'_> {
         })
     }
 
-    /// Inlined, since a response is large, and would be copied at each return. `code`: the status of the whole. `length`: of the body, if it is known. `content`: a range of it, all of it where it is not.
+    /// Inlined, since a response is large, and would be copied at each return. `code`: the status of the whole. `length`: of the body, if it is known.
+    /// `content`: a range of it, or all of it if the length is unknown.
     #[inline(always)]
     fn respond(
         self,
@@ -140,7 +141,7 @@ fn fields_of(extra: ExtraFields, content_range: Option<ContentRange>) -> Fields 
     Fields { forwarded: true, dated: true, content_range, extra, ..Fields::default() }
 }
 
-/// Octets of Age and Cache-Status, usually.
+/// Bytes of Age and Cache-Status, usually.
 const ADDED: usize = 96;
 
 /// The fields that a 304 repeats (RFC 9110 §15.4.5).

@@ -22,7 +22,7 @@ pub(super) struct Room {
     reserve: u64,
     /// Whether the file system has more than that.
     is_enough: AtomicBool,
-    /// Bytes that a response needs beyond what is free.
+    /// Bytes that a response needs beyond the free space.
     wanted: AtomicU64,
     /// Whether a write found no room since the thread looked.
     is_full: AtomicBool,
@@ -65,7 +65,7 @@ impl Disk {
         }
         // For small ones, the answer of the last turn counts.
         let Some(length) = length.filter(|length| *length >= LARGE) else { return true };
-        let free = self.run("learn what is free", |disk| Ok(disk.directory.free().ok())).await;
+        let free = self.run("learn the free space", |disk| Ok(disk.directory.free().ok())).await;
         let Some((free, inodes)) = free.flatten() else { return false };
         let needed = length.saturating_add(self.room.reserve);
         if free < needed && free.saturating_add(self.index.octets()) >= needed {
@@ -91,7 +91,7 @@ impl Disk {
         let Room { reserve, .. } = self.room;
         let (free, inodes) = match self.directory.free() {
             Ok(free) => free,
-            Err(_) => return self.refuse_for("does not say what is free"),
+            Err(_) => return self.refuse_for("does not say its free space"),
         };
         let margin = (self.index.octets() / 16).clamp(LEAST_MARGIN, MOST_MARGIN);
         let lacks = match inodes {

@@ -1,4 +1,4 @@
-//! What a proxy rule stores, and under which key.
+//! The cache settings of a proxy rule: which responses it stores, and under which key.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -47,7 +47,7 @@ pub(crate) struct CacheRule {
     pub(super) invalidates: bool,
 }
 
-/// What a fetch needs of a rule.
+/// The part of a rule that a fetch needs.
 pub(super) struct Rules {
     pub(super) store: Arc<Store>,
     pub(super) policy: Policy,
@@ -55,14 +55,14 @@ pub(super) struct Rules {
     pub(super) finish: bool,
     /// Most variants of a URL.
     pub(super) variants: usize,
-    /// Octets of a slice, if large responses are stored in slices.
+    /// Bytes of a slice, if large responses are stored in slices.
     pub(super) slice: Option<u64>,
     /// Tells the rules of all configurations apart, whose responses may carry other fields.
     pub(super) number: [u8; NUMBER],
     lines: Box<Lines>,
 }
 
-/// Makes the fields that clients get of those of the origin, by the host that was asked for.
+/// Makes the fields that clients get from the fields of the origin, by the requested host.
 pub(crate) type Lines = dyn Fn(&HeaderMap, Option<&str>) -> ExtraFields + Send + Sync;
 
 impl fmt::Debug for Rules {
@@ -86,12 +86,12 @@ impl Rules {
         }
     }
 
-    /// The fields that clients get of those of the origin.
+    /// The fields that clients get, made from the fields of the origin.
     pub(super) fn lines(&self, key: &[u8], status: Status, fields: &HeaderMap) -> ExtraFields {
         if status != Status::PARTIAL_CONTENT {
             return (self.lines)(fields, authority_of(key));
         }
-        // They are those of the slice, not of what a client asks for (RFC 9530 §2).
+        // They describe the slice, not the range that a client asks for (RFC 9530 §2).
         let mut fields = fields.clone();
         fields.remove(CONTENT_RANGE);
         fields.remove("content-digest");
@@ -106,13 +106,13 @@ impl Rules {
         if names.iter().any(|name| made_here(name.as_str()) == Some(MadeHere::OfClient)) {
             return None;
         }
-        // The others are made of what is in the key.
+        // The others are made from parts of the key.
         names.retain(|name| made_here(name.as_str()).is_none());
         Some(names)
     }
 }
 
-/// The same fields, whose values share octets of their own: those of an answer are parts of the buffer into which it was read, which an object would keep whole.
+/// The same fields in a buffer of their own: the values of a response are parts of its read buffer, which an object would keep whole.
 fn without_room(fields: &HeaderMap) -> HeaderMap {
     let mut octets = Vec::with_capacity(fields.values().map(HeaderValue::len).sum());
     fields.values().for_each(|value| octets.extend_from_slice(value.as_bytes()));
@@ -182,7 +182,7 @@ impl CacheRuleConfig {
 }
 
 impl CacheRule {
-    /// Says in Cache-Status what became of a request whose response is not of the cache.
+    /// Tells in Cache-Status how the cache treated a request whose response is not from the cache.
     pub(crate) fn add_status(&self, response: &mut Response, trace: &CacheTrace) {
         if !self.status_header {
             return;
@@ -205,7 +205,7 @@ impl CacheRule {
         })
     }
 
-    /// The query as keys have it. The server gets the same, so that what is no part of a key does not make the response stored under it.
+    /// The query as keys have it. The server gets the same, so that no part outside the key changes the response stored under it.
     pub(crate) fn query_in_key<'q>(&self, query: Option<&'q str>) -> Option<Cow<'q, str>> {
         match self.query(query) {
             None => query.map(Cow::Borrowed),
@@ -213,7 +213,7 @@ impl CacheRule {
         }
     }
 
-    /// What is kept of the query. `None`: all of it, as the client wrote it.
+    /// The part of the query that belongs to the key. `None`: all of it, as the client wrote it.
     pub(super) fn query(&self, query: Option<&str>) -> Option<String> {
         let query = query.filter(|_| self.query != Query::Whole || !self.drop_parameters.is_empty())?;
         if self.query == Query::None {
@@ -258,7 +258,7 @@ impl CacheRule {
         target: Targeted<'_>,
     ) {
         match scheme {
-            // Octets whose number is known cost no call.
+            // Bytes whose number is known cost no call.
             "https" => key.extend_from_slice(b"https://"),
             _ => [scheme.as_bytes(), b"://"].into_iter().for_each(|part| key.extend_from_slice(part)),
         }
@@ -326,7 +326,7 @@ impl CacheRule {
         }
     }
 
-    /// Removes the fields by which some applications answer for another URL or with another method than the key says. `is_own`: whether the rule sets a
+    /// Removes the fields that have some applications answer for another URL or method than the key says. `is_own`: whether the rule sets a
     /// field, for all clients alike.
     pub(crate) fn keep_to_key(&self, fields: &mut HeaderMap, is_trusted: bool, is_own: impl Fn(&str) -> bool) {
         let is_removed = |name: &str| {
@@ -438,13 +438,13 @@ const OVERRIDES: [&str; 54] = [
     "x-waws-unencoded-url",
 ];
 
-/// What a request is for.
+/// The target of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Targeted<'a> {
     /// The path of the URL that the server gets: with one slash at the beginning.
     pub(super) path: &'a str,
     pub(super) query: Option<&'a str>,
-    /// The path by which a script is found, where the script learns another one: the path of the request.
+    /// The path that selects the script, if the script itself learns another one: the path of the request.
     pub(super) of_script: Option<&'a str>,
     /// The name of the rule.
     pub(super) upstream: &'a str,

@@ -1,12 +1,12 @@
-//! Large responses in slices: octets `n * size` up to `(n + 1) * size` are a stored response of their own, which the origin sent as 206.
+//! Large responses in slices: bytes `n * size` up to `(n + 1) * size` are a stored response of their own, which the origin sent as 206.
 //!
 //! ```text
-//! key of the URL, with its variant ─► the slice that was fetched first; its head is that of the whole, its lifetime too
+//! key of the URL, with its variant ─► the slice that was fetched first; its head and its lifetime are the whole response's
 //! the same, and slice n of V       ─► slice n of the representation with the validator V
 //! ```
 //!
-//! The strong validator is a part of the key, so that slices of two representations never meet in one response. If the origin has another one by now,
-//! the response ends as an incomplete one, and the slices of the old one are removed.
+//! The strong validator is a part of the key, so that slices of two representations never meet in one response. If the origin has a new representation by
+//! now, the response ends as an incomplete one, and the old slices are removed.
 
 use std::future::Future;
 use std::io;
@@ -33,11 +33,11 @@ use crate::files::resolve::Wait;
 use crate::response::{Piece, Source};
 use crate::upstream::{Failure, Forwarded, Reply, Upstream};
 
-/// What a fetch asks for: a whole response, or a slice of it.
+/// The range of a fetch: a whole response, or a slice of it.
 #[derive(Debug, Clone)]
 pub(super) enum FetchRange {
     Whole,
-    /// A slice of a response of which nothing is known yet.
+    /// A slice of a response that is not known yet.
     FirstSlice(SlicePosition),
     /// A slice of a known representation.
     Slice(Arc<Sliced>, u64),
@@ -50,29 +50,29 @@ pub(super) struct SlicePosition {
     pub(super) index: u64,
 }
 
-/// A representation that is stored in slices, as one of them tells.
+/// A representation that is stored in slices, described by one of them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Sliced {
     size: u64,
-    /// Octets of the whole.
+    /// Bytes of the whole.
     complete: u64,
     validator: HeaderValue,
-    /// The slice that tells.
+    /// The slice that describes it.
     index: u64,
 }
 
-/// What an answer to the first request for a slice is.
+/// The kind of the response to the first request for a slice.
 pub(super) enum Judgement {
-    /// It is to be taken as it is.
+    /// The response is used as it is.
     AsItIs,
     /// A slice of a larger response.
     Slice,
-    /// The whole is to be fetched in one.
+    /// The whole has to be fetched in one.
     Unusable,
 }
 
 impl SlicePosition {
-    /// The slice in which the range of a request begins; the first one where that is not known yet.
+    /// The slice where the range of a request begins; the first slice if that is not known yet.
     pub(super) fn of(conditions: &Conditions<'_>, size: u64) -> Self {
         // If-Range may have the whole sent.
         let range = conditions.range.value().filter(|_| !conditions.if_range.is_present());
@@ -95,7 +95,7 @@ impl SlicePosition {
         fields.insert(RANGE, range_field(self.range()));
     }
 
-    /// What the answer is. A 206 with the whole becomes a 200. `most`: octets of the largest response that is stored.
+    /// Classifies a response. A 206 with the whole becomes a 200. `most`: bytes of the largest response that is stored.
     pub(super) fn judge(self, reply: &mut Reply, most: u64) -> Judgement {
         match reply.status {
             Status::PARTIAL_CONTENT => {}
@@ -139,7 +139,7 @@ impl Sliced {
         (sliced.range(sliced.index) == range).then_some(sliced)
     }
 
-    /// The octets of a slice.
+    /// The bytes of a slice.
     fn range(&self, index: u64) -> Range<u64> {
         let start = index.saturating_mul(self.size);
         start..start.saturating_add(self.size).min(self.complete)
@@ -149,7 +149,7 @@ impl Sliced {
         self.complete.div_ceil(self.size)
     }
 
-    /// Octets of the whole.
+    /// Bytes of the whole.
     pub(super) fn complete(&self) -> u64 {
         self.complete
     }
@@ -187,7 +187,7 @@ impl Sliced {
         Sliced::of(&pairs.collect(), self.size).is_some_and(|other| self.is_of_same(&other))
     }
 
-    /// The key of a slice but the one that tells. `of_whole`: that one's key.
+    /// The key of a slice, except the first. `of_whole`: the key of the first.
     fn key(&self, of_whole: &[u8], index: u64) -> Vec<u8> {
         let Sliced { size, complete, validator, .. } = self;
         let mut key = of_whole.to_vec();
@@ -208,19 +208,19 @@ impl Sliced {
     }
 }
 
-/// What the slices of a response are found and fetched with.
+/// The means to find and fetch the slices of a response.
 pub(super) struct Slices {
     pub(super) rules: Arc<Rules>,
     pub(super) upstream: Arc<Upstream>,
     pub(super) forwarded: Forwarded,
     pub(super) request: FetchRequest,
-    /// The key of the slice that tells of the others.
+    /// The key of the slice that describes the others.
     pub(super) key: Box<[u8]>,
     pub(super) sliced: Arc<Sliced>,
-    /// Tags and groups of that slice: a purge of one is of all slices.
+    /// Tags and groups of that slice: a purge of one covers all slices.
     pub(super) tags: Box<[Box<str>]>,
     pub(super) groups: Box<[Box<str>]>,
-    /// That slice, if it is stored.
+    /// The describing slice, if it is stored.
     pub(super) first: Option<Arc<Object>>,
 }
 
@@ -260,7 +260,7 @@ impl Slices {
         Some(Reader { slices: self, at: range.start, end: range.end, state })
     }
 
-    /// Finds or fetches a slice. `within`: the octets of it that are to be read.
+    /// Finds or fetches a slice. `within`: the bytes of it that are to be read.
     async fn open(self: Arc<Self>, index: u64, within: Range<u64>) -> io::Result<Open> {
         if let Some(first) = self.first.as_ref().filter(|_| index == self.sliced.index) {
             return Ok(Open::Object(Arc::clone(first)));
@@ -348,7 +348,7 @@ impl Slices {
             store.front().borrow_mut().remove(in_front.in_front());
             return None;
         }
-        // One that a purge made stale is as valid as the one that tells of it, which was validated since.
+        // A slice that a purge made stale is as valid as the describing slice, which was validated since.
         match store.purges().verdict(&object.key, &self.tags, &self.groups, object.times.made) {
             Verdict::Gone => None,
             Verdict::Stale | Verdict::Doubtful | Verdict::Valid => Some(object),
@@ -374,7 +374,7 @@ impl Slices {
 }
 
 impl Store {
-    /// The origin has another representation than this one: removes what is stored of it. May block.
+    /// The origin has another representation than this one: removes its stored slices. May block.
     pub(super) fn remove_sliced(&self, of_whole: &[u8], sliced: &Sliced) {
         for index in 0..sliced.count() {
             let hash = self.hash(&sliced.key(of_whole, index));
@@ -385,7 +385,7 @@ impl Store {
         }
     }
 
-    /// Removes the slices of a response that another one has replaced. May block.
+    /// Removes the slices of a response that a newer response has replaced. May block.
     pub(super) fn remove_replaced(&self, old: &Object, new: &Head) {
         if let Some(sliced) = &old.head.sliced
             && !new.sliced.as_ref().is_some_and(|new| new.is_of_same(sliced))
@@ -394,8 +394,8 @@ impl Store {
         }
     }
 
-    /// The origin answered the request for a slice with the same representation in another form: for a while nobody asks it for slices, so that the
-    /// next request gets the response. `key`: of the slice.
+    /// The origin answered the request for a slice with the same representation in another form. For a while no fetch asks for slices, so that the
+    /// next request gets the response. `key`: the key of the slice.
     pub(super) fn has_no_slices(&self, key: &[u8]) {
         let of_whole = without_slice(key);
         for id in [of_whole, without_variant(of_whole).unwrap_or(of_whole)].map(|key| self.hash(key)) {
@@ -405,7 +405,7 @@ impl Store {
         }
     }
 
-    /// A slice that was asked for is not there any more: removes the others, and the one that tells of them unless it was replaced. `key`: of the
+    /// A requested slice is gone: removes the others, and also the slice that describes them unless it was replaced. `key`: the key of the requested
     /// slice.
     pub(super) async fn slices_changed(self: &Arc<Self>, key: &[u8], sliced: &Arc<Sliced>) {
         let (store, sliced, of_whole) = (Arc::clone(self), Arc::clone(sliced), without_slice(key).to_vec());
@@ -421,7 +421,7 @@ impl Store {
             }
             store.remove_sliced(&of_whole, &sliced);
         };
-        // The one that tells of them may wait to be written: it would be back.
+        // The slice that describes them may wait to be written: it would be back.
         disk.behind_writes(removal).await;
     }
 }
@@ -441,7 +441,7 @@ pub(super) struct Reader {
 }
 
 enum State {
-    /// The next octet is the first one that is read of its slice.
+    /// The next byte is the first one of its slice that is read.
     Between,
     // `Source` is Sync, which futures need not be.
     Opening(Mutex<Opening>),
@@ -453,7 +453,7 @@ type Opening = Pin<Box<dyn Future<Output = io::Result<Open>> + Send>>;
 /// A slice that can be read.
 enum Open {
     Object(Arc<Object>),
-    /// The octets of it that are to be read.
+    /// The bytes of it that are to be read.
     Source(Pin<Box<dyn Source>>),
 }
 
@@ -515,7 +515,7 @@ impl Source for Within {
         while self.left > 0 {
             let Some(piece) = ready!(self.source.as_mut().poll_piece(cx)) else { return Poll::Ready(None) };
             let Piece::Bytes(mut bytes) = piece? else {
-                return Poll::Ready(Some(Err(io::Error::other("the answer of a server is no file"))));
+                return Poll::Ready(Some(Err(io::Error::other("the response of a server is not a file"))));
             };
             let skipped = self.skip.min(bytes.len() as u64);
             self.skip -= skipped;
@@ -547,7 +547,7 @@ mod tests {
             ("bytes 10-19/25", "\"a\"", Some(1)),
             ("bytes 20-24/25", "\"a\"", Some(2)),
             ("bytes 0-9/25", "W/\"a\"", None),
-            // Of another size, or shorter than what was asked for.
+            // Of another size, or shorter than the requested range.
             ("bytes 0-4/25", "\"a\"", None),
             ("bytes 0-19/25", "\"a\"", None),
             ("bytes 5-14/25", "\"a\"", None),

@@ -18,14 +18,14 @@ pub(super) fn write(directory: &Directory, count: u64, objects: impl Iterator<It
     directory.write_file(SNAPSHOT, &rows)
 }
 
-/// Reads the snapshot and removes it. `reserve` learns how many objects there are, `add` each of them. `Ok(false)`: there is none, or it is damaged.
+/// Reads the snapshot and removes it. `reserve` gets the number of objects, `add` each of them. `Ok(false)`: it is missing or damaged.
 pub(super) fn read(
     directory: &Directory,
     reserve: impl FnOnce(u64),
     mut add: impl FnMut(u128, u32),
 ) -> io::Result<bool> {
     let Ok(file) = directory.open_file(SNAPSHOT) else { return Ok(false) };
-    // It lacks what is stored from now on: after a crash, the directory is read.
+    // It lacks later objects: after a crash, the directory is read.
     let _ = directory.remove_file(SNAPSHOT);
     let rows = file.metadata()?.len().saturating_sub(4) / ROW as u64;
     let mut expected = [0; 4];
@@ -46,7 +46,7 @@ pub(super) fn read(
     Ok(true)
 }
 
-/// Octets of an object.
+/// Bytes of an object.
 const ROW: usize = 20;
 
 pub(super) const SNAPSHOT: &str = "index";

@@ -84,7 +84,7 @@ fn object(store: &Store, asked: u64) -> Object {
     Object::new(KEY.into(), store.hash(KEY), Times { made: asked, asked }, head, body, 0)
 }
 
-/// The list of the variants of a URL may lie on the one that hung, and the variant on another.
+/// The list of the variants of a URL may lie on the disk that hung, and the variant on another.
 #[test]
 fn responses_of_all_disks_are_doubted_when_one_answers_again_and_after_a_restart() {
     let scratch = tempfile::tempdir().unwrap();
@@ -165,7 +165,7 @@ fn a_disk_whose_small_files_cannot_be_read_is_left_out_of_the_start() {
         let store = started.recv().unwrap();
         let troubles: Vec<_> = store.opened().slots.iter().map(|slot| slot.trouble().is_some()).collect();
         assert_eq!(troubles, [true, false], "{name}");
-        // What reads it goes on.
+        // Lets the reader of the file go on.
         drop(std::fs::File::options().read(true).write(true).open(&file));
     }
 }
@@ -191,13 +191,13 @@ fn a_fetch_that_ended_since_the_look_is_not_begun_again() {
     store.changed(id);
     store.forget(id, &fill);
     assert!(matches!(store.join(id, key, RULES, false, looked), Joined::Ended));
-    // Who has looked since, or has to have it fetched, begins a new one.
+    // A caller that has looked since, or that needs a fetch, begins a new one.
     let Joined::New(fill, _) = store.join(id, key, RULES, false, Some(store.epoch(id))) else { panic!("it looked") };
     fill.end(failed());
     assert!(matches!(store.join(id, key, RULES, false, None), Joined::New(..)));
 }
 
-/// Two fetches of one URL, the second of which turns out to be of a variant.
+/// Two fetches of one URL. The second turns out to be of a variant.
 #[test]
 fn a_fill_that_ends_gives_back_the_place_that_it_took_and_no_other() {
     let scratch = tempfile::tempdir().unwrap();
@@ -231,7 +231,7 @@ fn a_fetch_that_is_dropped_before_it_runs_gives_back_its_place() {
     assert!(matches!(store.join(id, KEY, RULES, false, None), Joined::New(..)));
 }
 
-/// A response that was asked for before a fetch began says nothing of what that gets.
+/// A response that was requested before a fetch began says nothing of the fetch's response.
 #[test]
 fn only_what_was_asked_for_before_is_withdrawn() {
     let scratch = tempfile::tempdir().unwrap();
@@ -272,7 +272,7 @@ fn keys_have_the_same_hashes_and_disks_whichever_directory_is_replaced_or_comes_
         let store = opened(&order.map(Clone::clone));
         assert_eq!(store.hash(key), before);
     }
-    // Those that are alone know it too.
+    // Directories that are opened alone know it too.
     for directory in [a, b, c] {
         assert_eq!(opened(&[directory]).hash(key), before);
     }

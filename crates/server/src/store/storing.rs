@@ -50,7 +50,7 @@ impl Storing {
 }
 
 impl InFile {
-    /// Writes what a fill has in memory alone. `false`: the disk failed, and the fill has it still.
+    /// Writes the bytes that a fill has only in memory. `false`: the disk failed, and the fill still has them.
     pub(super) async fn write_unwritten(&mut self, fill: &Fill) -> bool {
         let Some(temporary) = &self.temporary else { return false };
         let (pieces, at) = fill.unwritten();
@@ -96,12 +96,12 @@ pub(super) struct Whole {
 }
 
 impl Whole {
-    /// Octets of memory that wait with it.
+    /// Bytes of memory that wait with it.
     pub(super) fn octets(&self) -> usize {
         self.object.memory() + self.key.len() + OF_FILL
     }
 
-    /// Writes what is not written, for the writer of its disk. `found`: until it is dropped, requests find the fill.
+    /// Writes the unwritten rest, for the writer of its disk. `found`: until it is dropped, requests find the fill.
     pub(super) fn store(self, found: Guard) {
         let Whole { rules, disk, object, times, .. } = &self;
         let store = &rules.store;
@@ -161,7 +161,7 @@ impl Whole {
 /// The operation, in messages.
 const WHAT: &str = "store a response";
 
-/// GUESS: octets of the fill of a response that waits to be written, and of its allocations. MEASURED: 6.5 to 8.5 kB of memory with its object, 2026-11-22.
+/// GUESS: bytes of the fill of a response that waits to be written, and of its allocations. MEASURED: 6.5 to 8.5 kB of memory with its object, 2026-11-22.
 const OF_FILL: usize = 6 << 10;
 
 /// Writes pieces at an offset.

@@ -50,7 +50,7 @@ pub(crate) struct PurgeStreamState {
     pub(crate) lag: u64,
 }
 
-/// A purge in the stream. It has no time: each node purges what it has when it reads it.
+/// A purge in the stream. It has no time: each node purges the objects that it has when it reads it.
 #[derive(Debug, Serialize, Deserialize)]
 struct Entry {
     #[serde(flatten)]
@@ -219,7 +219,7 @@ struct Reader {
     connection: Connection,
     /// The last entry that was applied.
     last: Id,
-    /// The one that is written down.
+    /// The place that is written down.
     kept: Option<Id>,
 }
 
@@ -286,7 +286,7 @@ impl Reader {
     /// Writes down how far the stream was read, once everything before is purged.
     fn keep_place(&mut self, store: &Store) -> io::Result<()> {
         let Some(disk) = store.disks().next() else { return Ok(()) };
-        // While one process takes over from another, the owner writes. What is not written down is purged again.
+        // While one process takes over from another, the owner writes. Purges behind the place that was written are applied again.
         if !disk.directory.is_owner() || self.kept == Some(self.last) {
             return Ok(());
         }
@@ -341,13 +341,13 @@ impl Reader {
             Some(Reply::Text(text)) => Id::parse(text),
             _ => None,
         };
-        // Before Redis 7, nobody knows how many entries there were.
+        // Before Redis 7, the number of all entries is unknown.
         let is_whole = value(b"entries-added").is_some() && value(b"entries-added") == value(b"length");
         Ok(Some(Info { newest: newest.ok_or_else(unexpected)?, is_whole }))
     }
 }
 
-/// What the server says of the stream.
+/// The server's information on the stream.
 struct Info {
     newest: Id,
     /// Whether it has all entries that were ever added.
@@ -384,7 +384,7 @@ fn text(reply: Reply) -> Option<Vec<u8>> {
 fn unexpected() -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
-        "its answer is none of a stream: name a Valkey or Redis server, and a key of its own",
+        "it did not answer as a stream: name a Valkey or Redis server, and a key of its own",
     )
 }
 

@@ -30,7 +30,7 @@ pub(super) struct Successor(Mutex<State>);
 enum State {
     #[default]
     None,
-    /// The table bounds the memory of these purges, as that of all.
+    /// The purges since then. The purge table bounds their memory.
     Starting(Box<Purges>),
     TookOver(Forward),
 }
@@ -44,7 +44,7 @@ impl Successor {
         self.keep(purge).map_or(Ok(()), |forward| forward(std::slice::from_ref(purge)).map_err(io::Error::other))
     }
 
-    /// Keeps a purge for a successor that has not taken over yet. Returns how it is forwarded to one that has.
+    /// Keeps a purge for a successor that has not taken over yet. Returns how to forward it if the successor has taken over.
     fn keep(&self, purge: &Purge) -> Option<Forward> {
         match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             State::None => None,
@@ -99,8 +99,8 @@ impl Store {
         since
     }
 
-    /// Applies purges of the process before, which has published them where there is a purge stream. `spellings`: those in which the rules of this process
-    /// store a URL. May block.
+    /// Applies purges of the process before, which has published them if there is a purge stream. `spellings`: the spellings of a URL in the rules of this
+    /// process. May block.
     ///
     /// # Errors
     /// The first that cannot be written down. All hold in memory.

@@ -1,6 +1,6 @@
-//! Removes the files of what was purged, behind the purge and at a bounded rate.
+//! Removes the files of purged objects, behind the purge and at a bounded rate.
 //!
-//! A purge costs the same for one object and for a million, because it removes nothing: objects that are older do not count any more. A sweep reads the end of
+//! A purge costs the same for one object and for a million, because it removes nothing: older objects do not count any more. A sweep reads the end of
 //! each file of a disk, and removes those that a purge covers. It runs after an order to purge, and after a start if the last one did not end.
 
 use std::io;
@@ -59,7 +59,7 @@ impl Sweeps {
 }
 
 impl Store {
-    /// Begins to remove the files of what was purged, if there may be any.
+    /// Begins to remove the files of purged objects, if there may be any.
     pub(super) fn sweep_purged(self: &Arc<Self>, disk: &Arc<Disk>) {
         if !disk.is_loaded() || !disk.directory.is_owner() {
             return;
@@ -90,7 +90,7 @@ impl Store {
                     }
                 }
                 Ok(Swept::Stopped) => {}
-                Err(error) => disk.failed("remove what was purged", &error),
+                Err(error) => disk.failed("remove purged objects", &error),
             }
             drop(progress);
             disk.sweeps.is_running.store(false, Ordering::Relaxed);
@@ -121,7 +121,7 @@ impl Store {
 impl Disk {
     /// Removes the object of this version, unless another took its place. `false`: the disk is being closed.
     fn remove_swept(&self, hash: u128, version: u32) -> bool {
-        // The lock is held, so that what is removed from the index is removed from the directory too.
+        // The lock is held, so that an object leaves the index and the directory together.
         let mut removals = self.removals();
         if !removals.is_stopping && self.version(hash) == Some(version) {
             self.index.remove(hash);
@@ -138,7 +138,7 @@ impl Disk {
     }
 }
 
-/// Looks at each object of a disk, and removes what was purged.
+/// Looks at each object of a disk, and removes the purged ones.
 fn sweep(store: &Weak<Store>, disk: &Disk) -> io::Result<Swept> {
     let mut lists = Vec::new();
     let mut looked = 0_usize;

@@ -12,7 +12,7 @@ pub(super) const MAX_UNWRITTEN: usize = 1 << 20;
 /// The same where all tails together have more than [`MAX_IN_ALL`]: a few pieces, so that each response goes on.
 const MAX_WHERE_ALL_ARE_LARGE: usize = 64 << 10;
 
-/// GUESS: bytes of all tails, of which few are large unless a disk fails or hangs.
+/// GUESS: bytes of all tails. Few tails are large unless a disk fails or hangs.
 const MAX_IN_ALL: usize = 64 << 20;
 
 /// Bytes of all tails of the process.

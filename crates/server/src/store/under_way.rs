@@ -16,7 +16,7 @@ pub(super) struct UnderWay(Mutex<HashMap<u128, OfUrl>>);
 #[derive(Debug, Default)]
 struct OfUrl {
     fetches: usize,
-    /// Those whose responses are to be stored, as their heads say.
+    /// Fetches whose responses are to be stored, as their heads say.
     stored: Vec<Fetching>,
     /// The latest requests whose responses withdrew the page, and when each was made: they count for responses whose heads come later.
     withdrawn: VecDeque<(u64, FetchRequest)>,
@@ -31,11 +31,11 @@ pub(super) struct Fetching {
     pub(super) key: Box<[u8]>,
     /// The request fields that select among the variants of the URL.
     pub(super) names: Vec<HeaderName>,
-    /// What they selected.
+    /// The variant that these fields selected.
     pub(super) variant: Vec<u8>,
     /// When the response was asked for.
     pub(super) asked: u64,
-    /// The hash by which requests find the fill.
+    /// The hash under which requests find the fill.
     pub(super) id: u128,
     pub(super) fill: Arc<Fill>,
 }

@@ -11,13 +11,13 @@ use super::disk::{Disk, Times};
 use super::format::{Kind, Metadata};
 use crate::files::resolve::Wait;
 
-/// What the process knows of variants besides the lists, which lie on the disks.
+/// The variants' state in memory; their lists lie on the disks.
 #[derive(Debug)]
 pub(super) struct Variants {
     last_uses: Mutex<LastUses>,
 }
 
-/// When variants were asked for last, by the hashes of their keys. What is not there was not asked for lately.
+/// When variants were last requested, by the hashes of their keys. A variant that is missing was not requested lately.
 #[derive(Debug)]
 struct LastUses {
     times: LruCache<u128, u64>,
@@ -44,7 +44,7 @@ impl Variants {
         let mut by_use = list.clone();
         {
             let uses = self.last_uses();
-            // Of two that are unknown, the one that was stored first goes first.
+            // Of two unknown variants, the one that was stored first goes first.
             by_use.sort_by_key(|variant| uses.times.peek(variant).copied().unwrap_or(0));
         }
         by_use.truncate(excess);
@@ -78,7 +78,7 @@ impl Store {
         if !is_other && hashes.contains(&variant) {
             return Ok(false);
         }
-        // Those of other fields stay in the list until they are the oldest: nothing else finds them.
+        // Variants of other fields stay in the list until they are the oldest: nothing else finds them.
         hashes.retain(|other| *other != variant && self.disk(*other).may_have(*other));
         hashes.push(variant);
         let excess = self.variants.take_excess(&mut hashes, most);
@@ -101,7 +101,7 @@ impl Store {
     }
 }
 
-/// Variants of which is known when they were asked for.
+/// Variants whose last request is remembered.
 const MOST_REMEMBERED: NonZeroUsize = NonZeroUsize::new(65_536).expect("not zero");
 
 #[cfg(test)]
@@ -126,7 +126,7 @@ mod tests {
             disk.write(b"body", &Metadata { key: key.to_vec(), kind }, store.hash(key), TIMES).unwrap();
         };
         let fill = |n: usize| response(format!("https://c.example/{n}").as_bytes());
-        // What comes into a disk that is full goes first.
+        // An object that enters a full disk goes first.
         (0..300).for_each(fill);
         let [touched, other] = ["https://a.example/", "https://b.example/"].map(|url| {
             let mut key = url.as_bytes().to_vec();

@@ -27,9 +27,9 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     jobs: Vec<(usize, Job)>,
-    /// Jobs that have not ended: those of `jobs`, and those that the thread took.
+    /// Jobs that have not ended: both in `jobs` and with the thread.
     number: usize,
-    /// Octets of memory that they take.
+    /// Bytes of memory that they take.
     octets: usize,
     /// When the thread took jobs or ended one last. `None`: it has not yet.
     moved: Option<Instant>,
@@ -40,7 +40,7 @@ struct Queue {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The disk is slower than the origins: what was pushed is dropped.
+/// The disk is slower than the origins: the job is dropped.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full {
     /// Nothing was written for [`DEADLINE`].
@@ -55,13 +55,13 @@ impl Writer {
         Ok(())
     }
 
-    /// Has something written that takes so many octets of memory until then. After the writer has stopped, the job is dropped.
+    /// Has something written that takes so many bytes of memory until then. After the writer has stopped, the job is dropped.
     pub(super) fn push(&self, octets: usize, job: impl FnOnce() + Send + 'static) -> Result<(), Full> {
         let mut queue = self.shared.lock();
         if queue.is_stopping {
             return Ok(());
         }
-        // What takes no memory is no response: it has its turn in any case.
+        // A job that takes no memory is no response: it is accepted in any case.
         let hangs = queue.hangs();
         if octets > 0 && (hangs || queue.octets > MOST_OCTETS || queue.number >= MOST_JOBS) {
             return Err(Full { hangs });
@@ -84,7 +84,7 @@ impl Writer {
         self.shared.lock().hangs()
     }
 
-    /// Ends when all that waits is written.
+    /// Ends when all waiting jobs are written.
     pub(super) fn stop(&self) {
         self.shared.lock().is_stopping = true;
         self.shared.has_work.notify_one();
@@ -125,7 +125,7 @@ impl Shared {
             for (octets, job) in jobs {
                 // A panic is reported by its hook, and costs one response.
                 let _ = catch_unwind(AssertUnwindSafe(job));
-                // Each that ends makes room for the next: an overload costs what the disk cannot take, and no more.
+                // Each job that ends makes room for the next: an overload loses only the jobs that the disk cannot take.
                 let mut queue = self.lock();
                 queue.octets -= octets;
                 queue.number -= 1;
@@ -150,7 +150,7 @@ impl fmt::Debug for Queue {
     }
 }
 
-/// Octets above which nothing more is taken: the memory of a disk that does not keep up.
+/// Bytes above which nothing more is taken: the memory of a disk that does not keep up.
 const MOST_OCTETS: usize = 64 << 20;
 
 /// Jobs at which nothing more is taken: each holds the fill of its response, too.
@@ -212,7 +212,7 @@ mod tests {
         writer.start().unwrap();
         let mut next = MOST_JOBS;
         for turn in 0..100 {
-            // What the thread took and did not end counts still.
+            // A job that the thread took still counts until it ends.
             assert_eq!(push(usize::MAX), Err(Full { hangs: false }));
             may_end.send(()).unwrap();
             assert_eq!(written.recv().unwrap(), turn);

@@ -15,7 +15,7 @@ pub(crate) type AnswerFields = LazyFields<Lines>;
 pub(crate) struct Lines {
     /// Validated lines, each with its end.
     pub(super) octets: Bytes,
-    /// Of those, what the client gets.
+    /// The fields among them that the client gets.
     pub(super) passed_on: ExtraFields,
     /// The value of Content-Length.
     pub(super) length: Option<u64>,

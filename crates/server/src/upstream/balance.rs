@@ -88,7 +88,7 @@ impl Clock {
 pub(super) struct FailureRule {
     pub(super) max_fails: u32,
     pub(super) fail_time: Duration,
-    /// Time in which the share of a server that came back grows to its weight.
+    /// How long the share of a server that came back grows to its weight.
     pub(super) slow_start: Duration,
 }
 
@@ -102,7 +102,7 @@ pub(super) struct Balancer {
     clock: Clock,
 }
 
-/// What a choice may depend on.
+/// The facts that a choice may depend on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Key<'a> {
     /// The client's address.
@@ -174,7 +174,7 @@ impl Balancer {
                 return index;
             }
         }
-        // All are left out or were tried: the one that may come back first.
+        // All are left out or were tried: the one that may come back first is chosen.
         let oldest = |index: &usize| {
             let server = &self.servers[*index];
             let until = server.out_until.load(Ordering::Relaxed);
@@ -319,7 +319,7 @@ impl Balancer {
         was_out
     }
 
-    /// The outcome of health checks. `true`: it is another one than before.
+    /// The outcome of health checks. `true`: it has changed.
     pub(super) fn checked(&self, server: usize, is_healthy: bool) -> bool {
         let server = &self.servers[server];
         let has_changed = server.is_unhealthy.swap(!is_healthy, Ordering::Relaxed) == is_healthy;

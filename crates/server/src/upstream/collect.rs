@@ -57,9 +57,9 @@ impl NotCollected {
 
 /// The least rate at which a client has to send.
 struct LeastRate {
-    /// Octets in each window, and the window's length. `None`: nothing came.
+    /// Bytes in each window, and the window's length. `None`: nothing came.
     least: Option<(u64, Duration)>,
-    /// Octets that came in this window.
+    /// Bytes that came in this window.
     came: u64,
     /// How often the client could send no more, or again, when the window began.
     holds: u64,
@@ -96,15 +96,14 @@ impl LeastRate {
         }
     }
 
-    /// Time in which the client was not read.
+    /// Moves the deadline: the client was not read for this time.
     fn pause(&mut self, time: Duration) {
         self.due += time;
     }
 }
 
 /// Takes the content of a request, whole if there is room for it.
-///
-/// `client`: whose contents are bounded together; `None`: nobody's.
+/// `client`: the client whose contents share a bound. `None`: there is no such bound.
 ///
 /// # Errors
 /// The client did not send all of it, or was too slow, or it is refused.
@@ -157,7 +156,7 @@ pub(crate) async fn collect(
                     rate.pause(begun.elapsed());
                     match written {
                         Ok(written) => queue.wrote(written),
-                        // What is in the file already cannot be read either.
+                        // The content that is already in the file cannot be read either.
                         Err(DiskError::NoReply) if rest == Rest::Refused || queue.needs_file() => {
                             return Err(NotCollected::NoDisk);
                         }
@@ -178,10 +177,10 @@ pub(crate) async fn collect(
     Ok(collected)
 }
 
-/// Octets of a file that are read at a time.
+/// Bytes of a file that are read at a time.
 const READ: u64 = 64 << 10;
 
-/// Writes what waits, and then the rest as it comes.
+/// Writes the waiting content, and then the rest as it comes.
 async fn feed(
     mut writer: ContentWriter,
     spooling: Arc<Spooling>,

@@ -23,12 +23,12 @@ pub(crate) struct UpstreamConfig {
     /// Servers of the upstream.
     pub servers: At<Vec<ServerConfig>>,
 
-    /// Protocol by which servers are asked.
+    /// Protocol of the servers.
     #[serde(default)]
     pub protocol: Protocol,
 
-    /// Version of the PROXY protocol by which each connection begins with a header that names the client, also before TLS. Connections are not
-    /// kept then: each is for one request [default: none]
+    /// Version of the PROXY protocol. Each connection then begins with a header that names the client, also before TLS, and is not kept: it serves one
+    /// request [default: none]
     #[serde(default)]
     pub proxy_protocol: Option<At<ProxyProtocol>>,
 
@@ -36,13 +36,13 @@ pub(crate) struct UpstreamConfig {
     #[serde(default)]
     pub balance: Balance,
 
-    /// Whether a client stays with the server that answered it first, by a cookie: `true`, or a table. While the server is left out, another one answers,
-    /// and the client stays with that.
+    /// Whether a client stays with the server that answered it first, by a cookie: `true`, or a table. While the server is left out, another server answers,
+    /// and the client stays with it.
     #[serde(default = "not_sticky")]
     pub sticky: Short<bool, StickyConfig>,
 
-    /// Requests that are sent at most for one request of a client: to another server, or once more to the same one, where nothing was sent, or
-    /// where the method is idempotent (RFC 9110 §9.2.2), the request has no content, and no part of an answer came.
+    /// Most requests that one request of a client causes. A further one goes to another server, or once more to the same one, if nothing was sent, or
+    /// if the method is idempotent (RFC 9110 §9.2.2), the request has no content, and no part of a response came.
     #[serde(default = "tries")]
     pub tries: Bounded<1, 16>,
 
@@ -50,11 +50,11 @@ pub(crate) struct UpstreamConfig {
     #[serde(default = "max_fails")]
     pub max_fails: Bounded<1, 1000>,
 
-    /// Time for which a server that failed is left out.
+    /// How long a server that failed is left out.
     #[serde(default = "fail_time")]
     pub fail_time: Timeout,
 
-    /// Time in which the share of a server that came back grows to its weight; 0s: at once.
+    /// How long the share of a server that came back grows to its weight; 0s: at once.
     #[serde(default = "slow_start")]
     pub slow_start: Time,
 
@@ -74,7 +74,7 @@ pub(crate) struct UpstreamConfig {
     #[serde(default = "patience")]
     pub stall_timeout: Timeout,
 
-    /// Time for which an upgraded connection (WebSocket) may be silent in both directions.
+    /// How long an upgraded connection (WebSocket) may be silent in both directions.
     #[serde(default = "tunnel_timeout")]
     pub tunnel_timeout: Timeout,
 
@@ -95,7 +95,7 @@ pub(crate) struct UpstreamConfig {
     #[serde(default)]
     pub max_idle: Option<Bounded<0, 10_000>>,
 
-    /// Time for which an idle connection is kept. It should be shorter than that of the server.
+    /// How long an idle connection is kept. It should be shorter than the server keeps it.
     #[serde(default = "idle_timeout")]
     pub idle_timeout: Timeout,
 
@@ -174,7 +174,7 @@ pub(crate) struct HealthConfig {
     #[serde(default = "check_fails")]
     pub fails: Bounded<1, 100>,
 
-    /// Value of Host [default: that of the server's URL]
+    /// Value of Host [default: the host of the server's URL]
     pub host: Option<At<String>>,
 }
 
@@ -195,7 +195,7 @@ pub(crate) struct UpstreamTlsConfig {
     pub key: Option<At<PathBuf>>,
 }
 
-/// The protocol by which servers are asked.
+/// The protocol of the servers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Protocol {
@@ -241,7 +241,7 @@ pub(crate) enum ProxyProtocol {
     V2,
 }
 
-/// The rule by which a server is chosen.
+/// The rule that chooses a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Balance {
@@ -274,7 +274,7 @@ pub(crate) enum ServerUrl {
     Unix(PathBuf),
 }
 
-/// What a server speaks, by its URL.
+/// The protocol of a server, by its URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UrlScheme {
     Http,
@@ -339,7 +339,7 @@ impl ServerUrl {
     /// A server as people write it on a command line: besides URLs, a port of this machine (`3000`), `HOST:PORT` for HTTP, and the path of a socket.
     ///
     /// # Errors
-    /// One line, with what to write.
+    /// One line, with the remedy.
     pub(crate) fn from_argument(text: &str) -> Result<Self, String> {
         let port = text.strip_prefix(':').unwrap_or(text);
         if let Ok(port) = port.parse::<u16>() {
@@ -390,9 +390,7 @@ impl FromStr for ServerUrl {
         };
         let authority = rest.strip_suffix('/').unwrap_or(rest);
         if authority.contains(['/', '?', '#']) {
-            return Err(format!(
-                "{shown:?} has a path: a rule's path decides what is asked for; write {shown:?} up to the host"
-            ));
+            return Err(format!("{shown:?} has a path: the path of a rule decides; write {shown:?} up to the host"));
         }
         if authority.contains('@') {
             return Err(format!("{shown:?} has a user: set the field Authorization in the rule's request_headers"));
@@ -503,7 +501,7 @@ impl UpstreamConfig {
     /// Keys that differ from their defaults for nothing, and why.
     pub(super) fn without_effect(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let not_kept = match self.protocol {
-            Protocol::Fastcgi => Some("connections to servers of FastCGI are kept with max_idle alone")
+            Protocol::Fastcgi => Some("connections to servers of FastCGI are kept only with max_idle")
                 .filter(|_| self.idle_connections() == 0),
             Protocol::Uwsgi => Some("each request of uwsgi has a connection of its own"),
             _ if self.proxy_protocol.is_some() => Some("connections with proxy_protocol are not kept"),

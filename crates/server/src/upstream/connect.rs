@@ -15,7 +15,7 @@ use super::config::{Protocol, ServerUrl};
 use super::proxy_header::OnBehalf;
 use crate::tls_client::Io;
 
-/// Octets of an answer's head, after which the answer is refused.
+/// Bytes of an answer's head, after which the answer is refused.
 pub(super) const MOST_HEAD: usize = 64 << 10;
 
 /// Why a server could not be reached.
@@ -68,7 +68,7 @@ impl std::fmt::Debug for Tls {
     }
 }
 
-/// Opens a connection to a server. That of the PROXY protocol is for one client.
+/// Opens a connection to a server. With the PROXY protocol, a connection serves one client.
 pub(super) async fn connect(
     server: &Server,
     connect_timeout: Duration,

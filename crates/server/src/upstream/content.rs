@@ -13,7 +13,7 @@ use sealion_http::{FieldSection, Status};
 use super::head::trailers_of_request;
 use super::pieces::Pieces;
 
-/// Octets that the pipe keeps, after which the client is not read.
+/// Bytes that the pipe keeps, after which the client is not read.
 const MOST_KEPT: usize = 64 << 10;
 
 /// A pipe for the content of a request. `length`: as announced by the client, `None` if it announced none.
@@ -32,18 +32,18 @@ pub(crate) struct ContentWriter {
 #[derive(Debug)]
 pub(crate) struct RequestContent {
     pipe: Arc<Mutex<Pipe>>,
-    /// Octets until the announced end.
+    /// Bytes until the announced end.
     left: Option<u64>,
     /// Fields that trailers cannot have. `None`: trailers are dropped.
     guarded: Option<Arc<[HeaderName]>>,
 }
 
-/// What [`ContentWriter::poll_room`] waits for.
+/// The outcome of [`ContentWriter::poll_room`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Room {
     /// Content is wanted.
     Wanted,
-    /// Nobody takes content any more: a response was made without the rest of it.
+    /// Content is not taken any more: a response was made without the rest of it.
     Closed,
 }
 
@@ -61,16 +61,16 @@ pub(crate) struct Taken {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the request has no complete content: {status}")]
 pub(crate) struct Incomplete {
-    /// What the client is told, if it is still there.
+    /// The status for the client, if it is still there.
     pub(crate) status: Status,
 }
 
 #[derive(Debug, Default)]
 struct Pipe {
     ready: Pieces,
-    /// Octets in `ready`.
+    /// Bytes in `ready`.
     kept: usize,
-    /// Octets that the reader has taken.
+    /// Bytes that the reader has taken.
     taken: u64,
     state: State,
     /// The reader has asked for content: the upstream has the request's head.
@@ -82,7 +82,7 @@ struct Pipe {
     /// Whether the client cannot send now, since our window is closed, and how often that has begun or ended.
     is_held: bool,
     holds: u64,
-    /// Octets that may still be written.
+    /// Bytes that may still be written.
     allowance: Option<u64>,
     /// Fields behind the content.
     trailers: Option<Box<HeaderMap>>,
@@ -126,7 +126,7 @@ impl ContentWriter {
         pipe.writer = Some(cx.waker().clone());
         let octets = match pipe.state {
             State::Open | State::Complete => pipe.taken,
-            // What nobody takes is dropped, and counts as taken.
+            // Content that no reader takes is dropped, and counts as taken.
             State::Incomplete(_) | State::Closed => u64::MAX,
         };
         Taken { octets, is_wanted: pipe.wanted && pipe.state == State::Open, is_owed: pipe.is_owed() }
@@ -142,7 +142,7 @@ impl ContentWriter {
         Poll::Pending
     }
 
-    /// Appends content. There may be more than was asked for, by what one record holds.
+    /// Appends content. It may exceed the request for content by one record.
     pub(crate) fn write(&mut self, content: Bytes) {
         let mut pipe = lock(&self.pipe);
         if pipe.state != State::Open || content.is_empty() {
@@ -166,7 +166,7 @@ impl ContentWriter {
         pipe.is_held = is_held;
     }
 
-    /// Ends the content before its end. `status`: what the client is told.
+    /// Ends the content before its end. `status`: for the client.
     pub(crate) fn fail(self, status: Status) {
         lock(&self.pipe).fail(status);
     }
@@ -181,7 +181,7 @@ impl ContentWriter {
         self.end_with(trailers);
     }
 
-    /// As [`Self::finish_with`], for a writer that goes on to tell what is taken.
+    /// As [`Self::finish_with`], for a writer that still has to tell how much is taken.
     pub(crate) fn end_with(&mut self, trailers: FieldSection<'_>) {
         let mut pipe = lock(&self.pipe);
         let fields = trailers.iter();
@@ -243,7 +243,7 @@ impl Pipe {
 }
 
 impl RequestContent {
-    /// Refuses content of more than `most` octets (413). An error: it announces more.
+    /// Refuses content of more than `most` bytes (413). An error: it announces more.
     pub(crate) fn limit(&self, most: u64) -> Result<(), Incomplete> {
         let mut pipe = lock(&self.pipe);
         // Some may have come before.
@@ -260,7 +260,7 @@ impl RequestContent {
         self.guarded = Some(Arc::clone(guarded));
     }
 
-    /// The length that was announced, of which nothing has been taken yet.
+    /// The announced length, before anything has been taken.
     pub(crate) fn length(&self) -> Option<u64> {
         self.left
     }

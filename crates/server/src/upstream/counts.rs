@@ -1,4 +1,4 @@
-//! What is counted of a server, for metrics.
+//! The counters of a server, for metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -54,7 +54,7 @@ pub(super) struct Counts {
     received: AtomicU64,
 }
 
-/// What is counted of a server.
+/// The values of a server's counters.
 pub(crate) struct Counted {
     /// Answers by [`CLASSES`].
     pub(crate) answers: [u64; CLASSES.len()],

@@ -1,4 +1,4 @@
-//! One request to an upstream: choose a server, connect or take a connection, send, wait for the head of the answer, and try again where that
+//! One request to an upstream: choose a server, connect or take a connection, send, wait for the head of the response, and try again if that
 //! is safe.
 
 use std::future::{Future, poll_fn};
@@ -31,7 +31,7 @@ use super::websocket::WEBSOCKET;
 use super::{InProgress, Server, Upstream};
 use crate::observe::access_log::UpstreamTrace;
 
-/// A request as it is sent to a server, without what belongs to one connection.
+/// A request as it is sent to a server, without the fields of one connection.
 #[derive(Debug)]
 pub(crate) struct Forwarded {
     pub(crate) method: Method,
@@ -41,7 +41,7 @@ pub(crate) struct Forwarded {
     /// Host, unless it is the server's own.
     pub(crate) host: Option<HeaderValue>,
     pub(crate) content: Option<RequestContent>,
-    /// Another protocol, if the client wants one: `content` is then what it sends by that.
+    /// Another protocol, if the client wants one: `content` then carries the client's bytes of that protocol.
     pub(crate) upgrade: Option<Upgrade>,
     /// Whether the server is told that trailers are taken (RFC 9110 §10.1.4).
     pub(crate) te: bool,
@@ -180,7 +180,7 @@ async fn within(
         Err(_) => {
             let limit = upstream.timeout.unwrap_or_default();
             let failure = Failure::Timeout(format!("no answer within {} s in all", limit.as_secs_f32()));
-            // It may be the client who took the time.
+            // The client may have taken the time.
             Err(FailedTry { failure, may_repeat: false, is_servers_fault: false })
         }
     }
@@ -344,7 +344,7 @@ enum SendError {
     ClosedEarly(Failure),
     /// The head of the answer was not read: it had no room.
     NoRoom(Failure),
-    /// A part of an answer came, or one that is none.
+    /// The response was partial or malformed.
     AnswerBegun(Failure),
 }
 
@@ -356,7 +356,7 @@ async fn send(
     patience: Duration,
 ) -> Result<(AnswerHead, AnswerContent), SendError> {
     let content = match request.upgrade {
-        // What follows is of another protocol.
+        // The following bytes belong to another protocol.
         Some(_) => None,
         None => request.content.take(),
     };

@@ -1,4 +1,4 @@
-//! Bounds on what servers are asked: requests at a time and those that wait, and how many are asked again.
+//! Bounds on the requests to servers: at a time, waiting, and repeated.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -75,7 +75,7 @@ struct Window {
 /// Time over which requests are counted.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// Requests of which one may be asked again.
+/// One of so many requests may be asked again.
 const ONE_OF: u64 = 5;
 
 /// Requests that may be asked again, however few there are.
@@ -136,7 +136,7 @@ mod tests {
             let patience = Duration::from_millis(1);
             assert_eq!(gate.enter(patience).await.unwrap_err(), Full::Patience(1, patience));
             drop(waited.unwrap());
-            // One that gave up takes no place.
+            // A request that gave up takes no place.
             assert!(gate.enter(patience).await.is_ok());
         });
     }

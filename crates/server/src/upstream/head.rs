@@ -1,5 +1,5 @@
-//! The fields that pass from one side to the other: what belongs to one connection is dropped (RFC 9110 §7.6.1), and what tells the server of
-//! the client is made here.
+//! The fields that pass from one side to the other: fields of one connection are dropped (RFC 9110 §7.6.1), and fields that tell the server of
+//! the client are made here.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use super::proxy_header::Endpoints;
 use crate::observe::traces::{Span, parse_traceparent};
 use crate::values::{random_bits, write_address};
 
-/// What the server learns of the connection that a request came by.
+/// The connection that a request came by, as the server learns of it.
 #[derive(Debug, Clone)]
 pub(crate) struct Hop<'a> {
     /// The other end of the connection; `None`: a Unix socket.
@@ -42,7 +42,8 @@ const MADE_HERE: [&str; 6] =
     ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "x-request-id"];
 
 /// Fields by which frameworks and servers (Symfony, Laminas, modules of IIS; gunicorn; middleware of Flask and Plack) replace the path of a request, or drop its
-/// beginning. Guards have seen another one. By the last two, Rack and Symfony answer with X-Accel-Redirect or X-Sendfile, and with a path that the field makes.
+/// beginning. Guards have seen another path. By the last two, Rack and Symfony answer with X-Accel-Redirect or X-Sendfile, and with a path that the field
+/// makes.
 const REPLACE_PATH: [&str; 9] = [
     "x-original-url",
     "x-rewrite-url",
@@ -62,7 +63,7 @@ const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
 
-/// What this process adds to CDN-Loop (RFC 8586).
+/// This process's own member of CDN-Loop (RFC 8586).
 static LOOP_ID: LazyLock<String> = LazyLock::new(|| format!("sealion-{}", request_id()));
 
 /// Whether a request has passed here before.
@@ -90,10 +91,10 @@ fn is_made_here(name: &str) -> bool {
     MADE_HERE.iter().any(|own| is_same_by_cgi(own, name))
 }
 
-/// What a field that the server gets is made of, whatever the client sent.
+/// The source of a field that the server gets, whatever the client sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MadeHere {
-    /// Of the host and the scheme that were asked for, or it belongs to one connection.
+    /// The requested host and scheme, or the field belongs to one connection.
     OfUrl,
     /// The client, or this one request.
     OfClient,
@@ -149,7 +150,7 @@ pub(super) fn trailers_of_request(mut fields: HeaderMap, guarded: &[HeaderName])
     fields
 }
 
-/// The trailers of an answer as the client gets them. `None`: there are none.
+/// The trailers of a response as the client gets them, if there are any.
 pub(super) fn trailers_of_answer(fields: &HeaderMap) -> Option<Box<ExtraFields>> {
     let mut passed = ExtraFields::default();
     for (name, value) in fields.iter().filter(|(name, _)| may_be_trailer(name.as_str())) {
@@ -186,7 +187,7 @@ impl NamedByConnection {
 pub(super) fn named_by_connection<'a>(values: impl Iterator<Item = &'a [u8]>) -> NamedByConnection {
     let members = values.flat_map(|value| value.split(|octet| *octet == b',')).map(<[u8]>::trim_ascii);
     let members = members.filter(|member| !member.is_empty());
-    // Those that are dropped anyway need no memory.
+    // Members that are dropped anyway need no memory.
     let others = members.filter(|member| !HOP_BY_HOP.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(member)));
     let others = others.filter(|member| !member.eq_ignore_ascii_case(b"close"));
     let mut named: Vec<_> = others.map(|member| String::from_utf8_lossy(member).to_ascii_lowercase()).collect();
@@ -270,7 +271,7 @@ impl Values {
         }
     }
 
-    /// Ends a value that begins at `start`. One that no field can have is left out (RFC 9110 §5.5), whatever let it come this far.
+    /// Ends a value that begins at `start`. A value that no field can have is left out (RFC 9110 §5.5), wherever it came from.
     fn end(&mut self, name: HeaderName, start: usize) {
         let is_text = |octet: &u8| matches!(octet, b'\t' | b' '..=b'~' | 0x80..);
         if self.text[start..].iter().all(is_text) {
@@ -283,7 +284,7 @@ impl Values {
 
 impl Hop<'_> {
     fn add(&self, request: &Request<'_>, values: &mut Values) {
-        // The last member of a list is the nearest proxy's. What goes before may be the client's word.
+        // The last member of a list is the nearest proxy's. The members before it may be the client's word.
         let given = |name: &str, is_taken: bool| {
             let line = is_taken.then(|| request.fields.all(name).last()).flatten()?;
             let member = std::str::from_utf8(line).ok()?.rsplit(',').next()?.trim_ascii();
@@ -299,7 +300,7 @@ impl Hop<'_> {
         if let Some(client) = self.client {
             values.make(X_REAL_IP, |text| write_address(text, client.to_canonical()));
         }
-        // Both lists are written again, since trusted proxies pass on what clients sent of either field.
+        // Both lists are written again, since trusted proxies pass on the client's version of either field.
         let chain = self.chain.as_deref().unwrap_or_default();
         values.make(X_FORWARDED_FOR, |text| {
             for (n, address) in chain.iter().chain(&self.remote).enumerate() {
@@ -367,7 +368,7 @@ pub(crate) fn add_trace_context(fields: &mut HeaderMap) {
     if given.next().is_some_and(|value| parse_traceparent(value.as_bytes()).is_some()) && given.next().is_none() {
         return;
     }
-    // It belongs to the one that is dropped.
+    // It belongs to the field that is dropped.
     fields.remove(TRACESTATE);
     let (trace, parent) = (request_id(), request_id());
     let made = parent.get(..16).map(|parent| format!("00-{trace}-{parent}-01"));
@@ -464,7 +465,7 @@ mod tests {
         let own = "for=192.0.2.7;host=\"example.org\";proto=https";
         for (chain, expected, elements) in [
             (None, "192.0.2.7", own.to_owned()),
-            // A trusted proxy passes on what the client sent, and names none itself.
+            // A trusted proxy passes on the client's field, and names no client itself.
             (Some(&[][..]), "192.0.2.7", own.to_owned()),
             (
                 Some(&["203.0.113.9", "2001:db8::1", "10.9.9.9"]),

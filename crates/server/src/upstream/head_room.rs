@@ -2,9 +2,9 @@
 //!
 //! A client may ask for many responses on one connection of HTTP/2, and read none. Heads that are written wait for it in the memory of the connection,
 //! which says when they are too many ([`HeadRoom::set_full`]). Heads that are being read are counted here. No further head is begun when either bound is
-//! reached; one that has begun goes on, unless written ones are too many. So what is counted here never waits for itself.
+//! reached; one that has begun goes on, unless written ones are too many. So a head that is counted here never waits for itself.
 //!
-//! The task of the connection polls its requests whenever it has sent something, or a request has ended. What waits for room need not be woken.
+//! The task of the connection polls its requests whenever it has sent something, or a request has ended. A request that waits for room need not be woken.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -29,7 +29,7 @@ impl HeadRoom {
         self.is_full.store(is_full, Ordering::Relaxed);
     }
 
-    /// Whether the client does not read what is written.
+    /// Whether the client does not read the written heads.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Relaxed)
     }
@@ -53,12 +53,12 @@ pub(super) struct HeadBytes<'a> {
 }
 
 impl<'a> HeadBytes<'a> {
-    /// One of which nothing has come.
+    /// A head of which nothing has come.
     pub(super) fn new(room: Option<&'a HeadRoom>) -> Self {
         HeadBytes { room, bytes: 0 }
     }
 
-    /// One that a library reads by itself, if there is room. `bytes`: that it is likely to have.
+    /// A head that a library reads by itself, if there is room. `bytes`: its likely size.
     pub(super) fn expected(room: Option<&'a HeadRoom>, bytes: usize) -> Option<Self> {
         let mut head = Self::new(room);
         head.may_read().then(|| {

@@ -16,7 +16,7 @@ use super::proxy_header::OnBehalf;
 use crate::values::Problems;
 use crate::values::shown_url;
 
-/// Time between two looks at what is due: checks are seldom more frequent.
+/// Time between two looks at due checks, which are seldom more frequent.
 const TICK: Duration = Duration::from_millis(100);
 
 /// The same while nothing is checked, so that an idle server sleeps.

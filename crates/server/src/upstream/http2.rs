@@ -25,7 +25,7 @@ use super::content::{Incomplete, RequestContent};
 use super::message::{AnswerFrame, AnswerHead, Reading, RequestError, RequestHead};
 use super::proxy_header::OnBehalf;
 
-/// What a request carries.
+/// The content of a request.
 #[derive(Debug)]
 enum Content {
     Nothing,
@@ -66,7 +66,7 @@ pub(super) struct Shared {
     is_tls: bool,
 }
 
-/// Requests on a connection of HTTP/2 at once, of which a server may allow fewer. The next one opens another connection.
+/// Requests on a connection of HTTP/2 at once; a server may allow fewer. The next one opens another connection.
 const MOST_STREAMS: u64 = 100;
 
 impl Shared {
@@ -108,7 +108,7 @@ pub(super) struct HeadSize(AtomicUsize);
 /// Bytes that a field takes beside name and value, about.
 const FIELD: usize = 64;
 
-/// The part by which a head that is smaller than the one before lowers the size.
+/// After a smaller head, the size falls by this part of itself at most.
 const FALL: usize = 32;
 
 impl HeadSize {
@@ -142,7 +142,7 @@ struct Uses {
     ended: AtomicU64,
     /// Requests that a server of HTTP/2 answers at once; 0: not known yet.
     streams: AtomicU64,
-    /// That of the server.
+    /// The head size of the server.
     head_size: Arc<HeadSize>,
 }
 
@@ -180,15 +180,15 @@ impl Uses {
 }
 
 // SPEC: RFC 9113 §6.9.2, 65,535 rounded up.
-/// Octets of an answer over HTTP/2 that a server may send before they are taken. The library keeps them, whether the client takes them or not.
+/// Bytes of a response over HTTP/2 that a server may send before they are taken. The library keeps them, whether the client takes them or not.
 const STREAM_WINDOW: u32 = 64 << 10;
 
-// MEASURED: 128 streams whose windows are closed take 4.1 MB of a connection with 8 KiB, 2.7 MB with 4 KiB: the library keeps a frame in a buffer of
-// 8 KiB, into which three frames of 2 KiB fit (memory::stalled_streams_over_http2_pin_little_memory, 2026-11-24).
+// MEASURED: 128 streams whose windows are closed take 4.1 MB of a connection with 8 KiB, 2.7 MB with 4 KiB. The library keeps a frame in a buffer of 8 KiB,
+// which holds three frames of 2 KiB (memory::stalled_streams_over_http2_pin_little_memory, 2026-11-24).
 /// The same where little is read before the client takes it: [`Reading::Sparing`].
 const SPARING_WINDOW: u32 = 2 << 10;
 
-/// Time without an octet, after which a connection of HTTP/2 with requests in progress is asked whether it still is one.
+/// How long a connection of HTTP/2 with requests in progress may be silent before it gets a PING.
 const PING_AFTER: Duration = Duration::from_secs(20);
 
 impl Shared {
@@ -199,7 +199,7 @@ impl Shared {
         idle_timeout: Duration,
         reading: Reading,
     ) -> Result<Shared, ConnectError> {
-        // Without a header of the PROXY protocol: its requests are those of many clients.
+        // Without a header of the PROXY protocol: its requests come from many clients.
         let io = connect(server, connect_timeout, OnBehalf::Own).await?;
         let window = match reading {
             Reading::Ahead => STREAM_WINDOW,
@@ -209,7 +209,7 @@ impl Shared {
         builder
             .timer(TokioTimer::new())
             .initial_stream_window_size(window)
-            // Answers that nobody takes leave room for all others.
+            // Responses that no client takes leave room for all others.
             .initial_connection_window_size(window * MOST_STREAMS as u32)
             .max_header_list_size(MOST_HEAD as u32)
             .max_send_buf_size(MOST_BUFFERED)
@@ -231,7 +231,7 @@ impl Shared {
     }
 }
 
-/// Octets of a request's content that the library of HTTP/2 keeps for a stream.
+/// Bytes of a request's content that the library of HTTP/2 keeps for a stream.
 const MOST_BUFFERED: usize = 64 << 10;
 
 impl Lease {
@@ -259,8 +259,8 @@ impl Lease {
                 let (head, body) = answer.into_parts();
                 self.uses.head_size.note(&head.headers);
                 let code = head.status.as_u16();
-                let status =
-                    Status::new(code).ok_or_else(|| RequestError::BadAnswer(format!("{code} is no status of HTTP")))?;
+                let status = Status::new(code)
+                    .ok_or_else(|| RequestError::BadAnswer(format!("{code} is not an HTTP status")))?;
                 return Ok((AnswerHead { status, fields: head.headers.into() }, AnswerBody { body, _lease: self }));
             }
             Err(unsent) => unsent,

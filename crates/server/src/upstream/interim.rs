@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use super::answer_fields::passed_on;
 use super::head::is_same_by_cgi;
 
-/// Interim responses that a client gets for a request, and octets of their heads together. Further ones are dropped: a server could send them without end.
+/// Interim responses that a client gets for a request, and bytes of their heads together. Further ones are dropped: a server could send them without end.
 const MOST: usize = 16;
 const MOST_OCTETS: usize = 16 << 10;
 
@@ -102,7 +102,7 @@ mod tests {
                 passed += 1;
             }
             assert_eq!(passed, expected, "{octets}");
-            // What was taken leaves no room for more.
+            // Taking responses makes no room for more.
             sender.pass(103, &link(octets));
             assert!(receiver.try_recv().is_err(), "{octets}");
         }

@@ -1,4 +1,4 @@
-//! Fields that are passed on as they are, most of the time: they become a map only where somebody looks one up or changes one.
+//! Fields that are mostly passed on as they are: they become a map only for a lookup or a change.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::OnceLock;

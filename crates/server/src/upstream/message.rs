@@ -19,7 +19,7 @@ pub(super) struct RequestHead<'a> {
     /// Path and query.
     pub(super) target: &'a Uri,
     pub(super) host: &'a HeaderValue,
-    /// Without those of the connection and of framing.
+    /// Without the fields of the connection and of framing.
     pub(super) fields: &'a RequestFields,
     /// Whether trailers of the answer are taken (RFC 9110 §10.1.4).
     pub(super) te: bool,
@@ -59,7 +59,7 @@ pub(super) struct AnswerHead {
     pub(super) fields: AnswerFields,
 }
 
-/// What follows the head of an answer: content, piece by piece, and trailers at its end.
+/// A part of a response behind its head: a piece of content, or the trailers at its end.
 #[derive(Debug)]
 pub(super) enum AnswerFrame {
     Content(Bytes),
@@ -77,6 +77,6 @@ pub(super) enum RequestError {
     Client(Incomplete),
     /// The server closed the connection without an answer.
     Closed(String),
-    /// The server closed the connection within its answer, or sent what is no HTTP: it has begun with the request.
+    /// The server closed the connection within its response, or its response is not HTTP: it has begun with the request.
     BadAnswer(String),
 }

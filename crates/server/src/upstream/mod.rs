@@ -94,10 +94,10 @@ use pool::Pool;
 pub(crate) use pool::bound_idle_connections;
 use sticky::Sticky;
 
-/// What the driver of a protocol knows of a request that may be forwarded.
+/// A request that may be forwarded, as the driver of its protocol knows it.
 #[derive(Debug, Default)]
 pub(crate) struct Inbound {
-    /// Its content, if it has any, or, with `upgrade`, what the client sends by another protocol.
+    /// Its content, if it has any, or, with `upgrade`, the client's bytes in another protocol.
     pub(crate) content: Option<RequestContent>,
     /// Whether the request had content that a server has got.
     pub(crate) content_is_gone: bool,
@@ -129,7 +129,7 @@ pub(crate) struct Inbound {
     pub(crate) interim: Option<InterimSender>,
     /// The script that answers it, where servers speak FastCGI.
     pub(crate) script: Option<Box<Script>>,
-    /// Its sender is dropped when the client leaves: what is forwarded ends then. `None`: nobody tells.
+    /// Its sender is dropped when the client leaves: forwarding ends then. `None`: no sign comes.
     pub(crate) gone: Option<oneshot::Receiver<()>>,
     /// Its span, if there is a tracer.
     pub(crate) span: Option<Arc<Span>>,
@@ -142,7 +142,7 @@ pub(crate) struct Inbound {
 }
 
 impl Inbound {
-    /// Takes what the server of a request gets. The rest is for another server.
+    /// Takes the part that the server of a request gets. The rest is for another server.
     pub(crate) fn take_for_server(&mut self) -> Self {
         let rest = Inbound { gone: self.gone.take(), ..self.without_content() };
         std::mem::replace(self, rest)
@@ -184,12 +184,12 @@ impl Inbound {
         }
     }
 
-    /// The client whose contents are bounded together. `None`: it is not known, or the address is that of a proxy, which has many clients.
+    /// The client whose contents share a bound. `None`: it is unknown, or the address belongs to a proxy, which has many clients.
     pub(crate) fn bounded_client(&self) -> Option<IpAddr> {
         self.client.filter(|client| !(self.is_trusted && self.remote == Some(*client)))
     }
 
-    /// What a server learns of the connection. `host`: that was asked for.
+    /// The connection, as a server learns of it. `host`: the requested host.
     pub(crate) fn hop<'a>(&self, host: Option<&'a str>) -> Hop<'a> {
         let Inbound { remote, is_trusted, takes_x_forwarded, client, scheme, .. } = *self;
         let (chain, endpoints) = (self.chain.clone(), self.endpoints.as_deref().copied());
@@ -200,7 +200,7 @@ impl Inbound {
 /// Servers that can answer the same requests.
 #[derive(Debug)]
 pub(crate) struct Upstream {
-    /// What it was built of.
+    /// Its configuration.
     config: UpstreamConfig,
     pub(crate) name: Box<str>,
     servers: Box<[Server]>,
@@ -273,7 +273,7 @@ impl InProgress {
     fn keep(&self, released: http1::Released) {
         let server = &self.upstream.servers[self.server];
         match released {
-            // One that names a client is for that client alone.
+            // A connection that names a client is for that client alone.
             http1::Released::Open(_) if server.proxy_protocol.is_some() => {}
             http1::Released::Open(connection) => server.pool.keep(connection, self.upstream.idle_timeout),
             http1::Released::Unasked => server.pool.distrust(),
@@ -386,8 +386,8 @@ impl Upstream {
         self.sticky.as_ref()?.server(request.fields)
     }
 
-    /// The value of Set-Cookie by which the client stays with the server that answered. `None`: it does so already, or clients stay with none. `is_plain`:
-    /// whether the client came without TLS.
+    /// The value of Set-Cookie that keeps the client with the server that answered. `None`: the client has it already, or clients stay with no server.
+    /// `is_plain`: whether the client came without TLS.
     pub(crate) fn sticky_cookie(&self, asked: &Forwarded, is_plain: bool) -> Option<HeaderValue> {
         let answered_by = asked.answered_by.filter(|answered| asked.sticky != Some(*answered))?;
         self.sticky.as_ref()?.set_cookie(answered_by, is_plain)
@@ -401,7 +401,7 @@ impl Upstream {
         is_new.then(|| sticky.set_cookie(answered_by, is_plain))?
     }
 
-    /// The line about a request that failed at the server of this name, if it has one now. That of no server always has one.
+    /// The line about a request that failed at the server of this name, if there is such a server now. Without a server, there is always a line.
     pub(crate) fn line_about(&self, name: &str, what: impl Display) -> Option<String> {
         match self.servers.iter().find(|server| *server.name == *name) {
             Some(server) => server.warnings.line(what, OTHER_REQUESTS),
@@ -424,7 +424,7 @@ impl Upstream {
 #[derive(Debug, Default)]
 pub(crate) struct Upstreams {
     all: Vec<Arc<Upstream>>,
-    /// Those of the configuration before: what did not change keeps its connections, and what is known of its servers.
+    /// The upstreams of the configuration before. An unchanged one keeps its connections, and the knowledge of its servers.
     before: Vec<Arc<Upstream>>,
     /// The memory of all contents that wait.
     pub(crate) waiting: Arc<Waiting>,
@@ -517,7 +517,7 @@ impl UpstreamConfig {
                 format_args!("is empty for upstream {}: add {{ url = \"http://127.0.0.1:3000\" }}", self.name.value);
             problems.add(&self.servers.span, &format!("{key}.servers"), what);
         } else if self.servers.iter().all(|server| server.backup) {
-            let what = "has backups alone: remove backup = true from one";
+            let what = "has only backups: remove backup = true from one";
             problems.add(&self.servers.span, &format!("{key}.servers"), what);
         } else if self.servers.iter().all(|server| server.state == AdminState::Drain) {
             let what = "drains all of its servers: remove state = \"drain\" from one";
@@ -537,7 +537,7 @@ impl UpstreamConfig {
         }
         if let (Some(_), Some(version)) = (self.protocol.gateway(), &self.proxy_protocol) {
             let what =
-                "is for HTTP alone: servers of FastCGI and uwsgi get the client's address by REMOTE_ADDR: remove it";
+                "is only for HTTP: servers of FastCGI and uwsgi get the client's address by REMOTE_ADDR: remove it";
             problems.add(&version.span, &format!("{key}.proxy_protocol"), what);
         }
         if let (Some(_), Some(health)) = (self.protocol.gateway(), &self.health) {

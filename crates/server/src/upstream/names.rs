@@ -17,7 +17,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Connects to the first address that accepts. Each has its share of `patience`, so that one that is silent does not hide the next.
+    /// Connects to the first address that accepts. Each address has its share of `patience`, so that a silent one does not hide the next.
     pub(super) async fn connect(&self, host: &str, port: u16, patience: Duration) -> io::Result<TcpStream> {
         let addresses = self.resolve(host, port).await?;
         let share = patience / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);

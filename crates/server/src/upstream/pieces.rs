@@ -1,19 +1,19 @@
-//! Octets that wait. Small pieces are merged: each alone would take many times its length.
+//! Bytes that wait. Small pieces are merged: each alone would take many times its length.
 
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 
-/// Octets below which a piece is copied behind others.
+/// A piece with fewer bytes is copied behind others.
 const SMALL: usize = 2 << 10;
 
-/// Octets up to which small pieces are merged.
+/// Small pieces are merged up to this size, in bytes.
 const MERGED: usize = 16 << 10;
 
-/// Octets below which a piece that is kept is copied: it may be a part of a buffer into which an answer was read, which it would keep whole.
+/// A kept piece with fewer bytes is copied: it may be a part of a read buffer, which it would keep whole.
 const MAY_WASTE: usize = 12 << 10;
 
-/// A piece that is going to be kept, without the room of the buffer into which it was read.
+/// A piece to keep, without the room of its read buffer.
 pub(crate) fn without_room(piece: Bytes) -> Bytes {
     if piece.len() < MAY_WASTE { Bytes::copy_from_slice(&piece) } else { piece }
 }
@@ -62,7 +62,7 @@ impl Pieces {
 mod tests {
     use super::*;
 
-    /// Octets on the heap, but for the headers of allocations.
+    /// Bytes on the heap, but for the headers of allocations.
     fn memory(pieces: &Pieces) -> usize {
         let whole: usize = pieces.whole.iter().map(Bytes::len).sum();
         whole + pieces.whole.capacity() * size_of::<Bytes>() + pieces.merged.capacity()

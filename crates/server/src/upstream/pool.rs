@@ -2,7 +2,7 @@
 //!
 //! # Content behind a response that has none
 //!
-//! A response to HEAD has no content, nor has one with status 204 or 304. A server that sends some all the same makes it the response to the next
+//! A response to HEAD has no content, nor has one with status 204 or 304. If a server sends some all the same, it looks like the response to the next
 //! request on the connection, of any client. Bytes that come with the head, or while the connection is idle, close it unused. Content that comes
 //! after the next request has left cannot be told from the response: the race is inherent wherever connections are kept behind such responses, and
 //! closing them all would cost every application a connection for each 304.
@@ -12,11 +12,11 @@
 //! - bytes follow any later response on that connection: late content was taken for a response, and the true response came behind it,
 //! - or the first bytes behind a response without content, for the next request, are no HTTP.
 //!
-//! Connections to a distrusted server are closed behind responses without content, and so are those that have carried one. These requests can still
+//! Connections to a distrusted server are closed behind responses without content, and so are connections that have carried one. These requests can still
 //! get another request's response:
-//! - the first one that loses the race, and each one that is under way on such a connection at that moment,
-//! - those behind it on the same connection, as long as each leaves before the true response of the request before it comes,
-//! - of these, HEAD alone where the late content belongs to HEAD: a connection whose last request was HEAD has no other.
+//! - the first request that loses the race, and each request that is under way on such a connection at that moment,
+//! - the requests behind it on the same connection, as long as each leaves before the true response of the request before it comes,
+//! - of these, only HEAD where the late content belongs to HEAD: a connection whose last request was HEAD has no other.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -145,12 +145,12 @@ impl Pool {
         None
     }
 
-    /// Bytes that are no response follow one that has no content.
+    /// Bytes that are not a response follow a response without content.
     pub(super) fn distrust(&self) {
         self.trust.lose();
     }
 
-    /// A share of a connection of HTTP/2, or one that has to be opened.
+    /// A share of a connection of HTTP/2, or the task to open one.
     pub(super) fn share(&self, reading: Reading) -> Result<Lease, Arc<Opening>> {
         let shared = &mut self.workers.get_or_default().shared.borrow_mut();
         shared.retain(|(_, opening)| match opening.get() {
@@ -203,14 +203,14 @@ impl Pool {
 }
 
 impl Kept {
-    /// Lets go of a connection that serves HEAD alone for one that serves every method. `false`: there is none, or this is one.
+    /// Closes a connection for HEAD alone in favour of one for every method. `false`: there is no such connection, or `connection` is for HEAD itself.
     fn make_room_for(&mut self, connection: &http1::Connection) -> bool {
         let of_head = |idle: &Idle| idle.connection.past.is_for_head;
         let oldest = if connection.past.is_for_head { None } else { self.idle.iter().position(of_head) };
         oldest.map(|index| self.idle.remove(index)).is_some()
     }
 
-    /// The connection that was kept last and may have such a request: of HEAD rather than another, which would be lost to other requests.
+    /// The connection that was kept last and may have such a request. HEAD takes one for HEAD first: any other would be lost to other requests.
     fn last(&self, is_head: bool) -> Option<usize> {
         let last = |is_for_head| self.idle.iter().rposition(|idle| idle.connection.past.is_for_head == is_for_head);
         last(is_head).or_else(|| last(false))
@@ -247,7 +247,7 @@ fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
     kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Closes connections that have been idle for `idle_timeout`, or that their server closes, until there is none.
+/// Closes connections that have been idle for `idle_timeout`, or that their server closes, until no connection is left.
 async fn close(kept: Weak<Mutex<Kept>>, trust: Arc<Trust>, idle_timeout: Duration) {
     let mut timer = pin!(sleep_until((Instant::now() + idle_timeout).into()));
     poll_fn(|cx| {

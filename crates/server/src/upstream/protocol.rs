@@ -94,7 +94,7 @@ impl AnswerContent {
         matches!(self, AnswerContent::Http2(_))
     }
 
-    /// The connection behind 101, with what has come of it already. `None`: it carries other requests, or content.
+    /// The connection behind 101, with the bytes that have come of it already. `None`: it carries other requests, or content.
     pub(super) fn upgrade(self) -> Option<(Box<dyn Io>, Bytes)> {
         match self {
             AnswerContent::Http1(body) => body.upgrade(),

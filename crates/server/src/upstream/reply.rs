@@ -16,7 +16,7 @@ use super::message::AnswerFrame;
 use super::protocol::AnswerContent;
 use crate::response::{Piece, Source};
 
-/// The answer of a server, of which the content may still come.
+/// The response of a server. Its content may still come.
 pub(crate) struct Reply {
     pub(crate) status: Status,
     pub(crate) fields: AnswerFields,
@@ -25,7 +25,7 @@ pub(crate) struct Reply {
     pub(crate) ends_with_stream: bool,
 }
 
-/// The content of an answer, or the octets of a tunnel.
+/// The content of an answer, or the bytes of a tunnel.
 pub(crate) struct ReplyContent(Pin<Box<dyn Source>>);
 
 impl<S: Source + 'static> From<S> for ReplyContent {

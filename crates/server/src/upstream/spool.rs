@@ -39,7 +39,7 @@ pub(crate) struct BufferConfig {
     /// Bytes in memory, of each content.
     #[serde(default = "memory")]
     pub(crate) memory: Size,
-    /// Bytes in files, of all contents of the rule together: what does not fit into memory [default: none]
+    /// Bytes in files, of all contents of the rule together, for content that does not fit into memory [default: none]
     #[serde(default)]
     pub(crate) disk: Option<Size>,
     /// Directory of these files. They have no names, and end with the process.
@@ -51,7 +51,7 @@ fn memory() -> Size {
     Size(1 << 20)
 }
 
-/// The bounds of what waits.
+/// The bounds of waiting content.
 #[derive(Debug)]
 pub(crate) struct Spooling {
     pub(super) memory: usize,
@@ -60,7 +60,7 @@ pub(crate) struct Spooling {
     pub(super) disk: u64,
     /// Where the files are.
     pub(super) files: Arc<SpoolDisk>,
-    /// Octets in files.
+    /// Bytes in files.
     used: AtomicU64,
 }
 
@@ -70,7 +70,7 @@ impl BufferConfig {
         let files = match (&self.directory, self.disk) {
             (None, None) => Arc::default(),
             (None, Some(_)) => {
-                let what = "names no directory for what does not fit into memory: add directory = \"/var/tmp\", or remove disk";
+                let what = "names no directory for content that does not fit into memory: add directory = \"/var/tmp\", or remove disk";
                 problems.add(&(0..0), key, what);
                 return None;
             }
@@ -158,7 +158,7 @@ impl Drop for Share {
     }
 }
 
-/// A file, and its share of the bound: both end when nobody sends from the file any more.
+/// A file, and its share of the bound: both end when the last sender leaves the file.
 #[derive(Debug)]
 pub(super) struct SpoolFile {
     pub(super) on_disk: DiskFile,
@@ -172,7 +172,7 @@ struct Spool {
     written: u64,
 }
 
-/// What waits, in order.
+/// The content that waits, in order.
 #[derive(Debug)]
 pub(super) struct Queue {
     spooling: Arc<Spooling>,
@@ -193,7 +193,7 @@ enum Part {
     File { file: Arc<SpoolFile>, range: Range<u64> },
 }
 
-/// What comes next.
+/// The next part of the content.
 pub(super) enum Taken {
     Memory(Bytes),
     File { file: Arc<SpoolFile>, range: Range<u64> },
@@ -203,7 +203,7 @@ pub(super) enum Taken {
 pub(super) enum Place {
     Memory,
     File(Slot),
-    /// There is none, until something was taken.
+    /// There is no room, until something was taken.
     Nowhere,
 }
 
@@ -221,10 +221,10 @@ pub(super) struct Written {
     range: Range<u64>,
 }
 
-/// What becomes of a content for which there is no room.
+/// The treatment of content that has no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rest {
-    /// Its end is passed on as it comes, behind what waits.
+    /// The end of the content is passed on as it comes, behind the waiting part.
     Passed,
     /// The request is refused.
     Refused,
@@ -243,17 +243,17 @@ impl Queue {
         }
     }
 
-    /// Whether so many octets more fit into memory.
+    /// Whether so many bytes more fit into memory.
     fn has_memory(&self, octets: usize) -> bool {
         self.memory.bytes() + octets <= self.spooling.memory && self.spooling.waiting.room(&self.memory, octets).is_ok()
     }
 
-    /// Whether it is the client's other contents that leave no memory for so many octets more.
+    /// Whether it is the client's other contents that leave no memory for so many bytes more.
     pub(super) fn is_clients_share_taken(&self, octets: usize) -> bool {
         self.spooling.waiting.room(&self.memory, octets) == Err(NoRoom::Client)
     }
 
-    /// The place for so many octets. An empty queue takes any number, so that each content goes on, unless it is refused.
+    /// The place for so many bytes. An empty queue takes any number, so that each content goes on, unless it is refused.
     pub(super) fn place(&mut self, octets: usize, rest: Rest) -> Place {
         if self.has_memory(octets) || (self.parts.is_empty() && rest == Rest::Passed) {
             return Place::Memory;
@@ -279,7 +279,7 @@ impl Queue {
         }
     }
 
-    /// Takes note of what was written to the file.
+    /// Takes note of content that was written to the file.
     pub(super) fn wrote(&mut self, written: Written) {
         let Written { file, range } = written;
         self.in_file += 1;
@@ -394,7 +394,7 @@ async fn read(mut source: Pin<Box<dyn Source>>, shared: Arc<Mutex<Shared>>, spoo
             None => break Ok(()),
             Some(Err(error)) => break Err(error),
             Some(Ok(Piece::Bytes(content))) => content,
-            Some(Ok(Piece::File { .. })) => break Err(io::Error::other("the answer of a server is no file")),
+            Some(Ok(Piece::File { .. })) => break Err(io::Error::other("the response of a server is not a file")),
         };
         if content.is_empty() {
             continue;

@@ -29,7 +29,7 @@ pub(super) struct SpoolDisk {
     has_warned: AtomicBool,
     /// Whether the failure to read a file was logged.
     has_warned_of_reads: AtomicBool,
-    /// Of operations for which the disk had no time.
+    /// About operations that the disk had no time for.
     overloads: Warnings,
 }
 

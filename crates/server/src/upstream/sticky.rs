@@ -19,7 +19,7 @@ pub(crate) struct StickyConfig {
     pub cookie: Option<At<String>>,
     /// Path for which browsers send it [default: `/`]
     pub path: Option<At<String>>,
-    /// Time for which browsers keep it, from the first answer of the server [default: until the browser is closed]
+    /// How long browsers keep it, from the first response of the server [default: until the browser is closed]
     pub max_age: Option<Time>,
     /// Requests from other sites with which browsers send it.
     pub same_site: SameSite,

@@ -1,4 +1,4 @@
-//! A tunnel behind 101: octets of another protocol, such as WebSocket, pass in both directions until one side ends.
+//! A tunnel behind 101: bytes of another protocol, such as WebSocket, pass in both directions until one side ends.
 //!
 //! ```text
 //! client ─► driver ─► RequestContent ─► a task that writes ─► server
@@ -24,14 +24,14 @@ use super::reply::Patience;
 use crate::response::{Piece, Source};
 use crate::tls_client::Io;
 
-/// Octets that are read at a time.
+/// Bytes that are read at a time.
 const READ: usize = 16 << 10;
 
-/// What comes from the server. An idle tunnel has no buffer.
+/// The content from the server. An idle tunnel has no buffer.
 pub(super) struct Tunnel {
     in_progress: InProgress,
     from: ReadHalf<Box<dyn Io>>,
-    /// What came with the head.
+    /// Bytes that came with the head.
     first: Bytes,
     /// The other direction has moved.
     has_sent: Arc<AtomicBool>,
@@ -40,7 +40,7 @@ pub(super) struct Tunnel {
     _writer: AbortOnDropHandle<()>,
 }
 
-/// Opens a tunnel. `first`: what the server has sent already. `content`: what the client sends from now on.
+/// Opens a tunnel. `first`: bytes that the server has sent already. `content`: bytes that the client sends from now on.
 pub(super) fn open(io: Box<dyn Io>, first: Bytes, content: RequestContent, in_progress: InProgress) -> Tunnel {
     let (from, to) = tokio::io::split(io);
     let has_sent = Arc::new(AtomicBool::new(false));
@@ -49,7 +49,7 @@ pub(super) fn open(io: Box<dyn Io>, first: Bytes, content: RequestContent, in_pr
     Tunnel { in_progress, from, first, has_sent, patience, _writer: AbortOnDropHandle::new(writer) }
 }
 
-/// Writes what the client sends, until it ends or either side is lost, or the server takes nothing for `patience`.
+/// Writes the client's bytes, until it ends or either side is lost, or the server takes nothing for `patience`.
 async fn write(
     mut content: RequestContent,
     mut to: WriteHalf<Box<dyn Io>>,

@@ -1,4 +1,4 @@
-//! What contents that wait for a slow side may take, and how fast a client has to send them.
+//! The memory for contents that wait for a slow side, and the rate at which a client has to send them.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ impl Waiting {
         Waiting { limits: limits.clone(), budget: Arc::clone(budget) }
     }
 
-    /// Octets that a single content may take.
+    /// Bytes that a single content may take.
     pub(super) fn most(&self, client: Option<IpAddr>) -> u64 {
         let of_client = client.and_then(|address| self.limits.buffered_per_address(address));
         of_client.map_or(self.limits.max_buffered.0, |share| share.0.min(self.limits.max_buffered.0))
     }
 
-    /// Octets that a client has to send in each of these times while its content is collected. `None`: any number.
+    /// Bytes that a client has to send in each of these times while its content is collected. `None`: any number.
     pub(super) fn least(&self) -> Option<(u64, Duration)> {
         // As in the other direction: a phone may have no signal for a while.
         let window = self.limits.min_send_rate_window.duration().max(self.limits.request_timeout.duration());
@@ -37,12 +37,12 @@ impl Waiting {
         Reservation::new(&self.budget, client)
     }
 
-    /// Whether `memory` has room for so many octets more.
+    /// Whether `memory` has room for so many bytes more.
     pub(super) fn room(&self, memory: &Reservation, octets: usize) -> Result<(), NoRoom> {
         memory.room(octets, Part::Whole, &self.limits)
     }
 
-    /// Reserves octets for what may be done without. `None`: more than half of the memory is in use.
+    /// Reserves bytes for an optional use. `None`: more than half of the memory is in use.
     pub(crate) fn reserve_spare(&self, client: Option<IpAddr>, octets: usize) -> Option<Reservation> {
         let mut memory = self.reservation(client);
         memory.room(octets, Part::Half, &self.limits).ok()?;

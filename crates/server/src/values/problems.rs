@@ -49,8 +49,8 @@ impl Problems {
         Problems { files: self.files.clone(), found: Vec::new() }
     }
 
-    /// Adds an included file. Returns the position of its first byte among the bytes of all files, from which its spans
-    /// count.
+    /// Adds an included file. Returns the position of its first byte among the bytes of all files, which its spans
+    /// count from.
     pub(crate) fn add_file(&mut self, file: &Path, text: &str) -> usize {
         // Leaves a byte between two files, so that the end of one is not the start of the next.
         let start = self.files.last().map_or(0, |last| last.start + last.text.len() + 1);

@@ -86,7 +86,7 @@ impl<T> From<Option<T>> for Short<bool, T> {
 }
 
 impl<T: Default> Short<bool, T> {
-    /// The table; that of `true` has all defaults. `None`: `false`.
+    /// The table; `true` is a table with all defaults. `None`: `false`.
     pub(crate) fn into_table(self) -> Option<T> {
         match self {
             Short::Short(false) => None,

@@ -118,7 +118,7 @@ fn a_file_is_appended_to_and_whole_at_the_end() {
     }
 }
 
-/// Standard output is a pipe that nobody reads, as behind a pager: responses go on, and so does the end.
+/// Standard output is an unread pipe, as behind a pager: responses go on, and so does the end.
 #[test]
 fn a_destination_that_takes_nothing_holds_up_nothing() {
     let site = Site::new();

@@ -1,4 +1,4 @@
-//! Sites in a real browser: what it shows of names that somebody chose with care, what it runs, and what it keeps from other sites.
+//! Sites in a real browser: how it shows awkward names, what it runs, and what it keeps from other sites.
 
 use std::collections::HashSet;
 use std::process::Command;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::configured::Configured;
 use crate::support::{Site, access_lines};
 
-/// Names that would be something else if they were not written with care. No slash: no file has one.
+/// Names that mean something else if they are not escaped. No slash: no file has one.
 const NAMES: &[&str] = &[
     "\"><script>parent.harmed = 1<",
     "<img src=x onerror=parent.harmed=1>",

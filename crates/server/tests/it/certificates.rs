@@ -187,7 +187,7 @@ fn a_site_lets_in_clients_with_certificates_of_its_roots() {
         let closed = (200, "closed".to_owned());
         let mut client = connector(Some(&alice), "closed.test").connect(server.address());
         assert_eq!(get(&mut client, "closed.test"), closed);
-        // Who was let in to one site is not let in to one that asks for more, or for something else.
+        // A client that one site let in is not let in to a site that asks for more, or for something else.
         assert_eq!(get(&mut client, "other.test").0, 421);
         assert_eq!(get(&mut client, "open.test").0, 200);
         let mut client = connector(Some(&alice), "open.test").connect(server.address());

@@ -1,4 +1,4 @@
-//! What an operator meets before the first connection: errors in one line, the banner, the kept certificate.
+//! An operator's first steps before a connection: errors in one line, the banner, the kept certificate.
 
 use std::ffi::OsStr;
 use std::net::TcpListener;
@@ -109,7 +109,7 @@ fn certificates_and_keys_that_do_not_do_are_named() {
     refused(&with_pair(&site, &cert, directory), &[&directory.display().to_string()]);
     refused(&with_pair(&site, &garbage, &key), &["garbage.pem", "certificate"]);
     refused(&with_pair(&site, &cert, &garbage), &["garbage.pem", "key"]);
-    // The two files exchanged, as everybody does once.
+    // The two files exchanged, a common mistake.
     refused(&with_pair(&site, &key, &cert), &["key.pem", "certificate"]);
     let other = Pki::ecdsa();
     let of_another = other.key_file();
@@ -343,7 +343,7 @@ fn a_development_certificate_is_made_once_and_the_banner_says_where_and_what() {
     let offered = sealion_ktls::probe::probe().any_tx();
     assert_eq!(kernel.contains("kernel TLS is available"), offered, "{kernel}");
 
-    // Whoever trusts the file can connect, by name and by both addresses.
+    // Any client that trusts the file can connect, by name and by both addresses.
     let has_ipv6 = first.lines().iter().any(|line| line.text.ends_with("(::1)"));
     let hosts = ["localhost", "127.0.0.1", "[::1]"];
     for host in &hosts[..if has_ipv6 { 3 } else { 2 }] {

@@ -31,7 +31,7 @@ fn make_cold(path: &Path) {
     {
         panic!("{}: {error}: {NEEDED}", path.display());
     }
-    // Whoever writes back a page at the moment keeps it.
+    // A page that is being written back stays in memory.
     for _ in 0..100 {
         file.sync_all().expect("it is written out");
         fadvise(&file, 0, None, Advice::DontNeed).expect("the advice is taken");
@@ -48,8 +48,8 @@ fn make_cold(path: &Path) {
 const NEEDED: &str = "these tests need a build directory (CARGO_TARGET_DIR) on a disk whose file system knows RWF_NOWAIT, \
                       such as ext4, XFS or btrfs";
 
-/// What the threads of the server have had read from disks in all, in bytes. It counts for the thread that asks the disk,
-/// which need not be the one that waits for it.
+/// Bytes that the threads of the server have had read from disks in all. They count for the thread that asks the disk, which
+/// need not be the thread that waits for it.
 fn read_from_disk(server: &Server) -> u64 {
     let read = |path: PathBuf| {
         let io = fs::read_to_string(path.join("io")).expect("the kernel accounts for input and output");
@@ -101,7 +101,7 @@ fn a_body_on_the_disk_comes_by_another_thread() {
         assert_ne!(waiting_threads(&server), 0, "{range:?}");
         let read = read_from_disk(&server) - before;
         assert!(read >= range.end - range.start, "{range:?}: {read} bytes were read from the disk");
-        // What it fetched is there now.
+        // The bytes that it fetched are there now.
         let again = http::request(&mut client, "GET", &target, &[("Range", &value)]).expect("an answer");
         content::assert_equal(&again.body, range);
     }

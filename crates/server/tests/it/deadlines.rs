@@ -135,7 +135,7 @@ fn idle_connections_are_closed_in_order() {
     access_lines(&server, 1);
 }
 
-/// Each request begins the wait anew, at whatever moment of the one before it comes.
+/// Each request restarts the wait, at whatever moment of the wait before it comes.
 #[test]
 fn a_connection_in_use_outlives_the_idle_timeout() {
     const TIMEOUT: Duration = Duration::from_secs(2);
@@ -240,7 +240,7 @@ fn connections_beyond_the_limit_wait_and_are_served() {
     assert_eq!(http::get(&mut second, "/f").expect("an answer").body, b"content");
 }
 
-/// Clients that do nothing keep nobody out, whether they answer the server's close or not.
+/// Clients that do nothing keep no other client out, whether they answer the server's close or not.
 #[test]
 fn when_no_slot_is_free_the_longest_idle_connection_is_closed_in_order() {
     let site = Site::new();

@@ -48,7 +48,7 @@ fn a_navigation_gets_the_links_of_its_route_while_it_waits() {
         assert_eq!(hinted(&served, "/app/page", &[version, "-H", NAVIGATE]), (page.to_vec(), 200), "{version}");
         let other = vec!["</other.css>; rel=preload; as=style".to_owned()];
         assert_eq!(hinted(&served, "/app/x", &[version, "-H", NAVIGATE]), (other.clone(), 200), "{version}");
-        // A file that nobody asked for before has to be opened, and a missing one looked for.
+        // A file that was never requested before has to be opened, and a missing one looked for.
         assert_eq!(hinted(&served, "/none", &[version, "-H", NAVIGATE]), (other, 404), "{version}");
     }
     assert_eq!(access_lines(&served.server, 6).len(), 6, "a response is one, with its hints");

@@ -212,7 +212,7 @@ fn small_text_is_compressed_once_and_anew_when_it_changes() {
     });
 }
 
-/// Sixty clients at once, of a file that nobody asked for before; each gets whole bytes, and other files come meanwhile.
+/// Sixty clients at once ask for a file that was never requested before. Each gets whole bytes, and other files come meanwhile.
 #[test]
 fn many_at_once_get_the_same() {
     let site = Site::new();

@@ -1,4 +1,4 @@
-//! What goes wrong around a server: it goes on, and serves again by itself when that is over.
+//! Faults around a server: it goes on, and serves again by itself when they are over.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -141,7 +141,7 @@ fn resident(server: &Server) -> u64 {
     line.trim().strip_suffix(" kB").and_then(|text| text.parse::<u64>().ok()).expect("a number") << 10
 }
 
-/// MEASURED: 5 to 6 kB, see docs/capacity.md. What the allocator keeps of handshakes is in this bound too.
+/// MEASURED: 5 to 6 kB, see docs/capacity.md. This bound includes the memory that the allocator keeps of handshakes.
 const MOST_PER_IDLE_CONNECTION: u64 = 12 << 10;
 
 #[test]
@@ -180,7 +180,7 @@ impl Drop for Killed {
     }
 }
 
-/// Messages that nobody reads are dropped and counted; workers do not wait for them.
+/// Unread messages are dropped and counted; workers do not wait for them.
 #[test]
 fn an_unread_standard_error_stops_no_worker() {
     use std::io::{BufRead, BufReader};

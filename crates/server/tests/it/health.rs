@@ -1,4 +1,4 @@
-//! What probes are told: whether the server works on, and whether one more connection would be served.
+//! The answers to probes: whether the server works on, and whether one more connection would be served.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! What a client and a site may take: connections, requests a second, bandwidth.
+//! The limits of a client and of a site: connections, requests a second, bandwidth.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -76,7 +76,7 @@ fn the_bandwidth_of_a_connection_is_what_tcp_is_told() {
     assert!(!is_bounded());
 }
 
-/// What the head promises of a body, HEAD does not get: it would be the beginning of the next response.
+/// HEAD gets no body, whatever its head promises: the body would be the beginning of the next response.
 #[test]
 fn whatever_refuses_head_sends_no_body_and_what_the_site_says_goes_along() {
     let site = Site::new();

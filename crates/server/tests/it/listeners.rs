@@ -18,7 +18,7 @@ fn a_unix_socket_carries_tls() {
     let site = Site::new();
     site.add_pattern("large", LEN);
     let path = site.outside().join("s.sock");
-    // What an earlier process left.
+    // The socket of an earlier process.
     drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
     let unix = format!("address = 'unix:{}'\nmode = '0600'", path.display());
     let server = site.config("").listen(ANY_PORT).listen(&unix).serve();
@@ -40,7 +40,7 @@ fn a_unix_socket_carries_tls() {
     assert_eq!((line.get("peer"), line.get("path")), ("[::]:0", "user"));
 }
 
-/// What is where in the list is no matter of a reload: a listener stays what it was at the start.
+/// A reload ignores the order of the list: a listener stays what it was at the start.
 #[test]
 fn listeners_that_change_places_stay_what_they_are() {
     let site = Site::new();
@@ -226,7 +226,7 @@ fn trusted_proxies_name_the_client_in_a_field() {
     for (lines, status, address) in [
         (&["192.0.2.7"][..], 200, "192.0.2.7"),
         (&["192.0.2.8"], 403, "192.0.2.8"),
-        // What the client forged stands to the left of its own address.
+        // A forged entry stands to the left of the client's own address.
         (&["192.0.2.7, 192.0.2.9"], 403, "192.0.2.9"),
         (&["192.0.2.7", "192.0.2.10"], 403, "192.0.2.10"),
         (&["203.0.113.1, 192.0.2.7, 10.1.2.3"], 200, "192.0.2.7"),
@@ -240,7 +240,7 @@ fn trusted_proxies_name_the_client_in_a_field() {
         let peer: std::net::SocketAddr = access_line(&server, count).get("peer").parse().expect("an address");
         assert_eq!(peer.ip().to_string(), address, "{lines:?}");
     }
-    // Each client has requests of its own; those of a proxy are not one client's, nor are its connections.
+    // Each client has requests of its own. The requests of a proxy are not one client's, nor are its connections.
     let ask = |client: &mut Client, address: &str| {
         http::request(client, "GET", "/f", &[("X-Forwarded-For", address)]).expect("an answer").status
     };

@@ -81,7 +81,7 @@ const STREAMS: u32 = 128;
 
 const INITIAL_WINDOW_SIZE: u16 = 4;
 
-/// What clients do whose streams cannot send.
+/// The behaviour of clients whose streams cannot send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Client {
     /// They read heads.

@@ -102,7 +102,7 @@ fn what_goes_wrong_is_counted_by_kind() {
     let mut reset = site.connect_slow_reader(&watched.server);
     begin(&mut reset, "/large");
     assert_eq!(watched.scrape().get("sealion_connections{state=\"active\"}"), 1.0);
-    // What is under way is counted before it ends, but a moment after a client may have it.
+    // A response under way is counted before it ends, but a moment after a client may have it.
     wait_until("bytes are counted", || watched.scrape().get("sealion_sent_bytes_total{path=\"user\"}") > 1000.0);
     reset.reset().expect("the connection is reset");
     let silent = std::net::TcpStream::connect(address).expect("it listens");

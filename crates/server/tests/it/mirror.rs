@@ -1,4 +1,4 @@
-//! What mirrors need: long listings, checksums, archives, bandwidth for each client.
+//! The needs of mirrors: long listings, checksums, archives, bandwidth for each client.
 
 use std::fs;
 use std::io::Read;
@@ -66,7 +66,7 @@ fn checksums_are_shown_beside_files_and_sent_on_request() {
     let digits = sum("a.iso");
     site.add("pub/a.iso.sha256", format!("{digits}  a.iso\n"));
     site.add("pub/SHA256SUMS", format!("{digits}  b.iso\n{digits} *c.txt\n{}  d.iso\n", sum("d.iso")));
-    // Its checksum is that of an earlier one.
+    // The checksum belongs to an earlier file.
     site.add("pub/d.iso", "other");
     let later = std::time::SystemTime::now() + Duration::from_secs(10);
     fs::File::options()
@@ -94,7 +94,7 @@ fn checksums_are_shown_beside_files_and_sent_on_request() {
             let response = served.get(&format!("/pub/{file}"), &want);
             assert_eq!((response.status, response.field("repr-digest")), (200, Some(&*expected)), "{file}");
         }
-        // The digest is that of the whole file.
+        // The digest covers the whole file.
         let part = served.get(&format!("/pub/{file}"), &[&want[..], &["-r", "1-5"]].concat());
         assert_eq!((part.status, part.field("repr-digest"), part.body.len()), (206, Some(&*expected), 5));
         assert_eq!(served.get(&format!("/pub/{file}"), &[]).field("repr-digest"), None);
@@ -102,7 +102,7 @@ fn checksums_are_shown_beside_files_and_sent_on_request() {
     assert_eq!(served.get("/pub/d.iso", &want).field("repr-digest"), None, "the file is newer");
     assert_eq!(served.get("/pub/a.iso", &["-H", "Want-Repr-Digest: sha-512=1"]).field("repr-digest"), None);
     assert_eq!(served.get("/pub/none", &want).field("repr-digest"), None);
-    // The octets of a compressed sibling have another digest.
+    // The bytes of a compressed sibling have another digest.
     served.site.add("pub/c.txt.gz", "gzip");
     let coded = served.get("/pub/c.txt", &[&want[..], &["-H", "Accept-Encoding: gzip"]].concat());
     if coded.field("content-encoding").is_some() {
@@ -275,7 +275,7 @@ fn as_many_archives_are_made_as_the_site_permits() {
     });
 }
 
-/// Whatever way it is sent, an archive of a file that shrinks does not end as if it were whole.
+/// An archive of a file that shrinks never ends as if it were whole, however it is sent.
 #[test]
 fn an_archive_of_a_file_that_shrinks_is_cut_short() {
     // It cannot be compressed, so that much is left to send when it shrinks.

@@ -141,7 +141,7 @@ fn handshakes_for_unknown_names_are_refused() {
     let server = ports.listeners(site.config("names = ['a.test']")).table(&refusing).serve_from_user_space();
     let url = |host: &str, port: u16| format!("https://{host}:{port}/page");
     assert_eq!(ask(&site.pki, &url("a.test", ports.tls), &[]), "page|200");
-    // Without a name, too: an address is none.
+    // Nor is an address a name.
     for host in ["b.test", "127.0.0.1"] {
         let (code, said) = failure(&site.pki, &url(host, ports.tls), &["--insecure"]);
         assert_eq!(code, Some(35), "{host}: {said}");

@@ -60,7 +60,7 @@ const ROWS: [(&str, u16, &str, [Field; 2], usize); 39] = [
     ("/ignore/vary", 200, "Vary: X-A\r\n", [Some(("X-A", "1")), Some(("X-A", "2"))], 1),
     ("/twice/a", 200, "", NONE, 2),
     ("/twice/500", 500, "", NONE, 2),
-    // What the application says to the cache alone.
+    // Directives of the application for the cache alone.
     ("/accel", 200, "X-Accel-Expires: 100\r\n", NONE, 1),
     ("/accel-0", 200, "X-Accel-Expires: 0\r\nCache-Control: max-age=100\r\n", NONE, 2),
     ("/accel-none", 200, "X-Accel-Expires: off\r\nCache-Control: max-age=100\r\n", NONE, 1),
@@ -71,7 +71,7 @@ const ROWS: [(&str, u16, &str, [Field; 2], usize); 39] = [
     ("/vary", 200, "Cache-Control: max-age=100\r\nVary: X-A\r\n", [Some(("X-A", "1")), Some(("X-A", "1"))], 1),
     ("/vary-other", 200, "Cache-Control: max-age=100\r\nVary: X-A\r\n", [Some(("X-A", "1")), Some(("X-A", "2"))], 2),
     ("/vary-any", 200, "Cache-Control: max-age=100\r\nVary: *\r\n", NONE, 2),
-    // What requests say.
+    // Directives of requests.
     ("/reload", 200, "Cache-Control: max-age=100\r\n", [None, Some(("Cache-Control", "no-cache"))], 1),
     ("/pragma", 200, "Cache-Control: max-age=100\r\n", [None, Some(("Pragma", "no-cache"))], 1),
     ("/valid/other", 200, "", [Some(("Cookie", "other=1")), Some(("Cookie", "other=2"))], 1),

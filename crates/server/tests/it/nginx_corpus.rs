@@ -29,7 +29,7 @@ const FILES: &str = "index.html 401.html 404.html 50x.html about.html secret.htm
      downloads/sub/g.iso media/film.txt media/old/y internal/x uploads/x.php uploads/i.jpg old/x.html new/x.html docs/index.html docs/a.pdf docs.gz \
      cgi-bin/x.cgi node_modules/x.js htm/index.htm PRIVATE/a.html";
 
-/// Paths beside those of the files and their directories.
+/// Paths beside the paths of the files and their directories.
 const OTHERS: &str = "/none /none/ /none.html //private//a.html /%70rivate/a.html /private/%61.html /private/./a.html /docs/../private/a.html \
      /x.php/info /private/a.html%0a /private/a.html/ /private/a.html?x /X.BAK /Private/a.html /administrator /docs/a.pdf.gz /p/a.html /m/film.txt";
 
@@ -146,7 +146,7 @@ impl Asker<'_> {
     }
 }
 
-/// HTTP/1.0, in which nothing is chunked.
+/// HTTP/1.0, which has no chunked coding.
 fn head(request: &Request<'_>) -> String {
     let Request { host, path, .. } = request;
     let field = request.field.map(|(name, value)| format!("{name}: {value}\r\n")).unwrap_or_default();
@@ -161,7 +161,7 @@ fn plain(address: SocketAddr, request: &Request<'_>) -> Option<u16> {
     std::str::from_utf8(said.get(9..12)?).ok()?.parse().ok()
 }
 
-/// What is wrong where one forwards a request and the other does not, or with another path. What is refused here may be forwarded there.
+/// The difference, if one server forwards a request and the other does not, or with another path. A request that is refused here may be forwarded there.
 fn differing(request: &Request<'_>, their: Option<(u16, Vec<u8>)>, our: Option<(u16, Vec<u8>)>) -> Option<String> {
     let of_application = |response: &Option<(u16, Vec<u8>)>| {
         let (_, content) = response.as_ref()?;
@@ -185,7 +185,7 @@ fn differing(request: &Request<'_>, their: Option<(u16, Vec<u8>)>, our: Option<(
         .then(|| format!("nginx forwards {their_path:?}, here {our_path:?} ({:?})", our.map(|(status, _)| status)))
 }
 
-/// What the server at `@U@` answers before the path.
+/// The beginning of a response of the server at `@U@`, before the path.
 const APPLICATION: &str = "application: ";
 
 /// Starts a server that answers any request with its path.
@@ -264,7 +264,7 @@ impl Corpus {
         fs::write(converted, text.replace(PACKAGED, &empty.display().to_string())).expect("it is written");
     }
 
-    /// What is wrong with a configuration, a line each; and whether anything is marked.
+    /// The faults of a configuration, a line each; and whether anything is marked.
     fn check(&self, file: &Path) -> (Vec<String>, bool) {
         let name = file.file_stem().expect("a name").to_string_lossy().into_owned();
         let directory = self.directory.path().join(&name);
@@ -341,7 +341,7 @@ impl Corpus {
         (wrong, false)
     }
 
-    /// What is marked, and the converted file.
+    /// The marked lines, and the converted file.
     pub(crate) fn convert(&self, directory: &Path, text: &str) -> (Vec<String>, PathBuf) {
         let (from, to) = (directory.join("import.conf"), directory.join("sealion.toml"));
         fs::write(&from, format!("events {{ }}\nhttp {{\n{text}}}\n")).expect("it is written");

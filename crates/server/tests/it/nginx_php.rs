@@ -82,7 +82,7 @@ server {
 const PHP: &str = "<?php echo 'ran ', basename(__FILE__), ' of ', basename(__DIR__), ' ', $_SERVER['SCRIPT_NAME'], ' ', $_SERVER['REQUEST_URI'], ' ', \
                    $_SERVER['QUERY_STRING'];";
 
-/// Paths of both hosts. nginx runs what it runs; nothing else may run here, and nobody gets a source.
+/// Paths of both hosts. The same scripts run as in nginx, no other file may run here, and no client gets a source.
 const PATHS: [&str; 37] = [
     "/",
     "/index.php",
@@ -184,8 +184,8 @@ fn the_same_scripts_run() {
             // An image that holds PHP is a file: both send it.
             let is_image = path == "/upload/x.jpg";
             let is_refused = our.as_ref().is_none_or(|(status, _)| *status >= 400);
-            // A path with dot segments, and one with an encoded slash or NUL, is refused here.
-            // What nginx denies for a prefix alone holds for scripts too.
+            // A path with dot segments, with an encoded slash or with NUL is refused here.
+            // A denial that nginx has for a prefix alone holds for scripts too.
             let is_private = path.contains("rivate");
             let may_be_refused = is_private || path.contains("/.") || path.contains("%2f") || path.contains("%00");
             let is_front = run(&our).is_none_or(|text| text.starts_with("ran index.php of php "));

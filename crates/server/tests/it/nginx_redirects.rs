@@ -47,7 +47,7 @@ const ROWS: [(&str, &str, &str); 21] = [
     ("/cookie/", "Set-Cookie: a=b; Domain=app.internal; HttpOnly", "a=b; HttpOnly"),
 ];
 
-/// What a client of `host` makes of a Location, and of a cookie whose domain is the host itself.
+/// A client's reading of a Location from `host`, and of a cookie whose domain is the host itself.
 fn as_read(field: &str, value: &str, host: &str) -> String {
     if field == "Set-Cookie" {
         return value.replace(&format!("; domain={host}"), "").replace(&format!("; Domain={host}"), "").to_lowercase();

@@ -9,7 +9,7 @@ use crate::support::port::free_port;
 use crate::support::sites::Sites;
 use crate::support::{messages, tool, wait_for_message, wait_until};
 
-/// Makes an authority, somebody else, and a certificate of the authority for localhost that names the responder.
+/// Makes an authority, an unrelated one, and a certificate of the authority for localhost that names the responder.
 const MAKE: &str = r#"set -e
 for name in ca other; do
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout $name.key -out $name.pem -subj /CN=$name -days 30 2>/dev/null
@@ -70,7 +70,7 @@ impl Drop for Responder {
     }
 }
 
-/// What a client sees of the response, in both versions of TLS.
+/// Whether a client sees these words in the response, in both versions of TLS.
 fn stapled(server: &Server, words: &str) -> [bool; 2] {
     ["-tls1_3", "-tls1_2"].map(|version| {
         let address = server.address();

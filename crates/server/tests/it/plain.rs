@@ -42,7 +42,7 @@ fn connect(address: SocketAddr) -> TcpStream {
     client
 }
 
-/// Sends `bytes` and reads until the connection ends. `Err`: it ended otherwise than by FIN, after these octets.
+/// Sends `bytes` and reads until the connection ends. `Err`: it ended otherwise than by FIN, after these bytes.
 fn exchange(address: SocketAddr, bytes: &[u8]) -> Result<Vec<u8>, (Vec<u8>, ErrorKind)> {
     let mut client = connect(address);
     client.write_all(bytes).expect("the request leaves");
@@ -123,7 +123,7 @@ fn both_protocols_are_known_by_their_first_octets() {
     let address = server.address();
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     const SETTINGS: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
-    // Octet by octet.
+    // Byte by byte.
     let mut client = connect(address);
     for octet in PREFACE.iter().chain(SETTINGS) {
         client.write_all(&[*octet]).expect("it leaves");
@@ -137,7 +137,7 @@ fn both_protocols_are_known_by_their_first_octets() {
         client.write_all(&[*octet]).expect("it leaves");
     }
     assert!(read_to_end(&mut client).expect("FIN").ends_with(b"\r\n\r\ncontent"));
-    // What only begins like the preface is a request that cannot be read.
+    // Bytes that only begin like the preface are a request that cannot be read.
     for wrong in [&b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n"[..], b"PRI * HTTP/1.1\r\nHost: a\r\n\r\n", b"P\r\n\r\n"] {
         let refused = exchange(address, wrong).expect("FIN");
         assert!(refused.starts_with(b"HTTP/1.1 ") && refused[9] != b'2', "{}", refused.escape_ascii());
@@ -173,7 +173,7 @@ fn h2spec_finds_no_violation_without_tls() {
     command.args(["--strict", "--timeout", "20", "--host", "127.0.0.1", "--port"]);
     let output = command.arg(server.address().port().to_string()).output().expect("h2spec starts");
     let text = String::from_utf8_lossy(&output.stdout);
-    // What is no preface is a request of HTTP/1 here, and answered as one that cannot be read.
+    // A wrong preface is a request of HTTP/1 here, and answered as one that cannot be read.
     assert!(text.contains("146 tests, 145 passed") && text.contains("× 2: Sends invalid connection preface"), "{text}");
 }
 
@@ -222,7 +222,7 @@ fn a_file_that_shrinks_never_ends_as_if_it_were_whole() {
     assert!(access_line(&server, 1).get("aborted").starts_with("the file ended at byte"));
 }
 
-/// HTTP/1.0 has no other end of a body than that of the connection.
+/// In HTTP/1.0, only the end of the connection ends a body.
 #[test]
 fn an_upstream_that_breaks_off_ends_the_connection_by_a_reset() {
     let site = Site::new();
@@ -279,7 +279,7 @@ fn the_scheme_is_the_one_that_a_trusted_proxy_names() {
     }
 }
 
-/// The first listener with TLS is that of other sites.
+/// The first listener with TLS serves other sites.
 #[test]
 fn a_site_of_https_redirects_to_a_listener_of_its_own() {
     let site = Site::new();
@@ -532,7 +532,7 @@ fn over_a_unix_socket_no_response_to_http_1_0_lacks_a_length() {
         );
     }
     wait_for_message(&server, "proxy_http_version 1.1");
-    // What does something is refused before it does.
+    // A request that has an effect is refused before it has it.
     let before = upstream.requests().len();
     for (version, status) in [("1.0", "505"), ("1.1", "200")] {
         let mut client = UnixStream::connect(&path).expect("it listens");

@@ -1,4 +1,4 @@
-//! What the process gives up is gone: shown by /proc, and by the kernel refusing files that their permissions would give.
+//! The process has lost the privileges that it gives up: shown by /proc, and by the kernel refusing files that their permissions would give.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -145,7 +145,7 @@ fn root_becomes_a_user_and_cannot_come_back() {
     assert_eq!(watched.get("/ready").0, 200);
 }
 
-/// What is in it would be the user's to remove and to replace.
+/// The user could remove and replace all files in it.
 #[test]
 fn a_cache_that_holds_files_of_others_is_refused_and_stays_with_its_owner() {
     demand_root("give directories away");

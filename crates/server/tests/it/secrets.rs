@@ -6,7 +6,7 @@ use sealion_testkit::server::{Server, Signal};
 
 use crate::support::{PROGRAM, Site, wait_for_message};
 
-/// Values in each of which the secret is `hunter1`.
+/// Values that each contain the secret `hunter1`.
 const KEYS: &str = "
 headers = { set = { X-Token = 'hunter1' } }
 [[site.route]]

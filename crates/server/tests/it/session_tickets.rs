@@ -123,7 +123,7 @@ fn machines_of_a_fleet_resume_each_others_sessions() {
     }
 }
 
-/// What the server kept of a session would resume for as long as it has room, long after the keys of tickets have changed. OpenSSL is the client.
+/// A session kept by the server would resume for as long as it has room, long after the keys of tickets have changed. OpenSSL is the client.
 #[test]
 fn without_a_ticket_no_session_is_resumed() {
     let pki = Pki::ecdsa();

@@ -12,7 +12,7 @@ use crate::support::{
     LARGE, Site, access_line, access_lines, begin, get, parse_responses, read_until_cut, wait_for_message,
 };
 
-/// A server with a response under way that nobody reads.
+/// A server with an unread response under way.
 fn slow_response(options: &[&str]) -> (Site, Server, sealion_testkit::Client) {
     let site = Site::new();
     site.add_pattern("large", LARGE);

@@ -1,4 +1,4 @@
-//! What a site does to a request besides finding the file, through curl and the shipped binary.
+//! The features of a site besides finding the file, through curl and the shipped binary.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -149,7 +149,7 @@ fn an_applications_own_paths() {
         assert_eq!(is_page, status == 200 && target != "/assets/app.js", "{target}");
         assert_eq!(response.field("cache-control"), is_page.then_some("no-cache"), "{target}");
     }
-    // What is missing to one client is there for another: caches have to know.
+    // A page that is missing to one client is there for another: caches have to know.
     for accept in ["Accept: text/html", "Accept: application/json"] {
         assert_eq!(served.get("/deep/link", &["-H", accept]).field("vary"), Some("Accept"), "{accept}");
     }
@@ -289,7 +289,7 @@ fn passwords() {
     );
 }
 
-/// What a rule keeps in, no other name of it gives away.
+/// A file that a rule withholds is withheld under all of its names.
 #[test]
 fn what_is_sent_instead_of_what_was_asked_for_is_guarded_too() {
     let site = Site::new();
@@ -552,7 +552,7 @@ fn images_are_sent_in_the_format_that_the_client_prefers() {
     for target in ["/secret/x.jpg", "/secret/x.jpg.avif", "/mixed/y.jpg.avif"] {
         assert_eq!(served.get(target, &["-H", BROWSER]).status, 403, "{target}");
     }
-    // Validators and ranges are those of what is sent.
+    // Validators and ranges belong to the bytes that are sent.
     let (avif, original) = (served.get("/photo.jpg", &["-H", BROWSER]), served.get("/photo.jpg", &[]));
     let tag = |response: &Response| response.field("etag").expect("a tag").to_owned();
     assert_ne!(tag(&avif), tag(&original));

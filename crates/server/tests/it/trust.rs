@@ -111,7 +111,7 @@ fn the_authority_can_vouch_for_this_machine_alone() {
     let kept = home.path().join(".local/share/sealion");
     let key = fs::metadata(kept.join("authority.key")).unwrap_or_else(|error| panic!("{error}: {output:?}"));
     assert_eq!(key.permissions().mode() & 0o777, 0o600);
-    // What a thief of the key would do.
+    // The misuse of a stolen key.
     let issue = |names: &str| {
         let script = format!(
             "cd '{}' && openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout k -subj /CN=x -addext 'subjectAltName={names}' 2>/dev/null \

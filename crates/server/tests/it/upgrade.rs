@@ -304,7 +304,7 @@ fn serve_paced(site: &Site, options: &[&str]) -> Server {
     site.config(keys).serve_with(&[&["--ktls", "never"], options].concat())
 }
 
-/// The grace of an upgrade has no bound by default, and that of a stop counts from the order to stop.
+/// The grace of an upgrade has no bound by default. The grace of a stop counts from the order to stop.
 #[test]
 fn what_outlasts_an_upgrade_goes_on_until_the_old_process_is_stopped() {
     let site = Site::new();
@@ -386,7 +386,7 @@ fn a_successor_that_cannot_serve_changes_nothing_and_says_why() {
     let failed = wait_for_message(&service.first, "the upgrade failed: ");
     assert!(failed.contains("sealion.toml:4: site.root: cannot serve"), "{failed}");
     assert_eq!(http::get(&mut site.connect(&service.first), "/f").expect("of the old one").body, b"content");
-    // What a reload cannot change, an upgrade can.
+    // An upgrade can change settings that a reload cannot.
     config("root", 1).write();
     service.upgrade();
     assert_eq!(http::get(&mut site.connect(&service.first), "/f").expect("of the new one").body, b"content");

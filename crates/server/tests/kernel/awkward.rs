@@ -1,4 +1,4 @@
-//! What clients, files and operators do at the wrong moment, with the kernel sealing.
+//! Clients, files and operators act at the wrong moment, with the kernel sealing.
 //!
 //! These tests fail, and never skip, where kernel TLS is missing.
 

@@ -108,7 +108,7 @@ fn a_loss_of_power_leaves_no_wrong_or_cut_body_and_forgets_no_purge() {
     println!("{n} losses of power in {} s: {:?}", began.elapsed().as_secs(), generations.tally());
 }
 
-/// Blocks reach a disk in any order: those of the footer before those of the body.
+/// Blocks reach a disk in any order: the footer's may be written before the body's.
 #[test]
 fn a_large_body_of_which_a_block_was_lost_is_fetched_again() {
     let (site, origin) = (Site::new(), lengths());
@@ -133,7 +133,7 @@ fn a_large_body_of_which_a_block_was_lost_is_fetched_again() {
     assert_eq!(messages(&server, "a damaged object was removed"), 1);
 }
 
-/// An origin of contents: of `/N` there are N octets.
+/// An origin of contents: of `/N` there are N bytes.
 fn lengths() -> Upstream {
     Upstream::answering(|request| {
         let length: u64 =
@@ -234,7 +234,7 @@ fn a_disk_that_is_read_only_costs_no_hits_and_stores_nothing_until_it_is_writabl
     });
 }
 
-/// What is not in memory is fetched from the origin, whole, and the disk is used again.
+/// Responses that are not in memory are fetched from the origin, whole, and the disk is used again.
 #[test]
 fn a_disk_that_stands_still_costs_hits_until_it_moves() {
     const LENGTH: u64 = 300_000;

@@ -137,7 +137,7 @@ fn a_move_is_in_the_log_with_what_it_took() {
     assert_eq!((lines[1].way(), lines[1].find("setup_us")), (("kernel", "moved-before"), None));
 }
 
-/// Responses of which none is worth the move on its own move the connection when they have added up.
+/// Responses that are each too small for the move cause it when they have added up.
 #[test]
 fn small_responses_add_up() {
     let mut calibration = costs();

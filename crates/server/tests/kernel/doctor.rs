@@ -25,7 +25,7 @@ fn everything_is_good() {
     let doctor = Doctor::of_this_machine();
     assert_eq!(doctor.code, 0, "{}", doctor.text);
     assert_eq!(doctor.finding("tls layer").state, "good", "{}", doctor.text);
-    // What 6.1 lacks does not concern a server that neither blocks nor receives by the kernel.
+    // The features that 6.1 lacks do not concern a server that neither blocks nor receives by the kernel.
     let kernel = if guest_series().as_deref() == Some("6.1") { "note" } else { "good" };
     assert_eq!(doctor.finding("kernel").state, kernel, "{}", doctor.text);
     let seals = doctor.findings("seals");
@@ -106,7 +106,7 @@ fn a_setting_that_hurts_is_told_with_its_remedy() {
     drop(hurting);
 }
 
-/// What it says of that setting.
+/// Its finding on that setting.
 #[track_caller]
 fn lowat(doctor: &Doctor) -> Finding {
     let settings = doctor.findings("settings");

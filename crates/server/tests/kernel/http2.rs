@@ -128,7 +128,7 @@ fn a_file_that_is_truncated_never_ends_its_stream() {
     panic!("no file was truncated in the middle of a frame");
 }
 
-/// Frames are announced when their octets are there: a file that is too short before a batch costs its stream alone.
+/// Frames are announced when their bytes are there: a file that is too short before a batch costs its stream alone.
 #[test]
 fn a_file_that_is_truncated_between_two_batches_resets_its_stream_and_no_other() {
     let site = Site::new();

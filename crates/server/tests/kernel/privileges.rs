@@ -1,5 +1,5 @@
 //! A confined server on a kernel that has kernel TLS: the move, sendfile and key updates are among the listed system calls, Landlock
-//! holds, and a clock that jumps disturbs nobody.
+//! holds, and a clock that jumps disturbs no client.
 //!
 //! These tests fail, and never skip, where kernel TLS or Landlock is missing.
 
@@ -24,7 +24,7 @@ fn the_kernel_path_works_with_the_listed_system_calls_alone() {
     assert_eq!(access_line(&server, 1).way(), ("kernel", "moved"));
     server.signal(Signal::HUP);
     wait_for_message(&server, "configuration 1 is in use");
-    // The successor tests the kernel anew, on loopback.
+    // The successor tests the kernel again, on loopback.
     server.signal(Signal::USR2);
     wait_for_message(&server, " has taken over");
     content::assert_equal(&http::get(&mut site.connect(&server), "/large").expect("of the new one").body, 0..LARGE);

@@ -1,4 +1,4 @@
-//! A disk that stands still holds up those who need it, and nobody else on the same worker; one that fails ends their
+//! A disk that stands still holds up the requests that need it, and no others on the same worker; a disk that fails ends their
 //! responses with an alert. In guests, because it takes a disk that can be stopped.
 
 use sealion_testkit::http;
@@ -103,7 +103,7 @@ fn a_name_is_waited_for_by_its_reader_alone(options: &[&str], path: &str) {
     }
 }
 
-/// Who goes away while the disk is waited for takes nothing along.
+/// A client that leaves while the disk is waited for leaves nothing behind.
 fn a_client_that_does_not_wait(options: &[&str]) {
     let (site, disk) = site();
     site.add_large("hot", MEDIUM);
@@ -137,7 +137,7 @@ fn a_body_that_cannot_be_read(options: &[&str], path: &str) {
     let line = access_line(&server, 3);
     assert!(line.get("aborted").contains("os error 5"), "{}", line.text);
     assert_eq!((line.get("bytes"), line.get("path")), ("0", path));
-    // What is in memory is served.
+    // A file in memory is served.
     content::assert_equal(&http::get(&mut other, "/disk/medium").expect("an answer").body, 0..MEDIUM);
     drop(broken);
     content::assert_equal(&http::get(&mut other, "/disk/large").expect("an answer").body, 0..LARGE);

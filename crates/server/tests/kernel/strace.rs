@@ -67,7 +67,7 @@ fn is_send(call: &str) -> bool {
     SENDS.iter().any(|send| call.starts_with(send))
 }
 
-/// What was not refused for want of room.
+/// Whether a call was not refused for want of room.
 fn succeeded(call: &str) -> bool {
     !call.contains(" = -1 ")
 }

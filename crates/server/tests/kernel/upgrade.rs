@@ -46,7 +46,7 @@ fn idle_connections_in_the_kernel_go_on_in_the_new_process() {
     assert!(service.first.wait().success(), "nothing is left to do");
 }
 
-/// What the kernel has of a response, part of a record too, stays in the socket.
+/// The bytes of a response that the kernel has, part of a record too, stay in the socket.
 #[test]
 fn responses_in_the_kernel_go_on_in_the_new_process() {
     let site = Site::new();

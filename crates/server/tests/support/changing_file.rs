@@ -1,4 +1,4 @@
-//! A file that changes while it is sent, whoever seals.
+//! A file that changes while it is sent, by either sealing path.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -30,7 +30,7 @@ pub(crate) fn truncated(options: &[&str], way: (&str, &str)) {
     assert!(aborted.contains(&format!("while bytes up to {LARGE} were promised")), "{aborted}");
     assert_eq!((line.get("bytes"), line.way()), (ending.data.len().to_string().as_str(), way));
     wait_for_message(&server, "answered with the alert internal_error");
-    // What comes next is the file as it is.
+    // The next response is the file as it is.
     let got = http::get(&mut site.connect(&server), "/f").expect("an answer");
     content::assert_equal(&got.body, 0..1000);
 }

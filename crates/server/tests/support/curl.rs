@@ -60,10 +60,10 @@ fn protocol() -> &'static str {
     if std::env::var_os("SEALION_TEST_HTTP2").is_some() { "--http2" } else { "--http1.1" }
 }
 
-/// Splits a head off and returns what follows it.
+/// Splits a head off and returns the rest.
 ///
 /// # Panics
-/// When there is none.
+/// There is no head.
 #[track_caller]
 pub(crate) fn parse_response(bytes: &[u8]) -> (Response, &[u8]) {
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n");

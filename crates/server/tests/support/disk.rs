@@ -16,10 +16,10 @@ pub(crate) struct Disk {
     options: &'static str,
 }
 
-/// As long as it lives, whoever needs the disk waits.
+/// As long as it lives, all uses of the disk wait.
 pub(crate) struct StandStill;
 
-/// As long as it lives, whoever needs the disk fails.
+/// As long as it lives, all uses of the disk fail.
 pub(crate) struct Broken<'a> {
     disk: &'a Disk,
 }
@@ -57,7 +57,7 @@ impl Disk {
         tool("busybox", ["umount".as_ref(), self.mounted_on.as_os_str()]);
     }
 
-    /// Unmounts and mounts again: nobody may have a file open.
+    /// Unmounts and mounts again: no file may be open.
     #[track_caller]
     pub(crate) fn remount(&self) {
         self.detach();
@@ -75,7 +75,7 @@ impl Disk {
     /// Stops the disk.
     #[track_caller]
     pub(crate) fn stand_still(&self) -> StandStill {
-        // Whatever has not been written would be waited for.
+        // Unwritten data would be waited for.
         rustix::fs::sync();
         tool("dmsetup", ["suspend", "--noudevsync", "--nolockfs", "--noflush", NAME]);
         StandStill
@@ -88,7 +88,7 @@ impl Disk {
         exchange_table(&format!("0 {} flakey {} 0 0 60 1 drop_writes", SIZE / 512, self.loop_device));
     }
 
-    /// What a machine finds that starts again after [`Self::lose_writes`]. Nobody may have a file open.
+    /// The disk as a machine finds it that starts again after [`Self::lose_writes`]. No file may be open.
     #[track_caller]
     pub(crate) fn start_again(&self) {
         self.detach();
@@ -129,7 +129,7 @@ pub(crate) fn drop_caches() {
     fs::write("/proc/sys/vm/drop_caches", "3").expect("a guest's root may");
 }
 
-/// What lies behind the device that is mounted.
+/// The table of the mounted device: what lies behind it.
 fn table(loop_device: &str) -> String {
     format!("0 {} linear {loop_device} 0", SIZE / 512)
 }

@@ -6,10 +6,10 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// A user without any capability: nobody.
+/// The user ID of `nobody`, without any capability.
 const NOBODY: u32 = 65534;
 
-/// What it said.
+/// Its outcome.
 pub(crate) struct Doctor {
     pub(crate) code: i32,
     pub(crate) text: String,

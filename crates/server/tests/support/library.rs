@@ -1,4 +1,4 @@
-//! What the tests use of the program's own library: every other module has it from here.
+//! The parts of the program's own library that tests use: every other module has them from here.
 #![allow(unused_imports, reason = "the native and the guest tests use a part each")]
 
 pub(crate) use sealion::path::costs::calibration::{Calibration, SetUpSpread, SuiteCosts, default_path};

@@ -46,11 +46,11 @@ use self::library::{Calibration, Point, SetUpSpread, SuiteCosts};
 /// The program under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_sealion");
 
-/// More than the buffers of both ends of a loopback connection hold when the reader's is small, so that a response
-/// of this length is under way for as long as nobody reads it.
+/// More than the buffers of both ends of a loopback connection hold when the reader's is small, so that an unread response
+/// of this length stays under way.
 pub(crate) const LARGE: u64 = (12 << 20) + 5;
 
-/// What a slow reader asks for as its receive buffer, in bytes.
+/// The receive buffer that a slow reader asks for, in bytes.
 pub(crate) const SMALL_WINDOW: usize = 4096;
 
 /// A root directory, inside a directory that must not be reachable, and a certificate.
@@ -393,7 +393,7 @@ pub(crate) fn demand_full_run(what: &str) {
     assert!(std::env::var_os("SEALION_TEST_BARE").is_none(), "`cargo xtask test --fast` is without {what}");
 }
 
-/// What `cargo xtask test` keeps under this name.
+/// The file or directory that `cargo xtask test` keeps under this name.
 #[track_caller]
 pub(crate) fn cached(name: &str) -> PathBuf {
     let named = std::env::var_os("SEALION_GUEST_CACHE").map(PathBuf::from);

@@ -1,4 +1,4 @@
-//! multipart/byteranges (RFC 9110 §14.6), whoever made it.
+//! multipart/byteranges (RFC 9110 §14.6), of any server.
 
 use sealion_testkit::http::Response;
 

@@ -3,9 +3,8 @@
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A port of 127.0.0.1 on which nobody listens, and which nobody else is given meanwhile: it lies below the range from
-/// which the kernel serves connections and binds to port 0 (ip_local_port_range, from 32768), and each call takes the
-/// next one.
+/// A free port of 127.0.0.1, which no other test is given meanwhile: it lies below the range from which the kernel serves
+/// connections and binds to port 0 (ip_local_port_range, from 32768), and each call takes the next one.
 pub(crate) fn free_port() -> u16 {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
     loop {

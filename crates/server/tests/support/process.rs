@@ -1,4 +1,4 @@
-//! What /proc says of a server.
+//! The state of a server in /proc.
 
 use std::collections::BTreeMap;
 use std::fs;

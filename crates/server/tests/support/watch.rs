@@ -1,4 +1,4 @@
-//! The listener for whoever watches, and a strict reader of what it says.
+//! The listener for monitoring, and a strict reader of its pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
@@ -67,7 +67,7 @@ fn get(address: SocketAddr, path: &str, fields: &str) -> (u16, String) {
     (status, body.to_owned())
 }
 
-/// What `/metrics` said.
+/// The content of `/metrics`.
 pub(crate) struct Scrape {
     /// Names with their types.
     pub(crate) families: BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! What locations of FastCGI and of uwsgi have in common.
+//! The common part of FastCGI and uwsgi locations.
 
 use sealion_http::cgi;
 use toml::Value;

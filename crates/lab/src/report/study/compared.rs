@@ -86,7 +86,7 @@ pub(crate) fn in_both<'a>(cells: &[&'a Measured], base: &str, arm: &str) -> Vec<
         .collect()
 }
 
-/// Compares two arms over all cells that both have: the geometric mean of the ratios, that mean for each size, and the
+/// Compares two arms over all cells that both have: the geometric mean of the ratios, the same mean for each size, and the
 /// number of cells in which the metric is lower, higher, or not apart. No cell is picked out.
 pub(super) fn verdict(cells: &[&Measured], base: &str, arm: &str, metric: Metric) -> Option<String> {
     let pairs = in_both(cells, base, arm);

@@ -254,7 +254,7 @@ fn dns(config: &AcmeConfig, key: &str, problems: &mut Problems) -> Option<Dns> {
             return None;
         }
         (None, None) => {
-            let what = "\"dns-01\" needs what changes the zone: name a program in `dns_hook`, or the zone's server in `dns_update`";
+            let what = "\"dns-01\" needs a way to change the zone: name a program in `dns_hook`, or the zone's server in `dns_update`";
             problems.add(&(0..0), &format!("{key}.challenge"), what);
             return None;
         }
@@ -304,7 +304,7 @@ fn self_signed(names: &[String], extension: Option<CustomExtension>) -> Result<(
     Ok((params.self_signed(&key).map_err(failed)?.pem(), key.serialize_pem()))
 }
 
-/// Whether the name can be validated: a wildcard needs DNS-01, by which no IP address can be (RFC 8738 §7).
+/// Whether the name can be validated: a wildcard needs DNS-01, which no IP address can use (RFC 8738 §7).
 fn is_public_name(name: &str, by_dns: bool) -> bool {
     let needs_dns = name.starts_with("*.");
     let has_no_dns = name.starts_with('[') || address(name).is_some();
@@ -317,7 +317,7 @@ fn address(name: &str) -> Option<IpAddr> {
     bare.parse().ok()
 }
 
-/// The name of an IP address in the DNS, by which an authority asks for it over TLS (RFC 8738 §6).
+/// The DNS name of an IP address, which an authority asks for over TLS (RFC 8738 §6).
 fn reverse_name(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => {

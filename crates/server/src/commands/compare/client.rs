@@ -1,4 +1,4 @@
-//! One HTTP/1.1 request a connection, over TLS without verification: both servers are on loopback, with the certificates of another machine.
+//! One HTTP/1.1 request per connection, over TLS without verification: both servers are on loopback, with the certificates of another machine.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};

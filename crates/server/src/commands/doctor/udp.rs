@@ -9,7 +9,7 @@ use super::{Finding, State};
 
 const TOPIC: &str = "udp";
 
-// GUESS: 2 MiB hold what arrives at 1 Gbit/s in 16 ms.
+// GUESS: 2 MiB hold 16 ms of packets at 1 Gbit/s.
 /// Bytes of a socket's buffer that leave room for the bursts of fast clients.
 const ROOMY: u64 = 2 << 20;
 

@@ -20,8 +20,8 @@ use crate::certificates::development;
 /// Arguments of `sealion trust`.
 #[derive(Debug, Clone, Args)]
 pub(super) struct TrustArgs {
-    /// Names and addresses of the local network for which the certificate is too, beside localhost: `app.test`,
-    /// `*.app.test`, `192.168.1.7`. They are added to those of before, by a new authority in place of the old one
+    /// Further names of the certificate beside localhost, and addresses, on the local network: `app.test`,
+    /// `*.app.test`, `192.168.1.7`. They are added to earlier ones, by a new authority in place of the old one
     #[arg(value_name = "NAME", conflicts_with = "remove")]
     pub names: Vec<DevelopmentName>,
 
@@ -36,7 +36,7 @@ pub(super) struct TrustArgs {
 /// A store could not be changed. The other stores were changed.
 pub(super) fn run(args: &TrustArgs) -> Result<ExitCode, String> {
     let directory = development::directory()
-        .ok_or("no directory for the local authority: set HOME, or XDG_DATA_HOME, to that of the user")?;
+        .ok_or("no directory for the local authority: set HOME or XDG_DATA_HOME to the user's")?;
     if args.remove { remove(&directory) } else { add(&directory, &args.names) }
 }
 
@@ -71,7 +71,7 @@ fn add(directory: &Path, names: &[DevelopmentName]) -> Result<ExitCode, String> 
     Ok(if removed == ExitCode::SUCCESS { failed } else { removed })
 }
 
-/// Takes an authority that lacks names out of all stores, and removes its key, so that one that stays in a store vouches for nothing more. Returns the
+/// Takes an authority that lacks names out of all stores, and removes its key, so that a root left in a store vouches for nothing more. Returns the
 /// names that it has.
 fn replace(authority: &Authority) -> Result<(Vec<DevelopmentName>, ExitCode), String> {
     let root = Root::of(authority)?;

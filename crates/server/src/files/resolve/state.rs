@@ -1,4 +1,4 @@
-//! The state of a file, by which a change is noticed, and the entity tags that are made of it.
+//! The state of a file, which shows whether the file has changed, and the entity tags that are made of it.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;

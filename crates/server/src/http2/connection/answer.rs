@@ -22,7 +22,7 @@ thread_local! {
 /// A request whose answer is being made.
 pub(super) struct Waiting<'a> {
     pub(super) stream: StreamId,
-    /// Octets of its head.
+    /// Bytes of its head.
     pub(super) memory: usize,
     pub(super) answer: Answering<'a>,
     pub(super) wait: Wait,

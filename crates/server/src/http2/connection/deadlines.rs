@@ -1,4 +1,4 @@
-//! What the client owes, and until when.
+//! The deadlines of a client.
 
 use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll, ready};
@@ -13,7 +13,7 @@ use super::Http2;
 use crate::http2::response::Sending;
 use crate::observe::metrics;
 
-/// Deadlines of the connection. Those of a stream lie beside it.
+/// Deadlines of the connection. Each stream has its own beside it.
 #[derive(Default)]
 pub(super) struct Deadlines {
     /// The frame or header block that is waited for.
@@ -22,7 +22,7 @@ pub(super) struct Deadlines {
     settings: Option<Instant>,
     /// Our window of the connection was closed: the client could send no content.
     is_closed: bool,
-    /// Ends the wait for what the client owes. It may go off earlier.
+    /// Fires when the client is late. It may fire early.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -54,7 +54,7 @@ impl Deadlines {
 }
 
 impl Http2<'_> {
-    /// Waits for the deadline of what the client owes, if it owes anything. Ready: a deadline passed, and its consequence is queued.
+    /// Waits for the client's deadline, if there is one. Ready: a deadline passed, and its consequence is queued.
     pub(super) fn poll_deadline(&mut self, cx: &mut TaskContext<'_>, stream: &TlsStream) -> Poll<()> {
         let within_frame = self.is_within_frame(stream);
         if !within_frame {
@@ -107,7 +107,7 @@ impl Http2<'_> {
         Poll::Ready(())
     }
 
-    /// Begins the time of windows that hold a response back, and ends that of the others. `deadline`: of those that begin.
+    /// Starts the time of windows that hold a response back, and ends the time of the others. `deadline`: for the windows that start.
     fn note_stalls(&mut self, deadline: Instant) {
         // In the order of their numbers.
         let stalled: Vec<_> = self.protocol.stalled().collect();
@@ -136,7 +136,7 @@ impl Http2<'_> {
         }
     }
 
-    /// Ends the wait for what should have been there at `first`, which has passed.
+    /// Ends the waits that were due at `first`, which has passed.
     fn expire(&mut self, first: Instant, stream: &TlsStream, request_timeout: Duration, stall_timeout: Duration) {
         if self.deadlines.frame.is_some_and(|frame| frame.deadline <= first) {
             return self.give_up(ErrorCode::ENHANCE_YOUR_CALM, "a frame did not come to its end in time");

@@ -42,7 +42,7 @@ use answer::Waiting;
 use deadlines::Deadlines;
 use under_way::Leaving;
 
-/// Serves requests until the connection should be closed in order, or pass on; the caller does so. `baggage`: what it begins with, and leaves when it passes.
+/// Serves requests until the connection should be closed in order, or pass on; the caller does so. `baggage`: its state at the beginning, and when it passes.
 ///
 /// # Errors
 /// The connection failed.
@@ -99,7 +99,7 @@ pub(crate) async fn serve(
     }
 }
 
-/// A connection and its socket. What is being sent when it is dropped, with the worker's runtime at the end of the grace time, has a line too.
+/// A connection and its socket. If it is dropped with the worker's runtime at the end of the grace time, responses that are being sent have lines too.
 struct Serving<'s, 'a> {
     stream: &'s mut TlsStream,
     connection: Box<Http2<'a>>,
@@ -109,7 +109,7 @@ impl Drop for Serving<'_, '_> {
     fn drop(&mut self) {
         let cut = Cut::of(self.connection.context.shared);
         for Waiting { stream: id, mut answer, wait, .. } in std::mem::take(&mut self.connection.answering) {
-            // What is forwarded is answered at once when its client is gone.
+            // A forwarded request is answered at once when its client is gone.
             if wait.cancel.map(drop).is_some()
                 && let Poll::Ready(answered) = answer.as_mut().poll(&mut TaskContext::from_waker(Waker::noop()))
             {
@@ -122,7 +122,7 @@ impl Drop for Serving<'_, '_> {
     }
 }
 
-/// What ended the wait of an idle connection.
+/// The event that ended the wait of an idle connection.
 enum Waited {
     /// The client sent something, or has closed in order.
     Octets,
@@ -131,7 +131,7 @@ enum Waited {
     Closing(End),
 }
 
-/// Waits for the first octet of a frame, or of the record that holds it. A connection stays idle until a request comes: other frames do not
+/// Waits for the first byte of a frame, or of the record that holds it. A connection stays idle until a request comes: other frames do not
 /// renew its time.
 async fn wait_for_frame(stream: &mut TlsStream, idle: &mut Idle<'_>) -> Result<Waited, Error> {
     poll_fn(|cx| {
@@ -176,7 +176,7 @@ struct Http2<'a> {
     heads: Vec<u8>,
     /// Bytes of sources that wait to be sent.
     ahead: Ahead,
-    /// Octets of responses whose path has not been chosen.
+    /// Bytes of responses whose path has not been chosen.
     upcoming: u64,
     /// Records of the next batch.
     batch: usize,
@@ -197,14 +197,14 @@ struct Http2<'a> {
 /// Batches in a row, after which other connections have their turn.
 const MOST_IN_A_ROW: u32 = 4;
 
-/// Octets in a row, after which other connections have their turn: a large batch has more.
+/// Bytes in a row, after which other connections have their turn: a large batch has more.
 const MOST_OCTETS_IN_A_ROW: usize = 1 << 18;
 
-/// Streams for which an idle connection keeps memory.
+/// Streams that an idle connection keeps memory for.
 const KEPT_STREAMS: usize = 4;
 
 impl<'a> Http2<'a> {
-    /// A new connection, or one that has been served before.
+    /// A new connection, or a connection that has been served before.
     fn new(context: &'a Context<'a>, idle: Idle<'a>, baggage: &mut Baggage) -> Self {
         let connection = Self {
             context,
@@ -258,7 +258,7 @@ impl<'a> Http2<'a> {
         }
     }
 
-    /// What another process needs to go on. `None`: something is under way.
+    /// The state that another process needs to go on. `None`: the connection is not at rest.
     fn to_resting(&self) -> Option<Box<Resting>> {
         let is_at_rest = self.is_idle() && !self.finished && self.closing.is_none() && self.heads.is_empty();
         let protocol = self.protocol.to_rest().filter(|_| is_at_rest)?;
@@ -331,7 +331,7 @@ impl<'a> Http2<'a> {
             octets_in_a_row += batch.len();
             batch.clear();
             self.finish_ended(stream);
-            // What else has come is read when the connection has waited for it: one look at the socket less.
+            // Further input is read when the connection has waited for it: this saves a look at the socket.
             if stream.buffered().is_empty()
                 && let Next::End(None) = self.next(stream)
             {
@@ -383,7 +383,7 @@ impl<'a> Http2<'a> {
         }
     }
 
-    /// Whether a frame, or a record, has begun and not ended. A connection on which nothing has come is idle.
+    /// Whether a frame, or a record, has begun and not ended. A connection that received nothing is idle.
     fn is_within_frame(&self, stream: &TlsStream) -> bool {
         stream.is_receiving() || (self.begun && self.protocol.is_within_frame())
     }
@@ -408,8 +408,8 @@ impl<'a> Http2<'a> {
         }
     }
 
-    /// Logs what the end of the connection cut short. Answers that are being made are waited for: what they were asked, a wrong password too, is
-    /// logged.
+    /// Logs the responses that the end of the connection cut short. Responses that are being made are waited for: their requests are logged, a wrong password
+    /// too.
     async fn cut_short(&mut self, stream: &TlsStream, ended: &Result<Option<End>, Error>) {
         self.count_resets();
         if matches!(ended, Ok(None)) {
@@ -432,7 +432,7 @@ impl<'a> Http2<'a> {
     }
 }
 
-/// What the driver does next.
+/// The next step of the driver.
 #[derive(Debug)]
 enum Next {
     Send,

@@ -1,4 +1,4 @@
-//! What the client sends: frames, and what each event means for its stream.
+//! The client's frames, and the effect of each event on its stream.
 
 use std::fmt::Display;
 use std::task::{Context as TaskContext, Poll};
@@ -43,7 +43,7 @@ impl Http2<'_> {
                     self.finished = true;
                     // The rest of their content will not come.
                     self.streamed.clear();
-                    // Nor can the client be told from one that has left.
+                    // Nor is it known whether the client has left.
                     for waiting in self.answering.iter_mut().filter(|waiting| waiting.wait.forwards) {
                         waiting.wait.cancel = None;
                     }
@@ -147,7 +147,7 @@ impl Http2<'_> {
         }
     }
 
-    /// CONNECT with a protocol (RFC 8441): what follows is the protocol's, and never content to wait for.
+    /// CONNECT with a protocol (RFC 8441): the bytes that follow are the protocol's, and never content to wait for.
     fn connect(&mut self, id: StreamId, end: bool, stream: &TlsStream, head: &mut Box<HeadBuffer>, current: Current) {
         if head.protocol().is_none_or(|protocol| !protocol.eq_ignore_ascii_case(WEBSOCKET)) {
             let head = std::mem::replace(head, free_head());
@@ -190,7 +190,7 @@ impl Http2<'_> {
         }
     }
 
-    /// Discards `length` octets of a request's content, which files do not need. Its end, or too much of it, brings the response; in the second case
+    /// Discards `length` bytes of a request's content, which files do not need. Its end, or too much of it, brings the response; in the second case
     /// the client is told then that the rest is not wanted.
     fn discard(&mut self, id: StreamId, length: u64, end: bool, stream: &TlsStream) {
         let Some(index) = self.receiving.iter().position(|receiving| receiving.stream == id) else { return };
@@ -222,7 +222,7 @@ impl Http2<'_> {
             self.protocol.drain();
         }
         if self.requests >= most.get().saturating_add(MAX_BEHIND_THE_LAST) {
-            // The client does not reply to the PING that would tell what it had sent before it knew.
+            // The client does not reply to the PING that would tell which requests it had sent before it knew.
             self.protocol.drain_now();
         }
     }
@@ -245,7 +245,7 @@ impl Http2<'_> {
         may_keep(head, || self.kept())
     }
 
-    /// Octets of heads that wait for content, an answer's end or the log.
+    /// Bytes of heads that wait for content, an answer's end or the log.
     fn kept(&self) -> usize {
         let receiving: usize = self.receiving.iter().map(|receiving| receiving.head.memory()).sum();
         let answering: usize = self.answering.iter().map(|waiting| waiting.memory).sum();

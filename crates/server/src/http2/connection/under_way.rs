@@ -19,7 +19,7 @@ pub(super) struct Leaving<'a> {
     turn: TurnWait<'a>,
     /// It is packed, and has its turn.
     pub(super) packed: Option<(Box<Resting>, Turn)>,
-    /// What another process left.
+    /// The streams that another process left.
     pub(super) arrived: Option<Box<Streams>>,
 }
 
@@ -56,7 +56,7 @@ impl<'a> Http2<'a> {
             && self.sending.iter().all(|sending| sending.can_leave())
     }
 
-    /// Packs the connection, and what is unsent of `batch`: the octets from `after` on. `None`: nothing is being sent.
+    /// Packs the connection, and the unsent rest of `batch`: the bytes from `after` on. `None`: nothing is being sent.
     pub(super) fn leave(&mut self, turn: Turn, unsent: Option<(&Batch, usize)>, stream: &mut TlsStream) {
         let mut files = Files::default();
         let (mut frames, begun) = unsent.map_or_else(Default::default, |(batch, after)| batch.pack(after, &mut files));

@@ -153,7 +153,7 @@ impl<'a> Http3<'a> {
         }
         let mut index = 0;
         while index < self.sending.len() {
-            // Levels apply to what is written from now on.
+            // Levels apply to bytes that are written from now on.
             self.carry_out(endpoint);
             let Some(mut quic) = endpoint.connection(self.key) else { return };
             let sending = &mut self.sending[index];

@@ -13,7 +13,7 @@ use tokio::time::{Sleep, sleep_until};
 use super::Http3;
 use crate::observe::metrics;
 
-/// Deadlines of the connection. Those of a stream lie beside it.
+/// Deadlines of the connection. Each stream has its own beside it.
 #[derive(Default)]
 pub(super) struct Deadlines {
     /// When the client's SETTINGS have to have come.
@@ -45,7 +45,7 @@ pub(super) enum Farewell {
     Over,
 }
 
-/// The rate at which a client reads: the bytes that streams took in a window of `limits.min_send_rate_window`. Only time counts in which responses wait
+/// The rate at which a client reads: the bytes that streams took in a window of `limits.min_send_rate_window`. Time counts only while responses wait
 /// for the client.
 #[derive(Debug, Default)]
 struct ReadPace {
@@ -71,7 +71,7 @@ impl ReadPace {
         Some(self.since? + least?.window.saturating_sub(self.waited))
     }
 
-    /// Whether a window has ended in which the client read too little. `taken`: bytes that streams took so far.
+    /// Whether a window has ended with too little reading of the client. `taken`: bytes that streams took so far.
     fn is_too_slow(&mut self, now: Instant, taken: u64, least: &LeastRate) -> bool {
         let Some(since) = self.since else { return false };
         if self.waited + now.saturating_duration_since(since) < least.window {

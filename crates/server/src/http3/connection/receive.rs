@@ -103,7 +103,7 @@ impl Http3<'_> {
         Ok(())
     }
 
-    /// Notes what upstreams have taken, and reads on where they have.
+    /// Notes how much upstreams have taken, and reads on there.
     pub(super) fn poll_streamed(
         &mut self,
         cx: &mut TaskContext<'_>,
@@ -188,7 +188,7 @@ impl Http3<'_> {
             let head = std::mem::replace(head, free_head());
             self.refuse(stream, Status::BAD_REQUEST, head);
         } else if let Some(protocol) = head.protocol() {
-            // RFC 9220: what follows is the protocol's, and never content to wait for.
+            // RFC 9220: the bytes that follow are the protocol's, and never content to wait for.
             if !protocol.eq_ignore_ascii_case(WEBSOCKET) {
                 let head = std::mem::replace(head, free_head());
                 return self.refuse(stream, Status::NOT_IMPLEMENTED, head);

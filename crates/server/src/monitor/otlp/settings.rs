@@ -50,7 +50,7 @@ impl Settings {
             }
         }
         if config.service_name.is_empty() {
-            let what = "is empty: write a name by which the collector distinguishes this service from others";
+            let what = "is empty: write a name that tells this service from others at the collector";
             problems.add(&config.service_name.span, "otlp.service_name", what);
         }
         if !(0.0..=1.0).contains(&config.sample.value) {

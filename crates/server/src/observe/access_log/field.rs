@@ -115,7 +115,7 @@ fields! {
     SetupUs = "setup_us", IfPresent, |line| {
         line.entry.outcome.set_up.map_or(Value::Absent, |took| Value::Number(took.as_micros() as u64))
     };
-    /// The server to which the request was forwarded.
+    /// The server that the request was forwarded to.
     Upstream = "upstream", IfPresent, |line| text(line.entry.outcome.upstream.map(|trace| &*trace.server));
     /// The status of its response; absent if there was no response.
     UpstreamStatus = "upstream_status", IfPresent, |line| {
@@ -146,7 +146,7 @@ fields! {
     Age = "age", IfPresent, |line| line.entry.outcome.cache.and_then(|cache| cache.age).map_or(Value::Absent, Value::Number);
     /// The error that cut the response short.
     Aborted = "aborted", IfPresent, |line| line.entry.outcome.aborted.map_or(Value::Absent, Value::Message);
-    /// The page from which the client sent the request, as stated by the client.
+    /// The page that the request came from, as stated by the client.
     Referer = "referer", IfChosen, |line| line.field_of_request("referer");
     /// The client's program, as stated by the client.
     UserAgent = "user_agent", IfChosen, |line| line.field_of_request("user-agent");

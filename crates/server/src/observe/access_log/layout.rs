@@ -36,7 +36,7 @@ pub(crate) enum Format {
 pub(crate) struct Layout {
     format: Format,
     fields: Vec<Named>,
-    /// Those of `fields` that [`Sealing`] decides. Empty if they come first.
+    /// The fields among `fields` that [`Sealing`] decides. Empty if they come first.
     of_sealing: Range<usize>,
     /// Whether the operator chose the fields. If so, every line has all of them, so that the columns are stable.
     chosen: bool,
@@ -62,7 +62,7 @@ impl Named {
     }
 }
 
-/// What says how a response was sealed: the same for most responses of a connection, and of a worker.
+/// How a response was sealed: the same for most responses of a connection, and of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sealing {
     handshake: Option<(Version, &'static str, Option<Group>, bool)>,

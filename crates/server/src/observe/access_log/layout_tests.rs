@@ -73,7 +73,7 @@ fn text_of(layout: &Layout, entry: &Entry<'_>) -> String {
     text_behind(layout, entry, &mut LastSealing::default())
 }
 
-/// The line behind another one.
+/// The line that follows another line.
 fn text_behind(layout: &Layout, entry: &Entry<'_>, last: &mut LastSealing) -> String {
     let mut line = Vec::new();
     layout.write_line(&mut line, entry, &Stamp::of(SystemTime::UNIX_EPOCH), last);

@@ -49,7 +49,7 @@ impl Sink {
 pub(super) struct Stream {
     out: File,
     path: Option<PathBuf>,
-    /// A pipe or a terminal, to which other processes may write. Each write has whole lines, and is short enough to be
+    /// A pipe or a terminal, which other processes may write to. Each write has whole lines, and is short enough to be
     /// atomic (pipe(7)).
     is_shared: bool,
     /// The file does not end with a line end, so the next line needs a line feed before it.

@@ -35,7 +35,7 @@ impl Text {
     /// Parses a text. `{{` and `}}` stand for braces, and so does `{` before anything but a letter, as in JSON.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the text.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() || text.contains(['\n', '\r']) {
             return Err("is one line: write for instance {address} \"{method} {target}\" {status}".to_owned());

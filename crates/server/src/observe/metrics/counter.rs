@@ -79,7 +79,7 @@ impl Histogram {
     }
 }
 
-/// A histogram to which any thread adds.
+/// A histogram that any thread adds to.
 #[derive(Debug)]
 pub(crate) struct SharedHistogram {
     buckets: [AtomicU64; BUCKETS],

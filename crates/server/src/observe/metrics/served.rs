@@ -1,4 +1,4 @@
-//! What a worker served, by site and by route.
+//! The totals of a worker's responses, by site and by route.
 //!
 //! ```text
 //! site ─► protocol × class of status ─► times, bytes          route ─► class of status, times, bytes
@@ -45,7 +45,7 @@ struct RouteCounters {
     cell: Cell,
 }
 
-/// What a route served.
+/// The totals of a route's responses.
 #[derive(Debug, Default)]
 pub(crate) struct RouteTotals {
     /// By [`CLASSES`].
@@ -107,7 +107,7 @@ impl PerRoute {
         route.cell.sent(bytes, took);
     }
 
-    /// Adds what a route served to `totals`.
+    /// Adds the numbers of a route to `totals`.
     pub(crate) fn add_to(&self, route: RouteNumber, totals: &mut RouteTotals) {
         let Some(route) = self.0[route.index()].get() else { return };
         totals.responses.iter_mut().zip(&route.responses).for_each(|(sum, count)| *sum += count.get());

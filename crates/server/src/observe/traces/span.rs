@@ -141,7 +141,7 @@ impl Span {
         self.parent.is_some()
     }
 
-    /// The field by which later servers make their spans children of this span.
+    /// The field that makes the spans of later servers children of this span.
     pub(crate) fn traceparent(&self) -> String {
         format!("00-{:032x}-{:016x}-{:02x}", self.trace, self.id, u8::from(self.is_sampled))
     }

@@ -27,7 +27,7 @@ impl SetUpCost {
 }
 
 /// Moves the estimate an eighth of the way to the sample. The sample is clamped to between a quarter of the estimate
-/// and four times it: a preempted thread shifts the estimate by three eighths, while a network card that takes
+/// and four times it. So a preempted thread shifts the estimate by three eighths, while a network card that takes
 /// milliseconds instead of 37 µs raises it eightyfold within 20 moves.
 ///
 /// TCP's round-trip estimate (RFC 6298), which solves the same problem, uses the same weights.

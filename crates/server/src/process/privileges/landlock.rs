@@ -136,8 +136,8 @@ pub(super) fn restrict(config: &Config, file: Option<&Path>) -> Result<Support, 
     })
 }
 
-/// Processes outside get no signals from this one and its successors, and their abstract sockets are out of reach: all but that of a service
-/// manager that waits for word on one (sd_notify(3)).
+/// Processes outside get no signals from this one and its successors. Their abstract sockets are out of reach too, unless a service manager waits for
+/// word on one (sd_notify(3)).
 fn scopes(notify_socket: Option<&OsStr>) -> BitFlags<Scope> {
     let is_abstract = notify_socket.is_some_and(|name| name.as_encoded_bytes().starts_with(b"@"));
     if is_abstract { Scope::Signal.into() } else { Scope::from_all(NEWEST) }

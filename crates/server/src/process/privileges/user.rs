@@ -76,7 +76,7 @@ impl Identity {
     /// Checks the group of a process that has the user already, from its predecessor or the service manager. Only root could change it.
     fn has_group(&self) -> Result<(), String> {
         let other = |group: &Gid| *group != self.gid;
-        // The user's own groups are what the service manager gave; a named group is the only one.
+        // The user's own groups come from the service manager; a named group is the only one.
         if self.all_groups || (getegid() == self.gid && !getgroups().is_ok_and(|groups| groups.iter().any(other))) {
             return Ok(());
         }

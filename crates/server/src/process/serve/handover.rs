@@ -60,7 +60,7 @@ impl Upgrade {
         }
     }
 
-    /// Waits for the successor; for ever if there is none.
+    /// Waits for the successor, for ever if none was started.
     pub(super) async fn ended(&mut self) -> (Result<Successor, String>, Option<oneshot::Sender<Outcome>>) {
         let Some(task) = &mut self.task else { return std::future::pending().await };
         let ended = task.await.unwrap_or_else(|error| Err(error.to_string()));
@@ -68,8 +68,8 @@ impl Upgrade {
         (ended, self.reply.take())
     }
 
-    /// From now on, the process that took over gets the purges of this one. Those since its start are forwarded on a thread that may block, and `tell` is
-    /// called behind them. `None`: none took over, or there is no cache.
+    /// From now on, the process that took over gets the purges of this one. Purges since its start are forwarded on a thread that may block, and `tell` is
+    /// called behind them. `None`: no process took over, or there is no cache.
     pub(super) fn forward_purges(
         &self,
         successor: Option<u32>,
@@ -85,7 +85,7 @@ impl Upgrade {
         let forward = control::forward_purges(pid, store.directories().to_vec());
         let purges = store.successor_took_over(Arc::clone(&forward));
         Some(tokio::task::spawn_blocking(move || {
-            // It says what fails.
+            // It reports its failures.
             drop(forward(&purges));
             tell();
         }))
@@ -102,7 +102,7 @@ impl Upgrade {
 /// Gives the service to a successor that serves. Returns its process id.
 ///
 /// # Errors
-/// There is none, and this process goes on.
+/// There is no successor, and this process goes on.
 pub(super) fn hand_over(ended: Result<Successor, String>) -> Result<(Successor, Option<OwnedFd>), String> {
     let handed_over = ended.and_then(|mut successor| {
         let pid = successor.pid();

@@ -27,7 +27,8 @@ pub(super) enum Message {
     Predecessor { pid: u32 },
     /// Old to new: the keys of its session tickets, if they are its own. `until`: seconds since 1970.
     Tickets { sealing: Secret, others: Vec<Secret>, until: u64 },
-    /// Old to new: its share of the UDP sockets, those of the processes before it, and the secrets of its connections: for stateless resets and for tokens.
+    /// Old to new: its share of the UDP sockets, the shares of the processes before it, and the secrets of its connections: for stateless resets and for
+    /// tokens.
     Datagrams { share: Option<Share>, older: Vec<(u32, Share)>, reset: QuicSecret, token: QuicSecret },
     /// Old to new: end of the sockets; and the confinement that the new process inherits. `passes`: connections at rest can pass.
     All {

@@ -1,4 +1,4 @@
-//! The archive of a listed directory, of what the request could read.
+//! The archive of a listed directory, of the files that the request could read.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::response::Response;
 use crate::site::archive::{self, Archives, Format, NoArchive, Refused};
 
 impl Answering<'_> {
-    /// Whether there may be an archive of the directory at `path`, asked for at `asked`. What was rewritten has files under other paths than
-    /// those that guards know, and a server that is asked may decide on each URL.
+    /// Whether an archive of the directory at `path` is offered; `asked`: the requested path. No archive for rewritten paths: guards check the
+    /// requested path. None with `forward_auth`: the other server may decide on each URL.
     pub(super) fn offers_archives(&self, path: &SitePath<'_>, asked: &SitePath<'_>) -> bool {
         path.as_bytes() == asked.as_bytes()
             && self.route.features.forward_auth.is_none()
-            // The directory of an entry may be another one than that of the listing.
+            // An entry's directory may differ from the listing's.
             && !self.route.has_named_directory()
     }
 

@@ -20,7 +20,7 @@ impl Answering<'_> {
         self.route.features.repr_digest && self.request.fields.first(WANT).is_some()
     }
 
-    /// The value of Repr-Digest for `file`, found at `path` with `addition`. `None`: no checksum is known, or it is not that of the bytes to
+    /// The value of Repr-Digest for `file`, found at `path` with `addition`. `None`: no checksum is known, or it does not cover the bytes to
     /// send, because they are compressed.
     pub(super) async fn repr_digest(
         &self,

@@ -119,7 +119,7 @@ impl<'a> Answering<'a> {
         Some(found)
     }
 
-    /// Whether a named route may answer in place of an error. A request that a guard refused gets nothing but what the route says itself.
+    /// Whether a named route may answer in place of an error. A request that a guard refused gets only a response of the route's own.
     fn may_follow(&self, route: &Route, guards: Guards, inbound: &Inbound) -> bool {
         if matches!(&*route.action, Action::Respond(_) | Action::Redirect(_) | Action::Deny) {
             return true;

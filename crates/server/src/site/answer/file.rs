@@ -36,7 +36,7 @@ impl Answering<'_> {
         self.route.locate(path, || self.asked(path))
     }
 
-    /// Answers with what was found at `path`, which is `beneath` the root of `files`.
+    /// Answers with the file or directory that was found at `path`, which is `beneath` the root of `files`.
     async fn respond_with(
         &self,
         found: Result<Found, Unresolved>,
@@ -156,7 +156,7 @@ impl Answering<'_> {
         asked: &SitePath<'_>,
         user: &mut Option<Box<str>>,
     ) -> Answer {
-        // An application answers what is no file, except a navigation, if there is a page for it.
+        // An application answers where there is no file, except a navigation, if there is a page for it.
         let goes_on = self.route.rule();
         if missing.status == Status::NOT_FOUND && goes_on.is_some_and(|rule| rule.files_first) {
             let response = Response::plain(Status::NOT_FOUND);
@@ -250,12 +250,12 @@ impl Answering<'_> {
         files.find(path, &self.request.conditions.accept_encoding)
     }
 
-    /// Whether the trailing slash of a directory's URL is removed: not that of the root.
+    /// Whether the trailing slash of a directory's URL is removed. The root keeps its slash.
     pub(super) fn removes_slash_of(&self, path: &SitePath<'_>) -> bool {
         self.route.features.trailing_slash == TrailingSlash::Remove && !path.as_bytes().is_empty()
     }
 
-    /// Finds what is sent for a directory requested without a trailing slash. `None`: a redirect adds the slash.
+    /// Finds the file for a directory requested without a trailing slash. `None`: a redirect adds the slash.
     async fn find_for_directory<'f>(
         &'f self,
         files: &'f Files,

@@ -87,7 +87,7 @@ impl<'a> Answering<'a> {
         }
     }
 
-    /// Does what the route does with the path of a turn, whose guards were passed.
+    /// Does the route's action with the path of a turn, whose guards were passed.
     pub(super) async fn act(&self, turn: Turn<'_>) -> Answer {
         let path = turn.path.decoded();
         let answer = match &*self.route.action {
@@ -160,7 +160,7 @@ impl<'a> Answering<'a> {
         }
     }
 
-    /// Whether the route has a file for a path, or, for one that ends in a slash, an index or a listing.
+    /// Whether the route has a file for a path or, if the path ends in a slash, an index or a listing.
     async fn has_file(&self, path: &SitePath<'_>) -> bool {
         let Some(FileLocation { files, path: beneath, .. }) = self.locate(path) else { return false };
         if matches!(self.find(files, &beneath).await, Ok(Found::File(_))) {

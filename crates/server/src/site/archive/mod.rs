@@ -197,7 +197,7 @@ impl Refused {
     }
 }
 
-/// The response with an archive of what `walk` found. `name`: that of the directory in the archive, without slashes.
+/// The response with an archive of the files that `walk` found. `name`: the directory's name in the archive, without slashes.
 ///
 /// # Errors
 /// The task that sorts the members panicked.
@@ -230,7 +230,7 @@ fn disposition(name: &[u8], format: Format) -> String {
     value
 }
 
-/// The octets to percent-encode in an extended parameter (RFC 8187 §3.2.1).
+/// The bytes to percent-encode in an extended parameter (RFC 8187 §3.2.1).
 const EXTENDED: &percent_encoding::AsciiSet = &OUTSIDE_PCHAR
     .add(b'\'')
     .add(b'(')

@@ -4,7 +4,7 @@
 //! thread of the blocking pool: headers and small files, large files as ranges, or all of it through an encoder ─► channel ─► the response
 //! ```
 //!
-//! The channel holds a few pieces: a client that reads slowly holds up the thread, and one that leaves ends it.
+//! The channel holds a few pieces: a slow client holds up the thread, and a client that leaves ends it.
 
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
@@ -59,7 +59,7 @@ impl ArchiveSource {
     /// `prefix`: the path of the directory in the archive, with a slash at its end.
     pub(super) fn new(walk: Walk, prefix: Vec<u8>, coding: Option<Coding>, permit: Permit) -> Self {
         let Walk { root, top, mut members, .. } = walk;
-        // By name, so that directories come before what they hold, and the archive of one state is always the same.
+        // By name, so that directories come before their members, and the archive of one state is always the same.
         members.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         let of_member = |member: &Member| {
             let mut header = Vec::new();
@@ -160,7 +160,7 @@ fn about(path: &[u8], error: &dyn std::fmt::Display) -> io::Error {
     io::Error::other(format!("archive: /{}: {error}", path.escape_ascii()))
 }
 
-/// What an archive is written to.
+/// The destination of an archive.
 trait Sink: Write {
     fn write_file(&mut self, file: &Arc<SiteFile>) -> io::Result<()>;
 }
@@ -177,7 +177,7 @@ impl Pieces<'_> {
         self.sender.blocking_send(Some(Ok(piece))).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
-    /// Passes on what is pending.
+    /// Passes on the pending bytes.
     fn pass(mut self) -> io::Result<()> {
         self.flush()
     }

@@ -1,4 +1,4 @@
-//! Headers of tar archives: ustar, with pax records (POSIX.1-2017, pax) for what does not fit.
+//! Headers of tar archives: ustar, with pax records (POSIX.1-2017, pax) for values that do not fit.
 
 /// Length of a block: headers are one, and contents are filled up to whole ones.
 const BLOCK: u64 = 512;
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(with_record.len(), 3 * 512);
         assert!(with_record[512..].starts_with(&[b"111 path=", &*long, b"\n"].concat()));
         assert!(header("ü".as_bytes(), 3)[512..].starts_with("11 path=ü\n".as_bytes()));
-        // The octets themselves are the name, in any locale.
+        // The bytes themselves are the name, in any locale.
         assert_eq!(header(b"\xff", 3).len(), 512);
         let binary = [&b"\xff"[..], &long].concat();
         assert!(header(&binary, 3)[512..].starts_with(b"21 hdrcharset=BINARY\n112 path=\xff"));

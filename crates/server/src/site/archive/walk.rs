@@ -1,4 +1,4 @@
-//! The walk through a directory, of which an archive is made.
+//! The walk through a directory that becomes an archive.
 
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, OnceLock};
@@ -8,7 +8,7 @@ use rustix::fs::{Dir, FileType, fstat};
 use super::{NoArchive, Refused};
 use crate::files::resolve::{Found, NotOpened, Root, Unresolved, Wait, beneath};
 
-/// What is found of a directory, and what is still to be read.
+/// The members of a directory that were found, and the directories still to be read.
 #[derive(Debug)]
 pub(in crate::site) struct Walk {
     pub(super) root: Arc<Root>,

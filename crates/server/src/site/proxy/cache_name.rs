@@ -5,7 +5,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 use super::ProxyConfig;
 use crate::site::fastcgi::Scripts;
 
-/// The keys of a rule by which a server makes another response for the same URL. Two rules that differ in one of them share no stored response.
+/// The keys of a rule that change the server's response for a URL. Two rules that differ in one of them share no stored response.
 pub(super) struct CacheName {
     digest: Context,
     has_parts: bool,

@@ -74,7 +74,7 @@ impl Rule {
             cache.keep_to_key(&mut forwarded.fields, is_trusted, is_own);
             // Trailers are not stored.
             (forwarded.te, forwarded.takes_trailers) = (false, false);
-            // The request to the server may be that of many clients.
+            // Many clients may share the request to the server.
             let interim = forwarded.interim.take();
             match cache.answer(question, forwarded, &self.upstream).await {
                 Answered::Response(mut response, upstream) => {

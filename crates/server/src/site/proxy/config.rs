@@ -40,17 +40,17 @@ pub(crate) struct ProxyConfig {
     /// Whether a file of the site goes before: only requests without one are forwarded. Methods but GET and HEAD are always forwarded. With `fallback`,
     /// browsers that navigate to a path without a file get that page, and other requests are forwarded.
     pub files_first: bool,
-    /// Host that the server gets: `client`, that of the request; `{host}`, the same without its port; `upstream`, that of the URL; or another. The text of
-    /// `to` with its placeholders is the name that they choose.
+    /// Host that the server gets: `client`, the host of the request; `{host}`, the same without its port; `upstream`, the host of the URL; or another. With
+    /// the text of `to` and its placeholders, it is the name that they choose.
     pub host: Option<At<String>>,
-    /// Whether the server gets the fields of the request. Otherwise it gets those that are made for each request, and those of `request_headers`.
+    /// Whether the server gets the fields of the request. Otherwise it gets the fields that are made for each request, and `request_headers`.
     #[default(true)]
     pub pass_fields: bool,
     /// Fields to set in the request; an empty value removes the field.
     pub request_headers: At<Vec<FieldRule>>,
     /// Fields to set in the response; an empty value removes the field.
     pub response_headers: At<Vec<FieldRule>>,
-    /// Whether the site's error pages replace those of the server.
+    /// Whether the site's error pages replace the server's.
     pub intercept_errors: bool,
     /// Methods to forward, for instance `["GET", "POST"]`; others are answered 405. GET includes HEAD [default: all]
     pub methods: At<Vec<String>>,
@@ -65,31 +65,32 @@ pub(crate) struct ProxyConfig {
     pub cookie_domains: At<Vec<Replacement>>,
     /// Attributes that all cookies of the server get, in place of their own with the same name: `["Secure", "SameSite=Lax"]`; in place of `redirects`.
     pub cookie_attributes: At<Vec<String>>,
-    /// Requests to which interim responses of the server (1xx: 103 Early Hints, 102 Processing) are passed on.
+    /// Requests whose clients get the interim responses of the server (1xx: 103 Early Hints, 102 Processing).
     pub interim: At<InterimRequests>,
     /// Whether requests carry W3C Trace Context: a valid `traceparent` of the client, or a new one. `sample` of `[otlp]` goes before.
     pub trace_context: bool,
-    /// Protocols to which a connection may change by Upgrade (RFC 9110 §7.8). Of the others the server gets an ordinary request: by `h2c`, for
-    /// instance, clients could send it requests that no rule has seen. Servers of HTTP/2, FastCGI and uwsgi can have none [default: `["websocket"]`]
+    /// Protocols that a connection may change to by Upgrade (RFC 9110 §7.8). For any other, the server gets an ordinary request: with `h2c`, for
+    /// instance, clients could send it requests that no rule has seen. Servers of HTTP/2, FastCGI and uwsgi cannot upgrade [default: `["websocket"]`]
     pub upgrade: Option<At<Vec<String>>>,
     /// Most bytes of a request's content; longer content is answered 413 [default: unlimited]
     pub max_body: Option<Size>,
-    /// What waits of each answer while the client takes it: the server is read at its own speed, and is free as soon as it has answered. `{}` for
-    /// 1 MiB in memory; what does not fit holds the server up. An answer with `X-Accel-Buffering: no` does not wait [default: answers are passed on as the client takes them]
+    /// Buffer for each response while the client takes it: the server is read at its own speed, and is free as soon as it has answered. `{}` for 1 MiB in
+    /// memory; when the buffer is full, the server waits. A response with `X-Accel-Buffering: no` has no buffer
+    /// [default: responses are passed on as the client takes them]
     pub buffer: Option<At<BufferConfig>>,
-    /// The same for contents of requests: the server gets a request when all of its content is here. What does not fit is passed on as it comes
+    /// Buffer for the content of each request: the server gets a request when all of its content is here. Content that does not fit is passed on as it comes
     /// [default: requests are passed on as they come; for scripts, and for uwsgi without Content-Length, 1 MiB in memory and 1 GiB in `/var/tmp`]
     pub buffer_request: Option<At<BufferConfig>>,
     /// Scripts, where the upstream has `protocol = "fastcgi"`.
     pub fastcgi: Option<At<FastcgiConfig>>,
     /// Variables and modifiers of requests, where the upstream has `protocol = "uwsgi"`.
     pub uwsgi: Option<At<UwsgiConfig>>,
-    /// Stores responses in the directories of `[cache]` and answers with them: `cache = {}` for what the server's Cache-Control allows.
+    /// Stores responses in the directories of `[cache]` and answers with them. `cache = {}`: as the server's Cache-Control allows.
     pub cache: Option<At<CacheRuleConfig>>,
 }
 
 impl ProxyConfig {
-    /// The beginnings that are replaced in answers. `None`: there are none.
+    /// The beginnings to replace in responses. `None`: the lists are empty.
     fn replacements(&self, key: &str, problems: &mut Problems) -> Option<Rewriting> {
         for (name, list) in [("locations", &self.locations), ("cookie_paths", &self.cookie_paths)] {
             let is_text =
@@ -120,7 +121,7 @@ impl ProxyConfig {
         (!own.is_empty()).then_some(Rewriting::Replace(own))
     }
 
-    /// Adds what is wrong with the changes to cookies beside their paths.
+    /// Adds the problems of the changes to cookies beside their paths.
     fn check_cookies(&self, key: &str, problems: &mut Problems) {
         let is_text = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b';' | b','));
         if let Some(wrong) = self.cookie_domains.iter().find(|own| !is_text(&own.from) || !is_text(&own.to)) {
@@ -132,7 +133,9 @@ impl ProxyConfig {
             ["secure", "httponly", "samesite", "partitioned"].iter().any(|known| name.eq_ignore_ascii_case(known))
         };
         if let Some(wrong) = self.cookie_attributes.iter().find(|own| !is_attribute(own) || !is_text(own)) {
-            let what = format_args!("{wrong:?} is none: write Secure, HttpOnly, Partitioned or SameSite=Lax");
+            let what = format_args!(
+                "{wrong:?} is not an attribute of cookies: write Secure, HttpOnly, Partitioned or SameSite=Lax"
+            );
             problems.add(&self.cookie_attributes.span, &format!("{key}.cookie_attributes"), what);
         }
         for (name, span, is_empty) in [
@@ -152,16 +155,16 @@ impl ProxyConfig {
     }
 }
 
-/// Requests to which interim responses are passed on.
+/// Requests whose clients get interim responses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum InterimRequests {
     /// No request.
     None,
-    /// Requests for which browsers use early hints: GET with `Sec-Fetch-Mode: navigate`. Other clients may take 103 for the response.
+    /// Requests whose browsers use early hints: GET with `Sec-Fetch-Mode: navigate`. Other clients may take 103 for the response.
     #[default]
     Navigations,
-    /// All requests, but those of HTTP/1.0.
+    /// All requests, except by HTTP/1.0.
     All,
 }
 
@@ -207,7 +210,8 @@ impl ProxyConfig {
         if let Some(at) = &self.to_prefix
             && (uri(at).is_none_or(|uri| uri.path() != at.as_str()) || SitePath::parse_forwarded(at).is_err())
         {
-            let what = "is no path: write for instance /v1, with what a URL cannot have encoded by percent signs";
+            let what =
+                "is not a path: write for instance /v1, with percent signs for characters that a URL cannot have";
             problems.add(&at.span, &format!("{key}.to_prefix"), what);
         }
         let upstream_key = format!("{key}.to");
@@ -252,7 +256,7 @@ impl ProxyConfig {
         let mut buffer_request = spooling(&self.buffer_request, "buffer_request");
         let uwsgi = self.uwsgi(upstream.as_deref(), key, problems);
         let collects = match (&scripts, &uwsgi, &buffer_request) {
-            // A script runs with what there is when its input ends: it must not begin before that.
+            // A script runs with the content that has come when its input ends: it must not begin before that.
             (Some(_), ..) => Collects::All,
             (None, None, _) => Collects::AsRoom,
             (None, Some(_), None) => Collects::WithoutLength,
@@ -469,7 +473,7 @@ impl ProxyConfig {
     }
 }
 
-/// Fields by which a server speaks to the cache of a rule alone.
+/// Fields of a server for the cache of a rule alone.
 const OF_THIS_CACHE: [HeaderName; 2] =
     [HeaderName::from_static("surrogate-control"), HeaderName::from_static("x-accel-expires")];
 
@@ -477,5 +481,5 @@ const OF_THIS_CACHE: [HeaderName; 2] =
 const FOR_THIS_SERVER: [HeaderName; 2] =
     [HeaderName::from_static("x-accel-redirect"), HeaderName::from_static("x-sendfile")];
 
-/// What a path has beside letters and digits (RFC 3986 §3.3).
+/// Characters to encode in a path: all but letters, digits, the slash and the unreserved marks (RFC 3986 §3.3).
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');

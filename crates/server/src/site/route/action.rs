@@ -28,7 +28,7 @@ pub(crate) struct RespondTable {
     pub base64: Option<At<String>>,
     /// File with the content, read at start.
     pub file: Option<At<PathBuf>>,
-    /// Content type, or `by-name`: that of files with the name in the path [default: `text/plain`]
+    /// Content type, or `by-name`: the type of files with the name in the path [default: `text/plain`]
     #[serde(rename = "type")]
     pub media_type: Option<At<String>>,
 }
@@ -62,12 +62,12 @@ pub(crate) type RewriteConfig = Short<SecretUrl, RewriteTable>;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum RedirectQuery {
-    /// That of the request, unless `to` has one.
+    /// The query of the request, unless `to` has one.
     #[default]
     Keep,
-    /// That of `to`, and that of the request behind it.
+    /// The query of `to`, then the query of the request.
     Append,
-    /// That of `to` alone.
+    /// The query of `to` alone.
     Drop,
 }
 
@@ -115,7 +115,7 @@ pub(in crate::site) enum Action {
 pub(in crate::site) struct Respond {
     pub(in crate::site) status: Status,
     content: Content,
-    /// `None`: that of files with the name in the path.
+    /// `None`: the type of files with the name in the path.
     media_type: Option<ContentType>,
 }
 
@@ -425,7 +425,7 @@ impl Try {
 }
 
 impl Action {
-    /// The status of a request that gets nothing here: the action guards what other paths lead to.
+    /// The status of every request, if the action serves none. It then guards the path, whichever path leads here.
     pub(in crate::site) fn withholds(&self) -> Option<Status> {
         match self {
             Action::Deny => Some(Status::FORBIDDEN),

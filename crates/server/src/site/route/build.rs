@@ -101,7 +101,7 @@ impl SiteConfig {
             let targets = root.features.error_pages.iter().flat_map(|pages| pages.targets());
             for (code, target) in targets.filter(|(_, target)| !matches!(target.to, Whereto::Url(_))) {
                 let what =
-                    target.no_file.clone().unwrap_or_else(|| "leads to a route, and the site has none".to_owned());
+                    target.no_file.clone().unwrap_or_else(|| "leads to a route, but the site has no routes".to_owned());
                 problems.add(&target.text.span, &format!("site.error_pages.{code}"), what);
             }
             return Some((root, None));
@@ -172,7 +172,7 @@ impl SiteConfig {
         own == (&other.root, other.index.first(), other.etag, &other.media_types, &other.precompressed, &other.compress)
     }
 
-    /// The route with these settings, which does what that around it does.
+    /// The route with these settings, and the action of the route around it.
     fn build_route(
         &self,
         files: Arc<Files>,

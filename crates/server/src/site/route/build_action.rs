@@ -12,7 +12,7 @@ use crate::site::proxy::{ProxyConfig, RuleContext};
 use crate::values::Problems;
 
 impl RouteConfig {
-    /// The keys that say what the route does.
+    /// The keys of the route's action.
     fn actions(&self) -> impl Iterator<Item = &'static str> {
         let all = [
             ("files", self.files),
@@ -67,7 +67,7 @@ impl RouteConfig {
         if !self.r#try.is_empty() {
             let built = Try::build(&self.r#try, known, &key("try"), problems)?;
             if built.paths.is_empty() && !matches!(built.last, Last::Named(_)) {
-                let what = "has the last resort alone: write a path before it, for instance \"{path}\"";
+                let what = "has only the last resort: write a path before it, for instance \"{path}\"";
                 problems.add(&self.r#try[0].span, &key("try"), what);
             }
             return Some(Action::Try(built));

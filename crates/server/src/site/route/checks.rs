@@ -1,4 +1,4 @@
-//! Refuses routes by which no request gets an answer.
+//! Refuses routes that cannot answer any request.
 
 use super::action::Action;
 use super::build::KEY;
@@ -8,7 +8,7 @@ use crate::site::locate::path_of;
 use crate::values::Problems;
 
 impl SiteConfig {
-    /// Refuses what no request reaches in a site without further routes.
+    /// Refuses settings without effect in a site without further routes.
     pub(super) fn check_root(&self, own: &RouteConfig, problems: &mut Problems) {
         let Some(fallback) = self.fallback.as_ref().filter(|_| self.route.is_empty()) else { return };
         let sends_files = own.proxy.as_ref().is_none_or(|proxy| proxy.files_first || proxy.fastcgi.is_some());

@@ -44,7 +44,7 @@ impl Choice {
     /// Compiles the choice. `candidates`: in the order of the file.
     ///
     /// # Errors
-    /// The expressions are too large together, or one is none.
+    /// The expressions are too large together, or one is invalid.
     pub(super) fn new(candidates: &[Candidate]) -> Result<Self, String> {
         let mut levels: BTreeMap<Option<RouteNumber>, Vec<&Candidate>> = BTreeMap::new();
         for candidate in candidates {

@@ -37,13 +37,13 @@ pub(crate) struct MatchConfig {
     pub cookie: BTreeMap<String, At<Wanted>>,
     /// Hosts of Referer, as `host`; `none`: the field is missing or empty; `blocked`: it has no URL.
     pub referer: At<Texts>,
-    /// Texts with placeholders and what they must be, as `header`: `{ "{map.plan}" = "pro" }`. Groups of an expression are placeholders.
+    /// Texts with placeholders and their wanted values, as `header`: `{ "{map.plan}" = "pro" }`. Groups of an expression are placeholders.
     pub value: BTreeMap<String, At<Wanted>>,
     /// A file or a directory beneath the root of the route: `exists = "{path}"`, or a table.
     pub exists: Option<At<Short<String, ExistsTable>>>,
     /// Conditions that must not hold together.
     pub not: Option<Box<MatchConfig>>,
-    /// Conditions of which one must hold.
+    /// Conditions, one of which must hold.
     pub any: Vec<MatchConfig>,
     /// Conditions that must all hold.
     pub all: Vec<MatchConfig>,
@@ -106,7 +106,7 @@ impl Serialize for Wanted {
 pub(super) enum Holds {
     Yes,
     No,
-    /// The request has several values, of which some meet the condition: an application may take any of them.
+    /// The request has several values, and only some meet the condition: an application may take any of them.
     Unclear,
 }
 
@@ -463,7 +463,7 @@ impl Condition {
         match self {
             Condition::Method(methods) => {
                 let own = request.method.as_str();
-                // HEAD shows what GET does.
+                // HEAD shows the same as GET.
                 let is_read = matches!(request.method, Method::Head);
                 Holds::from_bool(methods.iter().any(|method| method == own || is_read && method == "GET"))
             }

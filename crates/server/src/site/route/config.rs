@@ -106,8 +106,8 @@ macro_rules! configs {
 }
 
 configs! {
-    /// A site: what is answered under one or more host names. Its settings and its action are those of its root route, which has all paths that no other
-    /// route has.
+    /// A site: its host names, and the answers to their requests. Its settings and its action are the ones of its root route, which has all paths that no
+    /// other route has.
     site {
         /// Host names: exact (`example.org`), with a wildcard for one or more labels (`*.example.org`, `www.example.*`), or an expression for the whole name
         /// (`~ ^(?<user>[a-z]+)\.example\.org$`; `~*` ignores case), whose groups are placeholders. An exact name goes first, then the longest wildcard at the
@@ -132,12 +132,12 @@ configs! {
         /// Whether requests by `http`, at listeners with `plain = "serve"`, are redirected to the same address over HTTPS, with status 308 and the port of the
         /// first listener with TLS.
         https_only: At<bool> = false.into(),
-        /// An access log of this site's own: its responses are not in the common one. What is not set here is as in `[access_log]`, but for `rotate`.
+        /// An access log of this site's own: its responses are not in the common one. Keys that are not set here are as in `[access_log]`, except `rotate`.
         log: Option<SiteLogConfig> = None,
-        /// Certificates with their keys, for instance one ECDSA and one RSA; each client gets one that it supports. A site without
-        /// certificates uses those of the default site.
+        /// Certificates with their keys, for instance one ECDSA and one RSA; each client gets one that it supports. A site without certificates uses the
+        /// certificates of the default site.
         certificates: Vec<CertificateConfig> = Vec::new(),
-        /// Whether a certificate is obtained and renewed automatically: by the account of `[tls.acme]` (`true`), or by that with this name in
+        /// Whether a certificate is obtained and renewed automatically: by the account of `[tls.acme]` (`true`), or by the account with this name in
         /// `[[tls.acme_accounts]]`.
         acme: AcmeUse = AcmeUse::No,
         /// Has certificates ordered when a client first asks for a name, each for itself: for any name under a wildcard of `names`, and in the
@@ -150,8 +150,9 @@ configs! {
     /// within. docs/routes.md shows examples.
     route {
         /// Paths: `/api/` (and everything beneath it, `/api` too), `/api` (everything that begins so, `/apix` too), `= /healthz` (this path alone),
-        /// `~ \.php$` (an expression; `~*` ignores case, `~~` has look-around and is matched by backtracking), or `^~ /images/` (a prefix before which no expression goes). The exact path is chosen, else the first expression of the file that matches, else the
-        /// longest prefix [default: the paths of the route around it]
+        /// `~ \.php$` (an expression; `~*` ignores case, `~~` has look-around and is matched by backtracking), or `^~ /images/` (a prefix that goes before
+        /// expressions). The exact path is chosen, else the first expression of the file that matches, else the longest prefix [default: the paths of the
+        /// route around it]
         path: Option<At<String>>,
         /// Name with an at sign, for instance `@app`: other routes lead here by it.
         name: Option<At<String>>,
@@ -190,7 +191,7 @@ configs! {
         fallback: At<String>,
     }
     settings {
-        /// Whether every request is answered 403, whatever the action. `false` opens a route within one that denies.
+        /// Whether every request is answered 403, whatever the action. `false` opens a route within a route that denies.
         deny: bool = false,
         /// Whether responses are written to the access log.
         access_log: bool = true,
@@ -215,8 +216,8 @@ configs! {
         /// Whether URLs of directories end in a slash: with `add`, `/about` redirects to `/about/`; with `remove`, `/about/` redirects to
         /// `/about`, which gets the index of the directory. A listing always has the slash.
         trailing_slash: TrailingSlash = TrailingSlash::default(),
-        /// How entity tags of files are made: `modified`, from size and modification time, which replicas share if they keep the times of
-        /// files; or `inode`, from these, device, inode and change time, for files that are replaced without a change of time and size.
+        /// How entity tags of files are made. `modified`: from size and modification time, which replicas share if they keep the times of files.
+        /// `inode`: from these, device, inode and change time, for files that are replaced without a change of time and size.
         etag: EntityTags = EntityTags::default(),
         /// Whether files and directories whose names begin with a dot are served. Otherwise only `.well-known` is.
         show_dotfiles: bool = false,
@@ -224,7 +225,7 @@ configs! {
         media_types: BTreeMap<String, At<String>> = BTreeMap::new(),
         /// Whether responses carry `Server: sealion`.
         server_header: bool = true,
-        /// Header fields to add to responses. Those of a route replace those of the route around it.
+        /// Header fields to add to responses. The fields of a route replace the fields of the route around it.
         headers: HeadersConfig = HeadersConfig::default(),
         /// Cache-Control of responses with a file, for instance `public, max-age=3600`, with placeholders. Empty: none.
         cache_control: At<String> = At::default(),
@@ -244,7 +245,7 @@ configs! {
         /// Whether requests with Want-Repr-Digest get the checksum of a file (Repr-Digest, RFC 9530) from `FILE.sha256`, `FILE.sha512`, `SHA256SUMS` or
         /// `SHA512SUMS` beside it, unless that is older than the file.
         repr_digest: bool = false,
-        /// Access by client network. That of a route replaces that of the route around it.
+        /// Access by client network. The access rules of a route replace the rules of the route around it.
         access: AccessConfig = AccessConfig::default(),
         /// Whether a request must pass `access` and the other guards, or one of both.
         satisfy: Satisfy = Satisfy::All,

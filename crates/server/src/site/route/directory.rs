@@ -83,7 +83,7 @@ pub(in crate::site) fn has_placeholders(root: &Path) -> bool {
     split(root).is_some()
 }
 
-/// The part of a root that requests name. `None`: there is none, or it has problems.
+/// The part of a root that requests name. `None`: the root has no placeholders, or problems.
 pub(super) fn template(root: &At<PathBuf>, known: Known<'_>, key: &str, problems: &mut Problems) -> Option<Template> {
     let (fixed, rest) = split(&root.value)?;
     if fixed.trim_matches('/').is_empty() {

@@ -1,7 +1,7 @@
-//! The expressions of a level of routes: one automaton tells which of them match a path.
+//! The expressions of a level of routes: one automaton finds the expressions that match a path.
 //!
-//! The automaton is made at the start, so that a path takes one step for each of its bytes and no memory. A set of expressions for which it would be large, or
-//! which it cannot have (a word boundary of characters), is matched by [`RegexSet`], which makes the states that it comes to.
+//! The automaton is made at the start, so that a path takes one step for each of its bytes and no memory. If it would be large, or an expression needs more
+//! than an automaton has (a Unicode word boundary), a [`RegexSet`] matches instead, which makes its states when it comes to them.
 
 use regex::bytes::{RegexSet, RegexSetBuilder};
 use regex_automata::dfa::dense::{self, DFA};
@@ -18,7 +18,7 @@ use crate::site::pattern::fold;
 #[derive(Debug, Default)]
 pub(super) struct Expressions {
     all: Vec<Expression>,
-    /// Those with look-around.
+    /// The expressions with look-around.
     look_arounds: Set,
     /// The patterns of all others. `None`: there are no others.
     patterns: Option<Patterns>,
@@ -64,7 +64,7 @@ struct Dense {
     start: StateID,
 }
 
-/// What is read from the configuration.
+/// An expression as it is configured.
 #[derive(Debug)]
 pub(super) enum Source {
     Pattern { text: String, ignores_case: bool },
@@ -72,10 +72,10 @@ pub(super) enum Source {
 }
 
 impl Expressions {
-    /// Compiles the expressions of a level. `room`: bytes that the automata of a site may still have.
+    /// Compiles the expressions of a level. `room`: bytes that are left for the automata of a site.
     ///
     /// # Errors
-    /// The expressions are too large together, or one is none.
+    /// The expressions are too large together, or one is invalid.
     pub(super) fn new(sources: Vec<(RouteNumber, Source)>, room: &mut usize) -> Result<Self, String> {
         let mut expressions = Expressions::default();
         let mut texts = Vec::new();
@@ -203,7 +203,7 @@ impl Dense {
 /// Bound on the automata of a site, in bytes.
 pub(super) const AUTOMATA_SIZE: usize = 4 << 20;
 
-/// Bound on one automaton, and on what makes it.
+/// Bound on one automaton, and on the memory to make it.
 const AUTOMATON_SIZE: usize = 1 << 20;
 
 /// Bound on the compiled expressions of a set, in bytes.

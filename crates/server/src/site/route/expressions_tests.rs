@@ -49,7 +49,7 @@ const PATHS: [&[u8]; 16] = [
 #[test]
 fn the_automaton_and_the_set_find_the_same() {
     for ignores_case in [false, true] {
-        // A word boundary of characters is none of an automaton.
+        // Automata have no Unicode word boundaries.
         let texts = || {
             TEXTS.iter().filter(|text| !(ignores_case && text.contains(r"\b"))).map(|text| pattern(text, ignores_case))
         };

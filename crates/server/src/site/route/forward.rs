@@ -69,7 +69,7 @@ impl Forward {
         Some(Forward::Chosen { to: template, by_target, any })
     }
 
-    /// A rule for what all of them have in common.
+    /// A rule for the properties that all of them share.
     pub(in crate::site) fn any(&self) -> &Rule {
         match self {
             Forward::Fixed(rule) => rule,

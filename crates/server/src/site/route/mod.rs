@@ -189,7 +189,7 @@ impl Route {
         if self.is_internal { Some(Status::NOT_FOUND) } else { self.action_withholds() }
     }
 
-    /// The status of every request for which its action has nothing. An error that leads elsewhere is a turn on the way, unless its status is that of a closed
+    /// The status of every request, if its action serves nothing. An error page elsewhere is a turn on the way, unless the status is the status of a closed
     /// path.
     fn action_withholds(&self) -> Option<Status> {
         const CLOSED: [u16; 5] = [401, 403, 404, 410, 451];
@@ -360,7 +360,7 @@ impl Routes {
         }
     }
 
-    /// The routes that are passed over or taken by their conditions, and what of each.
+    /// The routes that are passed over or taken by their conditions, and whether these hold.
     pub(super) fn conditions(&self, asked: &Asked<'_>) -> Vec<(&str, &'static str)> {
         let mut found = Vec::new();
         let mut admits = |number: RouteNumber| {
@@ -387,7 +387,7 @@ impl Routes {
     }
 }
 
-/// What to write where a name is the name of no route.
+/// The remedy for a name that no route has.
 fn no_such_name(name: &str) -> String {
     format!("{name} is the name of no route: add name = \"{name}\" to one")
 }
@@ -411,7 +411,7 @@ fn with_full<T>(path: &SitePath<'_>, with: impl FnOnce(&[u8]) -> T) -> T {
     }
 }
 
-/// The path of the file of which that at `path` would be a sibling.
+/// The path of the file whose sibling is at `path`.
 pub(super) fn original(path: &SitePath<'_>) -> Option<SitePath<'static>> {
     let original = original_of(path.as_bytes()).filter(|_| !path.names_directory())?;
     SitePath::of_octets(original).ok()

@@ -53,7 +53,7 @@ impl RoutePath {
         Some(RoutePath::Prefix { text: plain(path, &text.span, key, problems)?, is_final })
     }
 
-    /// The directory that the route is, without slashes at its ends. `None`: it is none.
+    /// The directory of the route, without slashes at its ends. `None`: it is not a directory.
     pub(super) fn directory(&self) -> Option<&[u8]> {
         match self {
             RoutePath::Prefix { text, .. } if text.ends_with(b"/") => Some(text.trim_ascii_end_slashes()),
@@ -61,7 +61,7 @@ impl RoutePath {
         }
     }
 
-    /// Whether every path of `other` is one of this route, as far as texts tell.
+    /// Whether every path of `other` is a path of this route, as far as the texts tell.
     pub(super) fn may_contain(&self, other: &RoutePath) -> bool {
         let inner = match other {
             RoutePath::Exact(inner) | RoutePath::Prefix { text: inner, .. } => inner,

@@ -10,7 +10,7 @@ pub(super) struct Texts {
     prefixes: Vec<Prefix>,
 }
 
-/// A node: the bytes from the node above it, and what ends here.
+/// A node: the bytes from the node above it, and the texts that end here.
 #[derive(Debug, Default)]
 struct Node {
     label: Box<[u8]>,
@@ -65,7 +65,7 @@ impl Texts {
         tree
     }
 
-    /// Adds what is below a node. `texts`: those that begin with its text, of `depth` bytes. `shorter`: the longest prefix above it.
+    /// Adds the nodes below a node. `texts`: all that begin with its text, of `depth` bytes. `shorter`: the longest prefix above it.
     fn fill(&mut self, node: usize, texts: &mut [Text], depth: usize, shorter: Option<usize>) {
         let mut shorter = shorter;
         // The text of the node itself comes first.
@@ -116,7 +116,7 @@ impl Texts {
         Walk { exact: &node.exact, whole: node.prefix, directory: slash.and_then(|slash| slash.prefix), ..walk }
     }
 
-    /// The prefixes that a path meets, in the order in which they are taken: the whole path, the directory of that name, then the longest one.
+    /// The prefixes that a path meets, in the order of choice: the whole path, the directory of that name, then the longest one.
     pub(super) fn prefixes(&self, walk: &Walk<'_>) -> impl Iterator<Item = &Prefix> {
         let shorter = std::iter::successors(walk.shorter, |place| self.prefixes[*place].shorter);
         walk.whole.into_iter().chain(walk.directory).chain(shorter).map(|place| &self.prefixes[place])

@@ -1,4 +1,4 @@
-//! Who owns a directory: one process writes, by flock(2); the others read.
+//! Ownership of a directory: one process writes, by flock(2); the others read.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ use super::{CLEAN, Directory, TEMPORARY, make_directory, name};
 pub(in crate::store) struct Owned<'a>(pub(in crate::store) &'a Directory);
 
 impl Directory {
-    /// Becomes the owner, unless another process is. Then removes what that one left half written.
+    /// Becomes the owner, unless another process is. Then removes the half-written files of the owner before.
     pub(in crate::store) fn try_own(&self) -> io::Result<bool> {
         if self.is_owner() {
             return Ok(true);
@@ -52,7 +52,7 @@ impl Directory {
         self.is_owner.load(Ordering::Acquire)
     }
 
-    /// What the owner alone may do. `None`: another process is the owner.
+    /// The operations that only the owner may do. `None`: another process is the owner.
     pub(in crate::store) fn owned(&self) -> Option<Owned<'_>> {
         self.is_owner().then_some(Owned(self))
     }
@@ -74,7 +74,7 @@ impl Directory {
         if !self.is_owner.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
-        // Another start would take the files of a directory that was emptied a moment ago for those of others.
+        // Without its identifying file, a directory that was emptied a moment ago would look foreign to the next start.
         self.restore_number(&self.place.load().root)?;
         if is_clean {
             syncfs(&self.place.load().root)?;

@@ -15,7 +15,7 @@ impl Directory {
         read_file(&self.place.load().root, name)
     }
 
-    /// Inode and octets of a small file of the directory; 0 and 0 if there is none.
+    /// Inode and size of a small file of the directory; 0 and 0 if it does not exist.
     pub(in crate::store) fn state_of(&self, name: &str) -> io::Result<(u64, u64)> {
         match statat(&self.place.load().root, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok((stat.st_ino, stat.st_size as u64)),
@@ -42,7 +42,7 @@ impl Directory {
         Ok(openat(&self.place.load().root, name, flags, Mode::empty())?.into())
     }
 
-    /// Opens a file of the directory to which lines are appended.
+    /// Opens a file of the directory for appending lines.
     pub(in crate::store) fn append(&self, name: &str) -> io::Result<File> {
         let place = self.place.load();
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NOFOLLOW;

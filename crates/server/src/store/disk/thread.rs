@@ -34,7 +34,7 @@ impl Disk {
         if !self.directory.is_owner() {
             match self.directory.try_own() {
                 Ok(true) => {
-                    // The owner before may have written it, or the directory is another one.
+                    // The owner before may have written it, or the directory was replaced.
                     self.changes.doubt_until(self.directory.read_doubt());
                     if self.is_of_another.swap(false, Ordering::Relaxed) {
                         self.forget_removed();
@@ -101,7 +101,7 @@ impl Disk {
         true
     }
 
-    /// The directory was removed, emptied or replaced: opens what is at its path now.
+    /// The directory was removed, emptied or replaced: opens the directory at its path now.
     fn reopen(&self) {
         if let Err(error) = self.directory.reopen() {
             self.failed("find the directory again", &error);
@@ -115,7 +115,7 @@ impl Disk {
         );
         self.is_loaded.store(false, Ordering::Release);
         self.index.clear();
-        // What workers keep in memory was removed too.
+        // The objects that workers keep in memory were removed too.
         self.changes.add_all();
         self.paused_until.store(0, Ordering::Relaxed);
     }

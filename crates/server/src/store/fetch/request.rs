@@ -1,4 +1,4 @@
-//! The request of a fetch: what it keeps of the request that it began with, and what the origin gets.
+//! The request of a fetch: the part that it keeps of the client's request, and the part that the origin gets.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use sealion_http::{FieldSection, Method, Request};
 
 use super::super::rule::hop_by_hop;
 
-/// What matters of the request that a fetch began with.
+/// The parts of the request that a fetch needs.
 #[derive(Debug, Clone)]
 pub(in crate::store) struct FetchRequest {
     /// The fields that the origin gets, as lines.
@@ -87,17 +87,17 @@ fn of_user(request: &Request<'_>) -> [bool; 2] {
     request.fields.first_of(["authorization", "cookie"]).map(|value| value.is_some())
 }
 
-/// What selects among the variants of a URL.
+/// The part of a key that selects one of the variants of a URL.
 pub(in crate::store) fn variant(names: &[HeaderName], fields: FieldSection<'_>) -> Vec<u8> {
     sealion_cache::variant_key(names, |name| fields.all(name.as_str()).collect())
 }
 
-/// Leaves out of a request's fields what is of one client, so that the answer is right for all that the key and Vary hold for equal.
+/// Leaves out the fields that belong to one client, so that the response suits every request with the same key and the same Vary fields.
 pub(super) fn for_all_clients(fields: &mut HeaderMap) {
     for name in [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, IF_RANGE, RANGE] {
         fields.remove(name);
     }
-    // Servers that follow CGI read `_`, and some all but letters and digits, as `-`: they would take such a field for one of Vary, or of the key.
+    // Servers that follow CGI read `_` as `-`, and some read all but letters and digits so: they would take such a field for a field of Vary, or of the key.
     let is_plain =
         |name: &HeaderName| name.as_str().bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'-');
     let ambiguous: Vec<_> = fields.keys().filter(|name| !is_plain(name)).cloned().collect();

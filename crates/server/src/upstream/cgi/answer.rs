@@ -24,13 +24,13 @@ use crate::upstream::http1::{Connection, Past, Released};
 use crate::upstream::message::Reading;
 use crate::upstream::reply::Patience;
 
-/// Octets that are read at a time.
+/// Bytes that are read at a time.
 const READ: usize = 16 << 10;
 
-/// The same up to the end of the head, where little is read before the client takes it: what comes behind the head stays in memory until then.
+/// The same up to the end of the head, where little is read before the client takes it: bytes behind the head stay in memory until then.
 const SPARING_READ: usize = 4 << 10;
 
-/// Octets of a message of the application that are logged.
+/// Bytes of a message of the application that are logged.
 const MOST_MESSAGE: usize = 2048;
 
 /// Why there is no answer, or no whole one.
@@ -59,14 +59,14 @@ pub(super) struct Answer {
     /// `None`: the connection was kept for another request.
     from: Option<ReadHalf<Box<dyn Io>>>,
     writer: Writer,
-    /// What is known of the connection, if it may be kept.
+    /// The past of the connection, if it may be kept.
     kept: Option<Past>,
     gateway: Gateway,
     framing: Framing,
-    /// Octets that are read at a time.
+    /// Bytes that are read at a time.
     read: usize,
     buffer: BytesMut,
-    /// Whether a part of it came.
+    /// Whether a part of the response has come.
     has_begun: bool,
     /// Content that came with the head.
     first: Bytes,
@@ -186,7 +186,7 @@ impl Answer {
         }
     }
 
-    /// Logs what the application wrote to its standard error.
+    /// Logs the application's output to its standard error.
     fn log_stderr(&self, text: &[u8]) {
         let text = String::from_utf8_lossy(&text[..text.len().min(MOST_MESSAGE)]);
         self.log(format_args!("the application says: {}", text.trim_end().escape_debug()));

@@ -1,6 +1,6 @@
-//! The records of FastCGI, in which requests and answers are cut.
+//! The records of FastCGI that carry requests and responses.
 //!
-//! The specification is that of Open Market, 1996 (<https://fastcgi-archives.github.io/FastCGI_Specification.html>).
+//! The specification is by Open Market, 1996 (<https://fastcgi-archives.github.io/FastCGI_Specification.html>).
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -17,19 +17,19 @@ const STDERR: u8 = 7;
 
 const VERSION: u8 = 1;
 
-/// Octets of a record's head, and of the content of END_REQUEST.
+/// Bytes of a record's head, and of the content of END_REQUEST.
 const HEAD: usize = 8;
 
-/// A request's number on its connection, and what becomes of that.
+/// A request's number on its connection, and whether the connection is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RequestId {
-    /// From 1. Each request of a connection has another: records that come late are told from those of the next request.
+    /// From 1. Each request of a connection has another number, which tells late records from the records of the next request.
     pub(super) number: u16,
     /// Whether the connection stays open behind the response.
     pub(super) keeps: bool,
 }
 
-/// The records before the content. `length`: that of the content, if there is any.
+/// The records before the content. `length`: the length of the content, if there is any.
 pub(super) fn head(id: RequestId, script: &Script, request: &Forwarded, length: Option<u64>) -> BytesMut {
     let mut pairs = Vec::with_capacity(2048);
     script.variables(request, length, |name, value| pair(&mut pairs, name.as_bytes(), value));
@@ -79,12 +79,12 @@ fn stream(to: &mut BytesMut, id: u16, kind: u8, content: &[u8]) {
     to.extend_from_slice(&record_head(kind, id, 0));
 }
 
-/// What a server sends.
+/// An event in the records of a server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// A part of the answer, never empty.
+    /// A part of the response, never empty.
     Stdout(Bytes),
-    /// A part of what the application wants logged, never empty.
+    /// A part of the application's output for the log, never empty.
     Stderr(Bytes),
     /// The request has ended.
     End(Ended),
@@ -93,16 +93,16 @@ pub(super) enum Event {
 /// How a request ended (§5.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Ended {
-    /// FCGI_REQUEST_COMPLETE, with the status of the application: that of a program's exit in CGI.
+    /// FCGI_REQUEST_COMPLETE, with the status of the application, such as the exit status of a CGI program.
     #[error("the application ended with status {0}")]
     Complete(u32),
     #[error("the server takes one request at a time on a connection (FCGI_CANT_MPX_CONN)")]
     CannotMultiplex,
     #[error("the server has no process for the request (FCGI_OVERLOADED)")]
     Overloaded,
-    #[error("the server is no responder (FCGI_UNKNOWN_ROLE): name the port or socket of one that runs scripts")]
+    #[error("the server does not run scripts (FCGI_UNKNOWN_ROLE): name the port or socket of a responder")]
     UnknownRole,
-    #[error("the server ended the request with protocol status {0}, which FastCGI has not")]
+    #[error("the server ended the request with protocol status {0}, which FastCGI does not define")]
     Unknown(u8),
 }
 
@@ -125,14 +125,14 @@ impl Ended {
     }
 }
 
-/// What is no record of an answer.
+/// The reason why a record is not a part of a response.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadRecord {
-    #[error("version {0} of FastCGI is not spoken here")]
+    #[error("version {0} of FastCGI is not supported")]
     Version(u8),
-    #[error("a record is for request {0}, which was not made")]
+    #[error("a record is for request {0}, which does not exist")]
     Request(u16),
-    #[error("records of type {0} are no part of an answer")]
+    #[error("a response has no records of type {0}")]
     Type(u8),
     #[error("the record that ends the request has {0} octets")]
     End(usize),
@@ -140,25 +140,25 @@ pub(super) enum BadRecord {
     Framing,
 }
 
-/// Reads records as their octets come: content is passed on before its record is whole.
+/// Reads records as their bytes come: content is passed on before its record is whole.
 #[derive(Debug)]
 pub(super) struct Records {
     /// The number of the request.
     id: u16,
     kind: u8,
-    /// Octets of content that are still to come.
+    /// Bytes of content that are still to come.
     left: usize,
-    /// Octets of padding behind them.
+    /// Bytes of padding behind them.
     padding: usize,
     /// Bytes of heads and padding that may still come. Content adds to it.
     framing: usize,
 }
 
-/// Bytes of heads and padding between two bytes of content, as for chunks: a server that sends little content in much framing costs as much as one that
-/// sends much.
+/// Bytes of heads and padding between two bytes of content, as for chunks: a server that sends little content in much framing costs as much as a server
+/// that sends much content.
 const MAX_FRAMING: usize = 16 << 10;
 
-/// By how much a byte of content raises what is left of [`MAX_FRAMING`]. A record of one byte has eight of head, and seven of padding where records are
+/// By how much a byte of content raises the rest of [`MAX_FRAMING`]. A record of one byte has eight of head, and seven of padding where records are
 /// aligned.
 const FRAMING_PER_BYTE: usize = 16;
 
@@ -173,7 +173,7 @@ impl Records {
         self.left == 0 && self.padding == 0
     }
 
-    /// The next event in `buffer`. `None`: more octets are needed.
+    /// The next event in `buffer`. `None`: more bytes are needed.
     pub(super) fn next(&mut self, buffer: &mut BytesMut) -> Result<Option<Event>, BadRecord> {
         loop {
             if self.left == 0 {
@@ -244,7 +244,7 @@ mod tests {
         record
     }
 
-    /// The events of octets that come `at_a_time`, with parts of a stream joined.
+    /// The events of bytes that come `at_a_time`, with parts of a stream joined.
     fn read(octets: &[u8], at_a_time: usize) -> Result<Vec<(u8, Vec<u8>)>, BadRecord> {
         let (mut records, mut buffer, mut events) = (Records::new(1), BytesMut::new(), Vec::<(u8, Vec<u8>)>::new());
         for part in octets.chunks(at_a_time) {

@@ -9,7 +9,7 @@ use super::params::Script;
 use super::uwsgi::{self, TooLong};
 use crate::upstream::Forwarded;
 
-/// A protocol in which servers get the variables of CGI.
+/// A protocol that carries the variables of CGI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream) enum Gateway {
     Fastcgi,
@@ -17,7 +17,7 @@ pub(in crate::upstream) enum Gateway {
 }
 
 impl Gateway {
-    /// The bytes before the content. `length`: that of the content, if there is any.
+    /// The bytes before the content. `length`: the length of the content, if there is any.
     pub(super) fn head(
         self,
         id: RequestId,

@@ -1,4 +1,4 @@
-//! What `fuzz/` checks of the octets that a server sends.
+//! The checks of `fuzz/` on the bytes that a server sends.
 
 use bytes::BytesMut;
 use http::{HeaderMap, header};
@@ -7,7 +7,7 @@ use sealion_http::Status;
 use super::fastcgi::{Ended, Event, RequestId};
 use super::framing::{Framing, Gateway};
 
-/// What a client would get, and the log.
+/// The response that a client would get, and the output for the log.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Read {
     head: Option<(Status, HeaderMap)>,
@@ -16,19 +16,19 @@ struct Read {
     end: Option<Result<Ended, String>>,
 }
 
-/// What a server of FastCGI sends.
+/// Checks the bytes of a FastCGI server.
 #[cfg(fuzzing)]
 pub(crate) fn fastcgi(octets: &[u8], at_a_time: usize) {
     answer(Gateway::Fastcgi, octets, at_a_time);
 }
 
-/// What a server of uwsgi sends.
+/// Checks the bytes of a uwsgi server.
 #[cfg(fuzzing)]
 pub(crate) fn uwsgi(octets: &[u8], at_a_time: usize) {
     answer(Gateway::Uwsgi, octets, at_a_time);
 }
 
-/// An answer means the same however its octets come. `at_a_time`: how many.
+/// A response means the same however its bytes are split. `at_a_time`: bytes per read.
 fn answer(gateway: Gateway, octets: &[u8], at_a_time: usize) {
     let whole = read(gateway, octets, usize::MAX);
     for size in [1, at_a_time.max(1)] {
@@ -43,7 +43,7 @@ fn answer(gateway: Gateway, octets: &[u8], at_a_time: usize) {
         assert_eq!(whole.end == Some(Ok(Ended::Complete(0))), is_whole, "{whole:?}");
     }
     if let Some((status, fields)) = &whole.head {
-        assert!(status.code() >= 200, "{status} is no status of an answer");
+        assert!(status.code() >= 200, "{status} is not a status of a response");
         assert!(fields.get_all(header::CONTENT_LENGTH).iter().count() <= 1, "{fields:?}");
         assert!(!fields.contains_key("status"), "{fields:?}");
     }

@@ -14,7 +14,7 @@ pub(super) struct Head {
     begins: Begins,
 }
 
-/// What may stand before the fields.
+/// The ways in which a head may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Begins {
     WithFields,
@@ -75,7 +75,7 @@ fn parse(head: &[u8], begins: Begins) -> Result<(Status, HeaderMap), String> {
     let fields = match httparse::parse_headers(head, &mut parsed) {
         Ok(httparse::Status::Complete((_, fields))) => fields,
         Ok(httparse::Status::Partial) => return Err("its head has no end".to_owned()),
-        Err(error) => return Err(format!("its head is none of CGI: {error}")),
+        Err(error) => return Err(format!("its response head is invalid CGI: {error}")),
     };
     let mut found = HeaderMap::with_capacity(fields.len());
     let mut status = of_line;
@@ -95,20 +95,20 @@ fn parse(head: &[u8], begins: Begins) -> Result<(Status, HeaderMap), String> {
         !text.is_empty() && text.len() < 19 && text.iter().all(u8::is_ascii_digit)
     };
     if lengths.len() > 1 || !lengths.iter().all(|length| is_length(length)) {
-        return Err("its Content-Length is no single number".to_owned());
+        return Err("its Content-Length is not a single number".to_owned());
     }
     let of_location = if found.contains_key(header::LOCATION) { Status::FOUND } else { Status::OK };
     Ok((status.unwrap_or(of_location), found))
 }
 
-/// The status of a status line (RFC 9112 §4). Its version is SERVER_PROTOCOL where the server is uwsgi: that of the client.
+/// The status of a status line (RFC 9112 §4). A uwsgi server writes SERVER_PROTOCOL as the version, which is the client's.
 fn status_of_line(line: &[u8]) -> Result<Status, String> {
     let line = line.trim_ascii_end();
     let is_version = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
     let parts = line.strip_prefix(b"HTTP/").and_then(|rest| Some(rest.split_at(memchr::memchr(b' ', rest)?)));
     match parts {
         Some((version, status)) if !version.is_empty() && version.iter().all(is_version) => status_of(&status[1..]),
-        _ => Err(format!("{:?} is no status line", String::from_utf8_lossy(line))),
+        _ => Err(format!("{:?} is not a status line", String::from_utf8_lossy(line))),
     }
 }
 
@@ -116,7 +116,7 @@ fn status_of_line(line: &[u8]) -> Result<Status, String> {
 fn status_of(text: &[u8]) -> Result<Status, String> {
     let text = String::from_utf8_lossy(text);
     let code = text.split(' ').next().and_then(|code| code.parse().ok()).filter(|code| *code >= 200);
-    code.and_then(Status::new).ok_or_else(|| format!("{text:?} is no status of an answer"))
+    code.and_then(Status::new).ok_or_else(|| format!("{text:?} is not a status of a response"))
 }
 
 /// Fields of an answer.
@@ -134,12 +134,12 @@ mod tests {
             ("Status: 404 Not Found\r\nX-A: 1\r\n\r\n", Ok((404, "x-a"))),
             ("Location: /x\r\n\r\n", Ok((302, "location"))),
             ("Status: 201\r\nLocation: /x\r\n\r\n", Ok((201, "location"))),
-            ("Status: 101 Switching\r\n\r\n", Err("no status of an answer")),
-            ("Status: 999\r\n\r\n", Err("no status of an answer")),
-            ("Status: x\r\n\r\n", Err("no status of an answer")),
-            ("no field\r\n\r\n", Err("none of CGI")),
-            ("Content-Length: 1\r\nContent-Length: 2\r\n\r\n", Err("no single number")),
-            ("Content-Length: -1\r\n\r\n", Err("no single number")),
+            ("Status: 101 Switching\r\n\r\n", Err("not a status of a response")),
+            ("Status: 999\r\n\r\n", Err("not a status of a response")),
+            ("Status: x\r\n\r\n", Err("not a status of a response")),
+            ("no field\r\n\r\n", Err("invalid CGI")),
+            ("Content-Length: 1\r\nContent-Length: 2\r\n\r\n", Err("not a single number")),
+            ("Content-Length: -1\r\n\r\n", Err("not a single number")),
         ] {
             assert_eq!(end_of_head(head.as_bytes(), 0), Some(head.len()), "{head:?}");
             match (parse(head.as_bytes(), Begins::WithFields), expected) {
@@ -156,11 +156,11 @@ mod tests {
             ("HTTP/1.0 200\nX-A: 1\n\n", Ok(200)),
             ("HTTP/1.1 500 Oh\r\nStatus: 200\r\n\r\n", Ok(500)),
             ("Status: 201\r\n\r\n", Ok(201)),
-            ("HTTP/1.1 100 Continue\r\n\r\n", Err("no status of an answer")),
+            ("HTTP/1.1 100 Continue\r\n\r\n", Err("not a status of a response")),
             ("HTTP/2.0 200 OK\r\n\r\n", Ok(200)),
-            ("HTTP/x 200\r\n\r\n", Err("no status line")),
-            ("HTTP/1.1\r\n\r\n", Err("no status line")),
-            ("HTTP/1.1 200 OK\r\nHTTP/1.1 200 OK\r\n\r\n", Err("none of CGI")),
+            ("HTTP/x 200\r\n\r\n", Err("not a status line")),
+            ("HTTP/1.1\r\n\r\n", Err("not a status line")),
+            ("HTTP/1.1 200 OK\r\nHTTP/1.1 200 OK\r\n\r\n", Err("invalid CGI")),
         ] {
             match (parse(head.as_bytes(), Begins::WithStatusLine), expected) {
                 (Ok((status, _)), Ok(code)) => assert_eq!(status.code(), code, "{head:?}"),

@@ -1,4 +1,4 @@
-//! The variables that an application gets: those of CGI (RFC 3875), and the fields as `HTTP_…`.
+//! The variables that an application gets: the variables of CGI (RFC 3875), and the fields as `HTTP_…`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::values::Secret;
 pub(crate) struct Script {
     /// The directory of scripts, without a slash at its end. `None`: the application is no file.
     pub(crate) root: Option<Arc<[u8]>>,
-    /// The path of the script beneath the root, or the path to which the application belongs; with a slash at the beginning unless it is empty.
+    /// The path of the script beneath the root, or the path of the application; with a slash at the beginning unless it is empty.
     pub(crate) name: Vec<u8>,
     /// The path behind `name`: empty, or with a slash at the beginning.
     pub(crate) path_info: Vec<u8>,
@@ -26,7 +26,7 @@ pub(crate) struct Script {
     pub(crate) protocol: Protocol,
     /// The host that was asked for, with its port.
     pub(crate) authority: String,
-    /// The port that the client connected to. `None`: it is not known, and that of the host counts.
+    /// The port that the client connected to. `None`: it is unknown, and the port of the host counts.
     pub(crate) port: Option<u16>,
     pub(crate) client: Option<IpAddr>,
     /// The client's port, and where it connected to.
@@ -38,7 +38,7 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// Calls `set` with each variable and its value. `length`: that of the content, if there is any.
+    /// Calls `set` with each variable and its value. `length`: the length of the content, if there is any.
     pub(super) fn variables(&self, request: &Forwarded, length: Option<u64>, mut set: impl FnMut(&str, &[u8])) {
         set("GATEWAY_INTERFACE", b"CGI/1.1");
         set("SERVER_SOFTWARE", b"sealion");
@@ -53,7 +53,7 @@ impl Script {
         if let Some(root) = &self.root {
             set("DOCUMENT_ROOT", root);
             set("SCRIPT_FILENAME", &[root, self.name.as_slice()].concat());
-            // PHP may be built to run only what a server has sent it.
+            // PHP may be built to run only files that a server names.
             set("REDIRECT_STATUS", b"200");
         }
         set("SCRIPT_NAME", &self.name);
@@ -97,7 +97,7 @@ impl Script {
     }
 }
 
-/// The fields as variables. Those whose names another field could have in CGI are left out, and `Proxy`, which programs would take for the
+/// The fields as variables. Fields whose CGI names another field could have are left out. So is `Proxy`, which programs would take for the
 /// setting HTTP_PROXY (CVE-2016-5385).
 fn of_fields(fields: &HeaderMap) -> impl Iterator<Item = (String, Vec<u8>)> {
     let is_plain = |name: &str| name.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'-');

@@ -18,7 +18,7 @@ pub(super) struct TooLong;
 /// Bytes of the variables with their lengths: a packet has 16 bits for them.
 const MAX_VARIABLES: usize = u16::MAX as usize;
 
-/// The packet before the content. `length`: that of the content, if there is any.
+/// The packet before the content. `length`: the length of the content, if there is any.
 pub(super) fn head(script: &Script, request: &Forwarded, length: Option<u64>) -> Result<BytesMut, TooLong> {
     let [modifier1, modifier2] = script.modifiers;
     let mut packet = BytesMut::with_capacity(2048);

@@ -1,4 +1,4 @@
-//! The head of an answer, and what it says of the content behind it (RFC 9112 §4, §6.3).
+//! The head of a response, and the framing of the content behind it (RFC 9112 §4, §6.3).
 
 use std::mem::MaybeUninit;
 
@@ -35,10 +35,10 @@ pub(super) enum Framing {
 }
 
 impl Head {
-    /// Takes a head out of `input`. `None`: its end has not come. `searched`: octets in which it is not, as an earlier call left it.
+    /// Takes a head out of `input`. `None`: its end has not come. `searched`: bytes that earlier calls have searched for the end.
     ///
     /// # Errors
-    /// What about it is no HTTP.
+    /// The reason why the head is not HTTP.
     pub(super) fn take(input: &mut BytesMut, searched: &mut usize, method: &Method) -> Result<Option<Self>, String> {
         // Empty lines before it are skipped, as httparse does.
         while let [b'\n', ..] | [b'\r', b'\n', ..] = input[..] {
@@ -46,7 +46,7 @@ impl Head {
             input.advance(line);
             *searched = searched.saturating_sub(line);
         }
-        // Most heads come whole. That of one which does not is searched for first, so that none is parsed again and again.
+        // Most heads come whole. For any other, the end is searched for first, so that no head is parsed again and again.
         let end = if *searched > 0 { end_of_head(input, searched.saturating_sub(2)) } else { Some(input.len()) };
         let mut parsed = [const { MaybeUninit::uninit() }; MOST_FIELDS];
         let mut response = httparse::Response::new(&mut []);
@@ -58,7 +58,7 @@ impl Head {
                 Some(Err(httparse::Error::TooManyHeaders)) => {
                     return Err(format!("its head has more than {MOST_FIELDS} fields"));
                 }
-                Some(Err(error)) => return Err(format!("its head is none of HTTP/1.1: {error}")),
+                Some(Err(error)) => return Err(format!("its response head is invalid HTTP/1.1: {error}")),
             };
         if end.unwrap_or(input.len()) > MOST_HEAD {
             return Err(format!("its head has more than {MOST_HEAD} octets"));
@@ -69,7 +69,7 @@ impl Head {
         };
         *searched = 0;
         let code = response.code.unwrap_or_default();
-        let status = Status::new(code).ok_or_else(|| format!("{code} is no status of HTTP"))?;
+        let status = Status::new(code).ok_or_else(|| format!("{code} is not an HTTP status"))?;
         let Relevant { mut persists, is_chunked, length, passed_on } = Relevant::of(&response, end)?;
         let head = input.split_to(end).freeze();
         let first = memchr::memchr(b'\n', &head).map_or(end, |at| at + 1);
@@ -81,7 +81,7 @@ impl Head {
         }
         let is_without_content = *method == Method::HEAD || status.is_interim() || status.has_no_content();
         if status == Status::NO_CONTENT && (is_chunked || length.is_some_and(|length| length > 0)) {
-            // What it announces may follow all the same, and would be taken for the next answer.
+            // The content that it announces may follow all the same, and would be taken for the next response.
             persists = false;
         }
         let framing = match length {
@@ -94,18 +94,18 @@ impl Head {
     }
 }
 
-/// What the fields say of the connection and of the framing, and the others.
+/// The meaning of the fields for the connection and for framing, and the fields to pass on.
 struct Relevant {
     /// RFC 9112 §9.3.
     persists: bool,
     is_chunked: bool,
     length: Option<u64>,
-    /// Those that do not belong to the connection, with names in lower case.
+    /// Fields that do not belong to the connection, with names in lower case.
     passed_on: ExtraFields,
 }
 
 impl Relevant {
-    /// `octets`: of the head. An error says why it is unknown where the content ends (RFC 9112 §6.1, §6.3).
+    /// `octets`: of the head. An error says why the end of the content is unknown (RFC 9112 §6.1, §6.3).
     fn of(response: &httparse::Response<'_, '_>, octets: usize) -> Result<Self, String> {
         let is_old = response.version == Some(0);
         let (mut closes, mut keeps, mut codings, mut length) = (false, false, 0, None);
@@ -133,7 +133,7 @@ impl Relevant {
                 let digits = digits.filter(|digits| digits.bytes().all(|octet| octet.is_ascii_digit()));
                 let one = digits.and_then(|digits| digits.parse().ok());
                 if one.is_none() || length.is_some_and(|other| Some(other) != one) {
-                    return Err("its Content-Length is no single number".to_owned());
+                    return Err("its Content-Length is not a single number".to_owned());
                 }
                 length = one;
             } else if !HOP_BY_HOP.iter().any(|own| is(own)) {
@@ -214,22 +214,22 @@ mod tests {
         let many = "A: b\r\n".repeat(MOST_FIELDS + 1);
         let long = format!("X: {}", "y".repeat(MOST_HEAD));
         for (head, expected) in [
-            ("ICY 200 OK", "none of HTTP/1.1"),
-            ("HTTP/2.0 200 OK", "none of HTTP/1.1"),
-            ("HTTP/1.1 20 OK", "none of HTTP/1.1"),
-            ("HTTP/1.1 099 OK", "no status"),
-            ("HTTP/1.1 200 OK\r\nA b", "none of HTTP/1.1"),
-            ("HTTP/1.1 200 OK\r\nA : b", "none of HTTP/1.1"),
-            ("HTTP/1.1 200 OK\r\nA: b\r\n c", "none of HTTP/1.1"),
-            ("HTTP/1.1 200 OK\r\nA: b\0", "none of HTTP/1.1"),
-            ("HTTP/1.1 200 OK\r\nA: b\rC: d", "none of HTTP/1.1"),
+            ("ICY 200 OK", "invalid HTTP/1.1"),
+            ("HTTP/2.0 200 OK", "invalid HTTP/1.1"),
+            ("HTTP/1.1 20 OK", "invalid HTTP/1.1"),
+            ("HTTP/1.1 099 OK", "not an HTTP status"),
+            ("HTTP/1.1 200 OK\r\nA b", "invalid HTTP/1.1"),
+            ("HTTP/1.1 200 OK\r\nA : b", "invalid HTTP/1.1"),
+            ("HTTP/1.1 200 OK\r\nA: b\r\n c", "invalid HTTP/1.1"),
+            ("HTTP/1.1 200 OK\r\nA: b\0", "invalid HTTP/1.1"),
+            ("HTTP/1.1 200 OK\r\nA: b\rC: d", "invalid HTTP/1.1"),
             (&format!("HTTP/1.1 200 OK\r\n{}", many.trim_end()), "more than 256 fields"),
             (&format!("HTTP/1.1 200 OK\r\n{long}"), "more than"),
-            ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2", "no single number"),
-            ("HTTP/1.1 200 OK\r\nContent-Length: 1, 1", "no single number"),
-            ("HTTP/1.1 200 OK\r\nContent-Length: +1", "no single number"),
-            ("HTTP/1.1 200 OK\r\nContent-Length:", "no single number"),
-            ("HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551616", "no single number"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2", "not a single number"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 1, 1", "not a single number"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: +1", "not a single number"),
+            ("HTTP/1.1 200 OK\r\nContent-Length:", "not a single number"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551616", "not a single number"),
             ("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked", "other than chunked"),
             ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked", "other than chunked"),
             ("HTTP/1.1 204 OK\r\nTransfer-Encoding: gzip", "other than chunked"),

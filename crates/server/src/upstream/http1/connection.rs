@@ -23,13 +23,13 @@ use crate::upstream::content::{Incomplete, RequestContent};
 use crate::upstream::head_room::HeadBytes;
 use crate::upstream::message::{AnswerHead, Reading, RequestError, RequestHead};
 
-/// Octets for which room is made to read a head. Most answers fit whole, and leave in one send.
+/// Room for reading a head, in bytes. Most responses fit whole, and leave in one send.
 const HEAD_ROOM: usize = 20 << 10;
 
-/// The same where little is read before the client takes it: what comes behind the head stays in memory until then.
+/// The same where little is read before the client takes it: bytes behind the head stay in memory until then.
 const SPARING_HEAD_ROOM: usize = 4 << 10;
 
-/// A connection on which no request is in progress.
+/// A connection without a request in progress.
 pub(in crate::upstream) struct Connection {
     io: Box<dyn Io>,
     pub(in crate::upstream) past: Past,
@@ -64,7 +64,7 @@ impl Past {
     }
 }
 
-/// What a server has sent without a request.
+/// The bytes of a server that belong to no request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::upstream) enum Unasked {
     Nothing,
@@ -116,7 +116,7 @@ impl Connection {
         self.past.since.elapsed()
     }
 
-    /// What has come. Wakes `cx` when something does.
+    /// Looks for bytes that belong to no request. Wakes `cx` when some come.
     pub(in crate::upstream) fn unasked(&mut self, cx: &mut Context<'_>) -> Unasked {
         let mut space = [0; 1];
         let mut space = ReadBuf::new(&mut space);
@@ -198,7 +198,7 @@ impl Connection {
 /// A connection whose answer is being read.
 pub(super) struct Exchange {
     ends: Ends,
-    /// What was read and not used yet.
+    /// Bytes that were read and not used yet.
     pub(super) input: BytesMut,
     pub(super) past: Past,
 }
@@ -226,10 +226,10 @@ pub(super) enum Broken {
 }
 
 impl Exchange {
-    /// Reads what has come, at most `room` octets. 0: the server has closed the connection.
+    /// Reads the bytes that have come, at most `room`. 0: the server has closed the connection.
     pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>, room: usize) -> Poll<Result<usize, Broken>> {
         self.input.reserve(room);
-        // The buffer may have more: what is read at a time makes the records.
+        // The buffer may have more: one read becomes one record.
         let mut space = (&mut self.input).limit(room);
         let read = match &mut self.ends {
             Ends::Both(io) => poll_read_buf(Pin::new(io), cx, &mut space),
@@ -250,7 +250,7 @@ impl Exchange {
         Poll::Pending
     }
 
-    /// Copies what came behind a head of `octets`, so that it does not keep the memory of a large one.
+    /// Copies the bytes behind a head of `octets`, so that they do not keep the memory of a large one.
     fn release_head(&mut self, octets: usize) {
         if octets > SPARING_HEAD_ROOM {
             self.input = BytesMut::from(&self.input[..]);
@@ -274,7 +274,7 @@ impl Exchange {
         Released::Open(Connection { io, past })
     }
 
-    /// The connection, for another protocol, with what has been read of it. `None`: a content is being written.
+    /// The connection, for another protocol, with the bytes that have been read of it. `None`: a content is being written.
     pub(super) fn upgrade(self) -> Option<(Box<dyn Io>, Bytes)> {
         // Empty bytes of the buffer would hold all of its memory.
         let first = if self.input.is_empty() { Bytes::new() } else { self.input.freeze() };

@@ -1,4 +1,4 @@
-//! What `fuzz/` checks of the octets that a server sends.
+//! The checks of `fuzz/` on the bytes that a server sends.
 
 use std::future::Future;
 use std::io;
@@ -25,7 +25,7 @@ pub(super) struct Answer {
     pub(super) is_kept: bool,
 }
 
-/// An answer means the same however its octets come. `at_a_time`: how many.
+/// An answer means the same however its bytes come. `at_a_time`: how many.
 pub(crate) fn answer(octets: &[u8], at_a_time: usize) {
     for method in [Method::GET, Method::HEAD] {
         let whole = read(octets, usize::MAX, &method);
@@ -35,7 +35,7 @@ pub(crate) fn answer(octets: &[u8], at_a_time: usize) {
         if let Some(whole) = whole {
             assert!(
                 whole.status.code() >= 200 || whole.status.code() == 101,
-                "{} is no status of an answer",
+                "{} is not a status of a response",
                 whole.status
             );
             assert!(method == Method::GET || whole.content.is_empty());
@@ -80,12 +80,12 @@ pub(super) fn read(octets: &[u8], at_a_time: usize, method: &Method) -> Option<A
             Poll::Pending => panic!("nothing waits"),
         }
     }
-    // What follows may not have been read yet: the pool finds it.
+    // The bytes that follow may be unread yet: the pool finds them.
     answer.is_kept = matches!(body.into_connection(), Released::Open(_)) && unread.load(Ordering::Relaxed) == 0;
     Some(answer)
 }
 
-/// A server that sends octets, so many at a time, closes the connection, and takes everything.
+/// A server that sends bytes, so many at a time, closes the connection, and takes everything.
 #[derive(Debug)]
 struct Octets {
     octets: Vec<u8>,
@@ -145,7 +145,7 @@ mod tests {
         "HTTP/1.1 404 Not Found\r\nA : b\r\n c\r\nContent-Length: 2\r\n\r\nhi",
     ];
 
-    /// Each seed, and with each of its octets replaced, removed or doubled.
+    /// Each seed, and with each of its bytes replaced, removed or doubled.
     fn mutants() -> impl Iterator<Item = Vec<u8>> {
         SEEDS.into_iter().flat_map(|seed| {
             let seed = seed.as_bytes().to_vec();

@@ -5,7 +5,7 @@ use http::header::{self, HeaderName};
 use crate::upstream::content::RequestContent;
 use crate::upstream::message::RequestHead;
 
-/// Octets that most heads take.
+/// Bytes that most heads take.
 const ROOM: usize = 1 << 10;
 
 /// The head of a request (RFC 9112 §3, §5), with the fields of framing and of the connection.

@@ -129,7 +129,7 @@ fn a_certificate_is_got_and_renewed_while_serving() {
     assert_eq!(messages(&server, "no certificate for"), 0);
     drop(server);
 
-    // What is kept is used by the next process, with the same account.
+    // The next process uses the kept files, with the same account.
     let server = configuration(&sites, &pebble, &pki, port, "tls-alpn-01").serve_from_user_space();
     assert!(shown(port).contains("Pebble Intermediate CA"));
     assert_eq!(messages(&server, "a self-signed certificate is used"), 0);
@@ -192,7 +192,7 @@ fn a_listener_that_serves_without_tls_answers_validations() {
     validate_by_http("plain = 'serve'");
 }
 
-/// `keys`: those of the listener without TLS.
+/// `keys`: keys of the listener without TLS.
 #[track_caller]
 fn validate_by_http(keys: &str) {
     let (pki, sites) = (Pki::ecdsa(), Sites::new());
@@ -209,7 +209,7 @@ fn validate_by_http(keys: &str) {
 fn a_failure_is_told_and_not_tried_again_at_once() {
     let (pki, sites) = (Pki::ecdsa(), Sites::new());
     let port = free_port();
-    // It validates where nobody listens.
+    // It validates at a port without a listener.
     let pebble = Pebble::start(&sites, &pki, free_port(), free_port());
     let config = configuration(&sites, &pebble, &pki, port, "tls-alpn-01");
     let server = config.serve_from_user_space();

@@ -47,7 +47,7 @@ fn question(name: &str) -> String {
     format!("GET /allowed?key=1&domain={name}")
 }
 
-/// What s_client says of a handshake for this name: issuer and names of the certificate, or why it failed.
+/// The outcome of a handshake for this name, from s_client: issuer and names of the certificate, or the failure.
 fn shake_hands(port: u16, name: &str) -> String {
     shake_hands_from("127.0.0.1", port, name)
 }
@@ -82,7 +82,7 @@ impl OnDemand {
         Self { pki, sites, service, port, pebble, ask }
     }
 
-    /// `site`: keys of the site beside those of certificates.
+    /// `site`: keys of the site beside the certificate keys.
     fn config(&self, site: &str) -> Config {
         let Self { pki, sites, port, pebble, ask, .. } = self;
         let acme = format!(
@@ -171,7 +171,7 @@ fn a_certificate_on_demand_is_renewed_while_it_is_used_and_kept_for_the_next_pro
 fn without_an_answer_or_after_a_failed_order_the_client_is_refused_and_the_log_says_why() {
     let mut on_demand = OnDemand::start();
     let port = on_demand.port;
-    // It validates where nobody listens.
+    // It validates at a port without a listener.
     on_demand.pebble = Pebble::start(&on_demand.sites, &on_demand.pki, free_port(), free_port());
     on_demand.service.allow("a.test");
     let server = on_demand.config("default = true").serve_from_user_space();
@@ -208,7 +208,7 @@ fn a_client_that_waits_for_an_order_holds_up_no_other() {
     wait_until("it is asked about", || on_demand.service.asked("slow.test") == 1);
     assert!(shake_hands(port, "").contains("on-demand.invalid"));
     assert!(!waits.join().expect("it ends").contains("BEGIN CERTIFICATE"));
-    // The order, which nobody answers, takes minutes until it is given up. The end of the process does not wait for it.
+    // The unanswered order takes minutes until it is given up. The end of the process does not wait for it.
     server.signal(Signal::TERM);
     assert!(server.wait().success());
 }
@@ -355,7 +355,7 @@ fn a_site_without_certificates_is_told_that_those_on_demand_are_of_another() {
         let config = sites.config().site("root", &[], &keys).site("root", &[], "names = ['b.test']").table(table);
         let output = config.check();
         let text = String::from_utf8(output.stdout).expect("text");
-        let words = "b.test: has no certificate, and those of *.shops.test are ordered for its own names: set `acme`";
+        let words = "b.test: has no certificate, and the certificates of *.shops.test are ordered for its own names: set `acme`";
         assert!(output.status.success() && text.contains(words) == is_told, "{default}: {text}");
     }
 }

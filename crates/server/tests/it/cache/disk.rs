@@ -165,7 +165,7 @@ fn a_damaged_object_is_not_sent() {
     }
 }
 
-/// Over both protocols: who is served while the file becomes unreadable notices, and nobody after.
+/// Over both protocols: a client that is served while the file becomes unreadable notices, and none does afterwards.
 #[test]
 fn an_object_that_cannot_be_read_any_more_is_fetched_again() {
     let body: Vec<u8> = (0..300_000_u32).map(|at| (at % 251) as u8).collect();
@@ -263,7 +263,7 @@ fn what_is_stored_stays_within_the_size_that_is_set() {
     });
 }
 
-/// Octets on the disk of deleted files that the server has open.
+/// Bytes on the disk of deleted files that the server has open.
 fn deleted_octets(cached: &Cached) -> u64 {
     let is_deleted = |path: &PathBuf| {
         fs::read_link(path)

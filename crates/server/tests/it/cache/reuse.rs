@@ -98,7 +98,7 @@ fn a_response_of_another_cache_takes_the_place_of_an_older_one() {
     assert_eq!(cached.fetches(), fetches);
 }
 
-/// The answer of a request that nobody may share is under way: a write must reach it.
+/// The response to a request that cannot be shared is under way: a write must reach it.
 #[test]
 fn a_write_reaches_a_fetch_that_is_not_shared() {
     let (go_on, wait) = mpsc::channel();
@@ -296,7 +296,7 @@ fn purge_is_for_named_networks_alone() {
     assert_eq!(cached.get("/a", &[]).body, b"body 0");
 }
 
-/// What the origin makes of a field that is no part of the key would be sent to everybody.
+/// A response that depends on a field outside the key would be sent to all clients.
 #[test]
 fn fields_of_a_client_that_are_no_part_of_the_key_do_not_reach_the_origin() {
     let origin = Upstream::answering(|request| {

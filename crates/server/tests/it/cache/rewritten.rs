@@ -111,7 +111,7 @@ fn a_response_is_stored_for_the_path_that_the_origin_gets() {
         assert_eq!((error.status, error.body.as_slice()), (404, &b"GET /store/page"[..]));
     }
     let fetches = |line: &str| origin.requests().iter().filter(|request| request.line() == line).count();
-    // What several paths lead to is stored once.
+    // A target of several paths is stored once.
     for line in ["GET /store/a", "GET /store/b", "GET /store/x?v=a", "GET /store/page"] {
         assert_eq!(fetches(line), 1, "{line}");
     }

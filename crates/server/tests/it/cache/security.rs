@@ -1,4 +1,4 @@
-//! What a client can do to others by way of the cache: poisoning, deception, confused keys.
+//! Attacks of a client on others by way of the cache: poisoning, deception, confused keys.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -154,7 +154,7 @@ fn a_parameter_that_is_no_part_of_the_key_does_not_reach_the_origin_in_any_spell
         for _ in 0..2 {
             let response = cached.get(&format!("/a?{query}"), &[]);
             let seen = String::from_utf8(response.body).expect("text");
-            // What the origin got is what the key has: another spelling that gives this key gives this answer.
+            // The origin got the request that the key describes: another spelling with this key gives this answer.
             let as_origin = seen.strip_prefix("GET ").expect("a request line");
             let direct = cached.get(as_origin, &[]);
             assert_eq!((direct.body.as_slice(), status(&direct).as_str()), (seen.as_bytes(), "hit"), "{query}");
@@ -278,7 +278,7 @@ fn requests_that_differ_for_the_origin_never_share_a_response() {
     assert!(hits > 100, "{hits} hits");
 }
 
-/// What one client writes in its own way is answered for all that write it in another.
+/// A request in one client's spelling is answered for all clients with another spelling.
 #[test]
 fn the_origin_gets_fields_as_they_are_compared() {
     let origin = Upstream::answering(|request| {

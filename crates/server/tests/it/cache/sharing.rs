@@ -11,7 +11,7 @@ use crate::support::http2::{CANCEL, Http2, INITIAL_WINDOW_SIZE, block, headers, 
 use crate::support::upstream::{Accepted, Upstream};
 use crate::support::{access_lines, begin, get, wait_for_cache, wait_until};
 
-/// Octets of a body that comes in two halves.
+/// Bytes of a body that comes in two halves.
 pub(super) const LENGTH: usize = 600_000;
 
 pub(super) fn body() -> Vec<u8> {
@@ -63,7 +63,7 @@ fn equal_requests_share_one_fetch_and_read_it_as_it_comes() {
             })
         })
         .collect();
-    // Each has octets before the origin has sent all.
+    // Each has bytes before the origin has sent all.
     for _ in 0..20 {
         came.recv().expect("octets");
     }
@@ -93,7 +93,7 @@ fn a_thousand_clients_of_one_cold_response_are_one_fetch() {
             (http, streams)
         })
         .collect();
-    // All have octets before the origin has sent all.
+    // All have bytes before the origin has sent all.
     for client in &mut clients {
         client.read_until(b"\r\n\r\n").expect("a head");
         assert!(client.read(1000).expect("octets") == body()[..1000]);

@@ -259,7 +259,7 @@ fn a_page_that_the_response_to_a_further_slice_withdraws_is_not_sent_again() {
         }
         wait_until("the page is gone", || objects(&cached.directory).is_empty());
         let before = cached.fetches();
-        // What is for one client reaches it whole.
+        // A response for one client reaches it whole.
         let expected = if code == 206 { 200 } else { code };
         assert_eq!(cached.get("/a", &[("Range", "bytes=0-99")]).status, expected, "{code}");
         assert!(cached.fetches() > before, "{code}: the origin is asked");
@@ -492,7 +492,7 @@ fn no_slice_is_fetched_that_nobody_waits_for() {
     begin(&mut client, "/a");
     client.read(SLICE).expect("the first slice");
     wait_until("the second one is asked for", || cached.fetches() == 2);
-    // Of a client that only closes its side, nobody can tell that it does not read on.
+    // A client that only closes its side may still read on, so this one resets the connection.
     client.reset().expect("it leaves");
     go_on.send(()).expect("the origin waits");
     wait_for_objects(&cached, 2);
@@ -565,7 +565,7 @@ fn a_slice_that_is_damaged_is_fetched_again() {
     assert_eq!(cached.fetches(), 8);
 }
 
-/// Over both protocols: the client that meets it notices, and nobody after.
+/// Over both protocols: the client that meets it notices, and none does afterwards.
 #[test]
 fn a_slice_that_cannot_be_read_any_more_is_fetched_again() {
     for over_http2 in [false, true] {

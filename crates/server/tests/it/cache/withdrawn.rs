@@ -78,7 +78,7 @@ fn a_response_that_was_withdrawn_while_it_came_is_not_sent_again() {
         assert_eq!(cached.get("/held", &[]).body, NEW, "it does not wait for the old one");
         origin.release.send(()).expect("the origin waits");
         assert_eq!(http::read_response(&mut first, "GET").expect("a response").body, OLD);
-        // What was to be written before is written then.
+        // A response that waits to be written is written then.
         origin.withdraws(false);
         wait_until_stored(&cached, &format!("/behind{round}"));
         origin.withdraws(true);
@@ -113,7 +113,7 @@ fn a_response_that_was_withdrawn_from_a_request_that_passes_while_it_came_is_not
             assert_eq!(cached.ask(method, &target, &[field]).status, if method == "HEAD" { 200 } else { 404 });
             origin.release.send(()).expect("the origin waits");
             assert_eq!(http::read_response(&mut first, "GET").expect("a response").body, OLD);
-            // What was to be written before is written then.
+            // A response that waits to be written is written then.
             origin.withdraws(false);
             wait_until_stored(&cached, &format!("/behind/{n}/{sent}"));
             origin.withdraws(true);

@@ -68,7 +68,7 @@ fn header_blocks_without_end_are_refused() {
     assert_serves(&site, &server);
 }
 
-/// An entry of 4000 octets in the dynamic table, named 10,000 times by one octet each.
+/// An entry of 4000 bytes in the dynamic table, named 10,000 times by one byte each.
 #[test]
 fn a_header_block_that_decodes_to_megabytes_is_refused() {
     let (site, server) = serve(&[]);
@@ -138,7 +138,7 @@ fn clients_that_open_all_their_streams_and_no_window_pin_little_memory() {
     drop(clients);
 }
 
-/// An entry of 4000 octets in the dynamic table, named nine times by each request. Their answers wait for windows.
+/// An entry of 4000 bytes in the dynamic table, named nine times by each request. Their answers wait for windows.
 #[test]
 fn heads_that_are_too_large_are_kept_no_more_than_others() {
     const CLIENTS: u64 = 10;

@@ -59,7 +59,7 @@ fn a_record_that_does_not_end_is_waited_for_no_longer_than_a_request() {
     assert_eq!(http.closed(), ENHANCE_YOUR_CALM);
 }
 
-/// Content that comes octet by octet, or frame by frame, has the same time as content that does not come.
+/// Content that comes byte by byte, or frame by frame, has the same time as content that does not come.
 #[test]
 fn content_that_does_not_end_is_answered_with_408() {
     let (site, server) = serve(&["--request-timeout", "500ms"]);
@@ -91,7 +91,7 @@ fn content_that_does_not_end_is_answered_with_408() {
     assert_eq!(http.streams[&stream].status, 408);
 }
 
-/// Small requests, PINGs and windows by the octet keep no stream that makes no progress.
+/// Small requests, PINGs and windows by the byte keep no stream that makes no progress.
 #[test]
 fn a_window_that_is_not_opened_ends_its_stream_and_no_other() {
     let (site, server) = serve(&["--stall-timeout", "500ms", "--idle-timeout", "1h"]);

@@ -189,14 +189,14 @@ fn an_idle_connection_makes_room_for_a_new_one() {
     assert_eq!(oldest.closed(), NO_ERROR);
 }
 
-/// Its place is promised to another connection in the middle of a head. What it is then sent arrives, however slowly it reads.
+/// Its place is promised to another connection in the middle of a head. The response then arrives, however slowly it reads.
 #[test]
 fn a_connection_that_asked_while_it_made_room_gets_the_whole_response() {
     let (site, server) = serve(&["--max-connections", "1", "--workers", "1"]);
     let mut http = connect_slow_reader(&site, &server, &[(INITIAL_WINDOW_SIZE, MAX_WINDOW)]);
     http.send(&window_update(0, 1 << 30));
     http.fetch("/f");
-    // What was used a moment ago makes no room.
+    // A connection that was used a moment ago makes no room.
     std::thread::sleep(Duration::from_millis(1100));
     let stream = http.stream();
     let request = headers(stream, true, &block("GET", "/large", &[]));

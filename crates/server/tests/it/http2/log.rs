@@ -1,4 +1,4 @@
-//! What log and metrics say.
+//! The log and the metrics of HTTP/2.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! HTTP/2: responses equal those of HTTP/1.1, streams share a connection, and no client harms another.
+//! HTTP/2: responses equal the responses of HTTP/1.1, streams share a connection, and no client harms another.
 
 mod abuse;
 mod deadlines;

@@ -1,4 +1,4 @@
-//! Responses equal those of HTTP/1.1.
+//! Responses equal the responses of HTTP/1.1.
 
 use std::fs;
 use std::process::Command;
@@ -23,7 +23,7 @@ fn same(served: &Configured, target: &str, options: &[&str]) -> Response {
     let fields = |response: &Response| {
         let mut fields: Vec<_> =
             response.fields.iter().map(|(name, value)| (name.to_lowercase(), value.clone())).collect();
-        // What belongs to one version, or to the moment; and the boundary between parts.
+        // Fields that belong to one version or to the moment, and the boundary between parts.
         fields.retain(|(name, _)| !["connection", "date", "transfer-encoding", "keep-alive"].contains(&name.as_str()));
         fields.sort();
         fields

@@ -36,7 +36,7 @@ fn a_file_that_is_truncated_resets_its_stream_and_no_other() {
     assert_eq!((other.get("bytes"), other.find("aborted")), (LARGE.to_string().as_str(), None));
 }
 
-/// A client whose windows are small would stall if octets that were not sent counted as sent.
+/// A client whose windows are small would stall if bytes that were not sent counted as sent.
 #[test]
 fn what_a_truncated_file_had_of_the_windows_is_given_back() {
     let (site, server) = serve(&[]);

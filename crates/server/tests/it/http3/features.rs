@@ -1,4 +1,4 @@
-//! What HTTP/3 has beside requests and responses.
+//! Features of HTTP/3 beside requests and responses.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
 use sealion_testkit::pki::{Authority, Pki};

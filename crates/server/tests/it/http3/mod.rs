@@ -1,4 +1,4 @@
-//! HTTP/3: responses equal those of the other versions, incomplete ones never look complete, and other versions announce it.
+//! HTTP/3: responses equal the responses of the other versions, incomplete ones never look complete, and other versions announce it.
 
 mod client;
 mod features;

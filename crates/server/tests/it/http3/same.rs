@@ -283,7 +283,10 @@ fn where_udp_is_taken_clients_use_tcp_unless_it_is_required() {
     let required = listen("http3 = true").write();
     let refused = Command::new(PROGRAM).args(["serve", "--config"]).arg(required).output().expect("the program starts");
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && said.contains("stop what has the port, or remove http3"), "{said}");
+    assert!(
+        !refused.status.success() && said.contains("stop the program that has the port, or remove http3"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::{import, marked};
 
 #[test]
 fn a_site_answers_at_the_addresses_of_its_server() {
-    // The `listen`s of servers, and those of their sites; empty: all.
+    // The `listen`s of servers, and the `listen`s of their sites; empty: all.
     for (servers, expected) in [
         (&["listen 443 ssl;", "listen 443 ssl;"][..], &[&[][..], &[]][..]),
         (&["listen 443 ssl; listen [::]:443 ssl;", "listen 443 ssl; listen [::]:443 ssl;"], &[&[], &[]]),
@@ -97,7 +97,7 @@ fn the_client_address_comes_from_where_nginx_has_it() {
             Some(1),
             0,
         ),
-        // Without networks, nginx believes nobody.
+        // Without networks, nginx trusts no proxy.
         (format!("real_ip_header X-Forwarded-For; {server}"), None, None, 0),
         // No counterpart.
         (format!("set_real_ip_from proxy.example; {server}"), None, None, 1),

@@ -184,7 +184,7 @@ fn limits_and_what_is_nginx_own() {
     assert_eq!(routes[2]["cors"].to_string(), r#"{ origins = ["*"] }"#);
 }
 
-/// Whatever kept somebody out does so here, or is named.
+/// Each guard of nginx keeps the same clients out here, or is named.
 #[test]
 fn nobody_gets_in_who_was_kept_out() {
     let nginx = nginx!("guards");
@@ -315,7 +315,7 @@ fn marked(named: &[String]) -> Vec<&str> {
 
 #[test]
 fn programs_and_closed_files_are_sent_in_the_place_of_nothing() {
-    // What stands in the server, and the start of the directive that is not converted.
+    // The content of the server block, and the start of the directive that is not converted.
     for (body, refused) in [
         ("error_page 404 /404.php;", "error_page"),
         ("error_page 404 =200 /index.php;", "error_page"),
@@ -385,13 +385,13 @@ fn what_a_program_answered_is_not_sent_as_files() {
     }
 }
 
-/// What nginx refused and Sealion would answer is marked, and nothing else is.
+/// Paths that nginx refused and Sealion would answer are marked, and no others are.
 #[test]
 fn what_is_open_now_is_marked() {
     let mut wrong = Vec::new();
-    // What stands in the server, and the starts of what is marked.
+    // The content of the server block, and the starts of the marked lines.
     for (body, expected) in [
-        // A program, and what is inside another block.
+        // A program, and the content of another block.
         ("location /blog/ { location ~ \\.php$ { fastcgi_pass 127.0.0.1:9000; } }", &[][..]),
         ("location ^~ /blog/ { location /blog/app/ { proxy_pass http://127.0.0.1:9000; } }", &[]),
         ("location / { if ($uri ~ x) { proxy_pass http://127.0.0.1:9000; } }", &[]),
@@ -505,7 +505,7 @@ fn revocation_lists_are_those_of_the_site() {
     assert!(marked(&named).is_empty(), "{named:?}");
     let lists = site["client_auth"]["crls"].as_array().expect("lists");
     assert!(lists.len() == 1 && lists[0].as_str().is_some_and(|list| list.ends_with("/crl.pem")), "{site}");
-    // Without verification nobody looks at them.
+    // Without verification, lists of revoked certificates have no use.
     let (site, _) = import_server("ssl_crl crl.pem;");
     assert!(site.get("client_auth").is_none(), "{site}");
 }

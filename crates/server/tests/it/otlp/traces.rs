@@ -54,7 +54,7 @@ fn each_request_has_a_span_by_the_conventions() {
     let mut second = Http2::connect(site.connector(Suite::TLS13), server.address(), &[]);
     // The second is answered from the cache of files at once.
     assert_eq!((second.fetch("/f").0, second.fetch("/f").0), (200, 200));
-    // What waits is sent at the end.
+    // Waiting spans are sent at the end.
     server.signal(Signal::TERM);
     drop((client, second));
     assert!(server.wait().success());

@@ -9,7 +9,7 @@ use super::{is_orderly, post};
 use crate::support::upstream::{Upstream, ok};
 use crate::support::{Site, Tmpfs, get, messages, read_until_cut, wait_for_message, wait_until};
 
-/// Octets that no socket's buffer takes.
+/// Bytes that no socket's buffer takes.
 const LONG: usize = 32 << 20;
 
 fn content(length: usize) -> Vec<u8> {

@@ -31,7 +31,7 @@ fn open(http: &mut Http2, path: &str, protocol: &str, fields: &[(&str, &str)]) -
     stream
 }
 
-/// Reads until so many octets of the stream have come.
+/// Reads until so many bytes of the stream have come.
 #[track_caller]
 fn read(http: &mut Http2, stream: u32, octets: usize) -> Vec<u8> {
     http.read_until("octets", |http| http.streams.get(&stream).is_some_and(|got| got.body.len() >= octets));

@@ -183,7 +183,7 @@ fn a_server_that_does_not_read_holds_the_client_back() {
     client.socket().set_write_timeout(Some(std::time::Duration::from_millis(300))).expect("a timeout");
     let piece = [b'x'; 16_384];
     let sent = (0..4000).take_while(|_| client.send(&piece).is_ok()).count();
-    // What fits into the buffers of both connections.
+    // As many records as fit into the buffers of both connections.
     assert!((1..2000).contains(&sent), "{sent} records were taken");
 }
 

@@ -15,15 +15,15 @@ use crate::support::frozen::{Ext4, waits_for_disk};
 use crate::support::upstream::{Upstream, ok};
 use crate::support::{Site, get, messages, wait_for_message, wait_until};
 
-/// Octets that no socket's buffer takes.
+/// Bytes that no socket's buffer takes.
 const LONG: usize = 12 << 20;
 
-/// Octets that do not fit into the memory of a rule.
+/// Bytes that do not fit into the memory of a rule.
 const LENGTH: usize = 300_000;
 
 const HANGS: &str = "the disk has not answered for";
 
-/// Octets in the files without a name that the server has open in a directory.
+/// Bytes in the files without a name that the server has open in a directory.
 fn spooled(server: &Server, directory: &Path) -> u64 {
     let open = fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("the server runs");
     let open = open.map(|entry| entry.expect("an entry").path());

@@ -154,7 +154,7 @@ fn the_port_that_a_script_learns_is_that_of_the_connection_unless_a_proxy_stands
     }
 }
 
-/// Each of these ran a file that nobody meant to run, somewhere.
+/// Each of these ran a file by mistake, somewhere.
 #[test]
 fn only_a_script_that_is_a_file_beneath_the_root_is_run() {
     let site = Site::new();
@@ -349,7 +349,7 @@ fn a_script_learns_the_length_of_a_content_with_trailers() {
     assert_eq!((asked[0].param("CONTENT_LENGTH"), asked[0].content.as_slice()), ("3", &b"abc"[..]));
 }
 
-/// What is no part of the key of a stored response must not make it.
+/// A part of the request that the key does not have must not change the stored response.
 #[test]
 fn a_script_gets_the_query_and_the_host_as_the_key_has_them() {
     let site = Site::new();

@@ -14,7 +14,7 @@ use crate::support::{Site, messages, wait_for_message, wait_until};
 #[track_caller]
 fn wait_until_read(server: &Server) {
     let port = format!(":{:04X}", server.address().port());
-    // Established connections of the server, with octets in their queues.
+    // Established connections of the server, with bytes in their queues.
     let is_read = |line: &str| {
         let fields: Vec<_> = line.split_whitespace().take(5).collect();
         !matches!(fields[..], [_, local, _, "01", queues] if local.ends_with(&port) && !queues.ends_with(":00000000"))

@@ -116,7 +116,7 @@ fn an_answer_that_breaks_off_never_ends_as_if_it_were_complete() {
     }
 }
 
-/// What comes behind the answer belongs to nobody.
+/// Bytes behind the response belong to no request.
 #[test]
 fn a_server_that_sends_too_much_answers_no_other_request() {
     let site = Site::new();

@@ -1,4 +1,4 @@
-//! What a server learns of clients behind trusted proxies.
+//! A server's view of clients behind trusted proxies.
 
 use sealion_testkit::{Suite, http};
 

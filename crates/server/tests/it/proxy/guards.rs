@@ -83,7 +83,7 @@ fn a_parameter_that_hides_a_slash_is_refused_whatever_guards_the_site() {
     assert!(lines.iter().all(|line| line == "GET /app/x"), "{lines:?}");
 }
 
-/// What the path is to an application, if not to the first one that one thinks of.
+/// Spellings of a path that some application reads as /app/admin/x, even if the usual one does not.
 const SPELLINGS_OF_ADMIN: [&str; 44] = [
     "/app/admin/x",
     "/app;a=b/admin/x",

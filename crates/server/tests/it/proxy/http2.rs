@@ -215,7 +215,7 @@ fn a_request_that_may_have_been_begun_with_is_not_asked_again() {
     let mut client = site.connect(&server);
     assert_eq!(http::request(&mut client, "PATCH", "/", &[]).expect("a response").status, 502);
     assert_eq!(access_line(&server, 1).find("tries"), None);
-    // What is idempotent is asked as often as `tries` says.
+    // An idempotent request is sent as often as `tries` says.
     assert_eq!(http::get(&mut client, "/").expect("a response").status, 502);
     assert_eq!(access_lines(&server, 2)[1].get("tries"), "3");
 }
@@ -228,7 +228,7 @@ fn an_answer_over_http2_that_breaks_off_never_ends_as_if_it_were_complete() {
             Box::pin(async move {
                 let mut stream = respond.send_response(::http::Response::new(()), false)?;
                 write(&mut stream, vec![b'x'; 1000]).await?;
-                // The octets leave before the reset.
+                // The bytes leave before the reset.
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 stream.send_reset(reason);
                 Ok(())

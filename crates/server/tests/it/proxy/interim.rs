@@ -13,7 +13,7 @@ use crate::support::upstream::{Upstream, ok};
 
 const NAVIGATE: (&str, &str) = ("Sec-Fetch-Mode", "navigate");
 
-/// What passes, what belongs to the connection, and what the rule of [`serve`] removes or sets.
+/// Fields that pass, fields of the connection, and fields that the rule of [`serve`] removes or sets.
 const HINTS: &str = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nConnection: X-Hop\r\nX-Hop: 1\r\nContent-Length: 7\r\n\
     X-Secret: 1\r\nX_Secret: 1\r\nX-Set: theirs\r\n\r\n";
 

@@ -8,7 +8,7 @@ use sealion_testkit::http;
 use crate::support::upstream::{Upstream, ok};
 use crate::support::{Site, curl, wait_until};
 
-/// An upstream that reads a header of so many octets (0: a line) before the first request, and all headers.
+/// An upstream that reads a header of so many bytes (0: a line) before the first request, and all headers.
 fn reading(octets: usize) -> (Upstream, Arc<Mutex<Vec<Vec<u8>>>>) {
     let headers = Arc::new(Mutex::new(Vec::new()));
     let all = Arc::clone(&headers);

@@ -12,7 +12,7 @@ use crate::support::http2_upstream::{connect, read, run, write};
 use crate::support::program::{Program, go, node, python, python_with_grpcio};
 use crate::support::{Site, curl};
 
-/// What `server.go`, `server.mjs` and `server.py` do, through the proxy.
+/// Checks the answers of `server.go`, `server.mjs` and `server.py` through the proxy.
 #[track_caller]
 fn answers(application: Command) -> (Site, sealion_testkit::server::Server, Program) {
     let site = Site::new();

@@ -74,7 +74,7 @@ fn another_path_goes_before_the_forwarded_one() {
         (response.field("location"), response.field("set-cookie")),
         (Some("/api/login"), Some("a=1; Path=/api"))
     );
-    // What would leave the prefix again is refused, in any spelling.
+    // A path that would leave the prefix again is refused, in any spelling.
     for target in ["/api/../x", "/api/%2e%2e/x", "/api/..%2Fx"] {
         let status = http::get(&mut client, target).expect("a response").status;
         assert!(matches!(status, 400 | 404), "{target}: {status}");
@@ -226,7 +226,7 @@ fn one_line_starts_a_proxy() {
     for (more, status) in
         [(&[][..], 502), (&["--roots", site.pki.certificate_file().to_str().expect("a path in UTF-8")], 200)]
     {
-        // The first URL of its lines is that of the other server.
+        // The first URL of its lines belongs to the other server.
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let options = [&["--ktls", "never", "--to", &to], more].concat();
         let mut arguments = site.arguments_at(&address.to_string(), &options);
@@ -238,7 +238,7 @@ fn one_line_starts_a_proxy() {
     }
 }
 
-/// What is a file is sent, browsers that navigate get the page, and the application gets the rest.
+/// Files are sent, browsers that navigate get the page, and the application gets the rest.
 #[test]
 fn one_line_serves_the_pages_of_an_application_beside_it() {
     let site = Site::new();
@@ -395,11 +395,11 @@ fn what_is_wrong_with_the_keys_is_said() {
         (
             "proxy = { to = 'http://a', to_prefix = 'v1' }",
             "",
-            "site.proxy.to_prefix: is no path: write for instance /v1",
+            "site.proxy.to_prefix: is not a path: write for instance /v1",
         ),
-        ("proxy = { to = 'http://a', to_prefix = '/a?b' }", "", "is no path"),
-        ("proxy = { to = 'http://a', to_prefix = '/a b' }", "", "is no path"),
-        ("proxy = { to = 'http://a', to_prefix = '/a/../b' }", "", "is no path"),
+        ("proxy = { to = 'http://a', to_prefix = '/a?b' }", "", "is not a path"),
+        ("proxy = { to = 'http://a', to_prefix = '/a b' }", "", "is not a path"),
+        ("proxy = { to = 'http://a', to_prefix = '/a/../b' }", "", "is not a path"),
         ("proxy = { to = 'http://a', host = 'a b' }", "", "write client, upstream, or a host"),
         ("proxy = { to = 'http://a', methods = ['TRACE'] }", "", "site.proxy.methods: \"TRACE\" cannot be forwarded"),
         ("proxy = { to = 'http://a', methods = ['get'] }", "", "write methods as [\"GET\", \"POST\"]"),
@@ -413,7 +413,7 @@ fn what_is_wrong_with_the_keys_is_said() {
         ("proxy = { to = 'http://a', cache = { ttl = '5m' } }", "", "for instance { 200 = \"5m\", 404 = \"10s\" }"),
         ("", "[[upstream]]\nname = 'a'\nservers = []", "upstream.servers: is empty for upstream a"),
         ("", "[[upstream]]\nname = 'a'\nservers = [{ url = 'http://a/b' }]", "has a path"),
-        ("", "[[upstream]]\nname = 'a'\nservers = [{ url = 'http://a', backup = true }]", "has backups alone"),
+        ("", "[[upstream]]\nname = 'a'\nservers = [{ url = 'http://a', backup = true }]", "has only backups"),
         (
             "",
             "[[upstream]]\nname = 'a'\nservers = [{ url = 'https://a' }]\ntls = { roots = '/none' }",

@@ -170,7 +170,7 @@ fn a_client_is_not_late_while_the_window_of_its_connection_is_closed() {
 /// Uploads over one connection.
 const UPLOADS: usize = 8;
 
-/// Octets of each: more than the connection's window holds of all.
+/// Bytes of each: more than the connection's window holds of all.
 const UPLOAD: usize = 1_000_000;
 
 #[test]

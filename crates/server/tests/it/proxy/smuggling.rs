@@ -1,4 +1,4 @@
-//! Whatever a client writes, what the server gets is one request for each answer, by any reading of it.
+//! No bytes of a client make two requests of one: the server gets one request for each answer, by any reading of it.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,7 +7,7 @@ use crate::support::Site;
 use crate::support::upstream::{Upstream, ok};
 
 /// Requests as an indulgent server reads them: lines may end with LF alone, names may have blanks around them, the last framing wins,
-/// and what is no number is 0.
+/// and a malformed number is 0.
 fn count_indulgently(mut octets: &[u8]) -> usize {
     let mut count = 0;
     while !octets.is_empty() {
@@ -123,7 +123,7 @@ const LINES: &[&str] = &[
 #[test]
 fn each_answer_belongs_to_one_request_however_a_server_reads_what_it_gets() {
     let site = Site::new();
-    // Every connection's octets, as they came.
+    // Every connection's bytes, as they came.
     let connections: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
     let all = Arc::clone(&connections);
     let upstream = Upstream::start(move |accepted| {

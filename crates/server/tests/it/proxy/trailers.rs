@@ -8,7 +8,7 @@ use crate::support::Site;
 use crate::support::http2_upstream::{Http2Upstream, connect, read, run};
 use crate::support::upstream::Upstream;
 
-/// An upstream of HTTP/1.1 whose answers have trailers, some of which are none.
+/// An upstream of HTTP/1.1 whose answers have trailers, some of them forbidden.
 fn with_trailers() -> Upstream {
     Upstream::answering(|_| {
         let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n";

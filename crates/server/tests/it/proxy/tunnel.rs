@@ -79,12 +79,12 @@ fn a_server_may_refuse_the_tunnel_and_the_connection_goes_on() {
     let mut client = site.connect(&server);
     let response = http::request(&mut client, "GET", "/chat", &ASKS).expect("a response");
     assert_eq!((response.status, response.body.as_slice()), (403, &b"no"[..]));
-    // What a client sent before the server agreed is a request, never a part of a tunnel.
+    // Bytes that a client sent before the server agreed are a request, never a part of a tunnel.
     assert_eq!(http::get(&mut client, "/next").expect("a response").status, 403);
     assert_eq!(upstream.last().line(), "GET /next");
 }
 
-/// A server that does not know WebSocket may be made to say 101, and would take what follows for requests.
+/// A server that does not know WebSocket may be made to say 101, and would take the following bytes for requests.
 #[test]
 fn a_tunnel_for_websocket_needs_the_reply_to_the_clients_key() {
     let site = Site::new();

@@ -241,7 +241,7 @@ fn keys_without_an_effect_are_refused_at_start() {
         (", upgrade = ['websocket']", app.to_owned(), "protocol = \"uwsgi\""),
         ("", "protocol = 'uwsgi'\nservers = [{ url = 'http://127.0.0.1:1' }]\n".to_owned(), "is no server of uwsgi"),
         ("", "servers = [{ url = 'uwsgi://127.0.0.1:1' }]\n".to_owned(), "is no server of HTTP"),
-        ("", format!("{app}proxy_protocol = 'v1'\n"), "is for HTTP alone"),
+        ("", format!("{app}proxy_protocol = 'v1'\n"), "is only for HTTP"),
         ("", format!("{app}health = {{ path = '/' }}\n"), "asks over HTTP"),
         ("", format!("{app}max_idle = 3\n"), "has no effect"),
     ] {

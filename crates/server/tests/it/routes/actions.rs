@@ -1,4 +1,4 @@
-//! What routes do: files, servers, responses of their own, redirects, other paths.
+//! The actions of routes: files, servers, responses of their own, redirects, other paths.
 
 use sealion_testkit::http;
 

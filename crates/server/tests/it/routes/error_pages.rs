@@ -196,7 +196,7 @@ fn a_refused_request_gets_nothing_of_the_path() {
 fn an_error_page_that_leads_nowhere_is_refused() {
     let site = Site::new();
     for (keys, words) in [
-        ("error_pages = { 404 = '@none' }", "site.error_pages.404: leads to a route, and the site has none"),
+        ("error_pages = { 404 = '@none' }", "site.error_pages.404: leads to a route, but the site has no routes"),
         ("error_pages = { 404 = '/none.html' }", "site.error_pages.404: no such file"),
         ("error_pages = { 404 = '@none' }\n[[site.route]]\npath = '/a'\ndeny = true", "@none is the name of no route"),
         (
