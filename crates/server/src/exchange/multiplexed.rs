@@ -107,7 +107,7 @@ pub(crate) fn announced_length(head: &HeadBuffer) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// The connection that asks for answers.
+/// The connection that asks for responses.
 pub(crate) struct Answers<'s, 'a> {
     pub(crate) context: &'a Context<'a>,
     pub(crate) protocol: Protocol,

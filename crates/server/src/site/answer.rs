@@ -221,7 +221,7 @@ impl<'a> Answering<'a> {
     }
 
     /// The response with a cached file, or with a stored response ([`Self::answer_from_store`]). `None`: [`Self::answer`] makes the response,
-    /// because a step before it may wait, neither is in the cache, or there is another answer.
+    /// because a step before it may wait, neither is in the cache, or there is another response.
     fn answer_from_cache(&self, path: &SitePath<'_>) -> Option<Response> {
         let features = &self.route.features;
         if self.site.has_proxies() {
@@ -285,7 +285,7 @@ impl<'a> Answering<'a> {
             return None;
         }
         if let Some(accel) = &self.route.features.accel {
-            // Answers that lead elsewhere are not stored.
+            // Responses that lead elsewhere are not stored.
             let _ = accel.take(&mut response);
         }
         self.add_fields(&mut response.fields, response.status, path.as_bytes());

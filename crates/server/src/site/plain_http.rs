@@ -7,7 +7,7 @@ use sealion_http::{ContentType, Fields, Status};
 use super::sites::host;
 use crate::response::{Body, Response};
 
-/// The answer to a validation (RFC 8555 §8.3).
+/// The response to a validation (RFC 8555 §8.3).
 pub(crate) fn of_challenge(authorization: String) -> Response {
     let content_type = Some(ContentType::Plain("application/octet-stream"));
     let fields = Fields { content_type, ..Fields::default() };

@@ -359,7 +359,7 @@ impl Rule {
         }
     }
 
-    /// The answer of the upstream. `client`: see [`Inbound::bounded_client`].
+    /// The response of the upstream. `client`: see [`Inbound::bounded_client`].
     async fn pass(&self, forwarded: &mut Forwarded, asked: &Asked<'_>, client: Option<IpAddr>) -> Response {
         let (trace, result) = forward(&self.upstream, forwarded).await;
         let mut response = match result {

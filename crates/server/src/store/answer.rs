@@ -85,7 +85,7 @@ enum Unshared {
     OfAnother,
     /// It is to be validated for each request.
     NotReusable,
-    /// No answer came.
+    /// No response came.
     Failed,
     /// The stored response is valid, and its body cannot be read.
     Unreadable,

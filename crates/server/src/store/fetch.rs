@@ -244,7 +244,7 @@ impl Fetch {
         }
     }
 
-    /// The head of the answer came.
+    /// The head of the response came.
     async fn answered(self, reply: Reply, trace: UpstreamTrace, requested: Requested) -> Option<Whole> {
         let received = now_s();
         let rules = Arc::clone(&self.rules);

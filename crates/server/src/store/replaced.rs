@@ -254,7 +254,7 @@ impl Rules {
     }
 }
 
-/// Fields of an application that has a file sent instead of its answer.
+/// Fields of an application that has a file sent instead of its response.
 const LEADS_ELSEWHERE: [HeaderName; 2] =
     [HeaderName::from_static("x-accel-redirect"), HeaderName::from_static("x-sendfile")];
 

@@ -107,7 +107,7 @@ impl SlicePosition {
             Some((range, complete)) if range == (0..complete) => {
                 reply.status = Status::OK;
                 reply.fields.remove(CONTENT_RANGE);
-                // An answer that is shorter than it says is incomplete.
+                // A response that is shorter than it says is incomplete.
                 reply.fields.insert(CONTENT_LENGTH, complete.into());
                 Judgement::AsItIs
             }
@@ -169,7 +169,7 @@ impl Sliced {
         head.sliced.as_deref().is_some_and(|other| other.index == index && self.is_of_same(other))
     }
 
-    /// Whether an answer is of the same representation.
+    /// Whether a response is of the same representation.
     pub(super) fn has_validator_of(&self, reply: &Reply) -> bool {
         sealion_cache::strong_validator(&reply.fields) == Some(&self.validator)
     }
@@ -201,7 +201,7 @@ impl Sliced {
         fields.insert(IF_RANGE, self.validator.clone());
     }
 
-    /// Whether the answer is the slice that was asked for.
+    /// Whether the response is the slice that was asked for.
     pub(super) fn is_answered_by(&self, index: u64, reply: &Reply) -> bool {
         let other = Sliced::of(&reply.fields, self.size).filter(|_| reply.status == Status::PARTIAL_CONTENT);
         other.is_some_and(|other| other.index == index && self.is_of_same(&other))
@@ -503,7 +503,7 @@ impl Source for Reader {
     }
 }
 
-/// A part of the content of an answer.
+/// A part of the content of a response.
 struct Within {
     source: Pin<Box<dyn Source>>,
     skip: u64,

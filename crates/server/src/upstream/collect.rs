@@ -45,7 +45,7 @@ pub(crate) enum NotCollected {
 }
 
 impl NotCollected {
-    /// The answer to the request.
+    /// The response to the request.
     pub(crate) fn status(self) -> Status {
         match self {
             NotCollected::Client(incomplete) => incomplete.status,

@@ -66,11 +66,11 @@ pub(crate) struct UpstreamConfig {
     #[serde(default = "connect_timeout")]
     pub connect_timeout: Timeout,
 
-    /// Time from the request, with its content, to the head of the answer.
+    /// Time from the request, with its content, to the head of the response.
     #[serde(default = "patience")]
     pub answer_timeout: Timeout,
 
-    /// Time between two pieces of the answer's content.
+    /// Time between two pieces of the response's content.
     #[serde(default = "patience")]
     pub stall_timeout: Timeout,
 
@@ -78,7 +78,7 @@ pub(crate) struct UpstreamConfig {
     #[serde(default = "tunnel_timeout")]
     pub tunnel_timeout: Timeout,
 
-    /// Time from the request to the end of the answer, all tries included; not for upgraded connections [default: unlimited]
+    /// Time from the request to the end of the response, all tries included; not for upgraded connections [default: unlimited]
     #[serde(default)]
     pub timeout: Option<Timeout>,
 
@@ -159,14 +159,14 @@ impl AdminState {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HealthConfig {
-    /// Path to ask for. An answer below 400 is healthy.
+    /// Path to ask for. A response below 400 is healthy.
     pub path: At<SecretUrl>,
 
     /// Time between two checks.
     #[serde(default = "check_every")]
     pub every: Timeout,
 
-    /// Time for an answer.
+    /// Time for a response.
     #[serde(default = "check_timeout")]
     pub timeout: Timeout,
 

@@ -255,7 +255,7 @@ struct InProgress {
     server: usize,
     /// Its place, where they are bounded.
     place: Option<OwnedSemaphorePermit>,
-    /// When the answer must have ended.
+    /// When the response must have ended.
     deadline: Option<Instant>,
 }
 
@@ -264,7 +264,7 @@ impl InProgress {
         &self.upstream.servers[self.server].name
     }
 
-    /// Counts bytes of the content of its answer.
+    /// Counts bytes of the content of its response.
     fn received(&self, bytes: usize) {
         self.upstream.servers[self.server].counts.received(bytes);
     }

@@ -365,7 +365,7 @@ pub(crate) struct Buffered {
 #[derive(Debug)]
 struct Shared {
     queue: Queue,
-    /// How the answer ended.
+    /// How the response ended.
     end: Option<io::Result<()>>,
     trailers: Option<Box<ExtraFields>>,
     reader: Option<Waker>,
@@ -387,7 +387,7 @@ impl Buffered {
     }
 }
 
-/// Reads an answer, as far as there is room.
+/// Reads a response, as far as there is room.
 async fn read(mut source: Pin<Box<dyn Source>>, shared: Arc<Mutex<Shared>>, spooling: Arc<Spooling>) {
     let end = loop {
         let content = match poll_fn(|cx| source.as_mut().poll_piece(cx)).await {

@@ -176,7 +176,7 @@ impl Http2<'_> {
             self.protocol.release(id);
         }
         self.streamed.retain(|streamed| streamed.stream != id);
-        // An answer that is being made goes on, unless it is forwarded: its stream keeps its slot until then.
+        // A response that is being made goes on, unless it is forwarded: its stream keeps its slot until then.
         if let Some(waiting) = self.answering.iter_mut().find(|waiting| waiting.stream == id) {
             waiting.wait.cancel = None;
         }
@@ -196,7 +196,7 @@ impl Http2<'_> {
         let Some(index) = self.receiving.iter().position(|receiving| receiving.stream == id) else { return };
         let receiving = &mut self.receiving[index];
         let is_over = receiving.discard(length, end);
-        // Behind the answer no more is taken than the window has room for.
+        // Behind the response no more is taken than the window has room for.
         self.protocol.consume(id, length as usize);
         if is_over {
             let Receiving { mut head, current, .. } = self.receiving.swap_remove(index);
@@ -245,7 +245,7 @@ impl Http2<'_> {
         may_keep(head, || self.kept())
     }
 
-    /// Bytes of heads that wait for content, an answer's end or the log.
+    /// Bytes of heads that wait for content, a response's end or the log.
     fn kept(&self) -> usize {
         let receiving: usize = self.receiving.iter().map(|receiving| receiving.head.memory()).sum();
         let answering: usize = self.answering.iter().map(|waiting| waiting.memory).sum();

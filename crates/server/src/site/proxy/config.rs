@@ -477,7 +477,7 @@ impl ProxyConfig {
 const OF_THIS_CACHE: [HeaderName; 2] =
     [HeaderName::from_static("surrogate-control"), HeaderName::from_static("x-accel-expires")];
 
-/// Fields of an answer that lead to a file (`accel`). An interim response leads nowhere.
+/// Fields of a response that lead to a file (`accel`). An interim response leads nowhere.
 const FOR_THIS_SERVER: [HeaderName; 2] =
     [HeaderName::from_static("x-accel-redirect"), HeaderName::from_static("x-sendfile")];
 

@@ -106,7 +106,7 @@ macro_rules! configs {
 }
 
 configs! {
-    /// A site: its host names, and the answers to their requests. Its settings and its action are the ones of its root route, which has all paths that no
+    /// A site: its host names, and the responses to their requests. Its settings and its action are the ones of its root route, which has all paths that no
     /// other route has.
     site {
         /// Host names: exact (`example.org`), with a wildcard for one or more labels (`*.example.org`, `www.example.*`), or an expression for the whole name

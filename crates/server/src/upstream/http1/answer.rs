@@ -12,10 +12,10 @@ use crate::upstream::connect::MOST_HEAD;
 use crate::upstream::end_of_head;
 use crate::upstream::head::{NamedByConnection, named_by_connection};
 
-/// Fields of an answer.
+/// Fields of a response.
 const MOST_FIELDS: usize = 256;
 
-/// A head of an answer, interim or final.
+/// A head of a response, interim or final.
 #[derive(Debug)]
 pub(super) struct Head {
     pub(super) status: Status,
