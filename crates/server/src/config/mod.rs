@@ -77,7 +77,7 @@ pub(crate) struct Config {
     pub split: Vec<SplitConfig>,
     /// Sites, by host name.
     pub site: Vec<SiteConfig>,
-    /// File of the secrets of connections, from `--tls-key-log` alone.
+    /// File of the secrets of connections, only from `--tls-key-log`.
     #[serde(skip)]
     pub tls_key_log: Option<PathBuf>,
     /// How the sites of another server's configuration are after their conversion.

@@ -1,5 +1,5 @@
-//! The threads of a disk. All that may block on the disk runs here, so that a disk that hangs holds up its own work alone: neither the threads that serve, nor
-//! the pool that checks passwords and reads the files of sites.
+//! The threads of a disk. All work that may block on the disk runs here, so that a disk that hangs holds up only its own work: neither the threads that
+//! serve, nor the pool that checks passwords and reads the files of sites.
 //!
 //! ```text
 //! answering ─► hanging        an operation makes no progress for DEADLINE

@@ -134,7 +134,7 @@ impl Template {
         }
     }
 
-    /// All texts that it can become, if tables alone decide. `None`: a client does.
+    /// All texts that it can become, if only tables decide. `None`: a client does.
     pub(crate) fn all_texts(&self, tables: &Tables) -> Option<Vec<String>> {
         let mut texts = vec![String::new()];
         for piece in &self.0 {

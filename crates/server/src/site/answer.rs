@@ -441,7 +441,7 @@ impl<'a> Answering<'a> {
         Some(Response::plain(refusal))
     }
 
-    /// The response to a request by `http` for a site that answers HTTPS alone. A request of HTTP/1.0 without Host has no other address.
+    /// The response to a request by `http` for a site that only answers HTTPS. A request of HTTP/1.0 without Host has no other address.
     fn redirect_to_https(&self) -> Option<Response> {
         if !self.site.https_only || !self.client.is_plain {
             return None;
@@ -600,7 +600,7 @@ impl<'a> Answering<'a> {
     async fn index_is_script(&self, rule: &proxy::Rule, path: &SitePath<'_>) -> bool {
         let Some(script) = rule.index_script().filter(|_| path.names_directory()) else { return false };
         let names: Vec<&str> = self.route.indexes().collect();
-        // Files alone, or none after it: a script runs where there is no file.
+        // Only files, or no action after it: a script runs where there is no file.
         if names.iter().position(|name| *name == script).is_none_or(|at| at + 1 == names.len()) {
             return false;
         }

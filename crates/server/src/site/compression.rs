@@ -155,7 +155,7 @@ impl<'a> Facts<'a> {
             match name.len() {
                 4 if is("etag") => facts.etag = Some(value),
                 4 if is("vary") => facts.varies |= has_member(value, |member| member == b"*" || is_accept(member)),
-                // Of several types none can be trusted.
+                // If there are several types, none can be trusted.
                 12 if is("content-type") => {
                     facts.is_fixed |= facts.content_type.is_some();
                     facts.content_type = Some(value);

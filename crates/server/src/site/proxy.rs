@@ -470,7 +470,7 @@ impl Rule {
             target: uri(&target)?,
             fields,
             host,
-            // If the request asks for another protocol in vain, the next request follows it.
+            // If the upgrade is not forwarded, the next request follows this one.
             content: inbound.content.filter(|_| upgrade.is_some() || !inbound.upgrade),
             upgrade: upgrade
                 .and_then(|protocol| HeaderValue::from_bytes(protocol).ok())

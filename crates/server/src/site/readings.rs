@@ -247,7 +247,7 @@ fn in_ascii(bytes: &[u8]) -> Option<Vec<u8>> {
     while let [first, behind @ ..] = rest {
         let low = |byte: u8| byte & 0x3f;
         let (byte, length) = match rest {
-            // Some look at the low bits of the second byte alone.
+            // Some look only at the low bits of the second byte.
             [lead @ (0xc0 | 0xc1), second, ..] => ((lead & 1) << 6 | low(*second), 2),
             [0xe0, second @ (0x80 | 0x81), third @ 0x80..=0xbf, ..] => ((second & 1) << 6 | low(*third), 3),
             [0xf0, 0x80, third @ (0x80 | 0x81), fourth @ 0x80..=0xbf, ..] => ((third & 1) << 6 | low(*fourth), 4),
@@ -443,7 +443,7 @@ mod tests {
             ("/a/(A(x)F(y))/b", "/a/b"),
             ("/pro/(S(x))tected/b", "/protected/b"),
             ("/a/(S(x))b", "/a/b"),
-            // Behind whatever an application is mounted at.
+            // Behind any mount path of an application.
             ("/a/%5Cx/b", "/a/b"),
             ("/a//x/b", "/a/b"),
             ("/a///x", "/a"),

@@ -496,7 +496,7 @@ fn make_number(root: &OwnedFd) -> io::Result<[u8; 16]> {
 pub(super) fn choose_salt<'a>(directories: impl Iterator<Item = &'a Directory> + Clone) -> Option<[u8; 16]> {
     let found: Vec<[u8; 16]> = directories.clone().filter_map(|directory| directory.read_salt).collect();
     let votes = |salt: &&[u8; 16]| found.iter().filter(|other| other == salt).count();
-    // Of two with equal votes, `max_by_key` returns the later one.
+    // Of two salts with equal votes, `max_by_key` returns the later one.
     found.iter().rev().max_by_key(votes).copied().or_else(|| directories.clone().next().map(|first| first.number))
 }
 

@@ -337,7 +337,7 @@ mod tests {
             assert!((1000..2000).contains(&gone.len()), "{} have gone", gone.len());
             assert!(gone.iter().all(|hash| index.peek(*hash).is_none()) && index.is_shrunk());
             assert_eq!((index.len(), index.octets()), (10_000 - gone.len() as u64, index.len() * BLOCK));
-            // For each that comes, another goes.
+            // For each object that comes, another goes.
             let before = index.len();
             assert_eq!(add(1_000_000), 10_000);
             assert_eq!(index.len(), before);

@@ -233,7 +233,7 @@ impl Rules {
         let (policy, code) = (&self.policy, code(reply.status, range));
         let lifetime = sealion_cache::may_store(policy, &request.to_store(), code, &reply.fields, requested, received);
         let lifetime = lifetime.map_err(Unstored::ByRule)?;
-        // Without an explicit lifetime, the response to a request with a cookie may be for its user alone.
+        // Without an explicit lifetime, the response to a request with a cookie may be only for its user.
         if request.has_cookie() && !sealion_cache::has_lifetime(policy, code, &reply.fields) {
             return Err(Unstored::Cookie);
         }

@@ -272,7 +272,7 @@ fn keys_have_the_same_hashes_and_disks_whichever_directory_is_replaced_or_comes_
         let store = opened(&order.map(Clone::clone));
         assert_eq!(store.hash(key), before);
     }
-    // Directories that are opened alone know it too.
+    // A directory that is opened alone knows it too.
     for directory in [a, b, c] {
         assert_eq!(opened(&[directory]).hash(key), before);
     }

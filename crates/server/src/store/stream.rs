@@ -204,7 +204,7 @@ fn read_on(store: &Weak<Store>, tell: &Sender<()>) {
 /// Reads until the connection fails.
 fn read_until_failure(reader: &mut Reader, store: &Store, stream: &PurgeStream, tell: &Sender<()>) -> io::Result<()> {
     loop {
-        // Without waiting until all is applied.
+        // Without waiting for all purges to be applied.
         while reader.apply_next(store, stream, None)? {}
         reader.keep_place(store)?;
         let now = stream.begun.elapsed().as_millis() as u64;

@@ -1,4 +1,4 @@
-//! Purges for the process that takes over from this one: it reads the purge files of its own directories alone, which may be others.
+//! Purges for the process that takes over from this one: it reads only the purge files of its own directories, which may be others.
 //!
 //! ```text
 //! none ─► starting ─► took over        purges are kept while it starts, and forwarded when it has taken over

@@ -170,7 +170,7 @@ pub(crate) async fn collect(
             break;
         }
     };
-    // Trailers follow chunks alone.
+    // Only chunked content has trailers.
     let known = if rest.is_none() && trailers.is_none() { Some(length) } else { announced };
     let (writer, collected) = pipe(known);
     tokio::spawn(feed(writer, Arc::clone(spooling), queue, rest, trailers));

@@ -304,7 +304,7 @@ impl UrlScheme {
         }
     }
 
-    /// The protocol of its servers, if it is one alone. `None`: a version of HTTP.
+    /// The protocol of its servers, if there is only one. `None`: a version of HTTP.
     fn gateway(self) -> Option<Protocol> {
         match self {
             UrlScheme::Http | UrlScheme::Https => None,

@@ -338,7 +338,7 @@ enum SendError {
     /// Nothing of the request was sent.
     NotSent(String),
     Failed(Failure),
-    /// The server has not begun with it (RFC 9113 §8.7). With whether the request has content.
+    /// The server has not begun with it (RFC 9113 §8.7). The flag: whether the request has content.
     Refused(Failure, bool),
     /// The server ended the connection while the client owed content.
     ClosedEarly(Failure),

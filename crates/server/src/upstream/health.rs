@@ -37,7 +37,7 @@ pub(super) struct Health {
 }
 
 impl HealthConfig {
-    /// For so many servers.
+    /// For this number of servers.
     pub(super) fn build(&self, servers: usize, key: &str, problems: &mut Problems) -> Option<Health> {
         let path = self.path.reveal();
         let is_path =

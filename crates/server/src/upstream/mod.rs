@@ -288,7 +288,7 @@ impl Drop for InProgress {
     }
 }
 
-/// In the line about a request that failed, those before it that had none.
+/// The suffix that counts the failures without a line of their own.
 pub(crate) const OTHER_REQUESTS: &str = "more requests failed since the last such line";
 
 impl Upstream {

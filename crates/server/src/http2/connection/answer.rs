@@ -79,7 +79,7 @@ impl<'a> Http2<'a> {
                 self.protocol.respond(id, head, length == Some(0), &mut self.heads)
             })
         });
-        // The log needs the rest of the response alone.
+        // The log needs only the rest of the response.
         response.fields.extra = ExtraFields::default();
         self.ahead.set_heads(self.heads.len());
         sending.wire = (self.heads.len() - before) as u64;

@@ -82,7 +82,7 @@ impl<'a> Http3<'a> {
         let written = HEADS.with_borrow_mut(|heads| {
             heads.with_head(head, &now(), &[], |head| self.protocol.respond(id, head, is_empty, &mut out))
         });
-        // The log needs the rest of the response alone.
+        // The log needs only the rest of the response.
         answered.response.fields.extra = ExtraFields::default();
         let mut sending = Sending::new(id, answered, out, is_empty);
         match written.and_then(|()| sending.begin(&mut self.protocol)) {

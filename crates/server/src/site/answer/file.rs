@@ -120,7 +120,7 @@ impl Answering<'_> {
     }
 
     /// The image `original`, or its sibling in the format that the client prefers. Neither is sent without the guards of its own name, and no
-    /// password is checked for a sibling alone.
+    /// password is checked only for a sibling.
     async fn respond_with_image(
         &self,
         subtype: &str,

@@ -52,10 +52,10 @@ pub(crate) enum RespondWord {
     Close,
 }
 
-/// `redirect`: the target alone, or a table.
+/// `redirect`: only the target, or a table.
 pub(crate) type RedirectConfig = Short<SecretUrl, RedirectTable>;
 
-/// `rewrite`: the new path alone, or a table.
+/// `rewrite`: only the new path, or a table.
 pub(crate) type RewriteConfig = Short<SecretUrl, RewriteTable>;
 
 /// Which query a redirect leads to.
@@ -67,7 +67,7 @@ pub(crate) enum RedirectQuery {
     Keep,
     /// The query of `to`, then the query of the request.
     Append,
-    /// The query of `to` alone.
+    /// Only the query of `to`.
     Drop,
 }
 

@@ -329,7 +329,7 @@ impl Tree<'_> {
         self.all[number] = Some(route);
     }
 
-    /// Lets requests find a route by its path or its name. Returns whether by its name alone.
+    /// Lets requests find a route by its path or its name. Returns whether only by its name.
     fn add_candidate(
         &mut self,
         own: &RouteConfig,

@@ -140,7 +140,7 @@ fn nested_routes_are_chosen_at_each_level() {
             ("/a/b/x.txt", "~ /a/.*\\.txt$"),
             ("/a/b/x.png", "~ \\.(txt|png)$"),
             ("/a/b/big.png", "~ big"),
-            // `^~` counts on its own level alone.
+            // `^~` counts only on its own level.
             ("/a/final/x.txt", "~ \\.(txt|png)$"),
             ("/a/final/x", "^~ /a/final/"),
             ("/a/final/x.png", "~ \\.(txt|png)$"),

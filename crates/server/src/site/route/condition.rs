@@ -17,7 +17,7 @@ use crate::site::access::{names, network};
 use crate::site::look_around::{LookAround, SIGN, TooManySteps};
 use crate::values::{At, Problems, Secret, Short};
 
-/// Conditions of a route: all keys must hold. Of the values of a key one must. A route whose conditions fail is passed over as if it were not there.
+/// Conditions of a route: all keys must hold. One of the values of a key must. A route whose conditions fail is passed over as if it were not there.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct MatchConfig {

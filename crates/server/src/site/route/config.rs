@@ -35,7 +35,7 @@ use crate::values::{At, SecretUrl, Short};
 /// A table that `true` stands for with its defaults, and that `false` takes away.
 pub(crate) type Switch<T> = Short<bool, T>;
 
-/// Makes [`SiteConfig`] and [`RouteConfig`]: keys of each alone, the actions and the settings. A route inherits the settings that it does not have.
+/// Makes [`SiteConfig`] and [`RouteConfig`]: the keys of each, the actions and the settings. A route inherits the settings that it does not have.
 macro_rules! configs {
     (
         $(#[$of_site:meta])*
@@ -97,7 +97,7 @@ macro_rules! configs {
         }
 
         impl SiteConfig {
-            /// The root route, with the actions of the site alone.
+            /// The root route, with the actions that only a site has.
             pub(super) fn root_route(&self) -> RouteConfig {
                 RouteConfig { $($action: self.$action.clone(),)* ..RouteConfig::default() }
             }
@@ -161,7 +161,7 @@ configs! {
         conditions: Option<At<MatchConfig>>,
         /// Whether clients get 404, and only other routes lead here.
         internal: bool,
-        /// Whether requests come here by their own path alone, and by none that another route leads to.
+        /// Whether requests come here only by their own path, and not by a path that another route leads to.
         once: bool,
         /// Whether requests are answered with files, though the route around it does something else.
         files: bool,

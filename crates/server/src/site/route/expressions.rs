@@ -209,7 +209,7 @@ const AUTOMATON_SIZE: usize = 1 << 20;
 /// Bound on the compiled expressions of a set, in bytes.
 const SET_SIZE: usize = 32 << 20;
 
-/// Numbers of expressions. Of few it takes no memory.
+/// Numbers of expressions. A few take no memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Set {
     few: [u64; FEW],

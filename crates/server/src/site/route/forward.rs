@@ -15,7 +15,7 @@ pub(in crate::site) enum Forward {
     Chosen {
         to: Template,
         by_target: HashMap<Box<str>, Rule>,
-        /// A target; the rules differ in the server alone.
+        /// A target; the rules differ only in the server.
         any: Box<str>,
     },
 }

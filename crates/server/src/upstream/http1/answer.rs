@@ -75,7 +75,7 @@ impl Head {
         let first = memchr::memchr(b'\n', &head).map_or(end, |at| at + 1);
         let mut fields = AnswerFields::new(Lines { octets: head.slice(first..), passed_on, length });
         if is_chunked && length.is_some() {
-            // The transfer coding counts alone. A server in between may have framed it by the length (RFC 9112 §6.3).
+            // Only the transfer coding counts. A server in between may have framed it by the length (RFC 9112 §6.3).
             fields.remove(header::CONTENT_LENGTH);
             persists = false;
         }
