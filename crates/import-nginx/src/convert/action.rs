@@ -72,7 +72,7 @@ pub(super) fn write(context: &mut Context, table: &mut Table, place: Place<'_, '
     Ok(false)
 }
 
-/// The directory beneath a root that only the files of a location lie in. `None`: the location needs the whole root.
+/// The directory beneath a root that has only the files of a location. `None`: the location needs the whole root.
 fn beneath(root: &str, place: Place<'_, '_>) -> Option<String> {
     let Path::Prefix { text, .. } = place.path else { return None };
     let is_alone =
@@ -314,7 +314,7 @@ pub(super) fn last_index(context: &mut Context, table: &mut Table, place: Place<
     }
 }
 
-/// Adds a route for paths that end with a slash: only `$uri` is then no file, so they go to the last resort.
+/// Adds a route for paths that end with a slash: `$uri` without `$uri/` finds no file there, so they go to the last resort.
 fn directories(table: &mut Table, end: &str) {
     let mut inner = Table::default();
     inner.set("path", "~ /$");
