@@ -16,7 +16,7 @@ use crate::upstream::connect::MOST_HEAD;
 use crate::upstream::message::AnswerFrame;
 
 /// Room for reading content, in bytes. A response of 1 MB took 6.8 million instructions with 24 KiB at a time, 7.7 with 16, 7.1 with 48 or with 72
-/// (kernel 6.1): a read that ends with a segment of the other side waits for each segment.
+/// (kernel 6.1). A read that ends at the segments of the other side waits for each of them.
 const ROOM: usize = 24 << 10;
 
 /// The content of a response that is being read.
