@@ -141,7 +141,7 @@ fn resident(server: &Server) -> u64 {
     line.trim().strip_suffix(" kB").and_then(|text| text.parse::<u64>().ok()).expect("a number") << 10
 }
 
-/// MEASURED: 5 to 6 kB, see docs/operations.md. This bound includes the memory that the allocator keeps of handshakes.
+/// MEASURED: 5 to 6 kB, see docs/operations.md. What the allocator keeps of handshakes is in this bound too.
 const MOST_PER_IDLE_CONNECTION: u64 = 12 << 10;
 
 #[test]
