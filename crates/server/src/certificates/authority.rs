@@ -1,5 +1,5 @@
 //! A local certificate authority, made by `sealion trust`. It issues the development certificate, so that programs that
-//! trust its root need no exception. Its name constraints only cover this machine's own names, and those that were named
+//! trust its root need no exception. Its name constraints only cover this machine's own names, and the names given
 //! at its making: a stolen key cannot impersonate another host.
 
 use std::fmt;

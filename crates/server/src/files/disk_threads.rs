@@ -286,7 +286,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Operation>> = const { RefCell::new(None) };
 }
 
-/// The operation of this thread makes progress: those that take long say so after each part.
+/// The operation of this thread makes progress: a long operation says so after each part.
 pub(crate) fn progress() {
     CURRENT.with_borrow(|operation| {
         if let Some(operation) = operation {

@@ -108,7 +108,7 @@ pub(super) enum After {
 }
 
 impl After {
-    /// With the head of the request, which goes along.
+    /// Adds the head of the request, which passes along.
     pub(super) fn with_request(mut self, head: &[u8]) -> Self {
         if let After::Pass(under_way, _) = &mut self {
             under_way.request = head.to_vec();

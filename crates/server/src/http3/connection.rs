@@ -164,7 +164,7 @@ impl<'a> Http3<'a> {
         })
     }
 
-    /// Tells the client which requests are served, and waits for a round trip: those that come meanwhile are rejected, so that the client can repeat them
+    /// Tells the client which requests are served, and waits for a round trip: requests that come meanwhile are rejected, so that the client can repeat them
     /// (RFC 9114 §5.2).
     fn poll_farewell(&mut self, cx: &mut TaskContext<'_>, endpoint: &mut Endpoint) -> Poll<()> {
         self.closing = true;

@@ -343,7 +343,7 @@ mod tests {
         for _ in 0..5 {
             assert_eq!(limits.admit(one, Some(b""), &mut Vec::new()), Ok(()), "an empty value is not counted");
         }
-        // A request whose value cannot be told counts for its client.
+        // A request whose value is unclear counts for its client.
         assert_eq!(limits.admit(one, None, &mut Vec::new()), Ok(()));
         assert!(matches!(limits.admit(one, None, &mut Vec::new()), Err(Refusal::TooMany(_))));
     }

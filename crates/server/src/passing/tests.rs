@@ -86,7 +86,7 @@ async fn an_answer_that_is_late_fails_so_that_the_other_process_does_not_touch_t
     let (near, far) = channel();
     let (giver, _thread) = Giver::start(near, 1).unwrap();
     let (offered, _client) = connection();
-    // Nobody answers for some seconds.
+    // No answer comes for some seconds.
     assert!(giver.offer(offered).await.is_some());
     let mut space = vec![0; LONGEST_MESSAGE];
     set_patience(&far, Duration::from_secs(30)).unwrap();

@@ -47,7 +47,7 @@ pub(crate) enum Form {
     Query,
 }
 
-/// A value of the request cannot stand where a placeholder has it.
+/// A value of the request is not allowed where the placeholder stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unfit;
 

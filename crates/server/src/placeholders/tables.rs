@@ -82,7 +82,7 @@ struct Split {
 const WHOLE: u64 = 10_000;
 
 impl Tables {
-    /// Validates the tables. A table may use those before it.
+    /// Validates the tables. A table may use the tables before it.
     pub(crate) fn build(maps: &[MapConfig], splits: &[SplitConfig], problems: &mut Problems) -> Self {
         let mut tables = Tables::default();
         for config in splits {

@@ -97,7 +97,7 @@ impl Compression {
         response.fields.extra = as_coded(&response.fields.extra, etag);
     }
 
-    /// Whether a client that takes a coding gets one. A part and a 304 are of content that may be.
+    /// Whether a client that takes a coding gets it. A 206 and a 304 belong to content that may be coded.
     fn may_code(&self, response: &Response, facts: &Facts<'_>) -> bool {
         let length = response.body.len();
         let takes = |length| self.settings.takes_content(essence(facts.content_type.unwrap_or_default()), length);

@@ -134,7 +134,7 @@ impl FastcgiConfig {
     }
 }
 
-/// Variables beside those that are made for each request.
+/// Variables beside the variables that are made for each request.
 pub(super) fn further_variables(
     params: &At<BTreeMap<String, Secret>>,
     key: &str,
@@ -192,7 +192,7 @@ impl Scripts {
         found
     }
 
-    /// As [`Self::candidates`], with those that are not run.
+    /// As [`Self::candidates`], with scripts that are not run.
     fn scripts_of(&self, path: &SitePath<'_>) -> Vec<Found> {
         let octets = path.as_bytes();
         let ends = memchr::memchr_iter(b'/', octets).chain([octets.len()]);

@@ -168,7 +168,7 @@ impl ForwardAuth {
         }
     }
 
-    /// Asks whether a request for `uri` may pass: the fields that it gets then, or the answer for the client. `cookies`: gets those that the client gets.
+    /// Asks whether a request for `uri` may pass: the fields that it gets then, or the answer for the client. `cookies`: gets the cookies for the client.
     async fn ask(
         &self,
         request: &Request<'_>,

@@ -14,7 +14,7 @@ use super::proxy::with_one_slash;
 /// A step of an application between the request line and its route. `None`: it leaves the path as it is.
 type Step = fn(&[u8]) -> Option<Vec<u8>>;
 
-/// Every application decodes the path; twice, where a container and a framework both do it. Tomcat and Apache httpd can be told to keep encoded slashes.
+/// Every application decodes the path; twice, if a container and a framework both do it. Tomcat and Apache httpd can be set to keep encoded slashes.
 const DECODINGS: [Step; 2] = [decode, decode_all_but_slashes];
 
 /// The other steps of known applications. Some take several, in any order.
@@ -47,7 +47,7 @@ const STEPS: [Step; 14] = [
     without_sessions_but_slashes,
 ];
 
-/// Readings of one path, those included that are not decoded. Beyond it, the path is refused.
+/// Readings of one path, including undecoded ones. Beyond it, the path is refused.
 const MAX_READINGS: usize = 256;
 
 /// Bytes that all steps may make of one path. Beyond it, the path is refused.
@@ -368,7 +368,7 @@ fn session(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// The path with each segment as `change` has it.
+/// The path with each segment changed by `change`.
 fn by_segments(bytes: &[u8], change: impl Fn(&[u8]) -> &[u8]) -> Option<Vec<u8>> {
     let segments: Vec<&[u8]> = bytes.split(|byte| *byte == b'/').map(change).collect();
     changed(bytes, segments.join(&b'/'))

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A damaged body is removed and fetched again. A response that was sending it breaks off before its end, so that no client takes a damaged body, or a damaged
-//! range, for whole. After its check, a body is sent as any file is.
+//! range, for whole. After its check, a body is sent like a file.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;

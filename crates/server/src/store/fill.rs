@@ -233,7 +233,7 @@ impl Fill {
         }
     }
 
-    /// The request that the origin answered gets other fields than those that are stored.
+    /// The request that the origin answered gets other fields than the stored ones.
     pub(super) fn set_own(&self, fields: ExtraFields) {
         let _ = self.own.set(fields);
     }

@@ -171,8 +171,8 @@ impl Fetch {
         self.rules.store.withdraw_under_way(&withdrawal);
     }
 
-    /// Whether a response that is not stored takes the place of the stored one. `false`: only the request is the reason, or the response tells of the
-    /// request or of a failure: a client must not remove the stored response of all.
+    /// Whether a response that is not stored takes the place of the stored one. `false`: only the request is the reason, or the response is about the
+    /// request or a failure: a client must not remove the stored response of all.
     pub(super) fn supersedes(&self, reply: &Reply, requested: Requested, received: u64) -> bool {
         self.rules.supersedes(&self.range, &self.request, reply, requested.second, received).is_some()
     }
@@ -258,13 +258,13 @@ impl Rules {
 const LEADS_ELSEWHERE: [HeaderName; 2] =
     [HeaderName::from_static("x-accel-redirect"), HeaderName::from_static("x-sendfile")];
 
-/// Whether a status tells of the page, and neither of this request nor of a failure.
+/// Whether a status is about the page, and neither about this request nor about a failure.
 fn is_about_page(request: &FetchRequest, code: u16) -> bool {
     let is_of_credentials = request.has_authorization() && matches!(code, 401 | 403 | 407);
     !is_of_credentials && sealion_cache::replaces_stored(code)
 }
 
-/// A request that is forwarded as if there were no cache. Its response may withdraw a stored one, and those that are being fetched.
+/// A request that is forwarded as if there were no cache. Its response may withdraw a stored one, and responses that are being fetched.
 #[derive(Debug)]
 pub(crate) struct Passing {
     rules: Arc<Rules>,

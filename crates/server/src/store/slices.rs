@@ -159,7 +159,7 @@ impl Sliced {
         size == Some(self.size)
     }
 
-    /// The slice that tells of the others.
+    /// The slice that describes the others.
     pub(super) fn index(&self) -> u64 {
         self.index
     }
@@ -247,7 +247,7 @@ impl Slices {
         })
     }
 
-    /// Reads a range of the whole. `fill`: the slice that tells of the others comes by it. `None`: it is not there any more.
+    /// Reads a range of the whole. `fill`: brings the slice that describes the others. `None`: it is gone.
     pub(super) fn read(self: Arc<Self>, range: Range<u64>, fill: Option<&Arc<Fill>>) -> Option<Reader> {
         let Range { start, end } = self.sliced.range(self.sliced.index);
         let state = match fill.filter(|_| (start..end).contains(&range.start)) {

@@ -172,7 +172,7 @@ impl PurgeStream {
     }
 }
 
-/// Starts the thread that applies the purges of other nodes, and waits a while until those are applied that this node has missed.
+/// Starts the thread that applies the purges of other nodes, and waits a while until the purges are applied that this node has missed.
 pub(super) fn follow(store: &Arc<Store>) -> io::Result<()> {
     let (tell, told) = channel();
     let weak = Arc::downgrade(store);
@@ -271,7 +271,7 @@ impl Reader {
         let count = purges.len();
         let mut applied = Ok(());
         for (n, Entry { target, soft }) in purges.into_iter().enumerate() {
-            // The file is the same for all: the last one takes those before with it to the disk.
+            // The file is the same for all: the last line takes the lines before with it to the disk.
             let durable = if n + 1 == count { Durable::Yes } else { Durable::No };
             // All hold in memory, even if one cannot be written down: they are then read again.
             applied = applied.and(store.apply(&Purge { target, soft, at: now_ms() }, durable));

@@ -38,7 +38,7 @@ impl Variants {
         uses.times.put(variant, now);
     }
 
-    /// Takes those out of a list that were asked for least recently, until it has `most`. Returns them.
+    /// Takes the least recently requested variants out of a list, until it has `most`. Returns them.
     fn take_excess(&self, list: &mut Vec<u128>, most: usize) -> Vec<u128> {
         let excess = list.len().saturating_sub(most);
         let mut by_use = list.clone();

@@ -1,4 +1,4 @@
-//! Choosing a server, and leaving out those that fail.
+//! Choosing a server, and leaving out servers that fail.
 //!
 //! ```text
 //!           ─max_fails in a row, or a health check─►

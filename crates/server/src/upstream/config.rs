@@ -125,7 +125,7 @@ pub(crate) struct ServerConfig {
     #[serde(default)]
     pub backup: bool,
 
-    /// Which clients it answers. `drain`: those that a `sticky` cookie leads to it, and others only while all other servers are left out.
+    /// Which clients it answers. `drain`: clients that a `sticky` cookie leads to it, and others only while all other servers are left out.
     #[serde(default)]
     pub state: AdminState,
 

@@ -508,7 +508,7 @@ fn reply(
     Ok(Reply { status, fields, body: body.into(), ends_with_stream: false })
 }
 
-/// The protocol that Upgrade of the response names, if it is one of those in `asked` (RFC 9110 §7.8).
+/// The protocol that Upgrade of the response names, if it is one of the protocols in `asked` (RFC 9110 §7.8).
 fn chosen_protocol<'a>(fields: &'a HeaderMap, asked: &HeaderValue) -> Option<&'a str> {
     let chosen = fields.get(header::UPGRADE)?.to_str().ok()?.trim();
     let mut asked = asked.to_str().ok()?.split(',');

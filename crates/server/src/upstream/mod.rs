@@ -474,7 +474,7 @@ impl Upstreams {
         self.all
     }
 
-    /// The names of those that speak FastCGI, or of those that do not.
+    /// The names of the upstreams that speak FastCGI, or of the others.
     pub(crate) fn names(&self, are_fastcgi: bool) -> Vec<Box<str>> {
         let named = self.all.iter().filter(|upstream| !upstream.name.contains(':'));
         named

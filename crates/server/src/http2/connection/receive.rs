@@ -190,8 +190,8 @@ impl Http2<'_> {
         }
     }
 
-    /// Discards `length` bytes of a request's content, which files do not need. Its end, or too much of it, brings the response; in the second case
-    /// the client is told then that the rest is not wanted.
+    /// Discards `length` bytes of a request's content, which files do not need. The end of the content, or too much of it, brings the response. After too
+    /// much content, the client is told that the rest is not wanted.
     fn discard(&mut self, id: StreamId, length: u64, end: bool, stream: &TlsStream) {
         let Some(index) = self.receiving.iter().position(|receiving| receiving.stream == id) else { return };
         let receiving = &mut self.receiving[index];
@@ -210,7 +210,7 @@ impl Http2<'_> {
         self.requests += 1;
         self.permit.is_shared = self.protocol.open_streams() > 1;
         if !self.idle.begin() {
-            // Its slot is promised to another connection. It closes as any other that has sent a response: not before the client has it.
+            // Its slot is promised to another connection. It closes as any connection that has sent a response: not before the client has it.
             if let Some(worker) = metrics::worker() {
                 worker.evicted.add(1);
             }

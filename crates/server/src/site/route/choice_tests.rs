@@ -114,7 +114,7 @@ fn the_first_expression_goes_before_prefixes() {
     );
 }
 
-/// As nginx' `find_location`: expressions within a prefix go before those beside it, and these before prefixes within it.
+/// As nginx' `find_location`: expressions within a prefix go before expressions beside it, and these before prefixes within it.
 #[test]
 fn nested_routes_are_chosen_at_each_level() {
     let lines = "

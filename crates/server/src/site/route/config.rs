@@ -83,7 +83,7 @@ macro_rules! configs {
         }
 
         impl RouteConfig {
-            /// The settings of `around`, with those that this route has over them.
+            /// The settings of `around`, overridden by the settings of this route.
             pub(super) fn settings_over(&self, around: &SiteConfig) -> SiteConfig {
                 let mut settings = SiteConfig { route: Vec::new(), ..around.clone() };
                 $(if let Some(own) = &self.$optional {
@@ -114,19 +114,19 @@ configs! {
         /// beginning, then the longest at the end, then the first expression: of sites that name the listener in `listen`, then of the others, in the order of
         /// the file.
         names: Vec<At<String>> = Vec::new(),
-        /// Whether this site answers requests with an unknown host name, or with none: on all its listeners (`true`), or on those with these addresses
-        /// (`["[::]:80"]`). A single site is always the default.
+        /// Whether this site answers requests with an unknown host name, or without one: on all its listeners (`true`), or on the listeners with these
+        /// addresses (`["[::]:80"]`). A single site is always the default.
         default: Short<bool, Vec<At<String>>> = Short::Short(false),
         /// Listeners that this site is served on, by their `address` in `[[listen]]`. Elsewhere its names are unknown, and other sites may have them. It goes
         /// before sites that are served everywhere. If none of its listeners has TLS, they serve it and do not redirect it [default: all]
         listen: Option<Vec<At<String>>> = None,
-        /// Whether handshakes for its names are refused, and those with an unknown name or without one where it is the default. Over TLS
+        /// Whether handshakes for its names are refused. If the site is the default, so are handshakes with an unknown name or without one. Over TLS
         /// the site answers no request.
         reject_handshake: At<bool> = false.into(),
         /// Whether clients are offered HTTP/2 for this site. `false`: they use HTTP/1.1, and requests that come over a connection of HTTP/2 for another site are
         /// answered 421, upon which browsers open another connection.
         http2: bool = true,
-        /// Whether clients may use HTTP/3 for this site, where a listener has it. `false`: no response announces it, and requests that come over a connection of HTTP/3
+        /// Whether clients may use HTTP/3 for this site, where a listener has it. `false`: no response announces it, and requests over a connection of HTTP/3
         /// are answered 421, upon which browsers use TCP.
         http3: bool = true,
         /// Whether requests by `http`, at listeners with `plain = "serve"`, are redirected to the same address over HTTPS, with status 308 and the port of the
@@ -141,7 +141,7 @@ configs! {
         /// `[[tls.acme_accounts]]`.
         acme: AcmeUse = AcmeUse::No,
         /// Has certificates ordered when a client first asks for a name, each for itself: for any name under a wildcard of `names`, and in the
-        /// default site for all names that no other site has. Names that `certificates` cover are shown those.
+        /// default site for all names that no other site has. Clients that ask for a name in `certificates` get that certificate.
         acme_on_demand: Option<AcmeOnDemandConfig> = None,
         /// Authentication of clients by certificate. Requests on a connection opened for another site are refused (421).
         client_auth: Option<ClientAuthConfig> = None,

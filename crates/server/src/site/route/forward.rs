@@ -1,4 +1,4 @@
-//! The action `proxy`: to servers that the configuration names, or to those that a value of the request chooses among such.
+//! The action `proxy`: to servers that the configuration names, or to servers that a value of the request chooses among these.
 
 use std::collections::HashMap;
 

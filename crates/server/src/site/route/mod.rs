@@ -1,4 +1,4 @@
-//! Routes: a site is a tree of them. Each is built once, at start, from its own keys and those that it inherits, so that a request reads one value.
+//! Routes: a site is a tree of them. Each is built once, at start, from its own keys and its inherited keys, so that a request reads one value.
 //!
 //! ```text
 //! [[site]] ──► root route ◄── settings ── [[site.route]] ◄── settings ── [[site.route.route]]      config.rs, build.rs

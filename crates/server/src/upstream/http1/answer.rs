@@ -25,7 +25,7 @@ pub(super) struct Head {
     pub(super) persists: bool,
 }
 
-/// How the end of the content is told.
+/// How the end of the content is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
     Nothing,
