@@ -136,7 +136,9 @@ impl FromStr for DevelopmentName {
                 }
             };
             let public = || {
-                format!("{address} is no address of a local network: an authority of the Internet has to vouch for it")
+                format!(
+                    "{address} is not an address of a local network: an authority of the Internet has to vouch for it"
+                )
             };
             return if is_own { Ok(Self::Address(address)) } else { Err(public()) };
         }
@@ -195,8 +197,8 @@ mod tests {
             ("nas", Ok("nas")),
             ("192.168.1.7", Ok("192.168.1.7")),
             ("fd00::7", Ok("fd00::7")),
-            ("8.8.8.8", Err("no address of a local network")),
-            ("2001:db8::1", Err("no address of a local network")),
+            ("8.8.8.8", Err("not an address of a local network")),
+            ("2001:db8::1", Err("not an address of a local network")),
             ("a..b", Err("neither a name nor an address")),
             ("*.*.a", Err("neither a name nor an address")),
             ("*", Err("neither a name nor an address")),

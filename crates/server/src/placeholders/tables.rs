@@ -233,7 +233,7 @@ impl Map {
                 match network.parse::<IpNet>().ok().or_else(address) {
                     Some(network) => map.networks.push((network, template)),
                     None => {
-                        let what = format_args!("{network:?} is no network: write for instance \"in 10.0.0.0/8\"");
+                        let what = format_args!("{network:?} is not a network: write for instance \"in 10.0.0.0/8\"");
                         problems.add(&value.span, "map.entries", what);
                     }
                 }

@@ -8,7 +8,7 @@ use crate::values::{At, Problems};
 /// Validates the links. `None`: the list is empty.
 pub(super) fn build(links: &[At<String>], key: &str, problems: &mut Problems) -> Option<Vec<String>> {
     for link in links.iter().filter(|link| !is_link(link)) {
-        problems.add(&link.span, key, format_args!("{:?} is no link: {EXAMPLE}", link.value));
+        problems.add(&link.span, key, format_args!("{:?} is not a link: {EXAMPLE}", link.value));
     }
     (!links.is_empty()).then(|| links.iter().map(|link| link.value.clone()).collect())
 }

@@ -101,7 +101,7 @@ impl ForwardAuthConfig {
                 match url.reveal().contains(':') {
                     true => (upstreams.find(&url, &to_key, problems), target),
                     false => {
-                        let what = "is no URL: write for instance http://127.0.0.1:9091/verify, or name an upstream and write a path";
+                        let what = "is not a URL: write for instance http://127.0.0.1:9091/verify, or name an upstream and write a path";
                         problems.add(&self.to.span, &to_key, what);
                         (None, "/")
                     }

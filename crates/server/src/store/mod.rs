@@ -161,7 +161,7 @@ impl Store {
             problems.add(&config.directories.span, "cache.directories", what);
         }
         if let Some(other) = paths.iter().find(|path| path.exists() && !path.is_dir()) {
-            let what = format_args!("{} is no directory: name one that the server may write to", other.display());
+            let what = format_args!("{} is not a directory: name one that the server may write to", other.display());
             problems.add(&config.directories.span, "cache.directories", what);
         }
         let stream = PurgeStream::build(config, problems);

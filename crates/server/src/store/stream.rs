@@ -88,7 +88,7 @@ impl PurgeStream {
         let address = text.strip_prefix("redis://").or_else(|| text.strip_prefix("valkey://"));
         let parts = address.and_then(|address| address.split_once('/'));
         let Some((server, key)) = parts.filter(|(server, key)| !server.is_empty() && !key.is_empty()) else {
-            add(format!("{:?} is no stream: write for instance redis://10.0.0.9:6379/sealion-purges", url.value));
+            add(format!("{:?} is not a stream: write for instance redis://10.0.0.9:6379/sealion-purges", url.value));
             return None;
         };
         if server.contains('@') {

@@ -399,21 +399,23 @@ impl FromStr for ServerUrl {
         let (host, port) = match authority.strip_prefix('[') {
             Some(rest) => {
                 let (host, port) = rest.split_once(']').ok_or_else(|| wrong("the address has no end"))?;
-                host.parse::<std::net::Ipv6Addr>().map_err(|_| wrong("that is no IPv6 address"))?;
+                host.parse::<std::net::Ipv6Addr>().map_err(|_| wrong("that is not an IPv6 address"))?;
                 (
                     host,
-                    port.strip_prefix(':').or(port.is_empty().then_some("")).ok_or_else(|| wrong("that is no port"))?,
+                    port.strip_prefix(':')
+                        .or(port.is_empty().then_some(""))
+                        .ok_or_else(|| wrong("that is not a port"))?,
                 )
             }
             None => authority.split_once(':').unwrap_or((authority, "")),
         };
         let is_host = |octet: u8| octet.is_ascii_alphanumeric() || b"-._:".contains(&octet);
         if host.is_empty() || !host.bytes().all(is_host) {
-            return Err(wrong("that is no host"));
+            return Err(wrong("that is not a host"));
         }
         let port = match port {
             "" => scheme.default_port(),
-            port => port.parse().ok().filter(|port| *port > 0).ok_or_else(|| wrong("that is no port"))?,
+            port => port.parse().ok().filter(|port| *port > 0).ok_or_else(|| wrong("that is not a port"))?,
         };
         Ok(ServerUrl::Tcp { host: host.to_ascii_lowercase(), port, scheme })
     }
@@ -614,7 +616,7 @@ mod tests {
             ("https://app.internal", Ok("https://app.internal")),
             ("unix:/run/app:1", Ok("unix:/run/app:1")),
             ("app.internal:443", Err("write https:// before it")),
-            ("0", Err("that is no port")),
+            ("0", Err("that is not a port")),
             ("70000", Err("write http://host:port")),
             ("app", Err("write http://host:port")),
             (":app", Err("write http://host:port")),
@@ -642,14 +644,14 @@ mod tests {
             ("unix:///run/app.sock", Ok("unix:/run/app.sock")),
             ("unix:app.sock", Err("whole path of the socket")),
             ("127.0.0.1:3000", Err("write http://host:port")),
-            ("http://", Err("that is no host")),
-            ("http://a:0", Err("that is no port")),
-            ("http://a:x", Err("that is no port")),
+            ("http://", Err("that is not a host")),
+            ("http://a:0", Err("that is not a port")),
+            ("http://a:x", Err("that is not a port")),
             ("http://[::1", Err("has no end")),
             ("http://[::g]", Err("no IPv6 address")),
             ("http://a/b", Err("has a path")),
             ("http://u:p@a", Err("has a user")),
-            ("http://a b", Err("that is no host")),
+            ("http://a b", Err("that is not a host")),
         ] {
             match (text.parse::<ServerUrl>(), expected) {
                 (Ok(url), Ok(expected)) => assert_eq!(url.to_string(), expected),

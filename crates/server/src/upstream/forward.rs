@@ -418,7 +418,7 @@ impl Server {
     /// The Host of requests that have none of their own.
     fn host(&self) -> Result<HeaderValue, SendError> {
         HeaderValue::try_from(self.url.authority())
-            .map_err(|error| SendError::Failed(Failure::Broken(format!("its URL is no value of Host: {error}"))))
+            .map_err(|error| SendError::Failed(Failure::Broken(format!("its URL is not a value of Host: {error}"))))
     }
 }
 

@@ -50,7 +50,7 @@ impl HealthConfig {
             None => None,
             Some((Ok(value), _)) => Some(value),
             Some((Err(_), host)) => {
-                problems.add(&host.span, &format!("{key}.host"), "is no host: write for instance app.internal");
+                problems.add(&host.span, &format!("{key}.host"), "is not a host: write for instance app.internal");
                 return None;
             }
         };

@@ -441,7 +441,7 @@ impl Upstreams {
         let mut upstreams = Upstreams { all: Vec::new(), before, waiting: Arc::default() };
         for config in configs {
             if config.name.is_empty() || config.name.contains("://") || config.name.starts_with("unix:") {
-                let what = "is no name: write a word, for instance app";
+                let what = "is not a name: write a word, for instance app";
                 problems.add(&config.name.span, "upstream.name", what);
             } else if upstreams.all.iter().any(|other| *other.name == *config.name.value) {
                 problems.add(&config.name.span, "upstream.name", "is the name of two upstreams: rename one");
@@ -526,11 +526,13 @@ impl UpstreamConfig {
         for server in self.servers.iter().filter(|server| !server.url.may_speak(self.protocol)) {
             let what = match self.protocol {
                 Protocol::Fastcgi => {
-                    "is no server of FastCGI: write fastcgi://host:port, or another protocol than \"fastcgi\""
+                    "is not a server of FastCGI: write fastcgi://host:port, or another protocol than \"fastcgi\""
                 }
-                Protocol::Uwsgi => "is no server of uwsgi: write uwsgi://host:port, or another protocol than \"uwsgi\"",
+                Protocol::Uwsgi => {
+                    "is not a server of uwsgi: write uwsgi://host:port, or another protocol than \"uwsgi\""
+                }
                 _ => {
-                    "is no server of HTTP: add protocol = \"fastcgi\" or \"uwsgi\" to the upstream, or write http://host:port"
+                    "is not a server of HTTP: add protocol = \"fastcgi\" or \"uwsgi\" to the upstream, or write http://host:port"
                 }
             };
             problems.add(&server.url.span, &format!("{key}.servers"), format_args!("{} {what}", server.url.value));

@@ -447,7 +447,7 @@ impl ProxyConfig {
             };
             let text = template.as_text().map(HeaderValue::try_from);
             let what = match (HeaderName::try_from(&lower), text) {
-                _ if !is_name(name) => format!("{name:?} is no name of a field"),
+                _ if !is_name(name) => format!("{name:?} is not a name of a field"),
                 _ if is_hop_by_hop(&lower) => {
                     format!("{name} belongs to the connection and is made by the server: remove it")
                 }
