@@ -12,9 +12,9 @@ pub(super) enum Handling {
     Converted(&'static str),
     /// No counterpart needed, and why.
     NotNeeded(&'static str),
-    /// No counterpart, and no response depends on it; and what to do instead.
+    /// No counterpart, and no response depends on it; with the remedy.
     Minor(&'static str),
-    /// No counterpart, and what to do instead.
+    /// No counterpart; with the remedy.
     Unsupported(&'static str),
 }
 

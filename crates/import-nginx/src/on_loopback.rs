@@ -1,4 +1,4 @@
-//! Rewrites a configuration so that nginx can run it beside the server in production: it listens on loopback alone, and writes into one directory.
+//! Rewrites a configuration so that nginx can run it beside the server in production: it listens only on loopback, and writes into one directory.
 
 use std::collections::HashSet;
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! The report of a conversion: each directive without counterpart, and what that means for each site.
+//! The report of a conversion: each directive without counterpart, and the consequence for each site.
 
 use std::fmt;
 

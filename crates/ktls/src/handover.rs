@@ -83,10 +83,9 @@ fn set_tx(fd: BorrowedFd<'_>, info: &CryptoInfo) -> Result<TxState, Error> {
 /// send, so that no alert can leave. Before Linux 6.14 a KeyUpdate from the peer ends the connection.
 ///
 /// # Conditions that the caller must meet
-/// 1. User space has consumed all the data that it read from the socket, up to a record boundary: the kernel begins
-///    with the next byte
-///    in the socket, and in the middle of a record it fails with `EMSGSIZE`, `EINVAL` or `EBADMSG`. Bytes that wait in the
-///    socket are parsed.
+/// 1. User space has consumed all the data that it read from the socket, up to a record boundary. The kernel begins
+///    with the next byte in the socket. In the middle of a record it fails with `EMSGSIZE`, `EINVAL` or `EBADMSG`. Bytes
+///    that wait in the socket are parsed.
 /// 2. `info` holds the number of the next record, counting all records opened so far, and the version and cipher of
 ///    `sending`.
 /// 3. From here on the socket is read only through [`Rx`].

@@ -1,6 +1,6 @@
 //! An HTTPS server of files and a caching reverse proxy, which lets the kernel seal TLS records where that is cheaper.
 //!
-//! The modules, from top to bottom; each uses only those below it:
+//! The modules, from top to bottom; each uses only modules below it:
 //!
 //! ```text
 //! commands ─► process ─► monitor ─► config ─► listen ─► http1, http2 ─► exchange ─► site ─► placeholders, store ─► upstream ─► response ─► files

@@ -1,6 +1,6 @@
 //! Shared by the tests of this workspace: a TLS client that controls record boundaries, a tap on its received bytes,
-//! certificates, file contents that can be checked at any offset, HTTP responses, a client of HTTP/2, upstream servers,
-//! a load with verifiable responses, and the server as a process.
+//! certificates, and file contents that can be checked at any offset. Also HTTP responses, a client of HTTP/2, upstream
+//! servers, a load with verifiable responses, and the server as a process.
 //!
 //! Errors of the test itself panic with an explanation. Behaviour of the server under test is a [`std::io::Result`] or
 //! an [`Event`].

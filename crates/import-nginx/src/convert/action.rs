@@ -20,7 +20,7 @@ pub(super) fn is_action(directive: &Directive) -> bool {
     matches!(directive.name.as_str(), "return" | "try_files" | "empty_gif") || guards::passes_to_program(directive)
 }
 
-/// Writes what the innermost block of a place does. `false`: it says nothing, so that it sends files.
+/// Writes the action of the innermost block of a place. `false`: it has none, so that it sends files.
 pub(super) fn write(context: &mut Context, table: &mut Table, place: Place<'_, '_>) -> Result<bool, NotPassed> {
     let own = place.level.own();
     let find = |name: &str| own.iter().copied().find(|inner| inner.name == name);
@@ -72,7 +72,7 @@ pub(super) fn write(context: &mut Context, table: &mut Table, place: Place<'_, '
     Ok(false)
 }
 
-/// The directory beneath a root that alone has the files of a location. `None`: the location needs the whole root.
+/// The directory beneath a root that has only the files of a location. `None`: the location needs the whole root.
 fn beneath(root: &str, place: Place<'_, '_>) -> Option<String> {
     let Path::Prefix { text, .. } = place.path else { return None };
     let is_alone =
@@ -124,7 +124,7 @@ pub(super) fn returns(
     Ok(())
 }
 
-/// Writes a redirect, whose query is what the target says.
+/// Writes a redirect, whose query the target decides.
 pub(super) fn redirect(
     context: &mut Context,
     table: &mut Table,
@@ -185,7 +185,7 @@ fn try_files(
     };
     let mut paths: Vec<Value> = Vec::new();
     for tried in tried {
-        // A name that no file has: the last one is meant alone.
+        // A name that no file has: only the last one is meant.
         let is_nothing = tried.is_empty()
             || ["/nonexist", "/non-exist", "/dev/null", "/none", "/@"].iter().any(|start| tried.starts_with(start));
         match target(context, place.variables, tried) {
@@ -204,7 +204,7 @@ fn try_files(
         }
         last => last_of(context, place, last)?,
     };
-    // The last resort stands alone only where it is a route.
+    // The last resort stands by itself only if it is a route.
     if paths.is_empty() {
         last_resort(table, &end);
         return Ok(());
@@ -218,7 +218,7 @@ fn try_files(
     Ok(())
 }
 
-/// `try_files` beside a server, which gets what is there: the last entry answers the rest.
+/// `try_files` beside a server, which gets the paths with a file: the last entry answers the rest.
 fn tries_before(
     context: &mut Context,
     table: &mut Table,
@@ -285,7 +285,7 @@ fn last_of(context: &mut Context, place: Place<'_, '_>, last: &str) -> Result<St
     })
 }
 
-/// Has a route do what the last entry of a `try_files` says.
+/// Has a route follow the last entry of a `try_files`.
 fn last_resort(table: &mut Table, last: &str) {
     match last.strip_prefix('=') {
         Some(status) => table.set("respond", status.parse::<i64>().unwrap_or(404)),
@@ -314,7 +314,7 @@ pub(super) fn last_index(context: &mut Context, table: &mut Table, place: Place<
     }
 }
 
-/// Adds a route for paths that end with a slash: `$uri` alone is then no file, so they go to the last resort.
+/// Adds a route for paths that end with a slash: `$uri` without `$uri/` finds no file there, so they go to the last resort.
 fn directories(table: &mut Table, end: &str) {
     let mut inner = Table::default();
     inner.set("path", "~ /$");
@@ -366,7 +366,7 @@ fn alias(
                         .into());
                 }
                 _ if text.ends_with('/') => table.set("alias", to),
-                // nginx appends what follows: `/docs.gz` is no file of another root.
+                // nginx appends the rest: `/docs.gz` is not a file of another root.
                 _ if place.level.sets(&["location"]) => {
                     let sign = if *is_final { "^~ " } else { "" };
                     table.set("path", format!("{sign}{text}/"));

@@ -42,7 +42,7 @@ impl Condition {
         Condition::key("value", [(template.to_owned(), wanted.into())].into_iter().collect::<Table>())
     }
 
-    /// Whether a template is neither empty nor `0`, which is what `if ($name)` asks.
+    /// Whether a template is neither empty nor `0`, as `if ($name)` asks.
     pub(super) fn is_set(template: &str) -> Self {
         let is_unset = Condition::wanted(template, vec!["", "0"]);
         match family(template) {

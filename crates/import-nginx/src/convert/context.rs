@@ -1,4 +1,4 @@
-//! The state of a conversion, and what it reports.
+//! The state of a conversion, and its reports.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ pub(super) struct Context {
     pub(super) site: Option<String>,
     /// The paths of the current server's locations.
     pub(super) paths: Vec<(Path, Answers)>,
-    /// Those of the named ones that redirect to where a client signs in.
+    /// The named routes that redirect to a page to sign in.
     pub(super) sign_ins: Vec<String>,
     /// The named locations of the current server.
     pub(super) named: HashSet<String>,

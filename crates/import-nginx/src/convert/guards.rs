@@ -181,7 +181,7 @@ const SENT: [(&str, &[&str]); 6] = [
     ("x-forwarded-method", &["$request_method"]),
 ];
 
-/// `auth_request`: what the server is asked with, nginx takes from the location that is named. `false`: the route is closed.
+/// `auth_request`: nginx takes the request to the server from the named location. `false`: the route is closed.
 fn forward_auth(context: &mut Context, table: &mut Table, level: &Level<'_>, locations: &[&Directive]) -> bool {
     if !level.sets(&["auth_request"]) {
         return true;

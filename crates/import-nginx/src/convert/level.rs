@@ -32,7 +32,7 @@ impl<'a> Level<'a> {
         Level(self.0[..self.0.len().min(2)].to_vec())
     }
 
-    /// A level within the server's that sets what applies here itself, for a route that lies elsewhere.
+    /// A level within the server's that has all settings of this place itself, for a route that lies elsewhere.
     pub(super) fn flattened(&self) -> Self {
         let (outer, inner) = self.0.split_at(self.0.len().min(2));
         let mut flat: Vec<&'a Directive> = Vec::new();

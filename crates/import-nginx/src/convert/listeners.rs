@@ -45,7 +45,7 @@ struct Listener {
 pub(super) struct Part {
     pub(super) listen: Vec<String>,
     pub(super) names: Vec<String>,
-    /// Those of the addresses at which it answers unknown names.
+    /// The addresses at which it answers unknown names.
     pub(super) default: Vec<String>,
 }
 

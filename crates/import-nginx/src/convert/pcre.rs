@@ -124,7 +124,7 @@ fn bracket_class(rest: &str) -> Option<Read> {
     let mut text = rest[..1 + usize::from(is_negated)].to_owned();
     let mut at = text.len();
     if rest[at..].starts_with(']') {
-        // A range from `]` is one in PCRE alone.
+        // A range from `]` is a range only in PCRE.
         if rest[at..].starts_with("]-") && !rest[at..].starts_with("]-]") {
             return None;
         }

@@ -22,7 +22,7 @@ pub(super) fn write(context: &mut Context, table: &mut Table, block: &Block<'_, 
     let mut behind: Option<String> = None;
     // The condition of all that stands behind `if (…) { break; }`.
     let mut unless = Condition::Always;
-    // nginx goes on with the rewrites behind an `if` that sets something alone, and the last of several applies.
+    // nginx goes on with the rewrites behind an `if` that only sets variables, and the last of several applies.
     let mut last: Vec<Table> = Vec::new();
     for inner in own {
         match inner.name.as_str() {
@@ -205,7 +205,7 @@ fn behind_another(context: &mut Context, block: &Block<'_, '_>, variables: &Vari
     proxy::elsewhere(context, place(block, variables), pass).map_err(NotPassed::into_reason)
 }
 
-/// `if`: its rewrites as routes, or the route for what else it does.
+/// `if`: its rewrites as routes, or a route for its other directives.
 fn of_if(
     context: &mut Context,
     table: &mut Table,

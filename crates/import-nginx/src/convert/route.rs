@@ -20,7 +20,7 @@ const MAX_DEPTH: usize = 3;
 
 /// The part that all routes of a server share.
 pub(super) struct Server<'d> {
-    /// All its locations, for what leads from one to another.
+    /// All its locations, for references from one to another.
     pub(super) locations: Vec<&'d Directive>,
     /// The largest contents that locations permit which lead to a named one.
     pub(super) bodies: HashMap<String, MaxBody>,
@@ -31,7 +31,7 @@ pub(super) struct Block<'a, 'd> {
     pub(super) server: &'a Server<'d>,
     pub(super) level: Level<'d>,
     pub(super) path: Path,
-    /// The directive, for what is reported.
+    /// The directive, for reports.
     pub(super) directive: &'d Directive,
     /// Whether a route around it does something else than to send files.
     pub(super) acts_around: bool,
@@ -326,7 +326,7 @@ pub(super) fn place<'a, 'd>(block: &'a Block<'_, 'd>, variables: &'a Variables) 
     Place { level: &block.level, variables, path: &block.path, locations: &block.server.locations, max_body }
 }
 
-/// Has a route answer 501: what nginx does there has no counterpart.
+/// Has a route answer 501: nginx does something there that has no counterpart.
 fn close(context: &mut Context, table: &mut Table, of: &Directive, directive: &Directive, why: &str) {
     context.report_closed(directive, format!("{of} answers 501: {why}"));
     table.set("respond", 501);

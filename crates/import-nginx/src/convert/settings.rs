@@ -196,7 +196,7 @@ fn fields(context: &mut Context, table: &mut Table, level: &Level<'_>, variables
             ("set-cookie", Err(_)) if is_of_auth(level, directive) => {}
             _ if value == "$upstream_cache_status" => context.note(directive, CACHE_STATUS),
             ("strict-transport-security", value) => {
-                // It is sent over TLS alone.
+                // It is only sent over TLS.
                 let secure =
                     variables.over_tls().value_of(context, directive.arguments.get(1).map_or("", String::as_str));
                 let secure = secure.or(value).unwrap_or_default();
@@ -228,7 +228,7 @@ fn fields(context: &mut Context, table: &mut Table, level: &Level<'_>, variables
                 rule.insert(key.to_owned(), fields.into());
             }
         }
-        // Those of a location replace those around it, even by none.
+        // The fields of a location replace the fields around it, even if it has none.
         if !rule.is_empty() || !level.around().all("add_header").is_empty() {
             table.set("headers", rule);
         }
@@ -299,7 +299,7 @@ fn hsts(context: &mut Context, table: &mut Table, directive: &Directive, value: 
     table.set("hsts", hsts);
 }
 
-/// The remedy for a field with what the cache did.
+/// The remedy for a field with the outcome of the cache.
 pub(super) const CACHE_STATUS: &str =
     "Cache-Status of each response says what the cache did (RFC 9211): let what reads this field read that one";
 
@@ -420,7 +420,7 @@ fn has_page(code: &str) -> bool {
     code.parse::<u16>().is_ok_and(|code| (400..=599).contains(&code) && !WITHOUT_PAGE.contains(&code))
 }
 
-/// Statuses without an error page here: no site decides on them, or nginx alone has them.
+/// Statuses without an error page here: no site decides on them, or only nginx has them.
 const WITHOUT_PAGE: [u16; 11] = [408, 414, 421, 431, 494, 495, 496, 497, 498, 499, 505];
 
 /// The error page that is a named location or a URL. `change`: the status, behind `=`.

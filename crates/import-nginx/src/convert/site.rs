@@ -1,4 +1,4 @@
-//! Converts a `server` to a site: what it sets, and its locations as routes.
+//! Converts a `server` to a site: its settings, and its locations as routes.
 
 use toml::Value;
 

@@ -14,7 +14,7 @@ pub(super) fn import(http: &str) -> (toml::Table, Vec<String>) {
     (text.replace(&shown, "").parse().unwrap_or_else(|e| panic!("{text}: {e}")), named)
 }
 
-/// The rules by which the routes of a site forward.
+/// The forwarding rules of a site's routes.
 pub(super) fn rules(site: &toml::Table) -> Vec<&toml::Table> {
     let routes = site.get("route").and_then(Value::as_array).into_iter().flatten();
     routes.filter_map(|route| route.get("proxy")?.as_table()).collect()
@@ -25,7 +25,7 @@ pub(super) fn marked(named: &[String]) -> Vec<&str> {
     named.iter().map(String::as_str).filter(|line| line.contains("UNGUARDED")).collect()
 }
 
-/// The first site of a server with this content, the whole configuration, and what has no counterpart.
+/// The first site of a server with this content, the whole configuration, and the directives without counterpart.
 fn converted(http: &str, server: &str) -> (Value, toml::Table, Vec<String>) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("nginx.conf");

@@ -25,7 +25,7 @@ pub(super) struct Variables {
     pub(super) server_names: Vec<String>,
     /// Its only port.
     pub(super) port: Option<u16>,
-    /// Whether it listens at 80 and 443 alone.
+    /// Whether it listens only at 80 and 443.
     pub(super) has_usual_ports: bool,
     pub(super) root: Option<String>,
 }

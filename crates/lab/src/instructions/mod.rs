@@ -7,7 +7,7 @@
 //! host: Plan ─► guest::run ─► [guest] inside::measure: arm ─► client ─► Row, for each arm and cell ─► rows ─► table
 //! ```
 //!
-//! Servers, files and loads are those of every other study (`arm/`, `run/`, `study/`). `asking.rs` counts the
+//! Servers, files and loads are the same as in every other study (`arm/`, `run/`, `study/`). `asking.rs` counts the
 //! difference of two short runs, so that a cell takes dozens of requests, not seconds.
 //!
 //! Each load is counted twice. The server's schedstat misses kernel work in other threads: a kworker of the record

@@ -1,5 +1,5 @@
 //! A local certificate authority, made by `sealion trust`. It issues the development certificate, so that programs that
-//! trust its root need no exception. Its name constraints only cover this machine's own names, and those that were named
+//! trust its root need no exception. Its name constraints only cover this machine's own names, and the names given
 //! at its making: a stolen key cannot impersonate another host.
 
 use std::fmt;
@@ -136,7 +136,9 @@ impl FromStr for DevelopmentName {
                 }
             };
             let public = || {
-                format!("{address} is no address of a local network: an authority of the Internet has to vouch for it")
+                format!(
+                    "{address} is not an address of a local network: an authority of the Internet has to vouch for it"
+                )
             };
             return if is_own { Ok(Self::Address(address)) } else { Err(public()) };
         }
@@ -195,8 +197,8 @@ mod tests {
             ("nas", Ok("nas")),
             ("192.168.1.7", Ok("192.168.1.7")),
             ("fd00::7", Ok("fd00::7")),
-            ("8.8.8.8", Err("no address of a local network")),
-            ("2001:db8::1", Err("no address of a local network")),
+            ("8.8.8.8", Err("not an address of a local network")),
+            ("2001:db8::1", Err("not an address of a local network")),
             ("a..b", Err("neither a name nor an address")),
             ("*.*.a", Err("neither a name nor an address")),
             ("*", Err("neither a name nor an address")),

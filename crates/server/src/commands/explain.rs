@@ -18,7 +18,7 @@ pub(super) fn explain(
 ) -> Result<String, String> {
     const FORM: &str = "write for instance 'GET https://example.org/api/x'";
     let (method, url) = request.split_once(' ').unwrap_or(("GET", request));
-    let (scheme, rest) = url.split_once("://").ok_or_else(|| format!("{url:?} is no URL: {FORM}"))?;
+    let (scheme, rest) = url.split_once("://").ok_or_else(|| format!("{url:?} is not a URL: {FORM}"))?;
     let is_plain = match scheme {
         "https" => false,
         "http" => true,
@@ -26,11 +26,11 @@ pub(super) fn explain(
     };
     let (authority, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
-    let parsed = Target::from_origin_form(&target).ok_or_else(|| format!("{target:?} is no path: encode it"))?;
+    let parsed = Target::from_origin_form(&target).ok_or_else(|| format!("{target:?} is not a path: encode it"))?;
     let mut lines = String::new();
     for field in fields {
         let (name, value) =
-            field.split_once(':').ok_or_else(|| format!("{field:?} is no field: write 'Name: value'"))?;
+            field.split_once(':').ok_or_else(|| format!("{field:?} is not a field: write 'Name: value'"))?;
         if value.contains(['\r', '\n', '\0']) {
             return Err(format!("{name}: a value has no line ends"));
         }

@@ -98,7 +98,7 @@ pub(super) fn purge(args: PurgeArgs) -> Result<ExitCode, String> {
         rest.and_then(|rest| rest.split_once('/')).is_some_and(|(authority, _)| !authority.contains('@'))
     };
     if let Some(wrong) = urls.iter().chain(&prefix).find(|text| !is_url(text)) {
-        return Err(format!("{wrong} is no whole URL: write for instance https://example.org/news"));
+        return Err(format!("{wrong} is not a whole URL: write for instance https://example.org/news"));
     }
     let sites = site.into_iter().map(Target::Host);
     let targets = urls.into_iter().map(Target::Url).chain(prefix.into_iter().map(Target::Prefix));

@@ -244,7 +244,7 @@ impl Client {
         let without_fragment = url.split('#').next().unwrap_or_default();
         let uri: Uri = without_fragment.parse().map_err(|error| format!("it is not a URL: {error}"))?;
         let (Some(scheme @ ("https" | "http")), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-            return Err("it is no whole URL: write for instance https://example.org/news".to_owned());
+            return Err("it is not a whole URL: write for instance https://example.org/news".to_owned());
         };
         if authority.as_str().contains('@') {
             return Err("it has a user: write --header \"Authorization: …\" instead".to_owned());

@@ -77,7 +77,7 @@ pub(crate) struct Config {
     pub split: Vec<SplitConfig>,
     /// Sites, by host name.
     pub site: Vec<SiteConfig>,
-    /// File of the secrets of connections, from `--tls-key-log` alone.
+    /// File of the secrets of connections, only from `--tls-key-log`.
     #[serde(skip)]
     pub tls_key_log: Option<PathBuf>,
     /// How the sites of another server's configuration are after their conversion.
@@ -101,7 +101,7 @@ impl Config {
         self.site.iter().filter_map(move |site| Some((site.log.as_ref()?, several && site.has_hosts())))
     }
 
-    /// Whether contents of requests may wait in files although no rule says so: those for scripts, and those for uwsgi that have no length.
+    /// Whether contents of requests may wait in files although no rule says so: contents for scripts, and contents without length for uwsgi.
     pub(crate) fn collects_contents(&self) -> bool {
         let mut targets = self.site.iter().flat_map(SiteConfig::proxies).map(|proxy| proxy.upstream.reveal());
         self.site.iter().any(|site| site.scripts().next().is_some())

@@ -27,7 +27,7 @@ pub(crate) struct PrivilegesConfig {
     /// Whether programs started by this process are kept from gaining privileges (PR_SET_NO_NEW_PRIVS).
     #[arg(long, value_name = "BOOL", env = "SEALION_NO_NEW_PRIVILEGES", action = clap::ArgAction::Set,
           default_value_t = Self::default().no_new_privileges)]
-    // Of the restrictions only those that cannot break a reload or an upgrade are on by default.
+    // By default, only the restrictions are on that cannot break a reload or an upgrade.
     #[default(true)]
     pub no_new_privileges: bool,
 

@@ -25,7 +25,7 @@ pub(crate) struct Forwarding {
     pub(crate) trusted: Vec<IpNet>,
     /// The field's name.
     pub(crate) field: Box<str>,
-    /// Most entries to read. `None`: as long as they are of trusted proxies.
+    /// Most entries to read. `None`: as long as they name trusted proxies.
     pub(crate) most: Option<usize>,
 }
 
@@ -152,7 +152,7 @@ fn parameters(element: &str) -> impl Iterator<Item = &str> {
     parts.map(str::trim_ascii)
 }
 
-/// An address, an IPv6 one in brackets or without, and a port if there is one. An IPv4-mapped address is the IPv4 address.
+/// An address, in brackets or without if it is IPv6, and a port if there is one. An IPv4-mapped address is the IPv4 address.
 fn address(node: &str) -> Option<SocketAddr> {
     let address = match node.parse::<IpAddr>() {
         Ok(address) => SocketAddr::new(address, 0),

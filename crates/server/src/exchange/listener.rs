@@ -131,7 +131,7 @@ impl Listener {
         if self.is_tls { Scheme::Https.as_str() } else { self.scheme.as_str() }
     }
 
-    /// The scheme of a request with these fields, on a connection from `peer`: without TLS, a trusted proxy may say that it has it.
+    /// The scheme of a request with these fields, on a connection from `peer`: without TLS, a trusted proxy may say that it has TLS.
     pub(crate) fn scheme(&self, peer: SocketAddr, fields: FieldSection<'_>) -> &'static str {
         match &self.forwarding {
             Some(forwarding) if !self.is_tls => {

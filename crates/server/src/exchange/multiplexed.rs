@@ -107,7 +107,7 @@ pub(crate) fn announced_length(head: &HeadBuffer) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// The connection that asks for answers.
+/// The connection that asks for responses.
 pub(crate) struct Answers<'s, 'a> {
     pub(crate) context: &'a Context<'a>,
     pub(crate) protocol: Protocol,
@@ -143,7 +143,7 @@ impl<'a> Answers<'_, 'a> {
         if let Some(mut response) = exchange.answer_at_once(stream, now) {
             let needs_place = response.body.holds_descriptor();
             let place = if needs_place { streams.try_take() } else { None };
-            // Without a place the file is let go, and the request waits for one.
+            // Without a place, the file is let go, and the request waits for a place.
             if place.is_some() || !needs_place {
                 let framing = exchange.answered(&mut response);
                 let describes_request = exchange.describes_request();
@@ -187,7 +187,7 @@ async fn answer_later(
     let exchange = Exchange::resume(&current, request.as_ref(), owed);
     let mut needs_place = true;
     let place = match inbound.is_connect {
-        // In the connection's own place, it would let the connection's responses wait for as long as it is open.
+        // In the connection's own place, its responses would wait for as long as it is open.
         true => streams.try_take_shared(),
         false => match streams.try_take() {
             Some(place) => Some(place),

@@ -10,7 +10,8 @@ use crate::passing::{Cache, Line, Passes, Upstream};
 use crate::response::{Body, Response};
 
 impl Owed<'_> {
-    /// Whether the connection may pass while this response is under way, if it otherwise `passes`. Its span is told to the tracer of the process that began it.
+    /// Whether the connection may pass while this response is under way, if it otherwise `passes`. The process that began a span also reports it to the
+    /// tracer.
     pub(crate) fn passes(&self, passes: Passes) -> Passes {
         match self.started.as_ref().and_then(|started| started.span.as_ref()) {
             Some(span) if span.is_sampled() => Passes::Never,

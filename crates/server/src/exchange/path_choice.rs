@@ -38,7 +38,8 @@ impl PathChoice {
         PathChoice { reason: Some(reason), ..PathChoice::default() }
     }
 
-    /// Of a connection that another process served: the nanoseconds that an earlier move would have saved there, and the response bytes that it had sent when it moved.
+    /// For a connection that another process served: the nanoseconds that an earlier move would have saved there, and the response bytes that it had sent
+    /// when it moved.
     pub(crate) fn resume(forgone: u64, moved_at: Option<u64>) -> Self {
         PathChoice { forgone: Forgone::from_nanoseconds(forgone), moved_at, ..PathChoice::default() }
     }

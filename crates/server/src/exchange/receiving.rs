@@ -10,7 +10,7 @@ use super::{Current, free_head};
 pub(crate) struct Receiving<Id> {
     pub(crate) stream: Id,
     pub(crate) head: Box<HeadBuffer>,
-    /// The settings that it began under. By others, content might be forwarded after some of it was discarded.
+    /// The settings that it began under. Under others, content might be forwarded after some of it was discarded.
     pub(crate) current: Current,
     /// Bytes of content so far.
     content: u64,

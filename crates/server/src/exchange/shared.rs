@@ -64,7 +64,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// Whether the server accepts connections. It costs no write to memory that other threads read.
     pub(crate) fn is_serving(&self) -> bool {
-        // This receiver has seen the first phase alone, which is `Serving`. An error means that the server ends.
+        // This receiver has seen only the first phase, which is `Serving`. An error means that the server ends.
         matches!(self.phase.has_changed(), Ok(false))
     }
 

@@ -1,4 +1,4 @@
-//! A driver of no protocol answers requests from memory, by the two seams alone.
+//! A driver without a protocol answers requests from memory, only by the two seams.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;

@@ -10,7 +10,7 @@
 //! A cache that is nearly full keeps a file when it misses it for the second time (`admission.rs`): files requested
 //! only once do not evict popular files, and cost neither memory nor a copy.
 //!
-//! An entry includes the file's variants in content codings (`coding/`), so that those cost no system call either.
+//! An entry includes the file's variants in content codings (`coding/`), so that they cost no system call either.
 //!
 //! A replaced file is noticed after [`CacheLimits::age`] at the latest. A file modified in place is noticed at once if it is
 //! sent from disk; if it is in memory, the old content is sent, complete and with its validators, until the age is over. A file

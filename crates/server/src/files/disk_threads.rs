@@ -1,5 +1,5 @@
-//! The threads of a disk. All that may block on the disk runs here, so that a disk that hangs holds up its own work alone: neither the threads that serve, nor
-//! the pool that checks passwords and reads the files of sites.
+//! The threads of a disk. All work that may block on the disk runs here, so that a disk that hangs holds up only its own work: neither the threads that
+//! serve, nor the pool that checks passwords and reads the files of sites.
 //!
 //! ```text
 //! answering ─► hanging        an operation makes no progress for DEADLINE
@@ -286,7 +286,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Operation>> = const { RefCell::new(None) };
 }
 
-/// The operation of this thread makes progress: those that take long say so after each part.
+/// The operation of this thread makes progress: a long operation says so after each part.
 pub(crate) fn progress() {
     CURRENT.with_borrow(|operation| {
         if let Some(operation) = operation {

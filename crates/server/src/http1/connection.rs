@@ -108,7 +108,7 @@ pub(super) enum After {
 }
 
 impl After {
-    /// With the head of the request, which goes along.
+    /// Adds the head of the request, which passes along.
     pub(super) fn with_request(mut self, head: &[u8]) -> Self {
         if let After::Pass(under_way, _) = &mut self {
             under_way.request = head.to_vec();
@@ -328,7 +328,7 @@ impl Http1<'_> {
     }
 }
 
-/// Discards the content of a request, unless it is forwarded: before the answer, since otherwise a client that leaves in its content would learn from the
+/// Discards the content of a request, unless it is forwarded: before the response, since otherwise a client that leaves in its content would learn from the
 /// time whether its password is right, and leave no line. `true`: close the connection behind the response.
 async fn read_content(
     tls: &mut TlsStream,
@@ -337,7 +337,7 @@ async fn read_content(
     current: &Current,
     mut deadline: Deadline,
 ) -> Result<bool, Unread> {
-    // For requests without content, `may_forward` is computed only after the caches have no answer.
+    // For requests without content, `may_forward` is computed only after the caches have no response.
     let needs_to_know = head.framing != Framing::None || head.expect_continue;
     let forwards = needs_to_know && exchange.route().is_some_and(|site| site.may_forward(&head.request));
     let wants_close = !head.keep_alive || (head.expect_continue && !forwards);
@@ -375,7 +375,7 @@ async fn answer(
     if let Some(status) = refused {
         return exchange.refuse(status).await;
     }
-    // It would be done, and its answer refused all the same.
+    // It would be done, and its response refused all the same.
     if head.version == Version::Http10
         && !is_safe(head.request.method)
         && !shows_cuts(stream.tls)
@@ -396,7 +396,7 @@ fn shows_cuts(stream: &TlsStream) -> bool {
     stream.info().is_some() || !is_unix(socket2::SockRef::from(stream.socket()))
 }
 
-/// The refusal of a request whose answer, `response`, may have no length, or has none.
+/// The refusal of a request whose `response` may have no length, or has none.
 async fn until_close(exchange: &Exchange<'_, '_>, response: Response) -> Response {
     let refused = exchange.refuse_instead(response, Status::HTTP_VERSION_NOT_SUPPORTED).await;
     refused.because(Some(io::Error::other(UNTIL_CLOSE)))

@@ -1,4 +1,4 @@
-//! The content of a request that is forwarded: read while the answer is made and sent, as fast as the upstream takes it.
+//! The content of a request that is forwarded: read while the response is made and sent, as fast as the upstream takes it.
 
 use std::task::{Context, Poll};
 use std::time::Duration;

@@ -33,7 +33,7 @@ overridable!(Http2Config { enabled = "http2_enabled", max_streams = "http2_max_s
 
 impl Http2Config {
     /// The limits of one client on a connection. `head`: the bounds of a request head. `forwards`: whether content of requests is passed on.
-    /// `connect_protocol`: whether a site permits WebSocket. If no site does, an announcement would have browsers ask in vain where HTTP/1.1 serves them.
+    /// `connect_protocol`: whether a site permits WebSocket. If no site does, an announcement would have browsers ask to no avail where HTTP/1.1 serves them.
     pub(crate) fn limits(&self, head: &HeadLimits, forwards: bool, connect_protocol: bool) -> Limits {
         let streams = self.max_streams.get() as u32;
         let limits = Limits { streams, head: head.head, fields: head.fields, connect_protocol, ..Limits::default() };

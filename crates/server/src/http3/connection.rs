@@ -164,7 +164,7 @@ impl<'a> Http3<'a> {
         })
     }
 
-    /// Tells the client which requests are served, and waits for a round trip: those that come meanwhile are rejected, so that the client can repeat them
+    /// Tells the client which requests are served, and waits for a round trip: requests that come meanwhile are rejected, so that the client can repeat them
     /// (RFC 9114 §5.2).
     fn poll_farewell(&mut self, cx: &mut TaskContext<'_>, endpoint: &mut Endpoint) -> Poll<()> {
         self.closing = true;
@@ -232,7 +232,7 @@ impl<'a> Http3<'a> {
         }
     }
 
-    /// Asks for answers.
+    /// Asks for responses.
     fn answers(&self) -> Answers<'_, 'a> {
         Answers { context: self.context, protocol: Protocol::Http3, streams: &self.streams }
     }
@@ -298,7 +298,7 @@ impl Http3<'_> {
         may_keep(head, || self.kept())
     }
 
-    /// Bytes of heads that wait for content, an answer's end or the log.
+    /// Bytes of heads that wait for content, a response's end or the log.
     fn kept(&self) -> usize {
         self.receiving.iter().map(|receiving| receiving.head.memory()).sum::<usize>()
             + self.answering.iter().map(|waiting| waiting.memory).sum::<usize>()

@@ -222,7 +222,7 @@ impl Driver<'_> {
                     endpoint.receive(now, Datagram { remote, local: received.local, ecn, data });
                 })
             });
-            // An error is one of a datagram that was sent (ICMP).
+            // An error concerns a datagram that was sent (ICMP).
             drop(received);
             counted.into_iter().for_each(|http3| http3.received(datagrams, bytes));
         }

@@ -7,7 +7,7 @@
 //!               connection/: requests ─► exchange ─► response.rs
 //! ```
 //!
-//! Each connection is a future, so that it can borrow its context; the task of the socket polls it when it has events, or when an answer of its
+//! Each connection is a future, so that it can borrow its context; the task of the socket polls it when it has events, or when a response of its
 //! own is ready.
 
 mod config;

@@ -1,4 +1,4 @@
-//! Bytes of a connection in memory: those that were sent and not acknowledged, and those that came and were not passed on.
+//! Bytes of a connection in memory: bytes that were sent and not acknowledged, and bytes that came and were not passed on.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub(super) const MIN_RECEIVE_WINDOW: u64 = 64 << 10;
 /// at any time, so that its bytes count until they came.
 pub(super) struct ReceiveWindow {
     client: Option<IpAddr>,
-    /// The bytes beyond the first size, and those that are not given again when they come. `None`: nothing is counted.
+    /// The bytes beyond the first size, and the bytes that are not granted again when they come. `None`: nothing is counted.
     reserved: Option<Reservation>,
     /// Bytes beyond the first size.
     open: u64,

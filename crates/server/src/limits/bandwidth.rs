@@ -107,7 +107,7 @@ impl Pace {
         Some(Pace { first: buckets.next()?, second: buckets.next() })
     }
 
-    /// For one response alone.
+    /// For a single response.
     pub(crate) fn of_response(bytes_per_second: NonZeroU64) -> Self {
         Pace { first: Arc::new(Bucket::new(bytes_per_second.get())), second: None }
     }

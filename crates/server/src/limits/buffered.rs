@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{ClientNetwork, LimitsConfig};
 
-/// The bytes of all contents, of whatever configuration: those in queues, the windows of HTTP/2 beyond their first size, and encoders.
+/// The bytes of all contents, of whatever configuration: queues, the windows of HTTP/2 beyond their first size, and encoders.
 #[derive(Debug, Default)]
 pub(crate) struct BufferBudget {
     used: AtomicUsize,

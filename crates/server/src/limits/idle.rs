@@ -48,7 +48,7 @@ const TIMED_OUT: u64 = u64::MAX - 1;
 
 /// They pass to another process, if they can.
 const PASS: u8 = 1;
-/// They pass to another process, and those that cannot are closed.
+/// They pass to another process; connections that cannot are closed.
 const PASS_OR_DRAIN: u8 = 2;
 /// They are closed.
 const DRAIN: u8 = 3;
@@ -101,7 +101,7 @@ impl IdleConnections {
         Idle { all: self, key, connection, passes: false }
     }
 
-    /// Closes the longest idle connection. Returns the time after which to call again if no slot is free by then.
+    /// Closes the longest idle connection. Returns the time after which to call again if no slot is free until then.
     pub(crate) fn evict(&self, now: Moment) -> Duration {
         let open = lock(&self.open);
         loop {

@@ -278,7 +278,7 @@ mod tests {
         for (text, words) in [
             ("burst = 3", "x.toml:1: site.limits.burst: "),
             ("key = '{host}'", "x.toml:1: site.limits.key: has no effect"),
-            ("requests_per_second = 1\nkey = '{hots}'", "x.toml:2: site.limits.key: {hots} is no placeholder"),
+            ("requests_per_second = 1\nkey = '{hots}'", "x.toml:2: site.limits.key: {hots} is not a placeholder"),
             ("bandwidth = '1B'", "write 4096 or more"),
             ("client_bandwidth = '1B'", "x.toml:1: site.limits.client_bandwidth: 1B per second is too low"),
             ("site_bandwidth = '0'", "x.toml:1: site.limits.site_bandwidth: 0B per second is too low"),
@@ -343,7 +343,7 @@ mod tests {
         for _ in 0..5 {
             assert_eq!(limits.admit(one, Some(b""), &mut Vec::new()), Ok(()), "an empty value is not counted");
         }
-        // A request whose value cannot be told counts for its client.
+        // A request whose value is unclear counts for its client.
         assert_eq!(limits.admit(one, None, &mut Vec::new()), Ok(()));
         assert!(matches!(limits.admit(one, None, &mut Vec::new()), Err(Refusal::TooMany(_))));
     }

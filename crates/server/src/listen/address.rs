@@ -88,7 +88,7 @@ pub(crate) enum Purpose {
     Metrics,
 }
 
-/// A share of the UDP sockets at an address: those that one process reads. Each process that lives has another.
+/// A share of the UDP sockets at an address: the sockets that one process reads. Each living process has another share.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Share(u32);
 

@@ -27,9 +27,9 @@ pub(crate) enum Plain {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Http3Use {
     Never,
-    /// By default: clients use TCP where UDP cannot be had.
+    /// By default: clients use TCP if the UDP port is not free.
     IfPossible,
-    /// By its configuration: the server does not start without.
+    /// By its configuration: the server does not start without it.
     Required,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct ListenConfig {
 
     /// Whether clients may use HTTP/3, over UDP on the same port. Responses of the other versions announce it (`Alt-Svc`). It
     /// needs TLS over TCP: a Unix socket or the PROXY protocol has no HTTP/3. `true`: the server does not start if it cannot
-    /// listen on the UDP port [default: `http3.enabled`, as far as the UDP port can be had]
+    /// listen on the UDP port [default: `http3.enabled`, as far as the UDP port is free]
     #[serde(default)]
     pub http3: Option<At<bool>>,
 

@@ -66,13 +66,13 @@ pub(crate) struct ServerSummary {
     /// Requests in progress.
     pub active: u64,
     pub answers: u64,
-    /// Answers with a status of 500 or above.
+    /// Responses with a status of 500 or above.
     pub errors: u64,
-    /// Tries without an answer.
+    /// Tries without a response.
     pub failures: u64,
-    /// Bytes of the contents of answers.
+    /// Bytes of the contents of responses.
     pub received: u64,
-    /// Answers by bucket of the time to their head.
+    /// Responses by bucket of the time to their head.
     pub latency: Vec<u64>,
 }
 

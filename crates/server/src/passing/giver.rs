@@ -50,7 +50,7 @@ pub(crate) struct Turn(#[expect(dead_code, reason = "held until it is dropped")]
 pub(crate) struct TurnWait<'g>(Option<Pin<Box<dyn Future<Output = Option<Turn>> + Send + 'g>>>);
 
 impl<'g> TurnWait<'g> {
-    /// Begins the wait, or goes on with it. A wait that is not polled any more must be dropped, or it takes the turn in vain.
+    /// Begins the wait, or goes on with it. A wait that is not polled any more must be dropped, or its turn is lost.
     pub(crate) fn poll(&mut self, giver: &'g Giver, cx: &mut Context<'_>) -> Poll<Turn> {
         let turn = self.0.get_or_insert_with(|| Box::pin(giver.turn()));
         match turn.as_mut().poll(cx) {

@@ -1,4 +1,4 @@
-//! Connections pass to the process that has taken over, so that an upgrade ends none of them: those at rest, and those that send a response whose rest is known.
+//! Connections pass to the process that has taken over, so that an upgrade ends none of them: idle connections, and connections that send a known rest.
 //!
 //! ```text
 //! old process        connection ─► freeze ─► OFFER, socket ─┐                    ┌─► TAKEN: its keys are wiped, its socket is closed

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::words::{Answer, Content, LONGEST_MESSAGE, Offer, Received, Refused, Resting, receive_offer, send_answer};
 
-/// A connection that has arrived. Nobody may touch it before [`Self::wait`] says so.
+/// A connection that has arrived. It must not be touched before [`Self::wait`] says so.
 pub(crate) struct Arrival {
     pub(crate) socket: OwnedFd,
     pub(crate) frozen: Frozen,

@@ -86,13 +86,13 @@ async fn an_answer_that_is_late_fails_so_that_the_other_process_does_not_touch_t
     let (near, far) = channel();
     let (giver, _thread) = Giver::start(near, 1).unwrap();
     let (offered, _client) = connection();
-    // Nobody answers for some seconds.
+    // No answer comes for some seconds.
     assert!(giver.offer(offered).await.is_some());
     let mut space = vec![0; LONGEST_MESSAGE];
     set_patience(&far, Duration::from_secs(30)).unwrap();
     let Ok(Received::Message(offer)) = receive_offer(far.as_fd(), &mut space) else { panic!("the offer was sent") };
     assert!(send_answer(far.as_fd(), Answer::Taken(offer.id)).is_err());
-    // Nor is anything offered any more.
+    // Nor is another connection offered any more.
     let (offered, _client) = connection();
     assert!(giver.offer(offered).await.is_some());
 }

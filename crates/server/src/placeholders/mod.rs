@@ -47,7 +47,7 @@ pub(crate) enum Form {
     Query,
 }
 
-/// A value of the request cannot stand where a placeholder has it.
+/// A value of the request is not allowed where the placeholder stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unfit;
 
@@ -134,7 +134,7 @@ impl Template {
         }
     }
 
-    /// All texts that it can become, if tables alone decide. `None`: a client does.
+    /// All texts that it can become, if only tables decide. `None`: a client does.
     pub(crate) fn all_texts(&self, tables: &Tables) -> Option<Vec<String>> {
         let mut texts = vec![String::new()];
         for piece in &self.0 {

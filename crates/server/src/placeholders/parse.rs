@@ -160,7 +160,7 @@ impl Known<'_> {
         let near = all.map(|own| (strsim::normalized_damerau_levenshtein(name, &own), own));
         let nearest = near.max_by(|(one, _), (other, _)| one.total_cmp(other)).map(|(_, own)| own);
         let nearest = nearest.unwrap_or_else(|| "host".to_owned());
-        format!("{{{name}}} is no placeholder: the nearest is {{{nearest}}}; write {{{{ for a brace")
+        format!("{{{name}}} is not a placeholder: the nearest is {{{nearest}}}; write {{{{ for a brace")
     }
 }
 

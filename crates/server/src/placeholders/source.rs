@@ -88,7 +88,7 @@ impl Source {
         matches!(self, Self::Uri | Self::Query | Self::QueryMark(_) | Self::Map(_))
     }
 
-    /// Whether tables alone have its values, as the operator wrote them.
+    /// Whether its values come only from tables, as the operator wrote them.
     pub(super) fn is_constant(&self, tables: &Tables) -> bool {
         match self {
             Self::Map(place) => tables.texts(*place).is_some(),

@@ -82,7 +82,7 @@ struct Split {
 const WHOLE: u64 = 10_000;
 
 impl Tables {
-    /// Validates the tables. A table may use those before it.
+    /// Validates the tables. A table may use the tables before it.
     pub(crate) fn build(maps: &[MapConfig], splits: &[SplitConfig], problems: &mut Problems) -> Self {
         let mut tables = Tables::default();
         for config in splits {
@@ -233,7 +233,7 @@ impl Map {
                 match network.parse::<IpNet>().ok().or_else(address) {
                     Some(network) => map.networks.push((network, template)),
                     None => {
-                        let what = format_args!("{network:?} is no network: write for instance \"in 10.0.0.0/8\"");
+                        let what = format_args!("{network:?} is not a network: write for instance \"in 10.0.0.0/8\"");
                         problems.add(&value.span, "map.entries", what);
                     }
                 }

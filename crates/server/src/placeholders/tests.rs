@@ -151,7 +151,7 @@ fn unknown_names_are_refused_with_the_nearest() {
     let (tables, _) = tables(TABLES);
     let groups = Groups { path: Some(Regex::new("^/(?<year>\\d+)").unwrap()), ..Groups::default() };
     for (text, words) in [
-        ("{hots}", "f:1: key: {hots} is no placeholder: the nearest is {host}"),
+        ("{hots}", "f:1: key: {hots} is not a placeholder: the nearest is {host}"),
         ("{map.tenants}", "the nearest is {map.tenant}"),
         ("{yaer}", "the nearest is {year}"),
         ("{headers.x}", "the nearest is {header.x}"),
@@ -171,7 +171,7 @@ fn unknown_names_are_refused_with_the_nearest() {
 fn tables_are_checked() {
     for (text, words) in [
         ("[[map]]\nname = 'a b'\nfrom = 'x'", "f:2: map.name: write letters"),
-        ("[[map]]\nname = 'a'\nfrom = '{map.a}'", "f:3: map.from: {map.a} is no placeholder"),
+        ("[[map]]\nname = 'a'\nfrom = '{map.a}'", "f:3: map.from: {map.a} is not a placeholder"),
         ("[[map]]\nname = 'a'\nfrom = 'x'\nentries = { '~ (' = 'b' }", "f:4: map.entries: \"~ (\" is not a regular"),
         ("[[map]]\nname = 'a'\nfrom = 'x'\n[[map]]\nname = 'a'\nfrom = 'x'", "f:5: map.name: a is there twice"),
         ("[[split]]\nname = 'a'\nfrom = '{client}'\nshares = { x = '5%' }", "split.shares: do not make up the whole"),
@@ -311,5 +311,5 @@ fn entries_may_name_networks_and_the_groups_of_their_expression() {
     }
     assert_eq!(rendered("{map.moved}", "", b"X-Old: /old/7/b\r\n"), "/items/7?b");
     let (_, problems) = self::tables("[[map]]\nname = 'a'\nfrom = 'x'\nentries = { 'in 10.0.0.0/33' = 'b' }");
-    assert!(problems.to_string().contains("is no network"), "{problems}");
+    assert!(problems.to_string().contains("is not a network"), "{problems}");
 }

@@ -112,7 +112,7 @@ fn kernel_line(mode: KtlsMode, probe: &Probe, costs: &Costs) -> String {
     }
 }
 
-/// When a connection moves to the kernel, for the suite that clients prefer among those that the kernel seals.
+/// When a connection moves to the kernel, for the most preferred suite among the suites that the kernel seals.
 fn moving_line(probe: &Probe, costs: &Costs) -> String {
     let usual = Version::ALL.into_iter().rev().flat_map(|version| Aead::ALL.map(|aead| (version, aead)));
     let mut sealed = usual.filter(|(version, aead)| probe.tx(*version, aead.cipher()).is_ok());

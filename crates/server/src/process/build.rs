@@ -318,7 +318,7 @@ fn secrets(config: &Config) -> impl Iterator<Item = (&'static str, &Path, &Range
     let tickets = config.tls.session_tickets.keys.iter().map(|keys| ("tls.session_tickets.keys", keys));
     let stream = config.cache.purge_stream_password.iter().map(|file| ("cache.purge_stream_password", file));
     let all = keys.chain(users).chain(of_clients).chain(of_accounts).chain(tickets).chain(stream);
-    // Responses may be for those alone that a guard lets pass.
+    // Some responses may be only for clients that a guard lets pass.
     let cache = &config.cache.directories;
     let cache = cache.iter().map(|path| ("cache.directories", path.as_path(), &cache.span));
     all.map(|(key, file): (_, &At<PathBuf>)| (key, file.value.as_path(), &file.span)).chain(cache)

@@ -84,7 +84,7 @@ impl CacheMemory {
     }
 }
 
-/// The least limit of the groups of a process and of those above them. `groups`: its /proc/PID/cgroup. `read`: the content of a file.
+/// The least limit of the groups of a process and the groups above them. `groups`: its /proc/PID/cgroup. `read`: the content of a file.
 fn limit(groups: &str, read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
     let of_line = |line: &str| {
         let mut parts = line.splitn(3, ':').skip(1);

@@ -114,7 +114,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), String> {
 /// Binds all listeners that were not inherited, and closes inherited sockets that are no longer configured.
 fn bind(prepared: &Prepared, mut inherited: Inherited) -> Result<Listeners, String> {
     let config = &prepared.config;
-    // Without a suite of TLS 1.3 none has it, and `build` refused where it is required.
+    // Without a suite of TLS 1.3, no listener has HTTP/3, and `build` refused where it is required.
     let http3 = if prepared.generation.tls.has_quic() { config.http3.enabled } else { Some(false) };
     let mut listeners = Listeners::bind(&config.listen, config.server.worker_count(), http3, &mut inherited)?;
     if let Some(listener) = &prepared.metrics_listener {

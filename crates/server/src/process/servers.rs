@@ -1,4 +1,4 @@
-//! The servers that take orders, told from programs that have a socket with the name of one.
+//! The servers that take orders, as distinct from programs that have a socket with such a name.
 //!
 //! Any user can bind any abstract name (unix(7)). The kernel names the process that listens and its user (SO_PEERCRED), and /proc names its program.
 //! The user decides. The program alone proves little: a process can change its program while another one keeps its socket.

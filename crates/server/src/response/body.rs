@@ -72,7 +72,7 @@ pub(crate) trait Source: Send + Sync {
         4
     }
 
-    /// So many bytes can be sent now. Called before it is asked, where the client says so: content that has a share of something takes no more of it.
+    /// How many bytes can be sent now. Called before a piece is asked for, if the client says so: content with a share of some resource takes no more of it.
     fn set_room(self: Pin<&mut Self>, _room: u64) {}
 
     /// Bytes in memory that it keeps until there is room. `None`: it keeps nothing back for that.

@@ -173,7 +173,7 @@ impl Cursor {
         self.front.as_ref().map_or(0, Segment::len) + behind.map(Segment::len).sum::<u64>()
     }
 
-    /// Bytes that are ready in memory of this response alone.
+    /// Bytes that are ready in memory that only this response holds.
     pub(crate) fn in_memory(&self) -> u64 {
         self.segments().filter(|segment| matches!(segment, Segment::Bytes(..))).map(Segment::len).sum()
     }

@@ -25,7 +25,7 @@ use crate::observe::access_log::{CacheTrace, UpstreamTrace};
 #[derive(Debug)]
 pub(crate) struct Response {
     pub status: Status,
-    /// All fields but those that the protocol driver adds.
+    /// All fields except the fields that the protocol driver adds.
     pub fields: Fields,
     pub body: Body,
     /// The error behind the status, for the log.

@@ -76,7 +76,7 @@ fn respond(
         _ => Selection::Whole,
     };
     match selection {
-        // Content-Encoding cannot apply to the parts alone (RFC 9110 §14.6): clients would decode the whole body, delimiters
+        // Content-Encoding cannot apply only to the parts (RFC 9110 §14.6): clients would decode the whole body, delimiters
         // included. So Range is ignored.
         Selection::Several(_) if coding.is_some() => {
             Response::new(Status::OK, fields, Body::File { file, range: 0..len })

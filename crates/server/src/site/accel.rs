@@ -1,4 +1,4 @@
-//! Files that an application has sent by a field of its answer: X-Accel-Redirect (nginx) and X-Sendfile (Apache, lighttpd, Caddy).
+//! Files that an application has this server send, by a field of its response: X-Accel-Redirect (nginx) and X-Sendfile (Apache, lighttpd, Caddy).
 //!
 //! ```text
 //! application ─► X-Accel-Redirect: /protected/a.pdf ─► the routes of the site ─┐
@@ -67,7 +67,7 @@ impl Instruction {
     }
 }
 
-/// Where an answer leads.
+/// Where a response leads.
 #[derive(Debug)]
 pub(super) struct AccelRedirect {
     pub(super) target: AccelTarget,

@@ -221,7 +221,7 @@ impl<'a> Answering<'a> {
     }
 
     /// The response with a cached file, or with a stored response ([`Self::answer_from_store`]). `None`: [`Self::answer`] makes the response,
-    /// because a step before it may wait, neither is in the cache, or there is another answer.
+    /// because a step before it may wait, neither is in the cache, or there is another response.
     fn answer_from_cache(&self, path: &SitePath<'_>) -> Option<Response> {
         let features = &self.route.features;
         if self.site.has_proxies() {
@@ -285,7 +285,7 @@ impl<'a> Answering<'a> {
             return None;
         }
         if let Some(accel) = &self.route.features.accel {
-            // Answers that lead elsewhere are not stored.
+            // Responses that lead elsewhere are not stored.
             let _ = accel.take(&mut response);
         }
         self.add_fields(&mut response.fields, response.status, path.as_bytes());
@@ -441,7 +441,7 @@ impl<'a> Answering<'a> {
         Some(Response::plain(refusal))
     }
 
-    /// The response to a request by `http` for a site that answers HTTPS alone. A request of HTTP/1.0 without Host has no other address.
+    /// The response to a request by `http` for a site that only answers HTTPS. A request of HTTP/1.0 without Host has no other address.
     fn redirect_to_https(&self) -> Option<Response> {
         if !self.site.https_only || !self.client.is_plain {
             return None;
@@ -600,7 +600,7 @@ impl<'a> Answering<'a> {
     async fn index_is_script(&self, rule: &proxy::Rule, path: &SitePath<'_>) -> bool {
         let Some(script) = rule.index_script().filter(|_| path.names_directory()) else { return false };
         let names: Vec<&str> = self.route.indexes().collect();
-        // Files alone, or none after it: a script runs where there is no file.
+        // Only files, or no action after it: a script runs where there is no file.
         if names.iter().position(|name| *name == script).is_none_or(|at| at + 1 == names.len()) {
             return false;
         }

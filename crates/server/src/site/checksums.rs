@@ -103,7 +103,7 @@ pub(super) fn repr_digest(algorithm: Algorithm, digest: &[u8]) -> String {
 /// A line of a file of checksums.
 #[derive(Debug, PartialEq, Eq)]
 struct Line<'a> {
-    /// `None`: the line is a digest alone.
+    /// `None`: the line is only a digest.
     name: Option<&'a [u8]>,
     digits: &'a [u8],
 }

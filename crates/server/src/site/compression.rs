@@ -97,7 +97,7 @@ impl Compression {
         response.fields.extra = as_coded(&response.fields.extra, etag);
     }
 
-    /// Whether a client that takes a coding gets one. A part and a 304 are of content that may be.
+    /// Whether a client that takes a coding gets it. A 206 and a 304 belong to content that may be coded.
     fn may_code(&self, response: &Response, facts: &Facts<'_>) -> bool {
         let length = response.body.len();
         let takes = |length| self.settings.takes_content(essence(facts.content_type.unwrap_or_default()), length);
@@ -155,7 +155,7 @@ impl<'a> Facts<'a> {
             match name.len() {
                 4 if is("etag") => facts.etag = Some(value),
                 4 if is("vary") => facts.varies |= has_member(value, |member| member == b"*" || is_accept(member)),
-                // Of several types none can be trusted.
+                // If there are several types, none can be trusted.
                 12 if is("content-type") => {
                     facts.is_fixed |= facts.content_type.is_some();
                     facts.content_type = Some(value);

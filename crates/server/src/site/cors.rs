@@ -19,9 +19,9 @@ pub(crate) struct CorsConfig {
     /// Allowed methods. The server itself answers GET and HEAD.
     #[default(["GET", "HEAD"].map(|method| method.to_owned().into()).into())]
     pub methods: Vec<At<String>>,
-    /// Allowed request fields, besides those that browsers always allow, for instance `If-None-Match`.
+    /// Allowed request fields, besides the fields that browsers always allow, for instance `If-None-Match`.
     pub headers: Vec<At<String>>,
-    /// Readable response fields, besides those that browsers always allow, for instance `ETag`.
+    /// Readable response fields, besides the fields that browsers always allow, for instance `ETag`.
     pub expose: Vec<At<String>>,
     /// How long browsers may cache the response to a preflight request.
     pub max_age: Option<Time>,

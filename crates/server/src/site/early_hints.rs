@@ -8,13 +8,13 @@ use crate::values::{At, Problems};
 /// Validates the links. `None`: the list is empty.
 pub(super) fn build(links: &[At<String>], key: &str, problems: &mut Problems) -> Option<Vec<String>> {
     for link in links.iter().filter(|link| !is_link(link)) {
-        problems.add(&link.span, key, format_args!("{:?} is no link: {EXAMPLE}", link.value));
+        problems.add(&link.span, key, format_args!("{:?} is not a link: {EXAMPLE}", link.value));
     }
     (!links.is_empty()).then(|| links.iter().map(|link| link.value.clone()).collect())
 }
 
-/// Whether a browser navigates to a page. For others, such as images or scripts, it ignores early hints (HTML standard, "process early hint headers"), and
-/// older clients may take 103 for the response.
+/// Whether a browser navigates to a page. For other requests, such as images or scripts, it ignores early hints (HTML standard, "process early hint
+/// headers"), and older clients may take 103 for the response.
 pub(super) fn is_navigation(request: &Request<'_>) -> bool {
     let navigates = |mode: &[u8]| mode == b"navigate";
     request.method == Method::Get && request.fields.first("sec-fetch-mode").is_some_and(navigates)

@@ -80,7 +80,7 @@ impl FastcgiConfig {
             if !is_plain || path.is_empty() || name == "index" && path.contains('/') || !self.is_script(path.as_bytes())
             {
                 let what = format_args!(
-                    "{:?} is no script: write for instance index.php, with one of the extensions",
+                    "{:?} is not a script: write for instance index.php, with one of the extensions",
                     text.value
                 );
                 problems.add(span, &format!("{key}.{name}"), what);
@@ -134,7 +134,7 @@ impl FastcgiConfig {
     }
 }
 
-/// Variables beside those that are made for each request.
+/// Variables beside the variables that are made for each request.
 pub(super) fn further_variables(
     params: &At<BTreeMap<String, Secret>>,
     key: &str,
@@ -145,7 +145,7 @@ pub(super) fn further_variables(
         let what = match () {
             () if cgi::VARIABLES.contains(&name.as_str()) => "is made for each request: remove it",
             () if name.starts_with("HTTP_") => "would be a field of the client: set it in request_headers",
-            () if !is_name => "is no name of a variable: write it as APP_ENV",
+            () if !is_name => "is not a name of a variable: write it as APP_ENV",
             () => continue,
         };
         problems.add(&params.span, &format!("{key}.params"), format_args!("{name} {what}"));
@@ -192,7 +192,7 @@ impl Scripts {
         found
     }
 
-    /// As [`Self::candidates`], with those that are not run.
+    /// As [`Self::candidates`], with scripts that are not run.
     fn scripts_of(&self, path: &SitePath<'_>) -> Vec<Found> {
         let octets = path.as_bytes();
         let ends = memchr::memchr_iter(b'/', octets).chain([octets.len()]);

@@ -118,7 +118,7 @@ impl SiteConfig {
         let known = Known { groups: Some(&groups), tables: &context.tables, in_response: false };
         Features {
             anonymous: !self.server_header,
-            // A whole site without a log has none that a line could be missing from.
+            // A whole site without a log has no log that a line could be missing from.
             is_unlogged: around.is_some() && !self.access_log,
             is_unannounced: !self.announce_http3,
             maintenance: inherit!(maintenance, |config| {

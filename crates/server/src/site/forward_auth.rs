@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! request ─► GET /verify, the client's fields, X-Forwarded-Method, X-Forwarded-Uri ─► server
-//!              2xx: the request goes on, with fields of the answer         other: the answer is sent to the client
+//!              2xx: the request goes on, with fields of the response         other: the response is sent to the client
 //! ```
 
 use std::collections::BTreeMap;
@@ -37,10 +37,10 @@ pub(crate) struct ForwardAuthConfig {
     pub to: At<SecretUrl>,
     /// Name of an `[[upstream]]`, whose servers are asked.
     pub upstream: Option<At<SecretUrl>>,
-    /// Fields of the answer that a forwarded request gets, for instance `Remote-User`. Fields with these names from a client are dropped,
+    /// Fields of the response that a forwarded request gets, for instance `Remote-User`. Fields with these names from a client are dropped,
     /// on every path of the site.
     pub copy: At<Vec<String>>,
-    /// The same under other names: `{ X-User = "Remote-User" }` is the field X-User, with the value of Remote-User in the answer.
+    /// The same under other names: `{ X-User = "Remote-User" }` is the field X-User, with the value of Remote-User in the response.
     pub copy_as: At<BTreeMap<String, String>>,
     /// Response to a client that may not pass. `response`: the response of the server. `status`: its status alone, as by nginx; error pages apply then.
     /// `redirect`: a redirect to the Location of a 401.
@@ -81,7 +81,7 @@ pub(crate) enum AuthCookies {
 pub(crate) struct ForwardAuth {
     upstream: Arc<Upstream>,
     target: Uri,
-    /// Names of requests, and of answers.
+    /// Names of requests, and of responses.
     copy: Vec<(HeaderName, HeaderName)>,
     refusal: AuthRefusal,
     cookies: AuthCookies,
@@ -101,7 +101,7 @@ impl ForwardAuthConfig {
                 match url.reveal().contains(':') {
                     true => (upstreams.find(&url, &to_key, problems), target),
                     false => {
-                        let what = "is no URL: write for instance http://127.0.0.1:9091/verify, or name an upstream and write a path";
+                        let what = "is not a URL: write for instance http://127.0.0.1:9091/verify, or name an upstream and write a path";
                         problems.add(&self.to.span, &to_key, what);
                         (None, "/")
                     }
@@ -159,7 +159,7 @@ impl ForwardAuth {
         self.upstream.names_endpoints()
     }
 
-    /// Whether the client gets the cookies of an answer.
+    /// Whether the client gets the cookies of a response.
     fn sets_cookies_of(&self, reply: &Reply) -> bool {
         match self.cookies {
             AuthCookies::None => false,
@@ -168,7 +168,7 @@ impl ForwardAuth {
         }
     }
 
-    /// Asks whether a request for `uri` may pass: the fields that it gets then, or the answer for the client. `cookies`: gets those that the client gets.
+    /// Asks whether a request for `uri` may pass: the fields that it gets then, or the answer for the client. `cookies`: gets the cookies for the client.
     async fn ask(
         &self,
         request: &Request<'_>,
@@ -252,7 +252,7 @@ async fn drain(reply: Reply) {
     drop(timeout(DRAIN, discard(reply.body.into())).await);
 }
 
-/// Whether an answer lets the request pass.
+/// Whether a response lets the request pass.
 fn is_consent(reply: &Reply) -> bool {
     (200..300).contains(&reply.status.code())
 }
@@ -301,7 +301,7 @@ const OF_THE_RESOURCE: [HeaderName; 9] = [
     HeaderName::from_static("digest"),
 ];
 
-/// The value of a field, whose lines are one list. `None`: the answer has none.
+/// The value of a field, whose lines are one list. `None`: the response has none.
 fn value(fields: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
     let mut lines = fields.get_all(name).iter();
     let first = lines.next()?;
@@ -309,7 +309,7 @@ fn value(fields: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
     HeaderValue::from_bytes(&list).ok()
 }
 
-/// Time for the content of an answer that lets a request pass. Beyond it, the connection is closed.
+/// Time for the content of a response that lets a request pass. Beyond it, the connection is closed.
 const DRAIN: Duration = Duration::from_millis(100);
 
 /// A request, for routes of its site that want to know whether it may pass. Each server is asked once, under whatever paths it is met, and once more about
@@ -333,7 +333,7 @@ struct Passed {
     by: Arc<ForwardAuth>,
     /// The path and query that it was last asked about.
     uri: String,
-    /// The fields that are copied from its answer.
+    /// The fields that are copied from its response.
     fields: Vec<FieldChange>,
 }
 
@@ -380,7 +380,7 @@ impl<'a> Asking<'a> {
     async fn ask(&self, auth: &Arc<ForwardAuth>, uri: String) -> Option<Response> {
         let mut cookies = Vec::new();
         let answer = auth.ask(self.request, &uri, &self.hop, &mut cookies).await;
-        // The last answer of a server is about the path that is forwarded, and has the same cookies.
+        // The last response of a server is about the path that is forwarded, and has the same cookies.
         *self.cookies.lock().unwrap_or_else(PoisonError::into_inner) = cookies;
         match answer {
             Ok(fields) => {

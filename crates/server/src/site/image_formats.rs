@@ -48,7 +48,7 @@ pub(super) fn original_of(name: &[u8]) -> Option<&[u8]> {
     ImageFormat::ALL.into_iter().find_map(without).filter(|original| subtype(original).is_some())
 }
 
-/// The formats of siblings that the client prefers to the original, best first. Only those that Accept names: browsers say `*/*` of every
+/// The formats of siblings that the client prefers to the original, best first. Only formats that Accept names: browsers say `*/*` of every
 /// format that they cannot show. Among equals the order of `formats` decides.
 pub(super) fn preferred(accept: Option<&[u8]>, formats: &[ImageFormat], original: &str) -> Vec<ImageFormat> {
     let Some(accept) = accept else { return Vec::new() };
@@ -62,7 +62,7 @@ pub(super) fn preferred(accept: Option<&[u8]>, formats: &[ImageFormat], original
     chosen
 }
 
-/// Whether `sibling` may be sent in place of `original`: it is not older and not empty, and the two can be told apart by their tags.
+/// Whether `sibling` may be sent in place of `original`: it is not older and not empty, and their tags differ.
 pub(super) fn is_fit(sibling: &SiteFile, original: &SiteFile) -> bool {
     sibling.len > 0 && !sibling.state().is_older_than(original.state()) && sibling.etag != original.etag
 }

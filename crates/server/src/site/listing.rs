@@ -60,7 +60,7 @@ pub(super) struct Entries {
     pub directories: usize,
     /// Files on all pages.
     pub files: usize,
-    /// Entries that were read of a directory that has more; they alone are on the pages.
+    /// Entries that were read of a larger directory; the pages show only these.
     pub cut_at: Option<usize>,
 }
 

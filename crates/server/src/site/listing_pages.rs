@@ -100,7 +100,7 @@ impl Pages {
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Half of the processors make pages, so that the workers keep the other half. A usual page takes milliseconds, so that the last of 64 waits
-/// less than a second; one of a directory with 100,000 entries takes a tenth of a second. 64 MiB hold more than two hundred pages of 1000 entries.
+/// less than a second. A page of a directory with 100,000 entries takes a tenth of a second. 64 MiB hold more than two hundred pages of 1000 entries.
 static BOUNDS: LazyLock<Arc<Bounds>> = LazyLock::new(|| {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     Arc::new(Bounds {

@@ -21,7 +21,7 @@ const MAX_STEPS: usize = 10_000;
 const SIZE: usize = 1 << 20;
 
 impl LookAround {
-    /// Compiles an expression. It means the same as without look-around: `.` matches any byte, and classes are of ASCII.
+    /// Compiles an expression. It means the same as without look-around: `.` matches any byte, and classes are ASCII classes.
     ///
     /// # Errors
     /// The syntax error.

@@ -7,7 +7,7 @@ use sealion_http::{ContentType, Fields, Status};
 use super::sites::host;
 use crate::response::{Body, Response};
 
-/// The answer to a validation (RFC 8555 §8.3).
+/// The response to a validation (RFC 8555 §8.3).
 pub(crate) fn of_challenge(authorization: String) -> Response {
     let content_type = Some(ContentType::Plain("application/octet-stream"));
     let fields = Fields { content_type, ..Fields::default() };
@@ -24,7 +24,7 @@ pub(crate) fn over_https(authority: &str, port: u16, path: &str, query: Option<&
 /// The paths of validations (RFC 8555 §8.3).
 pub(crate) const CHALLENGES: &str = "/.well-known/acme-challenge/";
 
-/// Whether a path, as it was requested, is one of a validation: the token is base64url (RFC 8555 §8.3), and so has no second spelling.
+/// Whether a requested path is a path of a validation: the token is base64url (RFC 8555 §8.3), and so has no second spelling.
 pub(crate) fn is_validation(path: &str) -> bool {
     let is_of_token = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     path.strip_prefix(CHALLENGES).is_some_and(|token| !token.is_empty() && token.bytes().all(is_of_token))

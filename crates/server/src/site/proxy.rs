@@ -108,7 +108,7 @@ enum Collects {
     All,
     /// Contents without a length, which the server has to get first.
     WithoutLength,
-    /// As far as there is room those with a length, and all of the others.
+    /// Contents with a length as far as there is room, and all others whole.
     AllWithoutLength,
 }
 
@@ -359,7 +359,7 @@ impl Rule {
         }
     }
 
-    /// The answer of the upstream. `client`: see [`Inbound::bounded_client`].
+    /// The response of the upstream. `client`: see [`Inbound::bounded_client`].
     async fn pass(&self, forwarded: &mut Forwarded, asked: &Asked<'_>, client: Option<IpAddr>) -> Response {
         let (trace, result) = forward(&self.upstream, forwarded).await;
         let mut response = match result {
@@ -449,7 +449,7 @@ impl Rule {
                     content.pass_trailers(&self.guarded.iter().chain(others).cloned().collect());
                 }
             }
-            // Some servers drop those that are not announced.
+            // Some servers drop trailers that are not announced.
             let announced = request.fields.first("trailer").filter(|_| !content.has_length());
             if let Some(names) = announced.and_then(|names| HeaderValue::from_bytes(names).ok()) {
                 fields.insert(header::TRAILER, names);
@@ -470,7 +470,7 @@ impl Rule {
             target: uri(&target)?,
             fields,
             host,
-            // If the request asks for another protocol in vain, the next request follows it.
+            // If the upgrade is not forwarded, the next request follows this one.
             content: inbound.content.filter(|_| upgrade.is_some() || !inbound.upgrade),
             upgrade: upgrade
                 .and_then(|protocol| HeaderValue::from_bytes(protocol).ok())
@@ -513,7 +513,7 @@ impl Rule {
         Some(response)
     }
 
-    /// Adds the cookie of the upstream, which is no field of the application: rules for those leave it as it is.
+    /// Adds the cookie of the upstream, which is no field of the application: rules for the application's fields leave it as it is.
     fn add_sticky_cookie(&self, asked: &Forwarded, is_plain: bool, response: &mut Response) {
         if let Some(cookie) = self.upstream.sticky_cookie(asked, is_plain) {
             response.fields.extra.add_octets("Set-Cookie", cookie.as_bytes());

@@ -1,4 +1,4 @@
-//! Location and cookies of answers, where the application knows neither the client's host nor the prefix that is left out.
+//! Location and cookies of responses, where the application knows neither the client's host nor the prefix that is left out.
 
 use http::header::{self, HeaderMap, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
@@ -48,7 +48,7 @@ impl Rewriting {
     }
 }
 
-/// Changes Location, Content-Location and the cookies of an answer. `None`: a value stays as it is.
+/// Changes Location, Content-Location and the cookies of a response. `None`: a value stays as it is.
 fn change(fields: &mut HeaderMap, location: impl Fn(&str) -> Option<String>, cookie: impl Fn(&str) -> Option<String>) {
     for name in [header::LOCATION, header::CONTENT_LOCATION] {
         let changed = fields.get(&name).and_then(|value| location(value.to_str().ok()?));

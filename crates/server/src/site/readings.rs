@@ -14,7 +14,7 @@ use super::proxy::with_one_slash;
 /// A step of an application between the request line and its route. `None`: it leaves the path as it is.
 type Step = fn(&[u8]) -> Option<Vec<u8>>;
 
-/// Every application decodes the path; twice, where a container and a framework both do it. Tomcat and Apache httpd can be told to keep encoded slashes.
+/// Every application decodes the path; twice, if a container and a framework both do it. Tomcat and Apache httpd can be set to keep encoded slashes.
 const DECODINGS: [Step; 2] = [decode, decode_all_but_slashes];
 
 /// The other steps of known applications. Some take several, in any order.
@@ -47,7 +47,7 @@ const STEPS: [Step; 14] = [
     without_sessions_but_slashes,
 ];
 
-/// Readings of one path, those included that are not decoded. Beyond it, the path is refused.
+/// Readings of one path, including undecoded ones. Beyond it, the path is refused.
 const MAX_READINGS: usize = 256;
 
 /// Bytes that all steps may make of one path. Beyond it, the path is refused.
@@ -247,7 +247,7 @@ fn in_ascii(bytes: &[u8]) -> Option<Vec<u8>> {
     while let [first, behind @ ..] = rest {
         let low = |byte: u8| byte & 0x3f;
         let (byte, length) = match rest {
-            // Some look at the low bits of the second byte alone.
+            // Some look only at the low bits of the second byte.
             [lead @ (0xc0 | 0xc1), second, ..] => ((lead & 1) << 6 | low(*second), 2),
             [0xe0, second @ (0x80 | 0x81), third @ 0x80..=0xbf, ..] => ((second & 1) << 6 | low(*third), 3),
             [0xf0, 0x80, third @ (0x80 | 0x81), fourth @ 0x80..=0xbf, ..] => ((third & 1) << 6 | low(*fourth), 4),
@@ -368,7 +368,7 @@ fn session(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// The path with each segment as `change` has it.
+/// The path with each segment changed by `change`.
 fn by_segments(bytes: &[u8], change: impl Fn(&[u8]) -> &[u8]) -> Option<Vec<u8>> {
     let segments: Vec<&[u8]> = bytes.split(|byte| *byte == b'/').map(change).collect();
     changed(bytes, segments.join(&b'/'))
@@ -443,7 +443,7 @@ mod tests {
             ("/a/(A(x)F(y))/b", "/a/b"),
             ("/pro/(S(x))tected/b", "/protected/b"),
             ("/a/(S(x))b", "/a/b"),
-            // Behind whatever an application is mounted at.
+            // Behind any mount path of an application.
             ("/a/%5Cx/b", "/a/b"),
             ("/a//x/b", "/a/b"),
             ("/a///x", "/a"),

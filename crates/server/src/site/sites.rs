@@ -190,7 +190,7 @@ mod tests {
             ("secure", ["both"; 4]),
             ("plain", ["", "plain", "inner", "plain"]),
             ("x.both", ["", "plain", "inner", "plain"]),
-            // Elsewhere the name is unknown: the default site there has it, if there is one.
+            // Elsewhere the name is unknown: the default site there answers it, if there is one.
             ("inner", ["", "plain", "inner", ""]),
             ("other", ["", "plain", "inner", ""]),
         ] {

@@ -85,7 +85,7 @@ enum Unshared {
     OfAnother,
     /// It is to be validated for each request.
     NotReusable,
-    /// No answer came.
+    /// No response came.
     Failed,
     /// The stored response is valid, and its body cannot be read.
     Unreadable,
@@ -377,7 +377,7 @@ impl CacheRule {
                     Verdict::Valid => store.keep(self, &object, epoch, now),
                     // It was purged while it was validated.
                     Verdict::Gone if result != FetchOutcome::Fetched => return Err(Unshared::OfAnother),
-                    // It was purged while it was fetched: it answers those alone that waited.
+                    // It was purged while it was fetched: it answers only the requests that waited.
                     Verdict::Gone | Verdict::Stale | Verdict::Doubtful => {}
                 }
                 let (outcome, reason, code) = match result {
@@ -556,7 +556,7 @@ impl CacheRule {
         match (self.rules.slice, stale) {
             (None, _) => FetchRange::Whole,
             (Some(size), Some(stale)) => FetchRange::FirstSlice(SlicePosition { size, index: stale.index() }),
-            // A slice of a response that is not stored is fetched in vain.
+            // A slice of a response that is not stored would be fetched for nothing.
             (Some(_), None) if self.rules.store.is_passed(id, names_user(request)) => FetchRange::Whole,
             (Some(size), None) => FetchRange::FirstSlice(SlicePosition::of(&request.conditions, size)),
         }

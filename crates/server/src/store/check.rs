@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A damaged body is removed and fetched again. A response that was sending it breaks off before its end, so that no client takes a damaged body, or a damaged
-//! range, for whole. After its check, a body is sent as any file is.
+//! range, for whole. After its check, a body is sent like a file.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -55,7 +55,7 @@ type UnderWay = HashMap<(u128, Option<u32>), Arc<Check>>;
 #[derive(Debug, Default)]
 pub(super) struct Checks {
     under_way: Mutex<UnderWay>,
-    /// For bodies up to [`CHECKED_FIRST`], and for longer ones: a short one does not wait for a long one.
+    /// One for bodies up to [`CHECKED_FIRST`], one for longer ones: a short body does not wait for a long one.
     lanes: [Lane; 2],
     /// Bytes that were read so far.
     read: Arc<AtomicU64>,

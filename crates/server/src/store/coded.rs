@@ -39,7 +39,7 @@ pub(crate) struct Coded {
     pub(super) object: Arc<Object>,
 }
 
-/// A form that this task alone is making.
+/// A form that only this task is making.
 struct Making {
     coded: Coded,
     coding: Coding,

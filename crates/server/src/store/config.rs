@@ -126,7 +126,7 @@ impl CacheRuleConfig {
             match status.parse() {
                 Ok(status @ 200..=599) => policy.default_ttl.push((status, seconds(*time))),
                 _ => {
-                    let what = format_args!("{status:?} is no status: write for instance {{ 200 = \"10m\" }}");
+                    let what = format_args!("{status:?} is not a status: write for instance {{ 200 = \"10m\" }}");
                     problems.add(&self.ttl.span, &format!("{key}.ttl"), what);
                 }
             }
@@ -148,7 +148,7 @@ impl CacheRuleConfig {
             problems.add(
                 &self.key_headers.span,
                 &format!("{key}.key_headers"),
-                format_args!("{wrong:?} is no name of a field"),
+                format_args!("{wrong:?} is not a name of a field"),
             );
         }
         policy

@@ -160,7 +160,7 @@ impl Directory {
         if self.read_salt != Some(salt) { self.write_file(SALT, &salt) } else { Ok(()) }
     }
 
-    /// Its salt, where no other directory has told one.
+    /// Its salt, unless another directory has told one.
     pub(super) fn own_salt(&self) -> [u8; 16] {
         choose_salt([self].into_iter()).unwrap_or(self.number)
     }
@@ -232,7 +232,7 @@ impl Directory {
     /// Opens the directory that the path leads to now, and makes it if it was removed. Another process may own it.
     ///
     /// # Errors
-    /// It is on another file system and has not been this cache, as where a disk was unmounted: that would be filled.
+    /// It is on another file system and has never been this cache, as after a disk was unmounted: the cache would fill the wrong disk.
     pub(super) fn reopen(&self) -> io::Result<()> {
         let there = self.path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
         let is_same_disk = there.metadata()?.dev() == fstat(&self.place.load().root)?.st_dev;
@@ -285,7 +285,7 @@ impl Directory {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let place = self.place.load_full();
         let file = match openat(&place.root, &name, flags, FILE) {
-            // Somebody emptied the directory.
+            // The directory was emptied.
             Err(Errno::NOENT) => {
                 make_directory(&place.root, TEMPORARY)?;
                 openat(&place.root, &name, flags, FILE)?
@@ -496,7 +496,7 @@ fn make_number(root: &OwnedFd) -> io::Result<[u8; 16]> {
 pub(super) fn choose_salt<'a>(directories: impl Iterator<Item = &'a Directory> + Clone) -> Option<[u8; 16]> {
     let found: Vec<[u8; 16]> = directories.clone().filter_map(|directory| directory.read_salt).collect();
     let votes = |salt: &&[u8; 16]| found.iter().filter(|other| other == salt).count();
-    // Of two with equal votes, `max_by_key` returns the later one.
+    // Of two salts with equal votes, `max_by_key` returns the later one.
     found.iter().rev().max_by_key(votes).copied().or_else(|| directories.clone().next().map(|first| first.number))
 }
 

@@ -283,7 +283,7 @@ impl Disk {
             return Err(Waits);
         }
         self.failed("read an object", error);
-        // If a damaged one stayed, each request for it would pause the disk again. Without descriptors or memory, none is read.
+        // A damaged object must not stay: each request for it would pause the disk again. Without descriptors or memory, no object can be read.
         let errno = error.raw_os_error();
         let is_ours = [Errno::MFILE, Errno::NFILE, Errno::NOMEM].iter().any(|own| errno == Some(own.raw_os_error()));
         if !is_ours {

@@ -202,9 +202,9 @@ impl Fetch {
         // A client must not remove the stored response of all: a server may renew this client's cookie, for instance.
         let is_of_client = |why: NotStored| why.is_of_request() || why == NotStored::SetCookie;
         let disk = rules.store.disk(stale.hash);
-        // With other fields in Vary, it is of another variant than the one that requests would find it as.
+        // With other fields in Vary, its variant differs from the variant that requests would find it under.
         let keeps_variant = rules.vary(&fields) == rules.vary(&stale.head.fields);
-        // The new response is younger than the one that other requests must not get any more.
+        // The new response is younger than the response that other requests must not get any more.
         let before = stale.times.made.max(requested.at.saturating_sub(1));
         let lifetime = freshened.unwrap_or(stale.head.lifetime);
         let head = rules.head(&stale.key, stale.head.status, fields, lifetime);
@@ -244,7 +244,7 @@ impl Fetch {
         }
     }
 
-    /// The head of the answer came.
+    /// The head of the response came.
     async fn answered(self, reply: Reply, trace: UpstreamTrace, requested: Requested) -> Option<Whole> {
         let received = now_s();
         let rules = Arc::clone(&self.rules);

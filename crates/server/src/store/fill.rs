@@ -104,7 +104,7 @@ impl Drop for Interest {
 #[derive(Debug)]
 struct State {
     phase: Phase,
-    /// The answer that is for one request only, until that takes it.
+    /// The response that is for one request only, until that request takes it.
     reply: Option<(Reply, UpstreamTrace)>,
     /// The file that is being written.
     file: Option<Arc<SiteFile>>,
@@ -147,7 +147,7 @@ pub(super) enum End {
     },
     /// The body was whole, and is no object.
     Passed(Arc<Flowing>),
-    /// The answer is for the request that was asked with; the others ask for themselves.
+    /// The response is for the request that was asked with; the others ask for themselves.
     NotShared(&'static str),
     /// No server answered, or the body broke off.
     Failed(Arc<Failed>),
@@ -233,7 +233,7 @@ impl Fill {
         }
     }
 
-    /// The request that the origin answered gets other fields than those that are stored.
+    /// The request that the origin answered gets other fields than the stored ones.
     pub(super) fn set_own(&self, fields: ExtraFields) {
         let _ = self.own.set(fields);
     }
@@ -243,7 +243,7 @@ impl Fill {
         self.own.get()
     }
 
-    /// The answer that is for one request only.
+    /// The response that is for one request only.
     pub(super) fn take_reply(&self) -> Option<(Reply, UpstreamTrace)> {
         self.lock().reply.take()
     }

@@ -115,7 +115,7 @@ impl Store {
         }
     }
 
-    /// The response of a fill that was found by the key without variant has one: those that know it find the fill too.
+    /// The response of a fill that was found by the key without variant has a variant: requests that know it find the fill too.
     pub(super) fn also_found_by(&self, id: u128, variant: u128, fill: &Arc<Fill>) {
         let mut fills = self.fills();
         let is_found = |id| fills.get(&id).is_some_and(|other| Arc::ptr_eq(other, fill));
@@ -181,7 +181,7 @@ fn found_by(fills: &HashMap<u128, Arc<Fill>>, id: u128, fill: &Arc<Fill>) -> imp
     own.into_iter().chain(variant)
 }
 
-/// Has requests find a fill under this hash, in place of the one that they find now.
+/// Has requests find a fill under this hash, in place of the present one.
 fn take_place(fills: &mut HashMap<u128, Arc<Fill>>, id: u128, fill: &Arc<Fill>) {
     if let Some(before) = fills.insert(id, Arc::clone(fill)) {
         fill.before.lock().unwrap_or_else(PoisonError::into_inner).push((id, before));

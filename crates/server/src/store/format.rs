@@ -4,7 +4,7 @@
 //! offset 0: body │ metadata │ footer │ metadata │ footer          a validation appends a further pair; the last one counts
 //! ```
 //!
-//! The body comes first, so that it is sent as any file is. Its length and checksum are known only at its end, and stand in the footer,
+//! The body comes first, so that it is sent like a file. Its length and checksum are known only at its end, and stand in the footer,
 //! the last 64 bytes. A file without a valid footer is no object: an interrupted write is never sent.
 
 use serde::{Deserialize, Serialize};
@@ -101,7 +101,7 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
 /// The description of an object, stored behind its body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Metadata {
-    /// The key, whole: two keys with one hash are told apart by it.
+    /// The key, whole: it tells two keys with one hash apart.
     pub(super) key: Vec<u8>,
     pub(super) kind: Kind,
 }

@@ -1,6 +1,6 @@
 //! Which objects a disk holds, and which go first when it is full.
 //!
-//! quick_cache evicts by S3-FIFO: an object that is asked for once goes before those that are asked for again, whatever their order.
+//! quick_cache evicts by S3-FIFO: an object that is requested once goes before objects that are requested again, whatever their order.
 
 use std::hash::{BuildHasher, Hasher};
 use std::mem;
@@ -138,12 +138,12 @@ impl Index {
         self.objects.get(&hash)
     }
 
-    /// The entry of an object, for those that do not ask for it.
+    /// The entry of an object. The look does not count as a request.
     pub(super) fn peek(&self, hash: u128) -> Option<Entry> {
         self.objects.peek(&hash)
     }
 
-    /// Adds or replaces an object. Returns its version, and the hashes of those that must go: perhaps this one, if it is larger than a shard.
+    /// Adds or replaces an object. Returns its version, and the hashes of objects that must go: perhaps this one, if it is larger than a shard.
     pub(super) fn insert(&self, hash: u128, blocks: Blocks) -> (u32, Vec<u128>) {
         let version = self.next_version.fetch_add(1, Ordering::Relaxed);
         let mut evicted = Some(Vec::new());
@@ -337,7 +337,7 @@ mod tests {
             assert!((1000..2000).contains(&gone.len()), "{} have gone", gone.len());
             assert!(gone.iter().all(|hash| index.peek(*hash).is_none()) && index.is_shrunk());
             assert_eq!((index.len(), index.octets()), (10_000 - gone.len() as u64, index.len() * BLOCK));
-            // For each that comes, another goes.
+            // For each object that comes, another goes.
             let before = index.len();
             assert_eq!(add(1_000_000), 10_000);
             assert_eq!(index.len(), before);

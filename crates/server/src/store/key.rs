@@ -126,7 +126,7 @@ pub(super) fn url_of(key: &[u8]) -> &[u8] {
     &key[..end]
 }
 
-/// No URL and no field has it.
+/// No URL and no field contains it.
 const PART: &[u8] = b"\n";
 const VARIANT: &[u8] = b"\n\0";
 const SLICE: &[u8] = b"\n\x01";

@@ -108,7 +108,7 @@ pub(crate) struct Store {
     opened: OnceLock<Opened>,
     /// The fills, by the hash of the key.
     fills: Mutex<HashMap<u128, Arc<Fill>>>,
-    /// All fetches until their responses are stored, also those that requests do not find.
+    /// All fetches until their responses are stored, also fetches that requests do not find.
     under_way: UnderWay,
     /// Keys whose responses were not stored, or not yet.
     passed: Mutex<LruCache<u128, Passed>>,
@@ -161,7 +161,7 @@ impl Store {
             problems.add(&config.directories.span, "cache.directories", what);
         }
         if let Some(other) = paths.iter().find(|path| path.exists() && !path.is_dir()) {
-            let what = format_args!("{} is no directory: name one that the server may write to", other.display());
+            let what = format_args!("{} is not a directory: name one that the server may write to", other.display());
             problems.add(&config.directories.span, "cache.directories", what);
         }
         let stream = PurgeStream::build(config, problems);
@@ -327,7 +327,7 @@ impl Store {
     }
 }
 
-/// Does works side by side, each on a thread of its own. Returns those that have not ended by the deadline, and leaves them to their threads.
+/// Does works side by side, each on a thread of its own. Returns the works that have not ended by the deadline, and leaves them to their threads.
 fn finish_until<W: FnOnce() + Send + 'static>(deadline: Instant, works: impl IntoIterator<Item = W>) -> Vec<usize> {
     let (ended, each) = std::sync::mpsc::channel();
     let mut missing = Vec::new();

@@ -45,7 +45,7 @@ pub(crate) struct Head {
     pub(super) status: Status,
     /// The fields of the origin.
     pub(super) fields: HeaderMap,
-    /// The fields as clients get them, but for those that differ from one response to the next.
+    /// The fields as clients get them, except fields that differ from one response to the next.
     pub(super) lines: ExtraFields,
     pub(super) lifetime: Lifetime,
     /// Names for purges by tag.

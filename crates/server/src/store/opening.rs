@@ -106,7 +106,7 @@ impl Opened {
         let written = opened.disks().map(|disk| disk.directory.doubted_until());
         changes.doubt_until(written.max().unwrap_or_default().min(now_ms()));
         for _ in opened.slots.iter().filter(|slot| slot.disk.get().is_none()) {
-            // The others have its share meanwhile. They may have had it before, and responses of then.
+            // The others have its share meanwhile. They may have had it before, and still hold responses of that time.
             changes.doubt_until(now_ms());
             changes.begin_without();
         }

@@ -295,7 +295,7 @@ impl PurgeFile {
         loop {
             let file = self.directory.append(PURGES)?;
             flock(&file, FlockOperation::LockExclusive)?;
-            // It may have been replaced before the lock was had.
+            // It may have been replaced before the lock was taken.
             if self.directory.state_of(PURGES)?.0 == file.metadata()?.ino() {
                 return Ok(file);
             }

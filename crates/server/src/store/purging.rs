@@ -41,7 +41,7 @@ impl Store {
         &NAME
     }
 
-    /// As [`Self::purge`], by a request. It holds when this returns; the future ends when it is written down and told.
+    /// As [`Self::purge`], by a request. It holds when this returns; the future ends when it is written down and published.
     pub(super) fn purge_by_request(
         self: &Arc<Self>,
         target: Target,

@@ -171,8 +171,8 @@ impl Fetch {
         self.rules.store.withdraw_under_way(&withdrawal);
     }
 
-    /// Whether a response that is not stored takes the place of the stored one. `false`: only the request is the reason, or the response tells of the
-    /// request or of a failure: a client must not remove the stored response of all.
+    /// Whether a response that is not stored takes the place of the stored one. `false`: only the request is the reason, or the response is about the
+    /// request or a failure: a client must not remove the stored response of all.
     pub(super) fn supersedes(&self, reply: &Reply, requested: Requested, received: u64) -> bool {
         self.rules.supersedes(&self.range, &self.request, reply, requested.second, received).is_some()
     }
@@ -233,7 +233,7 @@ impl Rules {
         let (policy, code) = (&self.policy, code(reply.status, range));
         let lifetime = sealion_cache::may_store(policy, &request.to_store(), code, &reply.fields, requested, received);
         let lifetime = lifetime.map_err(Unstored::ByRule)?;
-        // Without an explicit lifetime, the response to a request with a cookie may be for its user alone.
+        // Without an explicit lifetime, the response to a request with a cookie may be only for its user.
         if request.has_cookie() && !sealion_cache::has_lifetime(policy, code, &reply.fields) {
             return Err(Unstored::Cookie);
         }
@@ -254,17 +254,17 @@ impl Rules {
     }
 }
 
-/// Fields of an application that has a file sent instead of its answer.
+/// Fields of an application that has a file sent instead of its response.
 const LEADS_ELSEWHERE: [HeaderName; 2] =
     [HeaderName::from_static("x-accel-redirect"), HeaderName::from_static("x-sendfile")];
 
-/// Whether a status tells of the page, and neither of this request nor of a failure.
+/// Whether a status is about the page, and neither about this request nor about a failure.
 fn is_about_page(request: &FetchRequest, code: u16) -> bool {
     let is_of_credentials = request.has_authorization() && matches!(code, 401 | 403 | 407);
     !is_of_credentials && sealion_cache::replaces_stored(code)
 }
 
-/// A request that is forwarded as if there were no cache. Its response may withdraw a stored one, and those that are being fetched.
+/// A request that is forwarded as if there were no cache. Its response may withdraw a stored one, and responses that are being fetched.
 #[derive(Debug)]
 pub(crate) struct Passing {
     rules: Arc<Rules>,

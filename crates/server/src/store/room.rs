@@ -63,7 +63,7 @@ impl Disk {
         if !self.room.is_enough() || length.is_some_and(|length| length > self.index.largest()) {
             return false;
         }
-        // For small ones, the answer of the last turn counts.
+        // For small ones, the result of the last turn counts.
         let Some(length) = length.filter(|length| *length >= LARGE) else { return true };
         let free = self.run("learn the free space", |disk| Ok(disk.directory.free().ok())).await;
         let Some((free, inodes)) = free.flatten() else { return false };

@@ -248,7 +248,7 @@ impl CacheRule {
         }
     }
 
-    /// Appends the key of a request. `target`: its query is as [`Self::query`] has it.
+    /// Appends the key of a request. `target`: with the query of [`Self::query`].
     pub(super) fn key(
         &self,
         key: &mut Vec<u8>,
@@ -363,7 +363,7 @@ impl CacheRule {
 /// Why a request bypasses the cache whose Connection names fields.
 pub(super) const HIDES_FIELDS: &str = "connection";
 
-/// Fields of a trusted proxy besides those that are made here.
+/// Fields of a trusted proxy besides the fields that are made here.
 const OF_PROXY: [&str; 2] = ["x-forwarded-port", "x-forwarded-prefix"];
 
 /// Whether applications, frameworks or gateways take another scheme, host, path or method from a field than the request line has. `name`: in lower case.
@@ -372,7 +372,7 @@ fn names_url(name: &str) -> bool {
     behind.is_some_and(|rest| rest.split('-').any(|word| PARTS_OF_URL.contains(&word))) || OVERRIDES.contains(&name)
 }
 
-/// Fields whose names begin so tell of another request, to a proxy in front or before a rewrite: of its URL, if one of [`PARTS_OF_URL`] follows.
+/// Fields with such a beginning describe another request, to a proxy in front or before a rewrite. They describe its URL, if one of [`PARTS_OF_URL`] follows.
 const OVERRIDING_PREFIXES: [&str; 4] = ["x-forward-", "x-forwarded-", "x-original-", "x-rewrite-"];
 
 const PARTS_OF_URL: [&str; 16] = [

@@ -107,7 +107,7 @@ impl SlicePosition {
             Some((range, complete)) if range == (0..complete) => {
                 reply.status = Status::OK;
                 reply.fields.remove(CONTENT_RANGE);
-                // An answer that is shorter than it says is incomplete.
+                // A response that is shorter than it says is incomplete.
                 reply.fields.insert(CONTENT_LENGTH, complete.into());
                 Judgement::AsItIs
             }
@@ -159,7 +159,7 @@ impl Sliced {
         size == Some(self.size)
     }
 
-    /// The slice that tells of the others.
+    /// The slice that describes the others.
     pub(super) fn index(&self) -> u64 {
         self.index
     }
@@ -169,7 +169,7 @@ impl Sliced {
         head.sliced.as_deref().is_some_and(|other| other.index == index && self.is_of_same(other))
     }
 
-    /// Whether an answer is of the same representation.
+    /// Whether a response is of the same representation.
     pub(super) fn has_validator_of(&self, reply: &Reply) -> bool {
         sealion_cache::strong_validator(&reply.fields) == Some(&self.validator)
     }
@@ -201,7 +201,7 @@ impl Sliced {
         fields.insert(IF_RANGE, self.validator.clone());
     }
 
-    /// Whether the answer is the slice that was asked for.
+    /// Whether the response is the slice that was asked for.
     pub(super) fn is_answered_by(&self, index: u64, reply: &Reply) -> bool {
         let other = Sliced::of(&reply.fields, self.size).filter(|_| reply.status == Status::PARTIAL_CONTENT);
         other.is_some_and(|other| other.index == index && self.is_of_same(&other))
@@ -247,7 +247,7 @@ impl Slices {
         })
     }
 
-    /// Reads a range of the whole. `fill`: the slice that tells of the others comes by it. `None`: it is not there any more.
+    /// Reads a range of the whole. `fill`: brings the slice that describes the others. `None`: it is gone.
     pub(super) fn read(self: Arc<Self>, range: Range<u64>, fill: Option<&Arc<Fill>>) -> Option<Reader> {
         let Range { start, end } = self.sliced.range(self.sliced.index);
         let state = match fill.filter(|_| (start..end).contains(&range.start)) {
@@ -503,7 +503,7 @@ impl Source for Reader {
     }
 }
 
-/// A part of the content of an answer.
+/// A part of the content of a response.
 struct Within {
     source: Pin<Box<dyn Source>>,
     skip: u64,

@@ -49,7 +49,7 @@ fn a_disk_that_hangs_keeps_no_purge_from_the_others() {
     let held = std::fs::File::create(hanging.directory.path.join("purges")).unwrap();
     flock(&held, FlockOperation::LockExclusive).unwrap();
     store.start().unwrap();
-    // The first waits as long as a disk has; those behind it know.
+    // The first waits as long as a disk has; the next ones know.
     for tag in ["first", "second"] {
         let error = store.purge(Target::Tag(tag.to_owned()), false).unwrap_err();
         let path = hanging.directory.path.display().to_string();
@@ -272,7 +272,7 @@ fn keys_have_the_same_hashes_and_disks_whichever_directory_is_replaced_or_comes_
         let store = opened(&order.map(Clone::clone));
         assert_eq!(store.hash(key), before);
     }
-    // Directories that are opened alone know it too.
+    // A directory that is opened alone knows it too.
     for directory in [a, b, c] {
         assert_eq!(opened(&[directory]).hash(key), before);
     }

@@ -106,7 +106,7 @@ impl Whole {
         let Whole { rules, disk, object, times, .. } = &self;
         let store = &rules.store;
         if store.verdict(object) == Verdict::Gone {
-            // A purge of the time when it was fetched may be known here alone: written, the response would be back after a restart.
+            // Only this process may know a purge of the time when it was fetched: if it were written, the response would be back after a restart.
             disk.remove(object.hash);
             return store.changed(object.hash);
         }

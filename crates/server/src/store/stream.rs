@@ -88,7 +88,7 @@ impl PurgeStream {
         let address = text.strip_prefix("redis://").or_else(|| text.strip_prefix("valkey://"));
         let parts = address.and_then(|address| address.split_once('/'));
         let Some((server, key)) = parts.filter(|(server, key)| !server.is_empty() && !key.is_empty()) else {
-            add(format!("{:?} is no stream: write for instance redis://10.0.0.9:6379/sealion-purges", url.value));
+            add(format!("{:?} is not a stream: write for instance redis://10.0.0.9:6379/sealion-purges", url.value));
             return None;
         };
         if server.contains('@') {
@@ -172,7 +172,7 @@ impl PurgeStream {
     }
 }
 
-/// Starts the thread that applies the purges of other nodes, and waits a while until those are applied that this node has missed.
+/// Starts the thread that applies the purges of other nodes, and waits a while until the purges are applied that this node has missed.
 pub(super) fn follow(store: &Arc<Store>) -> io::Result<()> {
     let (tell, told) = channel();
     let weak = Arc::downgrade(store);
@@ -204,7 +204,7 @@ fn read_on(store: &Weak<Store>, tell: &Sender<()>) {
 /// Reads until the connection fails.
 fn read_until_failure(reader: &mut Reader, store: &Store, stream: &PurgeStream, tell: &Sender<()>) -> io::Result<()> {
     loop {
-        // Without waiting until all is applied.
+        // Without waiting for all purges to be applied.
         while reader.apply_next(store, stream, None)? {}
         reader.keep_place(store)?;
         let now = stream.begun.elapsed().as_millis() as u64;
@@ -271,7 +271,7 @@ impl Reader {
         let count = purges.len();
         let mut applied = Ok(());
         for (n, Entry { target, soft }) in purges.into_iter().enumerate() {
-            // The file is the same for all: the last one takes those before with it to the disk.
+            // The file is the same for all: the last line takes the lines before with it to the disk.
             let durable = if n + 1 == count { Durable::Yes } else { Durable::No };
             // All hold in memory, even if one cannot be written down: they are then read again.
             applied = applied.and(store.apply(&Purge { target, soft, at: now_ms() }, durable));

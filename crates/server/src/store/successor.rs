@@ -1,4 +1,4 @@
-//! Purges for the process that takes over from this one: it reads the purge files of its own directories alone, which may be others.
+//! Purges for the process that takes over from this one: it reads only the purge files of its own directories, which may be others.
 //!
 //! ```text
 //! none ─► starting ─► took over        purges are kept while it starts, and forwarded when it has taken over
@@ -120,7 +120,7 @@ impl Store {
         }
         let mut applied = Ok(());
         for (n, purge) in all.iter().enumerate() {
-            // The file is the same for all: the last one takes those before with it to the disk.
+            // The file is the same for all: the last line takes the lines before with it to the disk.
             let durable = if n + 1 == all.len() { Durable::Yes } else { Durable::No };
             applied = applied.and(self.apply(purge, durable)).and(self.successor.forward(purge));
         }

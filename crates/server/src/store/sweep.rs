@@ -1,7 +1,7 @@
 //! Removes the files of purged objects, behind the purge and at a bounded rate.
 //!
 //! A purge costs the same for one object and for a million, because it removes nothing: older objects do not count any more. A sweep reads the end of
-//! each file of a disk, and removes those that a purge covers. It runs after an order to purge, and after a start if the last one did not end.
+//! each file of a disk, and removes purged files. It runs after an order to purge, and after a start if the last one did not end.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -38,7 +38,7 @@ impl Variants {
         uses.times.put(variant, now);
     }
 
-    /// Takes those out of a list that were asked for least recently, until it has `most`. Returns them.
+    /// Takes the least recently requested variants out of a list, until it has `most`. Returns them.
     fn take_excess(&self, list: &mut Vec<u128>, most: usize) -> Vec<u128> {
         let excess = list.len().saturating_sub(most);
         let mut by_use = list.clone();
@@ -58,8 +58,8 @@ impl Variants {
 }
 
 impl Store {
-    /// Adds a variant that is stored to the list of its URL, and removes those above `most`. Returns whether other fields select among the variants than
-    /// before. `disk`: of the list; its writer alone calls this, so that one thread at a time reads and writes a list.
+    /// Adds a variant that is stored to the list of its URL, and removes the variants above `most`. Returns whether other fields select among the variants
+    /// than before. `disk`: of the list; only its writer calls this, so that one thread at a time reads and writes a list.
     pub(super) fn add_to_variants(
         &self,
         disk: &Disk,

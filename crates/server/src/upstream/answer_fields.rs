@@ -1,4 +1,4 @@
-//! The fields of an answer on their way to the client.
+//! The fields of a response on their way to the client.
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -7,7 +7,7 @@ use sealion_http::{ExtraFields, FieldSection, Fields};
 use super::head::{is_hop_by_hop, named_by_connection};
 use super::lazy_fields::{LazyFields, Own};
 
-/// The fields of an answer.
+/// The fields of a response.
 pub(crate) type AnswerFields = LazyFields<Lines>;
 
 /// The fields as they came.

@@ -1,4 +1,4 @@
-//! Choosing a server, and leaving out those that fail.
+//! Choosing a server, and leaving out servers that fail.
 //!
 //! ```text
 //!           ─max_fails in a row, or a health check─►
@@ -285,7 +285,7 @@ impl Balancer {
         share(a, b).cmp(&share(b, a))
     }
 
-    /// Rendezvous hashing: a server that leaves or joins moves its own share alone.
+    /// Rendezvous hashing: a server that leaves or joins moves only its own share.
     fn by_hash(&self, key: &[u8], usable: impl Fn(usize) -> bool) -> Option<usize> {
         let key = key
             .iter()

@@ -45,7 +45,7 @@ pub(crate) enum NotCollected {
 }
 
 impl NotCollected {
-    /// The answer to the request.
+    /// The response to the request.
     pub(crate) fn status(self) -> Status {
         match self {
             NotCollected::Client(incomplete) => incomplete.status,
@@ -170,7 +170,7 @@ pub(crate) async fn collect(
             break;
         }
     };
-    // Trailers follow chunks alone.
+    // Only chunked content has trailers.
     let known = if rest.is_none() && trailers.is_none() { Some(length) } else { announced };
     let (writer, collected) = pipe(known);
     tokio::spawn(feed(writer, Arc::clone(spooling), queue, rest, trailers));

@@ -66,11 +66,11 @@ pub(crate) struct UpstreamConfig {
     #[serde(default = "connect_timeout")]
     pub connect_timeout: Timeout,
 
-    /// Time from the request, with its content, to the head of the answer.
+    /// Time from the request, with its content, to the head of the response.
     #[serde(default = "patience")]
     pub answer_timeout: Timeout,
 
-    /// Time between two pieces of the answer's content.
+    /// Time between two pieces of the response's content.
     #[serde(default = "patience")]
     pub stall_timeout: Timeout,
 
@@ -78,7 +78,7 @@ pub(crate) struct UpstreamConfig {
     #[serde(default = "tunnel_timeout")]
     pub tunnel_timeout: Timeout,
 
-    /// Time from the request to the end of the answer, all tries included; not for upgraded connections [default: unlimited]
+    /// Time from the request to the end of the response, all tries included; not for upgraded connections [default: unlimited]
     #[serde(default)]
     pub timeout: Option<Timeout>,
 
@@ -125,7 +125,7 @@ pub(crate) struct ServerConfig {
     #[serde(default)]
     pub backup: bool,
 
-    /// Which clients it answers. `drain`: those that a `sticky` cookie leads to it, and others only while all other servers are left out.
+    /// Which clients it answers. `drain`: clients that a `sticky` cookie leads to it, and others only while all other servers are left out.
     #[serde(default)]
     pub state: AdminState,
 
@@ -159,14 +159,14 @@ impl AdminState {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HealthConfig {
-    /// Path to ask for. An answer below 400 is healthy.
+    /// Path to ask for. A response below 400 is healthy.
     pub path: At<SecretUrl>,
 
     /// Time between two checks.
     #[serde(default = "check_every")]
     pub every: Timeout,
 
-    /// Time for an answer.
+    /// Time for a response.
     #[serde(default = "check_timeout")]
     pub timeout: Timeout,
 
@@ -304,7 +304,7 @@ impl UrlScheme {
         }
     }
 
-    /// The protocol of its servers, if it is one alone. `None`: a version of HTTP.
+    /// The protocol of its servers, if there is only one. `None`: a version of HTTP.
     fn gateway(self) -> Option<Protocol> {
         match self {
             UrlScheme::Http | UrlScheme::Https => None,
@@ -399,21 +399,23 @@ impl FromStr for ServerUrl {
         let (host, port) = match authority.strip_prefix('[') {
             Some(rest) => {
                 let (host, port) = rest.split_once(']').ok_or_else(|| wrong("the address has no end"))?;
-                host.parse::<std::net::Ipv6Addr>().map_err(|_| wrong("that is no IPv6 address"))?;
+                host.parse::<std::net::Ipv6Addr>().map_err(|_| wrong("that is not an IPv6 address"))?;
                 (
                     host,
-                    port.strip_prefix(':').or(port.is_empty().then_some("")).ok_or_else(|| wrong("that is no port"))?,
+                    port.strip_prefix(':')
+                        .or(port.is_empty().then_some(""))
+                        .ok_or_else(|| wrong("that is not a port"))?,
                 )
             }
             None => authority.split_once(':').unwrap_or((authority, "")),
         };
         let is_host = |octet: u8| octet.is_ascii_alphanumeric() || b"-._:".contains(&octet);
         if host.is_empty() || !host.bytes().all(is_host) {
-            return Err(wrong("that is no host"));
+            return Err(wrong("that is not a host"));
         }
         let port = match port {
             "" => scheme.default_port(),
-            port => port.parse().ok().filter(|port| *port > 0).ok_or_else(|| wrong("that is no port"))?,
+            port => port.parse().ok().filter(|port| *port > 0).ok_or_else(|| wrong("that is not a port"))?,
         };
         Ok(ServerUrl::Tcp { host: host.to_ascii_lowercase(), port, scheme })
     }
@@ -614,7 +616,7 @@ mod tests {
             ("https://app.internal", Ok("https://app.internal")),
             ("unix:/run/app:1", Ok("unix:/run/app:1")),
             ("app.internal:443", Err("write https:// before it")),
-            ("0", Err("that is no port")),
+            ("0", Err("that is not a port")),
             ("70000", Err("write http://host:port")),
             ("app", Err("write http://host:port")),
             (":app", Err("write http://host:port")),
@@ -642,14 +644,14 @@ mod tests {
             ("unix:///run/app.sock", Ok("unix:/run/app.sock")),
             ("unix:app.sock", Err("whole path of the socket")),
             ("127.0.0.1:3000", Err("write http://host:port")),
-            ("http://", Err("that is no host")),
-            ("http://a:0", Err("that is no port")),
-            ("http://a:x", Err("that is no port")),
+            ("http://", Err("that is not a host")),
+            ("http://a:0", Err("that is not a port")),
+            ("http://a:x", Err("that is not a port")),
             ("http://[::1", Err("has no end")),
             ("http://[::g]", Err("no IPv6 address")),
             ("http://a/b", Err("has a path")),
             ("http://u:p@a", Err("has a user")),
-            ("http://a b", Err("that is no host")),
+            ("http://a b", Err("that is not a host")),
         ] {
             match (text.parse::<ServerUrl>(), expected) {
                 (Ok(url), Ok(expected)) => assert_eq!(url.to_string(), expected),

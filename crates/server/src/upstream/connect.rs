@@ -15,7 +15,7 @@ use super::config::{Protocol, ServerUrl};
 use super::proxy_header::OnBehalf;
 use crate::tls_client::Io;
 
-/// Bytes of an answer's head, after which the answer is refused.
+/// Bytes of a response's head, after which the response is refused.
 pub(super) const MOST_HEAD: usize = 64 << 10;
 
 /// Why a server could not be reached.

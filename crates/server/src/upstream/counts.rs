@@ -10,13 +10,13 @@ use crate::observe::metrics::{Durations, SharedHistogram};
 use crate::values::labels;
 
 labels! {
-    /// Why a request to a server has no answer.
+    /// Why a request to a server has no response.
     pub(crate) FailureKind {
         /// No connection, TLS included.
         Unreachable = "unreachable",
-        /// No answer in time.
+        /// No response in time.
         Timeout = "timeout",
-        /// The answer is incomplete, or no HTTP.
+        /// The response is incomplete, or not HTTP.
         Broken = "broken",
         /// The server has as many requests as it may have, and as many wait.
         Busy = "busy",
@@ -48,28 +48,28 @@ pub(super) struct Counts {
     /// By [`FailureKind`].
     failures: [AtomicU64; FailureKind::ALL.len()],
     connections: AtomicU64,
-    /// From sending a request to the head of its answer.
+    /// From sending a request to the head of its response.
     times: SharedHistogram,
-    /// Bytes of the contents of answers.
+    /// Bytes of the contents of responses.
     received: AtomicU64,
 }
 
 /// The values of a server's counters.
 pub(crate) struct Counted {
-    /// Answers by [`CLASSES`].
+    /// Responses by [`CLASSES`].
     pub(crate) answers: [u64; CLASSES.len()],
     /// Failures by [`FailureKind`].
     pub(crate) failures: [u64; FailureKind::ALL.len()],
     /// Connections that were opened, or tried to be.
     pub(crate) connections: u64,
-    /// From sending a request to the head of its answer.
+    /// From sending a request to the head of its response.
     pub(crate) times: Durations,
-    /// Bytes of the contents of answers.
+    /// Bytes of the contents of responses.
     pub(crate) received: u64,
 }
 
 impl Counts {
-    /// `took`: the time from sending the request to the head of the answer.
+    /// `took`: the time from sending the request to the head of the response.
     pub(super) fn answered(&self, status: Status, took: Duration) {
         self.times.observe(took);
         let class = usize::from(status.code() / 100).saturating_sub(1);
@@ -80,7 +80,7 @@ impl Counts {
         self.failures[FailureKind::of(failure) as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Bytes of the content of an answer came.
+    /// Bytes of the content of a response came.
     pub(super) fn received(&self, bytes: usize) {
         self.received.fetch_add(bytes as u64, Ordering::Relaxed);
     }
@@ -89,7 +89,7 @@ impl Counts {
         self.connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Requests so far that have an answer, or failed.
+    /// Requests so far that have a response, or failed.
     pub(super) fn requests(&self) -> u64 {
         self.answers.iter().chain(&self.failures).map(get).sum()
     }

@@ -89,7 +89,7 @@ impl Forwarded {
     }
 }
 
-/// Why a request has no answer.
+/// Why a request has no response.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// 502
@@ -338,17 +338,17 @@ enum SendError {
     /// Nothing of the request was sent.
     NotSent(String),
     Failed(Failure),
-    /// The server has not begun with it (RFC 9113 §8.7). With whether the request has content.
+    /// The server has not begun with it (RFC 9113 §8.7). The flag: whether the request has content.
     Refused(Failure, bool),
     /// The server ended the connection while the client owed content.
     ClosedEarly(Failure),
-    /// The head of the answer was not read: it had no room.
+    /// The head of the response was not read: it had no room.
     NoRoom(Failure),
     /// The response was partial or malformed.
     AnswerBegun(Failure),
 }
 
-/// Sends the request and waits for the head of the answer. A request that was not sent has its content again.
+/// Sends the request and waits for the head of the response. A request that was not sent has its content again.
 async fn send(
     connected: Connected,
     server: &Server,
@@ -418,7 +418,7 @@ impl Server {
     /// The Host of requests that have none of their own.
     fn host(&self) -> Result<HeaderValue, SendError> {
         HeaderValue::try_from(self.url.authority())
-            .map_err(|error| SendError::Failed(Failure::Broken(format!("its URL is no value of Host: {error}"))))
+            .map_err(|error| SendError::Failed(Failure::Broken(format!("its URL is not a value of Host: {error}"))))
     }
 }
 
@@ -427,13 +427,13 @@ impl Server {
 pub(super) enum Stalled {
     /// Content of the request is missing.
     Client,
-    /// Other heads take the room of the client's connection: the answer was not read.
+    /// Other heads take the room of the client's connection: the response was not read.
     Room,
     /// It does not answer.
     Server,
 }
 
-/// Waits for `answer`, for `patience` after the content has moved last, the client has read, or the answer may be read again. No time runs while the client
+/// Waits for `answer`, for `patience` after the content has moved last, the client has read, or the response may be read again. No time runs while the client
 /// owes content and cannot send it.
 pub(super) async fn wait<F: Future>(
     mut answer: Pin<&mut F>,
@@ -508,7 +508,7 @@ fn reply(
     Ok(Reply { status, fields, body: body.into(), ends_with_stream: false })
 }
 
-/// The protocol that Upgrade of the answer names, if it is one of those in `asked` (RFC 9110 §7.8).
+/// The protocol that Upgrade of the response names, if it is one of the protocols in `asked` (RFC 9110 §7.8).
 fn chosen_protocol<'a>(fields: &'a HeaderMap, asked: &HeaderValue) -> Option<&'a str> {
     let chosen = fields.get(header::UPGRADE)?.to_str().ok()?.trim();
     let mut asked = asked.to_str().ok()?.split(',');

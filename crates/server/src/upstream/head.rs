@@ -111,7 +111,7 @@ pub(crate) fn made_here(name: &str) -> Option<MadeHere> {
     }
 }
 
-/// Whether a field may be a trailer: none that frames, routes, selects, authenticates or describes content (RFC 9110 §6.5.1), and none that is
+/// Whether a field may be a trailer: it must not frame, route, select, authenticate or describe content (RFC 9110 §6.5.1), and must not be
 /// made here. `name`: in lower case.
 fn may_be_trailer(name: &str) -> bool {
     const WITH_A_MEANING_BEFORE: [&str; 17] = [
@@ -362,7 +362,7 @@ fn request_id() -> String {
     bits.flat_map(|octet| [digit(octet >> 4), digit(octet & 15)]).collect()
 }
 
-/// Makes W3C Trace Context where the client sent none that is valid (<https://www.w3.org/TR/trace-context/#traceparent-header>).
+/// Makes W3C Trace Context if the client sent no valid one (<https://www.w3.org/TR/trace-context/#traceparent-header>).
 pub(crate) fn add_trace_context(fields: &mut HeaderMap) {
     let mut given = fields.get_all(TRACEPARENT).iter();
     if given.next().is_some_and(|value| parse_traceparent(value.as_bytes()).is_some()) && given.next().is_none() {

@@ -89,7 +89,7 @@ impl<'a> HeadBytes<'a> {
         Poll::Pending
     }
 
-    /// So much of it is in memory.
+    /// How much of it is in memory.
     pub(super) fn set(&mut self, bytes: usize) {
         if let Some(room) = self.room {
             // Wraps around where it falls.

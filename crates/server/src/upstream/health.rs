@@ -37,7 +37,7 @@ pub(super) struct Health {
 }
 
 impl HealthConfig {
-    /// For so many servers.
+    /// For this number of servers.
     pub(super) fn build(&self, servers: usize, key: &str, problems: &mut Problems) -> Option<Health> {
         let path = self.path.reveal();
         let is_path =
@@ -50,7 +50,7 @@ impl HealthConfig {
             None => None,
             Some((Ok(value), _)) => Some(value),
             Some((Err(_), host)) => {
-                problems.add(&host.span, &format!("{key}.host"), "is no host: write for instance app.internal");
+                problems.add(&host.span, &format!("{key}.host"), "is not a host: write for instance app.internal");
                 return None;
             }
         };

@@ -235,7 +235,7 @@ impl Shared {
 const MOST_BUFFERED: usize = 64 << 10;
 
 impl Lease {
-    /// Sends a request and waits for the head of its answer. Interim responses do not come through the library.
+    /// Sends a request and waits for the head of its response. Interim responses do not come through the library.
     pub(super) async fn ask(
         mut self,
         request: RequestHead<'_>,
@@ -303,7 +303,7 @@ fn describe(error: &hyper::Error) -> String {
     }
 }
 
-/// The content of an answer.
+/// The content of a response.
 pub(super) struct AnswerBody {
     body: Incoming,
     /// The stream counts until its end.
@@ -316,10 +316,10 @@ impl AnswerBody {
         self.body.is_end_stream()
     }
 
-    /// The next part; `None`: the answer is whole.
+    /// The next part; `None`: the response is whole.
     ///
     /// # Errors
-    /// The answer is not whole.
+    /// The response is not whole.
     pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<AnswerFrame>>> {
         loop {
             match ready!(Pin::new(&mut self.body).poll_frame(cx)) {

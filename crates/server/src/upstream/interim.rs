@@ -52,7 +52,7 @@ impl InterimSender {
         InterimSender { hidden: Arc::clone(hidden), ..self }
     }
 
-    /// Passes an interim response on, unless it concerns this connection alone: 100, which the client got already, and 101.
+    /// Passes an interim response on, unless it concerns only this connection: 100, which the client got already, and 101.
     pub(super) fn pass(&self, code: u16, fields: &HeaderMap) {
         let Some(status) = Status::new(code).filter(|status| status.is_interim() && status.code() > 101) else {
             return;
@@ -66,7 +66,7 @@ impl InterimSender {
             fields.remove(name);
         }
         let fields = passed_on(&fields).extra;
-        // So that heads without fields come to an end too.
+        // This bounds heads without fields too.
         let octets = fields.lines().len().max(MOST_OCTETS / MOST);
         let left = self.left.load(Ordering::Relaxed);
         match left.checked_sub(octets) {

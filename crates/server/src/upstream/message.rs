@@ -1,4 +1,4 @@
-//! A request to a server and its answer, in any protocol.
+//! A request to a server and its response, in any protocol.
 
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderValue};
@@ -66,7 +66,7 @@ pub(super) enum AnswerFrame {
     Trailers(HeaderMap),
 }
 
-/// A request that has no answer.
+/// A request that has no response.
 #[derive(Debug)]
 pub(super) enum RequestError {
     /// Nothing of the request was sent. Returns its content.
@@ -75,7 +75,7 @@ pub(super) enum RequestError {
     Refused(String),
     /// The client sent its content in part, or broken.
     Client(Incomplete),
-    /// The server closed the connection without an answer.
+    /// The server closed the connection without a response.
     Closed(String),
     /// The server closed the connection within its response, or its response is not HTTP: it has begun with the request.
     BadAnswer(String),

@@ -255,7 +255,7 @@ struct InProgress {
     server: usize,
     /// Its place, where they are bounded.
     place: Option<OwnedSemaphorePermit>,
-    /// When the answer must have ended.
+    /// When the response must have ended.
     deadline: Option<Instant>,
 }
 
@@ -264,7 +264,7 @@ impl InProgress {
         &self.upstream.servers[self.server].name
     }
 
-    /// Counts bytes of the content of its answer.
+    /// Counts bytes of the content of its response.
     fn received(&self, bytes: usize) {
         self.upstream.servers[self.server].counts.received(bytes);
     }
@@ -288,7 +288,7 @@ impl Drop for InProgress {
     }
 }
 
-/// In the line about a request that failed, those before it that had none.
+/// The suffix that counts the failures without a line of their own.
 pub(crate) const OTHER_REQUESTS: &str = "more requests failed since the last such line";
 
 impl Upstream {
@@ -441,7 +441,7 @@ impl Upstreams {
         let mut upstreams = Upstreams { all: Vec::new(), before, waiting: Arc::default() };
         for config in configs {
             if config.name.is_empty() || config.name.contains("://") || config.name.starts_with("unix:") {
-                let what = "is no name: write a word, for instance app";
+                let what = "is not a name: write a word, for instance app";
                 problems.add(&config.name.span, "upstream.name", what);
             } else if upstreams.all.iter().any(|other| *other.name == *config.name.value) {
                 problems.add(&config.name.span, "upstream.name", "is the name of two upstreams: rename one");
@@ -474,7 +474,7 @@ impl Upstreams {
         self.all
     }
 
-    /// The names of those that speak FastCGI, or of those that do not.
+    /// The names of the upstreams that speak FastCGI, or of the others.
     pub(crate) fn names(&self, are_fastcgi: bool) -> Vec<Box<str>> {
         let named = self.all.iter().filter(|upstream| !upstream.name.contains(':'));
         named
@@ -526,11 +526,13 @@ impl UpstreamConfig {
         for server in self.servers.iter().filter(|server| !server.url.may_speak(self.protocol)) {
             let what = match self.protocol {
                 Protocol::Fastcgi => {
-                    "is no server of FastCGI: write fastcgi://host:port, or another protocol than \"fastcgi\""
+                    "is not a server of FastCGI: write fastcgi://host:port, or another protocol than \"fastcgi\""
                 }
-                Protocol::Uwsgi => "is no server of uwsgi: write uwsgi://host:port, or another protocol than \"uwsgi\"",
+                Protocol::Uwsgi => {
+                    "is not a server of uwsgi: write uwsgi://host:port, or another protocol than \"uwsgi\""
+                }
                 _ => {
-                    "is no server of HTTP: add protocol = \"fastcgi\" or \"uwsgi\" to the upstream, or write http://host:port"
+                    "is not a server of HTTP: add protocol = \"fastcgi\" or \"uwsgi\" to the upstream, or write http://host:port"
                 }
             };
             problems.add(&server.url.span, &format!("{key}.servers"), format_args!("{} {what}", server.url.value));

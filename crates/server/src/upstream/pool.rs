@@ -203,7 +203,8 @@ impl Pool {
 }
 
 impl Kept {
-    /// Closes a connection for HEAD alone in favour of one for every method. `false`: there is no such connection, or `connection` is for HEAD itself.
+    /// Closes a connection only for HEAD in favour of a connection for every method. `false`: there is no such connection, or `connection` is for HEAD
+    /// itself.
     fn make_room_for(&mut self, connection: &http1::Connection) -> bool {
         let of_head = |idle: &Idle| idle.connection.past.is_for_head;
         let oldest = if connection.past.is_for_head { None } else { self.idle.iter().position(of_head) };

@@ -44,7 +44,7 @@ impl Connected {
         }
     }
 
-    /// Sends a request and waits for the head of its answer.
+    /// Sends a request and waits for the head of its response.
     pub(super) async fn ask(
         self,
         request: RequestHead<'_>,
@@ -63,17 +63,17 @@ impl Connected {
     }
 }
 
-/// The content of an answer. Dropped before its end, it ends the request at the server.
+/// The content of a response. Dropped before its end, it ends the request at the server.
 pub(super) enum AnswerContent {
     Http1(http1::AnswerBody),
     Http2(http2::AnswerBody),
 }
 
 impl AnswerContent {
-    /// The next part; `None`: the answer is whole.
+    /// The next part; `None`: the response is whole.
     ///
     /// # Errors
-    /// The answer is not whole.
+    /// The response is not whole.
     pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<AnswerFrame>>> {
         match self {
             AnswerContent::Http1(body) => body.poll_frame(cx),

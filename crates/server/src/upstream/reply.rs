@@ -1,4 +1,4 @@
-//! The answer of a server.
+//! The response of a server.
 
 use std::fmt;
 use std::io;
@@ -25,7 +25,7 @@ pub(crate) struct Reply {
     pub(crate) ends_with_stream: bool,
 }
 
-/// The content of an answer, or the bytes of a tunnel.
+/// The content of a response, or the bytes of a tunnel.
 pub(crate) struct ReplyContent(Pin<Box<dyn Source>>);
 
 impl<S: Source + 'static> From<S> for ReplyContent {
@@ -46,13 +46,13 @@ impl fmt::Debug for Reply {
     }
 }
 
-/// The content of an answer. When its end has come, its connection is kept for the next request; dropped before, it is closed.
+/// The content of a response. When its end has come, its connection is kept for the next request; dropped before, it is closed.
 pub(super) struct ReplyBody {
     in_progress: InProgress,
     /// `None`: it broke off.
     content: Option<AnswerContent>,
     patience: Patience,
-    /// Goes off when the answer must have ended.
+    /// Goes off when the response must have ended.
     deadline: Option<Pin<Box<Sleep>>>,
     /// Whether the client takes trailers.
     takes_trailers: bool,

@@ -110,7 +110,7 @@ pub(crate) const DIRECTORY_FOR_SCRIPTS: &str = "/var/tmp";
 const DISK_FOR_SCRIPTS: u64 = 1 << 30;
 
 impl Spooling {
-    /// For contents of scripts where the rule says nothing: in memory, then in [`DIRECTORY_FOR_SCRIPTS`] if a file can be made there.
+    /// For contents of scripts without a setting in the rule: in memory, then in [`DIRECTORY_FOR_SCRIPTS`] if a file can be made there.
     pub(crate) fn for_scripts(waiting: &Arc<Waiting>) -> Arc<Self> {
         let files = SpoolDisk::of(Path::new(DIRECTORY_FOR_SCRIPTS));
         let disk = if files.probe().is_ok() { DISK_FOR_SCRIPTS } else { 0 };
@@ -118,7 +118,7 @@ impl Spooling {
         Arc::new(Spooling { memory, waiting, disk, files, used: AtomicU64::new(0) })
     }
 
-    /// In memory alone.
+    /// Only in memory.
     #[cfg(test)]
     pub(crate) fn in_memory(memory: usize, waiting: &Arc<Waiting>) -> Arc<Self> {
         let waiting = Arc::clone(waiting);
@@ -365,7 +365,7 @@ pub(crate) struct Buffered {
 #[derive(Debug)]
 struct Shared {
     queue: Queue,
-    /// How the answer ended.
+    /// How the response ended.
     end: Option<io::Result<()>>,
     trailers: Option<Box<ExtraFields>>,
     reader: Option<Waker>,
@@ -387,7 +387,7 @@ impl Buffered {
     }
 }
 
-/// Reads an answer, as far as there is room.
+/// Reads a response, as far as there is room.
 async fn read(mut source: Pin<Box<dyn Source>>, shared: Arc<Mutex<Shared>>, spooling: Arc<Spooling>) {
     let end = loop {
         let content = match poll_fn(|cx| source.as_mut().poll_piece(cx)).await {

@@ -1,5 +1,5 @@
-//! The directory of contents that wait: its files have no names, and threads of its own write, read and close them, so that a disk that hangs holds up its own
-//! contents alone.
+//! The directory of waiting contents. Its files have no names, and threads of its own write, read and close them, so that a disk that hangs holds up only its
+//! own contents.
 //!
 //! ```text
 //! answering ─► hanging        an operation makes no progress for DEADLINE: the disk is not asked, and requests that need it are refused at once

@@ -59,7 +59,7 @@ impl Sticky {
         for (index, server) in upstream.servers.iter().enumerate() {
             let Some(id) = &server.id else { continue };
             let what = match () {
-                () if !is_name(id) => "is no name: use letters, digits and hyphens",
+                () if !is_name(id) => "is not a name: use letters, digits and hyphens",
                 () if servers[..index].contains(&servers[index]) => {
                     "is the id of two servers: name one of them otherwise"
                 }
@@ -73,13 +73,13 @@ impl Sticky {
             problems.add(
                 &cookie.span,
                 &format!("{key}.cookie"),
-                "is no name of a cookie: use letters, digits, - and _",
+                "is not a name of a cookie: use letters, digits, - and _",
             );
         }
         let path = config.path.as_ref().map_or("/", |path| path.as_str());
         let is_path = path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b';');
         if let Some(at) = config.path.as_ref().filter(|_| !is_path) {
-            problems.add(&at.span, &format!("{key}.path"), "is no path: write for instance /shop/");
+            problems.add(&at.span, &format!("{key}.path"), "is not a path: write for instance /shop/");
         }
         let of_name = || upstream.name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' });
         let cookie = config.cookie.map_or_else(|| "sealion_".chars().chain(of_name()).collect(), |name| name.value);
@@ -178,10 +178,10 @@ mod tests {
     #[test]
     fn names_that_no_cookie_can_have_are_refused() {
         for (config, ids, words) in [
-            (StickyConfig::default(), &[Some("a b")][..], "is no name"),
+            (StickyConfig::default(), &[Some("a b")][..], "is not a name"),
             (StickyConfig::default(), &[Some("a"), Some("a")], "the id of two servers"),
             (StickyConfig { cookie: Some("a;b".to_owned().into()), ..StickyConfig::default() }, &[None], "of a cookie"),
-            (StickyConfig { path: Some("/;x".to_owned().into()), ..StickyConfig::default() }, &[None], "is no path"),
+            (StickyConfig { path: Some("/;x".to_owned().into()), ..StickyConfig::default() }, &[None], "is not a path"),
         ] {
             let refused = built(&upstream(Short::Table(config), ids)).unwrap_err();
             assert!(refused.contains(words), "{refused}");

@@ -105,6 +105,6 @@ fn a_file_from_the_cache_comes_without_hints() {
 fn links_that_are_none_are_refused() {
     for keys in ["early_hints = ['/app.css']", "route = [{ path = '/a/', early_hints = ['/app.css'] }]"] {
         let problems = Site::new().config(keys).problems();
-        assert!(problems.contains("early_hints: \"/app.css\" is no link: write for instance"), "{problems}");
+        assert!(problems.contains("early_hints: \"/app.css\" is not a link: write for instance"), "{problems}");
     }
 }

@@ -111,7 +111,7 @@ fn what_is_wrong_with_a_secret_does_not_show_it() {
         ("headers = { set = { A = 1907 } }", "", "headers.set.A: "),
         ("", "[[upstream]]\nname = 'a'\nservers = [{ url = 'http://name:hunter1@host' }]", "has a user"),
         ("", "[otlp]\nendpoint = 'name:hunter1@host'", "otlp.endpoint: "),
-        ("", "[cache]\ndirectories = ['c']\npurge_stream = 'name:hunter1@host'", "is no stream"),
+        ("", "[cache]\ndirectories = ['c']\npurge_stream = 'name:hunter1@host'", "is not a stream"),
         (
             "names = ['a.test']\nacme = true",
             "[tls.acme]\nagree_to_terms = true\ndirectory = 'http://name:hunter1@host/'",

@@ -158,7 +158,7 @@ kill $server; wait $server
     let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let expected = "1\napp.test 0\na.dev.test 0\n10.0.0.7 0\nlocalhost 0\nother.test 60\n";
     assert_eq!(said, expected, "{errors}\n{}\n{}\n{}", read("one"), read("two"), read("log"));
-    assert!(read("refused").contains("no address of a local network"), "{}", read("refused"));
+    assert!(read("refused").contains("not an address of a local network"), "{}", read("refused"));
     let names = read(".local/share/sealion/authority.names");
     assert_eq!(names, "app.test\n*.dev.test\n10.0.0.7\n");
 }

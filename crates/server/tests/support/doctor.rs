@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// The user ID of `nobody`, without any capability.
+/// The user ID without any capability.
 const NOBODY: u32 = 65534;
 
 /// Its outcome.

@@ -1,4 +1,4 @@
-//! `proxy_cache`, `fastcgi_cache`, `uwsgi_cache` and what belongs to them, as `[cache]` and the `cache` of a rule.
+//! `proxy_cache`, `fastcgi_cache`, `uwsgi_cache` and their directives, as `[cache]` and the `cache` of a rule.
 //!
 //! A response that nginx did not store, or that it stored under a finer key, may be for one user only. Where the key or a condition cannot be
 //! written, the location is forwarded without a cache.
@@ -224,7 +224,7 @@ fn ttl(context: &mut Context, directives: &[&Directive]) -> toml::Table {
     ttl
 }
 
-/// Fields of responses that do not decide what is stored.
+/// Fields of responses that do not decide about storing.
 fn ignored<'a>(context: &mut Context, all: &impl Fn(&str) -> Vec<&'a Directive>, need_set_cookie: bool) -> Vec<String> {
     let mut ignored = Vec::new();
     let Some(directive) = all("proxy_ignore_headers").pop() else { return ignored };
@@ -357,7 +357,7 @@ mod tests {
 
     const ZONE: &str = "proxy_cache_path /var/cache/nginx/app levels=1:2 keys_zone=app:10m max_size=10g inactive=60m;";
 
-    /// The `cache` of the rule for a location with these directives, `[cache]`, and what is named.
+    /// The `cache` of the rule for a location with these directives, `[cache]`, and the named directives.
     fn cache(zones: &str, directives: &str) -> (Option<toml::Table>, Option<toml::Table>, Vec<String>) {
         let (config, named) = import(&format!(
             "{zones} server {{ listen 443 ssl; server_name a.example; ssl_certificate c; ssl_certificate_key k; root /srv; \

@@ -38,8 +38,8 @@ impl Fields {
     }
 }
 
-/// The fields that requests get, and the rule's `host`. `proxy_host`: what `$proxy_host` is, as a `host`. `is_cached`: whether answers are stored, for which
-/// all requests have the same fields.
+/// The fields that requests get, and the rule's `host`. `proxy_host`: the value of `$proxy_host`, as a `host`. `is_cached`: whether responses are stored,
+/// whose requests all have the same fields.
 pub(super) fn of_requests(
     context: &mut Context,
     directives: &[&Directive],

@@ -28,7 +28,7 @@ pub(super) use cache::CacheZones;
 pub(super) use upstreams::Upstreams;
 pub(super) use url::without_query;
 
-/// The beginning of paths by which routes lead to servers that get other paths.
+/// The beginning of the paths of routes to servers that get other paths.
 const ELSEWHERE: &str = "/sealion-import-";
 
 /// A location that passes requests on.
@@ -159,7 +159,7 @@ fn set_prefix(table: &mut Table, before: &str) {
     }
 }
 
-/// Adds a route that asks the server of a location with what follows a prefix, and returns that prefix.
+/// Adds a route that asks the server of a location for the path behind a prefix, and returns that prefix.
 pub(super) fn elsewhere(context: &mut Context, place: Place<'_, '_>, pass: &Directive) -> Result<String, NotPassed> {
     let url = url(context, place.variables, pass)?;
     let prefix = format!("{ELSEWHERE}{}", context.next_number());
@@ -348,7 +348,7 @@ pub(super) fn own_max_body(context: &mut Context, level: &Level<'_>) -> u64 {
     }
 }
 
-/// The Cache-Control of forwarded responses. nginx sets it on responses without an error alone, and a rule on all: a value that would make clients keep
+/// The Cache-Control of forwarded responses. nginx sets it only on responses without an error, and a rule on all: a value that would make clients keep
 /// errors is reported.
 fn cache_control(context: &mut Context, level: &Level<'_>, variables: &Variables) -> Option<String> {
     let value = settings::cache_control(context, level, variables)?;
@@ -368,7 +368,7 @@ fn cache_control(context: &mut Context, level: &Level<'_>, variables: &Variables
     None
 }
 
-/// Whether a directive turns off, or leaves at its default, what has no counterpart.
+/// Whether a directive turns off, or leaves at its default, a feature without counterpart.
 pub(super) fn is_off(directive: &Directive) -> bool {
     match directive.name.as_str() {
         "proxy_pass_request_body" => directive.first() == "on",

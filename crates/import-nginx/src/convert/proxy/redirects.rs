@@ -19,7 +19,7 @@ pub(super) struct Forwarding<'a> {
     pub(super) has_variable: bool,
 }
 
-/// Writes what replaces parts of Location and of cookies.
+/// Writes the replacements in Location and in cookies.
 pub(super) fn write<'a>(
     context: &mut Context,
     table: &mut Table,

@@ -8,7 +8,7 @@ use crate::convert::values;
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 
-/// The `upstream` blocks of `http`, and what was made of them.
+/// The `upstream` blocks of `http`, and the tables made of them.
 #[derive(Debug, Default)]
 pub(in crate::convert) struct Upstreams {
     blocks: Vec<Directive>,
@@ -25,7 +25,7 @@ struct Written {
 /// The settings of a location for its upstream: keys and values of `[[upstream]]`, and of `[upstream.tls]`.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::convert) struct Options {
-    /// Of the servers' URLs: `http`, `https`, `fastcgi` or `uwsgi`.
+    /// The scheme of the servers' URLs: `http`, `https`, `fastcgi` or `uwsgi`.
     pub(super) scheme: &'static str,
     pub(super) keys: Vec<(&'static str, Value)>,
     pub(super) tls_keys: Vec<(&'static str, Value)>,

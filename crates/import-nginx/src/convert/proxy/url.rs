@@ -1,4 +1,4 @@
-//! The URL of a `proxy_pass` or `grpc_pass`, and what it makes of the location's path.
+//! The URL of a `proxy_pass` or `grpc_pass`, and its change to the location's path.
 
 use crate::convert::path::Path;
 
@@ -27,7 +27,7 @@ pub(super) enum Sent {
 }
 
 impl Url {
-    /// `template`: what `proxy_pass` says, with placeholders.
+    /// `template`: the argument of `proxy_pass`, with placeholders.
     pub(super) fn of(template: &str) -> Result<Self, String> {
         // The path as the client wrote it, which is sent without a path too.
         let ends = ["{uri}", "{path}{is_args}{query}", "{path}?{query}", "{path}"];

@@ -8,7 +8,7 @@ use crate::convert::path::Path;
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 
-/// The modifier by which uwsgi removes SCRIPT_NAME from PATH_INFO, as `strip_prefix` does.
+/// The modifier that has uwsgi remove SCRIPT_NAME from PATH_INFO, as `strip_prefix` does.
 const MANAGE_SCRIPT_NAME: i64 = 30;
 
 /// Both of nginx' variables for UWSGI_SCHEME are the scheme, and so is REQUEST_SCHEME.

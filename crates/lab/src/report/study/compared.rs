@@ -87,7 +87,7 @@ pub(crate) fn in_both<'a>(cells: &[&'a Measured], base: &str, arm: &str) -> Vec<
 }
 
 /// Compares two arms over all cells that both have: the geometric mean of the ratios, the same mean for each size, and the
-/// number of cells in which the metric is lower, higher, or not apart. No cell is picked out.
+/// numbers of cells where the metric is lower, higher, or not apart. No cell is picked out.
 pub(super) fn verdict(cells: &[&Measured], base: &str, arm: &str, metric: Metric) -> Option<String> {
     let pairs = in_both(cells, base, arm);
     let found: Vec<(u64, Compared)> = pairs

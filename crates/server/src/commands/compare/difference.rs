@@ -99,7 +99,7 @@ fn local(request: &Request, location: &str) -> String {
     }
 }
 
-/// Without parameters, of several names for one type the registered one.
+/// Without parameters. Of several names for one type, the registered one.
 fn media_type(value: &str) -> String {
     let essence = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     match essence.as_str() {

@@ -17,10 +17,10 @@ pub(super) struct Request {
     pub(super) content: Vec<u8>,
 }
 
-/// Reads the lines; empty ones, and those that begin with `#`, are left out.
+/// Reads the lines. Empty lines, and lines that begin with `#`, are left out.
 ///
 /// # Errors
-/// A line is no request; the message begins with its number.
+/// A line is not a request; the message begins with its number.
 pub(super) fn parse(text: &str) -> Result<Vec<Request>, String> {
     let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
     let requests = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));

@@ -1,4 +1,4 @@
-//! nginx and this server, on loopback, beside those in production.
+//! nginx and this server, on loopback, beside the servers in production.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

@@ -20,7 +20,7 @@ pub(crate) struct CompressConfig {
     /// Media types to compress, without parameters, such as `application/json` or `text/*`.
     #[default(TYPES.map(str::to_owned).to_vec().into())]
     pub types: At<Vec<String>>,
-    /// Minimum size of what is compressed. For less, the response head outweighs the savings. A response of an application whose length is not announced is
+    /// Minimum size of compressed content. For less, the response head outweighs the savings. A response of an application without an announced length is
     /// compressed whatever its length.
     // INHERITED: 1 KiB is near the MTU, below which a response is one packet either way (gzip_min_length in most nginx examples).
     #[default(Size(1 << 10))]

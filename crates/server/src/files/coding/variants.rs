@@ -144,7 +144,7 @@ impl Coder {
         }
     }
 
-    /// Whether the siblings on disk are still those in `variants`.
+    /// Whether the siblings on disk are still the files in `variants`.
     pub(crate) fn are_unchanged(&self, variants: &Variants, root: &Root, name: &[u8], wait: Wait) -> bool {
         self.precompressed.iter().all(|coding| {
             root.state(&coding.sibling_of(name), wait)

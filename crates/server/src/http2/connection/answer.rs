@@ -19,7 +19,7 @@ thread_local! {
     static HEADS: RefCell<HeadBlocks<HeaderBlock>> = RefCell::default();
 }
 
-/// A request whose answer is being made.
+/// A request whose response is being made.
 pub(super) struct Waiting<'a> {
     pub(super) stream: StreamId,
     /// Bytes of its head.
@@ -79,7 +79,7 @@ impl<'a> Http2<'a> {
                 self.protocol.respond(id, head, length == Some(0), &mut self.heads)
             })
         });
-        // The log needs the rest of the response alone.
+        // The log needs only the rest of the response.
         response.fields.extra = ExtraFields::default();
         self.ahead.set_heads(self.heads.len());
         sending.wire = (self.heads.len() - before) as u64;
@@ -90,7 +90,7 @@ impl<'a> Http2<'a> {
                 self.upcoming += HEAD_ESTIMATE + length.unwrap_or(0);
                 self.sending.push(sending);
             }
-            // The client reset the stream while the answer was made.
+            // The client reset the stream while the response was made.
             Err(error) => self.finish(sending, stream, Some(&error)),
         }
         if stream.should_close() {
@@ -111,7 +111,7 @@ impl<'a> Http2<'a> {
             let Waiting { stream: id, answer, wait, .. } = &mut self.answering[index];
             let polled = answer.as_mut().poll(cx);
             if let Some(receiver) = &mut wait.interims {
-                // All that came: an answer may have come behind them.
+                // All that came: a response may have come behind them.
                 while let Some(interim) = match receiver.poll_recv(cx) {
                     Poll::Ready(interim) => interim,
                     Poll::Pending => receiver.try_recv().ok(),

@@ -358,7 +358,7 @@ impl<'a> Http2<'a> {
         end
     }
 
-    /// Asks for answers.
+    /// Asks for responses.
     fn answers(&self) -> Answers<'_, 'a> {
         Answers { context: self.context, protocol: Protocol::Http2, streams: &self.streams }
     }

@@ -176,7 +176,7 @@ impl Http2<'_> {
             self.protocol.release(id);
         }
         self.streamed.retain(|streamed| streamed.stream != id);
-        // An answer that is being made goes on, unless it is forwarded: its stream keeps its slot until then.
+        // A response that is being made goes on, unless it is forwarded: its stream keeps its slot until then.
         if let Some(waiting) = self.answering.iter_mut().find(|waiting| waiting.stream == id) {
             waiting.wait.cancel = None;
         }
@@ -190,13 +190,13 @@ impl Http2<'_> {
         }
     }
 
-    /// Discards `length` bytes of a request's content, which files do not need. Its end, or too much of it, brings the response; in the second case
-    /// the client is told then that the rest is not wanted.
+    /// Discards `length` bytes of a request's content, which files do not need. The end of the content, or too much of it, brings the response. After too
+    /// much content, the client is told that the rest is not wanted.
     fn discard(&mut self, id: StreamId, length: u64, end: bool, stream: &TlsStream) {
         let Some(index) = self.receiving.iter().position(|receiving| receiving.stream == id) else { return };
         let receiving = &mut self.receiving[index];
         let is_over = receiving.discard(length, end);
-        // Behind the answer no more is taken than the window has room for.
+        // Behind the response no more is taken than the window has room for.
         self.protocol.consume(id, length as usize);
         if is_over {
             let Receiving { mut head, current, .. } = self.receiving.swap_remove(index);
@@ -210,7 +210,7 @@ impl Http2<'_> {
         self.requests += 1;
         self.permit.is_shared = self.protocol.open_streams() > 1;
         if !self.idle.begin() {
-            // Its slot is promised to another connection. It closes as any other that has sent a response: not before the client has it.
+            // Its slot is promised to another connection. It closes as any connection that has sent a response: not before the client has it.
             if let Some(worker) = metrics::worker() {
                 worker.evicted.add(1);
             }
@@ -245,7 +245,7 @@ impl Http2<'_> {
         may_keep(head, || self.kept())
     }
 
-    /// Bytes of heads that wait for content, an answer's end or the log.
+    /// Bytes of heads that wait for content, a response's end or the log.
     fn kept(&self) -> usize {
         let receiving: usize = self.receiving.iter().map(|receiving| receiving.head.memory()).sum();
         let answering: usize = self.answering.iter().map(|waiting| waiting.memory).sum();

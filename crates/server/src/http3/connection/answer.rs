@@ -20,7 +20,7 @@ thread_local! {
     static HEADS: RefCell<HeadBlocks<HeaderBlock>> = RefCell::default();
 }
 
-/// A request whose answer is being made.
+/// A request whose response is being made.
 pub(super) struct Waiting<'a> {
     pub(super) stream: StreamId,
     /// Bytes of its head.
@@ -82,12 +82,12 @@ impl<'a> Http3<'a> {
         let written = HEADS.with_borrow_mut(|heads| {
             heads.with_head(head, &now(), &[], |head| self.protocol.respond(id, head, is_empty, &mut out))
         });
-        // The log needs the rest of the response alone.
+        // The log needs only the rest of the response.
         answered.response.fields.extra = ExtraFields::default();
         let mut sending = Sending::new(id, answered, out, is_empty);
         match written.and_then(|()| sending.begin(&mut self.protocol)) {
             Ok(()) => self.sending.push(sending),
-            // The client reset the stream while the answer was made.
+            // The client reset the stream while the response was made.
             Err(error) => self.finish(sending, Some(&error)),
         }
     }
@@ -99,7 +99,7 @@ impl<'a> Http3<'a> {
             let Waiting { stream, answer, wait, out, .. } = &mut self.answering[index];
             let polled = answer.as_mut().poll(cx);
             if let Some(receiver) = &mut wait.interims {
-                // All that came: an answer may have come behind them.
+                // All that came: a response may have come behind them.
                 while let Some(interim) = match receiver.poll_recv(cx) {
                     Poll::Ready(interim) => interim,
                     Poll::Pending => receiver.try_recv().ok(),

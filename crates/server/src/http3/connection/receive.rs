@@ -227,7 +227,7 @@ impl Http3<'_> {
             self.protocol.release(stream);
         }
         self.streamed.retain(|streamed| streamed.stream != stream);
-        // An answer that is being made goes on, unless it is forwarded: its stream keeps its slot until then.
+        // A response that is being made goes on, unless it is forwarded: its stream keeps its slot until then.
         if let Some(waiting) = self.answering.iter_mut().find(|waiting| waiting.stream == stream) {
             waiting.wait.cancel = None;
         }

@@ -213,7 +213,7 @@ mod tests {
         assert!(
             build("format = 'combined'\nfields = ['ms']").1.contains("access_log.fields: the fields of the combined")
         );
-        assert!(build("text = '{stats}'").1.contains("f:1: access_log.text: {stats} is no field"));
+        assert!(build("text = '{stats}'").1.contains("f:1: access_log.text: {stats} is not a field"));
         assert!(build("text = '{status}'\nfields = ['ms']").1.contains("access_log.text: stands beside fields"));
         for text in [
             "fields = ['megabytes']",

@@ -99,7 +99,7 @@ impl Piece {
         let all = Field::ALL.iter().map(|field| field.label().to_owned()).chain(families);
         let near = all.map(|own| (strsim::normalized_damerau_levenshtein(name, &own), own));
         let nearest = near.max_by(|(one, _), (other, _)| one.total_cmp(other)).map_or_else(String::new, |(_, own)| own);
-        Err(format!("{{{name}}} is no field: the nearest is {{{nearest}}}; write {{{{ for a brace"))
+        Err(format!("{{{name}}} is not a field: the nearest is {{{nearest}}}; write {{{{ for a brace"))
     }
 }
 

@@ -99,7 +99,7 @@ impl Tracer {
     /// Queues a span for sending. `false`: it is dropped, because the queue is full.
     pub(crate) fn end(&self, span: &Arc<Span>, ended: &Ended<'_>) -> bool {
         let Ended { request, protocol, client, status, took, upstream, aborted } = *ended;
-        // Reserves a place first, so that nothing is copied in vain.
+        // Reserves a place first, so that no copy is wasted.
         let Ok(place) = self.queue.try_reserve() else { return false };
         let (method, original_method) = match request.method {
             Method::Get => (Some("GET"), None),

@@ -43,7 +43,7 @@ pub(crate) struct Confinement {
     pub seccomp: Seccomp,
 }
 
-/// Privileges that were given up, and those that could not be.
+/// Privileges that were given up, and privileges that remain.
 #[derive(Debug, Default)]
 pub(crate) struct GivenUp {
     pub confinement: Confinement,

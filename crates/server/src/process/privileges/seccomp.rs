@@ -1,5 +1,5 @@
-//! The allowed system calls (seccomp(2)): those that files, sockets, threads and a successor need. Any other call would serve an
-//! intruder only.
+//! The allowed system calls (seccomp(2)): the calls that files, sockets, threads and a successor need. Any other call would only serve an
+//! intruder.
 
 use std::collections::BTreeMap;
 

@@ -84,7 +84,7 @@ pub(crate) enum ChannelError {
     /// A descriptor or bytes of a message were lost.
     #[error("a message was truncated: the limit on open files (LimitNOFILE=) may be too low")]
     Truncated,
-    /// A message of another version, or none that can be written.
+    /// A message of another version, or a message that cannot be written.
     #[error("unknown message: {0}")]
     Unknown(serde_json::Error),
     /// The socket failed.

@@ -78,5 +78,5 @@ fn not_found(why: String) -> Answer {
     Response::plain(Status::NOT_FOUND).because(Some(io::Error::other(why))).into()
 }
 
-/// Time to read an answer that is discarded.
+/// Time to read a response that is discarded.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(1);

@@ -37,7 +37,7 @@ impl<'a> Answering<'a> {
             && let Some(status) = shown.of(response.status, Status::OK).filter(|status| *status != response.status)
         {
             response.status = status;
-            // They tell of the error.
+            // They describe the error.
             response.fields.allow = None;
             response.fields.retry_after = None;
         }

@@ -31,7 +31,7 @@ impl Answering<'_> {
         self.respond_with(found, files, &beneath, path, asked, user).await
     }
 
-    /// Where the file of a path is. `None`: no file has it.
+    /// Where the file of a path is. `None`: the path has no file.
     pub(super) fn locate<'p>(&'p self, path: &'p SitePath<'p>) -> Option<FileLocation<'p, 'p>> {
         self.route.locate(path, || self.asked(path))
     }
@@ -120,7 +120,7 @@ impl Answering<'_> {
     }
 
     /// The image `original`, or its sibling in the format that the client prefers. Neither is sent without the guards of its own name, and no
-    /// password is checked for a sibling alone.
+    /// password is checked only for a sibling.
     async fn respond_with_image(
         &self,
         subtype: &str,

@@ -63,7 +63,7 @@ impl Answering<'_> {
         match reading.names_directory() {
             _ if name.is_empty() => true,
             true => SitePath::of_octets(name).is_ok_and(|other| is_alike(&other, true)),
-            // `= /a/login` opens that path alone, beneath `/a/` with a password: its author means no slash.
+            // `= /a/login` opens only that path, beneath `/a/` with a password: its author means no slash.
             false if own.names_ends => true,
             false => SitePath::of_octets(&[name, b"/"].concat()).is_ok_and(|other| is_alike(&other, true)),
         }

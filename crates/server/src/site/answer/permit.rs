@@ -161,7 +161,7 @@ impl<'a> Answering<'a> {
 
     /// Whether the request may access a precompressed sibling. `original`: the file whose passwords the request has; `None`: none was checked.
     ///
-    /// No password is checked for a sibling alone. Whether the response is the sibling or the original would tell whether the password is right,
+    /// No password is checked only for a sibling. Whether the response is the sibling or the original would tell whether the password is right,
     /// or known from another request, at no cost and without a line for a wrong one.
     pub(super) fn may_have_sibling(&self, sibling: &SitePath<'_>, original: Option<&SitePath<'_>>) -> bool {
         !self.site.has_guards() || self.is_allowed(sibling) && !self.needs_more(sibling, original)

@@ -125,7 +125,7 @@ impl ArchiveConfig {
 
 impl Archives {
     /// The permit to make an archive. It lasts until the archive is sent. `client`: `None` over a Unix socket, where clients have no address and
-    /// share the permits of the site alone.
+    /// share only the permits of the site.
     pub(super) fn begin(&self, client: Option<IpAddr>) -> Result<Permit, Refused> {
         let archive = Arc::clone(&self.permits).try_acquire_owned().map_err(|_| Refused::Busy)?;
         let of_client = client.map(|client| self.clients.admit(client, self.of_client).ok_or(Refused::Busy));

@@ -112,7 +112,7 @@ impl Job {
             None => self.write(&mut Pieces { sender, pending: Vec::new() }),
             Some(coding) => self.write_encoded(coding, Pieces { sender, pending: Vec::new() }),
         };
-        // Nobody receives it if the client has left.
+        // The receiver is gone if the client has left.
         let _ = sender.blocking_send(written.err().map(Err));
     }
 

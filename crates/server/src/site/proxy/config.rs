@@ -447,7 +447,7 @@ impl ProxyConfig {
             };
             let text = template.as_text().map(HeaderValue::try_from);
             let what = match (HeaderName::try_from(&lower), text) {
-                _ if !is_name(name) => format!("{name:?} is no name of a field"),
+                _ if !is_name(name) => format!("{name:?} is not a name of a field"),
                 _ if is_hop_by_hop(&lower) => {
                     format!("{name} belongs to the connection and is made by the server: remove it")
                 }
@@ -477,7 +477,7 @@ impl ProxyConfig {
 const OF_THIS_CACHE: [HeaderName; 2] =
     [HeaderName::from_static("surrogate-control"), HeaderName::from_static("x-accel-expires")];
 
-/// Fields of an answer that lead to a file (`accel`). An interim response leads nowhere.
+/// Fields of a response that lead to a file (`accel`). An interim response leads nowhere.
 const FOR_THIS_SERVER: [HeaderName; 2] =
     [HeaderName::from_static("x-accel-redirect"), HeaderName::from_static("x-sendfile")];
 

@@ -52,10 +52,10 @@ pub(crate) enum RespondWord {
     Close,
 }
 
-/// `redirect`: the target alone, or a table.
+/// `redirect`: only the target, or a table.
 pub(crate) type RedirectConfig = Short<SecretUrl, RedirectTable>;
 
-/// `rewrite`: the new path alone, or a table.
+/// `rewrite`: only the new path, or a table.
 pub(crate) type RewriteConfig = Short<SecretUrl, RewriteTable>;
 
 /// Which query a redirect leads to.
@@ -67,7 +67,7 @@ pub(crate) enum RedirectQuery {
     Keep,
     /// The query of `to`, then the query of the request.
     Append,
-    /// The query of `to` alone.
+    /// Only the query of `to`.
     Drop,
 }
 
@@ -191,7 +191,7 @@ impl Respond {
             problems.add(
                 span,
                 &format!("{key}.status"),
-                format_args!("{code} is no status of a response: write one from 200 to 599"),
+                format_args!("{code} is not a status of a response: write one from 200 to 599"),
             );
         }
         let content = match (&table.text, &table.file, &table.base64) {
@@ -232,7 +232,7 @@ impl Respond {
         let media_type = table.media_type.as_ref().map_or("text/plain; charset=utf-8", |own| own.as_str());
         let is_by_name = media_type == BY_NAME;
         if !is_by_name && (!is_value(media_type) || !media_type.contains('/')) {
-            problems.add(span, &format!("{key}.type"), "is no media type: write for instance application/json");
+            problems.add(span, &format!("{key}.type"), "is not a media type: write for instance application/json");
             return None;
         }
         let media_type = (!is_by_name).then(|| ContentType::Custom(media_type.into()));
@@ -411,7 +411,7 @@ impl Try {
                 problems.add(
                     &last.span,
                     key,
-                    format_args!("{:?} is no status: write for instance \"=404\"", last.value),
+                    format_args!("{:?} is not a status: write for instance \"=404\"", last.value),
                 );
             }
             Last::Status(status?)

@@ -77,7 +77,7 @@ fn open(path: &At<PathBuf>, key: &str, problems: &mut Problems) -> Option<Root> 
 }
 
 impl SiteConfig {
-    /// Builds the root route and those beneath it. `None`: the errors are in `problems`.
+    /// Builds the root route and the routes beneath it. `None`: the errors are in `problems`.
     pub(in crate::site) fn routes(
         &self,
         context: &mut SiteContext<'_>,
@@ -261,7 +261,7 @@ impl Tree<'_> {
         })
     }
 
-    /// Adds a route and those within it. `outer`: the paths of the route around it.
+    /// Adds a route and the routes within it. `outer`: the paths of the route around it.
     fn add(
         &mut self,
         own: &RouteConfig,
@@ -329,7 +329,7 @@ impl Tree<'_> {
         self.all[number] = Some(route);
     }
 
-    /// Lets requests find a route by its path or its name. Returns whether by its name alone.
+    /// Lets requests find a route by its path or its name. Returns whether only by its name.
     fn add_candidate(
         &mut self,
         own: &RouteConfig,

@@ -65,7 +65,7 @@ impl Choice {
         Ok(choice)
     }
 
-    /// The route for a path with its slashes. `None`: none of them has it. `admits`: whether a route admits the request.
+    /// The route for a path with its slashes. `None`: no route has it. `admits`: whether a route admits the request.
     pub(super) fn find<E: From<TooManySteps>>(
         &self,
         full: &[u8],
@@ -75,7 +75,7 @@ impl Choice {
         Ok(search.within(&self.top)?.map(|found| found.route))
     }
 
-    /// The route for a path among those within a route, or that route itself.
+    /// The route for a path among the routes within a route, or that route itself.
     pub(super) fn find_within<E: From<TooManySteps>>(
         &self,
         route: RouteNumber,

@@ -114,7 +114,7 @@ fn the_first_expression_goes_before_prefixes() {
     );
 }
 
-/// As nginx' `find_location`: expressions within a prefix go before those beside it, and these before prefixes within it.
+/// As nginx' `find_location`: expressions within a prefix go before expressions beside it, and these before prefixes within it.
 #[test]
 fn nested_routes_are_chosen_at_each_level() {
     let lines = "
@@ -140,7 +140,7 @@ fn nested_routes_are_chosen_at_each_level() {
             ("/a/b/x.txt", "~ /a/.*\\.txt$"),
             ("/a/b/x.png", "~ \\.(txt|png)$"),
             ("/a/b/big.png", "~ big"),
-            // `^~` counts on its own level alone.
+            // `^~` counts only on its own level.
             ("/a/final/x.txt", "~ \\.(txt|png)$"),
             ("/a/final/x", "^~ /a/final/"),
             ("/a/final/x.png", "~ \\.(txt|png)$"),

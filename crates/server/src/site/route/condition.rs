@@ -17,7 +17,7 @@ use crate::site::access::{names, network};
 use crate::site::look_around::{LookAround, SIGN, TooManySteps};
 use crate::values::{At, Problems, Secret, Short};
 
-/// Conditions of a route: all keys must hold. Of the values of a key one must. A route whose conditions fail is passed over as if it were not there.
+/// Conditions of a route: all keys must hold. One of the values of a key must. A route whose conditions fail is passed over as if it were not there.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct MatchConfig {
@@ -205,7 +205,7 @@ impl MatchConfig {
         let methods = self.method.all();
         if !methods.is_empty() {
             for method in methods.iter().filter(|method| !is_name(method) || **method != method.to_ascii_uppercase()) {
-                let what = format_args!("{method:?} is no method: write for instance [\"GET\", \"POST\"]");
+                let what = format_args!("{method:?} is not a method: write for instance [\"GET\", \"POST\"]");
                 problems.add(&self.method.span, &format!("{key}.method"), what);
             }
             all.push(Condition::Method(methods.to_vec()));
@@ -231,7 +231,7 @@ impl MatchConfig {
             let build = |(name, wanted): (&String, &At<Wanted>)| {
                 let key = format!("{key}.{family}.{name}");
                 if family != "query" && !is_name(name) {
-                    problems.add(&wanted.span, &key, "is no name: use letters, digits and hyphens");
+                    problems.add(&wanted.span, &key, "is not a name: use letters, digits and hyphens");
                 }
                 (name.clone(), wanted.build(&wanted.span, &key, problems))
             };
@@ -338,8 +338,9 @@ fn host_patterns(texts: &At<Texts>, key: &str, problems: &mut Problems) -> Vec<H
         } else if is_host(text) {
             patterns.push(HostPattern::Exact(text.to_ascii_lowercase()));
         } else {
-            let what =
-                format_args!("{text:?} is no host: write for instance example.org, *.example.org or \"~ expression\"");
+            let what = format_args!(
+                "{text:?} is not a host: write for instance example.org, *.example.org or \"~ expression\""
+            );
             problems.add(&texts.span, key, what);
         }
     }

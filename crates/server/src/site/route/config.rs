@@ -35,7 +35,7 @@ use crate::values::{At, SecretUrl, Short};
 /// A table that `true` stands for with its defaults, and that `false` takes away.
 pub(crate) type Switch<T> = Short<bool, T>;
 
-/// Makes [`SiteConfig`] and [`RouteConfig`]: keys of each alone, the actions and the settings. A route inherits the settings that it does not have.
+/// Makes [`SiteConfig`] and [`RouteConfig`]: the keys of each, the actions and the settings. A route inherits the settings that it does not have.
 macro_rules! configs {
     (
         $(#[$of_site:meta])*
@@ -83,7 +83,7 @@ macro_rules! configs {
         }
 
         impl RouteConfig {
-            /// The settings of `around`, with those that this route has over them.
+            /// The settings of `around`, overridden by the settings of this route.
             pub(super) fn settings_over(&self, around: &SiteConfig) -> SiteConfig {
                 let mut settings = SiteConfig { route: Vec::new(), ..around.clone() };
                 $(if let Some(own) = &self.$optional {
@@ -97,7 +97,7 @@ macro_rules! configs {
         }
 
         impl SiteConfig {
-            /// The root route, with the actions of the site alone.
+            /// The root route, with the actions that only a site has.
             pub(super) fn root_route(&self) -> RouteConfig {
                 RouteConfig { $($action: self.$action.clone(),)* ..RouteConfig::default() }
             }
@@ -106,7 +106,7 @@ macro_rules! configs {
 }
 
 configs! {
-    /// A site: its host names, and the answers to their requests. Its settings and its action are the ones of its root route, which has all paths that no
+    /// A site: its host names, and the responses to their requests. Its settings and its action are the ones of its root route, which has all paths that no
     /// other route has.
     site {
         /// Host names: exact (`example.org`), with a wildcard for one or more labels (`*.example.org`, `www.example.*`), or an expression for the whole name
@@ -114,19 +114,19 @@ configs! {
         /// beginning, then the longest at the end, then the first expression: of sites that name the listener in `listen`, then of the others, in the order of
         /// the file.
         names: Vec<At<String>> = Vec::new(),
-        /// Whether this site answers requests with an unknown host name, or with none: on all its listeners (`true`), or on those with these addresses
-        /// (`["[::]:80"]`). A single site is always the default.
+        /// Whether this site answers requests with an unknown host name, or without one: on all its listeners (`true`), or on the listeners with these
+        /// addresses (`["[::]:80"]`). A single site is always the default.
         default: Short<bool, Vec<At<String>>> = Short::Short(false),
         /// Listeners that this site is served on, by their `address` in `[[listen]]`. Elsewhere its names are unknown, and other sites may have them. It goes
         /// before sites that are served everywhere. If none of its listeners has TLS, they serve it and do not redirect it [default: all]
         listen: Option<Vec<At<String>>> = None,
-        /// Whether handshakes for its names are refused, and those with an unknown name or without one where it is the default. Over TLS
+        /// Whether handshakes for its names are refused. If the site is the default, so are handshakes with an unknown name or without one. Over TLS
         /// the site answers no request.
         reject_handshake: At<bool> = false.into(),
         /// Whether clients are offered HTTP/2 for this site. `false`: they use HTTP/1.1, and requests that come over a connection of HTTP/2 for another site are
         /// answered 421, upon which browsers open another connection.
         http2: bool = true,
-        /// Whether clients may use HTTP/3 for this site, where a listener has it. `false`: no response announces it, and requests that come over a connection of HTTP/3
+        /// Whether clients may use HTTP/3 for this site, where a listener has it. `false`: no response announces it, and requests over a connection of HTTP/3
         /// are answered 421, upon which browsers use TCP.
         http3: bool = true,
         /// Whether requests by `http`, at listeners with `plain = "serve"`, are redirected to the same address over HTTPS, with status 308 and the port of the
@@ -141,7 +141,7 @@ configs! {
         /// `[[tls.acme_accounts]]`.
         acme: AcmeUse = AcmeUse::No,
         /// Has certificates ordered when a client first asks for a name, each for itself: for any name under a wildcard of `names`, and in the
-        /// default site for all names that no other site has. Names that `certificates` cover are shown those.
+        /// default site for all names that no other site has. Clients that ask for a name in `certificates` get that certificate.
         acme_on_demand: Option<AcmeOnDemandConfig> = None,
         /// Authentication of clients by certificate. Requests on a connection opened for another site are refused (421).
         client_auth: Option<ClientAuthConfig> = None,
@@ -149,10 +149,10 @@ configs! {
     /// Some paths of a site, with settings and an action of their own. It inherits whatever it does not set from the site, or from the route that it lies
     /// within. docs/routes.md shows examples.
     route {
-        /// Paths: `/api/` (and everything beneath it, `/api` too), `/api` (everything that begins so, `/apix` too), `= /healthz` (this path alone),
-        /// `~ \.php$` (an expression; `~*` ignores case, `~~` has look-around and is matched by backtracking), or `^~ /images/` (a prefix that goes before
-        /// expressions). The exact path is chosen, else the first expression of the file that matches, else the longest prefix [default: the paths of the
-        /// route around it]
+        /// Paths. `/api/`: everything beneath it, and `/api`. `/api`: everything that begins so, `/apix` too. `= /healthz`: this path alone.
+        /// `~ \.php$`: an expression; `~*` ignores case, `~~` has look-around and is matched by backtracking. `^~ /images/`: a prefix that goes before
+        /// expressions. The exact path is chosen, else the first expression of the file that matches, else the longest prefix
+        /// [default: the paths of the route around it]
         path: Option<At<String>>,
         /// Name with an at sign, for instance `@app`: other routes lead here by it.
         name: Option<At<String>>,
@@ -161,7 +161,7 @@ configs! {
         conditions: Option<At<MatchConfig>>,
         /// Whether clients get 404, and only other routes lead here.
         internal: bool,
-        /// Whether requests come here by their own path alone, and by none that another route leads to.
+        /// Whether requests come here only by their own path, and not by a path that another route leads to.
         once: bool,
         /// Whether requests are answered with files, though the route around it does something else.
         files: bool,

@@ -108,7 +108,7 @@ impl Expressions {
         Ok(expressions)
     }
 
-    /// The expressions that may match a path: all that match, and those with look-around.
+    /// The expressions that may match a path: all that match, and all with look-around.
     pub(super) fn candidates(&self, path: &[u8]) -> Set {
         let mut found = self.look_arounds.clone();
         let Some(patterns) = &self.patterns else { return found };
@@ -209,7 +209,7 @@ const AUTOMATON_SIZE: usize = 1 << 20;
 /// Bound on the compiled expressions of a set, in bytes.
 const SET_SIZE: usize = 32 << 20;
 
-/// Numbers of expressions. Of few it takes no memory.
+/// Numbers of expressions. A few take no memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Set {
     few: [u64; FEW],

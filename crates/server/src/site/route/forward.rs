@@ -1,4 +1,4 @@
-//! The action `proxy`: to servers that the configuration names, or to those that a value of the request chooses among such.
+//! The action `proxy`: to servers that the configuration names, or to servers that a value of the request chooses among these.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ pub(in crate::site) enum Forward {
     Chosen {
         to: Template,
         by_target: HashMap<Box<str>, Rule>,
-        /// A target; the rules differ in the server alone.
+        /// A target; the rules differ only in the server.
         any: Box<str>,
     },
 }

@@ -1,4 +1,4 @@
-//! Routes: a site is a tree of them. Each is built once, at start, from its own keys and those that it inherits, so that a request reads one value.
+//! Routes: a site is a tree of them. Each is built once, at start, from its own keys and its inherited keys, so that a request reads one value.
 //!
 //! ```text
 //! [[site]] ──► root route ◄── settings ── [[site.route]] ◄── settings ── [[site.route.route]]      config.rs, build.rs
@@ -90,7 +90,7 @@ pub(crate) struct Route {
     is_once: bool,
     /// Whether its path is exact or an expression: it says each path, with and without a slash at the end.
     pub(super) names_ends: bool,
-    /// Whether it is reached by its name alone.
+    /// Whether only its name leads to it.
     is_named: bool,
     /// Equal for routes with the same guards.
     guards: usize,
@@ -163,7 +163,7 @@ impl Route {
         u32::try_from(self.number?).ok()
     }
 
-    /// Whether it sends files alone.
+    /// Whether it only sends files.
     pub(super) fn is_of_files(&self) -> bool {
         matches!(&*self.action, Action::Files)
     }
@@ -253,7 +253,7 @@ impl Route {
         Some(self.conditions.as_ref()?.holds(&Asked { groups: Some(&self.groups), ..*asked }, self))
     }
 
-    /// Whether both have the same guards. `but_for_slash`: the paths differ in their last slash alone, which a redirect usually adds.
+    /// Whether both have the same guards. `but_for_slash`: the paths differ only in their last slash, which a redirect usually adds.
     pub(super) fn is_guarded_as(&self, other: &Route, but_for_slash: bool) -> bool {
         let redirects = |route: &Route| matches!(&*route.action, Action::Redirect(_));
         self.guards == other.guards || but_for_slash && (redirects(self) || redirects(other))

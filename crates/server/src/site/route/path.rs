@@ -10,7 +10,7 @@ use crate::values::{At, Problems};
 /// Which paths a route has.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum RoutePath {
-    /// `= /a`: this path alone.
+    /// `= /a`: only this path.
     Exact(Box<[u8]>),
     /// `/a/` or `^~ /a/`: paths that begin so.
     Prefix {

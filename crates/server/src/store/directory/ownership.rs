@@ -25,7 +25,7 @@ impl Directory {
             Err(Errno::WOULDBLOCK) => return Ok(false),
             Err(errno) => return Err(errno.into()),
         }
-        // Somebody may be emptying the directory still.
+        // The directory may still be being emptied.
         make_directory(&self.place.load().root, TEMPORARY)?;
         let temporary = self.directory(TEMPORARY)?;
         // A directory that begins again has files that this process is writing. A process before may have had the same number.

@@ -66,7 +66,7 @@ impl Disk {
         }
     }
 
-    /// The directory has become this process's. The owner before may have stored new objects in place of those that were not to be sent.
+    /// The directory has become this process's. The owner before may have stored new objects in place of the objects that were not to be sent.
     pub(super) fn forget_removed(&self) {
         let mut removals = self.removals();
         removals.while_loading.clear();

@@ -66,7 +66,7 @@ pub(in crate::store) struct FetchPlace {
 }
 
 impl FetchPlace {
-    /// Taken before others find the fetch, so that none that they wait for lacks it. `None`: enough fetches run. `key`: of the response.
+    /// Taken before others find the fetch, so that each fetch that requests wait for has a place. `None`: enough fetches run. `key`: of the response.
     pub(in crate::store) fn take(key: &[u8]) -> Option<Self> {
         let permit = PLACES.try_acquire().ok();
         // The descriptors of a response in slices have room already.

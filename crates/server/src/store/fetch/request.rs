@@ -104,7 +104,7 @@ pub(super) fn for_all_clients(fields: &mut HeaderMap) {
     for name in ambiguous {
         fields.remove(name);
     }
-    // Of a chain of proxies, servers may take the first element for the URL that was asked for, which is no part of the key: ours is the last one.
+    // Servers may take the first element of a chain of proxies for the requested URL, which is no part of the key: ours is the last element.
     let own = fields.get(FORWARDED).and_then(|value| value.to_str().ok()?.rsplit(", ").next()?.parse().ok());
     if let Some(own) = own {
         fields.insert(FORWARDED, own);

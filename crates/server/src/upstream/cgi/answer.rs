@@ -1,4 +1,4 @@
-//! The answer of an application, as it comes.
+//! The response of an application, as it comes.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -33,7 +33,7 @@ const SPARING_READ: usize = 4 << 10;
 /// Bytes of a message of the application that are logged.
 const MOST_MESSAGE: usize = 2048;
 
-/// Why there is no answer, or no whole one.
+/// Why there is no whole response.
 #[derive(Debug)]
 pub(super) enum Broken {
     /// The client did not send all of its request.
@@ -53,7 +53,7 @@ impl From<Broken> for io::Error {
     }
 }
 
-/// An answer that is being read.
+/// A response that is being read.
 pub(super) struct Answer {
     in_progress: InProgress,
     /// `None`: the connection was kept for another request.
@@ -71,7 +71,7 @@ pub(super) struct Answer {
     /// Content that came with the head.
     first: Bytes,
     patience: Patience,
-    /// Goes off when the answer must have ended.
+    /// Goes off when the response must have ended.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
@@ -138,7 +138,7 @@ impl Answer {
         }
     }
 
-    /// The next event of the answer. The request is written meanwhile.
+    /// The next event of the response. The request is written meanwhile.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<Event, Broken>> {
         loop {
             match self.framing.next(&mut self.buffer) {
@@ -234,7 +234,7 @@ impl Source for Answer {
                     return Poll::Ready(None);
                 }
                 Poll::Ready(Ok(Event::End(ended @ Ended::Complete(_)))) => {
-                    // The answer is whole all the same: nginx does not look at the status.
+                    // The response is whole all the same: nginx does not look at the status.
                     this.log(ended);
                     this.release();
                     return Poll::Ready(None);
@@ -290,7 +290,7 @@ impl Writer {
     }
 }
 
-/// The content of an answer that has none.
+/// The content of a response that has none.
 pub(super) struct Nothing;
 
 impl Source for Nothing {

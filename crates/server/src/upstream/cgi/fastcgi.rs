@@ -107,7 +107,7 @@ pub(super) enum Ended {
 }
 
 impl Ended {
-    /// Of the content of END_REQUEST.
+    /// From the content of END_REQUEST.
     fn of(content: &[u8; HEAD]) -> Self {
         let [a, b, c, d, protocol, ..] = *content;
         match protocol {
@@ -158,7 +158,7 @@ pub(super) struct Records {
 /// that sends much content.
 const MAX_FRAMING: usize = 16 << 10;
 
-/// By how much a byte of content raises the rest of [`MAX_FRAMING`]. A record of one byte has eight of head, and seven of padding where records are
+/// How much a byte of content raises the rest of [`MAX_FRAMING`]. A record of one byte has eight of head, and seven of padding where records are
 /// aligned.
 const FRAMING_PER_BYTE: usize = 16;
 

@@ -1,4 +1,4 @@
-//! The head of an answer, as CGI has it (RFC 3875 §6). Servers of uwsgi may begin it with the status line of HTTP.
+//! The head of a response, as CGI has it (RFC 3875 §6). Servers of uwsgi may begin it with the status line of HTTP.
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -119,7 +119,7 @@ fn status_of(text: &[u8]) -> Result<Status, String> {
     code.and_then(Status::new).ok_or_else(|| format!("{text:?} is not a status of a response"))
 }
 
-/// Fields of an answer.
+/// Fields of a response.
 const MOST_FIELDS: usize = 256;
 
 #[cfg(test)]

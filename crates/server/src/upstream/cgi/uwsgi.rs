@@ -112,7 +112,7 @@ mod tests {
         let mut buffer = BytesMut::from(&b"cdefg"[..]);
         assert_eq!(content.closed(), None, "three bytes are missing");
         assert_eq!(content.next(&mut buffer), Some(Event::Stdout(Bytes::from_static(b"cde"))));
-        assert_eq!(content.next(&mut buffer), end(), "what follows is no part of the response");
+        assert_eq!(content.next(&mut buffer), end(), "the rest is not a part of the response");
         let mut content = Content::Head;
         assert_eq!(content.begin(&of(Some("1")), Bytes::from_static(b"ab")).unwrap(), "a");
         assert_eq!(content.next(&mut BytesMut::new()), end());

@@ -12,10 +12,10 @@ use crate::upstream::connect::MOST_HEAD;
 use crate::upstream::end_of_head;
 use crate::upstream::head::{NamedByConnection, named_by_connection};
 
-/// Fields of an answer.
+/// Fields of a response.
 const MOST_FIELDS: usize = 256;
 
-/// A head of an answer, interim or final.
+/// A head of a response, interim or final.
 #[derive(Debug)]
 pub(super) struct Head {
     pub(super) status: Status,
@@ -25,7 +25,7 @@ pub(super) struct Head {
     pub(super) persists: bool,
 }
 
-/// How the end of the content is told.
+/// How the end of the content is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
     Nothing,
@@ -75,7 +75,7 @@ impl Head {
         let first = memchr::memchr(b'\n', &head).map_or(end, |at| at + 1);
         let mut fields = AnswerFields::new(Lines { octets: head.slice(first..), passed_on, length });
         if is_chunked && length.is_some() {
-            // The transfer coding counts alone. A server in between may have framed it by the length (RFC 9112 §6.3).
+            // Only the transfer coding counts. A server in between may have framed it by the length (RFC 9112 §6.3).
             fields.remove(header::CONTENT_LENGTH);
             persists = false;
         }

@@ -1,4 +1,4 @@
-//! The content of an answer (RFC 9112 §6.3, §7.1).
+//! The content of a response (RFC 9112 §6.3, §7.1).
 
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -16,10 +16,10 @@ use crate::upstream::connect::MOST_HEAD;
 use crate::upstream::message::AnswerFrame;
 
 /// Room for reading content, in bytes. A response of 1 MB took 6.8 million instructions with 24 KiB at a time, 7.7 with 16, 7.1 with 48 or with 72
-/// (kernel 6.1): a read that ends with a segment of the other side waits for each segment.
+/// (kernel 6.1). A read that ends at the segments of the other side waits for each of them.
 const ROOM: usize = 24 << 10;
 
-/// The content of an answer that is being read.
+/// The content of a response that is being read.
 pub(in crate::upstream) struct AnswerBody {
     exchange: Exchange,
     left: Left,
@@ -61,10 +61,10 @@ impl AnswerBody {
         matches!(self.left, Left::Nothing | Left::Length(0))
     }
 
-    /// The next part; `None`: the answer is whole.
+    /// The next part; `None`: the response is whole.
     ///
     /// # Errors
-    /// The answer is not whole.
+    /// The response is not whole.
     pub(in crate::upstream) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<AnswerFrame>>> {
         loop {
             let input = &mut self.exchange.input;
@@ -122,7 +122,7 @@ impl AnswerBody {
 }
 
 impl Chunks {
-    /// The content in `input`, which is used up as far as it belongs to the answer, and whether the end has come.
+    /// The content in `input`, which is used up as far as it belongs to the response, and whether the end has come.
     fn decode(&mut self, input: &mut BytesMut) -> Result<(BytesMut, bool), String> {
         let mut content = BytesMut::with_capacity(input.len());
         let trailers = &mut self.trailers;

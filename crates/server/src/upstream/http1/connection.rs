@@ -129,7 +129,7 @@ impl Connection {
         }
     }
 
-    /// Sends a request and waits for the head of its answer.
+    /// Sends a request and waits for the head of its response.
     pub(in crate::upstream) async fn ask(
         self,
         request: RequestHead<'_>,
@@ -195,7 +195,7 @@ impl Connection {
     }
 }
 
-/// A connection whose answer is being read.
+/// A connection whose response is being read.
 pub(super) struct Exchange {
     ends: Ends,
     /// Bytes that were read and not used yet.
@@ -239,7 +239,7 @@ impl Exchange {
             return Poll::Ready(read.map_err(Broken::Server));
         }
         if self.input.is_empty() {
-            // An answer that is waited for has no buffer.
+            // A response that is waited for has no buffer.
             self.input = BytesMut::new();
         }
         if let Ends::Apart { writer, .. } = &mut self.ends

@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::connection::{Connection, Released};
 use crate::upstream::message::{AnswerFrame, Reading, RequestHead};
 
-/// An answer that came whole.
+/// A response that came whole.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) status: Status,
@@ -25,7 +25,7 @@ pub(super) struct Answer {
     pub(super) is_kept: bool,
 }
 
-/// An answer means the same however its bytes come. `at_a_time`: how many.
+/// A response means the same however its bytes come. `at_a_time`: how many.
 pub(crate) fn answer(octets: &[u8], at_a_time: usize) {
     for method in [Method::GET, Method::HEAD] {
         let whole = read(octets, usize::MAX, &method);

@@ -65,7 +65,7 @@ fn what_is_not_stored_is_told_with_the_reason() {
     for expected in [
         "/private: it is not stored: private",
         "/missing: its status is 404",
-        "/a: it is no whole URL",
+        "/a: it is not a whole URL",
         "https://other.example/: ",
     ] {
         assert!(reasons.contains(expected), "{expected}: {reasons}");

@@ -412,8 +412,8 @@ fn content_of_a_request_that_is_refused_is_not_taken_for_the_next_request() {
 #[test]
 fn what_is_wrong_with_the_keys_is_said() {
     for (keys, words) in [
-        ("{ }", "site.forward_auth.to: is no URL: write for instance http://127.0.0.1:9091/verify"),
-        ("{ to = '/verify' }", "is no URL"),
+        ("{ }", "site.forward_auth.to: is not a URL: write for instance http://127.0.0.1:9091/verify"),
+        ("{ to = '/verify' }", "is not a URL"),
         ("{ to = 'ftp://a/x' }", "is not the URL of a server"),
         ("{ to = 'unix:/run/auth.sock' }", "has no path"),
         ("{ to = 'verify', upstream = 'http://a' }", "has no path"),

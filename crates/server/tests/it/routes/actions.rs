@@ -263,9 +263,9 @@ fn mistakes_are_named_with_line_and_remedy() {
         ("path = 'a'\nrespond = 204", "site.route.path: begins with a slash"),
         ("path = '/a'\ndeny = true\nrespond = 204", "has respond and deny: keep one of them"),
         ("deny = true", "site.route: has neither path, match nor name"),
-        ("path = '/a'\nrespond = 99", "site.route.respond.status: 99 is no status"),
+        ("path = '/a'\nrespond = 99", "site.route.respond.status: 99 is not a status"),
         ("path = '/a'\nrespond = { stauts = 200 }", "did you mean `status`?"),
-        ("path = '/a'\nredirect = '{hots}'", "{hots} is no placeholder: the nearest is {host}"),
+        ("path = '/a'\nredirect = '{hots}'", "{hots} is not a placeholder: the nearest is {host}"),
         ("path = '/a'\nredirect = '//x'", "begins with two slashes"),
         ("path = '/a'\ntry = ['{path}', '@none']", "@none is the name of no route"),
         ("path = '/a'\nproxy = { to = 'none' }", "site.route.proxy.to: "),
@@ -274,7 +274,7 @@ fn mistakes_are_named_with_line_and_remedy() {
         ("path = '/a/'\n[[site.route.route]]\npath = '/b'\ndeny = true", "lies outside the route around it"),
         ("path = '~ ^/(a'\ndeny = true", "is not a regular expression"),
         ("name = 'app'\ndeny = true", "begins with an at sign"),
-        ("path = '/a'\nmatch = { method = 'get' }\ndeny = true", "site.route.match.method: \"get\" is no method"),
+        ("path = '/a'\nmatch = { method = 'get' }\ndeny = true", "site.route.match.method: \"get\" is not a method"),
         ("path = '/a'\nmatch = { client = ['office'] }\ndeny = true", "is not a network"),
     ] {
         let said = site.config(&format!("[[site.route]]\n{keys}\n")).problems();

@@ -204,7 +204,7 @@ fn an_error_page_that_leads_nowhere_is_refused() {
             "site.error_pages.404: no such file",
         ),
         ("error_pages = { 404 = { to = '/x', status = 'own' } }", "status"),
-        ("error_pages = { 404 = '/{nane}' }", "{nane} is no placeholder"),
+        ("error_pages = { 404 = '/{nane}' }", "{nane} is not a placeholder"),
     ] {
         let said = site.config(keys).problems();
         assert!(said.contains(words), "{keys}: {said}");

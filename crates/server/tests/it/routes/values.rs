@@ -95,7 +95,7 @@ fn a_root_with_a_placeholder_needs_a_directory_before_it() {
         ("{host}", "site.root: begins with a placeholder"),
         ("/{host}/www", "site.root: begins with a placeholder"),
         ("/srv/none-such/{host}", "cannot serve /srv/none-such/"),
-        ("root/{hots}", "{hots} is no placeholder"),
+        ("root/{hots}", "{hots} is not a placeholder"),
     ] {
         let errors = Config::within(site.outside()).site(root, &[&site.pki], "").problems();
         assert!(errors.contains(words), "{root}: {errors}");
