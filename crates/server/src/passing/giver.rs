@@ -26,9 +26,9 @@ const MOST_AT_A_TIME: usize = 16;
 
 /// A connection, taken apart.
 pub(crate) struct Offered {
-    /// By [`Resting::to_bytes`].
+    /// By [`super::Resting::to_bytes`].
     pub(crate) head: Vec<u8>,
-    /// By [`Resting::files`].
+    /// By [`super::Resting::files`].
     pub(crate) files: Vec<Arc<File>>,
     pub(crate) socket: OwnedFd,
     pub(crate) frozen: Frozen,

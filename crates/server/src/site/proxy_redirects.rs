@@ -221,7 +221,7 @@ impl Rewriter {
 }
 
 /// Characters that browsers take for a slash or leave out: `/\host` and a tab between two slashes name a host as `//host` does
-/// (https://url.spec.whatwg.org/#concept-basic-url-parser).
+/// (<https://url.spec.whatwg.org/#concept-basic-url-parser>).
 const READ_BY_BROWSERS: &AsciiSet = &CONTROLS.add(b' ').add(b'\\');
 
 #[cfg(test)]
