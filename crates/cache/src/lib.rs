@@ -35,6 +35,7 @@ mod invalidation;
 mod policy;
 #[cfg(test)]
 mod sample;
+mod search;
 mod slice;
 mod status_field;
 mod storing;
@@ -49,6 +50,7 @@ pub use directives::RequestDirectives;
 pub use freshness::{Assessment, Lifetime, is_error_for_stale};
 pub use invalidation::{groups, invalidated, invalidated_groups};
 pub use policy::Policy;
+pub use search::SearchVariance;
 pub use slice::{content_range, strong_validator};
 pub use status_field::{CacheStatus, Forward};
 pub use storing::{NotStored, StoreRequest, has_lifetime, may_store, storable_fields};

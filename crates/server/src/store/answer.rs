@@ -8,6 +8,7 @@
 //!                      └─ nothing ─► fetched once for all that wait ─► sent as it comes
 //! ```
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,8 +76,8 @@ struct Way<'a> {
 /// The key under which requests find a fill.
 struct FoundBy<'k> {
     key: &'k [u8],
-    /// Its length without variant.
-    of_url: usize,
+    /// The key of the request, without variant.
+    exact: &'k [u8],
 }
 
 /// Why a request cannot have the response of another request's fetch.
@@ -104,6 +105,7 @@ impl CacheRule {
         let mut front = store.front().borrow_mut();
         let mut key = std::mem::take(&mut front.key);
         self.key(key.begin(self.rules.number), request, scheme, is_trusted, target);
+        self.rules.look_by_search(&mut key);
         let found = store.walk_kept(&mut front, &mut key, &mut false, request, now);
         front.key = key;
         drop(front);
@@ -159,7 +161,7 @@ impl CacheRule {
         }
         let mut key = Key::default();
         self.key(key.begin(self.rules.number), request, scheme, is_trusted, target);
-        let of_url = key.in_store().len();
+        let exact = key.in_store().to_vec();
         let directives = self.directives(request);
         let store = &self.rules.store;
         // Their response is about the state of the origin, which a shared response does not tell (RFC 9111 §4.3.2).
@@ -173,17 +175,19 @@ impl CacheRule {
         let mut looks_again = true;
         // The same before a fetch that no other request shares: its response may replace a stored one.
         let mut looks_for_stale = true;
-        let pass = |key: &[u8], old| Passing::new(&self.rules, old, key, of_url, request, directives);
+        let pass = |key: &[u8], of_url, old| Passing::new(&self.rules, old, key, of_url, request, directives);
         // Each turn meets a fill that turns out to be of another variant, or for another request.
         for turn in 0..MOST_TURNS {
-            key.without_variant(of_url);
+            key.replace(&exact);
+            self.rules.look_by_search(&mut key);
+            let of_url = key.in_store().len();
             let now = now_s();
             let Found { object: found, unreadable, has_variants, looked } =
                 store.find(self, &mut key, request, now).await;
             let assessment = found.as_ref().map(|object| object.head.lifetime.assess(&directives, now));
             let (stale, why) = match (found, assessment) {
                 (Some(object), _) if must_forward(request, &object) => {
-                    let passing = pass(key.in_store(), Some(object));
+                    let passing = pass(key.in_store(), of_url, Some(object));
                     return Answered::Pass(forwarded, CacheTrace::bypass("precondition"), Some(passing));
                 }
                 (Some(object), Some(Assessment::Fresh)) => {
@@ -195,14 +199,14 @@ impl CacheRule {
                     (Some(StaleObject::unreadable(object)), Forward::UriMiss)
                 }
                 (found, _) if asks_for_state && !directives.only_if_cached => {
-                    let passing = pass(key.in_store(), found.or(unreadable));
+                    let passing = pass(key.in_store(), of_url, found.or(unreadable));
                     return Answered::Pass(forwarded, CacheTrace::bypass("precondition"), Some(passing));
                 }
                 (Some(object), Some(Assessment::StaleWhileRevalidate)) => {
                     let way = Way { request, directives, forwarded: &forwarded, upstream, is_compressed };
                     let answered = self.stored(&object, way, now, CacheOutcome::Stale, hit(&object, now));
                     if store.can_read(&object, &answered).await {
-                        self.fetch_behind(object, key.in_store(), of_url, way);
+                        self.fetch_behind(object, FoundBy { key: key.in_store(), exact: &exact }, way);
                         return answered;
                     }
                     (Some(StaleObject::unreadable(object)), Forward::Stale)
@@ -278,7 +282,7 @@ impl CacheRule {
                 }
                 refused @ (Ok(Joined::Full) | Err(_)) => {
                     let trace = CacheTrace::new(CacheOutcome::Miss, Some(refused.err().unwrap_or("no-descriptor")));
-                    let passing = pass(key, stale.map(|stale| stale.object));
+                    let passing = pass(key, of_url, stale.map(|stale| stale.object));
                     return Answered::Pass(forwarded, trace, Some(passing));
                 }
             };
@@ -286,16 +290,16 @@ impl CacheRule {
             let _interest = fill.interest();
             let way = Way { request, directives, forwarded: &forwarded, upstream, is_compressed };
             if let Some(place) = place {
-                self.fetch((&fill, place), FoundBy { key, of_url }, way, stale, false);
+                self.fetch((&fill, place), FoundBy { key, exact: &exact }, way, stale, false);
             }
-            match self.wait(&fill, is_new, &key[..of_url], way, why).await {
+            match self.wait(&fill, is_new, &exact, way, why).await {
                 Ok(answered) => return answered,
                 Err(Unshared::OfAnother) => {}
                 Err(Unshared::NotReusable | Unshared::Failed) => is_alone = true,
                 Err(Unshared::Unreadable) => (is_alone, can_validate) = (true, false),
             }
         }
-        let passing = pass(key.in_store(), None);
+        let passing = pass(&exact, exact.len(), None);
         Answered::Pass(forwarded, CacheTrace::new(CacheOutcome::Miss, Some("contended")), Some(passing))
     }
 
@@ -310,17 +314,18 @@ impl CacheRule {
         let request = &Request { fields: sent.fields(), ..question.request.clone() };
         let mut key = Key::default();
         self.key(key.begin(self.rules.number), request, question.scheme, question.is_trusted, question.target);
+        self.rules.look_by_search(&mut key);
         let of_url = key.in_store().len();
         let Found { object, unreadable, .. } = store.find(self, &mut key, request, now_s()).await;
         Some(Passing::new(&self.rules, object.or(unreadable), key.in_store(), of_url, request, directives))
     }
 
-    /// The response by a fill. `key`: without variant.
+    /// The response by a fill. `exact`: the key of the request, without variant.
     async fn wait(
         &self,
         fill: &Arc<Fill>,
         is_new: bool,
-        key: &[u8],
+        exact: &[u8],
         way: Way<'_>,
         why: Forward,
     ) -> Result<Answered, Unshared> {
@@ -333,7 +338,7 @@ impl CacheRule {
                 return Ok(());
             }
             let names = self.rules.vary(&head.fields).unwrap_or_default();
-            let mut own = key.to_vec();
+            let mut own = self.rules.key_of(exact, &head.fields).into_owned();
             if !names.is_empty() {
                 add_variant(&mut own, &variant(&names, request.fields));
             }
@@ -514,7 +519,7 @@ impl CacheRule {
     fn fetch(
         &self,
         (fill, place): (&Arc<Fill>, FetchPlace),
-        FoundBy { key, of_url }: FoundBy<'_>,
+        FoundBy { key, exact }: FoundBy<'_>,
         way: Way<'_>,
         stale: Option<StaleObject>,
         is_behind: bool,
@@ -531,8 +536,8 @@ impl CacheRule {
             fill: Arc::clone(fill),
             found_by: key.into(),
             id,
-            of_url: if of_url == key.len() { id } else { self.rules.store.hash(&key[..of_url]) },
-            key: key[..of_url].to_vec(),
+            page: self.rules.page(exact),
+            key: exact.to_vec(),
             upstream: Arc::clone(upstream),
             stale,
             request: FetchRequest::of(request, directives),
@@ -543,11 +548,12 @@ impl CacheRule {
     }
 
     /// Has a stored response that is being sent validated behind the request, unless that is under way.
-    fn fetch_behind(&self, object: Arc<Object>, key: &[u8], of_url: usize, way: Way<'_>) {
+    fn fetch_behind(&self, object: Arc<Object>, found_by: FoundBy<'_>, way: Way<'_>) {
         let (store, names_user) = (&self.rules.store, names_user(way.request));
+        let key = found_by.key;
         if let Joined::New(fill, place) = store.join(store.hash(key), key, self.rules.number, names_user, None) {
             let stale = StaleObject { object, may_serve_on_error: true, is_readable: true };
-            self.fetch((&fill, place), FoundBy { key, of_url }, way, Some(stale), true);
+            self.fetch((&fill, place), found_by, way, Some(stale), true);
         }
     }
 
@@ -574,10 +580,14 @@ impl CacheRule {
             None => target.path.to_owned(),
         };
         let targets = sealion_cache::invalidated(request.method, status.code(), &own, authority, fields);
-        let targets = targets.iter().map(|target| self.as_in_key(target));
+        let targets: Vec<_> = targets.iter().map(|target| self.as_in_key(target)).collect();
+        // A response with No-Vary-Search answers other queries too.
+        let by_search = targets.iter().filter(|_| self.rules.no_vary_search);
+        let by_search = by_search.map(|target| format!("{}?", target.split('?').next().unwrap_or_default()));
+        let targets: BTreeSet<_> = by_search.chain(targets.iter().cloned()).collect();
         let groups = sealion_cache::invalidated_groups(request.method, status.code(), fields);
         let origin = format!("{scheme}://{}", authority.to_ascii_lowercase());
-        let urls = targets.map(|target| Target::Invalidated(format!("{origin}{target}")));
+        let urls = targets.into_iter().map(|target| Target::Invalidated(format!("{origin}{target}")));
         let groups = groups.into_iter().map(|group| Target::Group(origin.clone(), group));
         let all: Vec<_> = urls.chain(groups).collect();
         if all.is_empty() {

@@ -58,6 +58,8 @@ pub(crate) struct CacheRuleConfig {
     pub query: Query,
     /// Parameters of the query that are removed, for the server too; `*` at the end stands for any: `["utm_*", "fbclid"]`.
     pub drop_parameters: Vec<String>,
+    /// Whether a response with No-Vary-Search answers requests whose query differs in the order or the parameters that the field names.
+    pub no_vary_search: bool,
     /// Request fields that belong to the key.
     pub key_headers: At<Vec<String>>,
     /// Cookies that belong to the key.
@@ -161,7 +163,8 @@ impl CacheRuleConfig {
         let values = self.key_values.iter().map(|text| ("key_values", text.value.clone()));
         let ignored = self.ignore.iter().map(|name| ("ignore", name.to_ascii_lowercase()));
         let with_cookies = self.store_set_cookie.then(|| ("store_set_cookie", String::new()));
-        headers.chain(cookies).chain(values).chain(ignored).chain(with_cookies)
+        let searches = self.no_vary_search.then(|| ("no_vary_search", String::new()));
+        headers.chain(cookies).chain(values).chain(ignored).chain(with_cookies).chain(searches)
     }
 
     /// The values of keys.

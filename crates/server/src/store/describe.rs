@@ -127,7 +127,7 @@ impl Store {
                 let count_by =
                     |upstream| urls.iter().map(|url| self.count_of(&plain_key(url, upstream))).sum::<usize>();
                 Some(match upstreams.map(count_by).sum() {
-                    0 => "nothing was stored for it, unless by key_headers, key_cookies, a rewrite to a script or another spelling".to_owned(),
+                    0 => "nothing was stored for it, unless by key_headers, key_cookies, No-Vary-Search, a rewrite to a script or another spelling".to_owned(),
                     1 => "1 response".to_owned(),
                     count => format!("{count} responses"),
                 })

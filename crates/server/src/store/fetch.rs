@@ -39,14 +39,14 @@ pub(super) use request::{FetchRequest, names_user, variant};
 pub(super) struct Fetch {
     pub(super) rules: Arc<Rules>,
     pub(super) fill: Arc<Fill>,
-    /// The key without variant.
+    /// The key of the request without variant: the response may have another one by No-Vary-Search.
     pub(super) key: Vec<u8>,
     /// The key under which other requests find the fill: with its variant, if known.
     pub(super) found_by: Arc<[u8]>,
     /// The hash of `found_by`.
     pub(super) id: u128,
-    /// The hash of `key`.
-    pub(super) of_url: u128,
+    /// As [`Rules::page`].
+    pub(super) page: u128,
     pub(super) upstream: Arc<Upstream>,
     /// The stored response that is validated by this.
     pub(super) stale: Option<StaleObject>,
@@ -75,7 +75,7 @@ impl Fetch {
     /// Runs to the end of the response to `forwarded`.
     pub(super) fn run(self, forwarded: Forwarded, place: FetchPlace) -> impl Future<Output = ()> + Send + 'static {
         let (store, fill) = (Arc::clone(&self.rules.store), Arc::clone(&self.fill));
-        let hashes = (self.id, self.of_url);
+        let hashes = (self.id, self.page);
         Guard::run((&store, &fill), hashes, async move {
             let _place = place;
             self.fetch(forwarded).await
@@ -202,8 +202,9 @@ impl Fetch {
         // A client must not remove the stored response of all: a server may renew this client's cookie, for instance.
         let is_of_client = |why: NotStored| why.is_of_request() || why == NotStored::SetCookie;
         let disk = rules.store.disk(stale.hash);
-        // With other fields in Vary, its variant differs from the variant that requests would find it under.
-        let keeps_variant = rules.vary(&fields) == rules.vary(&stale.head.fields);
+        // With other fields in Vary, or another No-Vary-Search, its variant differs from the variant that requests would find it under.
+        let keeps_variant = rules.vary(&fields) == rules.vary(&stale.head.fields)
+            && rules.search(&fields) == rules.search(&stale.head.fields);
         // The new response is younger than the response that other requests must not get any more.
         let before = stale.times.made.max(requested.at.saturating_sub(1));
         let lifetime = freshened.unwrap_or(stale.head.lifetime);
@@ -245,7 +246,7 @@ impl Fetch {
     }
 
     /// The head of the response came.
-    async fn answered(self, reply: Reply, trace: UpstreamTrace, requested: Requested) -> Option<Whole> {
+    async fn answered(mut self, reply: Reply, trace: UpstreamTrace, requested: Requested) -> Option<Whole> {
         let received = now_s();
         let rules = Arc::clone(&self.rules);
         let (lifetime, names) = match self.may_store(&self.request, &reply, requested.second, received) {
@@ -277,6 +278,10 @@ impl Fetch {
             _ => fields.content_length(),
         };
         let times = Times { made: made(requested.at, &fields), asked: requested.at };
+        let storable = sealion_cache::storable_fields(&rules.policy, &fields, received);
+        if !matches!(self.range, FetchRange::Slice(..)) {
+            self.key = rules.learn_search(&self.key, &storable);
+        }
         let mut key = self.key.clone();
         // Slices inherit the first slice's variant.
         let names = if let FetchRange::Slice(..) = self.range { Vec::new() } else { names };
@@ -285,7 +290,6 @@ impl Fetch {
         }
         let hash = rules.store.hash(&key);
         let disk = Arc::clone(rules.store.disk(hash));
-        let storable = sealion_cache::storable_fields(&rules.policy, &fields, received);
         // Age, and fields that `no-cache` and `private` name, are only for the request that the origin answered.
         if fields.keys().any(|name| !storable.contains_key(name) && !is_hop_by_hop(name.as_str())) {
             let mut own = fields;
@@ -313,7 +317,7 @@ impl Fetch {
         let store = &self.rules.store;
         let (fill, variant) = (Arc::clone(&self.fill), self.request.variant(names));
         let fetching = Fetching { key: key.into(), names: names.to_vec(), variant, asked, id: self.id, fill };
-        let is_newest = store.under_way.flows(self.of_url, fetching);
+        let is_newest = store.under_way.flows(self.page, fetching);
         if !is_newest {
             store.hide(self.id, &self.fill);
         }

@@ -2,6 +2,7 @@
 
 use std::hash::Hasher;
 
+use sealion_cache::SearchVariance;
 use siphasher::sip128::{Hasher128, SipHasher13};
 
 /// Hashes keys with the salt of a directory, so that no outsider can find two keys with one hash.
@@ -33,6 +34,12 @@ impl Key {
         &mut self.0
     }
 
+    /// Replaces the key in the store.
+    pub(super) fn replace(&mut self, in_store: &[u8]) {
+        self.0.truncate(NUMBER);
+        self.0.extend_from_slice(in_store);
+    }
+
     pub(super) fn in_front(&self) -> &[u8] {
         &self.0
     }
@@ -43,11 +50,6 @@ impl Key {
 
     pub(super) fn add_variant(&mut self, variant: &[u8]) {
         add_variant(&mut self.0, variant);
-    }
-
-    /// Cuts off the variant. `of_url`: bytes of the key in the store without it.
-    pub(super) fn without_variant(&mut self, of_url: usize) {
-        self.0.truncate(NUMBER + of_url);
     }
 }
 
@@ -83,6 +85,45 @@ pub(super) fn add_part(key: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 pub(super) fn add_upstream(key: &mut Vec<u8>, name: &str) {
     key.extend_from_slice(b"\n@=");
     key.extend_from_slice(name.as_bytes());
+}
+
+/// The key of all responses of a path that No-Vary-Search lets answer several queries: the URL with an empty query. `exact`: the key of a request, without
+/// variant.
+pub(super) fn of_searches(exact: &[u8]) -> Vec<u8> {
+    let (path, _, rest) = with_query(exact);
+    [path, b"?", rest].concat()
+}
+
+/// The key of a response whose No-Vary-Search lets it answer several queries. `exact`: the key of its request, without variant.
+pub(super) fn by_search(exact: &[u8], variance: &SearchVariance) -> Vec<u8> {
+    let (_, query, _) = with_query(exact);
+    let mut key = of_searches(exact);
+    // No field is called so.
+    add_part(&mut key, SEARCH, variance.key(query).as_bytes());
+    key
+}
+
+/// Whether No-Vary-Search made it.
+pub(super) fn is_by_search(key: &[u8]) -> bool {
+    let url = url_of(key);
+    url.ends_with(b"?") && memchr::memmem::find(&key[url.len()..], SEARCH_PART).is_some()
+}
+
+/// The key without the part that No-Vary-Search made.
+pub(super) fn without_search(key: &[u8]) -> &[u8] {
+    if !is_by_search(key) {
+        return key;
+    }
+    memchr::memmem::rfind(key, SEARCH_PART).map_or(key, |at| &key[..at])
+}
+
+/// A key in three parts: the URL without query, the query, and what follows the URL.
+fn with_query(key: &[u8]) -> (&[u8], Option<&[u8]>, &[u8]) {
+    let (url, rest) = key.split_at(url_of(key).len());
+    match memchr::memchr(b'?', url) {
+        Some(at) => (&url[..at], Some(&url[at + 1..]), rest),
+        None => (url, None, rest),
+    }
 }
 
 /// Appends to a key the part that selects one of the slices of its response: their layout, and the validator of the whole.
@@ -128,6 +169,8 @@ pub(super) fn url_of(key: &[u8]) -> &[u8] {
 
 /// No URL and no field contains it.
 const PART: &[u8] = b"\n";
+const SEARCH: &[u8] = b"?";
+const SEARCH_PART: &[u8] = b"\n?=";
 const VARIANT: &[u8] = b"\n\0";
 const SLICE: &[u8] = b"\n\x01";
 const FORM: &[u8] = b"\n\x02";
@@ -144,6 +187,32 @@ mod tests {
         assert_eq!(url_of(&key), b"https://example.org/a?b");
         add_variant(&mut key, b"accept-encoding:br");
         add_upstream(&mut key, "app");
+    }
+
+    #[test]
+    fn a_search_replaces_the_query_alone() {
+        let mut fields = http::HeaderMap::new();
+        fields.insert("no-vary-search", http::HeaderValue::from_static("params=(\"utm\")"));
+        let variance = SearchVariance::of(&fields).unwrap();
+        let key = |url: &str, host: &str| {
+            let mut key = url.as_bytes().to_vec();
+            add_upstream(&mut key, "app");
+            add_part(&mut key, b"x-host", host.as_bytes());
+            by_search(&key, &variance)
+        };
+        let of_page = key("https://a.test/p?utm=1&x=2", "?");
+        assert_eq!(of_page, key("https://a.test/p?x=2", "?"));
+        for (url, host) in [
+            ("https://a.test/p?x=3", "?"),
+            ("https://a.test/p?x=2", "other"),
+            ("https://b.test/p?x=2", "?"),
+            ("http://a.test/p?x=2", "?"),
+            ("https://a.test/q?x=2", "?"),
+        ] {
+            assert_ne!(of_page, key(url, host), "{url}");
+        }
+        assert!(is_by_search(&of_page) && !is_by_search(b"https://a.test/p?\n@=app") && !is_by_search(b"https://a.test/p?x"));
+        assert_eq!(url_of(&of_page), b"https://a.test/p?");
     }
 
     #[test]

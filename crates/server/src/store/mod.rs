@@ -7,6 +7,7 @@
 //!                                                                     └────────────────────── format.rs ────┘
 //! purge.rs ◄─► purge_file.rs (restarts), successor.rs (the process that takes over), stream.rs (other nodes, by resp.rs)
 //! slices.rs: a response as a row of objects, each found or fetched when it is its turn
+//! searches.rs: which response answers a query, where the origin sends No-Vary-Search
 //! coded.rs: the content of a response in a content coding, as an object beside it
 //! ```
 //!
@@ -48,6 +49,7 @@ mod resp;
 mod respond;
 mod room;
 mod rule;
+mod searches;
 mod slices;
 mod snapshot;
 mod storing;
@@ -91,6 +93,7 @@ use object::Object;
 use opening::Slot;
 use purge::{Purges, Verdict};
 use purge_orders::PurgeFiles;
+use searches::Searches;
 use stream::PurgeStream;
 use successor::Successor;
 use under_way::UnderWay;
@@ -114,6 +117,7 @@ pub(crate) struct Store {
     passed: Mutex<LruCache<u128, Passed>>,
     variants: Variants,
     forms: Forms,
+    searches: Searches,
     changes: Arc<Changes>,
     fronts: ThreadLocal<RefCell<Front>>,
     /// Files that each worker keeps open.
@@ -176,6 +180,7 @@ impl Store {
             passed: Mutex::new(LruCache::new(MOST_PASSED)),
             variants: Variants::new(),
             forms: Forms::default(),
+            searches: Searches::default(),
             changes: Arc::default(),
             fronts: ThreadLocal::new(),
             most_open,

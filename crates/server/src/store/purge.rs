@@ -66,10 +66,11 @@ impl Target {
         let url = normal(&String::from_utf8_lossy(url));
         match self {
             Target::Everything | Target::Tag(_) | Target::InvalidatedSlot(_) => true,
-            Target::Url(own) | Target::Invalidated(own) => url == *own,
+            Target::Url(own) | Target::Invalidated(own) => url == *own || (url.ends_with('?') && path(own) == path(&url)),
             Target::InvalidatedHash(own) => hash(url.as_bytes()) == *own,
             Target::Host(own) => host(&url) == own,
-            Target::Prefix(start) | Target::Group(start, _) => url.starts_with(start.as_str()),
+            Target::Prefix(start) => url.starts_with(start.as_str()) || (url.ends_with('?') && start.starts_with(&url)),
+            Target::Group(start, _) => url.starts_with(start.as_str()),
         }
     }
 
@@ -125,6 +126,8 @@ pub(super) struct Purges {
 struct Table {
     everything: Times,
     named: HashMap<Target, Times>,
+    /// Of [`Target::Url`] and [`Target::Prefix`], by the hash of the URL without query: a response with No-Vary-Search answers URLs of all queries.
+    paths: HashMap<u64, Times>,
     /// Of [`Target::Prefix`], which no hash finds.
     prefixes: Vec<(String, Times)>,
     /// Bytes of all names.
@@ -222,6 +225,11 @@ impl Purges {
         let Purge { target, soft, at } = purge;
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         let table = &mut *table;
+        if let Target::Url(url) | Target::Prefix(url) = target
+            && (matches!(target, Target::Url(_)) || url.contains('?'))
+        {
+            table.paths.entry(hash(path(url).as_bytes())).or_default().add(*soft, *at);
+        }
         let times = match target {
             Target::Invalidated(url) => {
                 table.invalidated.add(hash(url.as_bytes()), *at);
@@ -268,6 +276,11 @@ impl Purges {
             let hard = of_url.max(table.invalidated.of(hash(key::without_slice(key))));
             verdict = verdict.max(Times { hard, soft: 0 }.verdict(stored));
         }
+        if key::is_by_search(key)
+            && let Some(times) = table.paths.get(&hash(path(&url).as_bytes()))
+        {
+            verdict = verdict.max(times.verdict(stored));
+        }
         let origin = origin(&url);
         for (prefix, times) in &table.prefixes {
             if url.starts_with(prefix.as_str()) {
@@ -298,10 +311,16 @@ impl Table {
         let limit = *times.select_nth_unstable(half).1;
         self.named.retain(|_, times| latest(times) > limit);
         self.prefixes.retain(|(_, times)| latest(times) > limit);
+        self.paths.retain(|_, times| latest(times) > limit);
         self.octets =
             self.named.keys().map(Target::octets).chain(self.prefixes.iter().map(|(name, _)| name.len())).sum();
         self.everything.add(false, limit);
     }
+}
+
+/// A URL without its query.
+fn path(url: &str) -> &str {
+    url.split('?').next().unwrap_or_default()
 }
 
 /// Bytes of names: some 300,000 URLs of usual length.
@@ -319,6 +338,35 @@ mod tests {
 
     fn boxes(names: &[&str]) -> Vec<Box<str>> {
         names.iter().map(|name| (*name).into()).collect()
+    }
+
+    #[test]
+    fn a_purge_of_any_query_covers_what_answers_several() {
+        let by_search = b"https://a.test/p?\n@=app\n?=k-:a=1&";
+        for (target, covers) in [
+            (Target::Url("https://a.test/p?a=1&utm=2".to_owned()), true),
+            (Target::Url("https://a.test/p".to_owned()), true),
+            (Target::Prefix("https://a.test/p?a=".to_owned()), true),
+            (Target::Prefix("https://a.test/".to_owned()), true),
+            (Target::Invalidated("https://a.test/p?".to_owned()), true),
+            (Target::Url("https://a.test/q?a=1".to_owned()), false),
+            (Target::Url("https://b.test/p?a=1".to_owned()), false),
+            (Target::Prefix("https://a.test/q?a=".to_owned()), false),
+        ] {
+            let purges = Purges::default();
+            purges.add(&purge(target.clone(), false, 5));
+            let verdict = if covers { Verdict::Gone } else { Verdict::Valid };
+            assert_eq!(purges.verdict(by_search, &[], &[], 4), verdict, "{target:?}");
+            assert_eq!(purges.verdict(by_search, &[], &[], 6), Verdict::Valid, "{target:?}");
+            assert_eq!(target.clone().normal().may_cover(key::url_of(by_search)), covers, "{target:?}");
+            // After a restart.
+            let again = Purges::default();
+            again.add_all(&purges);
+            assert_eq!(again.verdict(by_search, &[], &[], 4), verdict, "{target:?}");
+        }
+        let purges = Purges::default();
+        purges.add(&purge(Target::Url("https://a.test/p?a=2".to_owned()), false, 5));
+        assert_eq!(purges.verdict(b"https://a.test/p?a=1\n@=app", &[], &[], 4), Verdict::Valid);
     }
 
     #[test]

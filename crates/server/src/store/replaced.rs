@@ -138,8 +138,8 @@ pub(super) struct Withdrawal<'a> {
     pub(super) key: &'a [u8],
     /// The hash of `key`.
     pub(super) id: u128,
-    /// The hash of the key without variant.
-    pub(super) of_url: u128,
+    /// As [`Rules::page`].
+    pub(super) page: u128,
     pub(super) request: &'a FetchRequest,
     /// When the response was asked for.
     pub(super) at: u64,
@@ -158,13 +158,13 @@ impl Fetch {
 
     /// The same for responses that this fetch does not know: an unreadable stored one, and the responses of other fetches.
     pub(super) fn withdraw_unknown(&self, at: u64) {
-        let Fetch { id, of_url, ref request, .. } = *self;
+        let Fetch { id, page, ref request, .. } = *self;
         if matches!(self.range, FetchRange::Slice(..)) {
             // The slice that describes the others is not known here, and may be on its way: all are withdrawn by their common name.
             self.rules.store.hide_older(id, at, Some(&self.fill));
             return self.rules.store.supersede_unknown(Target::of_key(without_slice(&self.key)), at);
         }
-        let withdrawal = Withdrawal { key: &self.found_by, id, of_url, request, at, fill: Some(&self.fill) };
+        let withdrawal = Withdrawal { key: &self.found_by, id, page, request, at, fill: Some(&self.fill) };
         if self.stale.is_none() {
             self.rules.store.withdraw_unread(&withdrawal);
         }
@@ -271,8 +271,8 @@ pub(crate) struct Passing {
     old: Option<Arc<Object>>,
     /// The key, with its variant if that is known.
     key: Box<[u8]>,
-    /// The hash of the key without variant.
-    of_url: u128,
+    /// As [`Rules::page`].
+    page: u128,
     request: FetchRequest,
     is_head: bool,
     requested: Requested,
@@ -292,7 +292,7 @@ impl Passing {
             rules: Arc::clone(rules),
             old,
             key: key.into(),
-            of_url: rules.store.hash(&key[..of_url]),
+            page: rules.page(&key[..of_url]),
             request: FetchRequest::of(request, directives),
             is_head: request.method == Method::Head,
             requested: Requested::now(),
@@ -301,7 +301,7 @@ impl Passing {
 
     /// The origin replied.
     pub(crate) fn replied(&self, reply: &Reply) {
-        let Passing { rules, old, key, of_url, request, is_head, requested } = self;
+        let Passing { rules, old, key, page, request, is_head, requested } = self;
         let (whole, store) = (&FetchRange::Whole, &rules.store);
         let received = now_s();
         let Some(why) = rules.supersedes(whole, request, reply, requested.second, received) else { return };
@@ -309,8 +309,8 @@ impl Passing {
         if *is_head && (reply.status != Status::OK || !matches!(why, Unstored::ByRule(_))) {
             return;
         }
-        let (id, of_url, at) = (store.hash(key), *of_url, requested.at);
-        let withdrawal = Withdrawal { key, id, of_url, request, at, fill: None };
+        let (id, page, at) = (store.hash(key), *page, requested.at);
+        let withdrawal = Withdrawal { key, id, page, request, at, fill: None };
         match old {
             Some(old) => store.supersede(old, at),
             None => store.withdraw_unread(&withdrawal),

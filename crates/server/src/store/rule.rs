@@ -57,6 +57,8 @@ pub(super) struct Rules {
     pub(super) variants: usize,
     /// Bytes of a slice, if large responses are stored in slices.
     pub(super) slice: Option<u64>,
+    /// Whether No-Vary-Search counts.
+    pub(super) no_vary_search: bool,
     /// Tells the rules of all configurations apart, whose responses may carry other fields.
     pub(super) number: [u8; NUMBER],
     lines: Box<Lines>,
@@ -162,6 +164,7 @@ impl CacheRuleConfig {
                 finish: self.finish,
                 variants: self.variants.usize(),
                 slice: self.slice(key, problems),
+                no_vary_search: self.no_vary_search,
                 number: NEXT.fetch_add(1, Ordering::Relaxed).to_ne_bytes(),
                 lines,
             }),

@@ -361,7 +361,7 @@ impl Slices {
             fill: Arc::clone(fill),
             found_by: key.into(),
             id,
-            of_url: id,
+            page: id,
             key: key.to_vec(),
             upstream: Arc::clone(&self.upstream),
             stale: None,

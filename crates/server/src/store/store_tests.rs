@@ -247,7 +247,7 @@ fn only_what_was_asked_for_before_is_withdrawn() {
         id,
         fill: Arc::clone(&fill),
     };
-    let withdrawal = |at| replaced::Withdrawal { key: KEY, id, of_url: id, request: &request, at, fill: None };
+    let withdrawal = |at| replaced::Withdrawal { key: KEY, id, page: id, request: &request, at, fill: None };
     store.under_way.begin(id);
     assert!(store.under_way.flows(id, fetching(fill.began + 5)));
     assert!(store.under_way.withdraw(&withdrawal(fill.began + 4)).is_empty());

@@ -9,12 +9,12 @@ use super::fetch::FetchRequest;
 use super::fill::Fill;
 use super::replaced::Withdrawal;
 
-/// By the hashes of the keys without variants.
+/// By the hashes of pages, see [`super::rule::Rules::page`].
 #[derive(Debug, Default)]
-pub(super) struct UnderWay(Mutex<HashMap<u128, OfUrl>>);
+pub(super) struct UnderWay(Mutex<HashMap<u128, OfPage>>);
 
 #[derive(Debug, Default)]
-struct OfUrl {
+struct OfPage {
     fetches: usize,
     /// Fetches whose responses are to be stored, as their heads say.
     stored: Vec<Fetching>,
@@ -41,29 +41,29 @@ pub(super) struct Fetching {
 }
 
 impl UnderWay {
-    fn lock(&self) -> MutexGuard<'_, HashMap<u128, OfUrl>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u128, OfPage>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn begin(&self, of_url: u128) {
-        self.lock().entry(of_url).or_default().fetches += 1;
+    pub(super) fn begin(&self, page: u128) {
+        self.lock().entry(page).or_default().fetches += 1;
     }
 
-    pub(super) fn end(&self, of_url: u128, fill: &Arc<Fill>) {
+    pub(super) fn end(&self, page: u128, fill: &Arc<Fill>) {
         let mut all = self.lock();
-        if let Some(own) = all.get_mut(&of_url) {
+        if let Some(own) = all.get_mut(&page) {
             own.fetches -= 1;
             own.stored.retain(|fetching| !Arc::ptr_eq(&fetching.fill, fill));
             if own.fetches == 0 {
-                all.remove(&of_url);
+                all.remove(&page);
             }
         }
     }
 
     /// The head came of a response that is to be stored. `false`: it was withdrawn meanwhile.
-    pub(super) fn flows(&self, of_url: u128, fetching: Fetching) -> bool {
+    pub(super) fn flows(&self, page: u128, fetching: Fetching) -> bool {
         let mut all = self.lock();
-        let Some(own) = all.get_mut(&of_url) else { return true };
+        let Some(own) = all.get_mut(&page) else { return true };
         let is_withdrawn =
             |(at, by): &(u64, FetchRequest)| fetching.asked <= *at && by.variant(&fetching.names) == fetching.variant;
         if own.withdrawn_until >= Some(fetching.asked) || own.withdrawn.iter().any(is_withdrawn) {
@@ -75,9 +75,9 @@ impl UnderWay {
 
     /// A response withdrew the page. Returns the other responses that were to be stored, and were asked for before it.
     pub(super) fn withdraw(&self, withdrawal: &Withdrawal<'_>) -> Vec<Fetching> {
-        let Withdrawal { of_url, request, at, fill, .. } = *withdrawal;
+        let Withdrawal { page, request, at, fill, .. } = *withdrawal;
         let mut all = self.lock();
-        let Some(own) = all.get_mut(&of_url) else { return Vec::new() };
+        let Some(own) = all.get_mut(&page) else { return Vec::new() };
         if own.fetches > usize::from(fill.is_some()) {
             let dropped = own.withdrawn.drain(own.withdrawn.len().min(MAX_WITHDRAWN - 1)..).map(|(at, _)| at);
             own.withdrawn_until = own.withdrawn_until.max(dropped.max());
@@ -116,7 +116,7 @@ mod tests {
         under_way.begin(1);
         for n in 0..=MAX_WITHDRAWN as u64 {
             let request = FetchRequest::of_fields(format!("cookie: {n}\r\n").as_bytes());
-            let withdrawal = Withdrawal { key: b"", id: 0, of_url: 1, request: &request, at: 10 + n, fill: None };
+            let withdrawal = Withdrawal { key: b"", id: 0, page: 1, request: &request, at: 10 + n, fill: None };
             assert!(under_way.withdraw(&withdrawal).is_empty());
         }
         assert!(!under_way.flows(1, fetching(10, b"cookie: 0\r\n")), "the withdrawal was dropped");

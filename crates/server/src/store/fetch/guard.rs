@@ -15,24 +15,24 @@ pub(in crate::store) struct Guard {
     store: Arc<Store>,
     fill: Arc<Fill>,
     id: u128,
-    /// The hash of the key without variant.
-    of_url: u128,
+    /// As [`super::super::rule::Rules::page`].
+    page: u128,
 }
 
 impl Guard {
-    /// A fetch is under way. `of_url`: the hash of the key without variant.
-    fn new(store: &Arc<Store>, fill: &Arc<Fill>, id: u128, of_url: u128) -> Self {
-        store.under_way.begin(of_url);
-        Guard { store: Arc::clone(store), fill: Arc::clone(fill), id, of_url }
+    /// A fetch is under way. `page`: see [`super::super::rule::Rules::page`].
+    fn new(store: &Arc<Store>, fill: &Arc<Fill>, id: u128, page: u128) -> Self {
+        store.under_way.begin(page);
+        Guard { store: Arc::clone(store), fill: Arc::clone(fill), id, page }
     }
 
     /// Runs a fetch that is under way from now on, whether its future is polled or not.
     pub(in crate::store) fn run<F: Future<Output = Option<Whole>>>(
         (store, fill): (&Arc<Store>, &Arc<Fill>),
-        (id, of_url): (u128, u128),
+        (id, page): (u128, u128),
         fetch: F,
     ) -> impl Future<Output = ()> + use<F> {
-        let guard = Guard::new(store, fill, id, of_url);
+        let guard = Guard::new(store, fill, id, page);
         async move {
             // Requests for it find the fill meanwhile.
             if let Some(whole) = fetch.await {
@@ -48,7 +48,7 @@ impl Drop for Guard {
         let failure = Failure::Broken("the fetch was ended".to_owned());
         self.fill.end(End::Failed(Arc::new(Failed { failure, trace: None })));
         self.store.forget(self.id, &self.fill);
-        self.store.under_way.end(self.of_url, &self.fill);
+        self.store.under_way.end(self.page, &self.fill);
     }
 }
 

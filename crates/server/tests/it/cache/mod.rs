@@ -10,6 +10,7 @@ mod replaced;
 mod reuse;
 mod rewritten;
 mod room;
+mod searches;
 mod security;
 mod sharing;
 mod slices;
