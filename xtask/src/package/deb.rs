@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use sealion_guest::output;
 
 use super::programs::{Architecture, Programs, strip, strip_with};
-use super::{Tree, read, run, source};
+use super::{Tree, names, read, run, source};
 use crate::workspace;
 
 const CONFIGURATION_FILES: [&str; 2] = ["etc/logrotate.d/sealion", "etc/sealion/sealion.toml"];
@@ -162,7 +162,7 @@ fn close(
         .replace("@DEPENDS@", &libraries(here)?);
     tree.write("DEBIAN/control", text, 0o644)?;
     tree.write("DEBIAN/md5sums", checksums(tree.root)?, 0o644)?;
-    let deb = out.join(format!("{package}_{version}_{architecture}.deb"));
+    let deb = out.join(names::deb(package, &architecture));
     let epoch = output(Command::new("date").args(["+%s", "--date", maintainer.1]))?;
     output(
         Command::new("dpkg-deb")

@@ -3,6 +3,7 @@
 mod check;
 mod container;
 mod deb;
+mod names;
 mod programs;
 mod release;
 

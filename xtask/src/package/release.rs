@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use sealion_guest::output;
 
 use super::programs::{Architecture, Build, Programs};
-use super::{container, deb, programs, run};
+use super::{container, deb, names, programs, run};
 use crate::{binaries, libraries, workspace};
 
 /// Make everything that a release consists of; see docs/release.md
@@ -111,14 +111,14 @@ fn changelogs_are_current() -> Result<()> {
 /// Both static programs with their licences, as sealion-VERSION-ARCHITECTURE-linux.tar.gz.
 fn archive(architecture: Architecture, build: Build, out: &Path) -> Result<Vec<PathBuf>> {
     let scratch = tempfile::tempdir()?;
-    let name = format!("sealion-{VERSION}-{}-linux", architecture.name());
+    let name = names::tree(architecture);
     let tree = scratch.path().join(&name);
     std::fs::create_dir(&tree)?;
     programs::build_static_for(architecture, build, &tree)?;
     for file in ["LICENSE-APACHE", "LICENSE-MIT", "CHANGELOG.md"] {
         std::fs::copy(workspace::root().join(file), tree.join(file)).with_context(|| format!("cannot copy {file}"))?;
     }
-    let archive = out.join(format!("{name}.tar.gz"));
+    let archive = out.join(names::archive(architecture));
     // The same tree gives the same bytes.
     run(
         "tar",
@@ -152,7 +152,7 @@ fn image(architecture: Architecture, build: Build, out: &Path) -> Result<Vec<Pat
     build.args(["build", "--quiet", "--platform", &platform, "--tag", &tag]);
     build.args(["--build-arg", &format!("VERSION={VERSION}"), "--build-arg", &format!("REVISION={}", revision.trim())]);
     output(build.arg(&context))?;
-    let archive = out.join(format!("sealion-{VERSION}-{}-image.tar", architecture.debian()));
+    let archive = out.join(names::image(architecture));
     let _ = std::fs::remove_file(&archive);
     output(Command::new("podman").args(["save", "--format", "oci-archive", "--output"]).arg(&archive).arg(&tag))?;
     Ok(vec![archive])
@@ -168,7 +168,7 @@ fn bill_of_materials(out: &Path) -> Result<Vec<PathBuf>> {
         cargo.arg("--manifest-path").arg(&manifest);
         output(&mut cargo).context("cargo-cyclonedx is needed: cargo install cargo-cyclonedx --locked")?;
         // It writes one beside the manifest of each member of the workspace.
-        let to = out.join(format!("{package}-{VERSION}.cdx.json"));
+        let to = out.join(names::bill(package));
         std::fs::copy(workspace::root().join(directory).join("release.cdx.json"), &to)
             .with_context(|| format!("cargo-cyclonedx wrote no bill for {package}"))?;
         made.push(to);

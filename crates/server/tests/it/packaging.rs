@@ -106,7 +106,7 @@ fn an_upgrade_restarts_only_a_server_that_takes_no_orders() {
 #[test]
 fn both_images_of_the_server_are_set_up_alike() {
     let last_stage = |file: &str| -> Vec<String> {
-        let path = format!("{}/../../packaging/container/{file}", env!("CARGO_MANIFEST_DIR"));
+        let path = format!("{}/../../{file}", env!("CARGO_MANIFEST_DIR"));
         let text = fs::read_to_string(path).expect("the description of an image");
         let (_, stage) = text.rsplit_once("\nFROM scratch\n").expect("the server's stage");
         // An instruction may continue on further lines.
@@ -114,7 +114,7 @@ fn both_images_of_the_server_are_set_up_alike() {
         let lines = instructions.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
         lines.filter(|line| !line.starts_with("COPY ")).map(str::to_owned).collect()
     };
-    let (packaged, built) = (last_stage("Containerfile"), last_stage("source/Containerfile"));
+    let (packaged, built) = (last_stage("packaging/container/Containerfile"), last_stage("Dockerfile"));
     assert!(packaged.iter().any(|line| line.starts_with("HEALTHCHECK ")), "{packaged:#?}");
     assert_eq!(packaged, built);
 }

@@ -1,8 +1,9 @@
 # The server's image, built from this tree without another tool: one static program, its configuration, the public certificate authorities.
 #
-#   podman build --format docker -f packaging/container/source/Containerfile -t sealion:0.1.0 .   # OCI's own format has no HEALTHCHECK
-#   podman build --platform linux/amd64,linux/arm64 --manifest sealion:0.1.0 -f packaging/container/source/Containerfile .
-#   podman build --target bill --output . -f packaging/container/source/Containerfile .           # the bill of materials, CycloneDX
+#   docker build -t sealion:0.1.0 .
+#   podman build --format docker -t sealion:0.1.0 .                                  # OCI's own format has no HEALTHCHECK
+#   podman build --platform linux/amd64,linux/arm64 --manifest sealion:0.1.0 .
+#   podman build --target bill --output . .                                          # the bill of materials, CycloneDX
 #
 # Each architecture is built on a machine of its kind, or under QEMU's emulation.
 ARG RUST=docker.io/library/rust:1.95-slim-bookworm
