@@ -94,7 +94,7 @@ fn group(name: &str) -> &str {
 pub(super) fn inherits(name: &str) -> bool {
     const STARTS: [&str; 9] =
         ["proxy_", "fastcgi_", "uwsgi_", "grpc_", "gzip", "brotli", "zstd", "auth_", "limit_rate"];
-    const NAMES: [&str; 24] = [
+    const NAMES: [&str; 26] = [
         "add_header",
         "allow",
         "autoindex",
@@ -107,6 +107,8 @@ pub(super) fn inherits(name: &str) -> bool {
         "limit_conn",
         "limit_req",
         "location",
+        "mirror",
+        "mirror_request_body",
         "root",
         "satisfy",
         "set",

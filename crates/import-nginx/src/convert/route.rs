@@ -349,8 +349,21 @@ fn limit_except(context: &mut Context, table: &mut Table, block: &Block<'_, '_>)
     }
 }
 
+/// Whether the server of a location is asked without the content of requests, whatever the location says.
+fn is_asked_without_content(block: &Block<'_, '_>) -> bool {
+    let locations = &block.server.locations;
+    guards::is_asked(block.directive, locations) || proxy::is_mirror(block.directive, locations)
+}
+
 /// Reports the directives of a block that nothing has converted.
 fn report_others(context: &mut Context, block: &Block<'_, '_>) {
+    if let Some(mirror) = block.level.last("mirror").filter(|mirror| mirror.first() != "off")
+        && !proxy::passes(block.directive)
+        && !block.passes()
+        && !context.is_reported(mirror)
+    {
+        context.report_with(mirror, "requests that are forwarded over HTTP are copied, and no others");
+    }
     for inner in block.level.own() {
         match inner.name.as_str() {
             "location" | "if" | "set" | "rewrite" | "return" | "break" | "internal" | "try_files" | "alias"
@@ -359,7 +372,8 @@ fn report_others(context: &mut Context, block: &Block<'_, '_>) {
             name if super::level::inherits(name) || real_ip::is_real_ip_directive(name) => {}
             _ if guards::passes_to_program(inner) || guards::is_guard(inner) || proxy::is_off(inner) => {}
             // The server is asked without content.
-            "proxy_pass_request_body" if guards::is_asked(block.directive, &block.server.locations) => {}
+            "proxy_pass_request_body" if is_asked_without_content(block) => {}
+            "mirror" | "mirror_request_body" => {}
             _ => context.report(inner),
         }
     }

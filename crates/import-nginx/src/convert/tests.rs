@@ -434,3 +434,46 @@ fn cookies_choose_servers_and_servers_drain() {
         assert!(table.get("sticky").is_none() && named.len() == 1, "{named:#?}");
     }
 }
+
+#[test]
+fn a_mirror_is_a_key_of_the_rule_whose_requests_it_copies() {
+    let upstreams = "upstream next { server 10.0.0.9; }";
+    let server = "location / { mirror /mirror; proxy_pass http://10.0.0.7; proxy_set_header X-Site a; } \
+                  location = /mirror { internal; proxy_pass http://next$request_uri; proxy_pass_request_body off; \
+                  proxy_set_header Content-Length \"\"; proxy_set_header Host $host; proxy_set_header X-Shadow yes; }";
+    let routes = routes(upstreams, server);
+    let mirror = &routes[0]["proxy"]["mirror"];
+    let expected = "to = 'next'\nhost = 'client'\ncontent = false\n\
+                    request_headers = [{ name = 'X-Shadow', value = 'yes' }, { name = 'X-Site', value = '' }]";
+    is(mirror, expected);
+    let larger = "client_max_body_size 8m; location / { mirror /m; proxy_pass http://10.0.0.7; } \
+                  location = /m { internal; proxy_pass http://next$request_uri; }";
+    is(&self::routes(upstreams, larger)[0]["proxy"]["mirror"], "to = 'next'\nhost = 'next'\nmax_body = '8MiB'");
+}
+
+#[test]
+fn a_mirror_without_a_counterpart_is_reported() {
+    for (server, words) in [
+        (
+            "location / { mirror /m; proxy_pass http://10.0.0.7; } location = /m { internal; proxy_pass http://10.0.0.9; }",
+            "copies have the path that the first server gets",
+        ),
+        (
+            "location /a/ { mirror /m; proxy_pass http://10.0.0.7/; } location = /m { internal; proxy_pass http://10.0.0.9$request_uri; }",
+            "copies have the path that the first server gets",
+        ),
+        ("location / { mirror /none; proxy_pass http://10.0.0.7; }", "no location has the path /none alone"),
+        (
+            "root /srv; location / { mirror /m; } location = /m { internal; proxy_pass http://10.0.0.9$request_uri; }",
+            "requests that are forwarded over HTTP are copied",
+        ),
+        (
+            "location / { mirror /m; mirror /n; proxy_pass http://10.0.0.7; } location = /m { internal; proxy_pass http://10.0.0.9$request_uri; } \
+             location = /n { internal; proxy_pass http://10.0.0.8$request_uri; }",
+            "a rule copies requests to one upstream",
+        ),
+    ] {
+        let (_, _, named) = converted("", server);
+        assert!(named.iter().any(|line| line.contains(words)), "{server}: {named:#?}");
+    }
+}

@@ -18,7 +18,7 @@ use crate::path::costs::Origin;
 use crate::path::offer::combinations;
 use crate::path::policy::{Offer, PathReason};
 use crate::store::DiskState;
-use crate::upstream::{AdminState, CLASSES, FailureKind};
+use crate::upstream::{AdminState, CLASSES, FailureKind, MirrorOutcome};
 
 /// The current metrics.
 pub(super) fn collect(shared: &Shared) -> Vec<Family> {
@@ -129,6 +129,16 @@ impl Scrape<'_> {
         for (upstream, server) in &servers {
             let drains = server.state == AdminState::Drain;
             page.sample(&[("upstream", upstream), ("server", server.name)], u8::from(drains));
+        }
+        let upstreams = generation.upstreams.iter();
+        let mirrors: Vec<_> = upstreams.filter_map(|upstream| Some((&upstream.name, upstream.mirrored()?))).collect();
+        if !mirrors.is_empty() {
+            page.counter("sealion_mirrored_requests_total", "Copies of requests, by the upstream they are for.");
+        }
+        for (upstream, counts) in mirrors {
+            for (outcome, count) in MirrorOutcome::ALL.iter().zip(counts) {
+                page.sample(&[("upstream", upstream), ("outcome", outcome.label())], count);
+            }
         }
     }
 

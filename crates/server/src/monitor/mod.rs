@@ -16,4 +16,4 @@ pub(crate) use listener::{Listener, note};
 pub(crate) use otlp::{Exporter, Settings};
 #[cfg(all(test, feature = "top"))]
 pub(crate) use summary::StoreSummary;
-pub(crate) use summary::{Connections, Http3Summary, RouteSummary, ServerSummary, Summary};
+pub(crate) use summary::{Connections, Http3Summary, MirrorSummary, RouteSummary, ServerSummary, Summary};

@@ -10,7 +10,7 @@ use crate::observe::metrics::{
     Counter, Durations, ErrorKind, HandshakeFailure, RouteNumber, RouteTotals, TopPath, TopPaths, WorkerMetrics,
 };
 use crate::path::policy::PathReason;
-use crate::upstream::{AdminState, ServerState, Upstream};
+use crate::upstream::{AdminState, MirrorOutcome, ServerState, Upstream};
 
 /// The current numbers. Counters start with the process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -50,6 +50,8 @@ pub(crate) struct Summary {
     pub paths: Vec<TopPath>,
     /// Servers that requests are forwarded to.
     pub upstreams: Vec<ServerSummary>,
+    /// Upstreams that get copies of requests.
+    pub mirrors: Vec<MirrorSummary>,
     /// The cache of responses, if there is one.
     pub store: Option<StoreSummary>,
     /// Routes that answered.
@@ -74,6 +76,16 @@ pub(crate) struct ServerSummary {
     pub received: u64,
     /// Responses by bucket of the time to their head.
     pub latency: Vec<u64>,
+}
+
+/// An upstream that gets copies of requests.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct MirrorSummary {
+    pub upstream: String,
+    /// Copies that were sent.
+    pub sent: u64,
+    /// Copies that were dropped.
+    pub dropped: u64,
 }
 
 /// The cache of responses.
@@ -149,6 +161,16 @@ fn upstreams(shared: &Shared) -> Vec<ServerSummary> {
         upstream.servers().map(summary).collect::<Vec<_>>()
     };
     generation.upstreams.iter().flat_map(of_upstream).collect()
+}
+
+fn mirrors(shared: &Shared) -> Vec<MirrorSummary> {
+    let of_upstream = |upstream: &std::sync::Arc<Upstream>| {
+        let counts = MirrorOutcome::ALL.iter().zip(upstream.mirrored()?);
+        let (sent, dropped): (Vec<_>, Vec<_>) = counts.partition(|(outcome, _)| outcome.was_sent());
+        let sum = |counts: Vec<(_, u64)>| counts.into_iter().map(|(_, count)| count).sum();
+        Some(MirrorSummary { upstream: upstream.name.to_string(), sent: sum(sent), dropped: sum(dropped) })
+    };
+    shared.generations.latest().upstreams.iter().filter_map(of_upstream).collect()
 }
 
 fn store(shared: &Shared, workers: &[&WorkerMetrics]) -> Option<StoreSummary> {
@@ -275,6 +297,7 @@ impl Summary {
             open_descriptors: metrics.process.open_descriptors().unwrap_or(0),
             paths,
             upstreams: upstreams(shared),
+            mirrors: mirrors(shared),
             store: store(shared, &workers),
             routes: routes(&workers).map(RouteSummary::from).filter(|route| route.requests > 0).collect(),
         }

@@ -79,7 +79,7 @@ struct Split {
 }
 
 /// All shares together.
-const WHOLE: u64 = 10_000;
+pub(crate) const WHOLE: u64 = 10_000;
 
 impl Tables {
     /// Validates the tables. A table may use the tables before it.
@@ -293,7 +293,7 @@ impl Split {
         for (result, share) in shares {
             match share.as_str() {
                 "*" => end = WHOLE.max(end),
-                text => match text.strip_suffix('%').and_then(ten_thousandths) {
+                text => match share_of(text) {
                     Some(width) => end += width,
                     None => {
                         problems.add(
@@ -324,8 +324,9 @@ impl Split {
     }
 }
 
-/// A number of per cent with at most two digits behind the point.
-fn ten_thousandths(text: &str) -> Option<u64> {
+/// A share in ten thousandths, of per cent with at most two digits behind the point: `2.5%`.
+pub(crate) fn share_of(text: &str) -> Option<u64> {
+    let text = text.strip_suffix('%')?;
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     if whole.is_empty() || whole.len() > 3 || part.len() > 2 || !digits(whole) || !digits(part) {

@@ -91,6 +91,9 @@ impl Site {
             Action::Forward(forward) => match forward.choose(&asked) {
                 Ok(rule) => {
                     let _ = writeln!(lines, "    forwards to {}", rule.upstream_name());
+                    if let Some((share, name)) = rule.mirrors() {
+                        let _ = writeln!(lines, "    copies {share}% of the requests to {name}");
+                    }
                 }
                 Err(status) => {
                     let _ = writeln!(lines, "    its values name no server: answered {status}");

@@ -37,8 +37,11 @@ use crate::values::At;
 mod cache_name;
 mod cached;
 mod config;
+mod mirror;
 
 pub(crate) use config::{InterimRequests, ProxyConfig};
+
+use mirror::Mirror;
 
 #[derive(Debug)]
 pub(crate) struct Rule {
@@ -79,6 +82,7 @@ pub(crate) struct Rule {
     scripts: Option<Scripts>,
     uwsgi: Option<Uwsgi>,
     cache: Option<CacheRule>,
+    mirror: Option<Mirror>,
     /// Fields that trailers of requests cannot have, since the rule sets or removes them.
     guarded: Arc<[HeaderName]>,
     /// About requests that are refused before a server is asked.
@@ -133,6 +137,17 @@ enum Host {
     Fixed(HeaderValue),
 }
 
+impl Host {
+    /// The Host of a request. `None`: it has none.
+    fn value(&self, asked: &Asked<'_>) -> Option<HeaderValue> {
+        match self {
+            Host::OfClient => HeaderValue::try_from(asked.request.authority.unwrap_or_default()).ok(),
+            Host::NameOfClient => HeaderValue::try_from(&*asked.host()).ok(),
+            Host::Fixed(host) => Some(host.clone()),
+        }
+    }
+}
+
 /// The path with one slash at its beginning: readers of URLs take `//x/y` for the path `/y` of the host `x`, and rules count slashes in a row as one.
 pub(super) fn with_one_slash(path: &str) -> Cow<'_, str> {
     let rest = path.trim_start_matches(['/', '\\']);
@@ -165,6 +180,23 @@ pub(super) fn apply(rules: &[FieldChange], fields: &mut HeaderMap) {
     }
 }
 
+/// Sets fields whose values have placeholders. `None`: no field may have a value.
+fn fill(rules: &[(HeaderName, Template)], asked: &Asked<'_>, fields: &mut HeaderMap) -> Option<()> {
+    if rules.is_empty() {
+        return Some(());
+    }
+    let value = |template: &Template| {
+        let value = template.render(asked, Form::Plain).ok()?;
+        HeaderValue::from_bytes(&value).ok()
+    };
+    let filled: Option<Vec<FieldChange>> = rules
+        .iter()
+        .map(|(name, template)| Some((name.clone(), Some(value(template)?).filter(|value| !value.is_empty()))))
+        .collect();
+    apply(&filled?, fields);
+    Some(())
+}
+
 impl Rule {
     /// The URL as the rule's cache stores it.
     pub(super) fn spelling(&self, url: &str) -> Option<String> {
@@ -183,7 +215,7 @@ impl Rule {
 
     /// Whether a server learns the ends of a client's connection.
     pub(super) fn names_endpoints(&self) -> bool {
-        self.upstream.names_endpoints()
+        self.upstream.names_endpoints() || self.mirror.as_ref().is_some_and(Mirror::names_endpoints)
     }
 
     /// Whether it permits WebSocket.
@@ -280,7 +312,10 @@ impl Rule {
             match &self.cache {
                 Some(cache) => Box::pin(self.forward_cached(cache, request, path, inbound)).await,
                 None => match self.request(request, path, inbound) {
-                    Some(mut forwarded) => self.pass(&mut forwarded, &asked, client).await,
+                    Some(mut forwarded) => {
+                        self.copy(&mut forwarded, &asked, client);
+                        self.pass(&mut forwarded, &asked, client).await
+                    }
                     None => Response::plain(Status::BAD_REQUEST),
                 },
             }
@@ -291,6 +326,18 @@ impl Rule {
             Poll::Pending => answer.as_mut().poll(cx),
         })
         .await
+    }
+
+    /// Copies a request to the upstream of `mirror`, if the rule has one.
+    fn copy(&self, forwarded: &mut Forwarded, asked: &Asked<'_>, client: Option<IpAddr>) {
+        if let Some(mirror) = &self.mirror {
+            mirror.copy(forwarded, asked, client);
+        }
+    }
+
+    /// The share of its requests that is copied, in per cent, and the name of the upstream that gets the copies. `None`: no request is copied.
+    pub(super) fn mirrors(&self) -> Option<(f64, &str)> {
+        self.mirror.as_ref().map(|mirror| (mirror.share(), mirror.upstream_name()))
     }
 
     /// Whether the servers run scripts.
@@ -404,24 +451,9 @@ impl Rule {
         if !self.request.is_empty() {
             apply(&self.request, &mut fields);
         }
-        if !self.request_values.is_empty() {
-            let asked = self.asked(request, path.decoded(), &inbound);
-            let value = |template: &Template| {
-                let value = template.render(&asked, Form::Plain).ok()?;
-                HeaderValue::from_bytes(&value).ok()
-            };
-            let filled: Option<Vec<FieldChange>> = self
-                .request_values
-                .iter()
-                .map(|(name, template)| Some((name.clone(), Some(value(template)?).filter(|value| !value.is_empty()))))
-                .collect();
-            apply(&filled?, &mut fields);
-        }
-        let host = match &self.host {
-            Host::OfClient => HeaderValue::try_from(request.authority.unwrap_or_default()).ok(),
-            Host::NameOfClient => HeaderValue::try_from(&*self.asked(request, path.decoded(), &inbound).host()).ok(),
-            Host::Fixed(host) => Some(host.clone()),
-        };
+        let asked = self.asked(request, path.decoded(), &inbound);
+        fill(&self.request_values, &asked, &mut fields)?;
+        let host = self.host.value(&asked);
         // RFC 9110 §8.6: some servers answer 411 without it.
         if inbound.content.is_none() && matches!(request.method.as_str(), "POST" | "PUT" | "PATCH") {
             fields.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));

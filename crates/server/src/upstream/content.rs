@@ -1,6 +1,7 @@
 //! The content of a request on its way to an upstream: a pipe between the driver, which reads the client, and the task that writes to the
 //! upstream. It keeps little, so that a client is read only as fast as the upstream takes it.
 
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -10,6 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body::{Body, Frame, SizeHint};
 use sealion_http::{FieldSection, Status};
 
+use super::copy::{ContentCopy, CopyBounds, CopyReceiver, TooLong};
 use super::head::trailers_of_request;
 use super::pieces::Pieces;
 
@@ -19,7 +21,7 @@ const MOST_KEPT: usize = 64 << 10;
 /// A pipe for the content of a request. `length`: as announced by the client, `None` if it announced none.
 pub(crate) fn pipe(length: Option<u64>) -> (ContentWriter, RequestContent) {
     let pipe = Arc::new(Mutex::new(Pipe::default()));
-    (ContentWriter { pipe: Arc::clone(&pipe) }, RequestContent { pipe, left: length, guarded: None })
+    (ContentWriter { pipe: Arc::clone(&pipe) }, RequestContent { pipe, left: length, guarded: None, copy: None })
 }
 
 /// The driver's end. Dropped before [`Self::finish`], it makes the content incomplete: the request to the upstream is cut short.
@@ -36,6 +38,8 @@ pub(crate) struct RequestContent {
     left: Option<u64>,
     /// Fields that trailers cannot have. `None`: trailers are dropped.
     guarded: Option<Arc<[HeaderName]>>,
+    /// Gets what is taken. `None`: there is no copy.
+    copy: Option<Box<ContentCopy>>,
 }
 
 /// The outcome of [`ContentWriter::poll_room`].
@@ -208,12 +212,18 @@ impl Drop for RequestContent {
     fn drop(&mut self) {
         let mut pipe = lock(&self.pipe);
         pipe.was_owed = pipe.is_owed();
+        let is_whole = pipe.state == State::Complete && pipe.ready.is_empty();
         if let State::Incomplete(status) = pipe.state {
             pipe.was_incomplete = Some(Incomplete { status });
         }
         (pipe.state, pipe.kept) = (State::Closed, 0);
+        let is_whole = self.left == Some(0) || is_whole;
         pipe.ready = Pieces::default();
         pipe.wake_writer();
+        drop(pipe);
+        if let Some(copy) = self.copy.take().filter(|_| is_whole) {
+            copy.finish();
+        }
     }
 }
 
@@ -258,6 +268,19 @@ impl RequestContent {
     /// Passes trailers on, but for fields of `guarded`: servers may merge them with the others.
     pub(crate) fn pass_trailers(&mut self, guarded: &Arc<[HeaderName]>) {
         self.guarded = Some(Arc::clone(guarded));
+    }
+
+    /// Copies what is taken from now on: the whole content, if nothing was. `client`: whose share of the memory applies, if any.
+    ///
+    /// # Errors
+    /// The content announces more than fits.
+    pub(crate) fn copy(&mut self, bounds: &CopyBounds, client: Option<IpAddr>) -> Result<CopyReceiver, TooLong> {
+        if self.left.is_some_and(|length| length > bounds.most) {
+            return Err(TooLong);
+        }
+        let (copy, receiver) = ContentCopy::new(bounds, client);
+        self.copy = Some(copy);
+        Ok(receiver)
     }
 
     /// The announced length, before anything has been taken.
@@ -327,6 +350,12 @@ impl Body for RequestContent {
             pipe.taken += content.len() as u64;
             pipe.wake_writer();
             this.left = this.left.map(|left| left.saturating_sub(content.len() as u64));
+            this.copy = this.copy.take().and_then(|copy| copy.with(&content));
+            if this.left == Some(0)
+                && let Some(copy) = this.copy.take()
+            {
+                copy.finish();
+            }
             return Poll::Ready(Some(Ok(Frame::data(content))));
         }
         match pipe.state {
@@ -335,6 +364,9 @@ impl Body for RequestContent {
                 Poll::Pending
             }
             State::Complete => {
+                if let Some(copy) = this.copy.take() {
+                    copy.finish();
+                }
                 let trailers = pipe.trailers.take().zip(this.guarded.as_deref());
                 let trailers = trailers.map(|(fields, guarded)| trailers_of_request(*fields, guarded));
                 Poll::Ready(trailers.filter(|fields| !fields.is_empty()).map(|fields| Ok(Frame::trailers(fields))))
@@ -358,6 +390,8 @@ impl Body for RequestContent {
 #[cfg(test)]
 mod tests {
     use std::task::Waker;
+
+    use tokio::sync::oneshot::error::TryRecvError;
 
     use super::*;
 
@@ -423,5 +457,67 @@ mod tests {
         assert_eq!(room(&mut writer), Poll::Ready(Room::Closed));
         writer.write("lost".into());
         writer.finish();
+    }
+
+    fn bounds(most: u64) -> CopyBounds {
+        CopyBounds { most, waiting: Arc::default() }
+    }
+
+    fn copied(receiver: &mut CopyReceiver) -> Option<Result<Vec<u8>, TooLong>> {
+        let result = receiver.try_recv().ok()?;
+        Some(result.map(|mut copied| {
+            assert_eq!(copied.memory.bytes() as u64, copied.content.length().unwrap());
+            let mut all = Vec::new();
+            while let Poll::Ready(Some(piece)) = read(&mut copied.content) {
+                all.extend(piece.unwrap());
+            }
+            all
+        }))
+    }
+
+    #[test]
+    fn a_copy_is_sent_when_the_content_was_taken_whole() {
+        for announced in [None, Some(8)] {
+            let (mut writer, mut content) = pipe(announced);
+            let mut receiver = content.copy(&bounds(8), None).unwrap();
+            for piece in ["the ", "text"] {
+                writer.write(piece.into());
+                assert!(copied(&mut receiver).is_none());
+                assert!(read(&mut content).is_ready());
+            }
+            writer.finish();
+            // A server that knows the length does not ask for more.
+            drop(content);
+            assert_eq!(copied(&mut receiver), Some(Ok(b"the text".to_vec())), "{announced:?}");
+        }
+    }
+
+    #[test]
+    fn no_copy_is_sent_of_content_that_breaks_off_or_is_not_taken() {
+        let (mut writer, mut content) = pipe(None);
+        let mut receiver = content.copy(&bounds(8), None).unwrap();
+        writer.write("ab".into());
+        assert!(read(&mut content).is_ready());
+        drop((writer, content));
+        assert_eq!(receiver.try_recv().unwrap_err(), TryRecvError::Closed, "it broke off");
+        let (mut writer, mut content) = pipe(None);
+        let mut receiver = content.copy(&bounds(8), None).unwrap();
+        writer.write("ab".into());
+        writer.finish();
+        drop(content);
+        assert_eq!(receiver.try_recv().unwrap_err(), TryRecvError::Closed, "the server did not take it");
+    }
+
+    #[test]
+    fn a_content_that_is_too_long_has_no_copy_and_goes_on() {
+        let (mut writer, mut content) = pipe(None);
+        let mut receiver = content.copy(&bounds(3), None).unwrap();
+        writer.write("ab".into());
+        writer.write("cd".into());
+        assert!(read(&mut content).is_ready());
+        assert_eq!(read(&mut content), Poll::Ready(Some(Ok(b"cd".to_vec()))));
+        assert_eq!(copied(&mut receiver), Some(Err(TooLong)));
+        let (_writer, mut content) = pipe(Some(4));
+        assert_eq!(content.copy(&bounds(3), None).unwrap_err(), TooLong, "as announced");
     }
 }

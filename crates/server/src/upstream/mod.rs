@@ -13,6 +13,7 @@ mod collect;
 mod config;
 mod connect;
 mod content;
+mod copy;
 mod counts;
 mod forward;
 mod gate;
@@ -24,6 +25,7 @@ mod http2;
 mod interim;
 mod lazy_fields;
 mod message;
+mod mirrored;
 mod names;
 mod pieces;
 mod pool;
@@ -41,7 +43,7 @@ mod websocket;
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -61,6 +63,7 @@ pub(crate) use cgi::fuzz as cgi_fuzz;
 pub(crate) use collect::{NotCollected, collect};
 pub(crate) use config::{AdminState, ServerConfig, ServerUrl, UpstreamConfig};
 pub(crate) use content::{ContentWriter, RequestContent, Room, pipe};
+pub(crate) use copy::CopyBounds;
 pub(crate) use counts::{CLASSES, FailureKind};
 pub(crate) use forward::{Failure, Forwarded, forward};
 pub(crate) use head::{
@@ -73,6 +76,7 @@ pub(crate) use health::check_health;
 pub(crate) use http1::fuzz as http1_fuzz;
 pub(crate) use interim::{Interim, InterimReceiver, InterimSender, interim_responses};
 pub(crate) use message::{Reading, Upgrade};
+pub(crate) use mirrored::{MirrorOutcome, MirrorPlaces, mirror};
 
 pub(crate) use pieces::without_room;
 pub(crate) use proxy_header::Endpoints;
@@ -89,6 +93,7 @@ use gate::{Budget, Gate};
 use head::end_of_head;
 use health::Health;
 use http2::HeadSize;
+use mirrored::MirrorCounts;
 use names::Names;
 use pool::Pool;
 pub(crate) use pool::bound_idle_connections;
@@ -215,6 +220,8 @@ pub(crate) struct Upstream {
     idle_timeout: Duration,
     timeout: Option<Duration>,
     budget: Budget,
+    /// Copies of requests that it got, or should have got. Unset: no rule copies requests to it.
+    mirrored: OnceLock<MirrorCounts>,
 }
 
 #[derive(Debug)]
@@ -358,7 +365,7 @@ impl Upstream {
 
     /// Whether its servers learn the ends of a client's connection.
     pub(crate) fn names_endpoints(&self) -> bool {
-        self.config.proxy_protocol.is_some() || self.config.protocol.gateway().is_some()
+        self.config.proxy_protocol.is_some() || self.speaks_cgi()
     }
 
     /// Whether its servers are asked over HTTP/1.1: the others can have neither Upgrade nor interim responses.
@@ -374,6 +381,11 @@ impl Upstream {
     /// Whether its servers are asked by uwsgi.
     pub(crate) fn speaks_uwsgi(&self) -> bool {
         self.config.speaks_uwsgi()
+    }
+
+    /// Whether its servers get the variables of CGI.
+    pub(crate) fn speaks_cgi(&self) -> bool {
+        self.config.protocol.gateway().is_some()
     }
 
     /// How the configuration spells its protocol.
@@ -602,6 +614,7 @@ impl UpstreamConfig {
             idle_timeout: self.idle_timeout.duration(),
             timeout: self.timeout.map(|timeout| timeout.duration()),
             budget: Budget::new(Instant::now()),
+            mirrored: OnceLock::new(),
         })
     }
 }

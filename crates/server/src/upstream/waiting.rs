@@ -42,10 +42,17 @@ impl Waiting {
         memory.room(octets, Part::Whole, &self.limits)
     }
 
+    /// Whether `memory` has room for as many bytes more for an optional use.
+    pub(super) fn has_spare(&self, memory: &Reservation, octets: usize) -> bool {
+        memory.room(octets, Part::Half, &self.limits).is_ok()
+    }
+
     /// Reserves bytes for an optional use. `None`: more than half of the memory is in use.
     pub(crate) fn reserve_spare(&self, client: Option<IpAddr>, octets: usize) -> Option<Reservation> {
         let mut memory = self.reservation(client);
-        memory.room(octets, Part::Half, &self.limits).ok()?;
+        if !self.has_spare(&memory, octets) {
+            return None;
+        }
         memory.add(octets);
         Some(memory)
     }

@@ -41,6 +41,8 @@ mod nginx_compression;
 #[cfg(feature = "import-nginx")]
 mod nginx_corpus;
 #[cfg(feature = "import-nginx")]
+mod nginx_mirror;
+#[cfg(feature = "import-nginx")]
 mod nginx_php;
 #[cfg(feature = "import-nginx")]
 mod nginx_redirects;

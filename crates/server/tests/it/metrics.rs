@@ -209,7 +209,7 @@ const OF_THE_KERNEL: [&str; 2] = ["sealion_kernel_tls_sockets", "sealion_kernel_
 #[test]
 fn documents_and_dashboards_name_what_there_is_and_nothing_else() {
     let site = Site::new();
-    let proxy = "route = [{ path = '/app/', proxy = { to = 'http://127.0.0.1:1', cache = {} } }]";
+    let proxy = "route = [{ path = '/app/', proxy = { to = 'http://127.0.0.1:1', cache = {}, mirror = { to = 'http://127.0.0.1:1' } } }]";
     let cache = site.outside().join("cache");
     let tables = format!(
         "[metrics]\nlisten = '127.0.0.1:0'\n[cache]\ndirectories = ['{}']\npurge_stream = 'redis://127.0.0.1:1/purges'",

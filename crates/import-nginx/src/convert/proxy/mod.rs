@@ -6,6 +6,7 @@
 mod cache;
 mod fields;
 mod gateway;
+mod mirrors;
 mod redirects;
 mod scripts;
 mod upstreams;
@@ -25,6 +26,7 @@ use upstreams::Options;
 use url::{Sent, Url};
 
 pub(super) use cache::CacheZones;
+pub(super) use mirrors::is_mirror;
 pub(super) use upstreams::Upstreams;
 pub(super) use url::without_query;
 
@@ -315,6 +317,11 @@ fn rule(
     }
     if let Some(cache) = cache {
         table.set("cache", cache);
+    }
+    let (mirrors, sent) = (level.all("mirror"), url.sent(place.path, pass.first().contains('$')));
+    let requests = mirrors::Requests { mirrors: &mirrors, sent: &sent, fields: &set };
+    if let Some(mirror) = mirrors::of_rule(context, place, &requests) {
+        table.set("mirror", mirror);
     }
     Ok(())
 }

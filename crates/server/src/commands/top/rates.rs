@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::monitor::{RouteSummary, ServerSummary, Summary};
+use crate::monitor::{MirrorSummary, RouteSummary, ServerSummary, Summary};
 use crate::observe::metrics::{TopPath, quantile};
 
 /// Per second unless noted.
@@ -34,6 +34,8 @@ pub(super) struct Rates {
     pub(super) stored_hits: Option<f64>,
     /// Servers, in the order of the configuration.
     pub(super) servers: Vec<OfPart<ServerSummary>>,
+    /// Upstreams that get copies of requests, with the copies that were sent and those that were dropped.
+    pub(super) mirrors: Vec<(MirrorSummary, [f64; 2])>,
     /// Routes, the busiest first.
     pub(super) routes: Vec<OfPart<RouteSummary>>,
 }
@@ -77,6 +79,7 @@ impl Rates {
             paths: paths(before, now, seconds),
             stored_hits: share(rate(|s| s.store.map_or(0, |s| s.hits)), rate(|s| s.store.map_or(0, |s| s.requests))),
             servers: servers(before, now, seconds),
+            mirrors: mirrors(before, now, seconds),
             routes: routes(before, now, seconds),
         }
     }
@@ -103,6 +106,15 @@ fn servers(before: &Summary, now: &Summary, seconds: f64) -> Vec<OfPart<ServerSu
         }
     };
     now.upstreams.iter().map(of_server).collect()
+}
+
+fn mirrors(before: &Summary, now: &Summary, seconds: f64) -> Vec<(MirrorSummary, [f64; 2])> {
+    let of_mirror = |mirror: &MirrorSummary| {
+        let known = before.mirrors.iter().find(|other| other.upstream == mirror.upstream).cloned().unwrap_or_default();
+        let counts = [(mirror.sent, known.sent), (mirror.dropped, known.dropped)];
+        (mirror.clone(), counts.map(|(now, before)| now.saturating_sub(before) as f64 / seconds))
+    };
+    now.mirrors.iter().map(of_mirror).collect()
 }
 
 fn routes(before: &Summary, now: &Summary, seconds: f64) -> Vec<OfPart<RouteSummary>> {

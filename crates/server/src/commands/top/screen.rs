@@ -137,7 +137,7 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     use super::*;
-    use crate::monitor::{RouteSummary, ServerSummary, StoreSummary};
+    use crate::monitor::{MirrorSummary, RouteSummary, ServerSummary, StoreSummary};
     use crate::observe::metrics::TopPath;
 
     #[test]
@@ -157,6 +157,7 @@ mod tests {
         let now = Summary {
             uptime_seconds: 1.0,
             upstreams: vec![ServerSummary { answers: 8, failures: 2, ..server }],
+            mirrors: vec![MirrorSummary { upstream: "next".into(), sent: 6, dropped: 1 }],
             store: Some(StoreSummary { requests: 4, hits: 3, objects: 7, up: 1, directories: 2, ..Default::default() }),
             routes: vec![route("a.example /seldom", 4), route("a.example /often", 9)],
             ..Summary::default()
@@ -167,6 +168,7 @@ mod tests {
         let shown: String = terminal.backend().buffer().content().iter().map(|cell| cell.symbol()).collect();
         for words in [
             "app http://10.0.0.7 LEFT OUT, 8.0/s, errors 2.0/s, active 0",
+            "next: 6.0/s of 6 sent, 1.0/s of 1 dropped",
             "75 % hits, 7 responses, 0 B, 1 of 2 directories in use",
             "a.example /often: 9.0/s of 9, errors 0/s",
         ] {

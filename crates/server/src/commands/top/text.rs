@@ -135,7 +135,7 @@ pub(super) fn lines(now: &Summary, rates: &Rates) -> Vec<(&'static str, String)>
     lines
 }
 
-/// A line for each server and for each route, the busiest routes first, at most `most` of each.
+/// A line for each server, each mirror and each route, the busiest routes first, at most `most` of each.
 pub(super) fn parts(rates: &Rates, most: usize) -> Vec<(&'static str, String)> {
     let latency = |latency: [Option<f64>; 2]| {
         let [p50, p99] = latency.map(|latency| latency.map_or("-".to_owned(), time));
@@ -155,12 +155,23 @@ pub(super) fn parts(rates: &Rates, most: usize) -> Vec<(&'static str, String)> {
         );
         ("upstream", line)
     });
+    let mirrors = rates.mirrors.iter().take(most).map(|(now, [sent, dropped])| {
+        let line = format!(
+            "{}: {}/s of {} sent, {}/s of {} dropped",
+            now.upstream,
+            number(*sent),
+            now.sent,
+            number(*dropped),
+            now.dropped
+        );
+        ("mirror", line)
+    });
     let routes = rates.routes.iter().take(most).map(|route| {
         let (name, requests, errors) = (&route.now.name, number(route.requests), number(route.errors));
         let (all, sent, latency) = (route.now.requests, bytes(route.now.bytes as f64), latency(route.latency));
         ("route", format!("{name}: {requests}/s of {all}, errors {errors}/s, {sent}, {latency}"))
     });
-    servers.chain(routes).collect()
+    servers.chain(mirrors).chain(routes).collect()
 }
 
 /// The processes before this one that have not ended.

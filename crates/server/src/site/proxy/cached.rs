@@ -11,9 +11,9 @@ use crate::store::{Answered, CacheRule, Question, Targeted};
 use crate::upstream::{Forwarded, Inbound, forward};
 
 impl Rule {
-    /// Whether nothing but the cache comes before the upstream.
+    /// Whether nothing but the cache comes before the upstream: neither a file, nor a script, nor a copy of the request.
     pub(in crate::site) fn answers_from_cache(&self) -> bool {
-        self.cache.is_some() && !self.files_first && self.scripts.is_none()
+        self.cache.is_some() && !self.files_first && self.scripts.is_none() && self.mirror.is_none()
     }
 
     /// The stored response that this worker has in memory, for a request whose path was not rewritten. `None`: [`Self::forward`] has to answer.
@@ -38,7 +38,9 @@ impl Rule {
         path: ForwardedPath<'_>,
         inbound: Inbound,
     ) -> Response {
-        let Target::Path { path: asked, query } = request.target else { return Response::plain(Status::BAD_REQUEST) };
+        let Target::Path { path: requested, query } = request.target else {
+            return Response::plain(Status::BAD_REQUEST);
+        };
         // Keys have hosts in lower case. A server that minds the case would answer one client for all.
         let lower = request.authority.filter(|host| host.bytes().any(|octet| octet.is_ascii_uppercase()));
         let lower = lower.map(str::to_ascii_lowercase);
@@ -47,7 +49,7 @@ impl Rule {
         let query = cache.query_in_key(query);
         let target = match self.scripts.is_some() && path.is_rewritten() {
             // A script learns the path that the client asked for (REQUEST_URI), and the other one has chosen the script.
-            true => Targeted::new(asked, query.as_deref(), &self.cache_name).of_script(path.raw()),
+            true => Targeted::new(requested, query.as_deref(), &self.cache_name).of_script(path.raw()),
             false => Targeted::new(path.raw(), query.as_deref(), &self.cache_name),
         };
         let (is_trusted, client) = (inbound.is_trusted, inbound.bounded_client());
@@ -64,9 +66,11 @@ impl Rule {
             () if inbound.fields.iter().any(|(_, value)| value.is_some()) => Some("forward-auth"),
             () => None,
         };
+        let asked = self.asked(request, path.decoded(), &inbound);
         let Some(mut forwarded) = self.request(request, path, inbound) else {
             return Response::plain(Status::BAD_REQUEST);
         };
+        self.copy(&mut forwarded, &asked, client);
         let (trace, passing) = if let Some(reason) = bypass {
             (CacheTrace::bypass(reason), None)
         } else {

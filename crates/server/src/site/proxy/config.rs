@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
 use super::cache_name::CacheName;
+use super::mirror::MirrorConfig;
 use super::{Collects, FieldChange, Host, Rule, RuleContext, apply, uri};
 use crate::observe::Warnings;
 use crate::placeholders::{Known, Template};
@@ -87,6 +88,8 @@ pub(crate) struct ProxyConfig {
     pub uwsgi: Option<At<UwsgiConfig>>,
     /// Stores responses in the directories of `[cache]` and answers with them. `cache = {}`: as the server's Cache-Control allows.
     pub cache: Option<At<CacheRuleConfig>>,
+    /// Copies requests to another upstream: `mirror = { to = "next", share = "10%" }` [default: no request is copied]
+    pub mirror: Option<At<MirrorConfig>>,
 }
 
 impl ProxyConfig {
@@ -223,21 +226,7 @@ impl ProxyConfig {
             }
             false => upstreams.find(&self.upstream, &upstream_key, problems),
         };
-        let host_key = format!("{key}.host");
-        let host = match self.host.as_ref().map(|host| (host.as_str(), host)) {
-            None | Some(("client", _)) => Some(Host::OfClient),
-            Some(("{host}", _)) => Some(Host::NameOfClient),
-            Some(("upstream", _)) => {
-                upstream.as_ref().and_then(|upstream| HeaderValue::try_from(upstream.authority()).ok()).map(Host::Fixed)
-            }
-            Some((host, at)) => match HeaderValue::try_from(host) {
-                Ok(value) if !host.is_empty() && !host.contains([' ', '/']) => Some(Host::Fixed(value)),
-                _ => {
-                    problems.add(&at.span, &host_key, "write client, upstream, or a host, for instance app.internal");
-                    None
-                }
-            },
-        };
+        let host = Host::parse(self.host.as_ref(), upstream.as_deref(), &format!("{key}.host"), problems);
         let mut known = Known { groups: Some(groups), tables, in_response: false };
         let request = self.fields(&self.request_headers, known, &format!("{key}.request_headers"), problems);
         known.in_response = true;
@@ -281,6 +270,11 @@ impl ProxyConfig {
             let what = format_args!("{wrong:?} cannot be forwarded: write methods as [\"GET\", \"POST\"]");
             problems.add(&self.methods.span, &format!("{key}.methods"), what);
         }
+        let mirror = self.mirror.as_ref().map(|mirror| {
+            let known = Known { groups: Some(groups), tables, in_response: false };
+            let key = format!("{key}.mirror");
+            mirror.build((self, upstream.as_deref()), known, upstreams, &key, problems)
+        });
         if problems.len() > before {
             return None;
         }
@@ -362,9 +356,33 @@ impl ProxyConfig {
             collects,
             scripts,
             uwsgi,
+            mirror: mirror.flatten(),
             warnings: Warnings::default(),
             max_body: self.max_body.map(|most| most.0),
         })
+    }
+}
+
+impl Host {
+    /// `upstream`: whose authority `upstream` stands for. `None`: the text is wrong, or there is no upstream.
+    pub(super) fn parse(
+        host: Option<&At<String>>,
+        upstream: Option<&Upstream>,
+        key: &str,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        match host.map(|host| (host.as_str(), host)) {
+            None | Some(("client", _)) => Some(Host::OfClient),
+            Some(("{host}", _)) => Some(Host::NameOfClient),
+            Some(("upstream", _)) => HeaderValue::try_from(upstream?.authority()).ok().map(Host::Fixed),
+            Some((host, at)) => match HeaderValue::try_from(host) {
+                Ok(value) if !host.is_empty() && !host.contains([' ', '/']) => Some(Host::Fixed(value)),
+                _ => {
+                    problems.add(&at.span, key, "write client, upstream, or a host, for instance app.internal");
+                    None
+                }
+            },
+        }
     }
 }
 
@@ -438,7 +456,13 @@ impl ProxyConfig {
 type Fields = (Vec<FieldChange>, Vec<(HeaderName, Template)>);
 
 impl ProxyConfig {
-    fn fields(&self, rules: &At<Vec<FieldRule>>, known: Known<'_>, key: &str, problems: &mut Problems) -> Fields {
+    pub(super) fn fields(
+        &self,
+        rules: &At<Vec<FieldRule>>,
+        known: Known<'_>,
+        key: &str,
+        problems: &mut Problems,
+    ) -> Fields {
         let (mut constant, mut filled) = (Vec::new(), Vec::new());
         for FieldRule { name, value } in rules.iter() {
             let lower = name.to_ascii_lowercase();

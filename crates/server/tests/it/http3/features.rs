@@ -251,3 +251,20 @@ fn clients_prove_their_address_above_a_number_of_handshakes_and_all_is_counted()
         assert!(datagrams >= 3.0 && bytes > 1200.0, "{direction}: {datagrams} datagrams, {bytes} bytes");
     }
 }
+
+#[test]
+fn requests_are_copied_for_a_mirror() {
+    let site = Site::new();
+    let (first, shadow) = (Upstream::echo(), Upstream::start(|accepted| drop(accepted.request())));
+    let keys = format!("proxy = {{ to = '{}', mirror = {{ to = '{}' }} }}", first.url(), shadow.url());
+    let server = config(&site, &keys).serve_from_user_space();
+    let mut client = Http3::connect(&site, &server);
+    assert_eq!(client.get("/one", &[]).status, StatusCode::OK);
+    wait_until("the shadow has it", || shadow.requests().len() == 1);
+    let content = pattern::bytes(0..200_000);
+    let stream = client.send(request("POST", "/two", &[]), Some(content.clone()));
+    assert!(client.receive(stream).body == content);
+    wait_until("the shadow has both", || shadow.requests().len() == 2);
+    let copy = shadow.last();
+    assert!((copy.line(), &copy.body) == ("POST /two", &content), "{} bytes", copy.body.len());
+}

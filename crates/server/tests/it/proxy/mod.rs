@@ -17,6 +17,7 @@ mod grpc;
 mod guards;
 mod http2;
 mod interim;
+mod mirror;
 mod proxy_protocol;
 mod random;
 mod real_servers;
