@@ -92,7 +92,7 @@ impl FastcgiConfig {
             problems.add(&self.extensions.span, &format!("{key}.extensions"), what);
         }
         if self.only_front && self.front.is_none() {
-            let what = "runs only the front script, but front is not set: set it, for instance \"/index.php\"";
+            let what = "runs only the front script, but there is none: set front, for instance \"/index.php\"";
             problems.add(&(0..0), &format!("{key}.only_front"), what);
         }
         let params = further_variables(&self.params, key, problems);

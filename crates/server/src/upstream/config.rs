@@ -648,7 +648,7 @@ mod tests {
             ("http://a:0", Err("that is not a port")),
             ("http://a:x", Err("that is not a port")),
             ("http://[::1", Err("has no end")),
-            ("http://[::g]", Err("no IPv6 address")),
+            ("http://[::g]", Err("not an IPv6 address")),
             ("http://a/b", Err("has a path")),
             ("http://u:p@a", Err("has a user")),
             ("http://a b", Err("that is not a host")),
