@@ -16,7 +16,7 @@ use crate::response::Response;
 use crate::site::forwarded_path::ForwardedPath;
 use crate::site::locate::path_of;
 use crate::site::proxy;
-use crate::site::route::{Action, FileLocation, Last, Route, Try};
+use crate::site::route::{Action, Disk, FileLocation, Last, Route, Try};
 use crate::upstream::Inbound;
 
 /// Times that a request goes on with another path or route, as in nginx.
@@ -196,7 +196,7 @@ impl<'a> Answering<'a> {
                 false => is_file(files, &beneath).await,
             };
             if is_there {
-                let raw = percent_encode(&own.full(), OUTSIDE_PCHAR).to_string();
+                let raw = percent_encode(own.full(), OUTSIDE_PCHAR).to_string();
                 return (!is_here).then(|| Place::new(raw, None));
             }
         }
@@ -205,7 +205,8 @@ impl<'a> Answering<'a> {
 
     /// The route for a path that another route led to.
     fn route_led_to(&self, path: &SitePath<'_>) -> Result<&'a Route, Status> {
-        self.site.choose(&Asked { is_led: true, ..self.site.asked(self.request, path, self.query(), self.client) })
+        let asked = self.site.asked(self.request, path, self.query(), self.client);
+        self.site.choose(&Asked { is_led: true, ..asked }, Disk::Waits)
     }
 
     /// Goes on with another path: in its route, or in this one.

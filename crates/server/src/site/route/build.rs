@@ -442,6 +442,7 @@ impl Tree<'_> {
             interim: with_root().flat_map(Route::rules).map(Rule::interim).max(),
             names_endpoints: with_root().any(Route::names_endpoints),
             asks: with_root().any(|route| route.features.forward_auth.is_some()),
+            has_early_hints: with_root().any(|route| route.features.early_hints.is_some()),
             copied: copied.flat_map(|auth| auth.copied().cloned()).collect(),
         };
         routes.all = all;
