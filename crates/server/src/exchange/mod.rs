@@ -59,7 +59,7 @@ pub(crate) use multiplexed::{
 pub(crate) use path_choice::{PathChoice, PathPolicy};
 pub(crate) use receiving::{MAX_BEHIND_THE_LAST, Receiving, may_keep};
 pub(crate) use shared::Shared;
-pub(crate) use stream::Stream;
+pub(crate) use stream::{Awaited, Stream};
 pub(crate) use upload::Upload;
 
 /// One request, from the end of its head to its line in the access log. A connection can have any number in progress.
@@ -286,13 +286,17 @@ impl<'c, 'r> Exchange<'c, 'r> {
             links.iter().for_each(|link| fields.add("Link", link));
             stream.interim(&Interim { status: Status::EARLY_HINTS, fields });
         }
-        let forwards = site.may_forward(request);
-        let passes_interim = forwards && stream.takes_interim() && site.passes_interim(request);
+        let awaited = match site.may_forward(request) {
+            true => Awaited::Upstream,
+            false if site.asks() => Awaited::Consent,
+            false => Awaited::None,
+        };
+        let passes_interim = awaited == Awaited::Upstream && stream.takes_interim() && site.passes_interim(request);
         let (interim, interims) = passes_interim.then(interim_responses).unzip();
         let endpoints = site.names_endpoints().then(|| endpoints(peer.address, stream.connection())).flatten();
         let span = self.span().cloned();
         let inbound = Inbound { interim, endpoints, span, ..context.inbound(request, peer) };
-        stream.attach(inbound, forwards, interims)
+        stream.attach(inbound, awaited, interims)
     }
 
     /// The route that limits the request.

@@ -550,7 +550,7 @@ impl<'a> Answering<'a> {
                     return refusal.into();
                 }
             }
-            inbound.fields = auth.fields();
+            auth.prepare(inbound);
         }
         if rule.runs_scripts() {
             let asked = Some(asked).filter(|_| forwarded.is_rewritten());
@@ -564,6 +564,9 @@ impl<'a> Answering<'a> {
             false => Box::pin(rule.forward(self.request, forwarded, sent, inbound)).await,
             true => Box::pin(self.forward_whole(rule, forwarded, sent, inbound)).await,
         };
+        if let Some(auth) = self.auth {
+            auth.resume(inbound);
+        }
         if rule.intercept_errors && self.route.error_page(response.status).is_some() {
             return Response { upstream: response.upstream, ..Response::plain(response.status) }.into();
         }
