@@ -122,7 +122,7 @@ impl<'a> Answering<'a> {
     /// Sends the file of the first path that has one, or goes on with the last resort.
     async fn try_paths(&self, tries: &Try, turn: Turn<'_>) -> Answer {
         let path = turn.path.decoded();
-        let reads = matches!(self.request.method, Method::Get | Method::Head) && !turn.inbound.upgrade;
+        let takes_file = !turn.inbound.upgrade;
         for template in &tries.paths {
             let Ok(place) = Place::of(template, &self.asked(path)) else { return plain(Status::BAD_REQUEST) };
             // A path that no file can have, such as one with an encoded slash, is for the last resort.
@@ -131,7 +131,7 @@ impl<'a> Answering<'a> {
             let is_its_directory =
                 tried.names_directory() && !path.names_directory() && tried.as_bytes() == path.as_bytes();
             let elsewhere = Box::pin(self.index_elsewhere(&tried)).await;
-            let has_file = reads && (elsewhere.is_some() || self.has_file(&tried).await);
+            let has_file = takes_file && (elsewhere.is_some() || self.has_file(&tried).await);
             if !has_file && elsewhere.is_none() {
                 continue;
             }
@@ -140,6 +140,10 @@ impl<'a> Answering<'a> {
             }
             if let Some(place) = elsewhere.filter(|_| !is_its_directory) {
                 return self.go_on(place, false, turn).await;
+            }
+            // As in nginx, a file takes no other method, whatever the last resort would do.
+            if !is_its_directory && let Some(status) = self.file_refusal(&tried) {
+                return plain(status);
             }
             let served = if is_its_directory { path } else { &tried };
             let mut answer = Box::pin(self.serve(served, turn.asked, turn.user)).await;
