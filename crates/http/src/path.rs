@@ -11,7 +11,8 @@ use crate::Coding;
 /// It need not be UTF-8, since Linux file names are bytes. A backslash has no special meaning.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SitePath<'a> {
-    path: Cow<'a, [u8]>,
+    /// With the leading slash and, if the path names a directory, the trailing slash.
+    full: Cow<'a, [u8]>,
     names_directory: bool,
 }
 
@@ -38,24 +39,37 @@ impl<'a> SitePath<'a> {
     pub fn parse(path: &'a str, show_dotfiles: bool) -> Result<Self, Unnameable> {
         let relative = path.strip_prefix('/').ok_or(Unnameable::Malformed("the path does not begin with a slash"))?;
         let names_directory = relative.is_empty() || relative.ends_with('/');
-        // Usually only the outer slashes are removed, so that the request's own bytes can be borrowed.
-        let verbatim = relative.trim_matches('/');
-        let is_verbatim = !verbatim.contains('%') && !verbatim.contains("//");
+        // Usually the request's own bytes can be borrowed.
+        let is_verbatim = !path.contains('%') && !path.contains("//");
         let mut decoded = Vec::new();
-        for segment in verbatim.split('/').filter(|segment| !segment.is_empty()) {
+        for segment in relative.split('/').filter(|segment| !segment.is_empty()) {
             if is_verbatim {
                 check_segment(segment.as_bytes(), show_dotfiles)?;
                 continue;
             }
-            if !decoded.is_empty() {
-                decoded.push(b'/');
-            }
+            decoded.push(b'/');
             let start = decoded.len();
             decode(segment.as_bytes(), &mut decoded)?;
             check_segment(&decoded[start..], show_dotfiles)?;
         }
-        let path = if is_verbatim { Cow::Borrowed(verbatim.as_bytes()) } else { Cow::Owned(decoded) };
-        Ok(SitePath { path, names_directory })
+        if is_verbatim {
+            return Ok(SitePath { full: Cow::Borrowed(path.as_bytes()), names_directory });
+        }
+        if names_directory || decoded.is_empty() {
+            decoded.push(b'/');
+        }
+        Ok(SitePath { full: Cow::Owned(decoded), names_directory })
+    }
+
+    /// The path with this name, without slashes at its ends.
+    fn named(name: &[&[u8]], names_directory: bool) -> SitePath<'static> {
+        let mut full = Vec::with_capacity(2 + name.iter().map(|part| part.len()).sum::<usize>());
+        full.push(b'/');
+        name.iter().for_each(|part| full.extend_from_slice(part));
+        if names_directory && full.len() > 1 {
+            full.push(b'/');
+        }
+        SitePath { full: Cow::Owned(full), names_directory }
     }
 
     /// Decodes and checks `path` as [`Self::parse`] does, for an application with its own rules: names may begin with a
@@ -86,20 +100,25 @@ impl<'a> SitePath<'a> {
     /// [`Unnameable::Malformed`]: the path has dot segments.
     pub fn of_octets(bytes: &[u8]) -> Result<SitePath<'static>, Unnameable> {
         let names_directory = bytes.is_empty() || bytes.ends_with(b"/");
-        let mut path = Vec::with_capacity(bytes.len());
+        let mut full = Vec::with_capacity(bytes.len() + 2);
         for segment in bytes.split(|byte| *byte == b'/').filter(|segment| !segment.is_empty()) {
             check_segment(segment, true)?;
-            if !path.is_empty() {
-                path.push(b'/');
-            }
-            path.extend_from_slice(segment);
+            full.push(b'/');
+            full.extend_from_slice(segment);
         }
-        Ok(SitePath { path: Cow::Owned(path), names_directory })
+        if names_directory {
+            full.push(b'/');
+        }
+        Ok(SitePath { full: Cow::Owned(full), names_directory })
     }
 
     /// The path without leading and trailing slashes; empty for the root itself.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.path
+        let name = self.full.get(1..).unwrap_or_default();
+        match name {
+            [name @ .., _] if self.names_directory => name,
+            name => name,
+        }
     }
 
     /// Whether the path ended with a slash, so that it can only name a directory.
@@ -109,52 +128,46 @@ impl<'a> SitePath<'a> {
 
     /// The path without its first `bytes` and the slash after them.
     pub fn beneath(&self, bytes: usize) -> SitePath<'_> {
-        let rest = &self.path[bytes..];
-        let path = Cow::Borrowed(rest.strip_prefix(b"/").filter(|_| bytes > 0).unwrap_or(rest));
-        SitePath { path, names_directory: self.names_directory }
+        let rest = &self.full[if bytes == 0 { 0 } else { bytes + 1 }..];
+        let full = Cow::Borrowed(if rest.is_empty() { &b"/"[..] } else { rest });
+        SitePath { full, names_directory: self.names_directory }
     }
 
     /// The path beneath a directory of its own, whose name has no slashes at its ends. [`BOUNDARY`] stands behind the directory.
     pub fn within(&self, directory: &[u8]) -> SitePath<'static> {
+        let name = self.as_bytes();
         // A path that is put behind an empty one brings the second slash.
-        let end = if self.path.is_empty() { &BOUNDARY[..1] } else { BOUNDARY };
-        let path = Cow::Owned([directory, end, &self.path].concat());
-        SitePath { path, names_directory: self.names_directory }
+        let end = if name.is_empty() { &BOUNDARY[..1] } else { BOUNDARY };
+        SitePath::named(&[directory, end, name], self.names_directory)
     }
 
     /// The path of the entry `name` beside the file at this path.
     pub fn beside(&self, name: &str) -> SitePath<'static> {
-        let directory = memchr::memrchr(b'/', &self.path).map_or(0, |slash| slash + 1);
-        SitePath { path: Cow::Owned([&self.path[..directory], name.as_bytes()].concat()), names_directory: false }
+        let own = self.as_bytes();
+        let directory = memchr::memrchr(b'/', own).map_or(0, |slash| slash + 1);
+        SitePath::named(&[&own[..directory], name.as_bytes()], false)
     }
 
     /// The path of the entry `name` in the directory at this path.
     pub fn child(&self, name: &str) -> SitePath<'static> {
-        let slash = if self.path.is_empty() { "" } else { "/" };
-        let path = Cow::Owned([&*self.path, slash.as_bytes(), name.as_bytes()].concat());
-        SitePath { path, names_directory: false }
+        let own = self.as_bytes();
+        let slash: &[u8] = if own.is_empty() { b"" } else { b"/" };
+        SitePath::named(&[own, slash, name.as_bytes()], false)
     }
 
     /// The path of the precompressed sibling of the file at this path.
     pub fn sibling(&self, coding: Coding) -> SitePath<'static> {
-        SitePath { path: Cow::Owned(coding.sibling_of(&self.path)), names_directory: false }
+        SitePath::named(&[&coding.sibling_of(self.as_bytes())], false)
     }
 
     /// The path of the file with this name and the extension `extension`: `/about` and `/about/` become `/about.html`.
     pub fn with_extension(&self, extension: &str) -> SitePath<'static> {
-        let path = Cow::Owned([&*self.path, b".", extension.as_bytes()].concat());
-        SitePath { path, names_directory: false }
+        SitePath::named(&[self.as_bytes(), b".", extension.as_bytes()], false)
     }
 
     /// The path with its leading slash and, if it names a directory, its trailing slash.
-    pub fn full(&self) -> Vec<u8> {
-        let mut full = Vec::with_capacity(self.path.len() + 2);
-        full.push(b'/');
-        full.extend_from_slice(&self.path);
-        if self.names_directory && !self.path.is_empty() {
-            full.push(b'/');
-        }
-        full
+    pub fn full(&self) -> &[u8] {
+        &self.full
     }
 
     /// This path with a trailing slash, as a reference for Location (RFC 9110 §10.2.2).
@@ -162,7 +175,7 @@ impl<'a> SitePath<'a> {
     /// The path is re-encoded from the checked segments. It begins with exactly one slash, so it cannot name another
     /// host, even if the client sent `//host` or `/\host`.
     pub fn with_slash(&self, query: Option<&str>) -> String {
-        self.reference(if self.path.is_empty() { "" } else { "/" }, query)
+        self.reference(if self.as_bytes().is_empty() { "" } else { "/" }, query)
     }
 
     /// This path without a trailing slash, as [`Self::with_slash`].
@@ -171,9 +184,9 @@ impl<'a> SitePath<'a> {
     }
 
     fn reference(&self, end: &str, query: Option<&str>) -> String {
-        let mut location = String::with_capacity(self.path.len() + 2);
+        let mut location = String::with_capacity(self.full.len() + 1);
         location.push('/');
-        location.extend(percent_encode(&self.path, OUTSIDE_PCHAR));
+        location.extend(percent_encode(self.as_bytes(), OUTSIDE_PCHAR));
         location.push_str(end);
         if let Some(query) = query {
             location.push('?');
@@ -265,7 +278,7 @@ mod tests {
             ("/a%zz", Err(())),
             ("/a%2", Err(())),
         ] {
-            let found = SitePath::parse_forwarded(path).map(|path| String::from_utf8(path.full()).unwrap());
+            let found = SitePath::parse_forwarded(path).map(|path| String::from_utf8(path.full().to_vec()).unwrap());
             assert_eq!(found.map_err(drop), expected.map(str::to_owned), "{path}");
         }
     }

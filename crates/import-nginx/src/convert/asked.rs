@@ -17,12 +17,14 @@ pub(super) struct Asked {
     pub(super) condition: Condition,
     /// An expression that the path must match too, in the notation of a route.
     pub(super) path: Option<String>,
+    /// Whether that is the path that the client asked for, wherever a route led since.
+    pub(super) is_of_client: bool,
     pub(super) groups: Option<Groups>,
 }
 
 impl Asked {
     fn holds(condition: Condition) -> Self {
-        Asked { condition, path: None, groups: None }
+        Asked { condition, path: None, is_of_client: false, groups: None }
     }
 
     /// The condition, and the expression for the path.
@@ -157,7 +159,16 @@ fn matches(
 ) -> Result<Asked, String> {
     let is_not = operator.starts_with('!');
     let sign = operator.trim_start_matches('!');
-    let own = path::expression(expression).ok_or_else(|| format!("the expression {expression} is not supported"))?;
+    let unsupported = || format!("the expression {expression} is not supported");
+    let Some(own) = path::expression(expression) else {
+        let own = values::look_around(expression).filter(|own| !uses_groups(block, own)).ok_or_else(unsupported)?;
+        let template = template(context, variables, variable)?;
+        let condition = Condition::wanted(&template, format!("~~ {}{own}", if sign == "~*" { "(?i)" } else { "" }));
+        return match template.contains('{') {
+            true => Ok(Asked::holds(if is_not { condition.not() } else { condition })),
+            false => Err(unsupported()),
+        };
+    };
     let name = variable.trim_start_matches(['$', '{']).trim_end_matches('}');
     if let Some(cases) = variables.cases(name) {
         let flags = if sign == "~*" { "(?i)" } else { "" };
@@ -171,13 +182,17 @@ fn matches(
         return Ok(Asked::holds(constant(built.is_match(&template) != is_not)));
     }
     // The query goes with the path where nothing but the last group may have it.
-    let is_of_uri = template == "{uri}" && own.trim_end_matches('$').ends_with("(.*)") && !own.contains("\\?");
-    if (template == "{path}" || is_of_uri) && !is_not {
+    let is_of_client = template == "{uri}"
+        && own.trim_end_matches('$').ends_with("(.*)")
+        && !own.contains("\\?")
+        && uses_groups(block, &own);
+    if (template == "{path}" || is_of_client) && !is_not {
         let mut groups = path::groups(&own);
-        if let Some(last) = groups.0.last_mut().filter(|_| is_of_uri) {
+        if let Some(last) = groups.0.last_mut().filter(|_| is_of_client) {
             last.push_str("{is_args}{query}");
         }
-        return Ok(Asked { condition: Condition::Always, path: Some(format!("{sign} {own}")), groups: Some(groups) });
+        let path = Some(format!("{sign} {own}"));
+        return Ok(Asked { condition: Condition::Always, path, is_of_client, groups: Some(groups) });
     }
     if template == "{method}"
         && sign == "~"

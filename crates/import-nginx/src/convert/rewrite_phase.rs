@@ -214,7 +214,7 @@ fn of_if(
     (directive, asked, has_rewrites): (&Directive, Asked, bool),
 ) -> Option<Table> {
     let whole = asked.whole();
-    let Asked { condition, path, groups } = asked;
+    let Asked { condition, path, is_of_client, groups } = asked;
     if condition == Condition::Always.not() {
         return None;
     }
@@ -239,6 +239,9 @@ fn of_if(
     }
     let mut route = Table::default();
     route.comment(&directive.place);
+    if is_of_client {
+        route.set("once", true);
+    }
     match path {
         Some(path) => route.set("path", path),
         // A condition that always holds needs a path.

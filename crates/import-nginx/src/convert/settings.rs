@@ -5,7 +5,7 @@ use toml::Value;
 use super::context::{Answers, Context};
 use super::level::Level;
 use super::variables::Variables;
-use super::{guards, log, tables, values};
+use super::{guards, log, proxy, tables, values};
 use crate::syntax::Directive;
 use crate::toml_text::Table;
 
@@ -236,7 +236,18 @@ fn fields(context: &mut Context, table: &mut Table, level: &Level<'_>, variables
     if cors.contains_key("origins") {
         table.set("cors", cors);
     }
-    if let Some(value) = cache_control(context, level, variables) {
+    let value = cache_control(context, level, variables);
+    let own = level.last("expires").map_or("", Directive::first);
+    if level.own().iter().any(|inner| proxy::is_pass(inner) || proxy::passes(inner)) && !own.is_empty() {
+        // `off` leaves the application's own, whatever is set around it.
+        let forwarded = value.clone().filter(|_| own != "off");
+        let is_reset = level.around().last("expires").is_some();
+        forwarded
+            .or(is_reset.then(String::new))
+            .into_iter()
+            .for_each(|value| table.set("forwarded_cache_control", value));
+    }
+    if let Some(value) = value {
         table.set("cache_control", value);
     }
 }

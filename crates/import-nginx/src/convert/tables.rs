@@ -34,6 +34,10 @@ pub(super) fn placeholder(context: &mut Context, name: &str) -> Option<String> {
 /// A table with its name, and the value that it is of.
 fn begun(context: &mut Context, block: &Directive, name: &str) -> Option<Table> {
     let from = context.variables.clone().template(context, block.first()).ok()?;
+    // No table knows the response.
+    if from.contains("{upstream.") {
+        return None;
+    }
     let mut table = Table::default();
     table.comment(&block.place);
     table.set("name", name);

@@ -40,7 +40,7 @@ pub(crate) use crate::observe::access_log::Outcome;
 use crate::observe::metrics;
 use crate::observe::traces::Span;
 use crate::response::{Body, Response};
-use crate::site::{self, Arrival, Client, Site, plain_http};
+use crate::site::{self, Arrival, Client, LimitedBy, Site, plain_http};
 use crate::upstream::{Inbound, Interim, interim_responses};
 use context::{address, endpoints};
 
@@ -59,7 +59,7 @@ pub(crate) use multiplexed::{
 pub(crate) use path_choice::{PathChoice, PathPolicy};
 pub(crate) use receiving::{MAX_BEHIND_THE_LAST, Receiving, may_keep};
 pub(crate) use shared::Shared;
-pub(crate) use stream::Stream;
+pub(crate) use stream::{Awaited, Stream};
 pub(crate) use upload::Upload;
 
 /// One request, from the end of its head to its line in the access log. A connection can have any number in progress.
@@ -80,6 +80,8 @@ pub(crate) struct Owed<'c> {
     site: Option<usize>,
     /// The limit that the client exceeds.
     refusal: Option<Refusal>,
+    /// The route whose limits count the request. `None`: it was not admitted yet.
+    limited_by: Option<LimitedBy>,
     /// `None`: neither access log nor metrics are on, or the line is written.
     started: Option<Started>,
 }
@@ -149,7 +151,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
             Started { at: Instant::now(), span: span.map(Arc::new) }
         });
         let site = generation.sites.place(request.and_then(|request| request.authority), listener.place);
-        Self::resume(generation, request, Owed { context, peer, site, refusal: None, started })
+        Self::resume(generation, request, Owed { context, peer, site, refusal: None, limited_by: None, started })
     }
 
     /// The exchange that was parked while the head of its request was kept elsewhere. `generation`: as before.
@@ -180,6 +182,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
     /// Counts the request against the limits of its site, and applies the site's pacing to the connection. `permit`: the connection's share of its
     /// sites' limits.
     pub(crate) fn admit(&mut self, permit: &mut Permit, connection: &impl Connection) {
+        self.owed.limited_by = self.limited_by();
         let limits = self.limits();
         let key = limits.and_then(SiteLimits::key);
         let value = key.and_then(|_| self.site?.limit_value(self.request?, self.client()));
@@ -283,19 +286,29 @@ impl<'c, 'r> Exchange<'c, 'r> {
             links.iter().for_each(|link| fields.add("Link", link));
             stream.interim(&Interim { status: Status::EARLY_HINTS, fields });
         }
-        let forwards = site.may_forward(request);
-        let passes_interim = forwards && stream.takes_interim() && site.passes_interim(request);
+        let awaited = match site.may_forward(request) {
+            true => Awaited::Upstream,
+            false if site.asks() => Awaited::Consent,
+            false => Awaited::None,
+        };
+        let passes_interim = awaited == Awaited::Upstream && stream.takes_interim() && site.passes_interim(request);
         let (interim, interims) = passes_interim.then(interim_responses).unzip();
         let endpoints = site.names_endpoints().then(|| endpoints(peer.address, stream.connection())).flatten();
         let span = self.span().cloned();
         let inbound = Inbound { interim, endpoints, span, ..context.inbound(request, peer) };
-        stream.attach(inbound, forwards, interims)
+        stream.attach(inbound, awaited, interims)
+    }
+
+    /// The route that limits the request.
+    #[inline]
+    fn limited_by(&self) -> Option<LimitedBy> {
+        Some(self.site?.limited_by(self.request?, || self.client()))
     }
 
     /// The limits of the route.
     #[inline]
     fn limits(&self) -> Option<&'r SiteLimits> {
-        self.site?.limits(self.request?, || self.client())
+        self.site?.limits(self.owed.limited_by.or_else(|| self.limited_by())?)
     }
 
     /// The client as the site sees it.

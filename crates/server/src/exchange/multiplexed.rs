@@ -13,7 +13,7 @@ use sealion_http::{Method, Protocol, Request, Status};
 use sealion_tls::{HandshakeInfo, SealedBy};
 use tokio::sync::oneshot;
 
-use super::{Context, Current, Exchange, Outcome, Owed, PathChoice, Stream, now};
+use super::{Awaited, Context, Current, Exchange, Outcome, Owed, PathChoice, Stream, now};
 use crate::limits::{ConnectionStreams, Permit, StreamPlace};
 use crate::passing::{Line, Passes};
 use crate::path::policy::PathReason;
@@ -48,8 +48,7 @@ pub(crate) enum Answer<'a> {
 pub(crate) struct Wait {
     /// Dropped when the client leaves: the request to a server, or the wait for a place, then ends.
     pub(crate) cancel: Option<oneshot::Sender<()>>,
-    /// The request may be forwarded.
-    pub(crate) forwards: bool,
+    pub(crate) awaited: Awaited,
     /// Interim responses of a server, sent meanwhile.
     pub(crate) interims: Option<InterimReceiver>,
 }
@@ -74,12 +73,12 @@ impl<'s> UpstreamSide<'s> {
     pub(crate) fn attach(
         &mut self,
         inbound: Inbound,
-        forwards: bool,
+        awaited: Awaited,
         interims: Option<InterimReceiver>,
         reading: Reading,
     ) -> Inbound {
         let (cancel, gone) = oneshot::channel();
-        self.wait = Wait { cancel: Some(cancel), forwards, interims };
+        self.wait = Wait { cancel: Some(cancel), awaited, interims };
         Inbound {
             content: self.content.take(),
             upgrade: self.is_connect,

@@ -62,7 +62,7 @@ impl<'c, 'r> Exchange<'c, 'r> {
         let now = Instant::now();
         let started = took.map(|took| Started { at: now.checked_sub(took).unwrap_or(now), span: None });
         let site = generation.sites.place(request.and_then(|request| request.authority), context.listener.place);
-        Self::resume(generation, request, Owed { context, peer, site, refusal: None, started })
+        Self::resume(generation, request, Owed { context, peer, site, refusal: None, limited_by: None, started })
     }
 
     /// Counts the connection for the site. It is not refused: it was admitted when the request came.

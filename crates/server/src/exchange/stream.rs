@@ -22,7 +22,18 @@ pub(crate) trait Stream {
     /// Sends an interim response before the response, at the latest when the driver next waits.
     fn interim(&mut self, interim: &Interim);
 
-    /// Adds the parts of this stream that an upstream gets: the content of the request, and the news that the client left. `forwards`: the request may be
-    /// forwarded. `interims`: responses for [`Self::interim`], which the driver takes while the response is made.
-    fn attach(&mut self, inbound: Inbound, forwards: bool, interims: Option<InterimReceiver>) -> Inbound;
+    /// Adds the parts of this stream that an upstream gets: the content of the request, and the news that the client left. `interims`: responses for
+    /// [`Self::interim`], which the driver takes while the response is made.
+    fn attach(&mut self, inbound: Inbound, awaited: Awaited, interims: Option<InterimReceiver>) -> Inbound;
+}
+
+/// The servers that a response may wait for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    #[default]
+    None,
+    /// A server that is asked whether the request may pass. The content of the request was read.
+    Consent,
+    /// A server that gets the request.
+    Upstream,
 }

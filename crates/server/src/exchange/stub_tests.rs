@@ -91,7 +91,7 @@ impl Stream for Memory {
         self.sent.extend_from_slice(&[b"103 ", interim.fields.lines()].concat());
     }
 
-    fn attach(&mut self, inbound: Inbound, _: bool, _: Option<InterimReceiver>) -> Inbound {
+    fn attach(&mut self, inbound: Inbound, _: Awaited, _: Option<InterimReceiver>) -> Inbound {
         let (here, gone) = oneshot::channel();
         self.here = Some(here);
         Inbound { gone: Some(gone), ..inbound }

@@ -315,12 +315,12 @@ impl Root {
         self.open_beneath(name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Wait::Yes)
     }
 
-    /// The metadata of `name` below the root, following symbolic links. May block.
+    /// The metadata of `name` below the root, following symbolic links.
     ///
     /// # Errors
     /// As [`Self::resolve`].
-    pub(crate) fn metadata(&self, name: &[u8]) -> Result<Metadata, NotOpened> {
-        let file = File::from(self.open_beneath(name, OFlags::PATH | OFlags::CLOEXEC, Wait::Yes)?);
+    pub(crate) fn metadata(&self, name: &[u8], wait: Wait) -> Result<Metadata, NotOpened> {
+        let file = File::from(self.open_beneath(name, OFlags::PATH | OFlags::CLOEXEC, wait)?);
         Ok(file.metadata().map_err(Unresolved::broken)?)
     }
 

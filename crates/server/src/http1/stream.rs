@@ -11,7 +11,7 @@ use sealion_tls::{Part, TlsStream};
 use tokio::sync::oneshot;
 
 use super::content::{ContentReader, Step};
-use crate::exchange::{self, Connection, Error, PathChoice};
+use crate::exchange::{self, Awaited, Connection, Error, PathChoice};
 use crate::response::Response;
 use crate::upstream::{Inbound, Interim, InterimReceiver};
 
@@ -55,11 +55,12 @@ impl exchange::Stream for Stream<'_> {
         self.unsent.extend_from_slice(b"\r\n");
     }
 
-    fn attach(&mut self, inbound: Inbound, forwards: bool, interims: Option<InterimReceiver>) -> Inbound {
-        let Some(head) = self.head.filter(|_| forwards) else { return inbound };
-        let has_content = !matches!(head.framing, Framing::None | Framing::Length(0));
-        let upgrade =
-            head.framing == Framing::None && head.version == Version::Http11 && asks_for_upgrade(&head.request);
+    fn attach(&mut self, inbound: Inbound, awaited: Awaited, interims: Option<InterimReceiver>) -> Inbound {
+        let Some(head) = self.head.filter(|_| awaited != Awaited::None) else { return inbound };
+        let forwards = awaited == Awaited::Upstream;
+        let has_content = forwards && !matches!(head.framing, Framing::None | Framing::Length(0));
+        let may_upgrade = forwards && head.framing == Framing::None && head.version == Version::Http11;
+        let upgrade = may_upgrade && asks_for_upgrade(&head.request);
         let pipe = match (has_content, upgrade) {
             (true, _) => Some(ContentReader::new(head.framing, head.expect_continue, self.patience)),
             (false, true) => Some(ContentReader::of_tunnel()),

@@ -3,7 +3,7 @@
 use sealion_h2::{Connection, HeaderBlock, StreamId};
 use sealion_tls::TlsStream;
 
-use crate::exchange::{self, UpstreamSide};
+use crate::exchange::{self, Awaited, UpstreamSide};
 use crate::upstream::{Inbound, Interim, InterimReceiver, Reading};
 
 /// The stream of a request that is answered now.
@@ -39,9 +39,9 @@ impl exchange::Stream for Stream<'_> {
         send_interim(self.id, interim, self.protocol, self.heads);
     }
 
-    fn attach(&mut self, inbound: Inbound, forwards: bool, interims: Option<InterimReceiver>) -> Inbound {
+    fn attach(&mut self, inbound: Inbound, awaited: Awaited, interims: Option<InterimReceiver>) -> Inbound {
         let reading = if self.is_busy || !self.protocol.has_room(self.id) { Reading::Sparing } else { Reading::Ahead };
-        self.upstream.attach(inbound, forwards, interims, reading)
+        self.upstream.attach(inbound, awaited, interims, reading)
     }
 }
 

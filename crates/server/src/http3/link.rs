@@ -8,7 +8,7 @@ use sealion_h3::{Connection, HeaderBlock, StreamId};
 use sealion_tls::record::Aead;
 use sealion_tls::{HandshakeInfo, MoveError, SealedBy};
 
-use crate::exchange::{self, UpstreamSide};
+use crate::exchange::{self, Awaited, UpstreamSide};
 use crate::limits::PacingRate;
 use crate::upstream::{Inbound, Interim, InterimReceiver, Reading};
 
@@ -107,9 +107,9 @@ impl exchange::Stream for Stream<'_> {
         write_interim(self.id, interim, self.protocol, &mut self.out);
     }
 
-    fn attach(&mut self, inbound: Inbound, forwards: bool, interims: Option<InterimReceiver>) -> Inbound {
+    fn attach(&mut self, inbound: Inbound, awaited: Awaited, interims: Option<InterimReceiver>) -> Inbound {
         let reading = if self.is_busy { Reading::Sparing } else { Reading::Ahead };
-        self.upstream.attach(inbound, forwards, interims, reading)
+        self.upstream.attach(inbound, awaited, interims, reading)
     }
 }
 

@@ -1,6 +1,5 @@
 //! The values that placeholders name.
 
-use std::borrow::Cow;
 use std::time::SystemTime;
 
 use http::HeaderName;
@@ -101,7 +100,7 @@ impl Source {
     pub(super) fn append(&self, asked: &Asked<'_>, form: Form, out: &mut Vec<u8>) -> Result<(), Unfit> {
         match self {
             Self::Host => out.extend_from_slice(asked.host().as_bytes()),
-            Self::Path => out.extend(percent_encode(&asked.path.full(), OUTSIDE_PCHAR).flat_map(str::bytes)),
+            Self::Path => out.extend(percent_encode(asked.path.full(), OUTSIDE_PCHAR).flat_map(str::bytes)),
             Self::Authority => out.extend_from_slice(asked.request.authority.unwrap_or_default().as_bytes()),
             Self::QueryMark(_) if asked.query.is_none_or(str::is_empty) => {}
             Self::QueryMark(mark) => out.push(*mark),
@@ -162,8 +161,8 @@ fn append_group(
     group: impl for<'h> Fn(&regex::bytes::Captures<'h>) -> Option<regex::bytes::Match<'h>>,
 ) {
     let Some(groups) = asked.groups else { return };
-    let full = asked.looked_up.map_or_else(|| asked.path.full().into(), Cow::Borrowed);
-    if let Some(found) = groups.path.as_ref().and_then(|regex| regex.captures(&full)).and_then(|all| group(&all)) {
+    let full = asked.looked_up.unwrap_or_else(|| asked.path.full());
+    if let Some(found) = groups.path.as_ref().and_then(|regex| regex.captures(full)).and_then(|all| group(&all)) {
         return out.extend_from_slice(found.as_bytes());
     }
     let host = asked.host();

@@ -33,6 +33,7 @@ use http::header;
 use sealion_http::path::SitePath;
 use sealion_http::request::{Conditions, FieldLines, Singleton};
 use sealion_http::{Fields, HttpTime, Method, Request, Status, Target};
+use tokio::task::spawn_blocking;
 
 use self::turns::Turn;
 use super::accel::KeptFields;
@@ -40,7 +41,7 @@ use super::early_hints::is_navigation;
 use super::forward_auth::Asking;
 use super::forwarded_path::ForwardedPath;
 use super::maintenance::Maintenance;
-use super::route::{Action, FileLocation, Route};
+use super::route::{Action, ColdPath, Disk, FileLocation, Route};
 use super::{Site, error_text, plain_http, proxy};
 use crate::files::cache::Files;
 use crate::files::resolve::{Found, SiteFile, Unresolved};
@@ -81,8 +82,14 @@ pub(crate) async fn answer(
     now: HttpTime,
     mut inbound: Inbound,
 ) -> Response {
-    let (answering, path) = Answering::new(site, request, client, now);
-    let auth = site.asks().then(|| Asking::new(site, answering.route, request, &inbound));
+    let (answering, path) = match Answering::at_hand(site, request, client, now) {
+        Ok(found) => found,
+        Err(cold) => {
+            Box::pin(look_up(site, request, client, cold)).await;
+            Answering::new(site, request, client, now)
+        }
+    };
+    let auth = site.asks().then(|| Asking::new(site, answering.route, request, &mut inbound));
     let mut response = Answering { auth: auth.as_ref(), ..answering }.answer(path, &mut inbound).await;
     if let Some(auth) = &auth {
         auth.add_cookies(&mut response.fields);
@@ -90,16 +97,34 @@ pub(crate) async fn answer(
     response
 }
 
+/// Waits for the disk, so that the choice of a route does not. A file system may keep no entry at hand, such as tmpfs for a missing name: it was asked just now.
+async fn look_up(site: &Site, request: &Request<'_>, client: Client, first: ColdPath) {
+    let mut cold = first;
+    for _ in 0..MAX_LOOKUPS {
+        let own = cold.clone();
+        if spawn_blocking(move || own.look_up()).await.is_err() {
+            return;
+        }
+        match site.locate_at_hand(request, client) {
+            Err(next) if !next.is_same(&cold) => cold = next,
+            _ => return,
+        }
+    }
+}
+
+/// Paths that are looked up for the choice of a route, before it waits for the disk itself.
+const MAX_LOOKUPS: usize = 16;
+
 /// Answers with a cached file or, where a proxy rule has a cache, with a stored response of this worker; without waiting. `None`: [`answer`] has to, in a
 /// box: every request would pay for the memory of its future.
 pub(crate) fn answer_from_cache(site: &Site, request: &Request<'_>, client: Client, now: HttpTime) -> Option<Response> {
-    let (answering, path) = Answering::new(site, request, client, now);
+    let (answering, path) = Answering::at_hand(site, request, client, now).ok()?;
     answering.answer_from_cache(&path.ok()?)
 }
 
 /// Whether the response needs no file and no server: a refusal or a redirect. An error page may.
 pub(crate) fn is_refused_or_redirected(site: &Site, request: &Request<'_>, client: Client, now: HttpTime) -> bool {
-    let (answering, path) = Answering::new(site, request, client, now);
+    let Ok((answering, path)) = Answering::at_hand(site, request, client, now) else { return false };
     let redirects = answering.route.redirects() && !answering.route.features.authenticates();
     path.map_or(true, |path| redirects || answering.refuse_or_redirect(&path).is_some())
 }
@@ -114,7 +139,7 @@ pub(crate) fn early_hints<'a>(
     if !site.has_early_hints() {
         return None;
     }
-    let (answering, path) = Answering::new(site, request, client, now);
+    let (answering, path) = Answering::at_hand(site, request, client, now).ok()?;
     let path = path.ok()?;
     let links = site.route(answering.route.number).features.early_hints.as_ref().filter(|_| is_navigation(request))?;
     let is_answered_at_once = || {
@@ -216,8 +241,19 @@ impl<'a> Answering<'a> {
         client: Client,
         now: HttpTime,
     ) -> (Self, Result<SitePath<'a>, Status>) {
-        let (route, path) = site.locate(request, client);
+        let (route, path) = site.locate(request, client, Disk::Waits);
         (Answering { site, route, request, client, now, auth: None, turns: 0, accel: None }, path)
+    }
+
+    /// The same without waiting for the disk.
+    fn at_hand(
+        site: &'a Site,
+        request: &'a Request<'a>,
+        client: Client,
+        now: HttpTime,
+    ) -> Result<(Self, Result<SitePath<'a>, Status>), ColdPath> {
+        let (route, path) = site.locate_at_hand(request, client)?;
+        Ok((Answering { site, route, request, client, now, auth: None, turns: 0, accel: None }, path))
     }
 
     /// The response with a cached file, or with a stored response ([`Self::answer_from_store`]). `None`: [`Self::answer`] makes the response,
@@ -516,7 +552,7 @@ impl<'a> Answering<'a> {
                     return refusal.into();
                 }
             }
-            inbound.fields = auth.fields();
+            auth.prepare(inbound);
         }
         if rule.runs_scripts() {
             let asked = Some(asked).filter(|_| forwarded.is_rewritten());
@@ -530,6 +566,9 @@ impl<'a> Answering<'a> {
             false => Box::pin(rule.forward(self.request, forwarded, sent, inbound)).await,
             true => Box::pin(self.forward_whole(rule, forwarded, sent, inbound)).await,
         };
+        if let Some(auth) = self.auth {
+            auth.resume(inbound);
+        }
         if rule.intercept_errors && self.route.error_page(response.status).is_some() {
             return Response { upstream: response.upstream, ..Response::plain(response.status) }.into();
         }

@@ -10,7 +10,6 @@ use sealion_http::http1::write::{Connection, write_head};
 use super::*;
 use crate::files::cache::{CacheLimits, FileCache};
 use crate::response::Body;
-use tokio::task::spawn_blocking;
 
 use crate::files::resolve::Wait;
 use crate::site::{SiteConfig, SiteContext};
@@ -331,4 +330,29 @@ fn the_cause_survives_later_blocking_steps() {
     assert_eq!((response.status, parked >= 2), (Status::NOT_FOUND, true));
     assert!(response.fields.content_encoding.is_some());
     assert!(response.cause.unwrap().to_string().contains("leads out of the root"));
+}
+
+/// A name that was never asked for is not at hand; what a thread has looked up decides then.
+#[test]
+fn a_condition_about_a_path_is_not_waited_for_by_the_worker() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "[[route]]\npath = '/'\nmatch = { exists = '{path}.there' }\nrespond = 204";
+    let config: SiteConfig = toml::from_str(text).unwrap();
+    let config = SiteConfig { root: Some(directory.path().to_owned().into()), ..config };
+    let mut problems = Problems::of_arguments();
+    let cache = FileCache::new(CacheLimits::default());
+    let site = config.build(&mut SiteContext::new(&cache, &mut Upstreams::default()), &mut problems);
+    let site = site.unwrap_or_else(|| panic!("{problems}"));
+    fs::write(directory.path().join("y.there"), "").unwrap();
+    for (target, expected) in [("/x", 404), ("/y", 204)] {
+        let text = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let span = find(text.as_bytes(), &HeadLimits::default()).unwrap().unwrap();
+        let head = RequestHead::parse(text.as_bytes(), span).unwrap();
+        if expected == 404 {
+            assert!(site.locate_at_hand(&head.request, Client::default()).is_err(), "it was never looked up");
+            let now = NOW.parse().unwrap();
+            assert!(answer_from_cache(&site, &head.request, Client::default(), now).is_none());
+        }
+        assert_eq!(ask(&head.request, &site).status.code(), expected, "{target}");
+    }
 }

@@ -8,7 +8,7 @@ use sealion_http::{Request, Target};
 
 use super::answer::Client;
 use super::forwarded_path::ForwardedPath;
-use super::route::{Action, Last, Route};
+use super::route::{Action, Disk, Last, Route};
 use super::{Site, readings};
 use crate::placeholders::Template;
 
@@ -20,7 +20,7 @@ impl Site {
     pub(crate) fn explain(&self, request: &Request<'_>, client: Client) -> String {
         let mut lines = format!("site {}\n", self.name);
         let Target::Path { path: raw, query } = request.target else { return lines };
-        let (route, path) = self.locate(request, client);
+        let (route, path) = self.locate(request, client, Disk::Waits);
         let path = match path {
             Ok(path) => path,
             Err(status) => {
@@ -50,7 +50,7 @@ impl Site {
             }
         };
         for reading in readings {
-            let shown = String::from_utf8_lossy(&reading.full()).into_owned();
+            let shown = String::from_utf8_lossy(reading.full()).into_owned();
             let _ = writeln!(lines, "  an application may read it as {shown}");
         }
     }
@@ -65,7 +65,7 @@ impl Site {
         let Step { route, raw, query } = step;
         let parsed = SitePath::parse(raw, true).or_else(|_| SitePath::parse_forwarded(raw)).ok()?;
         let asked = self.asked(request, &parsed, query.as_deref(), client);
-        let shown = String::from_utf8_lossy(&parsed.full()).into_owned();
+        let shown = String::from_utf8_lossy(parsed.full()).into_owned();
         let _ = writeln!(lines, "  {shown}: route {}", route.label);
         if let Some(routes) = &self.routes {
             for (label, holds) in routes.conditions(&asked).into_iter().filter(|_| !route.is_named()) {
@@ -83,7 +83,8 @@ impl Site {
             let (raw, own) = url.split_once('?').map_or((url.as_str(), None), |(raw, query)| (raw, Some(query)));
             let path = SitePath::parse(raw, true).or_else(|_| SitePath::parse_forwarded(raw)).ok()?;
             let query = own.map(str::to_owned).or_else(|| query.clone());
-            let route = self.choose(&self.asked(request, &path, query.as_deref(), client)).ok()?;
+            let asked = self.asked(request, &path, query.as_deref(), client);
+            let route = self.choose(&asked, Disk::Waits).ok()?;
             Some(Step { route, raw: raw.to_owned(), query })
         };
         match &*route.action {

@@ -20,7 +20,7 @@ use super::pages::{ErrorPages, Page};
 use super::route::{Around, SiteContext};
 use super::security_headers::SecurityHeaders;
 use crate::files::cache::Files;
-use crate::placeholders::Known;
+use crate::placeholders::{Groups, Known};
 use crate::values::{At, Problems};
 
 /// The optional features of a site.
@@ -86,7 +86,7 @@ impl SiteConfig {
         &self,
         files: &Files,
         around: Option<Around<'_>>,
-        key: &str,
+        (key, groups): (&str, &Groups),
         context: &mut SiteContext<'_>,
         problems: &mut Problems,
     ) -> Features {
@@ -114,8 +114,7 @@ impl SiteConfig {
         let waiting = &Arc::clone(&context.upstreams.waiting);
         let compression = around.map(|around| (&around.settings.compress, &around.route.features.compression));
         let upstreams = &mut *context.upstreams;
-        let groups = self.host_groups();
-        let known = Known { groups: Some(&groups), tables: &context.tables, in_response: false };
+        let known = Known { groups: Some(groups), tables: &context.tables, in_response: false };
         Features {
             anonymous: !self.server_header,
             // A whole site without a log has no log that a line could be missing from.
@@ -150,8 +149,8 @@ impl SiteConfig {
             error_pages: inherited(&self.error_pages, error_pages, |pages| {
                 ErrorPages::build(pages, root, known, &name("error_pages"), problems)
             }),
-            headers: inherited(header_settings(self), headers, |(config, cache_control, security, hsts)| {
-                Fields { config, cache_control, security, hsts, plain, known }.build(key, problems)
+            headers: inherited(header_settings(self), headers, |(config, caching, security, hsts)| {
+                Fields { config, caching, security, hsts, plain, known }.build(key, problems)
             }),
             accel: inherited(&self.accel, accel, |accel| {
                 accel.clone().into_table()?.build(self, context.cache, &name("accel"), problems)
@@ -179,8 +178,11 @@ impl SiteConfig {
 }
 
 /// The settings that make the fields of responses.
-fn header_settings(settings: &SiteConfig) -> (&HeadersConfig, &At<String>, SecurityHeaders, &HstsConfig) {
-    (&settings.headers, &settings.cache_control, settings.security_headers, &settings.hsts)
+fn header_settings(
+    settings: &SiteConfig,
+) -> (&HeadersConfig, (&At<String>, &At<String>), SecurityHeaders, &HstsConfig) {
+    let caching = (&settings.cache_control, &settings.forwarded_cache_control);
+    (&settings.headers, caching, settings.security_headers, &settings.hsts)
 }
 
 impl Features {

@@ -6,9 +6,12 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::io;
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -17,6 +20,7 @@ use schemars::JsonSchema;
 use sealion_http::extra_fields::is_name;
 use sealion_http::{Fields, Request, Status, Target};
 use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::Site;
@@ -25,7 +29,7 @@ use super::route::Route;
 use crate::response::{Response, discard};
 use crate::upstream::{
     Forwarded, Hop, Inbound, Reading, Reply, Upstream, Upstreams, forward, is_hop_by_hop, is_loop, pass_span_on,
-    request_fields,
+    poll_gone, request_fields,
 };
 use crate::values::{At, Problems, SecretUrl};
 
@@ -323,8 +327,10 @@ pub(super) struct Asking<'a> {
     hop: Hop<'a>,
     /// Servers that let it pass, by their addresses.
     passed: Mutex<BTreeMap<usize, Passed>>,
-    /// The cookies of servers that the client gets.
-    cookies: Mutex<Vec<HeaderValue>>,
+    /// The cookies that the client gets, by the addresses of the servers that set them.
+    cookies: Mutex<Vec<(usize, Vec<HeaderValue>)>>,
+    /// See [`Inbound::gone`]. `None`: the request that is forwarded has it.
+    gone: Mutex<Option<oneshot::Receiver<()>>>,
 }
 
 /// A server that lets a request pass.
@@ -338,13 +344,26 @@ struct Passed {
 }
 
 impl<'a> Asking<'a> {
-    pub(super) fn new(site: &'a Site, route: &'a Route, request: &'a Request<'a>, inbound: &Inbound) -> Self {
+    /// Takes the end of the client from `inbound`, until [`Self::prepare`].
+    pub(super) fn new(site: &'a Site, route: &'a Route, request: &'a Request<'a>, inbound: &mut Inbound) -> Self {
         let hop = inbound.hop(request.authority);
-        Asking { site, route, request, hop, passed: Mutex::default(), cookies: Mutex::default() }
+        let (passed, cookies, gone) = (Mutex::default(), Mutex::default(), Mutex::new(inbound.gone.take()));
+        Asking { site, route, request, hop, passed, cookies, gone }
     }
 
     fn passed(&self) -> MutexGuard<'_, BTreeMap<usize, Passed>> {
-        self.passed.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.passed)
+    }
+
+    /// Gives a request that is forwarded the fields of the answers, and the end of the client.
+    pub(super) fn prepare(&self, inbound: &mut Inbound) {
+        inbound.fields = self.fields();
+        inbound.gone = lock(&self.gone).take();
+    }
+
+    /// Takes back the end of the client when the request was forwarded: another route may ask.
+    pub(super) fn resume(&self, inbound: &mut Inbound) {
+        *lock(&self.gone) = inbound.gone.take();
     }
 
     /// The refusal if the server of `auth` does not let the request pass.
@@ -379,12 +398,24 @@ impl<'a> Asking<'a> {
 
     async fn ask(&self, auth: &Arc<ForwardAuth>, uri: String) -> Option<Response> {
         let mut cookies = Vec::new();
-        let answer = auth.ask(self.request, &uri, &self.hop, &mut cookies).await;
-        // The last response of a server is about the path that is forwarded, and has the same cookies.
-        *self.cookies.lock().unwrap_or_else(PoisonError::into_inner) = cookies;
+        let answer = {
+            let mut answer = pin!(auth.ask(self.request, &uri, &self.hop, &mut cookies));
+            poll_fn(|cx| match poll_gone(&mut lock(&self.gone), cx) {
+                Poll::Ready(()) => Poll::Ready(Err(Box::new(Response::plain(Status::CLIENT_CLOSED_REQUEST)))),
+                Poll::Pending => answer.as_mut().poll(cx),
+            })
+            .await
+        };
+        let server = Arc::as_ptr(auth).addr();
+        {
+            // The last response of a server is about the path that is forwarded, and has the same cookies.
+            let mut all = lock(&self.cookies);
+            all.retain(|(other, _)| *other != server);
+            all.push((server, cookies));
+        }
         match answer {
             Ok(fields) => {
-                self.passed().insert(Arc::as_ptr(auth).addr(), Passed { by: Arc::clone(auth), uri, fields });
+                self.passed().insert(server, Passed { by: Arc::clone(auth), uri, fields });
                 None
             }
             Err(refusal) => Some(*refusal),
@@ -393,19 +424,23 @@ impl<'a> Asking<'a> {
 
     /// Adds the cookies that servers set.
     pub(super) fn add_cookies(&self, fields: &mut Fields) {
-        for cookie in self.cookies.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for cookie in lock(&self.cookies).drain(..).flat_map(|(_, cookies)| cookies) {
             fields.extra.add_octets("Set-Cookie", cookie.as_bytes());
         }
     }
 
     /// The fields that a forwarded request gets instead of the client's.
-    pub(super) fn fields(&self) -> Vec<FieldChange> {
+    fn fields(&self) -> Vec<FieldChange> {
         let passed = self.passed();
         let mut fields: Vec<FieldChange> = self.site.copied_fields().map(|name| (name.clone(), None)).collect();
         let copied = passed.values().flat_map(|passed| &passed.fields);
         fields.extend(copied.filter(|(_, value)| value.is_some()).cloned());
         fields
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A path and query as they are forwarded.

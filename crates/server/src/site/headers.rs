@@ -1,5 +1,6 @@
 //! Header fields that the configuration adds to responses: the fields of a route, a preset, HSTS and Cache-Control.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
@@ -30,7 +31,8 @@ pub(crate) struct HeadersConfig {
 pub(super) struct Fields<'a> {
     /// The key `headers`.
     pub config: &'a HeadersConfig,
-    pub cache_control: &'a At<String>,
+    /// The keys `cache_control` and `forwarded_cache_control`.
+    pub caching: (&'a At<String>, &'a At<String>),
     /// The key `security_headers`.
     pub security: SecurityHeaders,
     pub hsts: &'a HstsConfig,
@@ -47,6 +49,7 @@ pub(crate) struct Headers {
     all: Option<ExtraFields>,
     set: Vec<Set>,
     cache_control: Option<Template>,
+    forwarded_cache_control: Option<Template>,
 }
 
 /// A field with its value.
@@ -94,24 +97,31 @@ impl Fields<'_> {
         };
         set.retain(|field| !is_own(&field.name));
         set.extend(own);
-        let of_cache = Some(self.cache_control).filter(|value| !value.is_empty());
-        let cache_control =
-            of_cache.and_then(|value| Template::parse(value, self.known, &dotted(key, "cache_control"), problems));
-        if of_cache.is_some_and(|value| !is_value(value)) {
-            let remedy = "write directives in visible ASCII, for instance public, max-age=3600";
-            problems.add(&self.cache_control.span, &dotted(key, "cache_control"), remedy);
-        }
-        if set.is_empty() && cache_control.is_none() {
+        let cache_control = self.caching(self.caching.0, &dotted(key, "cache_control"), problems);
+        let forwarded_cache_control = self.caching(self.caching.1, &dotted(key, "forwarded_cache_control"), problems);
+        let of_caches = || cache_control.iter().chain(&forwarded_cache_control);
+        if set.is_empty() && of_caches().next().is_none() {
             return None;
         }
         let is_constant = |field: &Set| field.statuses == Statuses::All && field.value.as_text().is_some();
-        let is_constant_for_caches = cache_control.as_ref().is_none_or(|value| value.as_text().is_some());
+        let is_constant_for_caches = of_caches().all(|value| value.as_text().is_some());
         let all = (is_constant_for_caches && set.iter().all(is_constant)).then(|| {
             let mut fields = ExtraFields::default();
             apply(&set, Status::OK, None, &mut fields);
             fields
         });
-        Some(Headers { all, set, cache_control })
+        Some(Headers { all, set, cache_control, forwarded_cache_control })
+    }
+
+    /// A value of Cache-Control. `None`: it is empty, or has problems.
+    fn caching(&self, value: &At<String>, key: &str, problems: &mut Problems) -> Option<Template> {
+        if value.is_empty() {
+            return None;
+        }
+        if !is_value(value) {
+            problems.add(&value.span, key, "write directives in visible ASCII, for instance public, max-age=3600");
+        }
+        Template::parse(value, self.known, key, problems)
     }
 }
 
@@ -177,35 +187,35 @@ impl Headers {
         if fields.etag.is_some()
             && let Some(value) = &self.cache_control
             && !fields.extra.has("cache-control")
+            && let Some(value) = rendered(value, asked)
         {
-            match (value.as_text(), asked) {
-                (Some(text), _) => fields.extra.add("Cache-Control", text),
-                (None, Some(asked)) => {
-                    if let Ok(value) = value.render(asked, Form::Plain).map(|value| value.trim_ascii().to_vec())
-                        && !value.is_empty()
-                    {
-                        fields.extra.add_octets("Cache-Control", &value);
-                    }
-                }
-                (None, None) => {}
-            }
+            fields.extra.add_octets("Cache-Control", &value);
+        }
+        if fields.forwarded
+            && Statuses::WithoutErrors.include(status)
+            && let Some(value) = &self.forwarded_cache_control
+            && let Some(value) = rendered(value, asked)
+        {
+            ["Cache-Control", "Expires"].iter().for_each(|name| fields.extra.remove(name));
+            fields.extra.add_octets("Cache-Control", &value);
         }
     }
+}
+
+/// A value for a request. `None`: it is empty, or no field may have it.
+fn rendered<'v>(value: &'v Template, asked: Option<&Asked<'_>>) -> Option<Cow<'v, [u8]>> {
+    let value: Cow<'v, [u8]> = match (value.as_text(), asked) {
+        (Some(text), _) => Cow::Borrowed(text.as_bytes()),
+        (None, asked) => Cow::Owned(value.render(asked?, Form::Plain).ok()?.trim_ascii().to_vec()),
+    };
+    Some(value).filter(|value| !value.is_empty())
 }
 
 /// Adds fields with the values for a request.
 fn apply(set: &[Set], status: Status, asked: Option<&Asked<'_>>, fields: &mut ExtraFields) {
     for Set { name: field, value, .. } in set.iter().filter(|field| field.statuses.include(status)) {
-        match (value.as_text(), asked) {
-            (Some(text), _) => add_to(fields, field, text.as_bytes()),
-            (None, Some(asked)) => {
-                if let Ok(value) = value.render(asked, Form::Plain).map(|value| value.trim_ascii().to_vec())
-                    && !value.is_empty()
-                {
-                    add_to(fields, field, &value);
-                }
-            }
-            (None, None) => {}
+        if let Some(value) = rendered(value, asked) {
+            add_to(fields, field, &value);
         }
     }
 }

@@ -8,6 +8,7 @@ use super::{At, Deserialize, Headers, HeadersConfig, HstsConfig, Known, Problems
 struct File {
     headers: HeadersConfig,
     cache_control: At<String>,
+    forwarded_cache_control: At<String>,
     security_headers: SecurityHeaders,
     hsts: HstsConfig,
 }
@@ -18,7 +19,7 @@ fn build(text: &str) -> (Option<Headers>, Problems) {
     let tables = crate::placeholders::Tables::default();
     let config = super::Fields {
         config: &file.headers,
-        cache_control: &file.cache_control,
+        caching: (&file.cache_control, &file.forwarded_cache_control),
         security: file.security_headers,
         hsts: &file.hsts,
         plain: false,
@@ -71,6 +72,23 @@ fn cache_control_is_for_responses_with_an_entity_tag() {
 }
 
 #[test]
+fn cache_control_of_servers_is_replaced_where_there_is_no_error() {
+    let headers = build("forwarded_cache_control = 'max-age=9'").0.unwrap();
+    let sent = |status: u16, forwarded: bool| {
+        let mut fields = Fields { forwarded, ..Fields::default() };
+        fields.extra.add("Cache-Control", "no-store");
+        fields.extra.add("Expires", "0");
+        headers.add(Status::new(status).unwrap(), None, &mut fields);
+        String::from_utf8(fields.extra.lines().to_vec()).unwrap().replace("\r\n", "|")
+    };
+    assert_eq!([200, 304].map(|status| sent(status, true)), ["Cache-Control: max-age=9|"; 2]);
+    assert_eq!(
+        [(404, true), (500, true), (200, false)].map(|(status, forwarded)| sent(status, forwarded)),
+        ["Cache-Control: no-store|Expires: 0|"; 3]
+    );
+}
+
+#[test]
 fn vary_values_are_merged() {
     let mut already = Fields::default();
     already.extra.add("Vary", "Accept");
@@ -96,6 +114,7 @@ fn configuration_errors_name_the_key() {
         ("headers = { unset = ['Server'] }", "f:1: site.headers.unset: set server_header = false"),
         ("headers = { unset = ['etag'] }", "f:1: site.headers.unset: removes fields of the preset"),
         ("cache_control = ' a'", "f:1: site.cache_control: write directives"),
+        ("forwarded_cache_control = ' a'", "f:1: site.forwarded_cache_control: write directives"),
     ] {
         let (_, problems) = build(text);
         assert!(problems.to_string().starts_with(expected), "{text}: {problems}");

@@ -13,7 +13,7 @@ use smart_default::SmartDefault;
 use super::archive::{ArchiveConfig, Archives};
 use super::checksums::{Beside, Checksum};
 use super::listing_view::{Column, Order, Search, View};
-use crate::files::resolve::{NotOpened, Root, Unresolved, beneath};
+use crate::files::resolve::{NotOpened, Root, Unresolved, Wait, beneath};
 use crate::values::{At, Problems};
 
 /// Listings of directories without an index file.
@@ -197,7 +197,7 @@ impl ReadDirectory {
             FileType::RegularFile => Some(Metadata { is_directory: false, len: stat.st_size as u64, modified }),
             FileType::Directory => Some(Metadata { is_directory: true, len: 0, modified }),
             FileType::Symlink => {
-                let metadata = self.root.metadata(&beneath(&self.name, name)).ok()?;
+                let metadata = self.root.metadata(&beneath(&self.name, name), Wait::Yes).ok()?;
                 let modified = displayable(metadata.mtime());
                 let is_shown = metadata.is_file() || metadata.is_dir();
                 is_shown.then(|| Metadata { is_directory: metadata.is_dir(), len: metadata.len(), modified })

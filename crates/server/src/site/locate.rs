@@ -1,16 +1,22 @@
 //! The route of a request, and the common part of all routes of a site.
 
+use std::cell::Cell;
+
 use http::HeaderName;
 use sealion_http::path::{SitePath, Unnameable};
 use sealion_http::{Request, Status, Target};
 
-use super::route::Route;
+use super::route::{ColdPath, Disk, Route};
 use super::{Client, Site, readings};
 use crate::limits::SiteLimits;
 use crate::placeholders::{Asked, Form};
 
 /// The route and the path of a request; an error is the status of a path that cannot be served.
 pub(super) type Located<'s, 'r> = (&'s Route, Result<SitePath<'r>, Status>);
+
+/// A route of a site, by its number.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LimitedBy(Option<usize>);
 
 /// The path, of files or of an application, and whether a file can have it.
 ///
@@ -36,19 +42,24 @@ fn path_of_file<'r>(raw: &'r str, route: &Route) -> Result<SitePath<'r>, Status>
 }
 
 impl Site {
-    /// The limits for a request of this client.
+    /// The route whose limits a request of this client is counted against. Where limits differ by route, conditions wait for the disk here.
     #[inline]
-    pub(crate) fn limits(&self, request: &Request<'_>, client: impl FnOnce() -> Client) -> Option<&SiteLimits> {
-        let route = match &self.routes {
-            Some(routes) if routes.has_limits() => self.locate(request, client()).0,
-            _ => &self.root,
-        };
-        route.limits.as_deref()
+    pub(crate) fn limited_by(&self, request: &Request<'_>, client: impl FnOnce() -> Client) -> LimitedBy {
+        LimitedBy(match &self.routes {
+            Some(routes) if routes.has_limits() => self.locate(request, client(), Disk::Waits).0.number,
+            _ => None,
+        })
+    }
+
+    /// The limits of that route.
+    #[inline]
+    pub(crate) fn limits(&self, by: LimitedBy) -> Option<&SiteLimits> {
+        self.route(by.0).limits.as_deref()
     }
 
     /// The value that the limits of the route count a request by. `None`: they count by client, or the request has no such value.
     pub(crate) fn limit_value(&self, request: &Request<'_>, client: Client) -> Option<Vec<u8>> {
-        let (route, path) = self.locate(request, client);
+        let (route, path) = self.locate(request, client, Disk::Waits);
         let (path, key) = (path.ok()?, route.limits.as_ref()?.key()?);
         let query = match request.target {
             Target::Path { query, .. } => query,
@@ -59,7 +70,7 @@ impl Site {
     }
 
     /// Whether a route asks another server whether requests may pass.
-    pub(super) fn asks(&self) -> bool {
+    pub(crate) fn asks(&self) -> bool {
         match &self.routes {
             None => self.root.features.forward_auth.is_some(),
             Some(routes) => routes.asks(),
@@ -73,7 +84,10 @@ impl Site {
     }
 
     pub(super) fn has_early_hints(&self) -> bool {
-        self.routes.is_some() || self.root.features.early_hints.is_some()
+        match &self.routes {
+            None => self.root.features.early_hints.is_some(),
+            Some(routes) => routes.has_early_hints(),
+        }
     }
 
     /// Whether a route may refuse a request by a path.
@@ -88,15 +102,32 @@ impl Site {
     ///
     /// # Errors
     /// 400: the request does not say clearly enough which route it is for.
-    pub(super) fn choose(&self, asked: &Asked<'_>) -> Result<&Route, Status> {
+    pub(super) fn choose(&self, asked: &Asked<'_>, disk: Disk<'_>) -> Result<&Route, Status> {
         match &self.routes {
             None => Ok(&self.root),
-            Some(routes) => Ok(routes.choose(asked)?.unwrap_or(&self.root)),
+            Some(routes) => Ok(routes.choose(asked, disk)?.unwrap_or(&self.root)),
+        }
+    }
+
+    /// The route and the path of a request as it came, without waiting for the disk.
+    ///
+    /// # Errors
+    /// A condition asks about a path whose entry would have to be waited for.
+    pub(super) fn locate_at_hand<'s, 'r>(
+        &'s self,
+        request: &Request<'r>,
+        client: Client,
+    ) -> Result<Located<'s, 'r>, ColdPath> {
+        let cold = Cell::new(None);
+        let located = self.locate(request, client, Disk::AtHand(&cold));
+        match cold.take() {
+            None => Ok(located),
+            Some(cold) => Err(cold),
         }
     }
 
     /// The route and the path of a request as it came.
-    pub(super) fn locate<'s, 'r>(&'s self, request: &Request<'r>, client: Client) -> Located<'s, 'r> {
+    pub(super) fn locate<'s, 'r>(&'s self, request: &Request<'r>, client: Client, disk: Disk<'_>) -> Located<'s, 'r> {
         let root = &self.root;
         let Target::Path { path: raw, query } = request.target else {
             return (root, Err(Status::METHOD_NOT_ALLOWED));
@@ -109,7 +140,7 @@ impl Site {
             Err(status) => return (root, Err(status)),
         };
         let asked = self.asked(request, &path, query, client);
-        let route = match self.choose(&asked) {
+        let route = match self.choose(&asked, disk) {
             Ok(route) => route,
             Err(status) => return (root, Err(status)),
         };

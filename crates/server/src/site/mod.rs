@@ -58,6 +58,7 @@ use crate::values::Problems;
 pub(crate) use answer::{Arrival, Client, answer, answer_from_cache, early_hints, is_refused_or_redirected, refuse};
 pub(crate) use headers::is_ours;
 pub(crate) use hosts::Hosts;
+pub(crate) use locate::LimitedBy;
 pub(crate) use proxy::ProxyConfig;
 pub(crate) use route::{RedirectTable, RewriteTable, RouteConfig, SiteConfig, SiteContext, literally};
 pub(crate) use sites::{Sites, host};
@@ -102,6 +103,7 @@ impl Site {
         self.routes.iter().flat_map(|routes| routes.all()).chain([&self.root])
     }
 
+    #[inline]
     fn route(&self, number: Option<usize>) -> &Route {
         match (number, &self.routes) {
             (Some(number), Some(routes)) => routes.get(number),

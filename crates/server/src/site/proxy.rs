@@ -30,7 +30,7 @@ use crate::store::{CacheRule, Store, one_slash_first};
 use crate::upstream::{
     Buffered, Failure, Forwarded, Inbound, NotCollected, OTHER_REQUESTS, Reply, RequestContent, Rest, Script, Spooling,
     Upgrade, Upstream, Upstreams, WEBSOCKET, WebSocketKey, add_trace_context, collect, forward, is_loop,
-    is_same_by_cgi, pass_span_on, request_fields, takes_trailers,
+    is_same_by_cgi, pass_span_on, poll_gone, request_fields, takes_trailers,
 };
 use crate::values::At;
 
@@ -321,7 +321,7 @@ impl Rule {
             }
         };
         let mut answer = pin!(answer);
-        poll_fn(|cx| match rest.poll_gone(cx) {
+        poll_fn(|cx| match poll_gone(&mut rest.gone, cx) {
             Poll::Ready(()) => Poll::Ready(Response::plain(Status::CLIENT_CLOSED_REQUEST)),
             Poll::Pending => answer.as_mut().poll(cx),
         })

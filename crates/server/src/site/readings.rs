@@ -92,7 +92,7 @@ pub(super) fn of_forwarded(path: ForwardedPath<'_>) -> Result<Vec<SitePath<'stat
 pub(super) fn beneath(prefix: &[u8], rest: &str) -> Result<Vec<SitePath<'static>>, Status> {
     let path = SitePath::parse_forwarded(rest).map_err(|_| Status::BAD_REQUEST)?;
     let readings = of_forwarded(ForwardedPath::requested(rest, &path))?;
-    let with_prefix = readings.iter().map(|reading| SitePath::of_octets(&[prefix, &reading.full()].concat()));
+    let with_prefix = readings.iter().map(|reading| SitePath::of_octets(&[prefix, reading.full()].concat()));
     with_prefix.collect::<Result<_, _>>().map_err(|_| Status::BAD_REQUEST)
 }
 
@@ -101,7 +101,7 @@ pub(super) fn beneath(prefix: &[u8], rest: &str) -> Result<Vec<SitePath<'static>
 /// # Errors
 /// See [`of_forwarded`].
 pub(super) fn of_decoded(path: &SitePath<'_>) -> Result<Vec<SitePath<'static>>, Status> {
-    if has_special(path) { all(&path.full(), true, path) } else { Ok(Vec::new()) }
+    if has_special(path) { all(path.full(), true, path) } else { Ok(Vec::new()) }
 }
 
 fn all(bytes: &[u8], is_decoded: bool, path: &SitePath<'_>) -> Result<Vec<SitePath<'static>>, Status> {
@@ -385,7 +385,7 @@ mod tests {
     fn readings(raw: &str) -> Result<Vec<String>, u16> {
         let path = SitePath::parse_forwarded(raw).map_err(|_| 404_u16)?;
         let found = of_forwarded(ForwardedPath::requested(raw, &path)).map_err(|status| status.code())?;
-        Ok(found.iter().map(|reading| String::from_utf8_lossy(&reading.full()).into_owned()).collect())
+        Ok(found.iter().map(|reading| String::from_utf8_lossy(reading.full()).into_owned()).collect())
     }
 
     #[test]

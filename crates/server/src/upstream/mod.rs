@@ -153,15 +153,6 @@ impl Inbound {
         std::mem::replace(self, rest)
     }
 
-    /// Ends when the client has left.
-    pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(gone) = &mut self.gone else { return Poll::Pending };
-        let _ = ready!(Pin::new(&mut *gone).poll(cx));
-        // A receiver that has ended must not be polled again. This one ends at once.
-        *gone = oneshot::channel().1;
-        Poll::Ready(())
-    }
-
     /// The same for another server, which gets neither content, nor another protocol, nor interim responses.
     pub(crate) fn without_content(&self) -> Self {
         Inbound {
@@ -200,6 +191,15 @@ impl Inbound {
         let (chain, endpoints) = (self.chain.clone(), self.endpoints.as_deref().copied());
         Hop { remote, is_trusted, takes_x_forwarded, chain, client, endpoints, scheme, host, span: self.span.clone() }
     }
+}
+
+/// Ends when the client has left. `gone`: see [`Inbound::gone`].
+pub(crate) fn poll_gone(gone: &mut Option<oneshot::Receiver<()>>, cx: &mut Context<'_>) -> Poll<()> {
+    let Some(gone) = gone else { return Poll::Pending };
+    let _ = ready!(Pin::new(&mut *gone).poll(cx));
+    // A receiver that has ended must not be polled again. This one ends at once.
+    *gone = oneshot::channel().1;
+    Poll::Ready(())
 }
 
 /// Servers that can answer the same requests.

@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use sealion_testkit::http::{self, Response};
 use sealion_testkit::server::{Server, Signal};
@@ -14,6 +14,7 @@ use crate::support::port::free_port;
 use crate::support::upstream::{Upstream, ok};
 use crate::support::{
     PROGRAM, Site, Successor, access_line, access_lines, built_program, curl, wait_for_cache, wait_for_message,
+    wait_until,
 };
 
 const PLAIN: &str = "address = '127.0.0.1:0'\ntls = false\nplain = 'serve'\n";
@@ -591,4 +592,37 @@ fn the_command_line_has_an_option_for_it() {
     let proxy = Server::start(PROGRAM.as_ref(), ["proxy", "--to", &upstream.url(), "--plain", "127.0.0.1:0"]);
     assert_eq!(get(&site, &proxy, "/f", &[]).body, b"answer");
     server.signal(Signal::TERM);
+}
+
+/// Ends when the test does: the testkit's server announces an address that it serves, and this one only redirects.
+struct Redirecting(Child);
+
+impl Drop for Redirecting {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// An error of a reload is about the file as it is now.
+#[test]
+fn a_reload_names_the_line_of_a_listener_in_the_new_file() {
+    let site = Site::new();
+    let config = |comment: &str, keys: &str| {
+        let listener = format!("{comment}address = '127.0.0.1:0'\ntls = false\nplain = 'redirect'");
+        Config::within(site.outside()).listen(&listener).site(site.root(), &[], keys)
+    };
+    let mut command = Command::new(PROGRAM);
+    command.args(["serve", "--config"]).arg(config("", "listen = ['127.0.0.1:0']").write());
+    let server = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+    let server = Redirecting(server);
+    let reload = || {
+        let pid = server.0.id().to_string();
+        let output = Command::new(PROGRAM).args(["reload", "--pid", &pid]).output().expect("it runs");
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    };
+    wait_until("the server reloads", || reload().contains("is in use"));
+    config("# One line,\n# and another one.\n", "").write();
+    let refused = reload();
+    assert!(refused.contains("sealion.toml:5: listen.tls: no listener has TLS"), "{refused}");
 }

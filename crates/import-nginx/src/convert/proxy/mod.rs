@@ -355,9 +355,12 @@ pub(super) fn own_max_body(context: &mut Context, level: &Level<'_>) -> u64 {
     }
 }
 
-/// The Cache-Control of forwarded responses. nginx sets it only on responses without an error, and a rule on all: a value that would make clients keep
-/// errors is reported.
+/// The Cache-Control that `add_header` alone adds to forwarded responses, beside the application's own: a value that would make clients keep a response that
+/// the application forbids to keep is reported. The Cache-Control of `expires` is a setting of the route.
 fn cache_control(context: &mut Context, level: &Level<'_>, variables: &Variables) -> Option<String> {
+    if level.last("expires").is_some_and(|expires| expires.first() != "off") {
+        return None;
+    }
     let value = settings::cache_control(context, level, variables)?;
     let is_safe = value
         .split(',')
@@ -365,7 +368,7 @@ fn cache_control(context: &mut Context, level: &Level<'_>, variables: &Variables
     if is_safe {
         return Some(value);
     }
-    let directive = level.last("expires").or(level.last("add_header"))?;
+    let directive = level.last("add_header")?;
     if !context.is_reported(directive) {
         let remedy = format!(
             "the server's own Cache-Control is sent: let the application send {value}, or set it by response_headers, for errors too"

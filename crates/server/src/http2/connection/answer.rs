@@ -9,7 +9,8 @@ use sealion_tls::TlsStream;
 
 use super::Http2;
 use crate::exchange::{
-    Alternative, Answer, Answered, Answering, Answers, Current, HeadBlocks, MAX_AHEAD_STREAMS, UpstreamSide, Wait, now,
+    Alternative, Answer, Answered, Answering, Answers, Awaited, Current, HeadBlocks, MAX_AHEAD_STREAMS, UpstreamSide,
+    Wait, now,
 };
 use crate::http2::request::{Stream, send_interim};
 use crate::http2::response::{Asking, Sending};
@@ -122,7 +123,7 @@ impl<'a> Http2<'a> {
             match polled {
                 Poll::Ready(answered) => {
                     let Waiting { stream: id, wait, .. } = self.answering.swap_remove(index);
-                    if wait.forwards
+                    if wait.awaited != Awaited::None
                         && wait.cancel.is_none()
                         && answered.response.status == Status::CLIENT_CLOSED_REQUEST
                     {

@@ -9,7 +9,7 @@ use sealion_tls::TlsStream;
 
 use super::Http2;
 use crate::exchange::{
-    Current, Delivery, End, Error, Generation, MAX_BEHIND_THE_LAST, Receiving, Upload, announced_length,
+    Awaited, Current, Delivery, End, Error, Generation, MAX_BEHIND_THE_LAST, Receiving, Upload, announced_length,
     expects_continue, free_head, keep_head, may_keep,
 };
 use crate::http2::content::Streamed;
@@ -44,7 +44,7 @@ impl Http2<'_> {
                     // The rest of their content will not come.
                     self.streamed.clear();
                     // Nor is it known whether the client has left.
-                    for waiting in self.answering.iter_mut().filter(|waiting| waiting.wait.forwards) {
+                    for waiting in self.answering.iter_mut().filter(|waiting| waiting.wait.awaited != Awaited::None) {
                         waiting.wait.cancel = None;
                     }
                 }

@@ -10,7 +10,7 @@ use sealion_quic::Endpoint;
 
 use super::Http3;
 use crate::exchange::{
-    Answer, Answered, Answering, Answers, Current, HeadBlocks, MAX_AHEAD_STREAMS, UpstreamSide, Wait, now,
+    Answer, Answered, Answering, Answers, Awaited, Current, HeadBlocks, MAX_AHEAD_STREAMS, UpstreamSide, Wait, now,
 };
 use crate::http3::link::{Stream, write_interim};
 use crate::http3::response::{Failure, Sending, Sent};
@@ -110,7 +110,7 @@ impl<'a> Http3<'a> {
             match polled {
                 Poll::Ready(answered) => {
                     let Waiting { stream, wait, out, .. } = self.answering.swap_remove(index);
-                    if wait.forwards
+                    if wait.awaited != Awaited::None
                         && wait.cancel.is_none()
                         && answered.response.status == Status::CLIENT_CLOSED_REQUEST
                     {

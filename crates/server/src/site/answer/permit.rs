@@ -10,7 +10,7 @@ use super::Answering;
 use crate::files::resolve::SiteFile;
 use crate::response::Response;
 use crate::site::basic_auth::{Decision, Verdict};
-use crate::site::route::{self, Route};
+use crate::site::route::{self, Disk, Route};
 
 impl<'a> Answering<'a> {
     /// The route for a path of this request.
@@ -20,7 +20,7 @@ impl<'a> Answering<'a> {
     pub(super) fn route_of(&self, path: &SitePath<'_>) -> Result<&'a Route, Status> {
         match &self.site.routes {
             None => Ok(&self.site.root),
-            Some(_) => self.site.choose(&self.site.asked(self.request, path, self.query(), self.client)),
+            Some(_) => self.site.choose(&self.site.asked(self.request, path, self.query(), self.client), Disk::Waits),
         }
     }
 

@@ -16,7 +16,7 @@ use crate::response::Response;
 use crate::site::forwarded_path::ForwardedPath;
 use crate::site::locate::path_of;
 use crate::site::proxy;
-use crate::site::route::{Action, FileLocation, Last, Route, Try};
+use crate::site::route::{Action, Disk, FileLocation, Last, Route, Try};
 use crate::upstream::Inbound;
 
 /// Times that a request goes on with another path or route, as in nginx.
@@ -122,7 +122,7 @@ impl<'a> Answering<'a> {
     /// Sends the file of the first path that has one, or goes on with the last resort.
     async fn try_paths(&self, tries: &Try, turn: Turn<'_>) -> Answer {
         let path = turn.path.decoded();
-        let reads = matches!(self.request.method, Method::Get | Method::Head) && !turn.inbound.upgrade;
+        let takes_file = !turn.inbound.upgrade;
         for template in &tries.paths {
             let Ok(place) = Place::of(template, &self.asked(path)) else { return plain(Status::BAD_REQUEST) };
             // A path that no file can have, such as one with an encoded slash, is for the last resort.
@@ -131,7 +131,7 @@ impl<'a> Answering<'a> {
             let is_its_directory =
                 tried.names_directory() && !path.names_directory() && tried.as_bytes() == path.as_bytes();
             let elsewhere = Box::pin(self.index_elsewhere(&tried)).await;
-            let has_file = reads && (elsewhere.is_some() || self.has_file(&tried).await);
+            let has_file = takes_file && (elsewhere.is_some() || self.has_file(&tried).await);
             if !has_file && elsewhere.is_none() {
                 continue;
             }
@@ -140,6 +140,10 @@ impl<'a> Answering<'a> {
             }
             if let Some(place) = elsewhere.filter(|_| !is_its_directory) {
                 return self.go_on(place, false, turn).await;
+            }
+            // As in nginx, a file takes no other method, whatever the last resort would do.
+            if !is_its_directory && let Some(status) = self.file_refusal(&tried) {
+                return plain(status);
             }
             let served = if is_its_directory { path } else { &tried };
             let mut answer = Box::pin(self.serve(served, turn.asked, turn.user)).await;
@@ -196,7 +200,7 @@ impl<'a> Answering<'a> {
                 false => is_file(files, &beneath).await,
             };
             if is_there {
-                let raw = percent_encode(&own.full(), OUTSIDE_PCHAR).to_string();
+                let raw = percent_encode(own.full(), OUTSIDE_PCHAR).to_string();
                 return (!is_here).then(|| Place::new(raw, None));
             }
         }
@@ -205,7 +209,8 @@ impl<'a> Answering<'a> {
 
     /// The route for a path that another route led to.
     fn route_led_to(&self, path: &SitePath<'_>) -> Result<&'a Route, Status> {
-        self.site.choose(&Asked { is_led: true, ..self.site.asked(self.request, path, self.query(), self.client) })
+        let asked = self.site.asked(self.request, path, self.query(), self.client);
+        self.site.choose(&Asked { is_led: true, ..asked }, Disk::Waits)
     }
 
     /// Goes on with another path: in its route, or in this one.

@@ -184,7 +184,7 @@ impl ReadChildren {
                 None => continue,
                 Some(Found::File(file)) => (file.state().modified_seconds(), Kind::File { len: file.len }),
                 Some(Found::Directory) => {
-                    let Some(metadata) = readable(self.root.metadata(&full))? else { continue };
+                    let Some(metadata) = readable(self.root.metadata(&full, Wait::Yes))? else { continue };
                     let identity = (metadata.dev(), metadata.ino());
                     // A symbolic link to a directory above would lead round for ever.
                     if self.directory.is_within(identity) {

@@ -309,7 +309,9 @@ impl ProxyConfig {
             cache.build(store, Box::new(lines), place, tables, problems)
         });
         let rewritten = rewriter.iter().flat_map(|_| const { &[header::LOCATION, header::SET_COOKIE] });
-        let cache_name = CacheName::of(self, directory.as_deref(), scripts.as_ref()).finish(&upstream.name, listeners);
+        let cache_name = cache.as_ref().map_or_else(Box::default, |_| {
+            CacheName::of(self, directory.as_deref(), scripts.as_ref()).finish(&upstream.name, listeners)
+        });
         Some(Rule {
             cache: cache.flatten(),
             cache_name,

@@ -85,7 +85,7 @@ impl SiteConfig {
     ) -> Option<(Route, Option<Box<Routes>>)> {
         let scripts = scripts_of(self);
         let files = self.open_files(&scripts, context, problems)?;
-        let mut root = self.build_route(files, None, "site", context, problems);
+        let mut root = self.build_route(files, None, ("site", Arc::new(self.host_groups())), context, problems);
         root.directory = self.root.as_ref().and_then(|path| {
             let known = Known { groups: Some(&root.groups), tables: &context.tables, in_response: false };
             directory::template(path, known, "site.root", problems).map(Arc::new)
@@ -177,11 +177,11 @@ impl SiteConfig {
         &self,
         files: Arc<Files>,
         around: Option<Around<'_>>,
-        key: &str,
+        (key, groups): (&str, Arc<Groups>),
         context: &mut SiteContext<'_>,
         problems: &mut Problems,
     ) -> Route {
-        let features = self.features(&files, around, key, context, problems);
+        let features = self.features(&files, around, (key, &groups), context, problems);
         let sets_error_pages = around.is_none_or(|around| {
             self.error_pages != around.settings.error_pages || self.maintenance != around.settings.maintenance
         });
@@ -207,7 +207,7 @@ impl SiteConfig {
             limits,
             features,
             action: around.map_or_else(|| Arc::new(Action::Files), |around| Arc::clone(around.action)),
-            groups: around.map_or_else(|| Arc::new(self.host_groups()), |around| Arc::clone(&around.route.groups)),
+            groups,
             conditions: None,
             is_internal: around.is_some_and(|around| around.route.is_internal),
             names_ends: false,
@@ -285,7 +285,17 @@ impl Tree<'_> {
         let is_named = self.add_candidate(own, &path, number, around.route.number, problems);
         let mut settings = own.settings_over(around.settings);
         let Some(files) = self.files(own, &path, &mut settings, around, (context, problems)) else { return };
-        let mut route = settings.build_route(files, Some(around), KEY, context, problems);
+        let mut groups = Groups::clone(&around.route.groups);
+        if let (RoutePath::Expression { text, ignores_case }, true) = (&path, own.path.is_some()) {
+            let flags = if *ignores_case { "(?i)" } else { "" };
+            groups.path = build_regex(&format!("{flags}{text}"), &(0..0), KEY, problems);
+        }
+        let conditions = own.conditions.as_ref();
+        let conditions = conditions
+            .map(|conditions| conditions.build(&mut groups, &context.tables, &format!("{KEY}.match"), problems));
+        let groups = Arc::new(groups);
+        let mut route = settings.build_route(files, Some(around), (KEY, Arc::clone(&groups)), context, problems);
+        route.conditions = conditions;
         route.number = Some(number);
         route.is_named = is_named;
         route.label = own
@@ -302,15 +312,6 @@ impl Tree<'_> {
         } else if own.root.is_some() {
             route.alias = Box::default();
         }
-        let mut groups = Groups::clone(&route.groups);
-        if let (RoutePath::Expression { text, ignores_case }, true) = (&path, own.path.is_some()) {
-            let flags = if *ignores_case { "(?i)" } else { "" };
-            groups.path = build_regex(&format!("{flags}{text}"), &(0..0), KEY, problems);
-        }
-        if let Some(conditions) = &own.conditions {
-            let key = format!("{KEY}.match");
-            route.conditions = Some(conditions.build(&mut groups, &context.tables, &key, problems));
-        }
         let own_root =
             own.alias.as_ref().map(|alias| (alias, "alias")).or(own.root.as_ref().map(|root| (root, "root")));
         if let Some((root, name)) = own_root {
@@ -318,7 +319,6 @@ impl Tree<'_> {
             let template = directory::template(root, known, &format!("{KEY}.{name}"), problems);
             route.directory = template.map(Arc::new);
         }
-        route.groups = Arc::new(groups);
         let action = own.action(&path, &route, &settings, (KEY, context), problems);
         let action = action.map_or_else(|| Arc::clone(around.action), Arc::new);
         route.action = Arc::clone(if settings.deny { &self.denied } else { &action });
@@ -442,6 +442,7 @@ impl Tree<'_> {
             interim: with_root().flat_map(Route::rules).map(Rule::interim).max(),
             names_endpoints: with_root().any(Route::names_endpoints),
             asks: with_root().any(|route| route.features.forward_auth.is_some()),
+            has_early_hints: with_root().any(|route| route.features.early_hints.is_some()),
             copied: copied.flat_map(|auth| auth.copied().cloned()).collect(),
         };
         routes.all = all;

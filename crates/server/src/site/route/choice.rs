@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use super::expressions::{AUTOMATA_SIZE, Expressions, Source};
 use super::path::RoutePath;
-use super::texts::{Text, Texts};
+use super::texts::{Text, Texts, Walk};
 use crate::site::look_around::{LookAround, TooManySteps};
 
 /// A route in the choice, by its number.
@@ -108,20 +108,12 @@ impl<E: From<TooManySteps>> Search<'_, E> {
                 return self.inside(*route).map(|found| Some(Found { is_final: true, ..found }));
             }
         }
-        let mut found = None;
-        let mut skips_expressions = false;
-        let prefixes = level.texts.prefixes(&walk);
-        for (route, is_final) in prefixes.flat_map(|prefix| &prefix.routes) {
-            if (self.admits)(*route)? {
-                skips_expressions = *is_final;
-                found = Some(self.inside(*route)?);
-                break;
-            }
-        }
+        let (found, skips_expressions) = self.longest_prefix(level, &walk)?;
         if skips_expressions || found.as_ref().is_some_and(|found| found.is_final) {
             return Ok(found);
         }
-        for candidate in level.expressions.candidates(self.full).iter() {
+        let Some(candidates) = level.expressions.candidates(self.full) else { return Ok(found) };
+        for candidate in candidates.iter() {
             if let Some(route) = level.expressions.route_of(candidate, self.full)?
                 && (self.admits)(route)?
             {
@@ -129,6 +121,18 @@ impl<E: From<TooManySteps>> Search<'_, E> {
             }
         }
         Ok(found)
+    }
+
+    /// The route of the longest prefix, and whether it goes before expressions.
+    fn longest_prefix(&mut self, level: &Level, walk: &Walk<'_>) -> Result<(Option<Found>, bool), E> {
+        for prefix in level.texts.prefixes(walk) {
+            for (route, is_final) in &prefix.routes {
+                if (self.admits)(*route)? {
+                    return Ok((Some(self.inside(*route)?), *is_final));
+                }
+            }
+        }
+        Ok((None, false))
     }
 
     /// The route, or one within it.

@@ -1,6 +1,8 @@
 //! Conditions of a route: the key `match`.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use regex::bytes::Regex;
@@ -12,6 +14,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::Route;
 use super::action::path_template;
+use crate::files::resolve::{NotOpened, Root, Wait};
 use crate::placeholders::{Asked, Form, Groups, Known, Tables, Template, cookies, expression, parameters};
 use crate::site::access::{names, network};
 use crate::site::look_around::{LookAround, SIGN, TooManySteps};
@@ -440,13 +443,22 @@ impl Exists {
         built.collect()
     }
 
-    /// Whether the path exists. It is looked up at once: a route is chosen before anything waits.
-    fn holds(&self, asked: &Asked<'_>, route: &Route) -> Holds {
+    /// Whether the path exists.
+    fn holds(&self, asked: &Asked<'_>, route: &Route, disk: Disk<'_>) -> Holds {
         let Ok(url) = self.path.render_url(asked) else { return Holds::No };
         let raw = url.split('?').next().unwrap_or_default();
         let Ok(path) = SitePath::parse(raw, route.options.show_dotfiles) else { return Holds::No };
         let Some(located) = route.locate(&path, || Asked { path: &path, ..*asked }) else { return Holds::No };
-        let Ok(metadata) = located.files.root().metadata(located.path.as_bytes()) else { return Holds::No };
+        let root = located.files.root();
+        let metadata = match (root.metadata(located.path.as_bytes(), disk.wait()), disk) {
+            (Ok(metadata), _) => metadata,
+            (Err(NotOpened::Waits), Disk::AtHand(cold)) => {
+                let here = ColdPath { root, path: located.path.as_bytes().into() };
+                cold.set(Some(cold.take().unwrap_or(here)));
+                return Holds::No;
+            }
+            (Err(_), _) => return Holds::No,
+        };
         // As of nginx' -f: a slash at the end names a directory.
         let is_file = metadata.is_file() && !path.names_directory();
         Holds::from_bool(match self.kind {
@@ -457,9 +469,45 @@ impl Exists {
     }
 }
 
+/// A path whose entry the kernel has to read from the disk.
+#[derive(Debug, Clone)]
+pub(in crate::site) struct ColdPath {
+    root: Arc<Root>,
+    path: Box<[u8]>,
+}
+
+impl ColdPath {
+    /// Reads the entry, so that the kernel has it at hand next time. May block.
+    pub(in crate::site) fn look_up(&self) {
+        let _ = self.root.metadata(&self.path, Wait::Yes);
+    }
+
+    pub(in crate::site) fn is_same(&self, other: &ColdPath) -> bool {
+        Arc::ptr_eq(&self.root, &other.root) && self.path == other.path
+    }
+}
+
+/// How conditions learn whether a path exists.
+#[derive(Clone, Copy)]
+pub(in crate::site) enum Disk<'a> {
+    /// They wait for the disk.
+    Waits,
+    /// From what the kernel has at hand. The first path that it has not goes here, and what was chosen means nothing.
+    AtHand(&'a Cell<Option<ColdPath>>),
+}
+
+impl Disk<'_> {
+    fn wait(self) -> Wait {
+        match self {
+            Disk::Waits => Wait::Yes,
+            Disk::AtHand(_) => Wait::No,
+        }
+    }
+}
+
 impl Condition {
     /// Whether the request meets it. `route`: the route whose condition it is.
-    pub(super) fn holds(&self, asked: &Asked<'_>, route: &Route) -> Holds {
+    pub(super) fn holds(&self, asked: &Asked<'_>, route: &Route, disk: Disk<'_>) -> Holds {
         let request = asked.request;
         match self {
             Condition::Method(methods) => {
@@ -497,10 +545,10 @@ impl Condition {
                 Ok(value) => test.holds(Some(value).filter(|value| !value.is_empty() || test.is_text()).into_iter()),
                 Err(_) => Holds::Unclear,
             },
-            Condition::Exists(exists) => exists.holds(asked, route),
-            Condition::All(all) => Holds::all(all.iter().map(|one| one.holds(asked, route))),
-            Condition::Any(all) => Holds::any(all.iter().map(|one| one.holds(asked, route))),
-            Condition::Not(inner) => inner.holds(asked, route).not(),
+            Condition::Exists(exists) => exists.holds(asked, route, disk),
+            Condition::All(all) => Holds::all(all.iter().map(|one| one.holds(asked, route, disk))),
+            Condition::Any(all) => Holds::any(all.iter().map(|one| one.holds(asked, route, disk))),
+            Condition::Not(inner) => inner.holds(asked, route, disk).not(),
         }
     }
 }

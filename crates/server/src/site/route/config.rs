@@ -229,6 +229,9 @@ configs! {
         headers: HeadersConfig = HeadersConfig::default(),
         /// Cache-Control of responses with a file, for instance `public, max-age=3600`, with placeholders. Empty: none.
         cache_control: At<String> = At::default(),
+        /// Cache-Control of what servers answer with status 200, 201, 204, 206, 301, 302, 303, 304, 307 or 308. It replaces their own Cache-Control and
+        /// Expires, as `expires` of nginx does. Placeholders; empty: theirs are sent.
+        forwarded_cache_control: At<String> = At::default(),
         /// Links that browsers are sent in a response 103 (Early Hints), while the page that needs them is being made or fetched: values of Link, for instance
         /// `</app.css>; rel=preload; as=style`. Browsers follow `preload` and `preconnect`.
         early_hints: Vec<At<String>> = Vec::new(),

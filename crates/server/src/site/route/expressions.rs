@@ -18,8 +18,8 @@ use crate::site::pattern::fold;
 #[derive(Debug, Default)]
 pub(super) struct Expressions {
     all: Vec<Expression>,
-    /// The expressions with look-around.
-    look_arounds: Set,
+    /// The expressions with look-around, if there are any.
+    look_arounds: Option<Set>,
     /// The patterns of all others. `None`: there are no others.
     patterns: Option<Patterns>,
     /// The expression of each pattern.
@@ -86,7 +86,7 @@ impl Expressions {
             };
             let look_around = match source {
                 Source::LookAround(look_around) => {
-                    expressions.look_arounds.insert(number);
+                    expressions.look_arounds.get_or_insert_default().insert(number);
                     Some(look_around)
                 }
                 Source::Pattern { text, ignores_case: false } => {
@@ -108,15 +108,15 @@ impl Expressions {
         Ok(expressions)
     }
 
-    /// The expressions that may match a path: all that match, and all with look-around.
-    pub(super) fn candidates(&self, path: &[u8]) -> Set {
+    /// The expressions that may match a path: all that match, and all with look-around. `None`: there are none.
+    pub(super) fn candidates(&self, path: &[u8]) -> Option<Set> {
         let mut found = self.look_arounds.clone();
         let Some(patterns) = &self.patterns else { return found };
-        patterns.each_match(path, |pattern| found.insert(self.owners[pattern].expression));
+        patterns.each_match(path, |pattern| found.get_or_insert_default().insert(self.owners[pattern].expression));
         if self.folds && is_folded_otherwise(path) {
             patterns.each_match(&fold(path), |pattern| {
                 if let Owner { expression, of: Of::Folded } = self.owners[pattern] {
-                    found.insert(expression);
+                    found.get_or_insert_default().insert(expression);
                 }
             });
         }

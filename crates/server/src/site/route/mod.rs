@@ -51,6 +51,8 @@ pub(crate) use directory::literally;
 pub(super) use directory::{FileLocation, has_placeholders};
 
 use choice::{Choice, RouteNumber};
+pub(super) use condition::{ColdPath, Disk};
+
 use condition::{Condition, Holds};
 use forward::Forward;
 
@@ -115,6 +117,7 @@ pub(super) struct Routes {
     names_endpoints: bool,
     /// Whether a route has `forward_auth`.
     asks: bool,
+    has_early_hints: bool,
     /// Fields that servers of `forward_auth` set.
     copied: Vec<HeaderName>,
 }
@@ -249,8 +252,8 @@ impl Route {
     }
 
     /// Whether the request meets the conditions of the route, whose groups they may name. `None`: it has none.
-    fn holds(&self, asked: &Asked<'_>) -> Option<Holds> {
-        Some(self.conditions.as_ref()?.holds(&Asked { groups: Some(&self.groups), ..*asked }, self))
+    fn holds(&self, asked: &Asked<'_>, disk: Disk<'_>) -> Option<Holds> {
+        Some(self.conditions.as_ref()?.holds(&Asked { groups: Some(&self.groups), ..*asked }, self, disk))
     }
 
     /// Whether both have the same guards. `but_for_slash`: the paths differ only in their last slash, which a redirect usually adds.
@@ -275,7 +278,7 @@ impl Routes {
     /// As [`Self::choose`].
     pub(super) fn named(&self, name: &str, asked: &Asked<'_>) -> Option<Result<&Route, Status>> {
         let own = *self.named.get(name)?;
-        let found = with_full(asked.path, |full| self.choice.find_within(own, full, &mut self.admits(asked)));
+        let found = self.choice.find_within(own, asked.path.full(), &mut self.admits(asked, Disk::Waits));
         Some(found.map(|number| &self.all[number]))
     }
 
@@ -311,6 +314,10 @@ impl Routes {
         self.asks
     }
 
+    pub(super) fn has_early_hints(&self) -> bool {
+        self.has_early_hints
+    }
+
     pub(super) fn copied(&self) -> &[HeaderName] {
         &self.copied
     }
@@ -319,14 +326,18 @@ impl Routes {
     ///
     /// # Errors
     /// 400: the request has several values for a condition that decides about guards.
-    pub(super) fn choose(&self, asked: &Asked<'_>) -> Result<Option<&Route>, Status> {
-        let found = with_full(asked.path, |full| self.choice.find(full, &mut self.admits(asked)))?;
+    pub(super) fn choose(&self, asked: &Asked<'_>, disk: Disk<'_>) -> Result<Option<&Route>, Status> {
+        let found = self.choice.find(asked.path.full(), &mut self.admits(asked, disk))?;
         Ok(found.map(|number| &self.all[number]))
     }
 
     /// Whether a route admits the request.
-    fn admits<'a>(&'a self, asked: &'a Asked<'_>) -> impl FnMut(RouteNumber) -> Result<bool, Status> + 'a {
-        |number| match self.all[number].holds(asked) {
+    fn admits<'a>(
+        &'a self,
+        asked: &'a Asked<'_>,
+        disk: Disk<'a>,
+    ) -> impl FnMut(RouteNumber) -> Result<bool, Status> + 'a {
+        move |number| match self.all[number].holds(asked, disk) {
             _ if asked.is_led && self.all[number].is_once => Ok(false),
             None | Some(Holds::Yes) => Ok(true),
             Some(Holds::No) => Ok(false),
@@ -365,7 +376,7 @@ impl Routes {
         let mut found = Vec::new();
         let mut admits = |number: RouteNumber| {
             let route = &self.all[number];
-            let Some(holds) = route.holds(asked) else { return Ok::<_, ()>(true) };
+            let Some(holds) = route.holds(asked, Disk::Waits) else { return Ok::<_, ()>(true) };
             found.push((
                 &*route.label,
                 match holds {
@@ -376,13 +387,13 @@ impl Routes {
             ));
             Ok(holds != Holds::No)
         };
-        let _ = with_full(asked.path, |full| self.choice.find(full, &mut admits));
+        let _ = self.choice.find(asked.path.full(), &mut admits);
         found
     }
 
     /// The route for a path whatever its conditions: the first one.
     pub(super) fn by_path(&self, path: &SitePath<'_>) -> Option<&Route> {
-        let found = with_full(path, |full| self.choice.find::<()>(full, &mut |_| Ok(true)));
+        let found = self.choice.find::<()>(path.full(), &mut |_| Ok(true));
         found.ok().flatten().map(|number| &self.all[number])
     }
 }
@@ -390,25 +401,6 @@ impl Routes {
 /// The remedy for a name that no route has.
 fn no_such_name(name: &str) -> String {
     format!("{name} is the name of no route: add name = \"{name}\" to one")
-}
-
-/// Calls `with` with the path and its slashes; short ones take no memory.
-fn with_full<T>(path: &SitePath<'_>, with: impl FnOnce(&[u8]) -> T) -> T {
-    let name = path.as_bytes();
-    let mut short = [0; 512];
-    let ends = path.names_directory() && !name.is_empty();
-    let len = 1 + name.len() + usize::from(ends);
-    match short.get_mut(..len) {
-        Some(full) => {
-            full[0] = b'/';
-            full[1..=name.len()].copy_from_slice(name);
-            if ends {
-                full[len - 1] = b'/';
-            }
-            with(full)
-        }
-        None => with(&path.full()),
-    }
 }
 
 /// The path of the file whose sibling is at `path`.

@@ -2,11 +2,12 @@
 
 use sealion_testkit::Suite;
 use sealion_testkit::http::{self, Response};
+use sealion_testkit::http2::reset;
 
 use super::post;
 use crate::support::http2::Http2;
 use crate::support::upstream::{Received, Upstream, ok};
-use crate::support::{Site, access_line, access_lines, curl};
+use crate::support::{Site, access_line, access_lines, curl, wait_until};
 
 /// Lets requests pass that have a field `X-Pass`, with a user; others are led to a login.
 fn gatekeeper() -> Upstream {
@@ -448,4 +449,80 @@ fn a_refusal_leads_to_the_page_that_the_server_names_and_sets_its_cookies() {
     assert_eq!(cookies_of("refused", &[]), (302, Some("from=here".to_owned())));
     assert_eq!(cookies_of("refused", &pass), (200, None));
     assert_eq!(cookies_of("all", &pass), (200, Some("fresh=1".to_owned())));
+}
+
+#[test]
+fn a_client_has_the_cookies_of_each_server_that_was_asked() {
+    let site = Site::new();
+    site.add("open/x.txt", "a file");
+    let of_server = |name: &'static str| {
+        Upstream::answering(move |_| {
+            let cookies = format!("Set-Cookie: {name}=1\r\nSet-Cookie: {name}-b=2\r\n");
+            format!("HTTP/1.1 200 OK\r\n{cookies}Content-Length: 0\r\n\r\n").into_bytes()
+        })
+    };
+    let (first, second) = (of_server("first"), of_server("second"));
+    let keys = format!(
+        "[[site.route]]
+        path = '/in/'
+        rewrite = {{ to = '/open/x.txt' }}
+        forward_auth = {{ to = '{}/v', cookies = 'all' }}
+
+        [[site.route]]
+        path = '/open/'
+        forward_auth = {{ to = '{}/v', cookies = 'all' }}
+        ",
+        first.url(),
+        second.url()
+    );
+    let server = site.config(&keys).serve_from_user_space();
+    let response = http::get(&mut site.connect(&server), "/in/x").expect("a response");
+    let cookies: Vec<_> = response
+        .fields
+        .iter()
+        .filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie"))
+        .map(|(_, value)| value.as_str())
+        .collect();
+    assert_eq!((response.status, &*response.body), (200, &b"a file"[..]));
+    assert_eq!(cookies, ["first=1", "first-b=2", "second=1", "second-b=2"]);
+}
+
+/// A server that is asked does not go on for a client that has left, whatever the route does with the request.
+#[test]
+fn a_client_that_leaves_ends_the_question_whether_it_may_pass() {
+    let site = Site::new();
+    site.add("a.txt", "a file");
+    let slow = Upstream::start(|accepted| {
+        let _ = accepted.request();
+        accepted.read_to_end();
+    });
+    let application = Upstream::answering(|_| ok(b""));
+    let auth = format!("forward_auth = {{ to = '{}/v' }}\n", slow.url());
+    let forwards = format!("{auth}route = [{{ path = '/app/', proxy = {{ to = '{}' }} }}]", application.url());
+    let mut asked = 0;
+    for (keys, target) in [(&auth, "/a.txt"), (&forwards, "/app/x"), (&forwards, "/a.txt")] {
+        let server = site.config(keys).serve_from_user_space();
+        for over_http2 in [false, true] {
+            let has_been_asked = || wait_until("the server is asked", || slow.requests().len() == asked + 1);
+            if over_http2 {
+                let mut client = Http2::connect(site.connector(Suite::TLS13), server.address(), &[]);
+                let stream = client.get(target);
+                has_been_asked();
+                client.send(&reset(stream, 8));
+                asked += 1;
+                wait_until("its connection is closed", || slow.has_ended(asked));
+            } else {
+                let mut client = site.connect(&server);
+                client.send(http::head("GET", target, &[]).as_bytes()).expect("it leaves");
+                has_been_asked();
+                drop(client);
+                asked += 1;
+                wait_until("its connection is closed", || slow.has_ended(asked));
+            }
+        }
+        for line in access_lines(&server, 2) {
+            assert_eq!(line.get("status"), "499", "{}", line.text);
+        }
+    }
+    assert!(application.requests().is_empty());
 }

@@ -172,8 +172,10 @@ fn paths_are_tried_one_after_another() {
     ] {
         assert_eq!(fetched(&site, &server, target), (status, content.to_owned()), "{target}");
     }
-    let posted = request(&mut site.connect(&server), "POST", "/x.txt", &[("Content-Length", "0")]);
-    assert_eq!(text(&posted), "POST /x.txt", "files answer GET and HEAD alone");
+    for (target, status) in [("/x.txt", 405), ("/page", 405), ("/dir/", 405), ("/none", 200)] {
+        let posted = request(&mut site.connect(&server), "POST", target, &[("Content-Length", "0")]);
+        assert_eq!(posted.status, status, "files answer GET and HEAD alone: {target}");
+    }
     let moved = request(&mut site.connect(&server), "GET", "/dir?q=1", &[]);
     assert_eq!((moved.status, moved.field("location")), (301, Some("/dir/?q=1")), "links of an index are relative");
 }
