@@ -23,6 +23,7 @@ mod hsts;
 mod htpasswd;
 mod image_formats;
 mod listing;
+mod listing_notes;
 mod listing_page;
 mod listing_pages;
 mod listing_view;

@@ -13,9 +13,9 @@ use crate::response::Response;
 use crate::site::archive::{self, Archives, Format, NoArchive, Refused};
 
 impl Answering<'_> {
-    /// Whether there may be an archive of the directory at `path`, asked for at `asked`. What was rewritten has files under other paths than
-    /// those that guards know, and a server that is asked may decide on each URL.
-    pub(super) fn offers_archives(&self, path: &SitePath<'_>, asked: &SitePath<'_>) -> bool {
+    /// Whether a response for the directory at `path`, requested as `asked`, may hold the contents of its files: an archive, or notes. Guards check the
+    /// requested path, so that a rewritten one shows none. A server of `forward_auth` may decide on each URL.
+    pub(super) fn shows_contents(&self, path: &SitePath<'_>, asked: &SitePath<'_>) -> bool {
         path.as_bytes() == asked.as_bytes()
             && self.route.features.forward_auth.is_none()
             // The directory of an entry may be another one than that of the listing.
@@ -85,7 +85,7 @@ impl Answering<'_> {
 
     /// Whether a request that got the directory at `listed` could read the file or directory of `files` at the path `own`, which has no leading slash, and a
     /// trailing one for a directory.
-    fn could_read(&self, own: &[u8], listed: &SitePath<'_>, files: &Files) -> bool {
+    pub(super) fn could_read(&self, own: &[u8], listed: &SitePath<'_>, files: &Files) -> bool {
         let Ok(own) = SitePath::of_octets(own) else { return false };
         // Files of another route may be others, or none.
         let is_here = self.route_of(&own).is_ok_and(|route| route.number == self.route.number);
