@@ -83,7 +83,10 @@ impl Missing {
 /// # Errors
 /// A file cannot be read, or its braces and quotes do not match; the message names file and line.
 pub(super) fn read(file: &Path) -> Result<Configuration, String> {
-    let text = std::fs::read(file).map_err(|e| format!("cannot read {}: {e}", file.display()))?;
+    let text = std::fs::read(file).map_err(|e| {
+        let remedy = "name nginx's main configuration file, for instance /etc/nginx/nginx.conf, or a copy with its includes beside it";
+        format!("cannot read {}: {e}: {remedy}", file.display())
+    })?;
     let directory = file.parent().unwrap_or(Path::new("")).to_owned();
     let mut reader = Reader { directory, depth: 0, missing: Vec::new() };
     let directives = reader.file(file, &String::from_utf8_lossy(&text))?;

@@ -209,6 +209,13 @@ impl Certificates {
         self.watched.iter().map(of).collect()
     }
 
+    /// The notes about expired certificates of these files. Those that the server orders are renewed at its start.
+    pub(crate) fn expired(&self, files: &[PathBuf], now: SystemTime) -> Vec<String> {
+        let in_use = self.in_use().into_iter();
+        let expired = in_use.filter(|pair| pair.facts.not_after <= now && files.contains(&pair.file));
+        expired.map(|pair| pair::expired(&pair.file, &pair.facts)).collect()
+    }
+
     /// Creates the ACME state directories before privileges are dropped. Returns the directories created; the caller gives
     /// them to the user that serves.
     ///
@@ -243,6 +250,9 @@ fn with_remedy(error: ConfigError) -> String {
             format!(
                 "{error}: the server runs as {user}, which may not read it: let it (`setfacl -m u:{user}:r {path}`, and x on the directories above), or start as root and set privileges.user"
             )
+        }
+        ConfigError::Unreadable { path, .. } if !path.exists() => {
+            format!("{error}: put the file there, or name another one")
         }
         _ => error.to_string(),
     }
@@ -280,6 +290,8 @@ pub(crate) struct CertifiedSite<'a> {
     pub(crate) certificates: &'a [CertificateConfig],
     /// The account that orders its certificate.
     pub(crate) acme: AcmeUse,
+    /// Position of the choice in the configuration.
+    pub(crate) acme_span: Range<usize>,
     /// Orders a certificate when a client asks for a name, instead of ordering for all names at start.
     pub(crate) on_demand: Option<&'a AcmeOnDemandConfig>,
     pub(crate) client_auth: Option<ClientAuth>,

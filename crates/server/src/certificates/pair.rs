@@ -47,7 +47,7 @@ impl PairFiles {
         let mut notes = Vec::new();
         let file = &self.cert.display();
         if facts.not_after <= now {
-            notes.push(format!("{file}: expired at {}: renew it", date(facts.not_after)));
+            notes.push(expired(&self.cert, facts));
         } else if facts.not_after < now + SOON {
             notes.push(format!("{file}: expires at {}: renew it", date(facts.not_after)));
         }
@@ -64,6 +64,11 @@ impl PairFiles {
         }
         notes
     }
+}
+
+/// The note about an expired certificate.
+pub(super) fn expired(file: &Path, facts: &CertificateFacts) -> String {
+    format!("{}: expired at {}, so that clients refuse it: renew it", file.display(), date(facts.not_after))
 }
 
 /// A time in log format, UTC.

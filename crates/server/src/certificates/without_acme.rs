@@ -33,7 +33,7 @@ impl Settings {
     /// `None`; the sites that use the account are in `problems`.
     pub(super) fn new(_: &AcmeConfig, _: &str, sites: &[&CertifiedSite<'_>], problems: &mut Problems) -> Option<Self> {
         for site in sites {
-            problems.add(&site.span, "site.acme", features::left_out("acme", "set `certificates` instead"));
+            problems.add(&site.acme_span, "site.acme", features::left_out("acme", "set `certificates` instead"));
         }
         None
     }
@@ -111,6 +111,7 @@ mod tests {
             default: true,
             certificates: &[],
             acme: AcmeUse::Default,
+            acme_span: 0..0,
             on_demand: None,
             client_auth: None,
             expired_lists: Default::default(),

@@ -1,6 +1,8 @@
 //! `sealion check`: checks a configuration without starting a server.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use sealion_ktls::probe;
 
@@ -20,7 +22,7 @@ pub(super) struct CheckArgs {
     #[command(flatten)]
     serve: ServeArgs,
 
-    /// Make the exit code 1 if there are warnings, such as an expired certificate
+    /// Make the exit code 1 if there are warnings too, such as a certificate that expires soon
     #[arg(long)]
     strict: bool,
 
@@ -59,6 +61,8 @@ pub(super) fn run(args: CheckArgs, given: Given) -> Result<ExitCode, String> {
             ))
         })
         .collect();
+    let certificates = config.site.iter().flat_map(|site| &site.certificates);
+    let certificates: Vec<PathBuf> = certificates.map(|pair| problems.resolve(&pair.cert)).collect();
     let rekeys = kernel.probe().rekey_tx().is_ok();
     let process = TlsProcess::new(None)?;
     let generation = build(&config, problems, &process, rekeys, None).map_err(|problems| problems.to_string())?;
@@ -100,17 +104,23 @@ pub(super) fn run(args: CheckArgs, given: Given) -> Result<ExitCode, String> {
     }
     warnings.extend(generation.store.iter().flat_map(|store| store.notes()));
     warnings.extend(config.metrics.listen.and_then(|address| note(address, config.metrics.token_file.is_some())));
-    for warning in &warnings {
-        print(&format!("warning: {warning}\n"))?;
+    let errors = generation.certificates.expired(&certificates, SystemTime::now());
+    warnings.retain(|warning| !errors.contains(warning));
+    verdict(&errors, &warnings, strict)
+}
+
+/// Prints errors of a configuration that would start, warnings, and the verdict.
+fn verdict(errors: &[String], warnings: &[String], strict: bool) -> Result<ExitCode, String> {
+    let labelled =
+        errors.iter().map(|error| ("error", error)).chain(warnings.iter().map(|warning| ("warning", warning)));
+    for (label, text) in labelled {
+        print(&format!("{label}: {text}\n"))?;
     }
-    let strictly = strict && !warnings.is_empty();
-    let verdict = if strictly { "not OK" } else { "OK" };
-    print(&match warnings.len() {
-        0 => "OK\n".to_owned(),
-        1 => format!("{verdict}, 1 warning\n"),
-        more => format!("{verdict}, {more} warnings\n"),
-    })?;
-    Ok(if strictly { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let fails = !errors.is_empty() || strict && !warnings.is_empty();
+    let counted = [(errors.len(), "error"), (warnings.len(), "warning")].into_iter().filter(|(count, _)| *count > 0);
+    let counted = counted.map(|(count, word)| format!(", {count} {word}{}", if count == 1 { "" } else { "s" }));
+    print(&format!("{}{}\n", if fails { "not OK" } else { "OK" }, counted.collect::<String>()))?;
+    Ok(if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// The place of the listener that an explained request comes to: with TLS for `https`, without for `http`, if there is one, and at the port of the URL, if

@@ -2,13 +2,14 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
-use std::io::{self, BufWriter, Read};
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -70,16 +71,21 @@ pub(super) fn run(args: &CompressArgs) -> Result<ExitCode, String> {
     };
     // Large files first, so that no thread starts one when the others run out of work.
     files.sort_by_key(|(_, len)| std::cmp::Reverse(*len));
-    let tasks = Mutex::new(files.iter().flat_map(|(path, _)| codings.iter().map(move |coding| (path, *coding))));
+    let tasks =
+        Mutex::new(files.iter().flat_map(|(path, len)| codings.iter().map(move |coding| (path, *len, *coding))));
     let next = || tasks.lock().ok()?.next();
+    let bytes: u64 = files.iter().map(|(_, len)| len).sum();
+    let progress = Progress::new(files.len() * codings.len(), bytes * codings.len() as u64);
     let outcomes: Vec<Vec<_>> = thread::scope(|scope| {
         let work = || {
             let mut outcomes = Vec::new();
-            while let Some((path, coding)) = next() {
+            while let Some((path, len, coding)) = next() {
                 let outcome = compress(path, coding);
                 if let Err(error) = &outcome {
+                    progress.clear();
                     eprintln!("sealion: cannot compress {} with {coding}: {error}", path.display());
                 }
+                progress.add(len);
                 outcomes.push((coding, outcome));
             }
             outcomes
@@ -88,25 +94,79 @@ pub(super) fn run(args: &CompressArgs) -> Result<ExitCode, String> {
         threads.into_iter().map(|thread| thread.join()).collect::<Result<_, _>>()
     })
     .map_err(|_| "a thread panicked; see the message above".to_owned())?;
+    progress.clear();
     let outcomes: Vec<(Coding, io::Result<Outcome>)> = outcomes.into_iter().flatten().collect();
+    summarize(&codings, &outcomes)?;
+    let failed = outcomes.iter().any(|(_, outcome)| outcome.is_err());
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Prints a line for each coding.
+fn summarize(codings: &[Coding], outcomes: &[(Coding, io::Result<Outcome>)]) -> Result<(), String> {
     for coding in codings {
-        let of_coding =
-            || outcomes.iter().filter(|(of, _)| *of == coding).filter_map(|(_, outcome)| outcome.as_ref().ok());
+        let all = || outcomes.iter().filter(|(of, _)| of == coding).map(|(_, outcome)| outcome);
+        let of_coding = || all().filter_map(|outcome| outcome.as_ref().ok());
         let count = |wanted: fn(&Outcome) -> bool| of_coding().filter(|outcome| wanted(outcome)).count();
         let (from, to) = of_coding().fold((0, 0), |(from, to), outcome| match outcome {
             Outcome::Written { from: more, to: less } => (from + more, to + less),
             _ => (from, to),
         });
+        let failed = match all().filter(|outcome| outcome.is_err()).count() {
+            0 => String::new(),
+            failed => format!(", {failed} failed"),
+        };
         print(&format!(
-            "{coding}: {} written ({from} bytes became {to}), {} up to date, {} would not be smaller\n",
+            "{coding}: {} written ({from} bytes became {to}), {} up to date, {} would not be smaller{failed}\n",
             count(|outcome| matches!(outcome, Outcome::Written { .. })),
             count(|outcome| matches!(outcome, Outcome::UpToDate)),
             count(|outcome| matches!(outcome, Outcome::NotSmaller)),
         ))?;
     }
-    let failed = outcomes.iter().any(|(_, outcome)| outcome.is_err());
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(())
 }
+
+/// The progress on a terminal: a line that is overwritten.
+struct Progress {
+    is_shown: bool,
+    files: usize,
+    bytes: u64,
+    /// Files and bytes that are done, and when the line was written.
+    done: Mutex<(usize, u64, Option<Instant>)>,
+}
+
+impl Progress {
+    fn new(files: usize, bytes: u64) -> Self {
+        Self { is_shown: io::stderr().is_terminal(), files, bytes, done: Mutex::default() }
+    }
+
+    /// Counts a file of this length.
+    fn add(&self, len: u64) {
+        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        (done.0, done.1) = (done.0 + 1, done.1 + len);
+        if self.is_shown && done.2.is_none_or(|written| written.elapsed() >= PROGRESS_EVERY) {
+            done.2 = Some(Instant::now());
+            // A terminal that is gone ends no work.
+            let _ = write!(io::stderr(), "{ERASE_LINE}{}", self.line(done.0, done.1));
+        }
+    }
+
+    fn line(&self, files: usize, bytes: u64) -> String {
+        let share = (bytes * 100).checked_div(self.bytes).unwrap_or(100);
+        format!("compressing: {share}%, {files} of {} files", self.files)
+    }
+
+    /// Removes the line, before another one is printed.
+    fn clear(&self) {
+        if self.is_shown {
+            let _ = write!(io::stderr(), "{ERASE_LINE}");
+        }
+    }
+}
+
+/// Returns to the start of the line, and erases it (ECMA-48, EL).
+const ERASE_LINE: &str = "\r\x1b[K";
+
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 /// The outcome for one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,4 +245,19 @@ fn sibling(path: &Path, coding: Coding) -> PathBuf {
 
 fn time(metadata: &Metadata) -> (i64, i64) {
     (metadata.mtime(), metadata.mtime_nsec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_counts_bytes_since_files_differ_in_length() {
+        let progress = Progress { is_shown: false, files: 4, bytes: 1000, done: Mutex::default() };
+        progress.add(900);
+        let (files, bytes, _) = *progress.done.lock().unwrap();
+        assert_eq!(progress.line(files, bytes), "compressing: 90%, 1 of 4 files");
+        let empty = Progress { is_shown: false, files: 0, bytes: 0, done: Mutex::default() };
+        assert_eq!(empty.line(0, 0), "compressing: 100%, 0 of 0 files");
+    }
 }

@@ -23,6 +23,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::LazyLock;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::config::{ProxyArgs, ServeArgs, reference};
@@ -142,7 +143,7 @@ fn command() -> clap::Command {
 
 /// Runs the command in the arguments.
 pub fn main() -> ExitCode {
-    let matches = command().get_matches();
+    let matches = command().try_get_matches().unwrap_or_else(|error| with_counterpart(error).exit());
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let given = matches.subcommand().map(|(_, matches)| Given::of(matches)).unwrap_or_default();
     let result = match cli.command {
@@ -178,6 +179,44 @@ pub fn main() -> ExitCode {
     })
 }
 
+/// Commands of other servers, and the one that does it here. `None`: the service manager does it.
+const COUNTERPARTS: [(&str, Option<&str>); 16] = [
+    ("validate", Some("check")),
+    ("test", Some("check")),
+    ("configtest", Some("check")),
+    ("lint", Some("check")),
+    ("start", Some("serve")),
+    ("run", Some("serve")),
+    ("file-server", Some("serve")),
+    ("reverse-proxy", Some("proxy")),
+    ("restart", Some("upgrade")),
+    ("graceful", Some("reload")),
+    ("status", Some("health")),
+    ("adapt", Some("import-nginx")),
+    ("hash-password", Some("passwd")),
+    ("config", Some("reference")),
+    ("stop", None),
+    ("quit", None),
+];
+
+/// The error about an unknown command, with the command that does what another server's command does: its letters may resemble another's.
+fn with_counterpart(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return error };
+    match COUNTERPARTS.iter().find(|(other, _)| other == word) {
+        Some((_, Some(meant))) => {
+            error.insert(ContextKind::SuggestedSubcommand, ContextValue::String((*meant).to_owned()));
+        }
+        Some((_, None)) => {
+            error.remove(ContextKind::SuggestedSubcommand);
+            let remedy =
+                "the service manager stops the server: `systemctl stop sealion`, or send SIGTERM to its process";
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![remedy.into()]));
+        }
+        None => {}
+    }
+    error
+}
+
 /// Prints text. A closed pipe, as with `head`, is not an error.
 ///
 /// # Errors
@@ -199,6 +238,23 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn commands_of_other_servers_are_answered_with_their_counterparts() {
+        let tip =
+            |word: &str| with_counterpart(command().try_get_matches_from(["sealion", word]).unwrap_err()).to_string();
+        for (word, expected) in [
+            ("validate", "a similar subcommand exists: 'check'"),
+            ("status", "a similar subcommand exists: 'health'"),
+            ("chekc", "a similar subcommand exists: 'check'"),
+            ("stop", "`systemctl stop sealion`"),
+        ] {
+            assert!(tip(word).contains(expected), "{word}: {}", tip(word));
+        }
+        let known = command();
+        let unknown = |meant: &str| known.find_subcommand(meant).is_none();
+        assert!(!COUNTERPARTS.iter().any(|(other, meant)| meant.is_some_and(unknown) || !unknown(other)));
     }
 
     #[test]

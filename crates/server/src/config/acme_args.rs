@@ -92,7 +92,7 @@ mod tests {
         let args = parse("/tmp --domain example.org,www.example.org --email a@example.org").unwrap();
         let (config, _) = args.configuration().unwrap();
         let names: Vec<&str> = config.site[0].names.iter().map(|name| name.as_str()).collect();
-        assert_eq!((names, &config.site[0].acme), (vec!["example.org", "www.example.org"], &AcmeUse::Default));
+        assert_eq!((names, &*config.site[0].acme), (vec!["example.org", "www.example.org"], &AcmeUse::Default));
         assert_eq!(config.tls.acme.contact, ["mailto:a@example.org"]);
         assert!(config.tls.acme.agree_to_terms);
         let listeners: Vec<_> = config.listen.iter().map(|own| (own.address.name.as_str(), own.serves())).collect();

@@ -12,6 +12,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::file::key_at;
+use super::remedy::explain_syntax;
 use crate::values::Problems;
 
 /// A document whose values have no types yet.
@@ -49,7 +50,7 @@ impl Texts {
             for error in errors {
                 let span = visible(error.span().unwrap_or(0..0));
                 let key = key_at(document.get_ref(), &span).unwrap_or_default();
-                problems.add(&span, &key, error.message());
+                problems.add(&span, &key, explain_syntax(error.message()));
             }
             if place == 0 {
                 all = document;

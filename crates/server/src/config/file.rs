@@ -7,8 +7,9 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
+use super::Config;
 use super::document::{Texts, visible};
-use super::{Config, reference};
+use super::remedy::{explain, quoted};
 use crate::values::Problems;
 
 impl Config {
@@ -58,89 +59,6 @@ impl Config {
             }
         }
     }
-}
-
-/// The word in backquotes after `words`.
-fn quoted<'m>(message: &'m str, words: &str) -> Option<&'m str> {
-    message.strip_prefix(words)?.trim_start().strip_prefix('`')?.split('`').next()
-}
-
-/// The parser's message for the value of `key`, with a remedy if it lacks one.
-fn explain(message: &str, key: &str) -> String {
-    if let Some(name) = quoted(message, "unknown field") {
-        return explain_unknown(message, name);
-    }
-    if message.starts_with("invalid type: map, expected a sequence") {
-        return match key {
-            "site" | "listen" => format!("is a list: write [[{key}]] with two brackets, once for each"),
-            _ => format!("{message}: write a list of tables, [{{ … }}], or [[{key}]] with two brackets"),
-        };
-    }
-    if let Some(number) = quoted(message, "invalid type: integer").filter(|_| message.contains("a time with its unit"))
-    {
-        return format!("{message}: write \"{number}s\" for seconds");
-    }
-    if message.ends_with("expected struct ServerConfig") {
-        return "is a list of tables: write for instance [{ url = \"http://127.0.0.1:3000\" }]".to_owned();
-    }
-    if message == "wanted string or table" {
-        return "is a text: write it in quotes".to_owned();
-    }
-    if message.starts_with("invalid type: string") && key.ends_with("cache.ttl") {
-        return format!("{message}: write the time of each status, for instance {{ 200 = \"5m\", 404 = \"10s\" }}");
-    }
-    match message {
-        _ if message.starts_with("missing field") => format!("{message}: add it"),
-        _ if message.starts_with("unknown variant") => format!("{}: write one of these words", with_nearest(message)),
-        _ => {
-            match message.strip_suffix(", expected a sequence").map(|begin| begin.strip_prefix("invalid type: string "))
-            {
-                Some(Some(value)) => format!("{message}: write a list, [{value}]"),
-                Some(None) => format!("{message}: write a list in brackets"),
-                None => message.to_owned(),
-            }
-        }
-    }
-}
-
-/// The message for an unknown key: the probably intended key, or the tables that have such a key.
-fn explain_unknown(message: &str, name: &str) -> String {
-    if let Some(meant) = nearest(name, message) {
-        return format!("unknown field `{name}`: did you mean `{meant}`? Correct or remove the key");
-    }
-    let tables = reference::tables();
-    if tables.iter().any(|table| table.name == format!("[{name}]")) {
-        return format!("unknown field `{name}`: it is a table of its own: write [{name}]");
-    }
-    let mut elsewhere: Vec<_> =
-        tables.iter().filter(|table| table.keys.iter().any(|key| key.name == name)).map(|table| &*table.name).collect();
-    elsewhere.dedup();
-    if elsewhere.len() > MAX_TABLES {
-        elsewhere.retain(|table| !table.contains('.'));
-    }
-    match elsewhere[..] {
-        [] => format!("{message}: correct or remove the key"),
-        _ => format!("unknown field `{name}`: it belongs in {}: move it there", elsewhere.join(" or ")),
-    }
-}
-
-/// The maximum number of tables that an error lists; beyond, it names only the outermost.
-const MAX_TABLES: usize = 3;
-
-/// The parser's message, with the probably intended word.
-fn with_nearest(message: &str) -> String {
-    let meant = quoted(message, "unknown variant").and_then(|name| nearest(name, message));
-    meant.map_or_else(|| message.to_owned(), |meant| format!("{message}: did you mean `{meant}`?"))
-}
-
-/// The expected word of the parser's message that resembles `name`.
-fn nearest<'m>(name: &str, message: &'m str) -> Option<&'m str> {
-    let expected = message.split_once("expected")?.1.split('`').skip(1).step_by(2);
-    let near = expected.map(|word| (strsim::normalized_damerau_levenshtein(name, word), word));
-    let best = near.max_by(|(one, _), (other, _)| one.total_cmp(other))?;
-    // Two thirds of the letters must agree: `timout` finds `timeout`, and a word of three letters needs two of the
-    // same.
-    (best.0 > 0.6).then_some(best.1)
 }
 
 /// Removes the innermost entry that has `span`. Returns its key; empty for an element of a list.

@@ -14,6 +14,7 @@ mod file;
 mod privileges;
 mod process;
 pub mod reference;
+mod remedy;
 mod serve_args;
 
 use std::path::PathBuf;

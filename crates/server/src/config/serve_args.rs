@@ -239,7 +239,7 @@ impl ServeArgs {
         let mut tls = TlsConfig::default();
         if self.acme.is_given() {
             site.names = self.acme.domain.iter().cloned().map(At::from).collect();
-            site.acme = AcmeUse::Default;
+            site.acme = AcmeUse::Default.into();
             tls.acme = self.acme.account();
             listen = AcmeArgs::listeners();
         }

@@ -40,7 +40,7 @@ pub(crate) struct ListenConfig {
     /// Address and port, for instance `0.0.0.0:443` or `[::]:443`; `localhost` means its IPv4 and its IPv6 address. Other names are not
     /// resolved. A port alone, `443`, means all addresses of IPv4 and IPv6. Or a Unix socket: `unix:/run/sealion/sealion.sock`.
     #[schemars(with = "String")]
-    pub address: Listen,
+    pub address: At<Listen>,
 
     /// Whether connections use TLS. If `false`, `plain` decides what happens.
     #[serde(default = "yes")]
@@ -297,7 +297,7 @@ pub(crate) fn check(all: &[ListenConfig], metrics: Option<SocketAddr>, problems:
             if taken.contains(address) {
                 let what =
                     format_args!("{address} is configured twice: remove it from one [[listen]] or from [metrics]");
-                problems.add(&listen.tls.span, "listen.address", what);
+                problems.add(&listen.address.span, "listen.address", what);
             }
             taken.push(address.clone());
         }
@@ -394,7 +394,7 @@ const NO_ADDRESS: [&str; 52] = [
 impl From<Listen> for ListenConfig {
     fn from(address: Listen) -> Self {
         ListenConfig {
-            address,
+            address: address.into(),
             tls: yes(),
             plain: At::default(),
             scheme: None,

@@ -100,7 +100,7 @@ pub(crate) fn build(
     let has_plain_listener = config.listen.iter().any(|listen| !*listen.tls);
     let bounds = config.limits.tls(kernel_rekeys);
     // Sites that failed to build count too: with any certificate configured, no development certificate is made.
-    let any_certificate = config.site.iter().any(|site| !site.certificates.is_empty() || site.acme != AcmeUse::No);
+    let any_certificate = config.site.iter().any(|site| !site.certificates.is_empty() || *site.acme != AcmeUse::No);
     let tls = certificates::build(
         &config.tls,
         &certified,
@@ -116,7 +116,8 @@ pub(crate) fn build(
         process,
         &mut problems,
     );
-    let asks_for_http3 = |listen: &&ListenConfig| listen.http3(config.http3.enabled) == Http3Use::Required;
+    let asks_for_http3 =
+        |listen: &&ListenConfig| *listen.tls && listen.http3(config.http3.enabled) == Http3Use::Required;
     if let Some(listen) = config.listen.iter().find(asks_for_http3)
         && tls.as_ref().is_some_and(|(tls, _)| !tls.has_quic())
     {
@@ -164,7 +165,7 @@ fn tls_listeners(config: &Config, hosts: &[Arc<Hosts>]) -> Vec<Option<TlsListene
 
 /// Refuses listeners of a site that there are not, and keys of a site that need another kind of listener.
 fn check_listeners(config: &Config, site: &SiteConfig, problems: &mut Problems) {
-    if *site.reject_handshake && (!site.certificates.is_empty() || site.acme != AcmeUse::No) {
+    if *site.reject_handshake && (!site.certificates.is_empty() || *site.acme != AcmeUse::No) {
         let what = "and certificates exclude each other: no client of the site sees one";
         problems.add(&site.reject_handshake.span, "site.reject_handshake", what);
     }
@@ -177,7 +178,7 @@ fn check_listeners(config: &Config, site: &SiteConfig, problems: &mut Problems) 
     let pair = site.certificates.first().map(|pair| &pair.cert.span);
     let keys = [
         ("site.certificates", pair),
-        ("site.acme", named.first().map(|name| &name.span).filter(|_| site.acme != AcmeUse::No)),
+        ("site.acme", named.first().map(|name| &name.span).filter(|_| *site.acme != AcmeUse::No)),
         ("site.reject_handshake", Some(&site.reject_handshake.span).filter(|_| *site.reject_handshake)),
     ];
     for (key, span) in keys.into_iter().filter_map(|(key, span)| Some((key, span?))) {
@@ -308,7 +309,7 @@ fn secrets(config: &Config) -> impl Iterator<Item = (&'static str, &Path, &Range
     let users = config.site.iter().flat_map(SiteConfig::users).map(|users| ("site.basic_auth.users", users));
     let of_clients =
         config.upstream.iter().filter_map(|upstream| Some(("upstream.tls.key", upstream.tls.key.as_ref()?)));
-    let has_acme = config.site.iter().any(|site| site.acme != AcmeUse::No);
+    let has_acme = config.site.iter().any(|site| *site.acme != AcmeUse::No);
     let of_accounts = config.tls.all_acme().filter(move |_| has_acme).flat_map(|account| {
         let update = account.dns_update.as_ref().map(|update| ("tls.acme.dns_update.secret", &update.secret));
         let external = account.external_account.as_ref();

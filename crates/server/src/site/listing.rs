@@ -12,6 +12,8 @@ use smart_default::SmartDefault;
 
 use super::archive::{ArchiveConfig, Archives};
 use super::checksums::{Beside, Checksum};
+use super::listing_notes::NotesKind;
+use super::listing_page::policy;
 use super::listing_view::{Column, Order, Search, View};
 use crate::files::resolve::{NotOpened, Root, Unresolved, Wait, beneath};
 use crate::values::{At, Problems};
@@ -29,6 +31,11 @@ pub(crate) struct ListingConfig {
     pub max_entries: At<usize>,
     /// Archives of directories for download: `?archive=tar.zst`. `{}` for the defaults [default: none]
     pub archive: Option<ArchiveConfig>,
+    /// Stylesheet that the page loads after its own: a path of this site, for instance `/theme.css` [default: none]
+    pub stylesheet: Option<At<String>>,
+    /// Notes of the directory: the first of `HEADER.html`, `.md`, `.txt` and `HEADER` stands above the entries, `README` with the same endings below.
+    /// `text`: as text; `html`: those that end in `.html` as HTML, whose content the writers of the directory decide; `off`: none.
+    pub notes: NotesKind,
 }
 
 /// The listings of a route.
@@ -36,6 +43,11 @@ pub(crate) struct ListingConfig {
 pub(crate) struct Listing {
     pub(super) bounds: Bounds,
     pub(super) archives: Option<Archives>,
+    /// The path of a stylesheet of the site.
+    pub(super) stylesheet: Option<Arc<str>>,
+    pub(super) notes: NotesKind,
+    /// The Content-Security-Policy of pages.
+    pub(super) policy: String,
 }
 
 /// The bounds of a listing.
@@ -119,8 +131,23 @@ impl ListingConfig {
         }
         let archives = self.archive.as_ref().map(|archive| archive.build(&format!("{key}.archive"), problems));
         let bounds = Bounds { page: *self.page, entries: *self.max_entries };
-        Listing { bounds, archives }
+        if let Some(path) = &self.stylesheet
+            && !is_path(path)
+        {
+            let remedy = "is not a path of this site: write for instance /theme.css";
+            problems.add(&path.span, &format!("{key}.stylesheet"), remedy);
+        }
+        let stylesheet = self.stylesheet.as_ref().map(|path| Arc::from(path.as_str()));
+        let policy = policy(stylesheet.is_some() || self.notes == NotesKind::Html);
+        Listing { bounds, archives, stylesheet, notes: self.notes, policy }
     }
+}
+
+/// Whether a reference stays on the site: a second slash begins a host.
+fn is_path(text: &str) -> bool {
+    text.starts_with('/')
+        && !text.starts_with("//")
+        && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\')
 }
 
 impl ReadDirectory {
@@ -457,6 +484,26 @@ mod tests {
             let mut problems = Problems::of_file("f".as_ref(), text);
             toml::from_str::<ListingConfig>(text).unwrap().build("site.listing", &mut problems);
             assert!(problems.to_string().starts_with(expected), "{problems}");
+        }
+    }
+
+    #[test]
+    fn a_stylesheet_is_of_this_site() {
+        let build = |text: &str| {
+            let config: ListingConfig = toml::from_str(text).unwrap();
+            let mut problems = Problems::of_file(std::path::Path::new("f"), text);
+            let listing = config.build("site.listing", &mut problems);
+            (listing.policy.contains("img-src 'self'"), problems.to_string())
+        };
+        assert_eq!(build("stylesheet = '/a/theme.css?v=2'"), (true, String::new()));
+        assert_eq!(build("notes = 'text'"), (false, String::new()));
+        assert_eq!(build("notes = 'html'"), (true, String::new()));
+        for other in ["theme.css", "//evil.test/x.css", "https://evil.test/x.css", "/\\\\evil.test", "/a b"] {
+            let (_, problems) = build(&format!("stylesheet = '{other}'"));
+            assert_eq!(
+                problems,
+                "f:1: site.listing.stylesheet: is not a path of this site: write for instance /theme.css"
+            );
         }
     }
 }

@@ -19,6 +19,7 @@ use serde::Serialize;
 use super::archive::Format;
 use super::checksums::Checksum;
 use super::listing::{Bounds, Entries, Entry, ReadDirectory};
+use super::listing_notes::{Notes, Notices};
 use super::listing_view::{Column, OUTSIDE_UNRESERVED, Order, View};
 use crate::files::resolve::Unresolved;
 use crate::response::{Body, Response, SharedBytes};
@@ -32,6 +33,10 @@ pub(super) struct ShowDirectory {
     pub view: View,
     /// Whether the page has links to archives of the directory.
     pub archives: bool,
+    /// The path of a stylesheet of the site.
+    pub stylesheet: Option<Arc<str>>,
+    /// Files of the directory that may be notes.
+    pub notes: Option<Notes>,
     /// Whether to produce JSON instead of HTML.
     pub json: bool,
 }
@@ -43,7 +48,13 @@ impl ShowDirectory {
     /// As [`ReadDirectory::run`].
     pub(super) fn run(&self) -> Result<String, Unresolved> {
         let found = self.directory.run(&self.view)?;
-        Ok(if self.json { json(&self.asked, &found) } else { html(&self.asked, &found, &self.view, self.archives) })
+        if self.json {
+            return Ok(json(&self.asked, &found));
+        }
+        let notes = self.notes.as_ref().map(|notes| notes.read(&self.directory.root, &self.directory.name));
+        let frame =
+            Frame { archives: self.archives, stylesheet: self.stylesheet.as_deref(), notes: notes.unwrap_or_default() };
+        Ok(html(&self.asked, &found, &self.view, &frame))
     }
 
     /// The key of the page among all pages of its site.
@@ -56,9 +67,20 @@ impl ShowDirectory {
             asked: self.asked.clone(),
             view: self.view.clone(),
             archives: self.archives,
+            stylesheet: self.stylesheet.clone(),
+            notes: self.notes.clone(),
             json: self.json,
         }
     }
+}
+
+/// The parts of a page around its entries.
+#[derive(Debug, Default)]
+struct Frame<'a> {
+    /// Whether it has links to archives.
+    archives: bool,
+    stylesheet: Option<&'a str>,
+    notes: Notices,
 }
 
 /// Everything that a page depends on: the directory, and how it is shown.
@@ -72,17 +94,19 @@ pub(super) struct PageKey {
     asked: Box<[u8]>,
     view: View,
     archives: bool,
+    stylesheet: Option<Arc<str>>,
+    notes: Option<Notes>,
     json: bool,
 }
 
-/// The response with a page.
-pub(super) fn response(page: Arc<SharedBytes>, as_json: bool) -> Response {
+/// The response with a page. `policy`: its Content-Security-Policy.
+pub(super) fn response(page: Arc<SharedBytes>, as_json: bool, policy: &str) -> Response {
     let mut fields = Fields::default();
     if as_json {
         fields.content_type = Some(ContentType::Plain("application/json"));
     } else {
         fields.content_type = Some(ContentType::Text("text/html"));
-        fields.extra.add("Content-Security-Policy", &POLICY);
+        fields.extra.add("Content-Security-Policy", policy);
     }
     fields.extra.add("X-Content-Type-Options", "nosniff");
     fields.extra.add("Vary", "Accept");
@@ -146,19 +170,24 @@ fn json_checksum(checksum: &Checksum) -> JsonChecksum {
     JsonChecksum { algorithm: checksum.algorithm.key(), href: reference(&checksum.file) }
 }
 
-fn html(name: &[u8], found: &Entries, view: &View, archives: bool) -> String {
+fn html(name: &[u8], found: &Entries, view: &View, frame: &Frame<'_>) -> String {
     let mut page = String::with_capacity(4096 + 320 * found.entries.len());
     let mut title = String::new();
     show(&mut title, name, Context::Text);
     page.push_str("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
     page.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
     // Writing to a String cannot fail.
-    let _ = write!(page, "<title>/{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>\n");
+    let _ = write!(page, "<title>/{title}</title>\n<style>{STYLE}</style>\n");
+    if let Some(path) = frame.stylesheet {
+        let _ = writeln!(page, "<link rel=\"stylesheet\" href=\"{}\">", escaped(path));
+    }
+    page.push_str("</head>\n<body>\n<main>\n");
     breadcrumbs(&mut page, name);
+    notice(&mut page, "header", frame.notes.above.as_deref());
     search_form(&mut page, view);
     let (directories, files) = (found.directories, found.files);
     let _ = write!(page, "<p>{}, {}", count(directories, "directory", "directories"), count(files, "file", "files"));
-    if archives {
+    if frame.archives {
         page.push_str(" \u{b7} download:");
         for format in Format::ALL {
             let _ = write!(page, " <a href=\"?archive={0}\" rel=\"nofollow\">{0}</a>", format.name());
@@ -195,8 +224,16 @@ fn html(name: &[u8], found: &Entries, view: &View, archives: bool) -> String {
     }
     page.push_str("</tbody>\n</table>\n");
     pager(&mut page, found, view);
+    notice(&mut page, "readme", frame.notes.below.as_deref());
     page.push_str("</main>\n</body>\n</html>\n");
     page
+}
+
+/// A note of the directory, if there is one.
+fn notice(page: &mut String, class: &str, note: Option<&str>) {
+    if let Some(note) = note {
+        let _ = writeln!(page, "<div class=\"note {class}\">\n{note}\n</div>");
+    }
 }
 
 /// A form that asks for the same URL with another query.
@@ -320,6 +357,20 @@ fn show(page: &mut String, name: &[u8], context: Context) {
     }
 }
 
+/// Writes an untrusted text into HTML: its lines and tabs stay.
+pub(super) fn show_text(page: &mut String, text: &[u8]) {
+    for piece in text.split_inclusive(|byte| matches!(byte, b'\n' | b'\t')) {
+        let (piece, end) = match piece.split_last() {
+            Some((end @ (b'\n' | b'\t'), piece)) => (piece.strip_suffix(b"\r").unwrap_or(piece), Some(*end)),
+            _ => (piece, None),
+        };
+        if !piece.is_empty() {
+            show(page, piece, Context::Element);
+        }
+        page.extend(end.map(char::from));
+    }
+}
+
 /// Whether a character is a control, changes the text direction (UAX #9), or is invisible. Joiners, which some scripts and emoji
 /// need, are allowed.
 fn is_deceptive(c: char) -> bool {
@@ -356,13 +407,18 @@ fn time(time: SystemTime) -> String {
     }
 }
 
-/// Content-Security-Policy that allows only the page's own style, and its form.
-static POLICY: LazyLock<String> = LazyLock::new(|| {
-    let hash = STANDARD.encode(digest::digest(&digest::SHA256, STYLE.as_bytes()));
+/// Content-Security-Policy that allows only the page's own style, and its form. `of_site`: styles, images and fonts of the site too.
+pub(super) fn policy(of_site: bool) -> String {
+    static OWN: LazyLock<String> = LazyLock::new(|| STANDARD.encode(digest::digest(&digest::SHA256, STYLE.as_bytes())));
+    let (styles, rest) = match of_site {
+        true => (" 'self'", "; img-src 'self'; font-src 'self'"),
+        false => ("", ""),
+    };
     format!(
-        "default-src 'none'; style-src 'sha256-{hash}'; base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
+        "default-src 'none'; style-src 'sha256-{}'{styles}{rest}; base-uri 'none'; form-action 'self'; frame-ancestors 'self'",
+        *OWN
     )
-});
+}
 
 const STYLE: &str = include_str!("listing.css");
 

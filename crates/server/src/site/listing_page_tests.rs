@@ -18,11 +18,11 @@ fn page(name: &str, entries: &[Entry], as_json: bool) -> (String, Fields) {
     let found = all(entries);
     let text = match as_json {
         true => json(name.as_bytes(), &found),
-        false => html(name.as_bytes(), &found, &View::default(), false),
+        false => html(name.as_bytes(), &found, &View::default(), &Frame::default()),
     };
     let room = Arc::new(tokio::sync::Semaphore::new(1)).try_acquire_owned().unwrap();
     let page = Arc::new(SharedBytes { bytes: text.clone().into_bytes().into(), _room: room });
-    (text, response(page, as_json).fields)
+    (text, response(page, as_json, &policy(false)).fields)
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn json_listing() {
 #[test]
 fn a_truncated_page_says_so() {
     let found = Entries { cut_at: Some(1), ..all(&[entry(b"a", Some(1))]) };
-    assert!(html(b"", &found, &View::default(), false).contains("only 1 are listed"));
+    assert!(html(b"", &found, &View::default(), &Frame::default()).contains("only 1 are listed"));
     assert!(json(b"", &found).contains("\"more\":true"));
 }
 
@@ -88,7 +88,7 @@ fn a_truncated_page_says_so() {
 fn pages_and_orders_keep_the_search() {
     let found = Entries { page: 1, pages: 3, ..all(&[entry(b"a", Some(1))]) };
     let view = View::from_query(Some("q=%22%3Cb%3E%26&sort=size&page=2"));
-    let page = html(b"", &found, &view, true);
+    let page = html(b"", &found, &view, &Frame { archives: true, ..Frame::default() });
     for link in [
         "?q=%22%3Cb%3E%26&amp;sort=size&amp;order=asc\">First",
         "?q=%22%3Cb%3E%26&amp;sort=size&amp;order=asc\" rel=\"prev\">Previous",
@@ -103,7 +103,7 @@ fn pages_and_orders_keep_the_search() {
         assert!(page.contains(link), "{link}: {page}");
     }
     assert!(json(b"", &found).contains("\"more\":true,\"page\":2,\"pages\":3"));
-    let only = html(b"", &all(&[]), &View::default(), false);
+    let only = html(b"", &all(&[]), &View::default(), &Frame::default());
     assert!(!only.contains("<nav") && !only.contains("archive"), "{only}");
 }
 
@@ -141,4 +141,30 @@ fn extreme_file_times_are_clamped() {
             assert!(page("", std::slice::from_ref(&entry), json).0.contains(expected), "{expected}");
         }
     }
+}
+
+#[test]
+fn notes_stand_around_the_entries_and_the_stylesheet_comes_last() {
+    let notes = Notices { above: Some("<pre>up</pre>".to_owned()), below: Some("<b>down</b>".to_owned()) };
+    let frame = Frame { stylesheet: Some("/a&b.css"), notes, ..Frame::default() };
+    let page = html(b"", &all(&[entry(b"a", Some(1))]), &View::default(), &frame);
+    let places = [
+        "</style>",
+        "<link rel=\"stylesheet\" href=\"/a&amp;b.css\">",
+        "<div class=\"note header\">\n<pre>up</pre>\n</div>",
+        "<table>",
+        "</table>",
+        "<div class=\"note readme\">\n<b>down</b>\n</div>",
+    ]
+    .map(|part| page.find(part).unwrap_or_else(|| panic!("{part} is not in {page}")));
+    assert!(places.is_sorted(), "{page}");
+    let bare = html(b"", &all(&[]), &View::default(), &Frame::default());
+    assert!(!bare.contains("<link") && !bare.contains("class=\"note"), "{bare}");
+}
+
+#[test]
+fn styles_of_the_site_load_where_a_setting_asks_for_them() {
+    assert!(policy(true).contains("' 'self'; img-src 'self'; font-src 'self'; base-uri"), "{}", policy(true));
+    assert!(!policy(false).contains("style-src 'sha256-' ") && !policy(false).contains("img-src"), "{}", policy(false));
+    assert!([true, false].iter().all(|of_site| policy(*of_site).starts_with("default-src 'none'; ")));
 }

@@ -127,7 +127,15 @@ mod tests {
         let bounds = PageBounds { page: 100, entries: 100 };
         let directory = ReadDirectory { root, name, bounds, show_dotfiles: false };
         let view = View::from_query(Some(query));
-        Arc::new(ShowDirectory { directory, asked: Box::default(), view, archives: false, json: false })
+        Arc::new(ShowDirectory {
+            directory,
+            asked: Box::default(),
+            view,
+            archives: false,
+            stylesheet: None,
+            notes: None,
+            json: false,
+        })
     }
 
     #[tokio::test]

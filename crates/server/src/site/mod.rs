@@ -23,6 +23,7 @@ mod hsts;
 mod htpasswd;
 mod image_formats;
 mod listing;
+mod listing_notes;
 mod listing_page;
 mod listing_pages;
 mod listing_view;
@@ -225,7 +226,8 @@ impl SiteConfig {
             span: self.names.first().map(|name| name.span.clone()).unwrap_or_default(),
             default: self.is_default(),
             certificates: &self.certificates,
-            acme: self.acme.clone(),
+            acme: self.acme.value.clone(),
+            acme_span: self.acme.span.clone(),
             on_demand: self.acme_on_demand.as_ref(),
             client_auth: site.client_auth.clone(),
             expired_lists: self.client_auth.as_ref().map(|auth| auth.expired_crls).unwrap_or_default(),

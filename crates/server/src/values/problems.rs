@@ -61,7 +61,13 @@ impl Problems {
     /// Adds a problem. `span`: the bytes of the value in the file ([`super::At`]), empty if it is not from a file.
     /// `key`: the dotted key, for instance `site.root`. `what`: the problem and the remedy.
     pub(crate) fn add(&mut self, span: &Range<usize>, key: &str, what: impl fmt::Display) {
-        self.found.push(Problem { span: span.clone(), key: key.to_owned(), what: what.to_string() });
+        let problem = Problem { span: span.clone(), key: key.to_owned(), what: what.to_string() };
+        // The parser reports a table in the wrong place twice.
+        let line = |problem: &Problem| self.place(&problem.span).map(|(file, line)| (file.to_owned(), line));
+        let is_same = |other: &&Problem| (&other.key, &other.what) == (&problem.key, &problem.what);
+        if !self.found.iter().filter(is_same).any(|other| line(other) == line(&problem)) {
+            self.found.push(problem);
+        }
     }
 
     /// Resolves a path: relative ones start at the directory of the main configuration file.

@@ -55,6 +55,47 @@ fn a_long_listing_has_pages_and_is_searched() {
 }
 
 #[test]
+fn notes_stand_around_a_listing_and_show_only_what_the_request_could_read() {
+    let site = Site::new();
+    for (name, text) in [
+        ("pub/HEADER.html", "<b>above</b>"),
+        ("pub/README.md", "below & more"),
+        ("closed/README.md", "closed words"),
+        ("asked/README", "asked words"),
+    ] {
+        site.add(name, text);
+    }
+    let served = Configured::serve(
+        site,
+        "listing = { notes = 'html', stylesheet = '/theme.css' }\n\
+         route = [\n\
+           { path = '= /closed/README.md', access = { deny = ['127.0.0.0/8'] } },\n\
+           { path = '= /asked/README', forward_auth = { to = 'http://127.0.0.1:1/verify' } },\n\
+           { path = '~ ^/alias/(.*)$', rewrite = '/pub/{1}' },\n\
+         ]\n",
+    );
+    let page = |target: &str| {
+        let response = served.get(target, &["-H", "Accept: text/html"]);
+        assert_eq!(response.status, 200, "{target}");
+        (String::from_utf8(response.body).expect("text"), response.fields)
+    };
+    let (text, fields) = page("/pub/");
+    assert!(text.contains("<b>above</b>") && text.contains("below &amp; more"), "{text}");
+    assert!(text.contains("<link rel=\"stylesheet\" href=\"/theme.css\">"), "{text}");
+    let policy = fields.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-security-policy"));
+    assert!(policy.expect("a policy").1.contains(" 'self'; img-src 'self'"));
+    for (target, shown, kept) in [
+        ("/closed/", "README.md", "closed words"),
+        ("/asked/", "README", "asked words"),
+        ("/alias/", "README.md", "below"),
+    ] {
+        let (text, _) = page(target);
+        assert!(text.contains(shown) && !text.contains(kept), "{target}: {text}");
+    }
+    assert!(!String::from_utf8_lossy(&served.get("/pub/", JSON).body).contains("above"));
+}
+
+#[test]
 fn checksums_are_shown_beside_files_and_sent_on_request() {
     let site = Site::new();
     let content = "content".repeat(1000);

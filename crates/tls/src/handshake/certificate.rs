@@ -101,7 +101,7 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreadable { path, wanted, why } => {
-                write!(f, "{}: no {wanted} to be had: {why}", path.display())
+                write!(f, "{}: cannot be used as the {wanted}: {why}", path.display())
             }
             Self::Mismatch { cert, key } => write!(
                 f,
@@ -250,7 +250,13 @@ pub(crate) fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer
     let all = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
     let all = all.map_err(|e| unreadable(path, "certificate", pem_error(e)))?;
     if all.is_empty() {
-        return Err(unreadable(path, "certificate", "the file has no CERTIFICATE section".to_owned()));
+        let why = match contains(pem, b"PRIVATE KEY-----") {
+            true => "the file holds a private key: are `cert` and `key` exchanged?",
+            false => {
+                "the file has no CERTIFICATE section: name a file in PEM, which begins with -----BEGIN CERTIFICATE-----"
+            }
+        };
+        return Err(unreadable(path, "certificate", why.to_owned()));
     }
     Ok(all)
 }
@@ -324,8 +330,11 @@ fn system_time(seconds: i64) -> SystemTime {
 
 /// Whether the PEM text of a key is encrypted: as PKCS #8, or in the older form of OpenSSL.
 fn is_encrypted(pem: &[u8]) -> bool {
-    let contains = |words: &[u8]| pem.windows(words.len()).any(|window| window == words);
-    contains(b"-----BEGIN ENCRYPTED PRIVATE KEY-----") || contains(b"Proc-Type: 4,ENCRYPTED")
+    contains(pem, b"-----BEGIN ENCRYPTED PRIVATE KEY-----") || contains(pem, b"Proc-Type: 4,ENCRYPTED")
+}
+
+fn contains(pem: &[u8], words: &[u8]) -> bool {
+    pem.windows(words.len()).any(|window| window == words)
 }
 
 fn encrypted(key: &Path) -> String {

@@ -78,13 +78,18 @@ impl Settings {
     pub(super) fn new(
         config: &AcmeConfig,
         key: &str,
-        _: &[&CertifiedSite<'_>],
+        sites: &[&CertifiedSite<'_>],
         problems: &mut Problems,
     ) -> Option<Self> {
         let before = problems.len();
         if !config.agree_to_terms {
-            let what = "read the authority's terms of service and set `agree_to_terms = true`: no certificate is ordered before";
-            let span = config.name.as_ref().map_or(0..0, |name| name.span.clone());
+            let table = if config.name.is_some() { format!("[[{key}]]") } else { format!("[{key}]") };
+            let what = format_args!(
+                "no certificate is ordered before you agree: read the authority's terms of service, and write agree_to_terms = true in {table}"
+            );
+            // The table may be missing: then the first site that orders has the line.
+            let of_site = || sites.first().map_or(0..0, |site| site.acme_span.clone());
+            let span = config.name.as_ref().map_or_else(of_site, |name| name.span.clone());
             problems.add(&span, &format!("{key}.agree_to_terms"), what);
         }
         let Some(authority) = config.directory.reveal().strip_prefix("https://") else {

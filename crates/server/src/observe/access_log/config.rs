@@ -164,17 +164,28 @@ impl AccessLogConfig {
         (!directory.is_dir()).then(|| directory.to_owned())
     }
 
+    /// The text of a line in place of fields. `is_read`: whether a person at a terminal reads the log.
+    fn line(&self, is_read: bool, naming: Naming) -> Option<Text> {
+        let text = match &self.text {
+            Some(text) => text.as_str(),
+            None if !is_read || self.format != Format::Logfmt || !self.fields.is_empty() => return None,
+            None if naming == Naming::Nothing => ON_TERMINAL,
+            None => ON_TERMINAL_WITH_HOST,
+        };
+        Text::parse(text).ok()
+    }
+
     /// The plan, with the path of a file resolved.
     pub(super) fn build(&self, naming: Naming, problems: &Problems) -> AccessLogPlan {
+        let is_read = self.to == Destination::Stdout && std::io::stdout().is_terminal();
         AccessLogPlan {
             destination: match &self.to {
                 Destination::File(path) => Destination::File(problems.resolve(path)),
                 other => other.clone(),
             },
-            layout: Layout::new(self.format, &self.fields, naming)
-                .with_text(self.text.as_ref().and_then(|text| Text::parse(text).ok())),
+            layout: Layout::new(self.format, &self.fields, naming).with_text(self.line(is_read, naming)),
             // A person at a terminal sees each line at once.
-            flush_after: match self.to == Destination::Stdout && std::io::stdout().is_terminal() {
+            flush_after: match is_read {
                 true => Duration::ZERO,
                 false => self.flush_after.0,
             },
@@ -183,6 +194,13 @@ impl AccessLogConfig {
         }
     }
 }
+
+/// A line on a terminal fits 120 columns, where a line with all usual fields takes two hundred.
+const ON_TERMINAL: &str = "{time} {address} {method} {target} {status} {bytes} B {ms} ms {path} {why} {aborted}";
+
+/// The same, where the log is for several hosts.
+const ON_TERMINAL_WITH_HOST: &str =
+    "{time} {address} {method} {host} {target} {status} {bytes} B {ms} ms {path} {why} {aborted}";
 
 #[cfg(test)]
 mod tests {
@@ -206,6 +224,19 @@ mod tests {
         assert_eq!((config.sample.0.get(), config.flush_after), (100, Time::seconds(1)));
         let text = toml::to_string(&AccessLogConfig::default()).unwrap();
         assert_eq!(toml::from_str::<AccessLogConfig>(&text).unwrap(), AccessLogConfig::default());
+    }
+
+    #[test]
+    fn a_terminal_gets_a_short_line_unless_another_is_chosen() {
+        let line = |text: &str, is_read, naming| toml::from_str::<AccessLogConfig>(text).unwrap().line(is_read, naming);
+        let parsed = |text: &str| Text::parse(text).unwrap();
+        assert_eq!(line("", true, Naming::Nothing), Some(parsed(ON_TERMINAL)));
+        assert_eq!(line("", true, Naming::SiteAndHost), Some(parsed(ON_TERMINAL_WITH_HOST)));
+        assert_eq!(line("", false, Naming::Nothing), None);
+        for chosen in ["fields = ['ms']", "format = 'json'", "format = 'combined'"] {
+            assert_eq!(line(chosen, true, Naming::Nothing), None, "{chosen}");
+        }
+        assert_eq!(line("text = '{status}'", true, Naming::Nothing), Some(parsed("{status}")));
     }
 
     #[test]

@@ -185,7 +185,7 @@ fn readable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
 fn writable(config: &Config, file: Option<&Path>) -> Vec<PathBuf> {
     let base = file.map(directory_of).unwrap_or_default();
     let mut paths: Vec<_> = config.privileges.landlock_write.iter().map(|path| base.join(path)).collect();
-    if config.site.iter().any(|site| site.acme != AcmeUse::No) {
+    if config.site.iter().any(|site| *site.acme != AcmeUse::No) {
         paths.extend(config.tls.all_acme().map(|account| base.join(&account.state.value)));
     }
     if config.site.iter().all(|site| site.certificates.is_empty()) {

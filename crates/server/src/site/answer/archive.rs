@@ -13,9 +13,9 @@ use crate::response::Response;
 use crate::site::archive::{self, Archives, Format, NoArchive, Refused};
 
 impl Answering<'_> {
-    /// Whether an archive of the directory at `path` is offered; `asked`: the requested path. No archive for rewritten paths: guards check the
-    /// requested path. None with `forward_auth`: the other server may decide on each URL.
-    pub(super) fn offers_archives(&self, path: &SitePath<'_>, asked: &SitePath<'_>) -> bool {
+    /// Whether a response for the directory at `path` may hold the contents of its files: an archive, or notes. `asked`: the requested path. Guards check
+    /// the requested path, so a rewritten path shows no contents. None with `forward_auth`: the other server may decide on each URL.
+    pub(super) fn shows_contents(&self, path: &SitePath<'_>, asked: &SitePath<'_>) -> bool {
         path.as_bytes() == asked.as_bytes()
             && self.route.features.forward_auth.is_none()
             // An entry's directory may differ from the listing's.
@@ -85,7 +85,7 @@ impl Answering<'_> {
 
     /// Whether a request that got the directory at `listed` could read the file or directory of `files` at the path `own`, which has no leading slash, and a
     /// trailing one for a directory.
-    fn could_read(&self, own: &[u8], listed: &SitePath<'_>, files: &Files) -> bool {
+    pub(super) fn could_read(&self, own: &[u8], listed: &SitePath<'_>, files: &Files) -> bool {
         let Ok(own) = SitePath::of_octets(own) else { return false };
         // Files of another route may be others, or none.
         let is_here = self.route_of(&own).is_ok_and(|route| route.number == self.route.number);

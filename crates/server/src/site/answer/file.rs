@@ -8,10 +8,11 @@ use sealion_http::path::SitePath;
 
 use super::{Answer, Answering};
 use crate::files::cache::Files;
-use crate::files::resolve::{Found, SiteFile, Unresolved};
+use crate::files::resolve::{Found, SiteFile, Unresolved, beneath as joined};
 use crate::response::{Response, of_file, of_file_as, of_variant};
 use crate::site::clean_urls::TrailingSlash;
 use crate::site::listing::{Listing, ReadDirectory};
+use crate::site::listing_notes::Notes;
 use crate::site::listing_page::{self, ShowDirectory};
 use crate::site::listing_pages::NoPage;
 use crate::site::listing_view::{self, View};
@@ -191,11 +192,13 @@ impl Answering<'_> {
         beneath: &SitePath<'_>,
         asked: &SitePath<'_>,
     ) -> Option<Response> {
-        let archives = listing.archives.as_ref().filter(|_| self.offers_archives(path, asked));
+        let is_open = self.shows_contents(path, asked);
+        let archives = listing.archives.as_ref().filter(|_| is_open);
         if let Some(format) = listing_view::parameter(self.query(), "archive") {
             return Box::pin(self.archive(archives, &format, files, path, beneath)).await;
         }
         let json = prefers_json(self.request.fields.singleton("accept").value());
+        let could_read = |name: &[u8]| is_open && self.could_read(&joined(path.as_bytes(), name), path, files);
         let directory = ShowDirectory {
             directory: ReadDirectory {
                 root: files.root(),
@@ -206,10 +209,12 @@ impl Answering<'_> {
             asked: asked.as_bytes().into(),
             view: View::from_query(self.query()),
             archives: archives.is_some(),
+            stylesheet: listing.stylesheet.clone(),
+            notes: Notes::new(listing.notes, could_read).filter(|_| !json),
             json,
         };
         match Box::pin(self.route.pages.get(Arc::new(directory))).await {
-            Ok(page) => Some(listing_page::response(page, json)),
+            Ok(page) => Some(listing_page::response(page, json, &listing.policy)),
             Err(NoPage::Unresolved(unresolved)) if unresolved.status == Status::NOT_FOUND => None,
             Err(NoPage::Unresolved(unresolved)) => Some(Response::plain(unresolved.status).because(unresolved.cause)),
             Err(NoPage::Busy) => {

@@ -139,7 +139,7 @@ configs! {
         certificates: Vec<CertificateConfig> = Vec::new(),
         /// Whether a certificate is obtained and renewed automatically: by the account of `[tls.acme]` (`true`), or by the account with this name in
         /// `[[tls.acme_accounts]]`.
-        acme: AcmeUse = AcmeUse::No,
+        acme: At<AcmeUse> = AcmeUse::No.into(),
         /// Has certificates ordered when a client first asks for a name, each for itself: for any name under a wildcard of `names`, and in the
         /// default site for all names that no other site has. Clients that ask for a name in `certificates` get that certificate.
         acme_on_demand: Option<AcmeOnDemandConfig> = None,

@@ -304,7 +304,7 @@ fn accounts_that_cannot_be_told_apart_are_refused() {
         (
             "'one'",
             "[[tls.acme_accounts]]\nname = 'one'",
-            "tls.acme_accounts.agree_to_terms: read the authority's terms",
+            "tls.acme_accounts.agree_to_terms: no certificate is ordered before you agree: read",
         ),
         ("true", "[[tls.acme_accounts]]\nagree_to_terms = true", "tls.acme_accounts.name: is missing"),
         ("true", "[[tls.acme_accounts]]\nname = 'a/b'", "tls.acme_accounts.name: write letters, digits"),
