@@ -1,7 +1,8 @@
-//! No-Vary-Search: which key answers a query.
+//! No-Vary-Search: the key of a query.
 //!
-//! A response with the field lies under a key of its own, which has the field and the parameters that select the response. The latest response of a path says
-//! by which field later requests for the path are looked for. A process learns that anew: until then its requests are looked for by their whole query.
+//! A response with the field lies under a key of its own, which contains the field and the parameters that select the response. The field of a path's latest
+//! response selects the key of later requests for the path. A new process does not know it: until the next response, requests are looked up by their whole
+//! query.
 
 use std::borrow::Cow;
 use std::num::NonZeroUsize;
@@ -41,7 +42,7 @@ impl Rules {
         self.search(fields).map_or(exact.into(), |variance| by_search(exact, &variance).into())
     }
 
-    /// Makes the key of a request the one under which the response is looked for.
+    /// Makes the key of a request the key of its stored response.
     pub(super) fn look_by_search(&self, key: &mut Key) {
         if !self.no_vary_search || !self.store.has_disk() {
             return;
@@ -74,10 +75,10 @@ impl Rules {
         }
     }
 
-    /// The hash by which fetches of one page know each other. `key`: of one, without variant.
+    /// The hash that fetches of one page share. `key`: the key of one of them, without variant.
     pub(super) fn page(&self, key: &[u8]) -> u128 {
         match self.no_vary_search {
-            // Under which key a response will lie is not known before it comes.
+            // The key of a response is not known before the response comes.
             true => self.store.hash(&of_searches(super::key::without_search(key))),
             false => self.store.hash(key),
         }

@@ -1,4 +1,4 @@
-//! Shadow requests: copies of requests, whose answers are read and dropped. The client of the first request neither waits for them nor learns of them.
+//! Shadow requests: copies of requests, whose responses are read and dropped. The client of the first request neither waits for them nor learns of them.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -17,11 +17,11 @@ use crate::response::Source;
 use crate::values::labels;
 
 labels! {
-    /// What became of the copy of a request.
+    /// The outcome of the copy of a request.
     pub(crate) MirrorOutcome {
         /// A server answered it, with any status.
         Answered = "answered",
-        /// No server answered it, or its answer broke off or took too long.
+        /// No server answered it, or its response broke off or took too long.
         Failed = "failed",
         /// As many copies were in progress as may be.
         Busy = "busy",
@@ -47,7 +47,7 @@ pub(super) struct MirrorCounts([AtomicU64; MirrorOutcome::ALL.len()]);
 #[derive(Debug)]
 pub(crate) struct MirrorPlaces {
     places: Arc<Semaphore>,
-    /// The longest time of one, up to the end of its answer.
+    /// The longest time of one copy, up to the end of its response.
     timeout: Duration,
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn mirror(
     });
 }
 
-/// Sends a shadow request, and drops its answer.
+/// Sends a shadow request, and drops its response.
 async fn send(upstream: Arc<Upstream>, mut request: Box<Forwarded>, place: OwnedSemaphorePermit, limit: Duration) {
     let outcome = match timeout(limit, exchange(&upstream, &mut request)).await {
         Ok((_, Ok(()))) => MirrorOutcome::Answered,
@@ -126,7 +126,7 @@ async fn send(upstream: Arc<Upstream>, mut request: Box<Forwarded>, place: Owned
     upstream.count_mirrored(outcome);
 }
 
-/// Reads an answer to its end.
+/// Reads a response to its end.
 async fn exchange(upstream: &Arc<Upstream>, request: &mut Forwarded) -> (UpstreamTrace, Result<(), String>) {
     let (trace, result) = forward(upstream, request).await;
     let mut content: Pin<Box<dyn Source>> = match result {

@@ -152,7 +152,7 @@ impl Mirror {
 
     /// Copies a request that is about to be forwarded. `asked`: the values of the request.
     pub(super) fn copy(&self, first: &mut Forwarded, asked: &Asked<'_>, client: Option<IpAddr>) {
-        // The octets behind an Upgrade are of another protocol.
+        // The bytes behind an Upgrade are of another protocol.
         if first.upgrade.is_some() || !self.is_chosen() {
             return;
         }
