@@ -55,7 +55,7 @@ pub(super) fn quoted<'m>(message: &'m str, words: &str) -> Option<&'m str> {
     message.strip_prefix(words)?.trim_start().strip_prefix('`')?.split('`').next()
 }
 
-/// The message for a value of another type than that of `key`.
+/// The message for a value whose type is not the type of `key`.
 fn wrong_type(message: &str, key: &str) -> Option<String> {
     let (found, expected) = message.strip_prefix("invalid type: ")?.split_once(", expected ")?;
     let name = key.rsplit('.').next().unwrap_or(key);
