@@ -108,7 +108,7 @@ impl Expressions {
         Ok(expressions)
     }
 
-    /// The expressions that may match a path: all that match, and all with look-around. `None`: the level has no expressions.
+    /// The expressions that may match a path: all that match, and all with look-around. `None`: no expression does.
     pub(super) fn candidates(&self, path: &[u8]) -> Option<Set> {
         let mut found = self.look_arounds.clone();
         let Some(patterns) = &self.patterns else { return found };
