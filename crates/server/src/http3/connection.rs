@@ -66,7 +66,7 @@ impl<'a> Http3<'a> {
         key: ConnectionKey,
         idle: Idle<'a>,
         link: Link,
-        limits: sealion_h3::Limits,
+        (limits, stream_window): (sealion_h3::Limits, u64),
     ) -> Self {
         let client = context.listener.one_client(context.remote);
         Http3 {
@@ -80,7 +80,7 @@ impl<'a> Http3<'a> {
             path: PathChoice::constant(PathReason::Quic),
             head_room: Arc::default(),
             window: SendWindow::new(client),
-            receive_window: ReceiveWindow::new(client),
+            receive_window: ReceiveWindow::new(client, stream_window),
             control: None,
             control_bytes: Vec::new(),
             receiving: Vec::new(),

@@ -54,7 +54,7 @@ pub(crate) async fn serve(bound: Bound, listener: &Listener, shared: &Arc<Shared
     let tls = TlsConfig::chosen_by(Arc::new(current)).map_err(io::Error::other)?;
     let limits =
         Limits { connections: shared.most_connections, ..shared.generations.current().http3.transport.clone() };
-    let streams = limits.bidirectional_streams;
+    let (streams, stream_window) = (limits.bidirectional_streams, limits.stream_window.into());
     let endpoint = Endpoint::new(Config { tls, limits, secrets, route }, Instant::now(), SystemTime::now());
     let mut phase = shared.phase.clone();
     let mut drained = pin!(draining(&mut phase));
@@ -63,6 +63,7 @@ pub(crate) async fn serve(bound: Bound, listener: &Listener, shared: &Arc<Shared
         socket,
         port,
         streams,
+        stream_window,
         listener,
         shared,
         hub: Arc::new(Hub { state: Mutex::new(State { endpoint, inboxes: Slab::new() }), ready: Mutex::default() }),
@@ -142,6 +143,8 @@ struct Driver<'a> {
     port: u16,
     /// The number of streams that the transport permits on a connection.
     streams: u32,
+    /// Bytes of one of them that may have come and not been read.
+    stream_window: u64,
     listener: &'a Listener,
     shared: &'a Arc<Shared>,
     hub: Arc<Hub>,
@@ -256,8 +259,8 @@ impl Driver<'_> {
             let index = state.inboxes.insert(VecDeque::new());
             drop(state);
             let waker = Waker::from(Arc::new(Bell { hub: Arc::clone(&self.hub), connection: index }));
-            let (hub, streams) = (Arc::clone(&self.hub), self.streams);
-            let seat = Seat { hub, index, key, remote, local, streams, _slot: slot };
+            let (hub, streams, stream_window) = (Arc::clone(&self.hub), self.streams, self.stream_window);
+            let seat = Seat { hub, index, key, remote, local, streams, stream_window, _slot: slot };
             let future = Box::pin(run(seat, self.listener, self.shared, waker.clone()));
             let inserted = self.connections.insert(Running { future, waker, key });
             debug_assert_eq!(inserted, index, "inboxes and connections are inserted and removed together");
@@ -370,12 +373,14 @@ struct Seat {
     local: Option<SocketAddr>,
     /// The number of streams that the transport permits.
     streams: u32,
+    /// Bytes of one of them that may have come and not been read.
+    stream_window: u64,
     _slot: OwnedSemaphorePermit,
 }
 
 /// Serves a connection from its handshake to its end.
 async fn run(seat: Seat, listener: &Listener, shared: &Shared, waker: Waker) {
-    let Seat { hub, index, key, remote, local, streams, _slot } = seat;
+    let Seat { hub, index, key, remote, local, streams, stream_window, _slot } = seat;
     let counted = metrics::worker();
     let _open = counted.map(|worker| (worker.open.enter(), worker.http3.open.enter()));
     let (handshaking, accepted) = (counted.map(|worker| worker.handshaking.enter()), Instant::now());
@@ -409,8 +414,8 @@ async fn run(seat: Seat, listener: &Listener, shared: &Shared, waker: Waker) {
         let why = b"too many connections";
         return lock(&hub.state).endpoint.close(Instant::now(), key, ErrorCode::H3_EXCESSIVE_LOAD.0, why);
     }
-    // The transport's number of streams does not change with a reload.
-    let limits = sealion_h3::Limits { streams, ..current.http3.protocol.clone() };
+    // The transport's limits do not change with a reload.
+    let limits = (sealion_h3::Limits { streams, ..current.http3.protocol.clone() }, stream_window);
     drop(current);
     let server_name = info.server_name.clone();
     let context = Context { shared, listener, remote, auth: info.client_auth, server_name: server_name.as_deref() };

@@ -53,6 +53,8 @@ pub(super) const MIN_RECEIVE_WINDOW: u64 = 64 << 10;
 /// at any time, so that its bytes count until they came.
 pub(super) struct ReceiveWindow {
     client: Option<IpAddr>,
+    /// Bytes of one stream that may have come and not been read.
+    of_stream: u64,
     /// The bytes beyond the first size, and the bytes that are not granted again when they come. `None`: nothing is counted.
     reserved: Option<Reservation>,
     /// Bytes beyond the first size.
@@ -60,8 +62,13 @@ pub(super) struct ReceiveWindow {
 }
 
 impl ReceiveWindow {
-    pub(super) fn new(client: Option<IpAddr>) -> Self {
-        ReceiveWindow { client, reserved: None, open: 0 }
+    pub(super) fn new(client: Option<IpAddr>, of_stream: u64) -> Self {
+        ReceiveWindow { client, of_stream, reserved: None, open: 0 }
+    }
+
+    /// Whether so many streams that are not read may hold all of the window, so that the client can send nothing on the others.
+    pub(super) fn may_be_held(&self, streams: usize) -> bool {
+        (streams as u64).saturating_mul(self.of_stream) >= MIN_RECEIVE_WINDOW + self.open
     }
 
     /// The window for a client that sends a large content, up to `max` and as far as there is room. `None`: it stays.
@@ -107,7 +114,8 @@ mod tests {
     fn bytes_that_a_client_may_send_count_until_they_came() {
         let limits = LimitsConfig { max_buffered: Size(4 * MIB), ..LimitsConfig::default() };
         let budget = Arc::new(BufferBudget::default());
-        let (mut first, mut second) = (ReceiveWindow::new(None), ReceiveWindow::new(None));
+        let new = || ReceiveWindow::new(None, 256 << 10);
+        let (mut first, mut second) = (new(), new());
         let grow = |window: &mut ReceiveWindow| window.grow(2 * MIB, &budget, &limits);
         assert_eq!((first.shrink(), grow(&mut first), grow(&mut first)), (None, Some(2 * MIB), None));
         assert_eq!(grow(&mut second), None, "no room");
@@ -119,8 +127,20 @@ mod tests {
         assert_eq!(grow(&mut second), Some(2 * MIB));
         drop(second);
         assert_eq!(grow(&mut first), Some(2 * MIB));
-        assert_eq!(ReceiveWindow::new(None).grow(MIN_RECEIVE_WINDOW, &budget, &limits), None);
+        assert_eq!(new().grow(MIN_RECEIVE_WINDOW, &budget, &limits), None);
     }
+
+    #[test]
+    fn streams_that_are_not_read_hold_the_window_together() {
+        let (limits, budget) = (LimitsConfig::default(), Arc::new(BufferBudget::default()));
+        let mut window = ReceiveWindow::new(None, 256 << 10);
+        assert_eq!([0, 1].map(|streams| window.may_be_held(streams)), [false, true], "of its first size");
+        assert_eq!(window.grow(MIB, &budget, &limits), Some(MIB));
+        assert_eq!([1, 3, 4].map(|streams| window.may_be_held(streams)), [false, false, true]);
+        window.shrink();
+        assert!(window.may_be_held(1));
+    }
+
     use crate::values::Size;
 
     const MIB: u64 = 1 << 20;

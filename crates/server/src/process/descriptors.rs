@@ -120,8 +120,11 @@ impl Needs {
         let others = OTHER_DESCRIPTORS
             + workers * (WORKER_DESCRIPTORS + (addresses + kept) as u64)
             + directories * CACHE_DIRECTORY_DESCRIPTORS;
-        let mut rules = config.site.iter().flat_map(SiteConfig::proxies);
-        let spools = config.collects_contents() || rules.any(|rule| rule.buffers_in_files());
+        let rules = || config.site.iter().flat_map(SiteConfig::proxies);
+        let mirrors = || rules().filter_map(|rule| rule.mirror.as_ref());
+        // A connection for each copy of a request.
+        let others = others + mirrors().map(|mirror| mirror.max_requests.get()).sum::<u64>();
+        let spools = config.collects_contents() || rules().any(|rule| rule.buffers_in_files());
         let response = RESPONSE_DESCRIPTORS
             + if directories > 0 { FETCH_DESCRIPTORS } else { 0 }
             + if spools { SPOOL_DESCRIPTORS } else { 0 };
@@ -129,8 +132,8 @@ impl Needs {
         let named =
             config.upstream.iter().map(|upstream| of_upstream(upstream.servers.len(), upstream.idle_connections()));
         // A URL in a rule is an upstream with one server.
-        let rules = config.site.iter().map(|site| site.proxies().count()).sum::<usize>();
-        let idle = named.sum::<u64>() + of_upstream(rules, crate::upstream::UpstreamConfig::DEFAULT_MAX_IDLE);
+        let of_rules = rules().count() + mirrors().count();
+        let idle = named.sum::<u64>() + of_upstream(of_rules, crate::upstream::UpstreamConfig::DEFAULT_MAX_IDLE);
         Needs { others, response, idle, connections: config.limits.max_connections.map(Bounded::get) }
     }
 

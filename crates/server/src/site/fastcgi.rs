@@ -226,7 +226,8 @@ impl Scripts {
             if !directory.is_empty() {
                 found.push([directory, &rest].concat());
             }
-            if octets.starts_with(&name) {
+            // The path of the script itself has nothing behind the name.
+            if octets.len() > name.len() && octets.starts_with(&name) {
                 found.push(rest);
             }
         }
@@ -285,6 +286,30 @@ mod tests {
                     format!("{name}|{info}")
                 })
                 .collect();
+            assert_eq!(shown, expected, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn an_application_may_read_what_stands_behind_a_script() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = At { value: directory.path().to_owned(), span: 0..0 };
+        let mut problems = Problems::of_arguments();
+        let scripts = FastcgiConfig::default().build(Some(&root), "fastcgi", &mut problems).unwrap();
+        for (path, run, expected) in [
+            ("/a/index.php", "a/index.php", &["a/index.php"][..]),
+            ("/a/index.php/b", "a/index.php", &["/b", "a/b"]),
+            ("/a/index.phpb", "a/index.php", &["/b", "a/b"]),
+            ("/a/b", "a/index.php", &["a/b"]),
+            ("/a/", "a/index.php", &["a/"]),
+            ("/index.php", "index.php", &[]),
+            ("/index.php/b", "index.php", &["/b"]),
+        ] {
+            let path = SitePath::of_octets(path.as_bytes()).unwrap();
+            let mut found = scripts.behind_script(&path, run.as_bytes());
+            found.sort();
+            found.dedup();
+            let shown: Vec<_> = found.iter().map(|found| String::from_utf8_lossy(found)).collect();
             assert_eq!(shown, expected, "{path:?}");
         }
     }

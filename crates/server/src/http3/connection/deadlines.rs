@@ -124,8 +124,7 @@ impl Http3<'_> {
             _ => (stream, now + request_timeout),
         });
         let head = self.deadlines.head.map(|(_, deadline)| deadline);
-        if self.streamed.iter().any(|streamed| streamed.is_paused) {
-            // It may hold the window of all: the client could not send.
+        if self.is_window_held() {
             self.receiving.iter_mut().for_each(|receiving| receiving.deadline = now + request_timeout);
         }
         let contents = self.receiving.iter().map(|receiving| receiving.deadline);

@@ -121,11 +121,15 @@ impl Http3<'_> {
                 resumed.push(streamed.stream);
             }
         }
-        // A stream that is not read may hold the window of all.
-        let is_held = self.streamed.iter().any(|streamed| streamed.is_paused);
+        let is_held = self.is_window_held();
         self.streamed.iter_mut().for_each(|streamed| streamed.upload.hold(is_held && !streamed.is_paused));
         self.fit_receive_window(endpoint);
         resumed.into_iter().try_for_each(|stream| self.read(endpoint, stream))
+    }
+
+    /// Whether streams that are not read may hold the window of all: the client may be unable to send.
+    pub(super) fn is_window_held(&self) -> bool {
+        self.receive_window.may_be_held(self.streamed.iter().filter(|streamed| streamed.is_paused).count())
     }
 
     /// Opens the window for content that servers take, and closes it behind the last.

@@ -268,3 +268,26 @@ fn requests_are_copied_for_a_mirror() {
     let copy = shadow.last();
     assert!((copy.line(), &copy.body) == ("POST /two", &content), "{} bytes", copy.body.len());
 }
+
+/// One upload does not hold the window of the connection, so that the client may send the other content.
+#[test]
+fn an_upload_that_waits_for_its_server_extends_no_deadline_of_others() {
+    // No handshake follows.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("an address");
+    let site = Site::new();
+    site.add("f", "content");
+    let rules = "[[site.route]]\npath = '/silent/'\nproxy = { to = 'silent' }";
+    let table = format!(
+        "[[upstream]]\nname = 'silent'\nconnect_timeout = '10m'\nservers = [{{ url = 'https://{address}' }}]\n[limits]\nrequest_timeout = '1s'\n"
+    );
+    let server = config(&site, rules).table(&table).serve_from_user_space();
+    let mut raw = Raw::connect(&site, &server);
+    let post = |path| [(":method", "POST"), (":scheme", "https"), (":path", path), (":authority", "localhost")];
+    let mut waiting = raw.request(&post("/silent/"));
+    for _ in 0..8 {
+        raw.content(&mut waiting, &[b'x'; 16_000]);
+    }
+    let late = raw.request(&post("/f"));
+    assert_eq!(raw.early_response(late).0, 408);
+}

@@ -100,10 +100,14 @@ impl Raw {
     /// Ends a request, and receives its response to the end: the status in the first bytes of its block, and the content.
     #[track_caller]
     pub(super) fn response(&mut self, mut asked: Asked) -> (u16, Vec<u8>) {
-        let bytes = self.quic.runtime.block_on(async {
-            asked.send.finish().expect("it was open");
-            asked.receive.read_to_end(1 << 20).await.expect("a response")
-        });
+        asked.send.finish().expect("it was open");
+        self.early_response(asked)
+    }
+
+    /// Receives the response to a request that does not end.
+    #[track_caller]
+    pub(super) fn early_response(&mut self, mut asked: Asked) -> (u16, Vec<u8>) {
+        let bytes = self.quic.runtime.block_on(asked.receive.read_to_end(1 << 20)).expect("a response");
         let (mut left, mut frames) = (&bytes[..], Vec::new());
         while let Some((frame, length)) = first_frame(left) {
             frames.push(frame);
@@ -138,12 +142,15 @@ pub(super) fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     Some((value, length))
 }
 
-/// The status of a block that begins with an entry of the static table (RFC 9204 Appendix A).
+/// The status of a block that begins with an entry of the static table (RFC 9204 Appendix A), or with a name of it and three digits.
 fn status(block: &[u8]) -> u16 {
     match block {
         [0, 0, 0xd9, ..] => 200,
         [0, 0, 0xff, 0x04, ..] => 400,
         [0, 0, 0xff, 0x06, ..] => 421,
+        [0, 0, 0x5f, 0x09, 3, digits @ ..] => {
+            digits[..3].iter().fold(0, |status, digit| status * 10 + u16::from(digit - b'0'))
+        }
         _ => panic!("another status: {block:?}"),
     }
 }

@@ -146,3 +146,29 @@ fn the_methods_of_a_rule_hold_for_path_info_and_for_an_index() {
     assert!(asked.lock().expect("no panic").is_empty());
     assert_eq!(body(&mut client, "/index.php/api/x"), (200, "ran".to_owned()));
 }
+
+/// As of a package whose directory lies beside others: `/app/index.php` is no reading of `/index.php`.
+#[test]
+fn scripts_of_an_open_directory_run_beneath_a_closed_root() {
+    let site = Site::new();
+    for name in ["index.php", "app/index.php", "app/closed/x.php", "other/index.php"] {
+        site.add(name, "");
+    }
+    let (upstream, asked) = answering(|accepted, _| accepted.write(&[stdout("X-A: 1\r\n\r\nran"), end()].concat()));
+    let rules = "deny = true\nindex = ['index.php']\nroute = [\n\
+        { path = '/app/', deny = false, proxy = { to = 'php', files_first = true, fastcgi = {} } },\n\
+        { path = '/app/closed/', deny = true },\n\
+      ]";
+    let server = serve(&site, &url(&upstream), rules, "");
+    let mut client = site.connect(&server);
+    for target in ["/app/", "/app/index.php", "/app/index.php?route=/"] {
+        assert_eq!(body(&mut client, target), (200, "ran".to_owned()), "{target}");
+    }
+    let asked_before = asked.lock().expect("no panic").len();
+    for target in
+        ["/index.php", "/", "/other/index.php", "/app/closed/x.php", "/app/index.php/closed/x", "/app/index.php/b"]
+    {
+        assert!(is_refused(&mut client, target), "{target}");
+    }
+    assert_eq!(asked.lock().expect("no panic").len(), asked_before);
+}

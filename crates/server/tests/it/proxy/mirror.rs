@@ -335,6 +335,25 @@ fn a_mirror_that_cannot_be_is_refused() {
 }
 
 #[test]
+fn copies_in_progress_count_for_the_limit_on_open_files() {
+    let site = Site::new();
+    let check = |copies: u32| {
+        let rule = format!(
+            "proxy = {{ to = 'http://127.0.0.1:3000', mirror = {{ to = 'http://127.0.0.1:3001', max_requests = {copies} }} }}"
+        );
+        let file = site.config(&rule).table("[limits]\nmax_connections = 100\n").write();
+        let mut check = Command::new("prlimit");
+        check.args(["--nofile=4096:4096", PROGRAM, "check", "--config"]).arg(file);
+        let output = check.output().expect("it runs");
+        (output.status.success(), String::from_utf8(output.stderr).expect("text"))
+    };
+    let (is_valid, problem) = check(100);
+    assert!(is_valid, "{problem}");
+    let (is_valid, problem) = check(4000);
+    assert!(!is_valid && problem.contains("open files"), "{problem}");
+}
+
+#[test]
 fn the_way_of_a_request_names_the_mirror() {
     let site = Site::new();
     let rule = "names = ['localhost']\nproxy = { to = 'http://127.0.0.1:3000', mirror = { to = 'http://127.0.0.1:3001', share = '2.5%' } }";

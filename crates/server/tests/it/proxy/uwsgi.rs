@@ -11,7 +11,7 @@ use super::{is_orderly, post};
 use crate::support::fastcgi::Asked;
 use crate::support::upstream::{Accepted, Upstream};
 use crate::support::uwsgi::{Uwsgi, read_head, read_request};
-use crate::support::{Site, access_line, curl, get, read_until_cut};
+use crate::support::{Site, access_lines, curl, get, read_until_cut};
 
 fn serve(site: &Site, url: &str, rules: &str, keys: &str) -> Server {
     let upstream = format!("[[upstream]]\nname = 'app'\nprotocol = 'uwsgi'\nservers = [{{ url = '{url}' }}]\n{keys}\n");
@@ -84,7 +84,7 @@ fn an_application_gets_the_variables_of_the_request() {
     let (modifiers, asked) = seen.lock().expect("no panic").take().expect("a request");
     let found = [asked.param("SCRIPT_NAME"), asked.param("PATH_INFO"), asked.param("REQUEST_URI")];
     assert!(modifiers == [0, 0] && found == ["", "/app", "/app"] || found[0] == "/app", "{found:?}");
-    let line = access_line(&server, 1);
+    let line = &access_lines(&server, 2)[0];
     assert_eq!((line.get("upstream"), line.get("upstream_status")), (&*url(&upstream), "200"));
 }
 
