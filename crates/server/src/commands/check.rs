@@ -22,7 +22,7 @@ pub(super) struct CheckArgs {
     #[command(flatten)]
     serve: ServeArgs,
 
-    /// Make the exit code 1 if there are warnings too, such as a certificate that expires soon
+    /// Make the exit code 1 for warnings too, such as a certificate that expires soon
     #[arg(long)]
     strict: bool,
 

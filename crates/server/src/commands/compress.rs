@@ -152,7 +152,7 @@ impl Progress {
 
     fn line(&self, files: usize, bytes: u64) -> String {
         let share = (bytes * 100).checked_div(self.bytes).unwrap_or(100);
-        format!("compressing: {share}%, {files} of {} files", self.files)
+        format!("compressing: {share}%, {files} of {} compressed files", self.files)
     }
 
     /// Removes the line, before another one is printed.
@@ -256,8 +256,8 @@ mod tests {
         let progress = Progress { is_shown: false, files: 4, bytes: 1000, done: Mutex::default() };
         progress.add(900);
         let (files, bytes, _) = *progress.done.lock().unwrap();
-        assert_eq!(progress.line(files, bytes), "compressing: 90%, 1 of 4 files");
+        assert_eq!(progress.line(files, bytes), "compressing: 90%, 1 of 4 compressed files");
         let empty = Progress { is_shown: false, files: 0, bytes: 0, done: Mutex::default() };
-        assert_eq!(empty.line(0, 0), "compressing: 100%, 0 of 0 files");
+        assert_eq!(empty.line(0, 0), "compressing: 100%, 0 of 0 compressed files");
     }
 }

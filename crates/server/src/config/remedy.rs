@@ -96,8 +96,11 @@ fn list_of_tables(name: &str, table: &Table) -> String {
 /// The remedy for a value in place of a table.
 fn table_with_keys(found: &str, value: &str, name: &str, table: &Table) -> String {
     let target = table.keys.iter().find(|key| key.name == "to" || key.name == "url");
-    match target.filter(|_| found.starts_with("string ")) {
-        Some(target) => format!("write {name} = {{ {} = {} }}", target.name, url(value)),
+    match target {
+        Some(target) if found.starts_with("string ") => {
+            format!("write {name} = {{ {} = {} }}", target.name, url(value))
+        }
+        Some(target) => format!("write {name} = {{ {} = … }}", target.name),
         None => format!("write {name} = {{ … }} with keys of [{}]: {}", plain(table), keys(table)),
     }
 }
@@ -220,10 +223,7 @@ mod tests {
                 "[[site]]\n[[site.route]]\nhsts = true",
                 "expected a table: write hsts = { … } with keys of [site.hsts]: include_subdomains, max_age, preload",
             ),
-            (
-                "[[site]]\n[[site.route]]\nproxy = 3000",
-                "expected a table: write proxy = { … } with keys of [site.proxy]: ",
-            ),
+            ("[[site]]\n[[site.route]]\nproxy = 3000", "expected a table: write proxy = { to = … }"),
             ("[[listen]]\naddress = 443", "expected a string: write it in quotes, \"443\""),
             ("[[site]]\nnames = 'a.org'", "expected a sequence: write a list, [\"a.org\"]"),
             (
