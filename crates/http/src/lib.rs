@@ -16,6 +16,7 @@ pub mod content_type;
 pub mod cookie;
 pub mod date;
 mod decimal;
+pub mod dictionary;
 pub mod etag;
 pub mod extra_fields;
 mod field_section;

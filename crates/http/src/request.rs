@@ -37,7 +37,7 @@ pub enum Method<'a> {
 impl<'a> Method<'a> {
     /// Parses a method token.
     pub fn from_token(token: &'a str) -> Self {
-        const OTHER: [&str; 7] = ["POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
+        const OTHER: [&str; 8] = ["POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY"];
         match token {
             "GET" => Method::Get,
             "HEAD" => Method::Head,

@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use clap::Parser;
+use sealion_http::dictionary::{self, DictionaryCoding};
+use sealion_http::request::FieldLines;
 
 use crate::config::{Config, ServeArgs, changes};
 use crate::guarded;
@@ -97,4 +99,23 @@ pub fn target(path: &str) {
 /// A path that is refused, in another spelling: it is refused too. `which`: the path. `how`: a byte for each byte, how to spell it.
 pub fn spelling(which: u8, how: &[u8]) {
     guarded::spelling(which, how);
+}
+
+/// The fields that name a client's dictionary, and the beginning of a compressed file: a digest has one spelling, and no coding is used that the client
+/// does not name.
+pub fn dictionary(available: &[u8], accept: &[u8], content: &[u8]) {
+    if let Some(hash) = crate::site::parse_available_dictionary(available) {
+        let again = sfv::FieldType::serialize(&sfv::Item::new(sfv::BareItem::ByteSequence(hash.to_vec())));
+        assert_eq!(crate::site::parse_available_dictionary(again.as_bytes()), Some(hash));
+    }
+    let mut lines = FieldLines::default();
+    lines.add(accept);
+    let accepted = dictionary::accepted(&lines);
+    let names = |token: &str| accept.windows(3).any(|part| part.eq_ignore_ascii_case(token.as_bytes()));
+    assert!(accepted.iter().all(|coding| names(coding.token())), "{}", accept.escape_ascii());
+    for coding in DictionaryCoding::ALL {
+        if let Some(hash) = coding.dictionary_of(content) {
+            assert!(content.starts_with(&coding.header(&hash)));
+        }
+    }
 }

@@ -1,6 +1,9 @@
 //! `sealion compress`: makes the compressed files that sites with `precompressed` serve.
 
+mod versions;
+
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::{self, File, Metadata};
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -15,11 +18,14 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use sealion_http::Coding;
 use sealion_http::content_type::ContentType;
+use sealion_http::dictionary::DictionaryCoding;
 
 use crate::commands::print;
 use crate::files::coding::config::{TYPES, Types};
+use crate::files::coding::dictionary::{self, MAX_LENGTH};
 use crate::files::coding::encoder::{Effort, Encoder};
 use crate::values::{Bounded, Size};
+use versions::Versions;
 
 /// Arguments of `sealion compress`.
 #[derive(Debug, Clone, Args)]
@@ -31,6 +37,16 @@ pub(super) struct CompressArgs {
     /// Content codings to write
     #[arg(long, value_parser = coding(), value_name = "CODING", value_delimiter = ',', default_values_t = Coding::ALL)]
     pub codings: Vec<Coding>,
+
+    /// Directory with the previous version of the files. Each file that has a previous version is compressed by it, as `FILE.dcb` and `FILE.dcz` (RFC 9842), for
+    /// sites with `dictionary_compressed`; no other compressed files are written
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "codings")]
+    pub dictionary: Option<PathBuf>,
+
+    /// Names with a hash of their content, for instance `*-{hash}.*`: a file without a previous version of its own name has the latest file whose name differs
+    /// in the hash alone
+    #[arg(long, value_name = "PATTERN", requires = "dictionary")]
+    pub hashed: Vec<String>,
 
     /// Minimum size of files to compress
     #[arg(long, value_name = "SIZE", default_value_t = Size(1 << 10))]
@@ -64,29 +80,35 @@ pub(super) fn run(args: &CompressArgs) -> Result<ExitCode, String> {
         let text = format!("nothing to compress: no file of {} or more has one of the types\n", args.min);
         return print(&text).map(|()| ExitCode::SUCCESS);
     }
-    let codings: Vec<Coding> = Coding::ALL.into_iter().filter(|coding| args.codings.contains(coding)).collect();
+    let versions = args.dictionary.as_deref().map(|old| Versions::find(old, &args.hashed)).transpose()?;
+    let forms: Vec<Form> = match versions {
+        Some(_) => DictionaryCoding::ALL.map(Form::ByDictionary).into(),
+        None => Coding::ALL.into_iter().filter(|coding| args.codings.contains(coding)).map(Form::Plain).collect(),
+    };
     let threads = match args.jobs {
         Some(jobs) => jobs.usize(),
         None => thread::available_parallelism().map_or(1, usize::from),
     };
     // Large files first, so that no thread starts one when the others run out of work.
     files.sort_by_key(|(_, len)| std::cmp::Reverse(*len));
-    let tasks =
-        Mutex::new(files.iter().flat_map(|(path, len)| codings.iter().map(move |coding| (path, *len, *coding))));
+    let tasks = Mutex::new(files.iter().flat_map(|(path, len)| forms.iter().map(move |form| (path, *len, *form))));
     let next = || tasks.lock().ok()?.next();
     let bytes: u64 = files.iter().map(|(_, len)| len).sum();
-    let progress = Progress::new(files.len() * codings.len(), bytes * codings.len() as u64);
+    let progress = Progress::new(files.len() * forms.len(), bytes * forms.len() as u64);
     let outcomes: Vec<Vec<_>> = thread::scope(|scope| {
         let work = || {
             let mut outcomes = Vec::new();
-            while let Some((path, len, coding)) = next() {
-                let outcome = compress(path, coding);
+            while let Some((path, len, form)) = next() {
+                let outcome = match (form, &versions) {
+                    (Form::ByDictionary(coding), Some(versions)) => compress_by(versions, &args.root, path, coding),
+                    _ => compress(path, form),
+                };
                 if let Err(error) = &outcome {
                     progress.clear();
-                    eprintln!("sealion: cannot compress {} with {coding}: {error}", path.display());
+                    eprintln!("sealion: cannot compress {} with {form}: {error}", path.display());
                 }
                 progress.add(len);
-                outcomes.push((coding, outcome));
+                outcomes.push((form, outcome));
             }
             outcomes
         };
@@ -95,19 +117,25 @@ pub(super) fn run(args: &CompressArgs) -> Result<ExitCode, String> {
     })
     .map_err(|_| "a thread panicked; see the message above".to_owned())?;
     progress.clear();
-    let outcomes: Vec<(Coding, io::Result<Outcome>)> = outcomes.into_iter().flatten().collect();
-    summarize(&codings, &outcomes)?;
+    let outcomes: Vec<(Form, io::Result<Outcome>)> = outcomes.into_iter().flatten().collect();
+    summarize(&forms, &outcomes)?;
     let failed = outcomes.iter().any(|(_, outcome)| outcome.is_err());
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Prints a line for each coding.
-fn summarize(codings: &[Coding], outcomes: &[(Coding, io::Result<Outcome>)]) -> Result<(), String> {
-    for coding in codings {
-        let all = || outcomes.iter().filter(|(of, _)| of == coding).map(|(_, outcome)| outcome);
-        let of_coding = || all().filter_map(|outcome| outcome.as_ref().ok());
-        let count = |wanted: fn(&Outcome) -> bool| of_coding().filter(|outcome| wanted(outcome)).count();
-        let (from, to) = of_coding().fold((0, 0), |(from, to), outcome| match outcome {
+/// Prints a line for each form.
+fn summarize(forms: &[Form], outcomes: &[(Form, io::Result<Outcome>)]) -> Result<(), String> {
+    for &form in forms {
+        let all = || outcomes.iter().filter(|(of, _)| *of == form).map(|(_, outcome)| outcome);
+        let of_form = || all().filter_map(|outcome| outcome.as_ref().ok());
+        let count = |wanted: fn(&Outcome) -> bool| of_form().filter(|outcome| wanted(outcome)).count();
+        let without_version = match form {
+            Form::Plain(_) => String::new(),
+            Form::ByDictionary(_) => {
+                format!(", {} have no previous version", count(|outcome| matches!(outcome, Outcome::NoVersion)))
+            }
+        };
+        let (from, to) = of_form().fold((0, 0), |(from, to), outcome| match outcome {
             Outcome::Written { from: more, to: less } => (from + more, to + less),
             _ => (from, to),
         });
@@ -116,7 +144,7 @@ fn summarize(codings: &[Coding], outcomes: &[(Coding, io::Result<Outcome>)]) -> 
             failed => format!(", {failed} failed"),
         };
         print(&format!(
-            "{coding}: {} written ({from} bytes became {to}), {} up to date, {} would not be smaller{failed}\n",
+            "{form}: {} written ({from} bytes became {to}), {} up to date, {} would not be smaller{without_version}{failed}\n",
             count(|outcome| matches!(outcome, Outcome::Written { .. })),
             count(|outcome| matches!(outcome, Outcome::UpToDate)),
             count(|outcome| matches!(outcome, Outcome::NotSmaller)),
@@ -168,6 +196,31 @@ const ERASE_LINE: &str = "\r\x1b[K";
 
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
+/// A form of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Plain(Coding),
+    ByDictionary(DictionaryCoding),
+}
+
+impl Form {
+    fn suffix(self) -> &'static str {
+        match self {
+            Form::Plain(coding) => coding.suffix(),
+            Form::ByDictionary(coding) => coding.suffix(),
+        }
+    }
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Form::Plain(coding) => coding.fmt(f),
+            Form::ByDictionary(coding) => coding.fmt(f),
+        }
+    }
+}
+
 /// The outcome for one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
@@ -179,6 +232,8 @@ enum Outcome {
     },
     UpToDate,
     NotSmaller,
+    /// It has no previous version, or one that is too long.
+    NoVersion,
 }
 
 /// Collects the files to compress, with their lengths.
@@ -204,42 +259,114 @@ fn find(directory: &Path, types: &Types, min: u64, files: &mut Vec<(PathBuf, u64
     Ok(())
 }
 
-/// Writes the compressed file beside `path` atomically, with the original's time, mode and owner.
-fn compress(path: &Path, coding: Coding) -> io::Result<Outcome> {
-    let sibling = sibling(path, coding);
-    let source = File::open(path)?;
-    let before = source.metadata()?;
-    if fs::metadata(&sibling).is_ok_and(|sibling| sibling.len() > 0 && time(&sibling) >= time(&before)) {
+/// Writes the compressed file beside `path`.
+fn compress(path: &Path, form: Form) -> io::Result<Outcome> {
+    let Form::Plain(coding) = form else { return Ok(Outcome::NoVersion) };
+    let original = Original::open(path)?;
+    let sibling = sibling(path, form);
+    if original.is_up_to_date(&sibling) {
         return Ok(Outcome::UpToDate);
     }
-    let directory = path.parent().unwrap_or(Path::new("."));
-    // The server hides names that begin with a dot.
-    let written = tempfile::Builder::new().prefix(".sealion-").tempfile_in(directory)?;
-    let mut encoder = Encoder::new(coding, Effort::Beforehand, before.len(), BufWriter::new(written.as_file()))?;
-    let read = io::copy(&mut source.take(before.len()), &mut encoder)?;
-    encoder.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
-    let after = fs::metadata(path)?;
-    if read != before.len() || (after.len(), after.ino(), time(&after)) != (before.len(), before.ino(), time(&before)) {
-        return Err(io::Error::other("the file changed during compression: run the command again"));
-    }
-    let to = written.as_file().metadata()?.len();
-    if to >= before.len() {
-        return Ok(Outcome::NotSmaller);
-    }
-    let file = written.as_file();
-    // Only root can change the owner.
-    let _ = fchown(file, Some(before.uid()), Some(before.gid()));
-    file.set_permissions(before.permissions())?;
-    file.set_modified(before.modified()?)?;
-    // After a crash the name must not have partial contents, which would be served.
-    file.sync_all()?;
-    written.persist(&sibling).map_err(|error| error.error)?;
-    Ok(Outcome::Written { from: before.len(), to })
+    let length = original.before.len();
+    original.write(&sibling, length, |source, written| {
+        let mut encoder = Encoder::new(coding, Effort::Beforehand, length, BufWriter::new(written))?;
+        let read = io::copy(&mut source.take(length), &mut encoder)?;
+        encoder.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
+        Ok(read)
+    })
 }
 
-fn sibling(path: &Path, coding: Coding) -> PathBuf {
+/// Writes the file compressed by its previous version beside `path`.
+fn compress_by(versions: &Versions, root: &Path, path: &Path, coding: DictionaryCoding) -> io::Result<Outcome> {
+    let Some(previous) = versions.previous(path.strip_prefix(root).unwrap_or(path)) else {
+        return Ok(Outcome::NoVersion);
+    };
+    let original = Original::open(path)?;
+    let length = original.before.len();
+    if length > MAX_LENGTH || fs::metadata(&previous)?.len() > MAX_LENGTH {
+        return Ok(Outcome::NoVersion);
+    }
+    let dictionary = fs::read(&previous)?;
+    if dictionary.is_empty() {
+        return Ok(Outcome::NoVersion);
+    }
+    let sibling = sibling(path, Form::ByDictionary(coding));
+    let is_by_it = || {
+        let mut header = vec![0; coding.header_len()];
+        let read = File::open(&sibling).and_then(|mut file| file.read_exact(&mut header));
+        read.is_ok() && coding.dictionary_of(&header) == Some(dictionary::hash(&dictionary))
+    };
+    if original.is_up_to_date(&sibling) && is_by_it() {
+        return Ok(Outcome::UpToDate);
+    }
+    let mut content = Vec::new();
+    (&original.source).take(length).read_to_end(&mut content)?;
+    let Some(encoded) = dictionary::encode(coding, &dictionary, &content)? else { return Ok(Outcome::NotSmaller) };
+    // A client with a dictionary takes the other codings too.
+    let others = Coding::ALL.into_iter().map(|other| self::sibling(path, Form::Plain(other)));
+    let others = others.filter(|other| original.is_up_to_date(other)).filter_map(|other| fs::metadata(other).ok());
+    let shortest = others.map(|other| other.len()).fold(length, u64::min);
+    original.write(&sibling, shortest, |_, mut written| {
+        written.write_all(&encoded)?;
+        Ok(content.len() as u64)
+    })
+}
+
+/// A file to compress.
+struct Original<'a> {
+    path: &'a Path,
+    source: File,
+    before: Metadata,
+}
+
+impl<'a> Original<'a> {
+    fn open(path: &'a Path) -> io::Result<Self> {
+        let source = File::open(path)?;
+        let before = source.metadata()?;
+        Ok(Original { path, source, before })
+    }
+
+    fn is_up_to_date(&self, sibling: &Path) -> bool {
+        fs::metadata(sibling).is_ok_and(|sibling| sibling.len() > 0 && time(&sibling) >= time(&self.before))
+    }
+
+    /// Writes a compressed file atomically, with the original's time, mode and owner, if it is shorter than `shortest`. `fill`: writes it, and returns
+    /// how many bytes of the original were read.
+    fn write(
+        self,
+        sibling: &Path,
+        shortest: u64,
+        fill: impl FnOnce(&File, &File) -> io::Result<u64>,
+    ) -> io::Result<Outcome> {
+        let Original { path, source, before } = self;
+        let directory = path.parent().unwrap_or(Path::new("."));
+        // The server hides names that begin with a dot.
+        let written = tempfile::Builder::new().prefix(".sealion-").tempfile_in(directory)?;
+        let read = fill(&source, written.as_file())?;
+        let after = fs::metadata(path)?;
+        let is_same = (after.len(), after.ino(), time(&after)) == (before.len(), before.ino(), time(&before));
+        if read != before.len() || !is_same {
+            return Err(io::Error::other("the file changed during compression: run the command again"));
+        }
+        let to = written.as_file().metadata()?.len();
+        if to >= shortest {
+            return Ok(Outcome::NotSmaller);
+        }
+        let file = written.as_file();
+        // Only root can change the owner.
+        let _ = fchown(file, Some(before.uid()), Some(before.gid()));
+        file.set_permissions(before.permissions())?;
+        file.set_modified(before.modified()?)?;
+        // After a crash the name must not have partial contents, which would be served.
+        file.sync_all()?;
+        written.persist(sibling).map_err(|error| error.error)?;
+        Ok(Outcome::Written { from: before.len(), to })
+    }
+}
+
+fn sibling(path: &Path, form: Form) -> PathBuf {
     let mut name = OsString::from(path);
-    name.push(coding.suffix());
+    name.push(form.suffix());
     name.into()
 }
 

@@ -260,6 +260,7 @@ impl Client {
             fields: self.fields.clone().into(),
             host: Some(host),
             content: None,
+            kept: None,
             upgrade: None,
             te: false,
             takes_trailers: false,

@@ -175,7 +175,7 @@ impl Root {
         let dropped = name.iter().rev().take_while(|byte| matches!(byte, b'.' | b' ')).count();
         let name = &name[..name.len() - dropped];
         // A precompressed sibling contains the source too.
-        let codings: [&[u8]; 3] = [b".br", b".gz", b".zst"];
+        let codings: [&[u8]; 5] = [b".br", b".gz", b".zst", b".dcb", b".dcz"];
         let name = codings.iter().find_map(|coding| name.strip_suffix(*coding)).unwrap_or(name);
         let ends_so = |end: &str| {
             let at = name.len().checked_sub(end.len());

@@ -15,7 +15,7 @@ use sealion_http::{ContentType, Fields, Status};
 pub(crate) use body::{Body, BodyStream, Piece, SharedBytes, Source, discard};
 pub(crate) use cursor::{Cursor, Segment, SourceError};
 pub(crate) use encoded::{CHECKSUMS, CodedForms, ContentEncoder, MakeEncoder};
-pub(crate) use of_file::{of_file, of_file_as, of_variant};
+pub(crate) use of_file::{of_coded, of_file, of_file_as, of_variant};
 pub(crate) use read::read_range;
 
 use crate::observe::access_log::{CacheTrace, UpstreamTrace};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sealion_http::conditional::{self, Validators, Verdict};
+use sealion_http::dictionary::DictionaryCoding;
 use sealion_http::range::{self, Selection};
 use sealion_http::{ContentRange, ContentType, Fields, HttpTime, Method, Request, Status};
 
@@ -41,6 +42,31 @@ pub(crate) fn of_variant(
 ) -> Response {
     let content_type = file.content_type.clone();
     respond(request, file, (content_type, has_others), max_ranges, now)
+}
+
+/// The response with a file whose content is that of another one in a coding by a dictionary. It has no ranges: their Content-Range would count bytes that
+/// few other clients have.
+pub(crate) fn of_coded(
+    request: &Request<'_>,
+    compressed: Arc<SiteFile>,
+    content_type: ContentType,
+    coding: DictionaryCoding,
+    now: HttpTime,
+) -> Response {
+    let SiteFile { len, modified, .. } = *compressed;
+    let etag = compressed.tag_in(coding.token());
+    let modified = modified.map(|modified| if modified.seconds() > now.seconds() { now } else { modified });
+    let validators =
+        Validators { etag: Some(etag.tag()), modified: modified.map(|modified| modified.seconds()), varies: true };
+    let fields = Fields { varies: true, last_modified: modified, etag: Some(etag), ..Fields::default() };
+    match conditional::evaluate(&request.conditions, &validators) {
+        Verdict::Proceed => {}
+        Verdict::NotModified => return Response::new(Status::NOT_MODIFIED, fields, Body::Empty),
+        Verdict::PreconditionFailed => return Response::plain(Status::PRECONDITION_FAILED),
+    }
+    let mut fields = Fields { content_type: Some(content_type), ..fields };
+    fields.extra.add("Content-Encoding", coding.token());
+    Response::new(Status::OK, fields, Body::File { file: compressed, range: 0..len })
 }
 
 fn respond(

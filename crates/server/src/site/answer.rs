@@ -19,6 +19,7 @@
 
 mod accel;
 mod archive;
+mod dictionary;
 mod digest;
 mod error_page;
 mod file;
@@ -285,13 +286,20 @@ impl<'a> Answering<'a> {
         if is_alias {
             return None;
         }
+        if self.has_dictionary() {
+            return None;
+        }
         let file = files.find_cached(&beneath, &self.request.conditions.accept_encoding)?;
         if self.may_withhold(&file) || self.image(path).is_some() {
             return None;
         }
+        let content_type = self.route.features.dictionary_compressed.then(|| file.content_type.clone());
         // In its place in the result from the start, so that it is not moved there.
         let mut answer = Some(of_file(self.request, file, self.route.options.max_ranges, self.now));
         if let Some(response) = &mut answer {
+            if let Some(content_type) = content_type {
+                self.add_vary_of_dictionary(response, &content_type, path);
+            }
             if self.route.error_page(response.status).is_some() {
                 return None;
             }
@@ -405,6 +413,13 @@ impl<'a> Answering<'a> {
                     headers.add(status, Some(&Asked { media_type, ..self.asked(&path) }), fields);
                 }
             }
+        }
+        if let Some(value) = &features.use_as_dictionary
+            && !self.client.is_plain
+            && matches!(status, Status::OK | Status::NOT_MODIFIED)
+            && !fields.extra.has("use-as-dictionary")
+        {
+            fields.extra.add("Use-As-Dictionary", value);
         }
         // A preflight response has its CORS fields already.
         if let Some(cors) = features.cors.as_ref().filter(|_| status != Status::NO_CONTENT) {

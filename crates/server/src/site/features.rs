@@ -66,6 +66,10 @@ pub(crate) struct Features {
     pub accel: Option<Arc<Accel>>,
     /// Compression of applications' responses.
     pub compression: Option<Arc<Compression>>,
+    /// Whether files that are compressed by a dictionary are looked for.
+    pub dictionary_compressed: bool,
+    /// The value of Use-As-Dictionary.
+    pub use_as_dictionary: Option<Arc<Box<str>>>,
 }
 
 /// The value that a route builds from `own`, or the value of the route around it if that has the same settings.
@@ -159,6 +163,10 @@ impl SiteConfig {
                 // Its problems are found where files are opened.
                 let settings = config.clone().into_table()?.build(&name("compress"), &mut problems.emptied());
                 Some(Compression::new(settings, waiting))
+            }),
+            dictionary_compressed: self.dictionary_compressed,
+            use_as_dictionary: inherit!(use_as_dictionary, |config| {
+                config.clone().into_table()?.build(&name("use_as_dictionary"), problems)
             }),
         }
     }

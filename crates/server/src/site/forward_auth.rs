@@ -215,6 +215,7 @@ impl ForwardAuth {
             fields,
             host: None,
             content: None,
+            kept: None,
             upgrade: None,
             te: false,
             takes_trailers: false,

@@ -9,6 +9,7 @@ mod checksums;
 mod clean_urls;
 mod compression;
 mod cors;
+mod dictionaries;
 mod early_hints;
 mod error_text;
 mod explain;
@@ -57,6 +58,8 @@ use crate::placeholders::{Groups, Tables};
 use crate::values::Problems;
 
 pub(crate) use answer::{Arrival, Client, answer, answer_from_cache, early_hints, is_refused_or_redirected, refuse};
+#[cfg(fuzzing)]
+pub(crate) use dictionaries::parse as parse_available_dictionary;
 pub(crate) use headers::is_ours;
 pub(crate) use hosts::Hosts;
 pub(crate) use locate::LimitedBy;

@@ -6,6 +6,7 @@ use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 use sealion_http::Coding;
+use sealion_http::dictionary::DictionaryCoding;
 
 use super::image_formats;
 use crate::values::Problems;
@@ -38,7 +39,9 @@ fn fold_characters(path: &[u8]) -> Vec<u8> {
 /// The name of the file whose sibling `name` would be: compressed, or an image in another format.
 pub(super) fn original_of(name: &[u8]) -> Option<&[u8]> {
     let compressed = Coding::ALL.into_iter().find_map(|coding| name.strip_suffix(coding.suffix().as_bytes()));
-    compressed.or_else(|| image_formats::original_of(name))
+    let by_dictionary =
+        || DictionaryCoding::ALL.into_iter().find_map(|coding| name.strip_suffix(coding.suffix().as_bytes()));
+    compressed.or_else(by_dictionary).or_else(|| image_formats::original_of(name))
 }
 
 /// Parses a regular expression for decoded paths with their leading slash, and adds errors to `problems`. An expression with a branch
@@ -156,6 +159,8 @@ mod tests {
         for (name, original) in [
             ("a.html.br", Some("a.html")),
             ("a.html.zst", Some("a.html")),
+            ("a.html.dcb", Some("a.html")),
+            ("a.html.dcz", Some("a.html")),
             ("a.jpg.avif", Some("a.jpg")),
             ("a.avif", None),
             ("a.html.bak", None),

@@ -401,7 +401,7 @@ impl Rule {
     fn query_sent<'a>(&self, request: &Request<'a>) -> Option<Cow<'a, str>> {
         let sealion_http::Target::Path { query, .. } = request.target else { return None };
         match &self.cache {
-            Some(cache) if is_read(request) => cache.query_in_key(query),
+            Some(cache) if is_read(request) || cache.stores_method(request) => cache.query_in_key(query),
             _ => query.map(Cow::Borrowed),
         }
     }
@@ -504,6 +504,7 @@ impl Rule {
             host,
             // If the upgrade is not forwarded, the next request follows this one.
             content: inbound.content.filter(|_| upgrade.is_some() || !inbound.upgrade),
+            kept: None,
             upgrade: upgrade
                 .and_then(|protocol| HeaderValue::from_bytes(protocol).ok())
                 .map(|protocol| Upgrade { protocol, key }),

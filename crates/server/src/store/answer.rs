@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! other methods ─► forwarded; an answer without error invalidates
-//! GET, HEAD ─► lookup ─┬─ fresh ─────────────────────────► sent
-//!                      ├─ stale while revalidated ───────► sent; fetched again behind it
-//!                      ├─ stale ─► validated at the origin ─► sent, or the new response, or the old one if the origin fails
-//!                      └─ nothing ─► fetched once for all that wait ─► sent as it comes
+//! GET, HEAD, QUERY ─► lookup ─┬─ fresh ─────────────────────────► sent
+//!                             ├─ stale while revalidated ───────► sent; fetched again behind it
+//!                             ├─ stale ─► validated at the origin ─► sent, or the new response, or the old one if the origin fails
+//!                             └─ nothing ─► fetched once for all that wait ─► sent as it comes
 //! ```
 
 use std::collections::BTreeSet;
@@ -98,7 +98,7 @@ impl CacheRule {
         let Question { request, scheme, is_trusted, target, is_compressed } = question;
         // One look at the fields for features that few requests use. Upgrade counts only where Connection names it (RFC 9110 §7.8).
         let [connection, directives @ ..] = request.fields.first_of(["connection", "cache-control", "pragma"]);
-        if self.bypass(request, connection.is_some()).is_some() || self.query(target.query).is_some() {
+        if self.bypass(request, target, connection.is_some()).is_some() || self.query(target.query).is_some() {
             return None;
         }
         let store = &self.rules.store;
@@ -138,7 +138,7 @@ impl CacheRule {
         Some(response)
     }
 
-    /// Answers a request without content that asks for no other protocol. `forwarded`: the same for the origin.
+    /// Answers a request that has no content but that of QUERY, and asks for no other protocol. `forwarded`: the same for the origin.
     pub(crate) async fn answer(
         &self,
         question: Question<'_>,
@@ -146,7 +146,7 @@ impl CacheRule {
         upstream: &Arc<Upstream>,
     ) -> Answered {
         let Question { request, scheme, is_trusted, target, is_compressed } = question;
-        if let Some(reason) = self.bypass(request, true) {
+        if let Some(reason) = self.bypass(request, target, true) {
             let passing = match reason {
                 HIDES_FIELDS => self.passing_without_fields(question).await,
                 _ => None,
@@ -561,6 +561,8 @@ impl CacheRule {
     fn range(&self, id: u128, stale: Option<&Sliced>, request: &Request<'_>) -> FetchRange {
         match (self.rules.slice, stale) {
             (None, _) => FetchRange::Whole,
+            // Range is defined for GET alone (RFC 9110 §14.2).
+            _ if !matches!(request.method, Method::Get | Method::Head) => FetchRange::Whole,
             (Some(size), Some(stale)) => FetchRange::FirstSlice(SlicePosition { size, index: stale.index() }),
             // A slice of a response that is not stored would be fetched for nothing.
             (Some(_), None) if self.rules.store.is_passed(id, names_user(request)) => FetchRange::Whole,

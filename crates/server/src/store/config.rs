@@ -66,6 +66,9 @@ pub(crate) struct CacheRuleConfig {
     pub key_cookies: Vec<String>,
     /// Values that belong to the key, with placeholders, for instance `{map.device}`. The client's address is not allowed.
     pub key_values: Vec<At<String>>,
+    /// Longest content of a request with the method QUERY whose response is stored, at most 64KiB. The content, its type and its coding belong to the key
+    /// [default: no response to QUERY is stored]
+    pub query_content: Option<At<Size>>,
     /// Cookies that have a request go to the server, whose response is then not stored; `*` at the end stands for any: `["session", "wp_*"]`.
     pub bypass_cookies: Vec<String>,
     /// Requests for a response before it is stored.
@@ -196,6 +199,17 @@ impl CacheRuleConfig {
         Some(octets)
     }
 
+    /// Longest content of QUERY whose response is stored; 0: none is.
+    pub(super) fn query_content(&self, key: &str, problems: &mut Problems) -> u64 {
+        let Some(most) = &self.query_content else { return 0 };
+        if !(1..=MAX_QUERY).contains(&most.value.0) {
+            let what =
+                format_args!("is {}: write 64KiB or less, or remove it: contents are read into memory", most.value);
+            problems.add(&most.span, &format!("{key}.query_content"), what);
+        }
+        most.value.0
+    }
+
     /// The networks that may purge.
     pub(super) fn purgers(&self, key: &str, problems: &mut Problems) -> Box<[IpNet]> {
         let mut parse = |text: &At<String>| {
@@ -210,6 +224,9 @@ impl CacheRuleConfig {
         self.purge_from.iter().filter_map(&mut parse).collect()
     }
 }
+
+/// As much of each content is kept on its way to a server anyway.
+const MAX_QUERY: u64 = 64 << 10;
 
 /// Each slice is a request to the origin, and a file.
 const LEAST_SLICE: u64 = 64 << 10;

@@ -84,8 +84,10 @@ impl Fetch {
 
     /// `None`: nothing is to be stored.
     async fn fetch(mut self, mut forwarded: Forwarded) -> Option<Whole> {
-        // The request that caused it may be HEAD.
-        forwarded.method = http::Method::GET;
+        // The request that caused it may be HEAD. QUERY has content.
+        if forwarded.kept.is_none() {
+            forwarded.method = http::Method::GET;
+        }
         for_all_clients(&mut forwarded.fields);
         let of_whole = match &self.range {
             FetchRange::Whole => None,

@@ -211,7 +211,11 @@ mod tests {
         ] {
             assert_ne!(of_page, key(url, host), "{url}");
         }
-        assert!(is_by_search(&of_page) && !is_by_search(b"https://a.test/p?\n@=app") && !is_by_search(b"https://a.test/p?x"));
+        assert!(
+            is_by_search(&of_page)
+                && !is_by_search(b"https://a.test/p?\n@=app")
+                && !is_by_search(b"https://a.test/p?x")
+        );
         assert_eq!(url_of(&of_page), b"https://a.test/p?");
     }
 

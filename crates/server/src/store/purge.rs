@@ -66,7 +66,9 @@ impl Target {
         let url = normal(&String::from_utf8_lossy(url));
         match self {
             Target::Everything | Target::Tag(_) | Target::InvalidatedSlot(_) => true,
-            Target::Url(own) | Target::Invalidated(own) => url == *own || (url.ends_with('?') && path(own) == path(&url)),
+            Target::Url(own) | Target::Invalidated(own) => {
+                url == *own || (url.ends_with('?') && path(own) == path(&url))
+            }
             Target::InvalidatedHash(own) => hash(url.as_bytes()) == *own,
             Target::Host(own) => host(&url) == own,
             Target::Prefix(start) => url.starts_with(start.as_str()) || (url.ends_with('?') && start.starts_with(&url)),

@@ -43,6 +43,8 @@ pub(crate) struct CacheRule {
     pub(super) ignore_request: bool,
     pub(super) status_header: bool,
     purge_from: Box<[IpNet]>,
+    /// Longest content of QUERY whose response is stored; 0: none is.
+    pub(super) query_content: u64,
     /// Whether requests with unsafe methods invalidate.
     pub(super) invalidates: bool,
 }
@@ -179,6 +181,7 @@ impl CacheRuleConfig {
             ignore_request: self.ignore_request,
             status_header: self.status_header,
             purge_from: self.purgers(key, problems),
+            query_content: self.query_content(key, problems),
             invalidates: self.invalidate,
         })
     }
@@ -279,6 +282,10 @@ impl CacheRule {
             // No field is called so.
             add_part(key, b"script:", path.as_bytes());
         }
+        if let Some(content) = target.of_query {
+            // No field is called so.
+            add_part(key, b"query:", content.as_bytes());
+        }
         if is_trusted {
             // The server learns these of the trusted proxy.
             for name in ["x-forwarded-host", "x-forwarded-proto"].iter().chain(&OF_PROXY) {
@@ -346,9 +353,14 @@ impl CacheRule {
     }
 
     /// Why a request can neither have a stored response nor make one. `has_connection`: whether it has the field Connection.
-    pub(super) fn bypass(&self, request: &Request<'_>, has_connection: bool) -> Option<&'static str> {
+    pub(super) fn bypass(
+        &self,
+        request: &Request<'_>,
+        target: Targeted<'_>,
+        has_connection: bool,
+    ) -> Option<&'static str> {
         match () {
-            () if !matches!(request.method, Method::Get | Method::Head) => Some("method"),
+            () if !matches!(request.method, Method::Get | Method::Head) && target.of_query.is_none() => Some("method"),
             () if self.is_bypassed(request) => Some("cookie"),
             () if has_connection && hop_by_hop(request.fields).next().is_some() => Some(HIDES_FIELDS),
             () => None,
@@ -449,6 +461,8 @@ pub(crate) struct Targeted<'a> {
     pub(super) query: Option<&'a str>,
     /// The path that selects the script, if the script itself learns another one: the path of the request.
     pub(super) of_script: Option<&'a str>,
+    /// The content of QUERY, as [`super::content_in_key`] has it.
+    pub(super) of_query: Option<&'a str>,
     /// The name of the rule.
     pub(super) upstream: &'a str,
 }
@@ -456,7 +470,12 @@ pub(crate) struct Targeted<'a> {
 impl<'a> Targeted<'a> {
     /// `path`: as it is forwarded, before a rule strips its prefix.
     pub(crate) fn new(path: &'a str, query: Option<&'a str>, upstream: &'a str) -> Self {
-        Targeted { path: one_slash_first(path), query, of_script: None, upstream }
+        Targeted { path: one_slash_first(path), query, of_script: None, of_query: None, upstream }
+    }
+
+    /// The same for a request with the method QUERY. `content`: in the key.
+    pub(crate) fn of_query(self, content: Option<&'a str>) -> Self {
+        Targeted { of_query: content, ..self }
     }
 
     /// The same for a script that is found by another path.

@@ -1,6 +1,7 @@
 //! The content of a request on its way to an upstream: a pipe between the driver, which reads the client, and the task that writes to the
 //! upstream. It keeps little, so that a client is read only as fast as the upstream takes it.
 
+use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,6 +23,34 @@ const MOST_KEPT: usize = 64 << 10;
 pub(crate) fn pipe(length: Option<u64>) -> (ContentWriter, RequestContent) {
     let pipe = Arc::new(Mutex::new(Pipe::default()));
     (ContentWriter { pipe: Arc::clone(&pipe) }, RequestContent { pipe, left: length, guarded: None, copy: None })
+}
+
+impl RequestContent {
+    /// Content that is at hand.
+    pub(super) fn of_bytes(bytes: Bytes) -> Self {
+        let (mut writer, content) = pipe(Some(bytes.len() as u64));
+        writer.write(bytes);
+        writer.finish();
+        content
+    }
+
+    /// Reads all of it.
+    ///
+    /// # Errors
+    /// The client broke off, or sent another length than it announced.
+    pub(crate) async fn read(mut self) -> Result<Bytes, Incomplete> {
+        let length = self.left;
+        let mut whole = Vec::new();
+        while let Some(frame) = poll_fn(|cx| Pin::new(&mut self).poll_frame(cx)).await {
+            if let Ok(data) = frame?.into_data() {
+                whole.extend_from_slice(&data);
+            }
+        }
+        match length {
+            Some(length) if length != whole.len() as u64 => Err(Incomplete { status: Status::BAD_REQUEST }),
+            _ => Ok(whole.into()),
+        }
+    }
 }
 
 /// The driver's end. Dropped before [`Self::finish`], it makes the content incomplete: the request to the upstream is cut short.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use sealion_http::Status;
 use tokio::task::yield_now;
@@ -41,6 +42,8 @@ pub(crate) struct Forwarded {
     /// Host, unless it is the server's own.
     pub(crate) host: Option<HeaderValue>,
     pub(crate) content: Option<RequestContent>,
+    /// Content that each try sends anew, in place of `content`.
+    pub(crate) kept: Option<Bytes>,
     /// Another protocol, if the client wants one: `content` then carries the client's bytes of that protocol.
     pub(crate) upgrade: Option<Upgrade>,
     /// Whether the server is told that trailers are taken (RFC 9110 §10.1.4).
@@ -66,7 +69,7 @@ pub(crate) struct Forwarded {
 }
 
 impl Forwarded {
-    /// The same request, without content, for a task of its own.
+    /// The same request for a task of its own, with the content that is kept and no other.
     pub(crate) fn without_content(&self) -> Self {
         Forwarded {
             method: self.method.clone(),
@@ -74,6 +77,7 @@ impl Forwarded {
             fields: self.fields.clone(),
             host: self.host.clone(),
             content: None,
+            kept: self.kept.clone(),
             upgrade: None,
             te: false,
             takes_trailers: false,
@@ -85,6 +89,20 @@ impl Forwarded {
             script: self.script.clone(),
             reading: self.reading,
             heads: None,
+        }
+    }
+
+    /// Whether the request may be sent again after a part of it was sent: its method is idempotent (RFC 9110 §9.2.2, RFC 10008 §2), and its content is
+    /// at hand.
+    pub(super) fn is_repeatable(&self) -> bool {
+        let is_idempotent = self.method.is_idempotent() || self.method.as_str() == "QUERY";
+        is_idempotent && (self.content.is_none() || self.kept.is_some() || self.upgrade.is_some())
+    }
+
+    /// Makes the content of a try from what is kept.
+    pub(super) fn renew_content(&mut self) {
+        if let Some(kept) = &self.kept {
+            self.content = Some(RequestContent::of_bytes(kept.clone()));
         }
     }
 }
@@ -233,13 +251,14 @@ async fn ask(mut in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
     if let Some(gateway) = server.protocol.gateway() {
         return Box::pin(cgi::ask(in_progress, request, patience, gateway)).await;
     }
-    let is_repeatable = request.method.is_idempotent() && (request.content.is_none() || request.upgrade.is_some());
+    let is_repeatable = request.is_repeatable();
     // Connections that are kept may have closed just now: each costs a turn here, and no try.
     if !is_repeatable {
         // The end of a kept connection may have come with this request: the runtime looks at its sockets first.
         yield_now().await;
     }
     loop {
+        request.renew_content();
         let (connected, is_kept) = match server.protocol {
             Protocol::Http1 | Protocol::Fastcgi | Protocol::Uwsgi => {
                 match server.pool.take(request.method == Method::HEAD).await {
@@ -271,7 +290,8 @@ async fn ask(mut in_progress: InProgress, request: &mut Forwarded) -> Result<Rep
             }
             // Its content was used up, and cannot be sent again.
             Err(SendError::Refused(failure, has_content)) => {
-                return Err(FailedTry { failure, may_repeat: !has_content, is_servers_fault: false });
+                let may_repeat = !has_content || request.kept.is_some();
+                return Err(FailedTry { failure, may_repeat, is_servers_fault: false });
             }
             Err(SendError::AnswerBegun(failure)) => {
                 return Err(FailedTry { failure, may_repeat: false, is_servers_fault: true });

@@ -299,6 +299,11 @@ impl Drop for InProgress {
 pub(crate) const OTHER_REQUESTS: &str = "more requests failed since the last such line";
 
 impl Upstream {
+    /// Time in which a server has to answer.
+    pub(crate) fn answer_timeout(&self) -> Duration {
+        self.answer_timeout
+    }
+
     fn succeeded(&self, server: usize) {
         if self.balancer.succeeded(server) {
             tracing::info!("upstream {}: {} answers again", self.name, self.servers[server].name);

@@ -13,7 +13,7 @@ use crate::support::{PROGRAM, Site, curl, wait_until};
 impl Configured {
     /// As the bytes come, with Accept-Encoding and further options.
     #[track_caller]
-    fn raw(&self, target: &str, accept: &str, options: &[&str]) -> Response {
+    pub(crate) fn raw(&self, target: &str, accept: &str, options: &[&str]) -> Response {
         let accept = format!("Accept-Encoding: {accept}");
         self.get(target, &[&["--raw", "-H", &accept], options].concat())
     }

@@ -124,7 +124,7 @@ fn methods() {
     site.add("f", "content");
     let server = site.serve_from_user_space(&[]);
     let mut client = site.connect(&server);
-    for method in ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH"] {
+    for method in ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH", "QUERY"] {
         let got = ask(&mut client, method, "/f", &[]);
         assert_eq!((got.status, got.field("allow")), (405, Some("GET, HEAD")), "{method}");
     }

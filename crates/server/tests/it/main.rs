@@ -16,6 +16,7 @@ mod compression;
 mod config;
 mod deadlines;
 mod descriptors;
+mod dictionaries;
 mod doctor;
 mod early_hints;
 mod encoding;

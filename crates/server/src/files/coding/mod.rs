@@ -13,6 +13,7 @@
 #[cfg(test)]
 mod cache_tests;
 pub(crate) mod config;
+pub(crate) mod dictionary;
 pub(crate) mod encoder;
 pub(crate) mod store;
 pub(crate) mod stream;
@@ -21,12 +22,15 @@ mod variants;
 pub(crate) use variants::Coder;
 pub(crate) use variants::{Choice, Variants};
 
+use sealion_http::dictionary::DictionaryCoding;
 use sealion_http::{Coding, ContentType};
 
 /// Whether a file may have precompressed siblings. Siblings themselves have none, nor have compressed formats, so that images
 /// cost no pointless lookups.
 pub(crate) fn may_have_siblings(name: &[u8], content_type: &ContentType) -> bool {
-    if Coding::ALL.iter().any(|coding| name.ends_with(coding.suffix().as_bytes())) {
+    let suffixes =
+        Coding::ALL.map(Coding::suffix).into_iter().chain(DictionaryCoding::ALL.map(DictionaryCoding::suffix));
+    if suffixes.into_iter().any(|suffix| name.ends_with(suffix.as_bytes())) {
         return false;
     }
     let essence = content_type.essence();
@@ -87,6 +91,8 @@ mod tests {
             ("app.js.br", false),
             ("app.js.zst", false),
             ("app.js.gz", false),
+            ("app.js.dcb", false),
+            ("app.js.dcz", false),
             ("a.tar.gz", false),
             ("a.tgz", false),
             ("a.zip", false),

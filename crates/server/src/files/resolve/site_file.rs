@@ -89,12 +89,17 @@ impl SiteFile {
     /// Makes it the precompressed sibling of `original` in `coding`. Its tag differs from the original's even if size
     /// and time are equal.
     pub(crate) fn become_sibling(&mut self, original: &SiteFile, coding: Coding) {
-        let tag = hashed_tag(&[self.etag.opaque(), coding.token().as_bytes()].concat());
-        self.etag = if self.etag.is_weak() { tag.weakened() } else { tag };
+        self.etag = self.tag_in(coding.token());
         self.content_type = original.content_type.clone();
         self.coding = Some(coding);
         self.is_sibling = true;
         self.varies = true;
+    }
+
+    /// The entity tag of the content as a representation in the coding with this token.
+    pub(crate) fn tag_in(&self, coding: &str) -> EntityTag {
+        let tag = hashed_tag(&[self.etag.opaque(), coding.as_bytes()].concat());
+        if self.etag.is_weak() { tag.weakened() } else { tag }
     }
 
     /// Whether the bytes still match the validators. Bytes in memory always do.

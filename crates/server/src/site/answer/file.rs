@@ -90,6 +90,12 @@ impl Answering<'_> {
         };
         match file {
             Ok(file) => {
+                if self.has_dictionary()
+                    && let Some(response) = Box::pin(self.by_dictionary(&file, addition, files, beneath, path)).await
+                {
+                    return Answer { name, route, ..response.into() };
+                }
+                let content_type = self.route.features.dictionary_compressed.then(|| file.content_type.clone());
                 let digest = match self.wants_digest() {
                     true => Box::pin(self.repr_digest(&file, addition, files, beneath, path)).await,
                     false => None,
@@ -104,6 +110,9 @@ impl Answering<'_> {
                         Box::pin(self.respond_with_image(subtype, file, files, beneath, path)).await
                     }
                 };
+                if let Some(content_type) = content_type.filter(|_| self.accel.is_none()) {
+                    self.add_vary_of_dictionary(&mut response, &content_type, path);
+                }
                 if let Some(digest) = digest.filter(|_| matches!(response.status, Status::OK | Status::PARTIAL_CONTENT))
                 {
                     response.fields.extra.add("Repr-Digest", &digest);

@@ -1,13 +1,14 @@
 //! A forwarded request that the cache may answer.
 
 use sealion_http::{HttpTime, Request, Status, Target};
+use tokio::time::timeout;
 
 use super::{Rule, failed, is_read};
 use crate::observe::access_log::CacheTrace;
 use crate::response::Response;
 use crate::site::Arrival;
 use crate::site::forwarded_path::ForwardedPath;
-use crate::store::{Answered, CacheRule, Question, Targeted};
+use crate::store::{Answered, CacheRule, Question, Targeted, content_in_key};
 use crate::upstream::{Forwarded, Inbound, forward};
 
 impl Rule {
@@ -36,7 +37,7 @@ impl Rule {
         cache: &CacheRule,
         request: &Request<'_>,
         path: ForwardedPath<'_>,
-        inbound: Inbound,
+        mut inbound: Inbound,
     ) -> Response {
         let Target::Path { path: requested, query } = request.target else {
             return Response::plain(Status::BAD_REQUEST);
@@ -46,12 +47,23 @@ impl Rule {
         let lower = lower.map(str::to_ascii_lowercase);
         let lowered = lower.as_deref().map(|host| Request { authority: Some(host), ..request.clone() });
         let request = lowered.as_ref().unwrap_or(request);
+        let content = match inbound.content.take_if(|content| !inbound.upgrade && cache.stores_query(request, content))
+        {
+            None => None,
+            Some(content) => match timeout(self.upstream.answer_timeout(), content.read()).await {
+                Ok(Ok(content)) => Some(content),
+                Ok(Err(incomplete)) => return Response::plain(incomplete.status),
+                Err(_) => return Response::plain(Status::REQUEST_TIMEOUT),
+            },
+        };
+        let content_in_key = content.as_ref().map(|content| content_in_key(request.fields, content));
         let query = cache.query_in_key(query);
         let target = match self.scripts.is_some() && path.is_rewritten() {
             // A script learns the path that the client asked for (REQUEST_URI), and the other one has chosen the script.
             true => Targeted::new(requested, query.as_deref(), &self.cache_name).of_script(path.raw()),
             false => Targeted::new(path.raw(), query.as_deref(), &self.cache_name),
         };
+        let target = target.of_query(content_in_key.as_deref());
         let (is_trusted, client) = (inbound.is_trusted, inbound.bounded_client());
         let is_plain = inbound.scheme == "http";
         let is_compressed = inbound.is_compressed;
@@ -60,7 +72,7 @@ impl Rule {
             return purge(cache, question, &inbound).await;
         }
         let bypass = match () {
-            () if !is_read(request) => Some("method"),
+            () if !is_read(request) && content.is_none() => Some("method"),
             () if inbound.content.is_some() || inbound.upgrade => Some("content"),
             // The server gets fields that identify the user; no key contains them.
             () if inbound.fields.iter().any(|(_, value)| value.is_some()) => Some("forward-auth"),
@@ -70,6 +82,7 @@ impl Rule {
         let Some(mut forwarded) = self.request(request, path, inbound) else {
             return Response::plain(Status::BAD_REQUEST);
         };
+        forwarded.kept = content;
         self.copy(&mut forwarded, &asked, client);
         let (trace, passing) = if let Some(reason) = bypass {
             (CacheTrace::bypass(reason), None)

@@ -160,8 +160,17 @@ impl Mirror {
         // Servers of another upstream, whose answers no client waits for.
         (copy.sticky, copy.reading) = (self.upstream.sticky_server(asked.request), Reading::Ahead);
         copy.fields.remove(header::TRAILER);
-        if first.content.is_some() && self.content.is_none() {
-            copy.fields.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+        match (&self.content, &first.kept) {
+            (Some(bounds), Some(kept)) if kept.len() as u64 > bounds.most => {
+                return self.upstream.count_mirrored(MirrorOutcome::TooLong);
+            }
+            (Some(_), _) => {}
+            (None, kept) => {
+                if kept.is_some() || first.content.is_some() {
+                    copy.fields.insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+                }
+                copy.kept = None;
+            }
         }
         apply(&self.request, &mut copy.fields);
         if fill(&self.request_values, asked, &mut copy.fields).is_none() {

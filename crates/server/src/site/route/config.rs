@@ -20,6 +20,7 @@ use crate::site::access::{AccessConfig, Satisfy};
 use crate::site::basic_auth::BasicAuthConfig;
 use crate::site::clean_urls::TrailingSlash;
 use crate::site::cors::CorsConfig;
+use crate::site::dictionaries::UseAsDictionaryConfig;
 use crate::site::fastcgi::FastcgiConfig;
 use crate::site::forward_auth::ForwardAuthConfig;
 use crate::site::headers::HeadersConfig;
@@ -203,6 +204,11 @@ configs! {
         /// Codings of precompressed files beside their originals (`style.css.br`, `.zst`, `.gz`), of `br`, `zstd` and `gzip`. They are
         /// sent to clients that accept the coding, unless they are older than their originals. `sealion compress` creates them.
         precompressed: At<Vec<Coding>> = At::default(),
+        /// Whether files beside their originals that are compressed by a dictionary (`app.js.dcb`, `app.js.dcz`) are sent over TLS to clients that have the dictionary
+        /// (RFC 9842), unless they are older than their originals. `sealion compress --dictionary` creates them.
+        dictionary_compressed: bool = false,
+        /// Whether responses are dictionaries for later ones, and of which paths: `{ match = "/app/*/main.js" }`.
+        use_as_dictionary: Switch<UseAsDictionaryConfig> = Short::Short(false),
         /// Formats of images beside their originals (`photo.jpg.avif`, `photo.jpg.webp`), of `avif` and `webp`, the preferred one first. They are
         /// sent to clients that name the format in Accept, unless they are older than their originals.
         image_formats: Vec<ImageFormat> = Vec::new(),

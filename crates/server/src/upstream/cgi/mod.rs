@@ -45,7 +45,8 @@ pub(super) async fn ask(
 ) -> Result<Reply, FailedTry> {
     let upstream = std::sync::Arc::clone(&in_progress.upstream);
     let server = &upstream.servers[in_progress.server];
-    let is_repeatable = request.method.is_idempotent() && request.content.is_none();
+    let is_repeatable = request.is_repeatable();
+    request.renew_content();
     let failed = |failure, is_servers_fault| FailedTry {
         failure,
         may_repeat: is_repeatable && is_servers_fault,

@@ -6,6 +6,7 @@ mod ending;
 mod fleet;
 mod kill;
 mod orders;
+mod queries;
 mod replaced;
 mod reuse;
 mod rewritten;

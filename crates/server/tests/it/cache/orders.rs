@@ -201,8 +201,7 @@ fn a_purge_of_a_url_says_what_it_found() {
     cached.get("/%7Ebob", &[]);
     cached.get("/c~d", &[]);
     super::disk::wait_for_objects(&cached, 7);
-    let nothing =
-        "nothing was stored for it, unless by key_headers, key_cookies, No-Vary-Search, a rewrite to a script or another spelling";
+    let nothing = "nothing was stored for it, unless by key_headers, key_cookies, No-Vary-Search, a rewrite to a script or another spelling";
     let url = "https://localhost/a";
     assert_eq!(succeeds(&cached, &["purge", url]), format!("{url} is purged: 2 responses\n"));
     assert_eq!(succeeds(&cached, &["purge", url]), format!("{url} is purged: {nothing}\n"));

@@ -61,7 +61,8 @@ fn a_rule_that_does_not_say_so_and_an_invalid_field_tell_all_queries_apart() {
 #[test]
 fn hosts_fields_and_cookies_of_the_key_and_variants_stay_apart() {
     let fields = "Cache-Control: max-age=1000\r\nNo-Vary-Search: except=()\r\nVary: X-Lang\r\n";
-    let rule = "no_vary_search = true, key_headers = ['X-User'], key_cookies = ['session'], key_values = ['{query.token}']";
+    let rule =
+        "no_vary_search = true, key_headers = ['X-User'], key_cookies = ['session'], key_values = ['{query.token}']";
     let cached = Cached::with(counting(fields), "", rule);
     let rows: &[(&str, &[(&str, &str)])] = &[
         ("/p?x=", &[]),
@@ -172,13 +173,15 @@ fn requests_whose_ignored_parameters_differ_share_one_fetch() {
 #[test]
 fn a_validation_without_the_field_ends_what_it_allowed() {
     let count = AtomicUsize::new(0);
-    let origin = Upstream::answering(move |request| match request.all("if-none-match").is_empty() {
+    let origin = Upstream::answering(move |request| {
+        match request.all("if-none-match").is_empty() {
         true => {
             let fields = "Cache-Control: max-age=10\r\nAge: 20\r\nETag: \"one\"\r\nNo-Vary-Search: params=(\"utm\")\r\n";
             answer(200, fields, format!("body {}", count.fetch_add(1, Ordering::Relaxed)).as_bytes())
         }
         false => b"HTTP/1.1 304 Not Modified\r\nETag: \"one\"\r\nNo-Vary-Search: key-order\r\nCache-Control: max-age=1000\r\n\r\n"
             .to_vec(),
+    }
     });
     let cached = Cached::with(origin, "", ON);
     assert_eq!(cached.get("/p?utm=1", &[]).body, b"body 0");
