@@ -52,6 +52,7 @@ mod packaging;
 mod plain;
 mod privileges;
 mod proxy;
+mod relay;
 mod routes;
 mod secrets;
 mod session_tickets;
