@@ -60,7 +60,7 @@ pub(crate) enum State {
 }
 
 /// The client's side of a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Receiving {
     /// DATA, or trailers. `left` bytes of content are missing, if content-length was sent.
     Content { left: Option<u64> },
@@ -69,7 +69,7 @@ pub(crate) enum Receiving {
 }
 
 /// The server's side of a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Sending {
     /// No final response yet.
     Head,

@@ -23,7 +23,7 @@ pub enum Window {
 }
 
 /// Bytes of content in the frames that were made, for a driver that waits for a window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// Of the stream.
     pub stream: u64,

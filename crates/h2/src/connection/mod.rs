@@ -372,6 +372,11 @@ impl Connection {
         self.kept.permitted_window
     }
 
+    /// Bytes of these beyond the first ones.
+    pub fn extra_window(&self) -> u32 {
+        self.kept.permitted_window.saturating_sub(self.least_window())
+    }
+
     /// Permits so many bytes, unless more are permitted already, and announces windows that they allow.
     pub fn permit_window(&mut self, bytes: u32) {
         self.kept.permitted_window = self.kept.permitted_window.max(bytes.min(MAX_WINDOW));

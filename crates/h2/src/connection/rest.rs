@@ -11,7 +11,7 @@ use crate::schedule::Turns;
 use crate::stream::{Receiving, Sending, State, Stream, StreamId};
 use crate::windows::{ReceiveWindow, SendWindow};
 
-/// A connection between two frames of its client, which waits for responses alone: [`Connection::to_rest`] makes it, [`Connection::resume`] continues with it. It has
+/// A connection between two frames of its client: [`Connection::to_rest`] makes it, [`Connection::resume`] continues with it. It has
 /// no secrets beside fields of requests, which the client may repeat by their number in the table of HPACK.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Rest {
@@ -22,40 +22,29 @@ pub struct Rest {
     turns: Turns,
 }
 
-/// A stream whose request is whole, and whose response has begun.
+/// A stream that was not reset.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct StreamRest {
     id: u32,
     priority: Priority,
-    /// Bytes that are ready to be sent, and whether they are the last. `None`: END_STREAM is in a frame that was made.
-    offered: Option<(u64, bool)>,
+    receiving: Receiving,
+    sending: Sending,
     send_window: SendWindow,
     receive_window: ReceiveWindow,
     sent: u64,
 }
 
 impl StreamRest {
-    /// `None`: its request comes, its response has not begun, or it was reset.
+    /// `None`: it was reset.
     fn of(stream: &Stream) -> Option<Self> {
         let Stream { id, priority, state, send_window, receive_window, sent } = *stream;
-        let offered = match state {
-            State::Live { receiving: Receiving::Ended, sending: Sending::Content { offered, last } } => {
-                Some((offered, last))
-            }
-            State::Live { receiving: Receiving::Ended, sending: Sending::Ended } => None,
-            State::Live { .. } | State::Reset(_) => return None,
-        };
-        Some(StreamRest { id, priority, offered, send_window, receive_window, sent })
+        let State::Live { receiving, sending } = state else { return None };
+        Some(StreamRest { id, priority, receiving, sending, send_window, receive_window, sent })
     }
 
     fn resume(self) -> Stream {
-        let StreamRest { id, priority, offered, send_window, receive_window, sent } = self;
-        let sending = match offered {
-            Some((offered, last)) => Sending::Content { offered, last },
-            None => Sending::Ended,
-        };
-        let state = State::Live { receiving: Receiving::Ended, sending };
-        Stream { id, priority, state, send_window, receive_window, sent }
+        let StreamRest { id, priority, receiving, sending, send_window, receive_window, sent } = self;
+        Stream { id, priority, state: State::Live { receiving, sending }, send_window, receive_window, sent }
     }
 }
 
@@ -77,8 +66,8 @@ impl Connection {
             && self.streams.iter().all(|stream| StreamRest::of(stream).is_some())
     }
 
-    /// The connection as a value. `None`: a request, a frame or a header block is under way, a response has not begun, output waits, the connection ends, or its
-    /// settings are not acknowledged.
+    /// The connection as a value. `None`: a frame or a header block is under way, a stream was reset, output waits, the connection ends, or its settings
+    /// are not acknowledged.
     pub fn to_rest(&self) -> Option<Rest> {
         // Every field is named, so that none is forgotten. `can_rest` looks at those that are left out.
         let Self {

@@ -1,10 +1,12 @@
 //! The content of a request (RFC 9112 §6, §7): finds its end, and removes its framing.
 
+use serde::{Deserialize, Serialize};
+
 use super::head::{Framing, Reject, is_token};
 use crate::status::Status;
 
 /// Finds the end of a request's content, independent of how its bytes are split.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct BodyDrain {
     state: State,
     /// Bytes that may still be read. Chunk sizes, extensions and trailers count too.
@@ -71,7 +73,7 @@ impl BodyDrain {
         loop {
             match self.state {
                 State::Done => return Drained::Done { consumed: at },
-                State::Broken(why) => return Drained::Broken(Reject { status: Status::BAD_REQUEST, why }),
+                State::Broken(Fault(why)) => return Drained::Broken(Reject { status: Status::BAD_REQUEST, why }),
                 State::Content { length: 0 } => {
                     self.state = State::Done;
                     continue;
@@ -101,7 +103,8 @@ impl BodyDrain {
                     if was_trailer || *state == State::TrailerName {
                         trailers(byte);
                     } else if self.framing == 0 {
-                        *state = State::Broken("its chunks have too long sizes and extensions for their content");
+                        *state =
+                            State::Broken(Fault("its chunks have too long sizes and extensions for their content"));
                         continue;
                     } else {
                         self.framing -= 1;
@@ -123,7 +126,7 @@ impl BodyDrain {
 ///   size 0:    SizeLf ─► TrailerStart ─► TrailerName ─► TrailerValue ─► TrailerLf ─► TrailerStart
 ///                        TrailerStart ─► EndLf ─► Done
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum State {
     Content {
         length: u64,
@@ -153,62 +156,67 @@ enum State {
     TrailerLf,
     EndLf,
     Done,
-    Broken(&'static str),
+    #[serde(skip)]
+    Broken(Fault),
 }
+
+/// Why content is malformed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Fault(&'static str);
 
 impl State {
     fn step(self, byte: u8) -> State {
         match self {
             State::SizeStart => match hex(byte) {
                 Some(digit) => State::Size { length: digit },
-                None => State::Broken("a chunk has no size"),
+                None => State::Broken(Fault("a chunk has no size")),
             },
             State::Size { length } => match (byte, hex(byte)) {
                 (_, Some(digit)) => match length.checked_mul(16) {
                     Some(length) => State::Size { length: length | digit },
-                    None => State::Broken("a chunk's size exceeds 64 bits"),
+                    None => State::Broken(Fault("a chunk's size exceeds 64 bits")),
                 },
                 (b'\r', _) => State::SizeLf { length },
                 (b';', _) => State::Extension { length },
                 (b' ' | b'\t', _) => State::BeforeExtension { length },
-                _ => State::Broken("a chunk's size is not hexadecimal"),
+                _ => State::Broken(Fault("a chunk's size is not hexadecimal")),
             },
             State::BeforeExtension { length } => match byte {
                 b' ' | b'\t' => self,
                 b';' => State::Extension { length },
-                _ => State::Broken("whitespace after a chunk's size"),
+                _ => State::Broken(Fault("whitespace after a chunk's size")),
             },
             State::Extension { length } => match byte {
                 b'\r' => State::SizeLf { length },
                 _ if is_field_content(byte) => self,
-                _ => State::Broken("a control character in a chunk extension"),
+                _ => State::Broken(Fault("a control character in a chunk extension")),
             },
             State::SizeLf { length } => match (byte, length) {
                 (b'\n', 0) => State::TrailerStart,
                 (b'\n', _) => State::Data { length },
-                _ => State::Broken("a CR without LF after a chunk's size"),
+                _ => State::Broken(Fault("a CR without LF after a chunk's size")),
             },
             State::DataCr if byte == b'\r' => State::DataLf,
             State::DataLf if byte == b'\n' => State::SizeStart,
-            State::DataCr | State::DataLf => State::Broken("a chunk does not end where its size says"),
+            State::DataCr | State::DataLf => State::Broken(Fault("a chunk does not end where its size says")),
             State::TrailerStart => match byte {
                 b'\r' => State::EndLf,
                 _ if is_token(byte) => State::TrailerName,
-                _ => State::Broken("a trailer line does not begin with a field name"),
+                _ => State::Broken(Fault("a trailer line does not begin with a field name")),
             },
             State::TrailerName => match byte {
                 b':' => State::TrailerValue,
                 _ if is_token(byte) => self,
-                _ => State::Broken("a trailer field name is not a token"),
+                _ => State::Broken(Fault("a trailer field name is not a token")),
             },
             State::TrailerValue => match byte {
                 b'\r' => State::TrailerLf,
                 _ if is_field_content(byte) => self,
-                _ => State::Broken("a control character in a trailer"),
+                _ => State::Broken(Fault("a control character in a trailer")),
             },
             State::TrailerLf if byte == b'\n' => State::TrailerStart,
             State::EndLf if byte == b'\n' => State::Done,
-            State::TrailerLf | State::EndLf => State::Broken("a CR without LF in the trailers"),
+            State::TrailerLf | State::EndLf => State::Broken(Fault("a CR without LF in the trailers")),
             State::Content { .. } | State::Data { .. } | State::Done | State::Broken(_) => self,
         }
     }

@@ -1,11 +1,13 @@
 //! The framing of a response (RFC 9112 §6).
 
+use serde::{Deserialize, Serialize};
+
 use super::head::Version;
 use crate::request::Method;
 use crate::status::Status;
 
 /// How the end of a response's content is delimited, and how its head announces it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ResponseFraming {
     /// The response has no content, and its head announces none.
     Nothing,

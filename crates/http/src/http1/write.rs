@@ -19,6 +19,18 @@ pub enum Connection {
     Upgrade,
 }
 
+impl Connection {
+    /// Its field line; empty where the version's default is meant.
+    pub fn line(self) -> &'static [u8] {
+        match self {
+            Connection::KeepAlive => b"",
+            Connection::KeepAlive10 => b"Connection: keep-alive\r\n",
+            Connection::Close => b"Connection: close\r\n",
+            Connection::Upgrade => b"Connection: Upgrade\r\n",
+        }
+    }
+}
+
 /// Inserts lines before the empty line that ends `head`.
 pub fn insert_lines(head: &mut Vec<u8>, lines: &[u8]) {
     debug_assert!(head.ends_with(b"\r\n\r\n") && lines.ends_with(b"\r\n"), "whole lines");
@@ -108,12 +120,7 @@ pub fn write_head(
         field(out, "Retry-After", |out| write_decimal(out, (*seconds).into()));
     }
     out.extend_from_slice(extra.lines());
-    match connection {
-        Connection::KeepAlive => {}
-        Connection::KeepAlive10 => out.extend_from_slice(b"Connection: keep-alive\r\n"),
-        Connection::Close => out.extend_from_slice(b"Connection: close\r\n"),
-        Connection::Upgrade => out.extend_from_slice(b"Connection: Upgrade\r\n"),
-    }
+    out.extend_from_slice(connection.line());
     out.extend_from_slice(b"\r\n");
 }
 

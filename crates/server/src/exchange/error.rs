@@ -57,7 +57,7 @@ impl Cut {
     }
 
     /// `phase`: the phase of the process.
-    fn by(phase: Phase, is_panicking: bool) -> Self {
+    pub(super) fn by(phase: Phase, is_panicking: bool) -> Self {
         match phase {
             _ if is_panicking => Cut::Panic,
             Phase::Stopping => Cut::Stopped,

@@ -23,6 +23,9 @@ mod outcome;
 mod passing;
 mod path_choice;
 mod receiving;
+mod relay;
+mod relayed;
+mod relayed_answer;
 mod shared;
 mod stream;
 mod upload;
@@ -53,11 +56,15 @@ pub(crate) use generation::{Current, Generation, Generations, Http3Limits};
 pub(crate) use head_blocks::HeadBlocks;
 pub(crate) use listener::{Alternative, Listener, Scheme, ToHttps};
 pub(crate) use multiplexed::{
-    Answer, Answered, Answering, Answers, Delivery, MAX_AHEAD_STREAMS, UpstreamSide, Wait, announced_length,
+    Answer, Answered, Answering, Answers, Delivery, Later, MAX_AHEAD_STREAMS, UpstreamSide, Wait, announced_length,
     expects_continue, free_head, keep_head,
 };
+pub(crate) use passing::{Duty, Passed, pass, thaw};
 pub(crate) use path_choice::{PathChoice, PathPolicy};
 pub(crate) use receiving::{MAX_BEHIND_THE_LAST, Receiving, may_keep};
+pub(crate) use relay::{Feed, Home, RequestSide};
+pub(crate) use relayed::{ContentRest, Demand, RelayedAnswer, RelayedContent, RelayedSource, fields};
+pub(crate) use relayed_answer::{feed_answer, relayed_answer};
 pub(crate) use shared::Shared;
 pub(crate) use stream::{Awaited, Stream};
 pub(crate) use upload::Upload;
@@ -84,6 +91,8 @@ pub(crate) struct Owed<'c> {
     limited_by: Option<LimitedBy>,
     /// `None`: neither access log nor metrics are on, or the line is written.
     started: Option<Started>,
+    /// Whether another process writes the line, where it may. `None`: it stays here.
+    duty: Option<Duty>,
 }
 
 /// The beginning of an exchange.
@@ -103,6 +112,8 @@ pub(crate) enum End {
     Evicted,
     /// Not at all: idle, it passes to the process that has taken over.
     Passing,
+    /// Not here: it has passed to that process, or was lost on its way.
+    Passed,
 }
 
 /// Waits for the end of an idle connection: timed out, drained, passed on, or evicted. An eviction is taken back while the client has not taken all that
@@ -126,12 +137,12 @@ pub(crate) fn poll_idle_end(connection: &impl Connection, idle: &mut Idle<'_>) -
 impl<'c> Owed<'c> {
     /// Whether the line is still to be written.
     pub(crate) fn is_owed(&self) -> bool {
-        self.started.is_some()
+        self.started.is_some() && !self.duty.as_ref().is_some_and(Duty::has_left)
     }
 
     /// Takes the duty to write the line.
     pub(crate) fn take(&mut self) -> Self {
-        Owed { started: self.started.take(), ..*self }
+        Owed { started: self.started.take(), duty: self.duty.take(), ..*self }
     }
 }
 
@@ -151,7 +162,11 @@ impl<'c, 'r> Exchange<'c, 'r> {
             Started { at: Instant::now(), span: span.map(Arc::new) }
         });
         let site = generation.sites.place(request.and_then(|request| request.authority), listener.place);
-        Self::resume(generation, request, Owed { context, peer, site, refusal: None, limited_by: None, started })
+        Self::resume(
+            generation,
+            request,
+            Owed { context, peer, site, refusal: None, limited_by: None, started, duty: None },
+        )
     }
 
     /// The exchange that was parked while the head of its request was kept elsewhere. `generation`: as before.

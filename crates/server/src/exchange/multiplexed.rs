@@ -6,16 +6,18 @@ use std::cell::RefCell;
 use std::fmt::Display;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Instant;
 
+use bytes::Bytes;
 use sealion_http::http1::framing::ResponseFraming;
 use sealion_http::multiplexed::{HeadBuffer, RequestHead};
 use sealion_http::{Method, Protocol, Request, Status};
 use sealion_tls::{HandshakeInfo, SealedBy};
 use tokio::sync::oneshot;
 
-use super::{Awaited, Context, Current, Exchange, Outcome, Owed, PathChoice, Stream, now};
+use super::{Awaited, Context, Current, Duty, Exchange, Outcome, Owed, PathChoice, Stream, now};
 use crate::limits::{ConnectionStreams, Permit, StreamPlace};
-use crate::passing::{Line, Passes};
+use crate::passing::{Ends, Line, Passes};
 use crate::path::policy::PathReason;
 use crate::response::Response;
 use crate::upstream::{HeadRoom, Inbound, InterimReceiver, Reading, RequestContent};
@@ -30,6 +32,8 @@ pub(crate) struct Answered<'a> {
     pub(crate) framing: ResponseFraming,
     /// Its content is another protocol's.
     pub(crate) is_tunnel: bool,
+    /// The header block that another process has made.
+    pub(crate) block: Option<Bytes>,
     /// Room for the descriptors that the response holds.
     _place: Option<StreamPlace>,
 }
@@ -37,10 +41,21 @@ pub(crate) struct Answered<'a> {
 /// A response that is made while others are sent.
 pub(crate) type Answering<'a> = Pin<Box<dyn Future<Output = Box<Answered<'a>>> + Send + 'a>>;
 
+/// The line of a response that is awaited.
+#[derive(Debug, Default)]
+pub(crate) struct Later {
+    /// The duty to write it.
+    pub(crate) duty: Duty,
+    /// When the head of the request was complete. `None`: there is no line.
+    pub(crate) began: Option<Instant>,
+    /// Whether its span is this process's.
+    pub(crate) is_traced: bool,
+}
+
 /// A response, at once or later.
 pub(crate) enum Answer<'a> {
     Now(Box<Answered<'a>>),
-    Later(Answering<'a>),
+    Later(Answering<'a>, Later),
 }
 
 /// The state of a request that waits for its response, as the connection keeps it.
@@ -128,12 +143,12 @@ impl<'a> Answers<'_, 'a> {
         let is_too_long = decoded.path.is_some_and(|path| path.len() > current.head_limits.request_line);
         let Some(request) = as_seen(&decoded) else {
             let head = std::mem::replace(head, free_head());
-            return Answer::Later(refuse(context, protocol, Status::BAD_REQUEST, head));
+            return Answer::Later(refuse(context, protocol, Status::BAD_REQUEST, head), Later::default());
         };
         if is_too_long {
             drop(request);
             let head = std::mem::replace(head, free_head());
-            return Answer::Later(refuse(context, protocol, Status::URI_TOO_LONG, head));
+            return Answer::Later(refuse(context, protocol, Status::URI_TOO_LONG, head), Later::default());
         }
         let now = now();
         let peer = context.peer(request.fields, protocol);
@@ -148,14 +163,16 @@ impl<'a> Answers<'_, 'a> {
                 let describes_request = exchange.describes_request();
                 let owed = exchange.park();
                 let head = describes_request.then(|| std::mem::replace(head, free_head()));
-                let answered = Answered { head, current, owed, response, framing, is_tunnel: false, _place: place };
+                let answered =
+                    Answered { head, current, owed, response, framing, is_tunnel: false, block: None, _place: place };
                 return Answer::Now(Box::new(answered));
             }
         }
         let inbound = exchange.inbound(stream, now);
+        let later = exchange.later();
         let owed = exchange.park();
         let head = std::mem::replace(head, free_head());
-        Answer::Later(Box::pin(answer_later(head, current, owed, inbound, Arc::clone(streams))))
+        Answer::Later(Box::pin(answer_later(head, current, owed, inbound, Arc::clone(streams))), later)
     }
 
     /// Whether the request in `head` may be forwarded, so that its content is passed on as it comes.
@@ -217,7 +234,7 @@ async fn answer_later(
     let framing = exchange.answered(&mut response);
     let owed = exchange.park();
     let place = place.filter(|_| response.body.holds_descriptor());
-    Box::new(Answered { head: Some(head), current, owed, response, framing, is_tunnel, _place: place })
+    Box::new(Answered { head: Some(head), current, owed, response, framing, is_tunnel, block: None, _place: place })
 }
 
 /// Refuses a request whose head is malformed or too large. `head` holds what was decoded.
@@ -231,7 +248,8 @@ fn refuse<'a>(context: &'a Context<'a>, protocol: Protocol, status: Status, head
         let response = exchange.refuse(status).await;
         let framing = exchange.framing(Method::from_token(decoded.method), &response);
         let owed = exchange.park();
-        Box::new(Answered { head: Some(head), current, owed, response, framing, is_tunnel: false, _place: None })
+        let (head, is_tunnel, block) = (Some(head), false, None);
+        Box::new(Answered { head, current, owed, response, framing, is_tunnel, block, _place: None })
     })
 }
 
@@ -280,7 +298,7 @@ impl Delivery<'_> {
 impl<'a> Answered<'a> {
     /// Whether the connection may pass while the response is under way. A response with a part that only this process has stays here.
     pub(crate) fn can_leave(&self) -> bool {
-        !self.is_tunnel && self.owed.passes(Passes::WhenItCan) == Passes::WhenItCan
+        self.owed.passes(Passes::WhenItCan) == Passes::WhenItCan
     }
 
     /// Ends it here without a line. Returns the head of the request, and the data for the line in the other process. `counts`: bytes of content and of
@@ -294,12 +312,12 @@ impl<'a> Answered<'a> {
         (head, line)
     }
 
-    /// Goes on with the request in `head`, whose response another process began. `permit`: the connection's share of its sites' limits.
+    /// Goes on with the request in `head`, whose response another process began.
     pub(crate) fn continued(
         context: &'a Context<'a>,
         protocol: Protocol,
         (head, line): (Option<Box<HeadBuffer>>, &mut Line),
-        permit: &mut Permit,
+        ends: Ends,
         place: Option<StreamPlace>,
     ) -> Box<Self> {
         let current = context.shared.generations.current();
@@ -309,16 +327,25 @@ impl<'a> Answered<'a> {
             Some(request) => context.peer(request.fields, protocol),
             None => context.peer_at(context.remote, protocol),
         };
-        let exchange = Exchange::continued(context, &current, peer, request.as_ref(), line.took);
-        exchange.keep_place(permit);
+        let exchange = Exchange::continued(context, &current, peer, request.as_ref(), line);
         let response = exchange.response_of(line);
         let owed = exchange.park();
         let framing = ResponseFraming::Nothing;
-        Box::new(Answered { head, current, owed, response, framing, is_tunnel: false, _place: place })
+        let is_tunnel = ends == Ends::Tunnel;
+        Box::new(Answered { head, current, owed, response, framing, is_tunnel, block: None, _place: place })
     }
 }
 
 impl Answered<'_> {
+    /// Counts the connection for the site of the request, if it is known.
+    pub(crate) fn keep_place(&mut self, permit: &mut Permit) {
+        let decoded = self.head.as_ref().map(|head| head.request());
+        let request = decoded.as_ref().and_then(|decoded| decoded.to_request());
+        let exchange = Exchange::resume(&self.current, request.as_ref(), self.owed.take());
+        exchange.keep_place(permit);
+        self.owed = exchange.park();
+    }
+
     /// Bytes of the head that is kept.
     pub(crate) fn memory(&self) -> usize {
         self.head.as_ref().map_or(0, |head| head.memory())

@@ -45,7 +45,9 @@ impl<'a> Outcome<'a> {
 impl Exchange<'_, '_> {
     /// Writes the line in the access log, and updates the metrics: once.
     pub(crate) fn finish(&mut self, tls: Option<&HandshakeInfo>, outcome: &Outcome<'_>) {
-        if let Some(started) = self.owed.started.take() {
+        if self.owed.is_owed()
+            && let Some(started) = self.owed.started.take()
+        {
             self.write(&started, tls, outcome);
         }
     }

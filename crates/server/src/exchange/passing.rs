@@ -1,13 +1,107 @@
 //! An exchange whose response goes on in another process: that one writes the line in the access log.
 
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use sealion_http::{Fields, Request, Status};
+use sealion_tls::{Frozen, NotFrozen, TlsStream};
 
-use super::{Context, Exchange, Generation, Owed, PathChoice, Peer, Started};
+use super::{Context, Exchange, Generation, Later, Owed, PathChoice, Peer, Shared, Started};
 use crate::limits::Permit;
-use crate::passing::{Cache, Line, Passes, Upstream};
+use crate::observe::metrics;
+use crate::passing::{Cache, Giver, Line, Offered, Passes, Refused, Resting, Upstream};
 use crate::response::{Body, Response};
+
+/// What became of a connection that was offered to the process that has taken over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Passed {
+    /// The other process serves it: what is left of the stream has no socket.
+    Taken,
+    /// It was refused, and goes on here unchanged.
+    Stays,
+    /// It is closed.
+    Lost,
+}
+
+/// Offers a connection, whose turn it is, to the process that has taken over.
+pub(crate) async fn pass(stream: &mut TlsStream, resting: &Resting, giver: &Giver, shared: &Shared) -> Passed {
+    let (head, files) = (resting.to_bytes(), resting.files().to_vec());
+    let (socket, frozen) = match stream.freeze() {
+        Ok(parts) => parts,
+        Err(NotFrozen::NotAtRest(_)) => {
+            giver.stays(Refused::Busy);
+            return Passed::Stays;
+        }
+        Err(error @ NotFrozen::Lost(_)) => {
+            tracing::warn!("{}: closed: {error}", resting.peer);
+            return Passed::Lost;
+        }
+    };
+    let refused = giver.offer(Offered { head, files, socket, frozen }).await;
+    let Some(Offered { socket, frozen, .. }) = refused else { return Passed::Taken };
+    match thaw(socket, frozen, resting.peer, shared) {
+        Some(thawed) => {
+            *stream = thawed;
+            Passed::Stays
+        }
+        None => Passed::Lost,
+    }
+}
+
+/// Continues a connection that was taken apart, here or in another process. `None`: it is closed.
+pub(crate) fn thaw(socket: OwnedFd, frozen: Frozen, peer: SocketAddr, shared: &Shared) -> Option<TlsStream> {
+    let bounds = Arc::clone(&shared.generations.current().tls.bounds);
+    match TlsStream::thaw(socket, frozen, &bounds) {
+        Ok(mut stream) => {
+            if let Some(worker) = metrics::worker() {
+                stream.report_progress(&worker.progress);
+            }
+            Some(stream)
+        }
+        Err(error) => {
+            tracing::warn!("{peer}: closed on its way from one process to another: {error}");
+            None
+        }
+    }
+}
+
+/// The duty to write the line of a request that is awaited, which another process may take.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Duty(Arc<AtomicBool>);
+
+impl Duty {
+    /// Another process writes the line.
+    pub(crate) fn leave(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_left(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Line {
+    /// The line of a request whose response is awaited, `took` since the end of its head.
+    pub(crate) fn awaited(took: Option<Duration>) -> Self {
+        Line {
+            site: None,
+            took,
+            status: Status::BAD_GATEWAY.code(),
+            encoding: None,
+            user: None,
+            upstream: None,
+            cache: None,
+            is_unlogged: false,
+            route: None,
+            reason: None,
+            set_up: None,
+            counts: (0, 0),
+        }
+    }
+}
 
 impl Owed<'_> {
     /// Whether the connection may pass while this response is under way, if it otherwise `passes`. The process that began a span also reports it to the
@@ -33,10 +127,39 @@ impl<'c, 'r> Exchange<'c, 'r> {
         self.owed.passes(passes)
     }
 
+    /// A handle on the duty to write the line, for the time in which the response is awaited.
+    pub(crate) fn share_duty(&mut self) -> Duty {
+        self.owed.duty.get_or_insert_default().clone()
+    }
+
+    /// What goes along while the response is awaited.
+    pub(crate) fn later(&mut self) -> Later {
+        let began = self.owed.started.as_ref().map(|started| started.at);
+        Later { duty: self.share_duty(), began, is_traced: self.passes(Passes::WhenItCan) == Passes::Never }
+    }
+
+    /// The line as far as it is known while the response is awaited.
+    pub(crate) fn awaited(&self) -> Line {
+        Line::awaited(self.owed.started.as_ref().map(|started| started.at.elapsed()))
+    }
+
+    /// Ends it here without a line, before its response. See [`Self::awaited`].
+    pub(crate) fn leave_awaited(&mut self) -> Line {
+        let line = self.awaited();
+        self.owed.started = None;
+        line
+    }
+
+    /// The process.
+    pub(crate) fn shared(&self) -> &'c Shared {
+        self.owed.context.shared
+    }
+
     /// Ends it here without a line. Returns the data for the line in the other process. `counts`: see [`Line::counts`].
     pub(crate) fn leave(&mut self, response: Response, path: &PathChoice, counts: (u64, u64)) -> Line {
         let name = self.site.and_then(|site| site.route_name(response.route));
         Line {
+            site: self.site.map(|site| (*site.name).into()),
             took: self.owed.started.take().map(|started| started.at.elapsed()),
             status: response.status.code(),
             encoding: response.fields.content_encoding,
@@ -57,12 +180,19 @@ impl<'c, 'r> Exchange<'c, 'r> {
         generation: &'r Generation,
         peer: Peer,
         request: Option<&'r Request<'r>>,
-        took: Option<Duration>,
+        line: &Line,
     ) -> Self {
         let now = Instant::now();
-        let started = took.map(|took| Started { at: now.checked_sub(took).unwrap_or(now), span: None });
-        let site = generation.sites.place(request.and_then(|request| request.authority), context.listener.place);
-        Self::resume(generation, request, Owed { context, peer, site, refusal: None, limited_by: None, started })
+        let started = line.took.map(|took| Started { at: now.checked_sub(took).unwrap_or(now), span: None });
+        let authority = request.and_then(|request| request.authority);
+        // Without its head the site is known by its name alone.
+        let named = line.site.as_deref().filter(|_| request.is_none()).and_then(|name| generation.sites.named(name));
+        let site = named.or_else(|| generation.sites.place(authority, context.listener.place));
+        Self::resume(
+            generation,
+            request,
+            Owed { context, peer, site, refusal: None, limited_by: None, started, duty: None },
+        )
     }
 
     /// Counts the connection for the site. It is not refused: it was admitted when the request came.

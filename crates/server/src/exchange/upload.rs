@@ -6,6 +6,8 @@ use std::time::Instant;
 use bytes::Bytes;
 use sealion_http::{FieldSection, Status};
 
+use super::{ContentRest, Demand, RelayedContent};
+use crate::passing::{ContentEnd, ContentForm, ContentUnderWay, Link};
 use crate::upstream::{ContentWriter, RequestContent, pipe};
 
 /// Bytes after which a content is worth a larger window. GUESS.
@@ -26,6 +28,10 @@ pub(crate) struct Upload {
     owed_since: Option<Instant>,
     /// The client has no room on the connection: it can send nothing.
     is_held: bool,
+    /// All of it came.
+    is_whole: bool,
+    /// Sends it to the process that has the upstream. `None`: this one has it.
+    relayed: Option<RelayedContent>,
 }
 
 impl Upload {
@@ -40,6 +46,8 @@ impl Upload {
             is_tunnel: false,
             owed_since: None,
             is_held: false,
+            is_whole: false,
+            relayed: None,
         };
         (upload, content)
     }
@@ -52,6 +60,62 @@ impl Upload {
             upload.end(FieldSection::default());
         }
         (upload, content)
+    }
+
+    /// Goes on with content that goes to another process over `link`.
+    pub(crate) fn resume(
+        ContentUnderWay { form, expects_continue, is_complete, is_wanted, waiting, end }: ContentUnderWay,
+        link: Link,
+    ) -> Self {
+        let came = waiting.len() as u64;
+        let (relayed, writer) = RelayedContent::start(link, None, ContentRest { is_wanted, waiting, end });
+        let is_tunnel = matches!(form, ContentForm::Tunnel { .. });
+        Upload {
+            writer,
+            came,
+            taken: 0,
+            expects_continue,
+            is_tunnel,
+            owed_since: None,
+            is_held: false,
+            is_whole: is_complete,
+            relayed: Some(relayed),
+        }
+    }
+
+    /// Content that nothing takes any more.
+    pub(crate) fn closed() -> Self {
+        let (upload, _) = Self::new(None, false);
+        Upload { writer: None, ..upload }
+    }
+
+    /// What another process needs to go on. `None`: no more of it is passed on.
+    pub(crate) fn pack(&mut self) -> Option<ContentUnderWay> {
+        let ContentRest { is_wanted, waiting, end } = match &mut self.relayed {
+            Some(relayed) => relayed.take_rest()?,
+            None => {
+                let writer = self.writer.as_ref().filter(|_| !self.is_whole)?;
+                ContentRest { is_wanted: writer.is_wanted(), waiting: Vec::new(), end: ContentEnd::Open }
+            }
+        };
+        let form = if self.is_tunnel { ContentForm::Tunnel { is_open: true } } else { ContentForm::Frames };
+        let (expects_continue, is_complete) = (self.expects_continue, self.is_whole);
+        Some(ContentUnderWay { form, expects_continue, is_complete, is_wanted, waiting, end })
+    }
+
+    /// The writer for the upstream of this process.
+    pub(crate) fn into_writer(self) -> Option<ContentWriter> {
+        self.writer
+    }
+
+    /// How it is sent to the process that has the upstream.
+    pub(crate) fn demand(&self) -> Demand {
+        self.relayed.as_ref().map(RelayedContent::demand).unwrap_or_default()
+    }
+
+    /// Bytes that came.
+    pub(crate) fn came(&self) -> u64 {
+        self.came
     }
 
     /// Passes content on.
@@ -68,7 +132,7 @@ impl Upload {
 
     /// The content has ended.
     pub(crate) fn end(&mut self, trailers: FieldSection<'_>) {
-        self.owed_since = None;
+        (self.owed_since, self.is_whole) = (None, true);
         // The client has its room back when the upstream has taken the rest.
         if let Some(writer) = &mut self.writer {
             writer.end_with(trailers);

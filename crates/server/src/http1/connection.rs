@@ -27,17 +27,19 @@ use sealion_tls::TlsStream;
 use tokio::task::yield_now;
 
 use super::buffer::Buffer;
+use super::content::ContentReader;
 use super::guess_method;
 use super::receive::{Deadline, Unread, drain_body, read_head, status_of};
 use super::respond::{Head, Leave, Progress, Sent, respond};
-use super::stream::Stream;
+use super::stream::{Stream, Waited};
+use super::under_way::{Awaiting, Elsewhere, announced};
 use crate::exchange::{
-    Context, Current, End, Error, Exchange, Listener, Outcome, PathChoice, Shared, now, poll_idle_end,
+    Context, Current, End, Error, Exchange, Feed, Listener, Outcome, PathChoice, Shared, now, poll_idle_end,
 };
 use crate::limits::{Idle, Moment, Permit};
 use crate::observe::metrics;
 use crate::passing::{Baggage, Driver, Passes, Resting, Turn, UnderWay};
-use crate::response::Response;
+use crate::response::{Body, Response, SourceError};
 
 /// Serves requests until the connection should be closed in order, or pass on; the caller does so. `baggage`: its state at the beginning, and when it passes.
 ///
@@ -71,7 +73,12 @@ pub(crate) async fn serve(
         match after {
             After::Next => {}
             After::Close => return Ok(End::Usual),
-            After::Pass(under_way, turn) => {
+            After::End(end) => return Ok(end),
+            After::Pass(under_way, turn, Some(feed)) => {
+                after = Box::pin(connection.leave_feeding((under_way, turn, feed), stream, peer, shared)).await?;
+                continue;
+            }
+            After::Pass(under_way, turn, None) => {
                 baggage.resting = Some(connection.rest(*peer, Moment::now(), Some(under_way)));
                 baggage.turn = Some(turn);
                 return Ok(End::Passing);
@@ -103,14 +110,16 @@ pub(super) enum After {
     Next,
     /// The end of the connection.
     Close,
-    /// The rest of the response, in another process: it is this connection's turn to pass.
-    Pass(Box<UnderWay>, Turn),
+    /// The rest of the response, in another process: it is this connection's turn to pass. This process may go on to feed it.
+    Pass(Box<UnderWay>, Turn, Option<Box<Feed>>),
+    /// The end of the connection here.
+    End(End),
 }
 
 impl After {
     /// Adds the head of the request, which passes along.
     pub(super) fn with_request(mut self, head: &[u8]) -> Self {
-        if let After::Pass(under_way, _) = &mut self {
+        if let After::Pass(under_way, ..) = &mut self {
             under_way.request = head.to_vec();
         }
         self
@@ -149,7 +158,7 @@ impl<'a> Http1<'a> {
     }
 
     /// The state that another process needs to go on.
-    fn rest(&self, peer: SocketAddr, idle_since: Moment, under_way: Option<Box<UnderWay>>) -> Box<Resting> {
+    pub(super) fn rest(&self, peer: SocketAddr, idle_since: Moment, under_way: Option<Box<UnderWay>>) -> Box<Resting> {
         Box::new(Resting {
             listener: self.listener.name.clone(),
             peer,
@@ -229,7 +238,7 @@ impl Http1<'_> {
         tls.consume(span.end);
         match RequestHead::parse(&bytes, span.from_start()) {
             Ok(head) => {
-                let after = self.answer(tls, &context, &current, &head, deadline).await;
+                let after = self.answer(tls, &context, &current, (&head, &bytes), deadline).await;
                 after.map(|after| after.with_request(&bytes))
             }
             Err(reject) => {
@@ -248,7 +257,7 @@ impl Http1<'_> {
         tls: &mut TlsStream,
         context: &Context<'_>,
         current: &Current,
-        head: &RequestHead<'_>,
+        (head, octets): (&RequestHead<'_>, &[u8]),
         deadline: Deadline,
     ) -> Result<After, Error> {
         let peer = context.peer(head.request.fields, head.version.into());
@@ -276,7 +285,19 @@ impl Http1<'_> {
         *response = answer_at_once(exchange, stream, refused, date);
         let response = match response {
             Some(response) => response,
-            none => none.insert(Box::pin(answer(exchange, stream, head, refused, date, &mut close)).await),
+            none => {
+                let (duty, passes) = (exchange.share_duty(), exchange.passes(self.passes));
+                let resting = resting(self.listener, *context, self.requests, self.permit.paced(), stream.path);
+                let awaiting = Awaiting { context, resting, request: octets, duty };
+                match Box::pin(answer(exchange, stream, (head, awaiting), refused, passes, &mut close)).await {
+                    Awaited::Here(response) => none.insert(response),
+                    Awaited::Elsewhere(elsewhere) => {
+                        Box::pin(elsewhere.feed(exchange, head, context)).await;
+                        return Ok(After::End(End::Passed));
+                    }
+                    Awaited::Lost => return Ok(After::End(End::Passed)),
+                }
+            }
         };
         if response.is_withheld {
             reply.finish(None);
@@ -293,18 +314,17 @@ impl Http1<'_> {
         }
         let framing = exchange.answered(response);
         close |= stream.tls.should_close();
-        let connection = match (close || framing.needs_close(), head.version) {
-            _ if framing == ResponseFraming::Tunnel => Connection::Upgrade,
-            (true, _) => Connection::Close,
-            (false, Version::Http10) => Connection::KeepAlive10,
-            (false, Version::Http11) => Connection::KeepAlive,
-        };
+        let connection = announced(close, framing, head.version);
         let head = Head { framing, connection, date, alternative: context.listener.alternative(response) };
-        // Content that is still coming is read here.
-        let passes = if stream.content.is_some() { Passes::Never } else { exchange.passes(self.passes) };
+        // Content that is still coming is read where the upstream is.
+        let is_ready = !matches!(response.body, Body::Stream(_));
+        let passes = match stream.content.as_ref().is_some_and(ContentReader::is_open) && is_ready {
+            true => Passes::Never,
+            false => exchange.passes(self.passes),
+        };
         let leave = Leave::of(context.shared, passes);
         let result = respond(stream, response, head, (exchange.path_policy(), leave), progress).await;
-        reply.end(result, !matches!(connection, Connection::Close | Connection::Upgrade))
+        reply.end(result, !matches!(connection, Connection::Close | Connection::Upgrade), context.shared)
     }
 
     /// Sends the response to a request that could not be read: the last one of its connection. `method`: guessed from its first bytes.
@@ -367,13 +387,13 @@ fn answer_at_once(
 async fn answer(
     exchange: &Exchange<'_, '_>,
     stream: &mut Stream<'_>,
-    head: &RequestHead<'_>,
+    (head, mut awaiting): (&RequestHead<'_>, Awaiting<'_>),
     refused: Option<Status>,
-    date: HttpTime,
+    mut passes: Passes,
     close: &mut bool,
-) -> Response {
+) -> Awaited {
     if let Some(status) = refused {
-        return exchange.refuse(status).await;
+        return Awaited::Here(exchange.refuse(status).await);
     }
     // It would be done, and its response refused all the same.
     if head.version == Version::Http10
@@ -382,12 +402,52 @@ async fn answer(
         && exchange.route().is_some_and(|site| site.may_forward(&head.request))
     {
         *close = true;
-        return until_close(exchange, Response::plain(Status::OK)).await;
+        return Awaited::Here(until_close(exchange, Response::plain(Status::OK)).await);
     }
+    let date = now();
     let inbound = exchange.inbound(stream, date);
     // It is large, and would be moved again and again.
-    let answer = Box::pin(exchange.answer(inbound, date));
-    Box::pin(stream.wait_for(answer)).await
+    let mut answer = Box::pin(exchange.answer(inbound, date));
+    loop {
+        let leave = Leave::of(awaiting.context.shared, passes);
+        let turn = match Box::pin(stream.wait_for(answer.as_mut(), leave)).await {
+            Waited::Answered(response) => return Awaited::Here(response),
+            Waited::Leaves(turn) => turn,
+        };
+        let shows_cuts = shows_cuts(stream.tls);
+        match Box::pin(awaiting.pass(stream, (exchange.awaited(), !*close), turn)).await {
+            None => passes = Passes::Never,
+            Some(None) => return Awaited::Lost,
+            Some(Some(mut home)) => {
+                let response = home.wait_for(answer.as_mut()).await;
+                return Awaited::Elsewhere(Box::new(Elsewhere { home, response, shows_cuts }));
+            }
+        }
+    }
+}
+
+/// What became of a response that was awaited.
+#[expect(clippy::large_enum_variant, reason = "it is moved once, and a box would be one for each response")]
+enum Awaited {
+    Here(Response),
+    /// Its client is another process's.
+    Elsewhere(Box<Elsewhere>),
+    /// The connection was lost on its way to another process.
+    Lost,
+}
+
+/// What another process needs to serve the connection, but for what is under way.
+fn resting(listener: &Listener, context: Context<'_>, requests: u64, paced: Option<u64>, path: &PathChoice) -> Resting {
+    Resting {
+        listener: listener.name.clone(),
+        peer: context.remote,
+        idle_since: Moment::now(),
+        requests,
+        forgone: path.forgone(),
+        moved_at: path.moved_at,
+        paced,
+        driver: Driver::Http1(None),
+    }
 }
 
 /// Whether the end of the connection tells a cut response from a whole one: by close_notify, or by a reset, which a Unix socket lacks.
@@ -397,7 +457,7 @@ fn shows_cuts(stream: &TlsStream) -> bool {
 }
 
 /// The refusal of a request whose `response` may have no length, or has none.
-async fn until_close(exchange: &Exchange<'_, '_>, response: Response) -> Response {
+pub(super) async fn until_close(exchange: &Exchange<'_, '_>, response: Response) -> Response {
     let refused = exchange.refuse_instead(response, Status::HTTP_VERSION_NOT_SUPPORTED).await;
     refused.because(Some(io::Error::other(UNTIL_CLOSE)))
 }
@@ -420,17 +480,19 @@ pub(super) struct Reply<'a, 'c> {
 }
 
 impl<'a, 'c> Reply<'a, 'c> {
-    fn new(exchange: Exchange<'c, 'a>, stream: Stream<'a>) -> Self {
+    pub(super) fn new(exchange: Exchange<'c, 'a>, stream: Stream<'a>) -> Self {
         let progress = Progress::new(stream.tls);
         Reply { exchange, stream, response: None, progress }
     }
 
     /// Ends the response: here, or by packing it for another process. `persists`: the next request follows.
-    pub(super) fn end(&mut self, result: Result<Sent, Error>, persists: bool) -> Result<After, Error> {
+    pub(super) fn end(&mut self, result: Result<Sent, Error>, persists: bool, shared: &Shared) -> Result<After, Error> {
         match result {
-            Ok(Sent::Paused(turn)) if let Some(response) = self.response.take() => {
-                Ok(After::Pass(self.pack(response, persists), turn))
-            }
+            Ok(Sent::Paused(departure)) => self.pack(persists, departure, shared).map_err(|error| {
+                let error = Error::from(SourceError::Failed(error));
+                self.finish(Some(&error));
+                error
+            }),
             result => {
                 self.finish(result.as_ref().err().map(|error| error as &dyn Display));
                 result.map(|_| After::of(persists))
@@ -439,7 +501,7 @@ impl<'a, 'c> Reply<'a, 'c> {
     }
 
     /// Lets go of the response, and writes the line.
-    fn finish(&mut self, aborted: Option<&dyn Display>) {
+    pub(super) fn finish(&mut self, aborted: Option<&dyn Display>) {
         let Stream { tls, path, .. } = &mut self.stream;
         let Some(response) = &self.response else {
             return self.exchange.cut_short(tls.info(), tls.path());

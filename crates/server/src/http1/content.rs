@@ -9,8 +9,9 @@ use sealion_http::http1::head::Framing;
 use sealion_http::{FieldSection, Status};
 use sealion_tls::TlsStream;
 
-use crate::exchange::Error;
+use crate::exchange::{ContentRest, Error, RelayedContent};
 use crate::observe::metrics;
+use crate::passing::{ContentForm, ContentUnderWay, Link};
 use crate::upstream::{ContentWriter, Patience, RequestContent, Room, pipe};
 
 /// Bytes that are passed on at a time, so that a pipe that is nearly full is not filled by much more.
@@ -68,11 +69,48 @@ impl ContentReader {
         (ContentReader { writer: Some(writer), form, expects_continue, is_complete: false, patience }, content)
     }
 
+    /// Goes on with content that goes to another process over `link`. `None`: it is content of another protocol.
+    pub(super) fn resume(
+        ContentUnderWay { form, expects_continue, is_complete, is_wanted, waiting, end }: ContentUnderWay,
+        link: Link,
+        patience: Duration,
+    ) -> Option<(Self, RelayedContent)> {
+        let (form, patience) = match form {
+            ContentForm::Content(body, trailers) => (Form::Content(body, trailers), patience),
+            ContentForm::Tunnel { is_open } => (Form::Tunnel { is_open }, Duration::MAX),
+            ContentForm::Frames => return None,
+        };
+        let (relayed, writer) = RelayedContent::start(link, None, ContentRest { is_wanted, waiting, end });
+        let patience = Patience::new(patience);
+        Some((ContentReader { writer, form, expects_continue, is_complete, patience }, relayed))
+    }
+
+    /// What another process needs to go on. `rest`: what has not been sent of it.
+    pub(super) fn pack(&self, rest: ContentRest) -> ContentUnderWay {
+        let form = match &self.form {
+            Form::Content(body, trailers) => ContentForm::Content(body.clone(), trailers.clone()),
+            Form::Tunnel { is_open } => ContentForm::Tunnel { is_open: *is_open },
+        };
+        let ContentRest { is_wanted, waiting, end } = rest;
+        let (expects_continue, is_complete) = (self.expects_continue, self.is_complete);
+        ContentUnderWay { form, expects_continue, is_complete, is_wanted, waiting, end }
+    }
+
+    /// The writer for the upstream of this process. `None`: nothing more is passed on.
+    pub(super) fn writer(&mut self) -> &mut Option<ContentWriter> {
+        &mut self.writer
+    }
+
     /// The upstream agreed to the other protocol.
     pub(super) fn open_tunnel(&mut self) {
         if let Form::Tunnel { is_open } = &mut self.form {
             *is_open = true;
         }
+    }
+
+    /// Whether more may be passed on.
+    pub(super) fn is_open(&self) -> bool {
+        self.writer.is_some()
     }
 
     /// Whether the next request follows in the stream.

@@ -1,6 +1,7 @@
 //! Sending a response over HTTP/1.1: choose the path, write the head, send the body.
 
 use std::future::poll_fn;
+use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, ready};
 
 use sealion_http::HttpTime;
@@ -13,7 +14,7 @@ use super::buffer::Buffer;
 use super::content::ContentReader;
 use super::stream::Stream;
 use crate::exchange::{Alternative, Error, PathChoice, PathPolicy, Shared};
-use crate::passing::{Passes, Turn, TurnWait};
+use crate::passing::{Link, Passes, Turn, TurnWait};
 use crate::response::{Body, Cursor, Piece, Response, Segment};
 
 /// The content of a response, and how much of it has been sent. It can be read when the sending was dropped.
@@ -69,8 +70,29 @@ pub(super) struct Head<'a> {
 /// How sending a response ended.
 pub(super) enum Sent {
     Whole,
-    /// The rest goes on in the process that has taken over. This is the connection's turn to pass.
-    Paused(Turn),
+    /// The rest goes on in the process that has taken over.
+    Paused(Departure),
+}
+
+/// The departure of a connection within a response.
+pub(super) struct Departure {
+    /// Its turn to pass.
+    pub(super) turn: Turn,
+    pub(super) framing: ResponseFraming,
+    /// Both ends of a relay, if this process has the source of the rest.
+    pub(super) pair: Option<(Link, OwnedFd)>,
+}
+
+/// Why the sending of what a source gives stopped.
+enum Stop {
+    Failed(Error),
+    Leaves(Departure),
+}
+
+impl<E: Into<Error>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Stop::Failed(error.into())
+    }
 }
 
 /// Sends a response; its content moves into `progress`. The path is chosen by the known length of the body. The content of the request that is still
@@ -92,6 +114,38 @@ pub(super) async fn respond(
     result
 }
 
+/// Sends a response whose head another process has made.
+///
+/// # Errors
+/// The error that cut the response short.
+pub(super) async fn respond_with(
+    stream: &mut Stream<'_>,
+    head: Buffer,
+    framing: ResponseFraming,
+    (policy, leave): (PathPolicy<'_>, Leave<'_>),
+    progress: &mut Progress,
+) -> Result<Sent, Error> {
+    progress.before = stream.tls.payload_sent();
+    choose_path(stream, framing, policy, progress).await?;
+    send_with(stream, head, framing, (policy, leave), progress).await
+}
+
+/// Sends the rest of a response that another process began, and feeds.
+///
+/// # Errors
+/// The error that cut the response short.
+pub(super) async fn go_on_with(
+    stream: &mut Stream<'_>,
+    framing: ResponseFraming,
+    (policy, leave): (PathPolicy<'_>, Leave<'_>),
+    progress: &mut Progress,
+) -> Result<Sent, Error> {
+    let Stream { tls, path, content, .. } = stream;
+    let mut sending = Sending { stream: tls, path, policy, framing, progress, content: content.as_mut(), leave };
+    let result = Box::pin(sending.go_on()).await;
+    sending.stopped(result)
+}
+
 /// Sends the rest of a response that another process began.
 ///
 /// # Errors
@@ -102,7 +156,7 @@ pub(super) async fn send_rest(tls: &mut TlsStream, leave: Leave<'_>, progress: &
         ready!(tls.poll_send(cx, source))?;
         Poll::Ready(tls.finish())
     });
-    let result = stopped.await.map(|stopped| progress.pause(0, stopped));
+    let result = stopped.await.map(|stopped| progress.pause(0, ResponseFraming::Nothing, stopped));
     note_unreadable(&result, progress);
     result
 }
@@ -128,6 +182,20 @@ impl<'g> Leave<'g> {
     pub(super) fn never() -> Self {
         Leave(None)
     }
+
+    /// Waits for the turn to pass, if another process has taken over.
+    pub(super) fn poll(self, turn: &mut TurnWait<'g>, cx: &mut Context<'_>) -> Poll<Turn> {
+        match self.0.and_then(|shared| shared.heir(Passes::WhenItCan)) {
+            Some(giver) => turn.poll(giver, cx),
+            None => Poll::Pending,
+        }
+    }
+}
+
+/// A send of what a source gave that was stopped: after so many bytes of its parts.
+struct Unsent {
+    after: u64,
+    departure: Departure,
 }
 
 /// A send that was stopped: after so many bytes, when its connection's turn to pass had come.
@@ -140,7 +208,7 @@ struct Stopped {
 async fn send_ready(
     tls: &mut TlsStream,
     parts: &[Part<'_>],
-    Leave(shared): Leave<'_>,
+    leave: Leave<'_>,
     mut poll: impl FnMut(&mut TlsStream, &mut Context<'_>, &mut Source<'_>) -> Poll<Result<(), sealion_tls::Error>>,
 ) -> Result<Option<Stopped>, Error> {
     let mut source = Source::new(parts);
@@ -149,8 +217,7 @@ async fn send_ready(
         if let Poll::Ready(sent) = poll(tls, cx, &mut source) {
             return Poll::Ready(sent.map(|()| None));
         }
-        let Some(giver) = shared.and_then(|shared| shared.heir(Passes::WhenItCan)) else { return Poll::Pending };
-        turn.poll(giver, cx).map(|turn| Ok(Some(turn)))
+        leave.poll(&mut turn, cx).map(|turn| Ok(Some(turn)))
     });
     let Some(turn) = stopped.await? else { return Ok(None) };
     Ok(Some(Stopped { after: tls.pause(source), turn }))
@@ -158,10 +225,10 @@ async fn send_ready(
 
 impl Progress {
     /// Keeps the unsent rest if the send was stopped. Its parts began with `head` bytes before the content.
-    fn pause(&mut self, head: u64, stopped: Option<Stopped>) -> Sent {
+    fn pause(&mut self, head: u64, framing: ResponseFraming, stopped: Option<Stopped>) -> Sent {
         let Some(Stopped { after, turn }) = stopped else { return Sent::Whole };
         self.content.take(after.saturating_sub(head) as usize, |_, _| {});
-        Sent::Paused(turn)
+        Sent::Paused(Departure { turn, framing, pair: None })
     }
 }
 
@@ -172,20 +239,41 @@ async fn send(
     (policy, leave): (PathPolicy<'_>, Leave<'_>),
     progress: &mut Progress,
 ) -> Result<Sent, Error> {
-    let Stream { tls, path, content, .. } = stream;
     let Head { framing, connection, date, alternative } = head;
-    let has_content = framing.has_content();
-    let known = if has_content { progress.content.announced().unwrap_or_else(|| progress.content.len()) } else { 0 };
-    path.make(*tls, HEAD_ESTIMATE + known, policy).await?;
+    choose_path(stream, framing, policy, progress).await?;
     let mut head = Buffer::take();
     write_head(&mut head, response.status, &response.fields, framing, connection, &date);
     if let Some(alternative) = alternative {
         insert_lines(&mut head, alternative.line());
     }
+    send_with(stream, head, framing, (policy, leave), progress).await
+}
+
+async fn choose_path(
+    Stream { tls, path, .. }: &mut Stream<'_>,
+    framing: ResponseFraming,
+    policy: PathPolicy<'_>,
+    progress: &Progress,
+) -> Result<(), Error> {
+    let content = &progress.content;
+    let known = if framing.has_content() { content.announced().unwrap_or_else(|| content.len()) } else { 0 };
+    Ok(path.make(*tls, HEAD_ESTIMATE + known, policy).await?)
+}
+
+async fn send_with(
+    stream: &mut Stream<'_>,
+    head: Buffer,
+    framing: ResponseFraming,
+    (policy, leave): (PathPolicy<'_>, Leave<'_>),
+    progress: &mut Progress,
+) -> Result<Sent, Error> {
+    let Stream { tls, path, content, .. } = stream;
+    let has_content = framing.has_content();
     progress.overhead = head.len() as u64;
     if has_content && progress.content.source().is_some() {
-        let mut sending = Sending { stream: tls, path, policy, framing, progress, content: content.as_mut() };
-        return Box::pin(sending.send(head)).await.map(|()| Sent::Whole);
+        let mut sending = Sending { stream: tls, path, policy, framing, progress, content: content.as_mut(), leave };
+        let result = Box::pin(sending.send(head)).await;
+        return sending.stopped(result);
     }
     let first = Part::Bytes(&head);
     let stopped = match progress.content.only_segment() {
@@ -203,7 +291,7 @@ async fn send(
     if let Some(Stopped { after, .. }) = &stopped {
         progress.lead = head[(*after as usize).min(head.len())..].to_vec();
     }
-    Ok(progress.pause(head.len() as u64, stopped))
+    Ok(progress.pause(head.len() as u64, framing, stopped))
 }
 
 /// Usual length of a head, for the choice of path.
@@ -218,17 +306,40 @@ struct Sending<'a> {
     progress: &'a mut Progress,
     /// The content of the request, if it is forwarded.
     content: Option<&'a mut ContentReader>,
+    leave: Leave<'a>,
 }
 
-impl Sending<'_> {
+impl<'a> Sending<'a> {
     /// Sends the head, then every piece as it arrives. The response is finished only if the source ended after the announced
     /// length.
-    async fn send(&mut self, mut head: Buffer) -> Result<(), Error> {
+    async fn send(&mut self, head: Buffer) -> Result<(), Stop> {
         self.stream.begin().await?;
+        self.send_pieces(head).await
+    }
+
+    /// Sends what another process left, then every piece as it arrives.
+    async fn go_on(&mut self) -> Result<(), Stop> {
+        let left: Vec<_> = std::iter::from_fn(|| self.progress.content.pop_segment()).collect();
+        let parts: Vec<_> = left.iter().map(Segment::part).collect();
+        if let Some(unsent) = self.send_parts(&parts).await? {
+            return Err(self.keep(left, unsent));
+        }
+        self.send_pieces(Buffer::take()).await
+    }
+
+    fn stopped(&self, result: Result<(), Stop>) -> Result<Sent, Error> {
+        match result {
+            Ok(()) => Ok(Sent::Whole),
+            Err(Stop::Leaves(departure)) => Ok(Sent::Paused(departure)),
+            Err(Stop::Failed(error)) => Err(error),
+        }
+    }
+
+    async fn send_pieces(&mut self, mut head: Buffer) -> Result<(), Stop> {
         while let Some(piece) = self.next(&mut head).await? {
             let len = piece.len();
             if len > 0 {
-                self.send_piece(&mut head, &piece, len).await?;
+                self.send_piece(&mut head, piece, len).await?;
             }
         }
         if self.framing == ResponseFraming::Chunked {
@@ -244,12 +355,13 @@ impl Sending<'_> {
             }
             self.progress.overhead += (head.len() - before) as u64;
         }
+        self.progress.content.end_source();
         self.send_framing(&mut head).await?;
         Ok(self.stream.finish()?)
     }
 
     /// The next piece. If it is ready, the pending bytes of head and framing are sent together with it.
-    async fn next(&mut self, head: &mut Buffer) -> Result<Option<Piece>, Error> {
+    async fn next(&mut self, head: &mut Buffer) -> Result<Option<Piece>, Stop> {
         if let Poll::Ready(piece) = poll_fn(|cx| Poll::Ready(self.progress.content.poll_source(cx))).await {
             return Ok(piece?);
         }
@@ -263,50 +375,80 @@ impl Sending<'_> {
     }
 
     /// Waits for the next piece, and reads the content of the request meanwhile. Fails if the client goes away.
-    async fn wait_for_piece(&mut self) -> Result<Option<Piece>, Error> {
-        let Sending { stream, content, progress, .. } = self;
-        let mut is_here = true;
+    async fn wait_for_piece(&mut self) -> Result<Option<Piece>, Stop> {
+        let (mut is_here, mut turn) = (true, TurnWait::default());
         poll_fn(|cx| {
+            let Sending { stream, content, progress, .. } = self;
             if let Poll::Ready(piece) = progress.content.poll_source(cx) {
-                return Poll::Ready(piece.map_err(Error::from));
+                return Poll::Ready(piece.map_err(Stop::from));
             }
-            ready!(poll_content(content, cx, stream))?;
-            if is_here && let Poll::Ready(gone) = stream.poll_peer_gone(cx) {
+            if poll_content(content, cx, stream)?.is_ready()
+                && is_here
+                && let Poll::Ready(gone) = stream.poll_peer_gone(cx)
+            {
                 match gone {
                     // A half-close after the head of the response is tolerated: the client may still read.
                     Ok(()) | Err(sealion_tls::Error::Truncated) => is_here = false,
                     Err(error) => return Poll::Ready(Err(error.into())),
                 }
             }
-            Poll::Pending
+            self.poll_leave(&mut turn, cx).map(|departure| Err(Stop::Leaves(departure)))
         })
         .await
     }
 
-    /// Sends the pending bytes of head and framing.
-    async fn send_framing(&mut self, bytes: &mut Buffer) -> Result<(), Error> {
-        if !bytes.is_empty() {
-            self.send_parts(&[Part::Bytes(bytes)]).await?;
-            bytes.clear();
+    /// Waits for the turn to pass, with a relay if this process has the source.
+    fn poll_leave(&mut self, turn: &mut TurnWait<'a>, cx: &mut Context<'_>) -> Poll<Departure> {
+        let has_come = ready!(self.leave.poll(turn, cx));
+        let is_ours = self.progress.content.source().is_some_and(|source| source.relay().is_none());
+        match is_ours.then(Link::pair).transpose() {
+            Ok(pair) => Poll::Ready(Departure { turn: has_come, framing: self.framing, pair }),
+            Err(error) => {
+                tracing::warn!("a response stays with this process: {error}");
+                self.leave = Leave::never();
+                Poll::Pending
+            }
         }
+    }
+
+    /// Sends the pending bytes of head and framing.
+    async fn send_framing(&mut self, bytes: &mut Buffer) -> Result<(), Stop> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if let Some(unsent) = self.send_parts(&[Part::Bytes(bytes)]).await? {
+            return Err(self.keep([Segment::of_bytes(bytes.to_vec().into())], unsent));
+        }
+        bytes.clear();
         Ok(())
     }
 
     /// Sends, and reads the content of the request meanwhile: a client that reads only when all of its content is taken is not waited for.
-    async fn send_parts(&mut self, parts: &[Part<'_>]) -> Result<(), Error> {
-        let Sending { stream, content, .. } = self;
-        let mut source = Source::new(parts);
-        poll_fn(|cx| {
+    async fn send_parts(&mut self, parts: &[Part<'_>]) -> Result<Option<Unsent>, Error> {
+        let (mut source, mut turn) = (Source::new(parts), TurnWait::default());
+        let departure = poll_fn(|cx| {
+            let Sending { stream, content, .. } = self;
             if let Poll::Ready(Err(error)) = poll_content(content, cx, stream) {
                 return Poll::Ready(Err(error));
             }
-            stream.poll_send(cx, &mut source).map_err(Error::from)
-        })
-        .await
+            match stream.poll_send(cx, &mut source).map_err(Error::from) {
+                Poll::Ready(sent) => Poll::Ready(sent.map(|()| None)),
+                Poll::Pending => self.poll_leave(&mut turn, cx).map(|departure| Ok(Some(departure))),
+            }
+        });
+        let Some(departure) = departure.await? else { return Ok(None) };
+        Ok(Some(Unsent { after: self.stream.pause(source), departure }))
+    }
+
+    /// Keeps the rest of `segments`, whose sending was stopped.
+    fn keep(&mut self, segments: impl IntoIterator<Item = Segment>, Unsent { after, departure }: Unsent) -> Stop {
+        segments.into_iter().for_each(|segment| self.progress.content.push_segment(segment));
+        self.progress.content.take(after as usize, |_, _| {});
+        Stop::Leaves(departure)
     }
 
     /// Sends a piece after the pending bytes of head and framing. The path is reconsidered first.
-    async fn send_piece(&mut self, before: &mut Buffer, piece: &Piece, len: u64) -> Result<(), Error> {
+    async fn send_piece(&mut self, before: &mut Buffer, piece: Piece, len: u64) -> Result<(), Stop> {
         self.path.weigh(self.stream, len, self.policy).await?;
         let chunked = self.framing == ResponseFraming::Chunked;
         if chunked {
@@ -314,18 +456,25 @@ impl Sending<'_> {
             write_chunk_size(before, len as usize);
             self.progress.overhead += (before.len() - end + 2) as u64;
         }
-        let content = match piece {
+        let content = match &piece {
             Piece::Bytes(bytes) => Part::Bytes(bytes),
             Piece::File { file, range } => file.part(range),
         };
-        let after = Part::Bytes(if chunked { b"\r\n" } else { b"" });
-        let sent = self.send_parts(&[Part::Bytes(before), content, after]).await;
-        if let (Piece::File { file, .. }, Err(Error::Tls(error))) = (piece, &sent)
+        let after: &'static [u8] = if chunked { b"\r\n" } else { b"" };
+        let sent = self.send_parts(&[Part::Bytes(before), content, Part::Bytes(after)]).await;
+        if let (Piece::File { file, .. }, Err(Error::Tls(error))) = (&piece, &sent)
             && error.is_of_file()
         {
             file.note_unreadable();
         }
-        sent?;
+        if let Some(unsent) = sent? {
+            let content = match piece {
+                Piece::Bytes(bytes) => Segment::of_bytes(Vec::from(bytes).into()),
+                Piece::File { file, range } => Segment::File(file, range),
+            };
+            let before = Segment::of_bytes(before.to_vec().into());
+            return Err(self.keep([before, content, Segment::of_bytes(after.into())], unsent));
+        }
         before.clear();
         Ok(())
     }

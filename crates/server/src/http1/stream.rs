@@ -11,7 +11,9 @@ use sealion_tls::{Part, TlsStream};
 use tokio::sync::oneshot;
 
 use super::content::{ContentReader, Step};
-use crate::exchange::{self, Awaited, Connection, Error, PathChoice};
+use super::respond::Leave;
+use crate::exchange::{self, Awaited, Connection, ContentRest, Error, PathChoice, RelayedContent, RequestSide};
+use crate::passing::{ContentEnd, ContentUnderWay, Link, Turn, TurnWait};
 use crate::response::Response;
 use crate::upstream::{Inbound, Interim, InterimReceiver};
 
@@ -25,6 +27,8 @@ pub(super) struct Stream<'a> {
     patience: Duration,
     /// The content of the request, if it is forwarded.
     pub(super) content: Option<ContentReader>,
+    /// Sends it to the process that has the upstream. `None`: this one has it.
+    relayed: Option<RelayedContent>,
     /// Dropped when the client leaves. `None`: no task wants to know.
     here: Option<oneshot::Sender<()>>,
     interims: Option<InterimReceiver>,
@@ -80,21 +84,101 @@ impl<'a> Stream<'a> {
         head: Option<&'a RequestHead<'a>>,
         patience: Duration,
     ) -> Self {
-        let (content, here, interims, unsent) = (None, None, None, Vec::new());
-        Stream { tls, path, head, patience, content, here, interims, unsent }
+        let (content, relayed, here, interims, unsent) = (None, None, None, None, Vec::new());
+        Stream { tls, path, head, patience, content, relayed, here, interims, unsent }
+    }
+
+    /// Goes on with the content of a request whose upstream another process has.
+    ///
+    /// # Errors
+    /// It is content of another protocol.
+    pub(super) fn resume_content(&mut self, content: Option<ContentUnderWay>, link: &Link) -> Result<(), Error> {
+        if let Some(content) = content {
+            let resumed = ContentReader::resume(content, link.clone(), self.patience);
+            let (reader, relayed) = resumed.ok_or(sealion_tls::Error::Unfinished)?;
+            (self.content, self.relayed) = (Some(reader), Some(relayed));
+        }
+        Ok(())
+    }
+
+    /// Packs the content of the request for another process. `None`: no more of it is passed on.
+    pub(super) fn pack_content(&mut self) -> Option<ContentUnderWay> {
+        let reader = self.content.as_mut()?;
+        let rest = match &mut self.relayed {
+            Some(relayed) => relayed.take_rest()?,
+            None => {
+                let is_wanted = reader.writer().as_ref()?.is_wanted();
+                ContentRest { is_wanted, waiting: Vec::new(), end: ContentEnd::Open }
+            }
+        };
+        Some(reader.pack(rest))
+    }
+
+    /// Takes what an upstream of this process gets of the request. `is_told`: the other process knows that content is wanted.
+    pub(super) fn take_request(&mut self, is_told: bool) -> RequestSide {
+        RequestSide {
+            writer: self.content.as_mut().and_then(|reader| reader.writer().take()),
+            here: self.here.take(),
+            interims: self.interims.take(),
+            is_told,
+        }
+    }
+
+    /// Awaits an answer of the process that has the upstream. `unsent`: interim responses.
+    pub(super) fn expect_relayed(&mut self, unsent: Vec<u8>, here: oneshot::Sender<()>, interims: InterimReceiver) {
+        (self.here, self.interims, self.unsent) = (Some(here), Some(interims), unsent);
+    }
+
+    /// Takes the interim responses that are to be sent.
+    pub(super) fn take_unsent(&mut self) -> Vec<u8> {
+        while let Some(interim) = self.interims.as_mut().and_then(|receiver| receiver.try_recv().ok()) {
+            exchange::Stream::interim(self, &interim);
+        }
+        std::mem::take(&mut self.unsent)
+    }
+
+    /// The connection was not taken: they are sent here.
+    pub(super) fn give_back_unsent(&mut self, unsent: Vec<u8>) {
+        self.unsent.splice(..0, unsent);
+    }
+
+    /// Whether the next request may follow.
+    pub(super) fn may_continue(&self) -> bool {
+        self.content.as_ref().is_none_or(|content| content.is_open() || content.is_complete())
+    }
+
+    /// The version of the request.
+    pub(super) fn version(&self) -> Version {
+        self.head.map_or(Version::Http11, |head| head.version)
+    }
+
+    /// How the content of the request is sent to the process that has the upstream.
+    pub(super) fn demand(&self) -> exchange::Demand {
+        self.relayed.as_ref().map(RelayedContent::demand).unwrap_or_default()
     }
 
     /// Awaits a response. If it may come from an upstream, the content of the request is read meanwhile, interim responses are passed on, and forwarding ends
     /// when the client leaves. A response of the site's own is awaited in any case: a wrong password is logged as such.
-    pub(super) async fn wait_for(&mut self, mut answer: Pin<Box<impl Future<Output = Response>>>) -> Response {
+    pub(super) async fn wait_for<T>(
+        &mut self,
+        mut answer: Pin<&mut impl Future<Output = T>>,
+        leave: Leave<'_>,
+    ) -> Waited<T> {
         self.send_interim().await;
         if self.here.is_none() {
-            return answer.await;
+            return Waited::Answered(answer.await);
         }
         // Whether the client may still send, or close.
         let mut is_open = true;
         loop {
-            match poll_fn(|cx| self.poll_meanwhile(cx, answer.as_mut(), &mut is_open)).await {
+            let mut turn = TurnWait::default();
+            let meanwhile = poll_fn(|cx| match self.poll_meanwhile(cx, answer.as_mut(), &mut is_open) {
+                // A client that has left is not passed on.
+                Poll::Pending if is_open => leave.poll(&mut turn, cx).map(Meanwhile::Leaves),
+                meanwhile => meanwhile,
+            });
+            match meanwhile.await {
+                Meanwhile::Leaves(turn) => return Waited::Leaves(turn),
                 Meanwhile::Answered(response) => {
                     // Interim responses that came with it. The response meets a failure too.
                     while let Some(interim) = self.interims.as_mut().and_then(|receiver| receiver.try_recv().ok()) {
@@ -102,7 +186,7 @@ impl<'a> Stream<'a> {
                         self.send_interim().await;
                     }
                     self.here = None;
-                    return response;
+                    return Waited::Answered(response);
                 }
                 Meanwhile::Continue => self.unsent.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n"),
                 Meanwhile::Interim(interim) => exchange::Stream::interim(self, &interim),
@@ -113,12 +197,12 @@ impl<'a> Stream<'a> {
         }
     }
 
-    fn poll_meanwhile(
+    fn poll_meanwhile<T>(
         &mut self,
         cx: &mut Context<'_>,
-        mut answer: Pin<&mut impl Future<Output = Response>>,
+        mut answer: Pin<&mut impl Future<Output = T>>,
         is_open: &mut bool,
-    ) -> Poll<Meanwhile> {
+    ) -> Poll<Meanwhile<T>> {
         if let Poll::Ready(response) = answer.as_mut().poll(cx) {
             return Poll::Ready(Meanwhile::Answered(response));
         }
@@ -178,11 +262,20 @@ impl<'a> Stream<'a> {
 
 /// An event while a response is awaited.
 #[expect(clippy::large_enum_variant, reason = "it is moved once, and a box would be one for each answer")]
-enum Meanwhile {
-    Answered(Response),
+enum Meanwhile<T> {
+    Answered(T),
     /// The content of the request is wanted: 100 is to be sent.
     Continue,
     Interim(Interim),
+    /// It is this connection's turn to pass.
+    Leaves(Turn),
+}
+
+/// What the wait for an answer has brought.
+pub(super) enum Waited<T> {
+    Answered(T),
+    /// It is this connection's turn to pass to the process that has taken over.
+    Leaves(Turn),
 }
 
 /// Whether a request asks for another protocol (RFC 9110 §7.8).

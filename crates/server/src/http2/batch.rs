@@ -84,6 +84,11 @@ impl Batch {
         (rest.collect(), cut.map_or(0, |(octets, _)| octets.end - after))
     }
 
+    /// Files of which it has parts, at most.
+    pub(super) fn files(&self) -> usize {
+        self.stretches.iter().filter(|stretch| stretch.file().is_some()).count()
+    }
+
     /// Appends frames that [`Self::pack`] took out, to an empty batch.
     pub(super) fn unpack(&mut self, frames: Vec<Segment>, begun: usize, files: &Files) {
         for segment in frames {

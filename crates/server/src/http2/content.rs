@@ -8,6 +8,7 @@ use sealion_http::Status;
 
 use crate::exchange::{Generations, Upload};
 use crate::limits::{Part, Reservation};
+use crate::passing::{ContentUnderWay, Link};
 
 /// The content of a request, by the window of its stream.
 pub(super) struct Streamed {
@@ -22,6 +23,19 @@ impl Streamed {
         Streamed { stream, upload, granted: 0 }
     }
 
+    /// Goes on with the content of a request that another process began, which goes there over `link`.
+    pub(super) fn resume(stream: StreamId, content: ContentUnderWay, link: Link) -> Self {
+        Self::new(stream, Upload::resume(content, link))
+    }
+
+    /// What another process needs to go on. `None`: no more of it is passed on. The client gets the room for what has gone to the upstream's process.
+    pub(super) fn pack(&mut self, protocol: &mut Connection) -> Option<ContentUnderWay> {
+        let content = self.upload.pack();
+        let waiting = content.as_ref().map_or(0, |content| content.waiting.len() as u64);
+        self.grant(self.upload.came().saturating_sub(waiting), protocol);
+        content
+    }
+
     /// Gives the client room for as much as the upstream has taken, and sends 100 when content is wanted.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, protocol: &mut Connection, heads: &mut Vec<u8>) {
         if self.upload.poll(cx) {
@@ -29,7 +43,10 @@ impl Streamed {
             // A stream that was reset needs none.
             let _ = protocol.informational(self.stream, &[block.as_bytes()], heads);
         }
-        let taken = self.upload.taken();
+        self.grant(self.upload.taken(), protocol);
+    }
+
+    fn grant(&mut self, taken: u64, protocol: &mut Connection) {
         if taken > self.granted {
             protocol.consume(self.stream, usize::try_from(taken - self.granted).unwrap_or(usize::MAX));
             self.granted = taken;
@@ -51,6 +68,20 @@ const SURPLUS: u32 = 64 << 10;
 impl ContentWindow {
     pub(super) fn new(client: Option<IpAddr>) -> Self {
         ContentWindow { client, reserved: None }
+    }
+
+    /// Whether it has its first size, as far as this process knows.
+    pub(super) fn is_first(&self) -> bool {
+        self.reserved.is_none()
+    }
+
+    /// Counts the bytes that another process permitted.
+    pub(super) fn resume(&mut self, protocol: &Connection, generations: &Generations) {
+        let extra = protocol.extra_window() as usize;
+        if extra > 0 {
+            let reserved = Reservation::new(&generations.current().buffered, self.client);
+            self.reserved.insert(reserved).add(extra);
+        }
     }
 
     /// Opens the window as the connection wants it, if there is room, and gives back the bytes that it no longer needs.

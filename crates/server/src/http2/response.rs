@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::io;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
@@ -12,9 +13,9 @@ use sealion_h2::{Connection, DataFrame, HeaderBlock, Progress, StreamClosed, Str
 use sealion_http::ExtraFields;
 
 use super::batch::{Batch, RECORD};
-use crate::exchange::{Answered, PathChoice};
-use crate::passing::{Files, StreamUnderWay};
-use crate::response::{Body, Cursor, Piece, Segment, SourceError};
+use crate::exchange::{Answered, PathChoice, fields};
+use crate::passing::{Ends, Files, StreamUnderWay};
+use crate::response::{Body, BodyStream, Cursor, Piece, Segment, SourceError};
 use crate::upstream::HeadRoom;
 
 /// A response that is sent, or will be when its head is written. It is boxed, so that it is not moved from list to list.
@@ -68,26 +69,58 @@ impl<'a> Sending<'a> {
         })
     }
 
-    /// The rest of a response that another process began.
-    pub(super) fn resume(answered: Box<Answered<'a>>, under_way: StreamUnderWay, files: &Files) -> Box<Self> {
-        let StreamUnderWay { stream, line, ended, filled, rest, request: _ } = under_way;
+    /// The rest of a response that another process began. `source`: of more.
+    pub(super) fn resume(
+        answered: Box<Answered<'a>>,
+        under_way: StreamUnderWay,
+        files: &Files,
+        source: Option<BodyStream>,
+    ) -> Box<Self> {
+        let StreamUnderWay { stream, line, ended, filled, rest, trailers, stall, request: _, ends: _, relayed: _ } =
+            under_way;
         let (body, wire) = line.counts;
-        let content = files.unpack_content(rest);
-        Box::new(Self { stream, answered, content, body, wire, ended, filled, stall: None, trailers: None })
+        let ready = files.unpack_content(rest);
+        let content = match source {
+            Some(source) => ready.with_source(source),
+            None => ready,
+        };
+        let trailers = trailers.map(|lines| Box::new(fields(&lines)));
+        let stall = stall.map(|(progress, left)| Stall { progress, deadline: Instant::now() + left });
+        Box::new(Self { stream, answered, content, body, wire, ended, filled, stall, trailers })
     }
 
-    /// Whether its rest is known, and it has nothing that this process must do.
+    /// Whether it has nothing that this process must do.
     pub(super) fn can_leave(&self) -> bool {
-        self.content.source().is_none() && self.trailers.is_none() && self.answered.can_leave()
+        self.answered.can_leave()
+    }
+
+    /// Whether a source has more.
+    pub(super) fn has_source(&self) -> bool {
+        self.content.source().is_some()
+    }
+
+    /// Whether this process has the source of more.
+    pub(super) fn is_fed_here(&self) -> bool {
+        self.content.source().is_some_and(|source| source.relay().is_none())
+    }
+
+    /// The socket over which another process feeds it, for yet another one.
+    pub(super) fn relay(&self) -> Option<io::Result<OwnedFd>> {
+        self.content.source()?.relay()
     }
 
     /// The rest of the response for another process, which writes the line.
     #[expect(clippy::boxed_local, reason = "it is kept in its box")]
-    pub(super) fn pack(self: Box<Self>, path: &PathChoice, files: &mut Files) -> StreamUnderWay {
+    pub(super) fn pack(mut self: Box<Self>, path: &PathChoice, files: &mut Files) -> (StreamUnderWay, Option<Cursor>) {
         let rest = self.content.segments().map(|segment| files.pack_segment(segment)).collect();
-        let Sending { stream, answered, body, wire, ended, filled, .. } = *self;
+        let source = self.content.take_source();
+        let Sending { stream, answered, body, wire, ended, filled, stall, trailers, .. } = *self;
+        let ends = if answered.is_tunnel { Ends::Tunnel } else { Ends::Usual };
         let (request, line) = answered.leave(path, (body, wire));
-        StreamUnderWay { stream, request, line, ended, filled, rest }
+        let trailers = trailers.map(|trailers| trailers.lines().to_vec());
+        let stall = stall.map(|stall| (stall.progress, stall.deadline.saturating_duration_since(Instant::now())));
+        let relayed = None;
+        (StreamUnderWay { stream, request, line, ended, filled, ends, rest, trailers, stall, relayed }, source)
     }
 
     /// Length of the content in bytes. `None`: not known in advance.

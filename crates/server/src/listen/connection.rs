@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,17 +9,17 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use sealion_h2::PREFACE;
-use sealion_tls::{AlertDescription, Frozen, HandshakeError, NotFrozen, Part, Socket, TlsStream};
+use sealion_tls::{AlertDescription, HandshakeError, Part, Socket, TlsStream};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::{ListenConfig, proxy_protocol};
-use crate::exchange::{Current, End, Error, Listener, Shared};
+use crate::exchange::{Current, End, Error, Listener, Passed, Shared, pass, thaw};
 use crate::limits::Admitted;
 use crate::observe::Warnings;
 use crate::observe::metrics::{self, Deadline, HandshakeFailure};
-use crate::passing::{Arrival, Baggage, Driver, Giver, Offered, Passes, Refused, Turn};
+use crate::passing::{Arrival, Baggage, Driver, Giver, Passes, Turn};
 use crate::{http1, http2};
 
 /// How long to send close_notify on an idle connection that makes room for another. TCP takes it at once, unless the
@@ -84,22 +83,6 @@ pub(super) async fn resume(arrival: Arrival, entrance: Arc<Entrance>, shared: Ar
     drop(slot);
 }
 
-fn thaw(socket: OwnedFd, frozen: Frozen, peer: SocketAddr, shared: &Shared) -> Option<TlsStream> {
-    let bounds = Arc::clone(&shared.generations.current().tls.bounds);
-    match TlsStream::thaw(socket, frozen, &bounds) {
-        Ok(mut stream) => {
-            if let Some(worker) = metrics::worker() {
-                stream.report_progress(&worker.progress);
-            }
-            Some(stream)
-        }
-        Err(error) => {
-            tracing::warn!("{peer}: closed on its way from one process to another: {error}");
-            None
-        }
-    }
-}
-
 /// Serves requests until the connection ends, or goes on in the process that has taken over.
 async fn serve_established(
     protocol: Protocol,
@@ -117,8 +100,10 @@ async fn serve_established(
             }
             Protocol::Http1 => http1::connection::serve(&mut baggage, &mut stream, &peer, listener, shared).await,
         };
-        if !matches!(served, Ok(End::Passing)) {
-            return Box::pin(close(&mut stream, served, peer, shared)).await;
+        match served {
+            Ok(End::Passing) => {}
+            Ok(End::Passed) => return,
+            served => return Box::pin(close(&mut stream, served, peer, shared)).await,
         }
         let Some(giver) = shared.giver.get() else { return Box::pin(close(&mut stream, served, peer, shared)).await };
         let turn = match baggage.turn.take() {
@@ -129,9 +114,11 @@ async fn serve_established(
                 None => continue,
             },
         };
-        match Box::pin(pass(stream, &mut baggage, peer, giver, shared)).await {
-            Some(refused) => stream = refused,
-            None => return,
+        baggage.passes = Passes::Never;
+        if let Some(resting) = &baggage.resting
+            && Box::pin(pass(&mut stream, resting, giver, shared)).await != Passed::Stays
+        {
+            return;
         }
         drop(turn);
     }
@@ -145,32 +132,6 @@ async fn turn_unless_called(giver: &Giver, stream: &mut TlsStream) -> Option<Tur
         Poll::Pending => stream.poll_wait_for_record(cx).map(|_| None),
     })
     .await
-}
-
-/// Passes a connection to the process that has taken over. `Some`: it stays, and nothing has changed.
-async fn pass(
-    stream: TlsStream,
-    baggage: &mut Baggage,
-    peer: SocketAddr,
-    giver: &Giver,
-    shared: &Shared,
-) -> Option<TlsStream> {
-    baggage.passes = Passes::Never;
-    let Some(resting) = &baggage.resting else { return Some(stream) };
-    let (head, files) = (resting.to_bytes(), resting.files().to_vec());
-    let (socket, frozen) = match stream.freeze() {
-        Ok(parts) => parts,
-        Err(NotFrozen::NotAtRest { stream, .. }) => {
-            giver.stays(Refused::Busy);
-            return Some(*stream);
-        }
-        Err(error @ NotFrozen::Lost(_)) => {
-            tracing::warn!("{peer}: closed: {error}");
-            return None;
-        }
-    };
-    let Offered { socket, frozen, .. } = giver.offer(Offered { head, files, socket, frozen }).await?;
-    thaw(socket, frozen, peer, shared)
 }
 
 /// Everything before the first request: PROXY header, connection limit of the client, handshake. `None`: the connection
@@ -362,7 +323,7 @@ async fn end(stream: &mut TlsStream, served: Result<End, Error>, peer: SocketAdd
             tracing::debug!("{peer}: idle, closed to make room for a new connection");
             return;
         }
-        Ok(End::Usual | End::Passing) => {
+        Ok(End::Usual | End::Passing | End::Passed) => {
             let _lingering = counted.map(|worker| worker.lingering.enter());
             stream.shutdown().await.map_err(Error::from)
         }

@@ -12,7 +12,7 @@ pub(crate) struct Baggage {
     pub(crate) turn: Option<Turn>,
 }
 
-/// Whether a connection passes to the process that has taken over, when it is idle or sends a response whose rest is known.
+/// Whether a connection passes to the process that has taken over, when it is idle or has responses under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Passes {
     WhenItCan,

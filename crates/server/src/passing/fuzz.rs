@@ -36,6 +36,7 @@ pub(crate) fn offer(content: &[u8], files: usize) {
 mod tests {
     use sealion_h2::{Event, HeadBuffer, HeaderBlock, Limits, PREFACE};
 
+    use super::super::relay::Ends;
     use super::super::under_way::{Files, Line, Segment, StreamUnderWay, Streams};
     use super::*;
     use crate::limits::Moment;
@@ -56,6 +57,7 @@ mod tests {
 
     fn line() -> Line {
         Line {
+            site: Some("a".into()),
             took: Some(std::time::Duration::from_millis(5)),
             status: 200,
             encoding: None,
@@ -88,8 +90,18 @@ mod tests {
                 connection.respond(stream, &[HeaderBlock::response(200).as_bytes()], false, &mut out).unwrap();
                 connection.offer(stream, 100, true).unwrap();
                 let request = Some(Box::new(std::mem::take(&mut head)));
-                let under_way =
-                    StreamUnderWay { stream, request, line: line(), ended: false, filled: false, rest: rest() };
+                let under_way = StreamUnderWay {
+                    stream,
+                    request,
+                    line: line(),
+                    ended: false,
+                    filled: false,
+                    ends: Ends::Usual,
+                    rest: rest(),
+                    trailers: Some(b"x-sum: 7\r\n".to_vec()),
+                    stall: None,
+                    relayed: None,
+                };
                 responses.push(under_way);
             }
         }
@@ -103,7 +115,8 @@ mod tests {
     #[test]
     fn an_offer_that_was_changed_is_refused_or_whole() {
         let request = b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n".to_vec();
-        let under_way = UnderWay { request, persists: true, line: line(), rest: rest(), files: Files::default() };
+        let under_way =
+            UnderWay { request, persists: true, line: line(), rest: rest(), relayed: None, files: Files::default() };
         for content in [Driver::Http1(None), Driver::Http1(Some(Box::new(under_way))), streams()].map(resting) {
             offer(&content, 1);
             for at in 0..content.len() {

@@ -16,7 +16,9 @@ use rustix::net::{Shutdown, shutdown};
 use sealion_tls::Frozen;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::words::{Answer, LONGEST_CONTENT, Received, Refused, receive_answer, send_offer, set_patience};
+use super::words::{
+    Answer, LONGEST_CONTENT, Received, Refused, receive_answer, send_channel, send_offer, set_patience,
+};
 
 /// How long the new process may take for one connection. It answers within microseconds, unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -64,6 +66,8 @@ impl<'g> TurnWait<'g> {
 enum Errand {
     /// `end` gets a connection that was not taken.
     Offer { offered: Box<Offered>, end: oneshot::Sender<Option<Box<Offered>>> },
+    /// The channel over which an older process offers connections.
+    Channel(u32, OwnedFd),
     /// A connection does not pass.
     Stays(Refused),
     /// No connection is left.
@@ -103,6 +107,11 @@ impl Giver {
         let _ = self.errands.send(Errand::Stays(why));
     }
 
+    /// Gives the channel over which the older process `pid` offers connections.
+    pub(crate) fn hand_over(&self, pid: u32, channel: OwnedFd) {
+        let _ = self.errands.send(Errand::Channel(pid, channel));
+    }
+
     /// No connection is left: the thread says how many went on, and ends.
     pub(crate) fn end(&self) {
         let _ = self.errands.send(Errand::End);
@@ -136,6 +145,12 @@ impl Offers {
         while let Ok(errand) = queue.recv() {
             let (offered, end) = match errand {
                 Errand::Offer { offered, end } => (offered, end),
+                Errand::Channel(pid, channel) => {
+                    if let Err(why) = self.offer_channel(pid, &channel) {
+                        tracing::warn!("connections of process {pid} end there: {why}");
+                    }
+                    continue;
+                }
                 Errand::Stays(why) => {
                     *self.refused.entry(why).or_default() += 1;
                     continue;
@@ -168,7 +183,28 @@ impl Offers {
         if (head.len() + tls.len()) as u64 > LONGEST_CONTENT {
             return Err(Refused::Length);
         }
-        let answer = match send_offer(channel.as_fd(), self.next, [head, &tls], socket.as_fd(), files) {
+        let sent = send_offer(channel.as_fd(), self.next, [head, &tls], socket.as_fd(), files);
+        self.answer(sent)
+    }
+
+    /// Offers the channel of an older process.
+    ///
+    /// # Errors
+    /// It was not taken.
+    fn offer_channel(&mut self, pid: u32, older: &OwnedFd) -> Result<(), Refused> {
+        let Some(channel) = &self.channel else { return Err(self.given_up) };
+        self.next += 1;
+        let sent = send_channel(channel.as_fd(), self.next, pid, older.as_fd());
+        self.answer(sent)
+    }
+
+    /// Waits for the answer to an offer.
+    ///
+    /// # Errors
+    /// It was not taken, and will not be.
+    fn answer(&mut self, sent: Result<(), Errno>) -> Result<(), Refused> {
+        let Some(channel) = &self.channel else { return Err(self.given_up) };
+        let answer = match sent {
             Ok(()) => wait_for_answer(channel),
             // An offer that was not sent whole was not received.
             Err(Errno::PIPE | Errno::CONNRESET) => Err(Refused::Ended),

@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sealion_tls::TlsStream;
 
 use super::words::{Answer, LONGEST_MESSAGE, Received, receive_offer, send_answer, set_patience};
-use super::{Arrival, Driver, Giver, Offered, Refused, Resting, take_from};
+use super::{Arrival, Driver, Giver, Offered, Refused, Resting, Taking};
 use crate::limits::Moment;
 
 fn channel() -> (OwnedFd, OwnedFd) {
@@ -112,7 +112,7 @@ async fn a_connection_arrives_as_it_left_and_only_after_the_other_process_knows(
             Ok(())
         }
     };
-    take_from(far, 1, place).unwrap();
+    Taking::new(place, |_, _| {}).unwrap().start(far, 1).unwrap();
     let (giver, _thread) = Giver::start(near, 1).unwrap();
     let (offered, _client) = connection();
     assert!(giver.offer(offered).await.is_none());
@@ -128,10 +128,10 @@ async fn a_connection_arrives_as_it_left_and_only_after_the_other_process_knows(
 #[tokio::test]
 async fn an_offer_of_another_format_is_refused_and_harms_no_other() {
     let (near, far) = channel();
-    take_from(far, 1, |_| Ok(())).unwrap();
+    Taking::new(|_| Ok(()), |_, _| {}).unwrap().start(far, 1).unwrap();
     let (giver, thread) = Giver::start(near.try_clone().unwrap(), 1).unwrap();
     // As a later version may write it: heading, then anything.
-    let heading = postcard::to_allocvec(&(3_u16, 99_u64)).unwrap();
+    let heading = postcard::to_allocvec(&(99_u16, 99_u64)).unwrap();
     rustix::net::send(&near, &[&heading[..], &[0xff; 100]].concat(), rustix::net::SendFlags::empty()).unwrap();
     assert!(matches!(
         super::words::receive_answer(near.as_fd()),
@@ -141,4 +141,26 @@ async fn an_offer_of_another_format_is_refused_and_harms_no_other() {
     assert!(giver.offer(offered).await.is_none());
     giver.end();
     thread.join().unwrap();
+}
+
+/// The channel goes on to the newest process: the connection of the oldest one arrives there.
+#[tokio::test]
+async fn a_channel_goes_to_the_process_that_takes_over_next() {
+    let (oldest, middle) = channel();
+    let (near, newest) = channel();
+    let (arrived, arrivals) = std::sync::mpsc::channel();
+    let place = move |arrival: Arrival| {
+        let _ = arrived.send(arrival);
+        Ok(())
+    };
+    Taking::new(place, |_, _| {}).unwrap().start(newest, 2).unwrap();
+    let (heir, _thread) = Giver::start(near, 3).unwrap();
+    let hand_over = move |pid, channel| heir.hand_over(pid, channel);
+    let taking = Taking::new(|_| Err(Refused::Ending), hand_over).unwrap();
+    taking.start(middle, 1).unwrap();
+    taking.stop();
+    let (giver, _thread) = Giver::start(oldest, 2).unwrap();
+    let (offered, _client) = connection();
+    assert!(giver.offer(offered).await.is_none());
+    assert_eq!(arrivals.recv().unwrap().resting.requests, 7);
 }

@@ -3,16 +3,20 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sealion_h2::{HeadBuffer, StreamId};
+use sealion_h2::{HeadBuffer, Progress, StreamId};
+use sealion_http::http1::body::BodyDrain;
+use sealion_http::http1::framing::ResponseFraming;
 use sealion_http::http1::head::{HeadLimits, RequestHead, find};
 use sealion_http::{Coding, Status};
 use serde::{Deserialize, Serialize};
 
+use super::relay::{Ends, Link};
 use crate::files::resolve::{Content, SiteFile};
 use crate::observe::access_log::{CacheOutcome, CacheTrace, UpstreamTrace};
 use crate::path::policy::PathReason;
@@ -21,7 +25,7 @@ use crate::response::{self, Cursor};
 /// Descriptors of files that a connection takes along, at most. The kernel passes 253 in a message (SCM_MAX_FD).
 pub(crate) const MOST_FILES: usize = 128;
 
-/// A response of HTTP/1.1 whose rest is known.
+/// A response of HTTP/1.1 that is being sent, or is awaited.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct UnderWay {
     /// The head of its request, as it came.
@@ -29,10 +33,76 @@ pub(crate) struct UnderWay {
     /// Whether the next request follows on the connection.
     pub(crate) persists: bool,
     pub(crate) line: Line,
-    /// The rest, in sending order.
+    /// The rest as far as it is known, in sending order.
     pub(crate) rest: Vec<Segment>,
+    /// The other process has more. `None`: the rest is known.
+    pub(crate) relayed: Option<Relayed>,
     #[serde(skip)]
     pub(crate) files: Files,
+}
+
+/// An exchange that another process feeds.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Relayed {
+    /// The place of the relay's socket among the [`Files`].
+    pub(crate) number: usize,
+    pub(crate) stage: Stage,
+    /// The content of the request, if more of it is passed on.
+    pub(crate) content: Option<ContentUnderWay>,
+}
+
+/// The part of a response that another process has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Stage {
+    /// All of it.
+    Awaited,
+    /// Content: so many bytes, if the length is known.
+    Content { framing: ResponseFraming, left: Option<u64> },
+}
+
+/// The content of a request on its way to an upstream, which another process has.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct ContentUnderWay {
+    pub(crate) form: ContentForm,
+    /// The client waits for 100.
+    pub(crate) expects_continue: bool,
+    /// All of it was read.
+    pub(crate) is_complete: bool,
+    /// The upstream has asked for it.
+    pub(crate) is_wanted: bool,
+    /// Bytes that were read and not passed on.
+    pub(crate) waiting: Vec<u8>,
+    /// What follows them.
+    pub(crate) end: ContentEnd,
+}
+
+/// The framing of a request's content.
+#[derive(Serialize, Deserialize)]
+pub(crate) enum ContentForm {
+    /// HTTP/1.1: with the lines of its trailers so far.
+    Content(BodyDrain, Vec<u8>),
+    /// Another protocol's, once the upstream agrees.
+    Tunnel { is_open: bool },
+    /// HTTP/2 has frames.
+    Frames,
+}
+
+/// How the content of a request goes on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum ContentEnd {
+    /// More comes.
+    Open,
+    /// It has ended, with these lines of trailers.
+    Complete(Vec<u8>),
+    /// It broke off. The client is told this status.
+    Failed(u16),
+}
+
+impl fmt::Debug for ContentUnderWay {
+    /// Without the content, which is not for logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ContentUnderWay").field("end", &self.end).finish_non_exhaustive()
+    }
 }
 
 /// The responses of a connection of HTTP/2, whose rests are known.
@@ -61,8 +131,15 @@ pub(crate) struct StreamUnderWay {
     /// The frame with END_STREAM is made, and it is among the frames that are not sent.
     pub(crate) ended: bool,
     pub(crate) filled: bool,
+    pub(crate) ends: Ends,
     /// The content that is in no frame, in sending order.
     pub(crate) rest: Vec<Segment>,
+    /// The lines of the trailers that follow.
+    pub(crate) trailers: Option<Vec<u8>>,
+    /// The client opens no window: what was sent by then, and the time that it has left.
+    pub(crate) stall: Option<(Progress, Duration)>,
+    /// The other process has more. `None`: the rest is known.
+    pub(crate) relayed: Option<Relayed>,
 }
 
 /// A part of the rest.
@@ -83,6 +160,8 @@ pub(crate) struct Files(Vec<Arc<File>>);
 /// The response's part of the line in the access log. The process that ends the response writes the line.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Line {
+    /// The name of its site.
+    pub(crate) site: Option<Box<str>>,
     /// Since the end of the request's head. `None`: there is no line.
     pub(crate) took: Option<Duration>,
     pub(crate) status: u16,
@@ -121,6 +200,21 @@ pub(crate) struct Cache {
 impl Files {
     pub(super) fn new(files: impl Iterator<Item = OwnedFd>) -> Self {
         Files(files.map(|file| Arc::new(File::from(file))).collect())
+    }
+
+    /// Adds the socket of a relay. Returns its place.
+    pub(crate) fn push_relay(&mut self, end: OwnedFd) -> usize {
+        self.0.push(Arc::new(File::from(end)));
+        self.0.len() - 1
+    }
+
+    /// The socket of a relay that came along.
+    ///
+    /// # Errors
+    /// No descriptor is free, or it is no socket.
+    pub(crate) fn relay(&self, number: usize) -> io::Result<Link> {
+        let file = self.0.get(number).ok_or(io::ErrorKind::NotFound)?;
+        Link::new(file.try_clone()?.into())
     }
 
     pub(super) fn all(&self) -> &[Arc<File>] {
@@ -163,12 +257,26 @@ impl Files {
         }))
     }
 
+    /// Whether the socket of a relay came along.
+    fn has_relay(&self, relayed: &Relayed) -> bool {
+        relayed.number < self.0.len()
+    }
+
     /// Whether all files of some content came along.
     fn has_all(&self, rest: &[Segment]) -> bool {
         rest.iter().all(|segment| match segment {
             Segment::Bytes(_) => true,
             Segment::File { number, range } => *number < self.0.len() && range.start <= range.end,
         })
+    }
+}
+
+impl Segment {
+    fn len(&self) -> u64 {
+        match self {
+            Segment::Bytes(bytes) => bytes.len() as u64,
+            Segment::File { range, .. } => range.end.saturating_sub(range.start),
+        }
     }
 }
 
@@ -183,15 +291,24 @@ impl UnderWay {
 
     /// Whether it is whole: an offer may have come from another version.
     pub(super) fn is_sound(&self) -> bool {
-        self.line.is_sound() && Self::head_of(&self.request).is_some() && self.files.has_all(&self.rest)
+        self.line.is_sound()
+            && Self::head_of(&self.request).is_some()
+            && self.files.has_all(&self.rest)
+            && self.relayed.as_ref().is_none_or(|relayed| self.files.has_relay(relayed))
     }
 }
 
 impl Streams {
     /// Whether it is whole, and `rest` has its streams.
     pub(super) fn is_sound(&self, rest: &sealion_h2::Rest) -> bool {
-        let is_sound = |response: &StreamUnderWay| response.line.is_sound() && self.files.has_all(&response.rest);
-        rest.has_streams(self.responses.iter().map(|response| response.stream).collect())
+        let is_sound = |response: &StreamUnderWay| {
+            response.line.is_sound()
+                && self.files.has_all(&response.rest)
+                && response.relayed.as_ref().is_none_or(|relayed| self.files.has_relay(relayed))
+        };
+        let made: u64 = self.frames.iter().map(Segment::len).sum();
+        self.begun as u64 <= made
+            && rest.has_streams(self.responses.iter().map(|response| response.stream).collect())
             && self.files.has_all(&self.frames)
             && self.responses.iter().all(is_sound)
     }

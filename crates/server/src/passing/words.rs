@@ -22,7 +22,7 @@ use super::under_way::{Files, MOST_FILES, Streams, UnderWay};
 use crate::limits::Moment;
 
 /// The format of an offer that this version writes and reads. Another one is refused, and its connection drains.
-pub(super) const FORMAT: u16 = 2;
+pub(super) const FORMAT: u16 = 3;
 
 /// The longest message of an offer, in bytes. It fits the send buffer of a socket as the kernel makes it (212,992 bytes, wmem_default in socket(7)).
 pub(super) const LONGEST_MESSAGE: usize = 64 << 10;
@@ -81,6 +81,8 @@ enum Place {
     Here,
     /// In the file whose descriptor follows the socket's.
     File,
+    /// It is no connection: its descriptor is the channel over which this older process offers connections.
+    Channel(u32),
 }
 
 /// The answer to an offer.
@@ -142,7 +144,14 @@ pub(super) enum Received<T> {
 /// An offer as it came.
 pub(super) struct Offer {
     pub(super) id: u64,
-    pub(super) content: Result<Content, Refused>,
+    pub(super) content: Result<Offered, Refused>,
+}
+
+/// What is offered.
+pub(super) enum Offered {
+    Connection(Content),
+    /// The channel of an older process, by its id.
+    Channel(u32, OwnedFd),
 }
 
 pub(super) struct Content {
@@ -208,6 +217,19 @@ pub(super) fn send_offer(
         Some(_) => send(to, &[IoSlice::new(&heading)], &mut control),
         None => send(to, &[IoSlice::new(&heading), IoSlice::new(resting), IoSlice::new(tls)], &mut control),
     }
+}
+
+/// Offers the channel over which the process `pid` offers connections.
+pub(super) fn send_channel(to: BorrowedFd<'_>, id: u64, pid: u32, channel: BorrowedFd<'_>) -> Result<(), Errno> {
+    let descriptors = [channel];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        return Err(Errno::TOOBIG);
+    }
+    let heading = (Heading { format: FORMAT, id }, Place::Channel(pid));
+    let heading = postcard::to_allocvec(&heading).expect("it is written to memory");
+    send(to, &[IoSlice::new(&heading)], &mut control)
 }
 
 /// The content of an offer in a file that no path leads to.
@@ -294,20 +316,21 @@ pub(super) fn receive_offer(from: BorrowedFd<'_>, space: &mut [u8]) -> Result<Re
     let (Heading { format, id }, rest) = postcard::take_from_bytes(&space[..length]).map_err(|_| Errno::PROTO)?;
     let content = match format {
         FORMAT if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) => Err(Refused::Descriptors),
-        FORMAT => Content::read(rest, descriptors),
+        FORMAT => Offered::read(rest, descriptors),
         _ => Err(Refused::Format),
     };
     space[..length].zeroize();
     Ok(Received::Message(Offer { id, content }))
 }
 
-impl Content {
+impl Offered {
     /// `message`: behind the heading.
     fn read(message: &[u8], descriptors: Vec<OwnedFd>) -> Result<Self, Refused> {
         let (place, rest) = postcard::take_from_bytes::<Place>(message).map_err(|_| Refused::Format)?;
         let mut descriptors = descriptors.into_iter();
         let socket = descriptors.next().ok_or(Refused::Descriptors)?;
         let aside = match place {
+            Place::Channel(pid) => return Ok(Offered::Channel(pid, socket)),
             Place::Here => None,
             Place::File => Some(read_aside(descriptors.next().ok_or(Refused::Descriptors)?)?),
         };
@@ -316,7 +339,7 @@ impl Content {
         if !resting.take_files(descriptors) {
             return Err(Refused::Format);
         }
-        Ok(Content { resting, tls: Zeroizing::new(tls.to_vec()), socket })
+        Ok(Offered::Connection(Content { resting, tls: Zeroizing::new(tls.to_vec()), socket }))
     }
 }
 

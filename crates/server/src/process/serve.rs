@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
@@ -38,7 +38,7 @@ use crate::monitor::{Connections, Exporter};
 use crate::observe::access_log::{AccessLogs, Writers};
 use crate::observe::messages;
 use crate::observe::{Left, Warnings};
-use crate::passing::{Giver, take_from};
+use crate::passing::{Giver, Taking};
 use crate::path::policy::KtlsMode;
 use crate::store::CLOSING;
 use crate::upstream::check_health;
@@ -80,7 +80,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), String> {
     if let Some(predecessor) = predecessor {
         if let Some(Passed { channel, pid }) = predecessor.replace(&server.shared.predecessors)
             && let Some(places) = server.places.take()
-            && let Err(error) = take_from(channel, pid, move |arrival| places.give(arrival))
+            && let Err(error) = server.take_from(channel, pid, places)
         {
             tracing::error!("connections of process {pid} end there: cannot take them: {error}");
         }
@@ -154,6 +154,8 @@ struct Server<'a> {
     workers: Vec<thread::JoinHandle<()>>,
     /// For connections of the process before.
     places: Option<worker::Places>,
+    /// Takes connections of the processes before. `None`: there was none, or it keeps them.
+    taking: Option<Arc<Taking>>,
     /// Passes connections to the process that has taken over.
     passing: Option<thread::JoinHandle<()>>,
     metrics_thread: Option<thread::JoinHandle<()>>,
@@ -230,6 +232,7 @@ impl<'a> Server<'a> {
             phase,
             workers,
             places: Some(places),
+            taking: None,
             passing: None,
             metrics_thread,
             exporter,
@@ -285,6 +288,22 @@ impl<'a> Server<'a> {
         }
     }
 
+    /// Takes the connections of the process before.
+    fn take_from(&mut self, channel: OwnedFd, pid: u32, places: worker::Places) -> io::Result<()> {
+        let shared = Arc::downgrade(&self.shared);
+        let hand_over = move |pid, channel| {
+            if let Some(shared) = shared.upgrade()
+                && let Some(giver) = shared.giver.get()
+            {
+                giver.hand_over(pid, channel);
+            }
+        };
+        let taking = Taking::new(move |arrival| places.give(arrival), hand_over)?;
+        taking.start(channel, pid)?;
+        self.taking = Some(taking);
+        Ok(())
+    }
+
     fn reload(&mut self, may_upgrade: bool) -> Result<String, Refused> {
         service_manager::reloading();
         let confinement = self.service.confinement;
@@ -316,6 +335,9 @@ impl<'a> Server<'a> {
                 Ok((giver, thread)) => {
                     let _ = self.shared.giver.set(giver);
                     self.passing = Some(thread);
+                    if let Some(taking) = &self.taking {
+                        taking.stop();
+                    }
                 }
                 Err(error) => tracing::error!("connections end here: cannot pass them: {error}"),
             }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::future::poll_fn;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -85,6 +86,11 @@ pub(crate) trait Source: Send + Sync {
 
     /// The file of the last piece cannot be read.
     fn note_unreadable(&self) {}
+
+    /// The socket over which another process feeds it, for yet another one. `None`: it is this process's own.
+    fn relay(&self) -> Option<io::Result<OwnedFd>> {
+        None
+    }
 }
 
 /// Bytes of a content that are read only to be discarded.

@@ -68,6 +68,21 @@ impl Cursor {
         cursor
     }
 
+    /// The same, with a source of more behind it.
+    pub(crate) fn with_source(self, source: BodyStream) -> Self {
+        Cursor { source: Some(source), ..self }
+    }
+
+    /// Takes the source of more, with what it gave so far.
+    pub(crate) fn take_source(&mut self) -> Option<Self> {
+        Some(Cursor { source: Some(self.source.take()?), given: self.given, ..Cursor::default() })
+    }
+
+    /// The rest of the announced length.
+    pub(crate) fn left(&self) -> Option<u64> {
+        self.announced().map(|length| length.saturating_sub(self.given))
+    }
+
     /// The source of more. `None`: it ended, or all content was ready from the start.
     pub(crate) fn source(&self) -> Option<&dyn Source> {
         self.source.as_ref().map(|stream| &*stream.source)
@@ -138,7 +153,8 @@ impl Cursor {
         });
     }
 
-    fn push_segment(&mut self, segment: Segment) {
+    /// Adds content that is ready.
+    pub(crate) fn push_segment(&mut self, segment: Segment) {
         match &self.front {
             None => self.front = Some(segment),
             Some(_) => self.behind.get_or_insert_default().push_back(segment),
@@ -214,7 +230,7 @@ impl Segment {
     }
 
     /// The same content as a piece.
-    pub(super) fn into_piece(self) -> Piece {
+    pub(crate) fn into_piece(self) -> Piece {
         match self {
             Self::Bytes(Cow::Borrowed(bytes), range) => Piece::Bytes(Bytes::from_static(&bytes[range])),
             Self::Bytes(Cow::Owned(bytes), range) => Piece::Bytes(Bytes::from(bytes).slice(range)),

@@ -59,6 +59,11 @@ impl Sites {
         named.or(hosts.default_site())
     }
 
+    /// The place of the site with a name of its own, as in the log.
+    pub(crate) fn named(&self, name: &str) -> Option<usize> {
+        self.sites.iter().position(|site| *site.name == *name)
+    }
+
     /// The site at a place.
     pub(crate) fn at(&self, place: usize) -> Option<&Site> {
         self.sites.get(place)

@@ -15,6 +15,7 @@ use sealion_http::{FieldSection, Status};
 use super::copy::{ContentCopy, CopyBounds, CopyReceiver, TooLong};
 use super::head::trailers_of_request;
 use super::pieces::Pieces;
+use crate::passing::ContentEnd;
 
 /// Bytes that the pipe keeps, after which the client is not read.
 const MOST_KEPT: usize = 64 << 10;
@@ -175,6 +176,16 @@ impl ContentWriter {
         Poll::Pending
     }
 
+    /// Whether it keeps as much as it may.
+    pub(crate) fn is_full(&self) -> bool {
+        lock(&self.pipe).kept >= MOST_KEPT
+    }
+
+    /// Whether the upstream has asked for content.
+    pub(crate) fn is_wanted(&self) -> bool {
+        lock(&self.pipe).wanted
+    }
+
     /// Appends content. It may exceed the request for content by one record.
     pub(crate) fn write(&mut self, content: Bytes) {
         let mut pipe = lock(&self.pipe);
@@ -328,10 +339,41 @@ impl RequestContent {
         (pipe.holds, pipe.is_held)
     }
 
+    /// Takes what waits, and how the content goes on.
+    pub(crate) fn take_rest(&mut self) -> (Vec<u8>, ContentEnd) {
+        let mut pipe = lock(&self.pipe);
+        let mut waiting = Vec::with_capacity(pipe.kept);
+        while let Some(piece) = pipe.ready.pop() {
+            waiting.extend_from_slice(&piece);
+        }
+        pipe.kept = 0;
+        let end = match pipe.state {
+            State::Open => ContentEnd::Open,
+            State::Complete => {
+                ContentEnd::Complete(pipe.trailers.take().map_or_else(Vec::new, |fields| lines(&fields)))
+            }
+            State::Incomplete(status) => ContentEnd::Failed(status.code()),
+            State::Closed => ContentEnd::Failed(Status::BAD_REQUEST.code()),
+        };
+        (waiting, end)
+    }
+
     /// A view of how much is taken, which outlives the content.
     pub(crate) fn progress(&self) -> ContentProgress {
         ContentProgress(Arc::clone(&self.pipe))
     }
+}
+
+/// Fields as lines of HTTP/1.1.
+pub(crate) fn lines(fields: &HeaderMap) -> Vec<u8> {
+    let mut lines = Vec::new();
+    for (name, value) in fields {
+        lines.extend_from_slice(name.as_str().as_bytes());
+        lines.extend_from_slice(b": ");
+        lines.extend_from_slice(value.as_bytes());
+        lines.extend_from_slice(b"\r\n");
+    }
+    lines
 }
 
 /// See [`RequestContent::progress`].

@@ -55,6 +55,7 @@ mod packaging;
 mod plain;
 mod privileges;
 mod proxy;
+mod relay;
 mod routes;
 mod secrets;
 mod session_tickets;

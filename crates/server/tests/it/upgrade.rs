@@ -16,9 +16,11 @@ use sealion_testkit::{PATIENCE, Suite, http, pattern};
 use crate::support::config::Config;
 use crate::support::http2::{Http2, MAX_WINDOW, block, headers, window_update};
 use crate::support::port::free_port;
+use crate::support::process::wait_until_it_rests;
 use crate::support::watch::{Watched, scrape};
 use crate::support::{
-    LARGE, PROGRAM, SMALL_WINDOW, Site, access_line, access_lines, begin, messages, wait_for_message, wait_until,
+    LARGE, PROGRAM, SMALL_WINDOW, Site, access_line, access_lines, begin, messages, read_until_cut, wait_for_message,
+    wait_until,
 };
 
 /// Reloads and upgrades of the test under load. The full run is made by hand:
@@ -298,7 +300,54 @@ fn a_response_in_memory_passes_to_the_new_process() {
     assert_eq!(access_line(&service.first, 1).get("bytes"), text.len().to_string());
 }
 
-/// A server whose responses stay in the process that began them: the bandwidth of their site paces them.
+/// The first process has the beginning of a request, and two others take over: the connection passes to the newest one.
+#[test]
+fn a_connection_that_outlasts_two_upgrades_passes_to_the_newest_process() {
+    let site = Site::new();
+    site.add("f", "content");
+    let config = site.config("").table("[limits]\ngrace = '1h'\nrequest_timeout = '1h'\n");
+    let mut service = Service { first: config.serve_from_user_space() };
+    let mut client = site.connect(&service.first);
+    http::get(&mut client, "/f").expect("an answer");
+    client.send(b"G").expect("it leaves");
+    wait_until_it_rests(&service.first);
+    service.upgrade();
+    service.upgrade();
+    client.send(&http::head("GET", "/f", &[]).as_bytes()[1..]).expect("it leaves");
+    let answer = http::read_response(&mut client, "GET").expect("of the first process");
+    assert_eq!((answer.body.as_slice(), answer.field("connection")), (&b"content"[..], None));
+    assert!(service.first.wait().success(), "nothing is left to do");
+    assert_eq!(http::get(&mut client, "/f").expect("of the newest process").body, b"content");
+    wait_for_message(&service.first, "1 connections went on in process");
+}
+
+/// Without an access log no head is kept, and the site is known by its name.
+#[test]
+fn a_response_over_http2_counts_for_its_site_behind_an_upgrade() {
+    let site = Site::new();
+    site.add_pattern("large", LARGE);
+    let config = Config::within(site.outside()).site("root", &[&site.pki], "names = ['other.test']").site(
+        "root",
+        &[&site.pki],
+        "names = ['localhost']",
+    );
+    let options = ["--ktls", "never", "--metrics", "127.0.0.1:0", "--access-log", "off", "--grace", "1h"];
+    let Watched { server, address } = Watched::of(config.serve_with(&options));
+    let mut service = Service { first: server };
+    let connector = site.connector(Suite::TLS13).receive_buffer(SMALL_WINDOW);
+    let mut client = Http2::connect(connector, service.first.address(), &[]);
+    client.ping();
+    let stream = client.get("/large");
+    client.read_until("a frame of content", |client| !client.data.is_empty());
+    service.upgrade();
+    assert!(service.first.wait().success(), "nothing is left to do");
+    pattern::assert_equal(client.response(stream).whole().1, 0..LARGE);
+    wait_until("it counts for its site", || {
+        scrape(address).get("sealion_site_responses_total{site=\"localhost\",class=\"2xx\"}") == 1.0
+    });
+}
+
+/// A server whose responses are fed by the process that began them: the bandwidth of their site paces them.
 fn serve_paced(site: &Site, options: &[&str]) -> Server {
     let keys = "[site.limits]\nsite_bandwidth = '1GB'\n";
     site.config(keys).serve_with(&[&["--ktls", "never"], options].concat())
@@ -369,7 +418,10 @@ fn the_grace_of_an_upgrade_can_be_bounded() {
         &service.first,
         "1 connections were cut: their responses took longer than limits.grace or limits.upgrade_grace",
     );
-    assert_eq!(access_line(&service.first, 1).get("aborted"), "the time of grace ended");
+    // The new process has the client, and learns that no more comes when the client has taken what did.
+    assert!(!read_until_cut(&mut download).is_ok_and(|ending| ending.data.len() as u64 >= LARGE));
+    let line = access_line(&service.first, 1);
+    assert!(line.get("aborted").starts_with("reading the response body failed: the "), "{line:?}");
 }
 
 #[test]

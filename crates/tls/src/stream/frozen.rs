@@ -6,7 +6,6 @@ use std::mem;
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustls::SupportedCipherSuite;
 use rustls::crypto::aws_lc_rs::ALL_CIPHER_SUITES;
@@ -14,7 +13,7 @@ use sealion_ktls::{FrozenTx, Tx, TxState, Version};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use super::patience::Patience;
+use super::patience::{Patience, Waits};
 use super::receive::{FrozenReceiver, Receiver};
 use super::{Counts, KernelSender, Outgoing, Sender, Sending, Session, TlsStream};
 use crate::AlertDescription;
@@ -59,9 +58,7 @@ struct Parts {
     unsent: Zeroizing<Vec<u8>>,
     /// They wait for the next response: session tickets.
     held: bool,
-    /// The time that the peer made the server wait in the present window, and the bytes that it had taken when the window began.
-    waited: Duration,
-    taken: u64,
+    waits: Waits,
     written: u64,
     payload_sent: u64,
     response_from: u64,
@@ -128,20 +125,15 @@ struct FrozenCounts {
 }
 
 /// The format that this version writes and reads.
-const FORMAT: u16 = 2;
+const FORMAT: u16 = 3;
 
 /// Bytes of all other fields, at most.
 const FIXED: usize = 2048;
 
 /// A connection was not frozen.
 pub enum NotFrozen {
-    /// Something is under way: see [`TlsStream::freeze`].
-    NotAtRest {
-        /// The connection, unchanged.
-        stream: Box<TlsStream>,
-        /// The response, the end or the renewal of a key that is under way.
-        why: &'static str,
-    },
+    /// The response, the end or the renewal of a key that is under way: see [`TlsStream::freeze`]. The connection is unchanged.
+    NotAtRest(&'static str),
     /// The runtime did not give the socket back. The connection is closed.
     Lost(io::Error),
 }
@@ -155,7 +147,7 @@ impl fmt::Debug for NotFrozen {
 impl fmt::Display for NotFrozen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotAtRest { why, .. } => f.write_str(why),
+            Self::NotAtRest(why) => f.write_str(why),
             Self::Lost(error) => write!(f, "the runtime did not give the socket back: {error}"),
         }
     }
@@ -187,15 +179,14 @@ impl TlsStream {
     /// with a [`Self::send`] after [`Self::thaw`].
     ///
     /// The socket no longer belongs to the runtime. Nobody may read it, write to it or change its options until the connection is thawed: they belong to all
-    /// processes that hold it.
+    /// processes that hold it. What is left here has no socket: only [`Self::info`], [`Self::path`] and the counters may be asked.
     ///
     /// # Errors
-    /// [`NotFrozen`], with the connection if it goes on.
-    pub fn freeze(mut self) -> Result<(OwnedFd, Frozen), NotFrozen> {
+    /// [`NotFrozen`].
+    pub fn freeze(&mut self) -> Result<(OwnedFd, Frozen), NotFrozen> {
         if let Some(why) = self.is_busy() {
-            return Err(NotFrozen::NotAtRest { stream: Box::new(self), why });
+            return Err(NotFrozen::NotAtRest(why));
         }
-        self.patience.rewarded();
         // Every field is named, so that none is forgotten.
         let Self {
             limits: _,
@@ -214,8 +205,7 @@ impl TlsStream {
             small_window,
             progress: _,
             counts,
-        } = &mut self;
-        let (waited, taken) = patience.window();
+        } = self;
         let parts = Parts {
             format: FORMAT,
             is_tcp: sender.socket().is_tcp(),
@@ -224,8 +214,7 @@ impl TlsStream {
             receiver: mem::replace(receiver, Receiver::new(Vec::new())).freeze(),
             held: outgoing.as_ref().is_some_and(|out| out.held),
             unsent: Zeroizing::new(outgoing.take().map_or_else(Vec::new, |out| out.buffer[out.unsent].to_vec())),
-            waited,
-            taken,
+            waits: patience.stop(),
             written: *written,
             payload_sent: *payload_sent,
             response_from: *response_from,
@@ -281,8 +270,7 @@ impl TlsStream {
             receiver,
             unsent,
             held,
-            waited,
-            taken,
+            waits,
             written,
             payload_sent,
             response_from,
@@ -296,7 +284,7 @@ impl TlsStream {
         let sender = sender.thaw(io, session.as_ref()).ok_or_else(invalid)?;
         let mut stream = Self::new(limits.clone(), session, sender, Receiver::thaw(receiver));
         stream.outgoing = Outgoing::of(&unsent, held);
-        stream.patience = Patience::resume(waited, taken);
+        stream.patience = Patience::resume(waits);
         stream.written = written;
         stream.payload_sent = payload_sent;
         stream.response_from = response_from;

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::error::Error;
@@ -17,6 +18,25 @@ pub(super) struct Patience {
     /// Set while TCP takes nothing.
     wait: Option<Box<(Wait, Pin<Box<Sleep>>)>>,
     rate: Rate,
+    /// A wait that another process began.
+    stopped: Option<Stall>,
+}
+
+/// The waits so far, for [`Patience::resume`].
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub(super) struct Waits {
+    /// The time that the peer made the server wait in the present window, and the bytes that it had taken when the window began.
+    waited: Duration,
+    taken: u64,
+    stall: Option<Stall>,
+}
+
+/// A peer that takes nothing.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Stall {
+    /// The bytes that it has taken, and for how long no more.
+    taken: u64,
+    lasts: Duration,
 }
 
 /// A wait in progress.
@@ -39,18 +59,22 @@ struct Rate {
 }
 
 impl Patience {
-    /// The time waited in the present window, and the bytes that the peer had taken when it began. No wait is in progress.
-    pub(super) fn window(&self) -> (Duration, u64) {
-        (self.rate.waited, self.rate.taken)
+    /// Stops the wait, which [`Self::resume`] continues.
+    pub(super) fn stop(&mut self) -> Waits {
+        let wait = self.wait.as_ref().map(|wait| &wait.0);
+        let stall = wait.map(|wait| Stall { taken: wait.taken, lasts: wait.taken_at.elapsed() }).or(self.stopped);
+        self.rewarded();
+        Waits { waited: self.rate.waited, taken: self.rate.taken, stall }
     }
 
-    /// Continues a [`Self::window`].
-    pub(super) fn resume(waited: Duration, taken: u64) -> Self {
-        Self { wait: None, rate: Rate { waited, taken } }
+    /// Continues the waits of another process.
+    pub(super) fn resume(Waits { waited, taken, stall }: Waits) -> Self {
+        Self { wait: None, rate: Rate { waited, taken }, stopped: stall }
     }
 
     /// Ends the wait: TCP took something.
     pub(super) fn rewarded(&mut self) {
+        self.stopped = None;
         if let Some(wait) = self.wait.take() {
             self.rate.waited += wait.0.since.elapsed();
         }
@@ -59,8 +83,9 @@ impl Patience {
     /// Waits until the peer times out. `taken`: the bytes that it has taken so far, which increase without sends if the
     /// peer is slow but not stalled.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, limits: &Limits, taken: impl Fn() -> u64) -> Poll<Error> {
+        let stopped = self.stopped.take();
         let (wait, timer) = &mut **self.wait.get_or_insert_with(|| {
-            let wait = Wait::new(Instant::now(), taken());
+            let wait = Wait::new(Instant::now(), taken()).behind(stopped);
             let timer = Box::pin(sleep_until(wait.deadline(&self.rate, limits)));
             Box::new((wait, timer))
         });
@@ -77,6 +102,16 @@ impl Patience {
 impl Wait {
     fn new(now: Instant, taken: u64) -> Self {
         Self { since: now, taken, taken_at: now }
+    }
+
+    /// The same wait, if the peer has taken nothing since it began in another process.
+    fn behind(mut self, stopped: Option<Stall>) -> Self {
+        if let Some(Stall { taken, lasts }) = stopped
+            && taken >= self.taken
+        {
+            self.taken_at = self.taken_at.checked_sub(lasts).unwrap_or(self.taken_at);
+        }
+        self
     }
 
     /// The time of the next [`Self::look`].
@@ -145,6 +180,16 @@ mod tests {
         assert!(matches!(given_up(0), Some((Error::Stalled(_), 10))));
         assert!(matches!(given_up(99), Some((Error::TooSlow { taken: 5940, .. }, 60))));
         assert!(given_up(100).is_none());
+    }
+
+    #[test]
+    fn a_stall_goes_on_in_another_process_unless_the_peer_takes_something() {
+        let stall = Some(Stall { taken: 5, lasts: 4 * SECOND });
+        for (taken, left) in [(5, 6), (6, 10)] {
+            let now = Instant::now();
+            let wait = Wait::new(now, taken).behind(stall);
+            assert_eq!(wait.deadline(&Rate::default(), &limits()), now + left * SECOND);
+        }
     }
 
     #[test]

@@ -4,16 +4,19 @@ use std::cell::RefCell;
 use std::task::{Context as TaskContext, Poll};
 
 use sealion_h2::{ErrorCode, HeadBuffer, HeaderBlock, StreamId};
+use sealion_http::http1::framing::ResponseFraming;
 use sealion_http::{ExtraFields, Protocol, Status};
 use sealion_tls::TlsStream;
 
 use super::Http2;
 use crate::exchange::{
-    Alternative, Answer, Answered, Answering, Answers, Awaited, Current, HeadBlocks, MAX_AHEAD_STREAMS, UpstreamSide,
-    Wait, now,
+    Alternative, Answer, Answered, Answering, Answers, Awaited, Current, HeadBlocks, Later, Listener,
+    MAX_AHEAD_STREAMS, UpstreamSide, Wait, now,
 };
 use crate::http2::request::{Stream, send_interim};
 use crate::http2::response::{Asking, Sending};
+use crate::passing::Link;
+use crate::response::Response;
 use crate::upstream::RequestContent;
 
 thread_local! {
@@ -27,6 +30,16 @@ pub(super) struct Waiting<'a> {
     pub(super) memory: usize,
     pub(super) answer: Answering<'a>,
     pub(super) wait: Wait,
+    pub(super) later: Later,
+    /// To the process that has the upstream. `None`: this one has it.
+    pub(super) link: Option<Link>,
+}
+
+impl Waiting<'_> {
+    /// Whether the connection may pass while it waits.
+    pub(super) fn can_leave(&self) -> bool {
+        self.wait.awaited != Awaited::None && self.wait.cancel.is_some() && !self.later.is_traced
+    }
 }
 
 impl<'a> Http2<'a> {
@@ -51,9 +64,9 @@ impl<'a> Http2<'a> {
         let answers = Answers { context: self.context, protocol: Protocol::Http2, streams: &self.streams };
         match answers.answer(head, &mut stream, &mut self.permit, current) {
             Answer::Now(answered) => self.respond(Sending::new(id, answered), tls),
-            Answer::Later(answer) => {
+            Answer::Later(answer, later) => {
                 let wait = stream.upstream.wait;
-                self.answering.push(Waiting { stream: id, memory, answer, wait });
+                self.answering.push(Waiting { stream: id, memory, answer, wait, later, link: None });
             }
         }
     }
@@ -62,7 +75,8 @@ impl<'a> Http2<'a> {
     pub(super) fn refuse(&mut self, id: StreamId, status: Status, head: Box<HeadBuffer>) {
         let memory = head.memory();
         let answer = self.answers().refuse(status, head);
-        self.answering.push(Waiting { stream: id, memory, answer, wait: Wait::default() });
+        let (wait, later) = (Wait::default(), Later::default());
+        self.answering.push(Waiting { stream: id, memory, answer, wait, later, link: None });
     }
 
     /// Writes the head of a response and makes its content ready.
@@ -73,14 +87,14 @@ impl<'a> Http2<'a> {
             return self.finish(sending, stream, None);
         }
         let before = self.heads.len();
-        let Answered { response, framing, .. } = &mut *sending.answered;
-        let more = self.context.listener.alternative(response).map_or(&[][..], Alternative::http2);
-        let written = HEADS.with_borrow_mut(|heads| {
-            heads.with_head((response.status, &response.fields, *framing), &now(), more, |head| {
+        let Answered { response, framing, block, .. } = &mut *sending.answered;
+        let written = match block.take() {
+            Some(block) => self.protocol.respond(id, &[&block], length == Some(0), &mut self.heads),
+            None => with_head(self.context.listener, response, *framing, |head| {
                 self.protocol.respond(id, head, length == Some(0), &mut self.heads)
-            })
-        });
-        // The log needs only the rest of the response.
+            }),
+        };
+        // The log needs the rest of the response alone.
         response.fields.extra = ExtraFields::default();
         self.ahead.set_heads(self.heads.len());
         sending.wire = (self.heads.len() - before) as u64;
@@ -122,13 +136,17 @@ impl<'a> Http2<'a> {
             }
             match polled {
                 Poll::Ready(answered) => {
-                    let Waiting { stream: id, wait, .. } = self.answering.swap_remove(index);
+                    let Waiting { stream: id, wait, link, .. } = self.answering.swap_remove(index);
                     if wait.awaited != Awaited::None
                         && wait.cancel.is_none()
                         && answered.response.status == Status::CLIENT_CLOSED_REQUEST
                     {
                         // It was cancelled here: its status is for the log.
                         self.protocol.reset(id, ErrorCode::CANCEL);
+                    }
+                    let mut answered = answered;
+                    if link.is_some() {
+                        answered.keep_place(&mut self.permit);
                     }
                     self.respond(Sending::new(id, answered), stream);
                 }
@@ -153,6 +171,23 @@ impl<'a> Http2<'a> {
             }
         }
     }
+}
+
+/// Calls `write` with the header block of a response, in parts.
+fn with_head<T>(
+    listener: &Listener,
+    response: &Response,
+    framing: ResponseFraming,
+    write: impl FnOnce(&[&[u8]]) -> T,
+) -> T {
+    let more = listener.alternative(response).map_or(&[][..], Alternative::http2);
+    let head = (response.status, &response.fields, framing);
+    HEADS.with_borrow_mut(|heads| heads.with_head(head, &now(), more, write))
+}
+
+/// The header block of a response.
+pub(super) fn block_of(listener: &Listener, response: &Response, framing: ResponseFraming) -> Vec<u8> {
+    with_head(listener, response, framing, |head| head.concat())
 }
 
 /// Usual length of a header block, for the choice of path.

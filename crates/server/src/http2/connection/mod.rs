@@ -40,7 +40,7 @@ use crate::observe::metrics;
 use crate::passing::{Baggage, Driver, Passes, Refused, Resting};
 use answer::Waiting;
 use deadlines::Deadlines;
-use under_way::Leaving;
+use under_way::{Leaving, beside};
 
 /// Serves requests until the connection should be closed in order, or pass on; the caller does so. `baggage`: its state at the beginning, and when it passes.
 ///
@@ -64,13 +64,19 @@ pub(crate) async fn serve(
     loop {
         let Serving { stream, connection } = &mut serving;
         // Boxed, so that an idle connection does not hold its memory.
-        let ended = Box::pin(connection.work(stream)).await;
+        let feeds = std::mem::take(&mut connection.leaving.feeds);
+        let ended = Box::pin(beside(feeds, connection.work(stream))).await;
         connection.cut_short(stream, &ended).await;
         if let Some(end) = ended? {
-            if let Some((resting, turn)) = connection.leaving.packed.take() {
+            let Some((resting, turn)) = connection.leaving.packed.take() else { return Ok(end) };
+            if connection.is_fed_elsewhere() {
                 (baggage.resting, baggage.turn) = (Some(resting), Some(turn));
+                return Ok(end);
             }
-            return Ok(end);
+            if Box::pin(connection.leave_feeding(stream, resting, turn)).await {
+                return Ok(End::Passed);
+            }
+            continue;
         }
         connection.protocol.shrink();
         stream.set_responding(false);
@@ -300,8 +306,8 @@ impl<'a> Http2<'a> {
                 self.receive(cx, stream)?;
                 self.poll_answers(cx, stream);
                 match self.next(stream) {
-                    Next::Wait if let Poll::Ready(turn) = self.poll_leave(cx) => {
-                        self.leave(turn, None, stream);
+                    Next::Wait if let Poll::Ready(departure) = self.poll_leave(cx, 0) => {
+                        self.leave(departure, None, stream);
                         Poll::Ready(Ok(Next::End(Some(End::Passing))))
                     }
                     Next::Wait => {
@@ -412,7 +418,7 @@ impl<'a> Http2<'a> {
     /// too.
     async fn cut_short(&mut self, stream: &TlsStream, ended: &Result<Option<End>, Error>) {
         self.count_resets();
-        if matches!(ended, Ok(None)) {
+        if matches!(ended, Ok(None | Some(End::Passing))) {
             return;
         }
         let why = match ended {

@@ -91,12 +91,12 @@ impl Http2<'_> {
             *waited = true;
             self.receive(cx, stream)?;
             self.poll_answers(cx, stream);
-            self.poll_leave(cx).map(|turn| Ok(Some(turn)))
+            self.poll_leave(cx, batch.files()).map(|departure| Ok(Some(departure)))
         })
         .await;
-        if let Ok(Some(turn)) = sent {
+        if let Ok(Some(departure)) = sent {
             let after = stream.pause(source);
-            self.leave(turn, Some((batch, after as usize)), stream);
+            self.leave(departure, Some((batch, after as usize)), stream);
             return Ok(());
         }
         sent.map(drop).map_err(|error| match stream.resume(&source) {

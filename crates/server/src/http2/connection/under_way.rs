@@ -1,16 +1,34 @@
 //! Responses that go on in the process that has taken over.
 
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 
+use sealion_h2::StreamId;
 use sealion_http::Protocol;
+use sealion_http::http1::framing::ResponseFraming;
 use sealion_tls::TlsStream;
 
 use super::Http2;
-use crate::exchange::Answered;
+use super::answer::{Waiting, block_of};
+use crate::exchange::{
+    Answered, Awaited, Demand, Feed, Home, Later, Passed, RelayedAnswer, RelayedSource, RequestSide, Upload, Wait,
+    feed_answer, pass, relayed_answer,
+};
 use crate::http2::batch::Batch;
+use crate::http2::content::Streamed;
 use crate::http2::response::Sending;
 use crate::limits::Moment;
-use crate::passing::{Driver, Files, MOST_FILES, Resting, Segment, StreamUnderWay, Streams, Turn, TurnWait};
+use crate::observe::metrics;
+use crate::passing::{
+    ContentUnderWay, Driver, Ends, Files, Line, Link, MOST_FILES, Passes, Relayed, Resting, Segment, Stage,
+    StreamUnderWay, Streams, Turn, TurnWait,
+};
+use crate::response::{BodyStream, Piece, Source};
+use crate::upstream::ContentWriter;
 
 /// The passing of a connection whose responses are under way.
 #[derive(Default)]
@@ -19,8 +37,29 @@ pub(super) struct Leaving<'a> {
     turn: TurnWait<'a>,
     /// It is packed, and has its turn.
     pub(super) packed: Option<(Box<Resting>, Turn)>,
+    /// Responses whose content this process has.
+    pub(super) feeds: Vec<Feed>,
+    /// Relays for the answers that this process awaits.
+    awaited: Vec<Await>,
     /// The streams that another process left.
     pub(super) arrived: Option<Box<Streams>>,
+}
+
+/// The relay for an answer that is awaited here.
+struct Await {
+    stream: StreamId,
+    link: Link,
+    /// The other process knows that content is wanted.
+    is_told: bool,
+}
+
+/// The departure of a connection.
+pub(super) struct Departure {
+    turn: Turn,
+    /// Relays for what this process has.
+    pairs: Vec<(Link, OwnedFd)>,
+    /// The sockets of others.
+    further: Vec<(StreamId, OwnedFd)>,
 }
 
 impl Leaving<'_> {
@@ -34,39 +73,89 @@ impl Leaving<'_> {
     }
 }
 
+/// Runs `work` while responses are fed.
+pub(super) async fn beside<T>(feeds: Vec<Feed>, work: impl Future<Output = T>) -> T {
+    let mut feeds: Vec<_> = feeds.into_iter().map(|feed| Box::pin(feed.run())).collect();
+    let mut work = pin!(work);
+    poll_fn(|cx| {
+        feeds.retain_mut(|feed| feed.as_mut().poll(cx).is_pending());
+        work.as_mut().poll(cx)
+    })
+    .await
+}
+
 impl<'a> Http2<'a> {
-    /// Waits for the turn to pass, if another process has taken over and the rest of all responses is known.
-    pub(super) fn poll_leave(&mut self, cx: &mut TaskContext<'_>) -> Poll<Turn> {
+    /// Waits for the turn to pass, if another process has taken over. `files`: of which a part is being sent.
+    pub(super) fn poll_leave(&mut self, cx: &mut TaskContext<'_>, files: usize) -> Poll<Departure> {
         let Some(giver) = self.context.shared.heir(self.passes) else { return Poll::Pending };
-        if !self.can_leave() {
+        if !self.can_leave(files) {
             self.leaving.stay();
             return Poll::Pending;
         }
-        self.leaving.turn.poll(giver, cx)
+        let Poll::Ready(turn) = self.leaving.turn.poll(giver, cx) else { return Poll::Pending };
+        self.leaving.stay();
+        let awaited = self.answering.iter().filter(|waiting| waiting.link.is_none()).count();
+        let fed = self.sending.iter().filter(|sending| sending.is_fed_here()).count();
+        let pairs: io::Result<Vec<_>> = (0..awaited + fed).map(|_| Link::pair()).collect();
+        match pairs.and_then(|pairs| Ok((pairs, self.further()?))) {
+            Ok((pairs, further)) => Poll::Ready(Departure { turn, pairs, further }),
+            Err(error) => {
+                tracing::warn!("{}: its responses stay with this process: {error}", self.context.remote);
+                self.passes = Passes::Never;
+                Poll::Pending
+            }
+        }
     }
 
-    fn can_leave(&self) -> bool {
-        let is_sending = self.receiving.is_empty() && self.answering.is_empty() && self.streamed.is_empty();
-        let goes_on = !self.failed && !self.finished && self.closing.is_none();
-        is_sending
-            && goes_on
+    /// The sockets over which another process feeds responses, for yet another one.
+    fn further(&self) -> io::Result<Vec<(StreamId, OwnedFd)>> {
+        let awaited =
+            self.answering.iter().filter_map(|waiting| Some((waiting.stream, waiting.link.as_ref()?.duplicate())));
+        let fed = self.sending.iter().filter_map(|sending| Some((sending.stream, sending.relay()?)));
+        awaited.chain(fed).map(|(id, end)| Ok((id, end?))).collect()
+    }
+
+    fn can_leave(&self, files: usize) -> bool {
+        let goes_on = !self.failed && !self.finished && self.closing.is_none() && self.receiving.is_empty();
+        let count = self.sending.len() + self.answering.len();
+        let is_known = |streamed: &Streamed| {
+            self.sending.iter().any(|sending| sending.stream == streamed.stream && sending.has_source())
+                || self.answering.iter().any(|waiting| waiting.stream == streamed.stream)
+        };
+        goes_on
             && self.protocol.can_rest()
-            && self.sending.len() == self.protocol.open_streams()
-            && self.sending.len() <= MOST_FILES
+            && count == self.protocol.open_streams()
+            && count + files <= MOST_FILES
+            && self.answering.iter().all(Waiting::can_leave)
             && self.sending.iter().all(|sending| sending.can_leave())
+            && self.streamed.iter().all(is_known)
     }
 
     /// Packs the connection, and the unsent rest of `batch`: the bytes from `after` on. `None`: nothing is being sent.
-    pub(super) fn leave(&mut self, turn: Turn, unsent: Option<(&Batch, usize)>, stream: &mut TlsStream) {
+    pub(super) fn leave(&mut self, departure: Departure, unsent: Option<(&Batch, usize)>, stream: &mut TlsStream) {
+        let Departure { turn, mut pairs, mut further } = departure;
+        let mut ends = |id| {
+            let index = further.iter().position(|(of, _)| *of == id);
+            index.map(|index| further.swap_remove(index).1)
+        };
         let mut files = Files::default();
         let (mut frames, begun) = unsent.map_or_else(Default::default, |(batch, after)| batch.pack(after, &mut files));
+        let mut responses = Vec::new();
+        for sending in std::mem::take(&mut self.sending) {
+            let further = ends(sending.stream);
+            responses.push(self.pack_sending(sending, further, &mut pairs, &mut files));
+        }
+        let (elsewhere, here): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.answering).into_iter().partition(|waiting| waiting.link.is_some());
+        for waiting in elsewhere.into_iter().chain(here) {
+            let further = ends(waiting.stream);
+            responses.push(self.pack_awaited(waiting, further, &mut pairs, &mut files));
+        }
         self.count_resets();
         self.protocol.write_control(&mut self.heads);
         if !self.heads.is_empty() {
             frames.push(Segment::Bytes(std::mem::take(&mut self.heads)));
         }
-        let sending = std::mem::take(&mut self.sending).into_iter();
-        let responses = sending.map(|sending| sending.pack(&self.path, &mut files)).collect();
         let Some(rest) = self.protocol.to_rest() else { unreachable!("it can rest, and its output is taken") };
         let is_responding = unsent.is_some();
         let streams = Streams { frames, begun, is_responding, upcoming: self.upcoming, responses, files };
@@ -75,19 +164,220 @@ impl<'a> Http2<'a> {
         stream.set_responding(false);
     }
 
+    fn pack_sending(
+        &mut self,
+        sending: Box<Sending<'a>>,
+        further: Option<OwnedFd>,
+        pairs: &mut Vec<(Link, OwnedFd)>,
+        files: &mut Files,
+    ) -> StreamUnderWay {
+        let id = sending.stream;
+        let (mut packed, source) = sending.pack(&self.path, files);
+        let Some(content) = source else {
+            self.streamed.retain(|streamed| streamed.stream != id);
+            return packed;
+        };
+        let left = content.left();
+        let upload = self.take_upload(id);
+        let (request, writer) = upload.unzip();
+        let request = request.flatten();
+        let number = match further {
+            Some(end) => files.push_relay(end),
+            None => {
+                let Some((link, far)) = pairs.pop() else { unreachable!("a pair was made for each") };
+                let is_told = request.as_ref().is_some_and(|content| content.is_wanted);
+                let side = RequestSide { writer: writer.flatten(), is_told, ..RequestSide::default() };
+                let home = Home::new(link, side, self.context.shared);
+                self.leaving.feeds.push(Feed { home, content });
+                files.push_relay(far)
+            }
+        };
+        let stage = Stage::Content { framing: ResponseFraming::Nothing, left };
+        packed.relayed = Some(Relayed { number, stage, content: request });
+        packed
+    }
+
+    /// Takes the content of a request: as another process goes on with it, and the writer for the upstream of this one.
+    fn take_upload(&mut self, id: StreamId) -> Option<(Option<ContentUnderWay>, Option<ContentWriter>)> {
+        let index = self.streamed.iter().position(|streamed| streamed.stream == id)?;
+        let mut streamed = self.streamed.swap_remove(index);
+        let content = streamed.pack(&mut self.protocol);
+        Some((content, streamed.upload.into_writer()))
+    }
+
+    /// Packs a request whose answer is awaited. If this process awaits it, it stays among those until it is certain that the connection has passed.
+    fn pack_awaited(
+        &mut self,
+        waiting: Waiting<'a>,
+        further: Option<OwnedFd>,
+        pairs: &mut Vec<(Link, OwnedFd)>,
+        files: &mut Files,
+    ) -> StreamUnderWay {
+        let id = waiting.stream;
+        let line = Line::awaited(waiting.later.began.map(|began| began.elapsed()));
+        let streamed = self.streamed.iter_mut().find(|streamed| streamed.stream == id);
+        let content = streamed.and_then(|streamed| streamed.pack(&mut self.protocol));
+        let number = match further {
+            Some(end) => {
+                self.streamed.retain(|streamed| streamed.stream != id);
+                files.push_relay(end)
+            }
+            None => {
+                let Some((link, far)) = pairs.pop() else { unreachable!("a pair was made for each") };
+                let is_told = content.as_ref().is_some_and(|content| content.is_wanted);
+                self.leaving.awaited.push(Await { stream: id, link, is_told });
+                self.answering.push(waiting);
+                files.push_relay(far)
+            }
+        };
+        StreamUnderWay {
+            stream: id,
+            request: None,
+            line,
+            ended: false,
+            filled: false,
+            ends: Ends::Usual,
+            rest: Vec::new(),
+            trailers: None,
+            stall: None,
+            relayed: Some(Relayed { number, stage: Stage::Awaited, content }),
+        }
+    }
+
+    /// Whether this process has no part in what is packed.
+    pub(super) fn is_fed_elsewhere(&self) -> bool {
+        self.leaving.feeds.is_empty() && self.leaving.awaited.is_empty()
+    }
+
+    /// Offers the connection, and goes on to feed its responses. `false`: it was refused, and goes on here.
+    pub(super) async fn leave_feeding(&mut self, stream: &mut TlsStream, resting: Box<Resting>, turn: Turn) -> bool {
+        let shared = self.context.shared;
+        let passed = match shared.giver.get() {
+            Some(giver) => pass(stream, &resting, giver, shared).await,
+            None => Passed::Stays,
+        };
+        drop(turn);
+        let awaited = std::mem::take(&mut self.leaving.awaited);
+        match passed {
+            Passed::Lost => true,
+            Passed::Taken => {
+                // Its copies of the relays' far ends would hide that the other process has closed them.
+                drop(resting);
+                let _active = metrics::worker().map(|worker| worker.active.enter());
+                self.feed(awaited).await;
+                true
+            }
+            Passed::Stays => {
+                self.passes = Passes::Never;
+                self.idle.cannot_pass();
+                if let Driver::Http2(_, Some(mut streams)) = resting.driver {
+                    // Their answers are awaited here as before.
+                    streams.responses.retain(|response| awaited.iter().all(|own| own.stream != response.stream));
+                    self.leaving.arrived = Some(streams);
+                }
+                false
+            }
+        }
+    }
+
+    /// Feeds the responses of a connection that has passed.
+    async fn feed(&mut self, awaited: Vec<Await>) {
+        let (shared, listener) = (self.context.shared, self.context.listener);
+        let feeds = std::mem::take(&mut self.leaving.feeds);
+        let mut running: Vec<Pin<Box<dyn Future<Output = ()> + Send + 'a>>> =
+            feeds.into_iter().map(|feed| Box::pin(feed.run()) as _).collect();
+        for waiting in std::mem::take(&mut self.answering) {
+            let Waiting { stream: id, answer, mut wait, later, .. } = waiting;
+            let Some(Await { link, is_told, .. }) = awaited.iter().find(|own| own.stream == id) else { continue };
+            later.duty.leave();
+            let streamed = self.streamed.iter().position(|streamed| streamed.stream == id);
+            let writer = streamed.and_then(|index| self.streamed.swap_remove(index).upload.into_writer());
+            let request =
+                RequestSide { writer, here: wait.cancel.take(), interims: wait.interims.take(), is_told: *is_told };
+            let home = Home::new(link.clone(), request, shared);
+            running.push(Box::pin(feed_answer(home, answer, move |response, framing| {
+                block_of(listener, response, framing)
+            })));
+        }
+        drop(awaited);
+        poll_fn(|cx| {
+            running.retain_mut(|feed| feed.as_mut().poll(cx).is_pending());
+            if running.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
     /// Goes on with the responses of another process, in `batch` the frames that it had made. Returns whether frames before them were sent.
     pub(super) fn go_on(&mut self, streams: Streams, batch: &mut Batch) -> bool {
         let Streams { frames, begun, is_responding, upcoming, responses, files } = streams;
         batch.unpack(frames, begun, &files);
         self.upcoming = upcoming;
+        if self.window.is_first() {
+            self.window.resume(&self.protocol, &self.context.shared.generations);
+        }
         for mut under_way in responses {
-            let StreamUnderWay { request, line, .. } = &mut under_way;
-            self.path.go_on(line);
-            let place = self.streams.try_take();
-            let request = (request.take(), line);
-            let answered = Answered::continued(self.context, Protocol::Http2, request, &mut self.permit, place);
-            self.sending.push(Sending::resume(answered, under_way, &files));
+            let id = under_way.stream;
+            match under_way.relayed.take() {
+                None => self.go_on_sending(under_way, &files, None),
+                Some(Relayed { number, stage, content }) => match (files.relay(number), stage) {
+                    (Ok(link), Stage::Awaited) => self.go_on_awaiting(under_way, link, content),
+                    (Ok(link), Stage::Content { left, .. }) => {
+                        let demand = self.go_on_receiving(id, content, &link);
+                        let source = Box::pin(RelayedSource::new(link, demand));
+                        self.go_on_sending(under_way, &files, Some(BodyStream { length: left, source }));
+                    }
+                    (Err(error), _) => {
+                        tracing::warn!("{}: stream {id} breaks off behind an upgrade: {error}", self.context.remote);
+                        let source = Box::pin(Broken(Some(error)));
+                        self.go_on_sending(under_way, &files, Some(BodyStream { length: None, source }));
+                    }
+                },
+            }
         }
         is_responding
+    }
+
+    fn go_on_sending(&mut self, mut under_way: StreamUnderWay, files: &Files, source: Option<BodyStream>) {
+        let StreamUnderWay { request, line, ends, .. } = &mut under_way;
+        self.path.go_on(line);
+        let place = self.streams.try_take();
+        let request = (request.take(), line);
+        let mut answered = Answered::continued(self.context, Protocol::Http2, request, *ends, place);
+        answered.keep_place(&mut self.permit);
+        self.sending.push(Sending::resume(answered, under_way, files, source));
+    }
+
+    /// Goes on with the content of a request whose upstream another process has.
+    fn go_on_receiving(&mut self, id: StreamId, content: Option<ContentUnderWay>, link: &Link) -> Demand {
+        let streamed = match content {
+            Some(content) => Streamed::resume(id, content, link.clone()),
+            // The client may send more of it.
+            None => Streamed::new(id, Upload::closed()),
+        };
+        let demand = streamed.upload.demand();
+        self.streamed.push(streamed);
+        demand
+    }
+
+    fn go_on_awaiting(&mut self, under_way: StreamUnderWay, link: Link, content: Option<ContentUnderWay>) {
+        let StreamUnderWay { stream: id, line, .. } = under_way;
+        let demand = self.go_on_receiving(id, content, &link);
+        let (answer, here, interims) = RelayedAnswer::new(link.clone(), demand);
+        let now = std::time::Instant::now();
+        let began = line.took.map(|took| now.checked_sub(took).unwrap_or(now));
+        let answer = relayed_answer(self.context, Protocol::Http2, answer, line, Arc::clone(&self.streams));
+        let wait = Wait { cancel: Some(here), awaited: Awaited::Upstream, interims: Some(interims) };
+        let later = Later { began, ..Later::default() };
+        self.answering.push(Waiting { stream: id, memory: 0, answer: Box::pin(answer), wait, later, link: Some(link) });
+    }
+}
+
+/// The source of a response whose relay is lost.
+struct Broken(Option<io::Error>);
+
+impl Source for Broken {
+    fn poll_piece(mut self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<Option<io::Result<Piece>>> {
+        let error = self.0.take().unwrap_or_else(|| io::ErrorKind::BrokenPipe.into());
+        Poll::Ready(Some(Err(error)))
     }
 }

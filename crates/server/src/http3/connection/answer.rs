@@ -55,7 +55,7 @@ impl<'a> Http3<'a> {
                 let out = stream.out;
                 self.respond(id, answered, out);
             }
-            Answer::Later(answer) => {
+            Answer::Later(answer, _) => {
                 let Stream { upstream: UpstreamSide { wait, .. }, out, .. } = stream;
                 self.answering.push(Waiting { stream: id, memory, answer, wait, out });
             }

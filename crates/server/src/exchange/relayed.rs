@@ -1,0 +1,342 @@
+//! The end of a relay in the process that has the client.
+
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::Bytes;
+use http_body::Body;
+use sealion_http::{ExtraFields, FieldSection, Status};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::passing::{ContentEnd, Link, Packet, RelayedHead, Word, lost, unexpected};
+use crate::response::{Piece, Source};
+use crate::upstream::{ContentWriter, Interim, InterimReceiver, RequestContent, lines, pipe};
+
+/// The content of a response that another process feeds.
+pub(crate) struct RelayedSource {
+    link: Link,
+    demand: Demand,
+    has_ended: bool,
+    trailers: Option<Box<ExtraFields>>,
+}
+
+impl RelayedSource {
+    pub(crate) fn new(link: Link, demand: Demand) -> Self {
+        RelayedSource { link, demand, has_ended: false, trailers: None }
+    }
+}
+
+impl Source for RelayedSource {
+    fn poll_piece(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Piece>>> {
+        while !self.has_ended {
+            let Some(Packet { word, payload }) = ready!(self.link.poll_receive(cx))? else {
+                return Poll::Ready(Some(Err(lost())));
+            };
+            match word {
+                Word::Piece => return Poll::Ready(Some(Ok(Piece::Bytes(payload)))),
+                Word::End => {
+                    self.has_ended = true;
+                    self.trailers = (!payload.is_empty()).then(|| Box::new(fields(&payload)));
+                }
+                Word::Failed => {
+                    let why = String::from_utf8_lossy(&payload).into_owned();
+                    return Poll::Ready(Some(Err(io::Error::other(why))));
+                }
+                word => self.demand.hear(&word)?,
+            }
+        }
+        Poll::Ready(None)
+    }
+
+    fn trailers(mut self: Pin<&mut Self>) -> Option<Box<ExtraFields>> {
+        self.trailers.take()
+    }
+
+    fn relay(&self) -> Option<io::Result<OwnedFd>> {
+        Some(self.link.duplicate())
+    }
+}
+
+/// Fields from lines of HTTP/1.1.
+pub(crate) fn fields(lines: &[u8]) -> ExtraFields {
+    let mut fields = ExtraFields::default();
+    for (name, value) in FieldSection::from_lines(lines).iter() {
+        fields.add_octets(&String::from_utf8_lossy(name), value);
+    }
+    fields
+}
+
+/// The content of a request on its way to the process that has the upstream.
+pub(crate) struct RelayedContent {
+    pump: Demand,
+    /// Sends it.
+    _task: AbortOnDropHandle<()>,
+}
+
+/// What the upstream wants of the content of a request.
+#[derive(Clone, Default)]
+pub(crate) struct Demand(Arc<Mutex<Pump>>);
+
+#[derive(Default)]
+struct Pump {
+    /// `None`: no more is sent.
+    content: Option<RequestContent>,
+    /// A packet that is not sent.
+    unsent: Option<Packet>,
+    is_wanted: bool,
+    sender: Option<Waker>,
+}
+
+/// Bytes of a content that go on: they wait, or are in a packet.
+pub(crate) struct ContentRest {
+    pub(crate) is_wanted: bool,
+    pub(crate) waiting: Vec<u8>,
+    pub(crate) end: ContentEnd,
+}
+
+/// Bytes of content in a packet, at most.
+const PIECE: usize = 16 << 10;
+
+impl RelayedContent {
+    /// Sends content over `link`, once the upstream has asked for it. Returns the writer; `None`: the content has ended.
+    pub(crate) fn start(
+        link: Link,
+        length: Option<u64>,
+        ContentRest { is_wanted, waiting, end }: ContentRest,
+    ) -> (Self, Option<ContentWriter>) {
+        let (mut writer, mut content) = pipe(length);
+        content.pass_trailers(&Arc::from([]));
+        waiting.chunks(PIECE).for_each(|piece| writer.write(Bytes::copy_from_slice(piece)));
+        let writer = match end {
+            ContentEnd::Open => Some(writer),
+            ContentEnd::Complete(trailers) => {
+                writer.finish_with(FieldSection::from_lines(&trailers));
+                None
+            }
+            ContentEnd::Failed(status) => {
+                writer.fail(Status::new(status).unwrap_or(Status::BAD_REQUEST));
+                None
+            }
+        };
+        let pump = Pump { content: Some(content), unsent: None, is_wanted, sender: None };
+        let pump = Demand(Arc::new(Mutex::new(pump)));
+        let sends = pump.clone();
+        let task = tokio::spawn(poll_fn(move |cx| sends.lock().poll(&link, cx)));
+        (RelayedContent { pump, _task: AbortOnDropHandle::new(task) }, writer)
+    }
+
+    /// Hears what the other process says of it.
+    pub(crate) fn demand(&self) -> Demand {
+        self.pump.clone()
+    }
+
+    /// Takes what is left, for yet another process. `None`: all of it was sent, or no more is wanted.
+    pub(crate) fn take_rest(&mut self) -> Option<ContentRest> {
+        let mut pump = self.pump.lock();
+        let (unsent, is_wanted) = (pump.unsent.take(), pump.is_wanted);
+        let (waiting, end) = pump.content.take().map_or((Vec::new(), None), |mut content| {
+            let (waiting, end) = content.take_rest();
+            (waiting, Some(end))
+        });
+        let (before, end) = match (unsent, end) {
+            (None, None) => return None,
+            (Some(Packet { word: Word::ContentEnd, payload }), _) => {
+                (Bytes::new(), ContentEnd::Complete(payload.to_vec()))
+            }
+            (Some(Packet { word: Word::ContentFailed(status), .. }), _) => (Bytes::new(), ContentEnd::Failed(status)),
+            (unsent, end) => (unsent.map_or_else(Bytes::new, |packet| packet.payload), end.unwrap_or(ContentEnd::Open)),
+        };
+        Some(ContentRest { is_wanted, waiting: [&before[..], &waiting].concat(), end })
+    }
+}
+
+impl Demand {
+    fn lock(&self) -> MutexGuard<'_, Pump> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hears a word about the content.
+    ///
+    /// # Errors
+    /// It is about something else.
+    fn hear(&self, word: &Word) -> io::Result<()> {
+        let mut pump = self.lock();
+        match word {
+            Word::Wanted => pump.is_wanted = true,
+            Word::Closed => (pump.content, pump.unsent) = (None, None),
+            word => return Err(unexpected(word)),
+        }
+        if let Some(sender) = pump.sender.take() {
+            sender.wake();
+        }
+        Ok(())
+    }
+}
+
+impl Pump {
+    fn poll(&mut self, link: &Link, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            if let Some(packet) = &self.unsent {
+                match link.poll_send(cx, packet) {
+                    Poll::Pending => {
+                        self.sender = Some(cx.waker().clone());
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(Ok(())) => self.unsent = None,
+                    Poll::Ready(Err(_)) => (self.content, self.unsent) = (None, None),
+                }
+                continue;
+            }
+            let Some(content) = &mut self.content else { return Poll::Ready(()) };
+            if !self.is_wanted {
+                self.sender = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            let Poll::Ready(frame) = Pin::new(content).poll_frame(cx) else {
+                self.sender = Some(cx.waker().clone());
+                return Poll::Pending;
+            };
+            let (packet, is_last) = match frame {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => (Packet::new(Word::Content, data), false),
+                    Err(frame) => {
+                        let trailers = frame.into_trailers().map_or_else(|_| Vec::new(), |fields| lines(&fields));
+                        (Packet::new(Word::ContentEnd, trailers), true)
+                    }
+                },
+                None => (Packet::new(Word::ContentEnd, Bytes::new()), true),
+                Some(Err(incomplete)) => {
+                    (Packet::new(Word::ContentFailed(incomplete.status.code()), Bytes::new()), true)
+                }
+            };
+            self.unsent = Some(packet);
+            if is_last {
+                self.content = None;
+            }
+        }
+    }
+}
+
+/// Waits for the response that another process has asked for.
+pub(crate) struct RelayedAnswer {
+    pub(crate) link: Link,
+    pub(crate) demand: Demand,
+    /// Ends when the client has left.
+    gone: Option<oneshot::Receiver<()>>,
+    interims: mpsc::Sender<Interim>,
+}
+
+/// Interim responses that a client gets for a request.
+const MOST_INTERIMS: usize = 16;
+
+impl RelayedAnswer {
+    /// Dropped, the sender says that the client has left.
+    pub(crate) fn new(link: Link, demand: Demand) -> (Self, oneshot::Sender<()>, InterimReceiver) {
+        let (here, gone) = oneshot::channel();
+        let (interims, receiver) = mpsc::channel(MOST_INTERIMS);
+        (RelayedAnswer { link, demand, gone: Some(gone), interims }, here, receiver)
+    }
+
+    /// The head, and its octets.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(Box<RelayedHead>, Bytes)>> {
+        if let Some(gone) = &mut self.gone
+            && Pin::new(gone).poll(cx).is_ready()
+        {
+            self.gone = None;
+            self.link.try_send(&Packet::new(Word::Gone, Bytes::new()));
+        }
+        loop {
+            let Some(Packet { word, payload }) = ready!(self.link.poll_receive(cx))? else {
+                return Poll::Ready(Err(lost()));
+            };
+            match word {
+                Word::Head(head) => return Poll::Ready(Ok((head, payload))),
+                Word::Interim(status) => {
+                    if let Some(status) = Status::new(status) {
+                        // There are no more than have room.
+                        let _ = self.interims.try_send(Interim { status, fields: fields(&payload) });
+                    }
+                }
+                Word::Failed => {
+                    let why = String::from_utf8_lossy(&payload).into_owned();
+                    return Poll::Ready(Err(io::Error::other(why)));
+                }
+                word => self.demand.hear(&word)?,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn relayed() -> (Link, Pin<Box<RelayedSource>>) {
+        let (near, far) = Link::pair().unwrap();
+        let source = RelayedSource::new(Link::new(far).unwrap(), Demand::default());
+        (near, Box::pin(source))
+    }
+
+    async fn next(source: &mut Pin<Box<RelayedSource>>) -> Option<Result<Vec<u8>, String>> {
+        let piece = poll_fn(|cx| source.as_mut().poll_piece(cx)).await?;
+        Some(piece.map_err(|error| error.to_string()).map(|piece| match piece {
+            Piece::Bytes(bytes) => bytes.to_vec(),
+            Piece::File { .. } => panic!("bytes come"),
+        }))
+    }
+
+    #[tokio::test]
+    async fn content_comes_to_its_end_with_trailers() {
+        let (near, mut source) = relayed();
+        near.try_send(&Packet::new(Word::Piece, &b"content"[..]));
+        near.try_send(&Packet::new(Word::End, &b"x-sum: 5\r\n"[..]));
+        drop(near);
+        assert_eq!(next(&mut source).await, Some(Ok(b"content".to_vec())));
+        assert_eq!(next(&mut source).await, None);
+        assert_eq!(source.as_mut().trailers().unwrap().lines(), b"x-sum: 5\r\n");
+    }
+
+    #[tokio::test]
+    async fn content_without_an_end_is_an_error_and_never_an_end() {
+        let (near, mut source) = relayed();
+        near.try_send(&Packet::new(Word::Piece, &b"content"[..]));
+        drop(near);
+        assert_eq!(next(&mut source).await, Some(Ok(b"content".to_vec())));
+        assert!(next(&mut source).await.unwrap().unwrap_err().contains("has ended"));
+        let (near, mut source) = relayed();
+        near.try_send(&Packet::new(Word::Failed, &b"it broke off"[..]));
+        assert_eq!(next(&mut source).await, Some(Err("it broke off".to_owned())));
+    }
+
+    /// The other process has taken part of it: the next one gets the rest.
+    #[tokio::test]
+    async fn content_of_a_request_goes_on_in_yet_another_process() {
+        let (near, far) = Link::pair().unwrap();
+        let far = Link::new(far).unwrap();
+        let start = |rest| RelayedContent::start(far.clone(), None, rest);
+        let rest = ContentRest { is_wanted: false, waiting: b"begin".to_vec(), end: ContentEnd::Open };
+        let (mut relayed, writer) = start(rest);
+        let mut writer = writer.unwrap();
+        writer.write("middle".into());
+        tokio::task::yield_now().await;
+        let rest = relayed.take_rest().unwrap();
+        assert_eq!((rest.is_wanted, &rest.waiting[..], &rest.end), (false, &b"beginmiddle"[..], &ContentEnd::Open));
+        drop((relayed, writer));
+        let (mut relayed, writer) = start(rest);
+        relayed.demand().hear(&Word::Wanted).unwrap();
+        let mut received = Vec::new();
+        while received.len() < 11 {
+            received.extend(poll_fn(|cx| near.poll_receive(cx)).await.unwrap().unwrap().payload);
+        }
+        assert_eq!(received, b"beginmiddle");
+        writer.unwrap().finish_with(FieldSection::from_lines(b"x-sum: 5\r\n"));
+        let last = poll_fn(|cx| near.poll_receive(cx)).await.unwrap().unwrap();
+        assert!(matches!(last.word, Word::ContentEnd) && last.payload == b"x-sum: 5\r\n"[..], "{last:?}");
+        assert!(relayed.take_rest().is_none());
+    }
+}

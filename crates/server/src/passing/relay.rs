@@ -1,0 +1,233 @@
+//! What two processes say about an exchange that one of them feeds and the other one sends.
+//!
+//! ```text
+//! upstream ◄──► old process: Home ◄── SOCK_SEQPACKET ──► new process: content of the response, content of the request ◄──► client
+//! ```
+//!
+//! The socket's buffer bounds what is under way in each direction. The far end is a descriptor: the next upgrade passes it on, so that no process stays between.
+
+use std::cell::RefCell;
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendFlags, SocketFlags,
+    SocketType, recvmsg, sendmsg, socketpair,
+};
+use sealion_http::http1::framing::ResponseFraming;
+use sealion_http::multiplexed::HeadBuffer;
+use serde::{Deserialize, Serialize};
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+
+use super::under_way::Line;
+
+/// Bytes of content in a packet, at most.
+pub(crate) const LONGEST_PIECE: usize = 64 << 10;
+
+/// The longest packet, in bytes: it fits the send buffer of a socket as the kernel makes it (212,992 bytes, wmem_default in socket(7)).
+const LONGEST_PACKET: usize = 160 << 10;
+
+/// The meaning of a packet. Its payload follows.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Word {
+    /// Content of the response.
+    Piece,
+    /// The end of the response, with the lines of its trailers.
+    End,
+    /// The response breaks off, because of this text.
+    Failed,
+    /// The response begins. Its head follows.
+    Head(Box<RelayedHead>),
+    /// An interim response of this status, with its lines.
+    Interim(u16),
+    /// The content of the request is wanted.
+    Wanted,
+    /// No more content of the request is taken.
+    Closed,
+    /// Content of the request.
+    Content,
+    /// The end of the content, with the lines of its trailers.
+    ContentEnd,
+    /// The content breaks off. The client is told this status.
+    ContentFailed(u16),
+    /// The client has left before the head of the response.
+    Gone,
+}
+
+/// A response that was awaited.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct RelayedHead {
+    pub(crate) line: Line,
+    pub(crate) framing: ResponseFraming,
+    /// The length of its content, if it is known.
+    pub(crate) length: Option<u64>,
+    pub(crate) ends: Ends,
+    /// HTTP/2: the head of the request, for the line in the access log.
+    pub(crate) request: Option<Box<HeadBuffer>>,
+}
+
+/// How an awaited response ends its stream or connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Ends {
+    /// As its framing says.
+    Usual,
+    /// The connection closes behind it.
+    Closes,
+    /// Its content is another protocol's.
+    Tunnel,
+    /// The client does not get it.
+    Withheld,
+}
+
+impl std::fmt::Debug for RelayedHead {
+    /// Without the head of the request, which is not for logs.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RelayedHead").field("line", &self.line).field("framing", &self.framing).finish_non_exhaustive()
+    }
+}
+
+/// A word with its payload.
+#[derive(Debug)]
+pub(crate) struct Packet {
+    pub(crate) word: Word,
+    pub(crate) payload: Bytes,
+}
+
+impl Packet {
+    pub(crate) fn new(word: Word, payload: impl Into<Bytes>) -> Self {
+        Packet { word, payload: payload.into() }
+    }
+}
+
+/// An end of a relay.
+#[derive(Debug, Clone)]
+pub(crate) struct Link(Arc<UnixStream>);
+
+impl Link {
+    /// An end for this process, and one for another.
+    ///
+    /// # Errors
+    /// No descriptor is free.
+    pub(crate) fn pair() -> io::Result<(Self, OwnedFd)> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        Ok((Self::new(near)?, far))
+    }
+
+    /// The end that another process gave.
+    ///
+    /// # Errors
+    /// It is no socket, or the runtime does not take it.
+    pub(crate) fn new(end: OwnedFd) -> io::Result<Self> {
+        Ok(Link(Arc::new(UnixStream::from_std(end.into())?)))
+    }
+
+    /// The descriptor for yet another process. This one must not be used afterwards.
+    ///
+    /// # Errors
+    /// No descriptor is free.
+    pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.0.as_fd().try_clone_to_owned()
+    }
+
+    /// Sends a packet, once the other process has read enough.
+    pub(crate) fn poll_send(&self, cx: &mut Context<'_>, packet: &Packet) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.0.poll_write_ready(cx))?;
+            match self.0.try_io(Interest::WRITABLE, || Ok(self.send(packet)?)) {
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                sent => return Poll::Ready(sent),
+            }
+        }
+    }
+
+    /// Sends a packet if there is room.
+    pub(crate) fn try_send(&self, packet: &Packet) {
+        let _ = self.send(packet);
+    }
+
+    fn send(&self, Packet { word, payload }: &Packet) -> Result<(), Errno> {
+        let word = postcard::to_allocvec(word).expect("it is written to memory");
+        let bytes = [IoSlice::new(&word), IoSlice::new(payload)];
+        sendmsg(&*self.0, &bytes, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL).map(drop)
+    }
+
+    /// The next packet. `None`: the other process has closed its end.
+    pub(crate) fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Packet>>> {
+        loop {
+            ready!(self.0.poll_read_ready(cx))?;
+            match self.0.try_io(Interest::READABLE, || Ok(self.receive()?)) {
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                // The other process has left packets unread, which the kernel tells before it gives out those that wait.
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+                received => return Poll::Ready(received),
+            }
+        }
+    }
+
+    fn receive(&self) -> Result<Option<Packet>, Errno> {
+        SPACE.with_borrow_mut(|space| {
+            space.resize(LONGEST_PACKET, 0);
+            let mut control = RecvAncillaryBuffer::default();
+            let received = recvmsg(&*self.0, &mut [IoSliceMut::new(space)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+            if received.bytes == 0 {
+                return Ok(None);
+            }
+            if received.flags.contains(ReturnFlags::TRUNC) {
+                return Err(Errno::MSGSIZE);
+            }
+            let (word, payload) = postcard::take_from_bytes(&space[..received.bytes]).map_err(|_| Errno::PROTO)?;
+            Ok(Some(Packet { word, payload: Bytes::copy_from_slice(payload) }))
+        })
+    }
+}
+
+thread_local! {
+    static SPACE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The error of an exchange whose other process is gone.
+pub(crate) fn lost() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the process before an upgrade, which had the rest, has ended")
+}
+
+/// The error of a word that has no place there.
+pub(crate) fn unexpected(word: &Word) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("the process before an upgrade said {word:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::task::Waker;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn no_more_is_sent_than_is_read() {
+        let (near, far) = Link::pair().unwrap();
+        let far = Link::new(far).unwrap();
+        let piece = Packet::new(Word::Piece, vec![7; LONGEST_PIECE]);
+        poll_fn(|cx| near.poll_send(cx, &piece)).await.unwrap();
+        let mut sent = 1;
+        while near.poll_send(&mut Context::from_waker(Waker::noop()), &piece).is_ready() {
+            sent += 1;
+        }
+        assert!((1..10).contains(&sent), "{sent}");
+        for _ in 0..sent {
+            let packet = poll_fn(|cx| far.poll_receive(cx)).await.unwrap().unwrap();
+            assert_eq!(packet.payload, piece.payload);
+        }
+        poll_fn(|cx| near.poll_send(cx, &piece)).await.unwrap();
+        // What was sent comes, whatever the other end has left unread.
+        poll_fn(|cx| far.poll_send(cx, &Packet::new(Word::Gone, &b""[..]))).await.unwrap();
+        drop(near);
+        assert!(poll_fn(|cx| far.poll_receive(cx)).await.unwrap().is_some());
+        assert!(poll_fn(|cx| far.poll_receive(cx)).await.unwrap().is_none());
+    }
+}
