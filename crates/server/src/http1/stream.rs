@@ -260,7 +260,6 @@ impl<'a> Stream<'a> {
 }
 
 /// What happened while an answer was awaited.
-#[expect(clippy::large_enum_variant, reason = "it is moved once, and a box would be one for each answer")]
 enum Meanwhile<T> {
     Answered(T),
     /// The content of the request is wanted: 100 is to be sent.
