@@ -76,6 +76,9 @@ pub(crate) async fn serve(
             After::End(end) => return Ok(end),
             After::Pass(under_way, turn, Some(feed)) => {
                 after = Box::pin(connection.leave_feeding((under_way, turn, feed), stream, peer, shared)).await?;
+                if connection.passes == Passes::Never {
+                    idle.cannot_pass();
+                }
                 continue;
             }
             After::Pass(under_way, turn, None) => {

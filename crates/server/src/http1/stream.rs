@@ -261,7 +261,6 @@ impl<'a> Stream<'a> {
 }
 
 /// An event while a response is awaited.
-#[expect(clippy::large_enum_variant, reason = "it is moved once, and a box would be one for each answer")]
 enum Meanwhile<T> {
     Answered(T),
     /// The content of the request is wanted: 100 is to be sent.

@@ -11,6 +11,8 @@ use sealion_testkit::websocket::{connect_block, switch};
 use sealion_testkit::{Client, PATIENCE, Suite, http, pattern};
 
 use crate::support::http2::{DATA, END_STREAM, Ended, Http2, INTERNAL_ERROR, frame, headers};
+use crate::support::port::free_port;
+use crate::support::process::wait_until_it_rests;
 use crate::support::upstream::{Accepted, Upstream};
 use crate::support::watch::{Watched, scrape};
 use crate::support::{Site, access_line, access_lines, begin, wait_for_message, wait_until};
@@ -513,4 +515,67 @@ fn streams_of_a_process_that_is_killed_break_off_alone() {
     assert_eq!(http.response(slow).whole().0, 502);
     assert_eq!(http.fetch("/other").0, 200);
     assert_eq!(http.go_aways, []);
+}
+
+/// The new process has no place for the connections: what was packed goes on here, by both ends of its relays.
+#[test]
+fn exchanges_of_connections_that_are_refused_go_on_in_the_process_before() {
+    for is_http2 in [false, true] {
+        let site = Site::new();
+        let (step, stream_steps) = steps::<Vec<u8>>();
+        let (answer, slow_steps) = steps::<Vec<u8>>();
+        let upstream = several(stream_steps, slow_steps);
+        let rule = format!("proxy = {{ to = '{}' }}", upstream.url());
+        let ports = [free_port(), free_port()];
+        let listening = |ports: &[u16]| {
+            let listen = |port: &u16| format!("address = '127.0.0.1:{port}'");
+            ports.iter().fold(site.config(&rule), |config, port| config.listen(&listen(port)))
+        };
+        let first = listening(&ports).serve_with(&["--ktls", "never", "--grace", "1h"]);
+        let mut service = Service { first };
+        let address = SocketAddr::from(([127, 0, 0, 1], ports[1]));
+        let connector = || site.connector(Suite::TLS13);
+        let ask = |target: &str| {
+            let mut client = connector().connect(address);
+            client.send(http::head("GET", target, &[]).as_bytes()).expect("it leaves");
+            client
+        };
+        step.send(b"begin".to_vec()).expect("the upstream waits");
+        let mut plain = (!is_http2).then(|| [ask("/stream"), ask("/slow")]);
+        let mut streams = is_http2.then(|| {
+            let mut http = Http2::connect(connector(), address, &[]);
+            http.ping();
+            let streams = [http.get("/stream"), http.get("/slow")];
+            (http, streams)
+        });
+        if let Some([streamed, _]) = &mut plain {
+            streamed.read_until(b"\r\n\r\n").expect("a head");
+            read_chunk(streamed, b"begin");
+        }
+        if let Some((http, [streamed, _])) = &mut streams {
+            http.read_until("its beginning", |http| http.streams.get(streamed).is_some_and(|got| got.body == b"begin"));
+        }
+        wait_until("the upstream has both", || upstream.connections() == 2);
+        listening(&ports[..1]).write();
+        service.upgrade();
+        wait_until_it_rests(&service.first);
+        for said in [&b"middle"[..], b""] {
+            step.send(said.to_vec()).expect("the upstream waits");
+        }
+        answer.send(b"at last".to_vec()).expect("the upstream waits");
+        if let Some([streamed, slow]) = &mut plain {
+            read_chunk(streamed, b"middle");
+            assert_eq!(streamed.read(5).expect("the last chunk"), b"0\r\n\r\n");
+            assert_eq!(http::read_response(slow, "GET").expect("an answer").body, b"at last");
+        }
+        if let Some((http, [streamed, slow])) = &mut streams {
+            assert_eq!(http.response(*streamed).whole(), (200, &b"beginmiddle"[..]));
+            assert_eq!(http.response(*slow).whole(), (200, &b"at last"[..]));
+        }
+        drop((plain, streams));
+        assert!(service.first.wait().success());
+        wait_for_message(&service.first, "their listener is gone");
+        let lines = access_lines(&service.first, 2);
+        assert!(lines.iter().all(|line| line.get("status") == "200" && line.find("aborted").is_none()), "{lines:?}");
+    }
 }
