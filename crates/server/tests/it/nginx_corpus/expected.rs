@@ -8,5 +8,4 @@ pub(super) const EXPECTED_TO_DIFFER: &[(&str, &str)] = &[
     ("dot-segments", "by design: 400, since no client library sends such paths"),
     ("error-page-redirect", "a path with the status of a redirect is lost"),
     ("forwarded-fields", "X-Forwarded-For of untrusted clients is dropped"),
-    ("nested-php", "by design: a script may read its path without the directory, where /x.php is refused"),
 ];
