@@ -63,12 +63,13 @@ fn a_query_is_stored_by_its_content() {
 #[test]
 fn a_query_is_forwarded_where_it_is_not_to_be_stored() {
     let long = "x".repeat(1025);
-    let cookie = ("Cookie", "session=1");
-    let rows: &[(&'static str, &[(&str, &str)], &str)] = &[
+    type Fields = &'static [(&'static str, &'static str)];
+    const COOKIE: (&str, &str) = ("Cookie", "session=1");
+    let rows: [(&str, Fields, &str); 5] = [
         ("", &[JSON], "{1}"),
         (ON, &[JSON], &long),
         (ON, &[JSON], ""),
-        ("query_content = '1KiB', bypass_cookies = ['session']", &[JSON, cookie], "{1}"),
+        ("query_content = '1KiB', bypass_cookies = ['session']", &[JSON, COOKIE], "{1}"),
         (ON, &[JSON, ("Authorization", "Basic eDp5")], "{1}"),
     ];
     for (rule, fields, content) in rows {
