@@ -114,11 +114,9 @@ impl<'a> SitePath<'a> {
 
     /// The path without leading and trailing slashes; empty for the root itself.
     pub fn as_bytes(&self) -> &[u8] {
-        let name = self.full.get(1..).unwrap_or_default();
-        match name {
-            [name @ .., _] if self.names_directory => name,
-            name => name,
-        }
+        // Of the root alone, the slash is both the first and the last.
+        let end = self.full.len() - usize::from(self.names_directory);
+        self.full.get(1..end).unwrap_or_default()
     }
 
     /// Whether the path ended with a slash, so that it can only name a directory.

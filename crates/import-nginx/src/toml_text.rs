@@ -154,6 +154,11 @@ impl Display for Table {
     }
 }
 
+/// A table within a line.
+pub(super) fn inline_table<const N: usize>(pairs: [(&str, Value); N]) -> toml::Table {
+    pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
 fn bare_or_quoted(key: &str) -> String {
     let bare = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
     if bare { key.to_owned() } else { Value::from(key).to_string() }

@@ -10,7 +10,7 @@ use super::proxy::{self, NotPassed, Place, without_query};
 use super::variables::Variables;
 use super::{route, settings};
 use crate::syntax::Directive;
-use crate::toml_text::Table;
+use crate::toml_text::{Table, inline_table};
 
 /// The picture of one transparent pixel that nginx has.
 const EMPTY_GIF: &str = "R0lGODlhAQABAIABAAAAAP///yH5BAEAAAEALAAAAAABAAEAAAICTAEAOw==";
@@ -46,11 +46,7 @@ pub(super) fn write(context: &mut Context, table: &mut Table, place: Place<'_, '
         return Ok(true);
     }
     if find("empty_gif").is_some() {
-        let keys = [("type", "image/gif"), ("base64", EMPTY_GIF)];
-        table.set(
-            "respond",
-            keys.map(|(key, value)| (key.to_owned(), Value::from(value))).into_iter().collect::<toml::Table>(),
-        );
+        table.set("respond", inline_table([("type", "image/gif".into()), ("base64", EMPTY_GIF.into())]));
         return Ok(true);
     }
     if let Some(alias) = find("alias") {
@@ -92,7 +88,7 @@ pub(super) fn returns(
         [url] if url.starts_with("http") || url.starts_with('$') => (302, Some(url)),
         [status] => (status.parse::<u16>().unwrap_or_default(), None),
         [status, text] => (status.parse::<u16>().unwrap_or_default(), Some(text)),
-        _ => return Err("its arguments are unknown".to_owned().into()),
+        _ => return Err("its arguments are unknown".into()),
     };
     match (status, text) {
         (444, _) => table.set("respond", "close"),
@@ -101,9 +97,7 @@ pub(super) fn returns(
         (200..=599, None) => table.set("respond", i64::from(status)),
         (200..=599, Some(text)) => {
             let text = place.variables.template(context, text)?;
-            let mut respond = toml::Table::new();
-            respond.insert("status".to_owned(), i64::from(status).into());
-            respond.insert("text".to_owned(), text.into());
+            let mut respond = inline_table([("status", i64::from(status).into()), ("text", text.into())]);
             let media_type = place.level.last("default_type").map_or("application/octet-stream", Directive::first);
             let own = place
                 .level
@@ -143,9 +137,7 @@ pub(super) fn redirect(
         return Err(format!("{to} is no target of a redirect: write a path or a URL").into());
     }
     let keeps = is_kept.is_some() || target.contains("{uri}");
-    let mut redirect = toml::Table::new();
-    redirect.insert("to".to_owned(), target.into());
-    redirect.insert("status".to_owned(), i64::from(status).into());
+    let mut redirect = inline_table([("to", target.into()), ("status", i64::from(status).into())]);
     if !keeps {
         redirect.insert("query".to_owned(), "drop".into());
     } else if is_kept.is_some() && without.contains('?') {
@@ -181,7 +173,7 @@ fn try_files(
     directive: &Directive,
 ) -> Result<(), NotPassed> {
     let Some((last, tried)) = directive.arguments.split_last() else {
-        return Err("it names no path".to_owned().into());
+        return Err("it names no path".into());
     };
     let mut paths: Vec<Value> = Vec::new();
     for tried in tried {
@@ -331,7 +323,7 @@ fn alias(
 ) -> Result<(), NotPassed> {
     let to = place.variables.template(context, directive.first())?;
     if !to.starts_with('/') {
-        return Err("write the full path of its directory".to_owned().into());
+        return Err("write the full path of its directory".into());
     }
     // Everything up to the first placeholder, and the rest as a path beneath it.
     let split = |to: &str| {
@@ -341,8 +333,7 @@ fn alias(
     };
     let stay = |table: &mut Table, root: String, to: String| {
         table.set("root", root);
-        let rewrite = [("to".to_owned(), Value::from(to)), ("stay".to_owned(), true.into())];
-        table.set("rewrite", rewrite.into_iter().collect::<toml::Table>());
+        table.set("rewrite", inline_table([("to", to.into()), ("stay", true.into())]));
     };
     match place.path {
         Path::Prefix { text, is_final } if !to.contains('{') => {
@@ -361,9 +352,7 @@ fn alias(
                     stay(table, root, to);
                 }
                 _ if text.ends_with('/') && !to.ends_with('/') => {
-                    return Err("nginx appends the rest of the path without a slash: end both with one"
-                        .to_owned()
-                        .into());
+                    return Err("nginx appends the rest of the path without a slash: end both with one".into());
                 }
                 _ if text.ends_with('/') => table.set("alias", to),
                 // nginx appends the rest: `/docs.gz` is not a file of another root.
@@ -387,7 +376,7 @@ fn alias(
             let (root, to) = split(&to);
             stay(table, root, to);
         }
-        _ => return Err("its directory depends on the request".to_owned().into()),
+        _ => return Err("its directory depends on the request".into()),
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use super::context::Context;
 use super::level::Level;
 use super::{limits, proxy, values};
 use crate::syntax::Directive;
-use crate::toml_text::Table;
+use crate::toml_text::{Table, inline_table};
 
 /// All addresses.
 const EVERYONE: [&str; 2] = ["0.0.0.0/0", "::/0"];
@@ -164,10 +164,7 @@ fn basic_auth(context: &mut Context, table: &mut Table, level: &Level<'_>) -> bo
     if !std::path::Path::new(&file).is_file() {
         context.note(users, "the file of users is not readable here, and is needed at start");
     }
-    let mut auth = toml::Table::new();
-    auth.insert("realm".to_owned(), realm.first().into());
-    auth.insert("users".to_owned(), file.into());
-    table.set("basic_auth", auth);
+    table.set("basic_auth", inline_table([("realm", realm.first().into()), ("users", file.into())]));
     true
 }
 

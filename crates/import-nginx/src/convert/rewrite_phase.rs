@@ -2,8 +2,6 @@
 //!
 //! They stand in the order of the file. Each has a condition or an expression, and the first that admits the request is taken.
 
-use toml::Value;
-
 use super::asked::{self, Asked};
 use super::condition::Condition;
 use super::context::Context;
@@ -13,7 +11,7 @@ use super::route::{Block, act, place};
 use super::variables::Variables;
 use super::{action, pcre, settings, values};
 use crate::syntax::Directive;
-use crate::toml_text::Table;
+use crate::toml_text::{Table, inline_table};
 
 /// Writes the rewrite phase of a block as routes within it.
 pub(super) fn write(context: &mut Context, table: &mut Table, block: &Block<'_, '_>, variables: &mut Variables) {
@@ -178,8 +176,7 @@ fn of_rewrite(
             ("break", false) => match block.level.own().iter().copied().find(|inner| inner.name == "try_files") {
                 Some(tries) => action::try_rewritten(context, &mut route, place(block, &inner), (tries, &to)),
                 None => {
-                    let rewrite = [("to".to_owned(), Value::from(to)), ("stay".to_owned(), true.into())];
-                    route.set("rewrite", rewrite.into_iter().collect::<toml::Table>());
+                    route.set("rewrite", inline_table([("to", to.into()), ("stay", true.into())]));
                     Ok(())
                 }
             },

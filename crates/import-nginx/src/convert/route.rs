@@ -13,7 +13,7 @@ use super::proxy::{self, MaxBody, NotPassed, Place};
 use super::variables::Variables;
 use super::{guards, pcre, real_ip, rewrite_phase, settings, values};
 use crate::syntax::Directive;
-use crate::toml_text::Table;
+use crate::toml_text::{Table, inline_table};
 
 /// Cases of variables that are followed one within another.
 const MAX_DEPTH: usize = 3;
@@ -191,8 +191,7 @@ fn redirect_to_slash(table: &mut Table, block: &Block<'_, '_>) {
     let mut inner = Table::default();
     // The directory that the route is, without its slash.
     inner.set("path", format!("~ ^{}$", values::literally(without)));
-    let redirect = [("to".to_owned(), Value::from(text.as_str())), ("status".to_owned(), 301.into())];
-    inner.set("redirect", redirect.into_iter().collect::<toml::Table>());
+    inner.set("redirect", inline_table([("to", text.as_str().into()), ("status", 301.into())]));
     table.push("route", inner);
 }
 

@@ -7,7 +7,7 @@ use super::level::Level;
 use super::variables::Variables;
 use super::{guards, log, proxy, tables, values};
 use crate::syntax::Directive;
-use crate::toml_text::Table;
+use crate::toml_text::{Table, inline_table};
 
 /// Writes the settings that the innermost block of a level sets.
 pub(super) fn write(context: &mut Context, table: &mut Table, level: &Level<'_>, variables: &Variables) {
@@ -407,10 +407,7 @@ fn error_pages(context: &mut Context, table: &mut Table, level: &Level<'_>, vari
         let status = change.first().map_or("", |change| &change[1..]);
         let target: Value = match status.parse::<i64>() {
             Ok(status @ (200..=299 | 400..=599)) if status != 206 => {
-                [("to".to_owned(), Value::from(page.as_str())), ("status".to_owned(), status.into())]
-                    .into_iter()
-                    .collect::<toml::Table>()
-                    .into()
+                inline_table([("to", page.as_str().into()), ("status", status.into())]).into()
             }
             Err(_) => page.as_str().into(),
             Ok(_) => {
@@ -461,9 +458,7 @@ fn page_elsewhere(context: &mut Context, page: &str, change: Option<&str>, varia
         }
         (variables.template(context, page).ok()?, status.into())
     };
-    Some(
-        [("to".to_owned(), Value::from(to)), ("status".to_owned(), status)].into_iter().collect::<toml::Table>().into(),
-    )
+    Some(inline_table([("to", to.into()), ("status", status)]).into())
 }
 
 /// Whether a path names a program, whose source no client may get.

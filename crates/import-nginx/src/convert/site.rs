@@ -9,7 +9,7 @@ use super::route::{self, Server};
 use super::variables::Variables;
 use super::{guards, level, path, proxy, rewrite_phase, settings, tls, values};
 use crate::syntax::Directive;
-use crate::toml_text::Table;
+use crate::toml_text::{Table, inline_table};
 
 /// A site, and its listeners and names.
 pub(super) type Placed = (Table, Part);
@@ -190,8 +190,7 @@ fn of_site(site: &mut Table, own: Table) {
             // A location may have an action of its own.
             ("deny", _) => {
                 let everyone = ["0.0.0.0/0", "::/0"].map(Value::from).to_vec();
-                let rule: toml::Table = [("deny".to_owned(), Value::from(everyone))].into_iter().collect();
-                site.set("access", rule);
+                site.set("access", inline_table([("deny", everyone.into())]));
             }
             (key, value) => site.set(key, value),
         }

@@ -14,9 +14,13 @@ use crate::placeholders::{Asked, Form};
 /// The route and the path of a request; an error is the status of a path that cannot be served.
 pub(super) type Located<'s, 'r> = (&'s Route, Result<SitePath<'r>, Status>);
 
-/// A route of a site, by its number.
+/// A route of a site, by its number; the root has the largest one.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct LimitedBy(Option<usize>);
+pub(crate) struct LimitedBy(u32);
+
+impl LimitedBy {
+    const ROOT: Self = LimitedBy(u32::MAX);
+}
 
 /// The path, of files or of an application, and whether a file can have it.
 ///
@@ -45,16 +49,20 @@ impl Site {
     /// The route whose limits a request of this client is counted against. Where limits differ by route, conditions wait for the disk here.
     #[inline]
     pub(crate) fn limited_by(&self, request: &Request<'_>, client: impl FnOnce() -> Client) -> LimitedBy {
-        LimitedBy(match &self.routes {
-            Some(routes) if routes.has_limits() => self.locate(request, client(), Disk::Waits).0.number,
-            _ => None,
-        })
+        match &self.routes {
+            Some(routes) if routes.has_limits() => {
+                let route = self.locate(request, client(), Disk::Waits).0;
+                route.shown_number().map_or(LimitedBy::ROOT, LimitedBy)
+            }
+            _ => LimitedBy::ROOT,
+        }
     }
 
     /// The limits of that route.
     #[inline]
     pub(crate) fn limits(&self, by: LimitedBy) -> Option<&SiteLimits> {
-        self.route(by.0).limits.as_deref()
+        let number = usize::try_from(by.0).ok().filter(|_| by.0 != LimitedBy::ROOT.0);
+        self.route(number).limits.as_deref()
     }
 
     /// The value that the limits of the route count a request by. `None`: they count by client, or the request has no such value.

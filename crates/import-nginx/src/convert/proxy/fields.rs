@@ -7,6 +7,7 @@ use toml::Value;
 use crate::convert::context::Context;
 use crate::convert::variables::Variables;
 use crate::syntax::Directive;
+use crate::toml_text::inline_table;
 
 /// Fields that Sealion makes for each request, and the values that say the same.
 const MADE_HERE: [(&str, &[&str]); 6] = [
@@ -29,8 +30,7 @@ pub(super) struct Fields(Vec<Value>);
 
 impl Fields {
     pub(super) fn set(&mut self, name: &str, value: &str) {
-        let pair = [("name".to_owned(), Value::from(name)), ("value".to_owned(), Value::from(value))];
-        self.0.push(Value::Table(pair.into_iter().collect()));
+        self.0.push(inline_table([("name", name.into()), ("value", value.into())]).into());
     }
 
     pub(super) fn into_value(self) -> Option<Value> {

@@ -21,7 +21,7 @@ use super::path::Path;
 use super::variables::{Lost, Variables};
 use super::{guards, settings, tables, values};
 use crate::syntax::Directive;
-use crate::toml_text::Table;
+use crate::toml_text::{Table, inline_table};
 use upstreams::Options;
 use url::{Sent, Url};
 
@@ -80,6 +80,12 @@ impl NotPassed {
     }
 }
 
+impl From<&str> for NotPassed {
+    fn from(why: &str) -> Self {
+        NotPassed::Other(why.to_owned())
+    }
+}
+
 impl From<String> for NotPassed {
     fn from(why: String) -> Self {
         NotPassed::Other(why)
@@ -103,7 +109,7 @@ fn write_accel(table: &mut Table, level: &Level<'_>, pass: &Directive) {
     let names = directive.arguments.iter().map(|name| name.to_ascii_lowercase());
     let ignored: Vec<Value> = names.filter(|name| FOLLOWED.contains(&name.as_str())).map(Value::from).collect();
     if !ignored.is_empty() {
-        table.set("accel", [("ignore".to_owned(), ignored.into())].into_iter().collect::<toml::Table>());
+        table.set("accel", inline_table([("ignore", ignored.into())]));
     }
 }
 
@@ -230,7 +236,6 @@ fn target(context: &mut Context, url: &Url, options: Options) -> Result<upstream
     let Some(values) = tables::values(context, &url.authority) else {
         return Err(
             "its server depends on the request: name an [[upstream]] for each, and choose among them by a [[map]]"
-                .to_owned()
                 .into(),
         );
     };
@@ -250,7 +255,7 @@ fn target(context: &mut Context, url: &Url, options: Options) -> Result<upstream
     }
     let is_url = |value: &String| value.contains("://");
     if values.iter().any(|value| is_block(context, value)) {
-        return Err("its map names upstreams and hosts: write an [[upstream]] for each".to_owned().into());
+        return Err("its map names upstreams and hosts: write an [[upstream]] for each".into());
     }
     let name = if values.iter().all(is_url) { url.authority.clone() } else { format!("{scheme}://{}", url.authority) };
     Ok(upstreams::Target { name, host: "upstream".to_owned() })
@@ -296,9 +301,6 @@ fn rule(
     if host != "client" {
         table.set("host", host);
     }
-    if last("proxy_pass_request_headers").is_some_and(|passes| passes.first() == "off") {
-        table.set("pass_fields", false);
-    }
     if let Some(fields) = of_requests.into_value() {
         table.set("request_headers", fields);
     }
@@ -306,10 +308,31 @@ fn rule(
     if let Some(value) = cache_control(context, level, place.variables) {
         of_responses.set("Cache-Control", &value);
     }
+    keys_of_all(context, table, place, &all, (of_responses, cache));
+    let (mirrors, sent) = (level.all("mirror"), url.sent(place.path, pass.first().contains('$')));
+    let requests = mirrors::Requests { mirrors: &mirrors, sent: &sent, fields: &set };
+    if let Some(mirror) = mirrors::of_rule(context, place, &requests) {
+        table.set("mirror", mirror);
+    }
+    Ok(())
+}
+
+/// Writes the keys that the rules of all protocols have. `all`: the directives of a name, which begins with the protocol's own instead of `proxy_`.
+fn keys_of_all<'d>(
+    context: &mut Context,
+    table: &mut Table,
+    place: Place<'_, '_>,
+    all: &impl Fn(&str) -> Vec<&'d Directive>,
+    (of_responses, cache): (fields::Fields, Option<Value>),
+) {
+    let is = |name: &str, word: &str| all(name).pop().is_some_and(|directive| directive.first() == word);
+    if is("proxy_pass_request_headers", "off") {
+        table.set("pass_fields", false);
+    }
     if let Some(fields) = of_responses.into_value() {
         table.set("response_headers", fields);
     }
-    if last("proxy_intercept_errors").is_some_and(|intercept| intercept.first() == "on") {
+    if is("proxy_intercept_errors", "on") {
         table.set("intercept_errors", true);
     }
     if let Some(size) = max_body(context, place) {
@@ -318,12 +341,6 @@ fn rule(
     if let Some(cache) = cache {
         table.set("cache", cache);
     }
-    let (mirrors, sent) = (level.all("mirror"), url.sent(place.path, pass.first().contains('$')));
-    let requests = mirrors::Requests { mirrors: &mirrors, sent: &sent, fields: &set };
-    if let Some(mirror) = mirrors::of_rule(context, place, &requests) {
-        table.set("mirror", mirror);
-    }
-    Ok(())
 }
 
 /// The largest content of a request. `None`: there is no bound.

@@ -6,7 +6,7 @@ use super::{Place, Url};
 use crate::convert::context::Context;
 use crate::convert::path::Path;
 use crate::syntax::Directive;
-use crate::toml_text::Table;
+use crate::toml_text::{Table, inline_table};
 
 /// A text and its replacement.
 type Pair = (String, String);
@@ -66,13 +66,7 @@ pub(super) fn write<'a>(
         }
     }
     for (key, pairs) in [("locations", locations), ("cookie_paths", paths), ("cookie_domains", domains)] {
-        let written = |(from, to): Pair| -> Value {
-            [("from", from), ("to", to)]
-                .map(|(key, text)| (key.to_owned(), Value::from(text)))
-                .into_iter()
-                .collect::<toml::Table>()
-                .into()
-        };
+        let written = |(from, to): Pair| Value::from(inline_table([("from", from.into()), ("to", to.into())]));
         if !pairs.is_empty() {
             table.set(key, pairs.into_iter().map(written).collect::<Vec<_>>());
         }

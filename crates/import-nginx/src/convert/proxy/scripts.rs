@@ -2,11 +2,11 @@
 
 use super::gateway::{self, Made};
 use super::upstreams::{self, Options};
-use super::{NotPassed, Place, cache, fields, max_body, settings, values};
+use super::{NotPassed, Place, cache, fields, keys_of_all, max_body, settings, values};
 use crate::convert::context::Context;
 use crate::convert::path::Path;
 use crate::syntax::Directive;
-use crate::toml_text::Table;
+use crate::toml_text::{Table, inline_table};
 
 const MADE: Made = Made { always: &["HTTP_HOST", "HTTP_PROXY", "REMOTE_USER"], otherwise: &[] };
 
@@ -23,7 +23,7 @@ pub(super) fn write(
     let level = place.level;
     let to = place.variables.template(context, pass.first())?;
     if to.contains('{') {
-        return Err("its server depends on the request: name an [[upstream]]".to_owned().into());
+        return Err("its server depends on the request: name an [[upstream]]".into());
     }
     let (root, front) = directory(context, place)?;
     let mut scripts = toml::Table::new();
@@ -53,29 +53,14 @@ pub(super) fn write(
     let proxy = table.table("proxy");
     proxy.set("to", target.name);
     proxy.set("fastcgi", scripts);
-    if let Some(fields) = fields::of_responses(context, &level.all("fastcgi_hide_header")).into_value() {
-        proxy.set("response_headers", fields);
-    }
-    if level.last("fastcgi_intercept_errors").is_some_and(|intercept| intercept.first() == "on") {
-        proxy.set("intercept_errors", true);
-    }
     let all = |name: &str| level.all(&name.replacen("proxy_", "fastcgi_", 1));
-    let cache = cache::of_rule(context, &all);
-    let proxy = table.table("proxy");
-    if let Some(cache) = cache {
-        proxy.set("cache", cache);
-    }
+    let (cache, hidden) = (cache::of_rule(context, &all), fields::of_responses(context, &all("proxy_hide_header")));
+    keys_of_all(context, proxy, place, &all, (hidden, cache));
     let max = max_body(context, place);
     // nginx keeps contents in files, too, until they are whole.
     if max.is_none_or(|max| max.0 > MAX_IN_MEMORY) {
-        let mut buffer = toml::Table::new();
-        let disk = max.map_or(10 << 30, |max| max.0.saturating_mul(10));
-        buffer.insert("disk".to_owned(), values::Size(disk).to_string().into());
-        buffer.insert("directory".to_owned(), "/var/tmp".into());
-        proxy.set("buffer_request", buffer);
-    }
-    if let Some(max) = max {
-        proxy.set("max_body", max.to_string());
+        let disk = values::Size(max.map_or(10 << 30, |max| max.0.saturating_mul(10))).to_string();
+        proxy.set("buffer_request", inline_table([("disk", disk.into()), ("directory", "/var/tmp".into())]));
     }
     Ok(())
 }
@@ -97,7 +82,6 @@ fn directory(context: &mut Context, place: Place<'_, '_>) -> Result<(String, Opt
             Some(parent) => Ok((parent.to_owned(), None)),
             None => Err(
                 "its scripts lie beneath an alias: write root = \"…\" of fastcgi, so that root and path are the script"
-                    .to_owned()
                     .into(),
             ),
         };

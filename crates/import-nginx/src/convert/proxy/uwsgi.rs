@@ -2,7 +2,7 @@
 
 use super::gateway::{self, Made};
 use super::upstreams::{self, Options};
-use super::{NotPassed, Place, cache, fields, max_body};
+use super::{NotPassed, Place, cache, fields, keys_of_all};
 use crate::convert::context::Context;
 use crate::convert::path::Path;
 use crate::syntax::Directive;
@@ -24,12 +24,10 @@ pub(super) fn write(
     let level = place.level;
     let to = place.variables.template(context, pass.first())?;
     if to.contains('{') {
-        return Err("its server depends on the request: name an [[upstream]]".to_owned().into());
+        return Err("its server depends on the request: name an [[upstream]]".into());
     }
     if to.starts_with("suwsgi://") {
-        return Err("uwsgi is not spoken over TLS: let the program listen without it, on this machine"
-            .to_owned()
-            .into());
+        return Err("uwsgi is not spoken over TLS: let the program listen without it, on this machine".into());
     }
     let options = options(context, place);
     let target = upstreams::target(context, to.strip_prefix("uwsgi://").unwrap_or(&to), options)?;
@@ -42,25 +40,9 @@ pub(super) fn write(
     if !own.keys.is_empty() {
         proxy.set("uwsgi", own.keys);
     }
-    if let Some(fields) = fields::of_responses(context, &level.all("uwsgi_hide_header")).into_value() {
-        proxy.set("response_headers", fields);
-    }
-    if level.last("uwsgi_pass_request_headers").is_some_and(|passes| passes.first() == "off") {
-        proxy.set("pass_fields", false);
-    }
-    if level.last("uwsgi_intercept_errors").is_some_and(|intercept| intercept.first() == "on") {
-        proxy.set("intercept_errors", true);
-    }
     let all = |name: &str| level.all(&name.replacen("proxy_", "uwsgi_", 1));
-    let cache = cache::of_rule(context, &all);
-    let max = max_body(context, place);
-    let proxy = table.table("proxy");
-    if let Some(cache) = cache {
-        proxy.set("cache", cache);
-    }
-    if let Some(max) = max {
-        proxy.set("max_body", max.to_string());
-    }
+    let (cache, hidden) = (cache::of_rule(context, &all), fields::of_responses(context, &all("proxy_hide_header")));
+    keys_of_all(context, table.table("proxy"), place, &all, (hidden, cache));
     Ok(())
 }
 
