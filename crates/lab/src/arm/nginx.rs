@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Resource, getrlimit};
 
-use super::{Arm, Certificate, Process, Server, Setup, find_program, shown};
+use super::{Arm, Certificate, Process, Server, Setup, Transport, find_program, shown};
 
 /// The nginx program and its version.
 #[derive(Debug, Clone)]
@@ -54,6 +54,13 @@ impl Nginx {
         Ok(nginx)
     }
 
+    /// Why it cannot serve HTTP/3; `None` if it can.
+    pub(crate) fn lacks_http3(&self) -> Option<String> {
+        let has_module = self.built.contains("--with-http_v3_module");
+        let version = self.version.split(',').next().unwrap_or_default();
+        (!has_module).then(|| format!("nginx {version} has no HTTP/3: it is built without --with-http_v3_module"))
+    }
+
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         if let Some(libraries) = &self.libraries {
@@ -65,9 +72,10 @@ impl Nginx {
 
 /// `arm`: an arm of nginx. `behind`: the server to forward requests to.
 pub(super) fn start(setup: &Setup, arm: &Arm, behind: Option<SocketAddr>) -> Result<Server> {
-    start_as(setup, &arm.to_string(), |nginx, directory, address| {
+    let server = start_as(setup, &arm.to_string(), |nginx, directory, address| {
         configuration(setup, nginx, directory, address, &Role::Arm(arm, behind))
-    })
+    })?;
+    Ok(Server { transport: arm.transport(), ..server })
 }
 
 /// Starts the server behind a proxy, which serves the files.
@@ -111,6 +119,7 @@ fn start_as(
     Ok(Server {
         address,
         name: Certificate::NAME.to_owned(),
+        transport: Transport::Tcp,
         roots: Some(setup.certificate.certificate.clone()),
         prefix: "/".to_owned(),
         pid: Some(process.pid()),
@@ -140,6 +149,11 @@ fn configuration(setup: &Setup, nginx: &Nginx, directory: &Path, address: Socket
             setup.certificate.certificate.display(),
             setup.certificate.key.display(),
         ),
+    };
+    // QUIC beside TCP on the same port: the lab waits for the port of TCP.
+    let quic = match role {
+        Role::Arm(arm, _) if arm.transport() == Transport::Quic => format!("    listen {address} quic;\n"),
+        _ => String::new(),
     };
     let ssl = if tls.is_empty() { String::new() } else { format!(" ssl{http2}") };
     let (upstream, content) = match role {
@@ -176,7 +190,7 @@ http {{
   open_file_cache_valid 60s;
 {upstream}  server {{
     listen {address}{ssl} backlog=4096;
-{tls}{content}
+{quic}{tls}{content}
   }}
 }}
 ",

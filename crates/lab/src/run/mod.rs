@@ -179,7 +179,7 @@ fn jobs(plan: &Plan) -> Vec<Job> {
     for study in &plan.studies {
         for round in 0..study.rounds {
             for (place, cell) in study.cells.iter().enumerate() {
-                let mut arms: Vec<Arm> = plan.arms_of(study).collect();
+                let mut arms: Vec<Arm> = plan.arms_of(study).filter(|arm| arm.has_cell(cell)).collect();
                 if !arms.is_empty() {
                     let first = (place + round as usize) % arms.len();
                     arms.rotate_left(first);

@@ -186,6 +186,7 @@ fn studies(options: &Options, probe: &Probe, absent: &mut Vec<ArmInfo>) -> Resul
             let without = *arm == Arm::NginxKtls && !named && !probe.any_tx();
             let place = Place { address: options.address, client: client_place(options) };
             let why = arm.absent(probe, place).or_else(|| without.then(|| no_kernel_tls(probe)));
+            let why = why.or_else(|| (*arm == Arm::NginxHttp3).then(|| without_http3(options))?);
             let Some(why) = why else { return true };
             let name = arm.to_string();
             if !absent.iter().any(|a: &ArmInfo| a.name == name) {
@@ -211,6 +212,14 @@ fn studies(options: &Options, probe: &Probe, absent: &mut Vec<ArmInfo>) -> Resul
         all_absent()
     );
     Ok(studies)
+}
+
+/// Why there is no nginx with HTTP/3 here; `None` if there is one.
+fn without_http3(options: &Options) -> Option<String> {
+    match Nginx::find(options.nginx.as_deref()) {
+        Ok(nginx) => nginx.lacks_http3(),
+        Err(why) => Some(format!("{why:#}")),
+    }
 }
 
 fn client_place(options: &Options) -> ClientPlace {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::load::{Extent, Read, Suite};
+use crate::load::{Extent, Protocol, Read, Suite};
 
 /// Defines the studies with their names and modules, so that the command line, the list and the declarations agree.
 macro_rules! studies {
@@ -103,9 +103,9 @@ pub struct Cell {
     pub calls: Option<u64>,
     /// Connections open at a time.
     pub connections: usize,
-    /// Requests at a time on an HTTP/2 connection; `None`: HTTP/1.1.
+    /// The version of HTTP, and the requests at a time on a connection.
     #[serde(default)]
-    pub streams: Option<usize>,
+    pub protocol: Protocol,
     /// Threads of the client, each with a share of the connections.
     pub threads: usize,
     /// Requests per second in an open loop; `None`: closed loop.
@@ -157,7 +157,7 @@ impl Cell {
             size,
             calls,
             connections,
-            streams: None,
+            protocol: Protocol::Http1,
             threads: 1,
             rate: None,
             resume: false,
@@ -190,8 +190,10 @@ impl Cell {
         if let Some(rate) = self.rate {
             name += &format!(" rate={rate}");
         }
-        if let Some(streams) = self.streams {
-            name += &format!(" streams={streams}");
+        match self.protocol {
+            Protocol::Http1 => {}
+            Protocol::Http2 { streams } => name += &format!(" streams={streams}"),
+            Protocol::Http3 { streams } => name += &format!(" http3 streams={streams}"),
         }
         if self.resume {
             name += " resume";

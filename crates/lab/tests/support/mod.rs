@@ -14,7 +14,7 @@ pub(crate) fn made_up_rows(study: StudyName) -> Vec<Row> {
     let mut rows = Vec::new();
     for round in 0..plan.rounds {
         for cell in &plan.cells {
-            for arm in plan.arms.iter().filter(|arm| *arm != "nic") {
+            for arm in plan.arms.iter().filter(|arm| *arm != "nic" && !arm.ends_with("-h3")) {
                 rows.push(row(study, cell, arm, round, rows.len(), &mut dice));
             }
         }
