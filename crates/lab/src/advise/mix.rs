@@ -78,6 +78,10 @@ pub fn read(text: impl Iterator<Item = String>, calls: Option<f64>) -> Result<Mi
 }
 
 impl Mix {
+    pub(super) fn join_equal_sizes(&mut self) {
+        join_equal_sizes(&mut self.classes);
+    }
+
     /// The cells that stand for the mix: each class over HTTP/1.1 and over HTTP/2, where the log has them.
     pub fn cells(&self, extent: Extent) -> Vec<Cell> {
         let calls = (self.calls.round() as u64).max(1);
@@ -132,8 +136,13 @@ fn classes(entries: &[Entry]) -> Vec<Class> {
             Class { size, share: count as f64 / all, weight: (mean / size as f64).max(1.0) }
         })
         .collect();
+    join_equal_sizes(&mut classes);
+    classes
+}
+
+/// Two means may be one size.
+fn join_equal_sizes(classes: &mut Vec<Class>) {
     classes.sort_by_key(|class| class.size);
-    // Two means may be one size.
     classes.dedup_by(|other, class| {
         let is_same = other.size == class.size;
         if is_same {
@@ -143,7 +152,6 @@ fn classes(entries: &[Entry]) -> Vec<Class> {
         }
         is_same
     });
-    classes
 }
 
 /// To two digits, so that runs share their files.
