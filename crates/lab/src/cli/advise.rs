@@ -174,6 +174,7 @@ fn options(args: &AdviseArgs, cells: &[crate::study::Cell], has_kernel: bool) ->
         peer: None,
         peer_pid: args.pid,
         rounds: Some(args.rounds),
+        until: None,
         suite: None,
         out: args.out.clone().unwrap_or_else(|| super::run::directory_for("advise")),
         files: args.files.clone(),

@@ -47,6 +47,10 @@ pub(crate) struct RunArgs {
     /// Measurements of each cell on each arm [default: the study's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
+    /// Measure a cell until half the 95 % interval of every arm is at most this part of its mean, e.g. 2%; --rounds is then the
+    /// maximum [default: 50]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, conflicts_with = "guest")]
+    until: Option<f64>,
     /// Only this cipher suite: aes128-gcm, aes256-gcm, chacha20-poly1305, tls12-aes128-gcm, tls12-aes256-gcm
     /// [default: the study's]
     #[arg(long, value_parser = parse_suite)]
@@ -198,7 +202,8 @@ fn options(args: &RunArgs) -> Result<Options> {
         arms: args.arms.clone(),
         peer,
         peer_pid: args.pid,
-        rounds: args.rounds,
+        rounds: args.rounds.or(args.until.map(|_| MAX_ROUNDS)),
+        until: args.until,
         suite: args.suite,
         out,
         files: args.files.clone(),
@@ -289,6 +294,16 @@ impl std::str::FromStr for Peer {
         }
     }
 }
+
+/// A percentage as a ratio.
+fn parse_percent(text: &str) -> Result<f64, String> {
+    let percent = text.trim_end_matches('%').trim().parse::<f64>().ok();
+    let percent = percent.filter(|percent| (0.01..=50.0).contains(percent));
+    percent.map(|percent| percent / 100.0).ok_or_else(|| "write a percentage from 0.01% to 50%, e.g. 2%".to_owned())
+}
+
+/// Rounds of a cell whose interval does not become narrow.
+const MAX_ROUNDS: u32 = 50;
 
 fn parse_suite(text: &str) -> Result<Suite, String> {
     serde_json::from_value(text.into()).map_err(|error| error.to_string())

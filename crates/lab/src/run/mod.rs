@@ -19,6 +19,7 @@ mod prepare;
 mod progress;
 mod raw;
 mod server_setup;
+mod until;
 mod watching;
 
 use std::net::IpAddr;
@@ -57,6 +58,8 @@ pub(crate) struct Options {
     pub(crate) peer_pid: Option<u32>,
     /// The number of rounds; `None`: the studies' own.
     pub(crate) rounds: Option<u32>,
+    /// Ends the rounds of a cell once half the interval of every arm is at most this part of its mean.
+    pub(crate) until: Option<f64>,
     /// The suite; `None`: the studies' own.
     pub(crate) suite: Option<Suite>,
     pub(crate) out: PathBuf,
@@ -119,6 +122,13 @@ pub(crate) fn run(options: &Options, stop: &AtomicBool) -> Result<Ended> {
         if stop.load(Ordering::Relaxed) {
             progress.stop();
             return Ok(Ended { left: left.len() - done, ..ended(&rows) });
+        }
+        if let Some(until) = options.until {
+            let of_cell = rows.iter().filter(|row| row.study == job.study.name() && row.cell == job.cell.name());
+            if until::is_settled(of_cell, job.round, until) {
+                progress.skip(job);
+                continue;
+            }
         }
         progress.begin(job);
         let row = measurement::measure(&mut prepared, job, &rows)?;
