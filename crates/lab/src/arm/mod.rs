@@ -70,6 +70,12 @@ pub(crate) enum Arm {
     NginxCacheKtls,
     /// nginx with `ssl_conf_command Options KTLS`.
     NginxKtls,
+    /// [`Self::NginxKtls`] with the access log of [`Self::NginxLog`].
+    NginxLogKtls,
+    /// [`Self::NginxLog`] with a worker for each core of the machine and without `open_file_cache`.
+    NginxDefault,
+    /// [`Self::NginxDefault`] with `ssl_conf_command Options KTLS`.
+    NginxDefaultKtls,
     /// Sealion with `--ktls always`, over a network card that seals.
     Nic,
     /// A server that is already running.
@@ -169,7 +175,7 @@ pub(crate) struct Server {
 
 impl Arm {
     /// Arms of Sealion and nginx, in the order of tables.
-    pub(crate) const OWN: [Self; 26] = [
+    pub(crate) const OWN: [Self; 29] = [
         Self::User,
         Self::Kernel,
         Self::Auto,
@@ -180,6 +186,9 @@ impl Arm {
         Self::UserLog(LogFormat::Logfmt),
         Self::UserLog(LogFormat::Json),
         Self::NginxLog,
+        Self::NginxLogKtls,
+        Self::NginxDefault,
+        Self::NginxDefaultKtls,
         Self::UserMetrics,
         Self::UserHttp3,
         Self::NginxHttp3,
@@ -200,17 +209,20 @@ impl Arm {
 
     /// Whether the server writes an access log.
     pub(crate) fn has_log(&self) -> bool {
-        matches!(
-            self,
-            Self::UserLog(_) | Self::UserSites | Self::UserTwo | Self::Observed(_) | Self::NginxLog | Self::NginxFiles
-        )
+        match self {
+            Self::UserLog(_) | Self::UserSites | Self::UserTwo | Self::Observed(_) => true,
+            Self::NginxLog | Self::NginxFiles | Self::NginxLogKtls => true,
+            Self::NginxDefault | Self::NginxDefaultKtls => true,
+            _ => false,
+        }
     }
 
     /// The path that a measurement must prove.
     pub(crate) fn claim(&self) -> Claim {
         match self {
             Self::User | Self::UserLog(_) | Self::UserMetrics | Self::UserSites | Self::UserTwo => Claim::UserSpace,
-            Self::UserHttp3 | Self::NginxHttp3 => Claim::UserSpace,
+            Self::UserHttp3 | Self::NginxHttp3 | Self::NginxDefault => Claim::UserSpace,
+            Self::NginxLogKtls | Self::NginxDefaultKtls => Claim::Kernel,
             Self::UserProxy | Self::NginxProxy | Self::Cache(Ktls::Never) | Self::NginxCache => Claim::UserSpace,
             Self::Cache(Ktls::Always) | Self::NginxCacheKtls => Claim::Kernel,
             Self::Observed(Ktls::Never) | Self::Nginx | Self::NginxLog | Self::NginxFiles => Claim::UserSpace,
@@ -262,6 +274,9 @@ impl Arm {
             Self::Nginx
                 | Self::NginxLog
                 | Self::NginxHttp3
+                | Self::NginxLogKtls
+                | Self::NginxDefault
+                | Self::NginxDefaultKtls
                 | Self::NginxFiles
                 | Self::NginxProxy
                 | Self::NginxCache
@@ -339,9 +354,9 @@ impl Arm {
                 let server = nginx::start(setup, self, Some(behind.address))?;
                 Ok(Server { _behind: behind.process, ..server })
             }
-            Self::Nginx | Self::NginxLog | Self::NginxHttp3 | Self::NginxFiles | Self::NginxKtls => {
-                nginx::start(setup, self, None)
-            }
+            Self::Nginx | Self::NginxKtls | Self::NginxLog | Self::NginxLogKtls => nginx::start(setup, self, None),
+            Self::NginxDefault | Self::NginxDefaultKtls => nginx::start(setup, self, None),
+            Self::NginxHttp3 | Self::NginxFiles => nginx::start(setup, self, None),
             Self::Peer(peer) => Ok(Server { pid: setup.peer_pid, ..peer.server()? }),
         }
     }
@@ -387,6 +402,9 @@ impl fmt::Display for Arm {
             Self::NginxCache => "nginx-cache",
             Self::NginxCacheKtls => "nginx-cache-ktls",
             Self::NginxKtls => "nginx-ktls",
+            Self::NginxLogKtls => "nginx-log-ktls",
+            Self::NginxDefault => "nginx-default",
+            Self::NginxDefaultKtls => "nginx-default-ktls",
             Self::Nic => "nic",
             Self::Peer(peer) => {
                 let name = peer.named.as_ref().map(|arm| format!("{arm}=")).unwrap_or_default();

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::{Resource, getrlimit};
 
 use super::{Arm, Certificate, Process, Server, Setup, Transport, find_program, shown};
+use crate::proof::Claim;
 
 /// The nginx program and its version.
 #[derive(Debug, Clone)]
@@ -136,7 +137,8 @@ fn configuration(setup: &Setup, nginx: &Nginx, directory: &Path, address: Socket
     let user = if rustix::process::geteuid().is_root() { "user root;\n" } else { "" };
     let http2 = if nginx.built.contains("--with-http_v2_module") { " http2" } else { "" };
     let is = |other: &Arm| matches!(role, Role::Arm(arm, _) if *arm == other);
-    let has_ktls = is(&Arm::NginxKtls) || is(&Arm::NginxCacheKtls);
+    let has_ktls = matches!(role, Role::Arm(arm, _) if arm.claim() == Claim::Kernel);
+    let is_default = is(&Arm::NginxDefault) || is(&Arm::NginxDefaultKtls);
     let has_cache = is(&Arm::NginxCache) || is(&Arm::NginxCacheKtls);
     let ktls = if has_ktls { "    ssl_conf_command Options KTLS;\n" } else { "" };
     let has_log = matches!(role, Role::Arm(arm, _) if arm.has_log());
@@ -172,6 +174,10 @@ fn configuration(setup: &Setup, nginx: &Nginx, directory: &Path, address: Socket
         .filter(|module| !nginx.built.contains(&format!("--without-http_{module}_module")))
         .map(|module| format!("  {module}_temp_path {directory}/{module};\n"))
         .collect();
+    let open_files = match is_default {
+        true => String::new(),
+        false => format!("  open_file_cache max={cached} inactive=60s;\n  open_file_cache_valid 60s;\n"),
+    };
     format!(
         "daemon off;
 {user}worker_processes {workers};
@@ -186,15 +192,13 @@ http {{
   sendfile on;
   tcp_nopush on;
   keepalive_requests 1000000000;
-  open_file_cache max={cached} inactive=60s;
-  open_file_cache_valid 60s;
-{upstream}  server {{
+{open_files}{upstream}  server {{
     listen {address}{ssl} backlog=4096;
 {quic}{tls}{content}
   }}
 }}
 ",
-        workers = setup.cores.len().max(1),
+        workers = if is_default { "auto".to_owned() } else { setup.cores.len().max(1).to_string() },
     )
 }
 

@@ -48,6 +48,8 @@ pub(crate) fn user_space_of(arm: &str) -> Option<&'static str> {
     match arm {
         "kernel" | "auto" | "nic" => Some("user"),
         "nginx-ktls" => Some("nginx"),
+        "nginx-log-ktls" => Some("nginx-log"),
+        "nginx-default-ktls" => Some("nginx-default"),
         _ => None,
     }
 }

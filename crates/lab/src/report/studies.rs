@@ -189,6 +189,13 @@ fn gaps_of(runs: &[Run]) -> String {
     if !runs.iter().any(|run| run.info.arms.iter().any(|arm| arm.name == "nic" && arm.absent.is_empty())) {
         gaps.push("No run has a network card that seals.".to_owned());
     }
+    if !runs.iter().any(|run| run.info.arms.iter().any(|arm| arm.name == "nginx-default" && arm.absent.is_empty())) {
+        gaps.push(
+            "No run has an nginx as the sources of nginx-article and size-by-calls had it, with an access log: the arms \
+             nginx-default and nginx-log are newer than these runs."
+                .to_owned(),
+        );
+    }
     gaps.push("No run limits processors, memory or bandwidth, as the container study did.".to_owned());
     let list: String = gaps.iter().map(|gap| format!("- {gap}\n")).collect();
     format!("## Gaps of these runs\n\n{list}\n")
@@ -245,7 +252,7 @@ cargo build --release -p sealion -p sealion-lab
 target/release/sealion-lab run all --full --bundle --out my-machine
 ```
 
-That is about thirteen hours of load; without `--full` it is less than two, with `--quick` some minutes. `my-machine.tar.gz` then holds raw
+That is about fifteen hours of load; without `--full` it is about two, with `--quick` some minutes. `my-machine.tar.gz` then holds raw
 data, conditions and report: no user name, no host name and no path of the machine, but its processor and kernel. To send it, attach it to an issue, or unpack it in `bench/studies/`, make this page
 again and open a pull request.
 

@@ -63,6 +63,13 @@ pub(super) fn measure(prepared: &mut Prepared, job: &Job, rows: &[Row]) -> Resul
             return Ok(row);
         }
     }
+    if let Scene::Share { percent } = job.cell.scene {
+        row.rate = own_rate(prepared, job, rows)?.map(|rate| (rate * f64::from(percent) / 100.0).round().max(1.0));
+        if row.rate.is_none() {
+            row.void = "the arm's own rate is unknown: it answered nothing in a closed loop".to_owned();
+            return Ok(row);
+        }
+    }
     let server = prepared.servers.get_mut(&job.arm).expect("every arm has a server");
     let mut plan = load_plan(server, &job.cell, &prepared.plan.client_cores);
     row.protocol = plan.protocol.name().to_owned();
@@ -130,6 +137,23 @@ fn half_rate(prepared: &Prepared, job: &Job, rows: &[Row]) -> Result<Option<f64>
     let outcome = prepared.client.run(&load_plan(&prepared.servers[&arm], &closed, &prepared.plan.client_cores))?;
     let rate = outcome.requests as f64 / outcome.elapsed.as_secs_f64() / 2.0;
     Ok((rate.is_finite() && rate > 0.0).then(|| rate.round().max(1.0)))
+}
+
+/// The arm's requests per second in a closed loop, by an earlier measurement of a share if there is one.
+fn own_rate(prepared: &Prepared, job: &Job, rows: &[Row]) -> Result<Option<f64>> {
+    let closed = Cell { rate: None, scene: Scene::Alone, ..job.cell.clone() };
+    let name = closed.name();
+    let known = rows.iter().filter(|row| row.study == job.study.name() && row.arm == job.arm.label());
+    let known = known.filter_map(|row| {
+        let percent: f64 = row.cell.strip_prefix(&name)?.strip_prefix(" share=")?.parse().ok()?;
+        Some(row.rate? * 100.0 / percent)
+    });
+    if let Some(rate) = known.last() {
+        return Ok(Some(rate));
+    }
+    let outcome = prepared.client.run(&load_plan(&prepared.servers[&job.arm], &closed, &prepared.plan.client_cores))?;
+    let rate = outcome.requests as f64 / outcome.elapsed.as_secs_f64();
+    Ok((rate.is_finite() && rate > 0.0).then_some(rate))
 }
 
 /// Measures by how much the memory of a freshly started server grows while connections are open and idle. A server that

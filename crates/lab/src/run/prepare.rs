@@ -18,6 +18,7 @@ use crate::agent::Remote;
 use crate::arm::{Arm, Certificate, ClientPlace, Nginx, Place, Sealion, Server, Setup, no_kernel_tls, own_cores};
 use crate::load::{self, Suite};
 use crate::preflight::{self, Finding};
+use crate::proof::Claim;
 use crate::run_info::{ArmInfo, CalibrationInfo, RunInfo, Version};
 use crate::study::{Cell, Scale, Scene, Study};
 
@@ -183,7 +184,7 @@ fn studies(options: &Options, probe: &Probe, absent: &mut Vec<ArmInfo>) -> Resul
         }
         wanted.retain(|arm| {
             // An nginx that the operator names is measured if it starts; the proof shows which path it took.
-            let without = *arm == Arm::NginxKtls && !named && !probe.any_tx();
+            let without = arm.is_nginx() && arm.claim() == Claim::Kernel && !named && !probe.any_tx();
             let place = Place { address: options.address, client: client_place(options) };
             let why = arm.absent(probe, place).or_else(|| without.then(|| no_kernel_tls(probe)));
             let why = why.or_else(|| (*arm == Arm::NginxHttp3).then(|| without_http3(options))?);
