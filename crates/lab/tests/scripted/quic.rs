@@ -37,7 +37,7 @@ pub(crate) enum Ending {
     Close,
 }
 
-/// What a server does, apart from its replies.
+/// The protocol of a server, and the order of its replies.
 #[derive(Clone, Copy)]
 pub(crate) struct Manners {
     pub(crate) alpn: &'static [u8],

@@ -99,7 +99,7 @@ pub(super) fn beside(cells: &[&Measured], instructions: bool) -> Vec<Beside> {
 
 /// The gain of kernel TLS in each figure of the article's tables; `None` without two arms of one server.
 fn gains(cells: &[&Measured], metric: Metric) -> Option<Table> {
-    let caption = "Gain in each figure that the article prints: one of an extreme is of one run";
+    let caption = "Gain in each figure that the article prints; minimum and maximum are single runs";
     let mut table = Table::new(caption, 1, &["compared", "min", "max", "median", "average"]);
     for (user, kernel) in pairs(cells) {
         let summary = |arm: &str| of_arm(cells, arm)?.summary(metric);
