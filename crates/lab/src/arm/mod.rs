@@ -1,6 +1,7 @@
 //! Arms: the servers that a study compares, started by the lab or already running.
 
 mod certificate;
+mod limits;
 mod nginx;
 mod nic;
 mod peer;
@@ -22,6 +23,7 @@ use crate::proof::Claim;
 use crate::study::{Cell, Scene};
 
 pub(crate) use certificate::Certificate;
+pub(crate) use limits::{Group, Limits};
 pub use nginx::Nginx;
 pub(crate) use nic::{ClientPlace, Place};
 pub(crate) use peer::Peer;
@@ -133,6 +135,8 @@ pub(crate) struct Setup {
     pub(crate) scratch: PathBuf,
     /// Cores to pin them to; empty: none.
     pub(crate) cores: Vec<usize>,
+    /// The cgroup that limits them; `None`: no limits.
+    pub(crate) group: Option<PathBuf>,
     /// The address they listen on.
     pub(crate) address: IpAddr,
     /// The calibration for `auto`; `None`: the built-in costs of the server.

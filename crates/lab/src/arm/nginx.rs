@@ -112,10 +112,12 @@ fn start_as(
     // Before it has read its configuration, nginx logs to the path it was built with.
     let arguments =
         ["-e", "stderr", "-p", &directory.display().to_string(), "-c", &file.display().to_string()].map(str::to_owned);
-    let started = Process::start(nginx.command().args(&arguments), &setup.cores).and_then(|mut process| {
-        process.wait_until(|| TcpStream::connect(address).is_ok())?;
-        Ok(process)
-    });
+    let started = Process::start(nginx.command().args(&arguments), &setup.cores, setup.group.as_deref()).and_then(
+        |mut process| {
+            process.wait_until(|| TcpStream::connect(address).is_ok())?;
+            Ok(process)
+        },
+    );
     let process = started.with_context(|| shown(&nginx.program, &arguments))?;
     Ok(Server {
         address,

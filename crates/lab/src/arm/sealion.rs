@@ -213,7 +213,7 @@ listen = "{listen}"
 /// Starts the server and waits for its port.
 fn started(setup: &Setup, arguments: &[String], configuration: String) -> Result<Server> {
     let sealion = setup.sealion.as_ref().context("sealion is missing")?;
-    let process = Process::start(Command::new(&sealion.program).args(arguments), &setup.cores)
+    let process = Process::start(Command::new(&sealion.program).args(arguments), &setup.cores, setup.group.as_deref())
         .and_then(|process| Ok((process.wait_for(port_in)?, process)));
     let (port, process) = process.with_context(|| shown(&sealion.program, arguments))?;
     Ok(Server {

@@ -12,7 +12,7 @@ use sealion_guest::Series;
 use sealion_ktls::probe;
 
 use crate::advise::{estimate, mix, root, verdict};
-use crate::arm::{Arm, no_kernel_tls};
+use crate::arm::{Arm, Limits, no_kernel_tls};
 use crate::load::Extent;
 use crate::report;
 use crate::run::{self, CalibrationSource, Options};
@@ -184,6 +184,7 @@ fn options(args: &AdviseArgs, cells: &[crate::study::Cell], has_kernel: bool) ->
         agent: None,
         server_cores: None,
         client_cores: None,
+        limits: Limits::default(),
         allow_debug: args.allow_debug,
         yes: args.yes,
         calibration: Some(args.calibration.clone().unwrap_or(default)),

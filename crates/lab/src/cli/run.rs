@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use crate::arm::{Arm, end_all, find_program};
+use crate::arm::{Arm, Limits, end_all, find_program};
 use crate::load::Suite;
 use crate::report;
 use crate::run::{self, Agent, CalibrationSource, Options};
@@ -82,6 +82,12 @@ pub(crate) struct RunArgs {
     /// Cores for the clients [default: the second, if there are two]
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     client_cores: Option<Vec<usize>>,
+    /// Processors that the servers may use, in fractions, by cgroup v2
+    #[arg(long, value_name = "N", value_parser = parse_cpus, conflicts_with = "guest")]
+    limit_cpus: Option<f64>,
+    /// Memory that the servers may use, page cache included, in MiB, by cgroup v2
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=1 << 20), conflicts_with = "guest")]
+    limit_memory: Option<u64>,
     /// Run in an emulated guest kernel, 6.1 unless named: one core, files in memory, instructions instead of times
     #[arg(long, value_name = "KERNEL", num_args = 0..=1, require_equals = true, default_missing_value = "6.1")]
     guest: Option<Series>,
@@ -213,6 +219,7 @@ fn options(args: &RunArgs) -> Result<Options> {
         agent: agent(args)?,
         server_cores: args.server_cores.clone(),
         client_cores: args.client_cores.clone(),
+        limits: Limits { cpus: args.limit_cpus, memory: args.limit_memory.map(|mib| mib << 20) },
         allow_debug: args.allow_debug,
         yes: args.yes,
         calibration: args.calibration.clone(),
@@ -293,6 +300,11 @@ impl std::str::FromStr for Peer {
             },
         }
     }
+}
+
+fn parse_cpus(text: &str) -> Result<f64, String> {
+    let cpus = text.parse::<f64>().ok().filter(|cpus| (0.01..=1024.0).contains(cpus));
+    cpus.ok_or_else(|| "write a number of processors from 0.01 to 1024".to_owned())
 }
 
 /// A percentage as a ratio.

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::arm::Arm;
+use crate::arm::{Arm, Limits};
 use crate::load::Suite;
 use crate::row::Row;
 use crate::run_info::RunInfo;
@@ -77,6 +77,8 @@ pub(crate) struct Options {
     pub(crate) server_cores: Option<Vec<usize>>,
     /// Cores for the client; `None`: the second, if there are two.
     pub(crate) client_cores: Option<Vec<usize>>,
+    /// What the servers may use.
+    pub(crate) limits: Limits,
     /// Measure debug builds too.
     pub(crate) allow_debug: bool,
     /// Measure in spite of preflight's findings.

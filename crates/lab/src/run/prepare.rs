@@ -15,7 +15,9 @@ use super::identity;
 use super::paths::Paths;
 use super::{CalibrationSource, Files, KernelPath, Options, Plan, files, files_directory, measurement, pinned};
 use crate::agent::Remote;
-use crate::arm::{Arm, Certificate, ClientPlace, Nginx, Place, Sealion, Server, Setup, no_kernel_tls, own_cores};
+use crate::arm::{
+    Arm, Certificate, ClientPlace, Group, Nginx, Place, Sealion, Server, Setup, no_kernel_tls, own_cores,
+};
 use crate::load::{self, Suite};
 use crate::preflight::{self, Finding};
 use crate::proof::Claim;
@@ -35,6 +37,8 @@ pub(super) struct Prepared {
     /// The time of a move by the server's own clock, for each suite measured.
     pub(super) server_setup: HashMap<Suite, Option<u64>>,
     _scratch: TempDir,
+    /// Removed after the servers have ended.
+    _group: Option<Group>,
 }
 
 pub(super) fn prepare(options: &Options) -> Result<Prepared> {
@@ -65,6 +69,7 @@ pub(super) fn prepare(options: &Options) -> Result<Prepared> {
     findings.extend(preflight::busy(&used)?);
     preflight::consent(&findings, options.yes)?;
 
+    let group = options.limits.group()?;
     let files = match &options.files {
         Some(directory) => directory.clone(),
         None => files_directory()?,
@@ -89,6 +94,7 @@ pub(super) fn prepare(options: &Options) -> Result<Prepared> {
         files: files.directory.clone(),
         scratch: scratch.path().to_owned(),
         cores: plan.server_cores.clone(),
+        group: group.as_ref().map(|group| group.directory().to_owned()),
         address: options.address,
         calibration: calibration.as_ref().map(|(file, _)| file.clone()),
         peer_pid: options.peer_pid,
@@ -133,6 +139,7 @@ pub(super) fn prepare(options: &Options) -> Result<Prepared> {
         verified: HashMap::new(),
         server_setup: HashMap::new(),
         _scratch: scratch,
+        _group: group,
     })
 }
 
@@ -324,11 +331,13 @@ fn info(options: &Options, plan: &Plan, probe: &Probe, setup: &Setup, findings: 
     versions.extend(setup.sealion.iter().map(|sealion| version("sealion", sealion.version.clone())));
     versions.extend(setup.nginx.iter().map(|nginx| version("nginx", nginx.version.clone())));
     let names: Vec<&str> = plan.studies.iter().map(|study| study.name.name()).collect();
+    let mut limits = preflight::limits(&machine, options.address.is_loopback());
+    limits.extend(options.limits.in_words());
     RunInfo {
         study: if names.len() > 1 { "all".to_owned() } else { names.join("") },
         command: options.command.clone(),
         started: since_1970(),
-        limits: preflight::limits(&machine, options.address.is_loopback()),
+        limits,
         machine,
         kernel: preflight::kernel(),
         aead_drivers: preflight::aead_drivers(probe),
